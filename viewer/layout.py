@@ -24,7 +24,7 @@ from collector.queries import (
     findings,
     in_words,
     load_steps,
-    uncovered,
+    uncovered_marks,
     with_uncertainty,
 )
 from viewer.controls import action_button, class_button, request_button
@@ -143,7 +143,7 @@ def page_meta(trace: TraceView, runs: Sequence[Path] = ()) -> dict[str, object]:
         "clocksApart": trace.clocks_apart_ns,
         "strips": list(Usage(trace).names),
         "findings": [_mark(each) for each in findings(trace)],
-        "uncovered": [_mark(each) for each in uncovered(trace)],
+        "uncovered": [_mark(each) for each in uncovered_marks(trace)],
         "faults": [_mark(each) for each in faults(trace)],
         "load": [_mark(each) for each in load_steps(trace, runs)],
         "command": command

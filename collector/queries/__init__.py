@@ -1,7 +1,7 @@
-"""What a viewer asks of a trace: one typed answer for each question, all of it from the tables.
+"""Queries of a trace for a viewer: one typed result for each query, computed only from the tables.
 
-`open_trace` gives a `TraceView`, which answers questions about packets and requests. Nothing is corrected here: what
-the tables lack, the answers lack.
+`open_trace` returns a `TraceView` with the queries about packets and requests. Nothing is corrected here: data missing
+in the tables is missing in the results.
 """
 
 from collector.hops.quality import ConnectionQuality, HostPair
@@ -29,7 +29,7 @@ from collector.queries.captured import (
 from collector.queries.latency import PERCENTILES, AtConcurrency, Durations, Flight, Scatter
 from collector.queries.live import is_live, live_error, made_ns
 from collector.queries.load import ORDERS, Load, RequestRow, RequestSelection
-from collector.queries.marks import Mark, faults, findings, load_steps, uncovered
+from collector.queries.marks import Mark, faults, findings, load_steps, uncovered_marks
 from collector.queries.overlay import STEPS as ROWS_PER_LANE
 from collector.queries.overlay import Overlay as RequestOverlay
 from collector.queries.request_table import RequestClass
@@ -144,7 +144,7 @@ __all__ = [
     "run_overlaps",
     "slowest_operations",
     "trouble_words",
-    "uncovered",
+    "uncovered_marks",
     "with_uncertainty",
     "write_csv",
     "write_parquet",

@@ -1,4 +1,4 @@
-"""What `TraceView` answers with: typed rows and columns. Times are int64 ns since the trace's start."""
+"""The results of `TraceView`'s queries: typed rows and columns. Times are int64 ns since the trace's start."""
 
 from dataclasses import dataclass
 
@@ -13,13 +13,13 @@ from collector.trace.schema import HopKind, HopState
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A host as a line of the timeline."""
+    """A host as a lane of the timeline."""
 
     host: str
     addresses: tuple[str, ...]
     services: tuple[str, ...]
     packets_count: int
-    clock: str  # how its clock was put on the trace's timescale, in words
+    clock: str  # how its clock was aligned to the trace's timescale, in words
     clock_offset_ns: int | None
     clock_uncertainty_ns: int | None
 
@@ -37,13 +37,13 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The trace in a line."""
+    """Counts over the whole trace."""
 
     name: str
     packets_count: int  # at all capture points
     hops_count: int
-    requests_count: int  # that clients asked (`collector.services.client_requests`)
-    roots_count: int  # those and what daemons asked by themselves; requests are numbered from 0 below this
+    requests_count: int  # clients' requests (`collector.services.client_requests`)
+    roots_count: int  # those and daemons' own requests; requests are numbered from 0 to less than this
     connections_count: int
     duration_ns: int
     first_hop_ns: int | None  # when the first packet was seen
@@ -78,7 +78,7 @@ class Arrows:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One hop in full, with the packet that was seen at each of its ends."""
+    """One hop with all its fields, and the packet captured at each of its ends."""
 
     number: int
     kind: HopKind

@@ -1,12 +1,12 @@
-"""Runs of a load generator beside a trace: throughput, failures, latency, and how busy the hosts were.
+"""Reads runs of a load generator beside a trace: throughput, failures, latency, and usage of the hosts.
 
-Read from the folders that `tracer bench run` writes (`run.json`, `requests.csv.zst`, `samples.csv`); a folder of such
-folders is a sweep. A run is cut into stages; preparing and cleaning up are stages too, so what is shown of a run is the
-stage that did most. Its concurrency is the number of its workers.
+The input are folders that `tracer bench run` writes (`run.json`, `requests.csv.zst`, `samples.csv`); a folder of such
+folders is a sweep. A run has stages; preparation and cleanup are stages, too, so the stage with the most operations
+represents the run. Its concurrency is the number of its workers.
 
-Failures are of operations, retries of attempts; an operation lasts from when it was due to the end of its last attempt.
-Use of the hosts is the mean of the samples within the stage. A run that was killed has no figures: it is told, not
-shown.
+Operations fail, attempts are retried; an operation lasts from when it was due to the end of its last attempt. The usage
+of the hosts is the mean of the samples within the stage. A run that was killed has no figures: it is mentioned, but not
+plotted.
 """
 
 import io
@@ -42,7 +42,7 @@ class HostUse:
 
 @dataclass(frozen=True, slots=True)
 class BenchRun:
-    """One run, by the stage that did most."""
+    """One run, represented by the stage with the most operations."""
 
     folder: Path
     name: str
@@ -62,7 +62,7 @@ class BenchRun:
 
     @property
     def throughput_per_s(self) -> float:
-        """Operations that went well."""
+        """Successful operations per second."""
         return (self.operations_count - self.failures_count) / self.elapsed_s
 
 
@@ -91,7 +91,7 @@ class LoadStage:
 
 
 def find_runs(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Folders of runs: those given, and those directly inside them."""
+    """The folders of runs among `folders` and directly inside them."""
     found: dict[Path, None] = {}
     for folder in folders:
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -101,15 +101,16 @@ def find_runs(folders: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def recorded_with(trace: Path, argv: tuple[str, ...]) -> tuple[Path, ...]:
-    """Folders in which runs may be that were recorded as this trace: what its command was told, and those beside it."""
-    told = [Path(argv[at + 1]) for at, word in enumerate(argv[:-1]) if word in ("-o", "--output")]
-    names = [path for path in told if path.is_dir()] + [trace.parent / path.name for path in told]
+def runs_recorded_with(trace: Path, argv: tuple[str, ...]) -> tuple[Path, ...]:
+    """Folders that may hold runs recorded as this trace: the outputs named in its command, and those beside the
+    trace."""
+    outputs = [Path(argv[at + 1]) for at, word in enumerate(argv[:-1]) if word in ("-o", "--output")]
+    names = [path for path in outputs if path.is_dir()] + [trace.parent / path.name for path in outputs]
     return find_runs([*names, *(each for each in _beside(trace) if each != trace)])
 
 
 def read_run(folder: Path) -> BenchRun | None:
-    """A run; None if it is not done or not one."""
+    """The run in a folder; None if it has not ended or is no run."""
     file = folder / INFO_NAME
     try:
         return _read_run(folder, file.stat().st_mtime_ns)
@@ -144,7 +145,7 @@ def slowest_operations(folder: Path, limit: int) -> tuple[Operation, ...]:
 
 
 def run_overlaps(run: BenchRun, from_ns: int, to_ns: int) -> bool:
-    """Whether a run went on during a stretch of wall-clock time."""
+    """Whether a run overlaps an interval of wall-clock time."""
     return run.started_ns < to_ns and run.ended_ns > from_ns
 
 

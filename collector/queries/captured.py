@@ -1,12 +1,12 @@
-"""Packets as they stand in the captures that a trace was made from: one to look into, or a selection as pcapng.
+"""Reads packets from the captures of a trace: one packet to inspect, or a selection as pcapng.
 
-A trace names its captures' files but does not hold them; they are looked for where they were, beside the trace, and
-where `tracer record` keeps them. A file that holds another packet at a frame than the trace knows is another file: then
-that is said, and nothing of it is shown.
+A trace names its captures' files but does not contain them. They are searched in their original place, beside the
+trace, and where `tracer record` keeps them. If a file has a different packet at a frame than the trace, it is another
+file: an error reports it, and none of its packets is shown.
 
-Secrets in them are overwritten by the rules that the trace was made with, however its captures hold them.
+Secrets in packets are overwritten by the rules of the trace, whatever the captures contain.
 
-Cost: reading a host's files up to the last packet asked for, about 0.1 s for each million packets.
+Cost: reading a host's files up to the last requested packet, about 0.1 s for each million packets.
 """
 
 import struct
@@ -28,7 +28,7 @@ from tracer.readers import Interface, PacketCopy, open_capture
 from tracer.records import Direction
 
 AT_ONCE = 20_000
-"""Packets copied at a time: a few MB."""
+"""Packets copied in one batch: a few MB."""
 MOST_PACKETS = 1_000_000
 LAST_FRAME = (1 << 32) - 1
 SECTION, INTERFACE, PACKET = 0x0A0D0D0A, 1, 6
@@ -51,16 +51,16 @@ class CapturedPacket:
 
 @dataclass(frozen=True, slots=True)
 class CaptureDescription:
-    """What a capture tells of itself."""
+    """The facts that a capture records about itself."""
 
-    host: str  # what the agent wrote into it, else the stem of its name
+    host: str  # recorded by the agent, else the stem of the file name
     packets_count: int
 
 
 def describe_capture(path: Path, name: str) -> CaptureDescription:
-    """What the capture at `path`, which people know as `name`, tells of itself. Cost: reading it once, undecoded.
+    """The description of the capture at `path`, whose user calls it `name`. Cost: reading it once, undecoded.
 
-    Raises: `InputError` if it is no capture, or holds no packet; in words for who knows it by its name.
+    Raises: `InputError`, with `name`, if it is no capture or holds no packet.
     """
     try:
         with open_capture(path, limit=LIMITED.expansion) as reader:
@@ -77,7 +77,7 @@ def describe_capture(path: Path, name: str) -> CaptureDescription:
 def captured_packet(trace: TraceView, packet: PacketFields) -> CapturedPacket:
     """The bytes of a packet of the trace.
 
-    Raises: `InputError` if its capture is not there any more, or is another one.
+    Raises: `InputError` if its capture is missing, or is another one.
     """
     host = next(host for host in trace.info.hosts if host.host == packet.host)
     interface, copy = next(_copies(trace, host, [packet.frame], [packet.host_ns]))
@@ -86,9 +86,9 @@ def captured_packet(trace: TraceView, packet: PacketFields) -> CapturedPacket:
 
 
 def write_pcapng(trace: TraceView, selection: Selection, place: Path) -> None:
-    """Write the selection's packets, cut from the captures: a section for each host, each packet once, stamps its own.
+    """Write the selection's packets from the captures: a section for each host, each packet once, with original times.
 
-    Raises: `InputError` if they are too many, or a capture is not there any more or is another one.
+    Raises: `InputError` if there are too many, or a capture is missing or is another one.
     """
     chosen = trace.unchanged(lambda: _frames(trace, selection))
     if len(chosen) > MOST_PACKETS:
@@ -140,7 +140,9 @@ def _copies(
     for file in host.files:
         if not waiting:
             return
-        with open_capture(_found(trace.url, file, host.host), secrets=secret_rules.rules(trace.info.secrets)) as reader:
+        with open_capture(
+            _capture_path(trace.url, file, host.host), secrets=secret_rules.rules(trace.info.secrets)
+        ) as reader:
             while part := waiting[:AT_ONCE]:
                 copies = reader.copy_packets([frame - before for frame, _ in part])
                 interfaces = reader.interfaces
@@ -161,8 +163,8 @@ def _another(file: str, frame: int) -> InputError:
     return InputError(what, "put the right file back, or make the trace again: tracer replay")
 
 
-def _found(url: str, file: str, host: str) -> Path:
-    """Where the capture is now."""
+def _capture_path(url: str, file: str, host: str) -> Path:
+    """The current path of the capture."""
     trace = Path(url) if "://" not in url else Path()
     places = [Path(file), trace.parent / file]
     places += [folder / Path(file).name for folder in (Path(f"{trace}.captures"), trace.parent)]

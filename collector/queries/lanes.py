@@ -1,4 +1,4 @@
-"""Hosts as lanes of the timeline, and the recorded command as a band on one of them."""
+"""Builds the lanes of the timeline, one for each host, and the recorded command as a band on one of them."""
 
 import re
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ CLOCK_WORDS = {
     "raw": "as the host had it",
     "none": "not aligned: no packets to compare it by",
 }
-"""What the table `clocks` calls a method, in words."""
+"""The methods of the table `clocks`, in words."""
 
 
 def lane_order(info: TraceInfo, busy: set[str], depth: dict[str, int]) -> list[str]:
-    """Hosts from the client inwards: those that serve nothing, then by how deep in requests they serve, then those
-    without a packet (`busy` have some)."""
+    """Hosts in order of lanes: those that serve nothing, then by their depth in requests, then those without a packet
+    (`busy` have some)."""
     known = busy | {host.host for host in info.hosts}
     return sorted(known, key=lambda host: (host not in busy, depth.get(host, -1), _natural(host)))
 

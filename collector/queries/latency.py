@@ -1,7 +1,7 @@
-"""How long requests, exchanges and packets took: percentiles, histograms, over time, and by how many were at once.
+"""Durations of requests, exchanges and packets: percentiles, histograms, over time, and by concurrency.
 
-Percentiles are by nearest rank, so each is a duration that was measured. The bins of all histograms are the same, ten
-to a factor of ten, so that microseconds and minutes fit one axis and groups can be laid over each other.
+Percentiles are by nearest rank, so each is a measured duration. All histograms have the same bins, ten for each factor
+of ten, so that microseconds and minutes fit on one axis and groups can be compared.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,9 @@ FINE_PER_DECADE = 500
 FINE_BINS = 13 * FINE_PER_DECADE
 """From 1 ns to three hours."""
 GRID = (160, 60)
-"""Columns (time) and rows (logarithm of the duration) of the picture of many requests."""
+"""Columns (time) and rows (logarithm of the duration) of the grid that counts many requests."""
 MOST_DOTS = 2_000
-"""More requests than this are counted in a grid; the slowest and failed ones are dots all the same."""
+"""More requests than this are counted in a grid; the slowest and failed ones are still dots."""
 DOTS_OF_MANY = 400
 
 Longs = NDArray[np.int64]
@@ -34,8 +34,8 @@ class Durations:
     name: str
     count: int  # of durations
     failed_count: int
-    abandoned_count: int  # of requests: those that their clients did not wait for
-    unknown_count: int  # of requests: of which it cannot be seen whether they went well
+    abandoned_count: int  # requests that their clients abandoned
+    unknown_count: int  # requests with an unknown outcome
     percentiles_ns: tuple[int, ...]  # as PERCENTILES
     longest_ns: int
     edges_ns: NDArray[np.float64]  # of the histogram, one more than bins
@@ -44,7 +44,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Requests by when they began and how long they took; `grid` counts those that are no dots, if they are many."""
+    """Requests by beginning and duration; `grid` counts those that are no dots, if there are many."""
 
     numbers: Longs
     start_ns: Longs

@@ -1,4 +1,4 @@
-"""What tells of a trace that is made anew while it is looked at."""
+"""Detects that a trace has been replaced while it is viewed."""
 
 from pathlib import Path, PurePosixPath
 

@@ -54,10 +54,10 @@ def faults(trace: TraceView) -> tuple[Mark, ...]:
     folder = store.local_folder(trace.url)
     places = [] if folder is None else [folder, folder.with_name(f"{folder.name}.captures")]
     files = [place / FAULTS_FILE for place in places if (place / FAULTS_FILE).is_file()]
-    return _read(files[0], trace) if files else ()
+    return _read_marks(files[0], trace) if files else ()
 
 
-def uncovered(trace: TraceView) -> tuple[Mark, ...]:
+def uncovered_marks(trace: TraceView) -> tuple[Mark, ...]:
     """Where hosts were not capturing: before and after their captures, and in holes of them; and where they captured in
     part, for their captures dropped packets (kind "in part"); in order of time."""
     clocks, found = store.read_table(trace.url, "clocks"), []
@@ -115,7 +115,7 @@ def _mark(row: dict[str, Any], lanes: dict[str, int], start_ns: int) -> Mark:
     return Mark(row["severity"] or "info", lanes.get(row["host"], NO_LANE), begin, end, row["text"] or "")
 
 
-def _read(file: Path, trace: TraceView) -> tuple[Mark, ...]:
+def _read_marks(file: Path, trace: TraceView) -> tuple[Mark, ...]:
     lanes = {lane.host: number for number, lane in enumerate(trace.lanes)}
     made: dict[int, Mark] = {}
     try:

@@ -97,10 +97,10 @@ def _add(
     slanted = np.flatnonzero(~upright)
     for number in np.unique(pair[slanted]).tolist():
         some = slanted[pair[slanted] == number]
-        _add_slanted(counts, number // lanes, number % lanes, begin[some], end[some])
+        _add_slanted_lines(counts, number // lanes, number % lanes, begin[some], end[some])
 
 
-def _add_slanted(
+def _add_slanted_lines(
     counts: NDArray[np.int64], source: int, target: int, begin: NDArray[np.int64], end: NDArray[np.int64]
 ) -> None:
     """Packets from one lane to another that cross several columns, row by row."""

@@ -69,7 +69,7 @@ class Problems:
         kind, state = KINDS[columns.kind[at]], STATES[columns.state[at]]
         what = WHAT.get(ArrowClass(columns.arrow_class[at]), state.replace("_", " "))
         text = f"reset, {source} → {target}" if kind is HopKind.RST else f"{kind} {what}, {source} → {target}"
-        end_ns = seen(columns.received_ns[at])
+        end_ns = time_or_none(columns.received_ns[at])
         return Problem(begin_ns, begin_ns if end_ns is None else end_ns, at, text)
 
     def _finding(self, at_ns: int, backwards: bool) -> list[Problem]:
@@ -89,6 +89,6 @@ def _begin(problem: Problem) -> int:
     return problem.from_ns
 
 
-def seen(time_ns: np.int64) -> int | None:
+def time_or_none(time_ns: np.int64) -> int | None:
     """None for a time that was not seen."""
     return None if time_ns == MISSING_NS else int(time_ns)

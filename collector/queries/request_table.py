@@ -1,9 +1,8 @@
-"""All requests of a trace as one frame, and the classes that group them: what was asked, of whom, and how large.
+"""Builds a frame of all requests of a trace, and groups them to classes by operation, service and size.
 
-A thousand uploads at once are one thing seen a thousand times; an upload and a listing are not. So requests are of one
-class if they share method, kind (account, container or object, where the path tells), service and size. Size is that
-of the larger of request and response, heads included, in steps that are a factor of sixteen apart: within one the size
-says little about the duration.
+Requests are of one class if they have the same method, kind (account, container or object, if the path shows it),
+service and size class. The size is that of the larger of request and response, with heads, in steps of a factor of
+sixteen: within a step, the size has little influence on the duration.
 
 Source for the paths: Swift's API reference (`/v1/{account}/{container}/{object}`) and the requests of its proxy
 (`/{device}/{partition}/…`).
@@ -31,7 +30,7 @@ _PATH = r"^/(?:v1|[A-Za-z][\w.-]*/[0-9]+)/[^/?]+(?<container>/[^/?]+)?(?<object>
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
-    """Requests that are of one kind; durations in ns, without those of abandoned ones if there are others."""
+    """The requests of one class; durations in ns, without those of abandoned ones if there are others."""
 
     name: str  # unique within the trace
     requests_count: int
@@ -71,7 +70,8 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def request_classes(requests: pl.DataFrame) -> tuple[RequestClass, ...]:
-    """The classes of a frame that `request_table` made: clients' own first, of those the one with most time in all."""
+    """The classes of the requests in a frame from `request_table`: clients' own first, those with the most total time
+    first."""
     took = measured_ns()
     shares = {f"p{name}_ns": took.quantile(share, "higher").cast(pl.Int64) for name, share in _SHARES}
     rows = requests.group_by("class").agg(
@@ -92,7 +92,7 @@ _SHARES = (("50", 0.5), ("90", 0.9), ("99", 0.99))
 
 
 def in_flight_at_start(requests: pl.DataFrame) -> NDArray[np.int32]:
-    """How many of the outermost requests were in flight when each request began, itself included if it is one."""
+    """For each request, how many outermost requests were in flight when it began, including itself if it is one."""
     outer = requests.filter(pl.col("outermost"))
     # A client's pause is no part of its request, so it is not in flight from its start on, but for its duration.
     begun = np.sort((outer["end_ns"] - outer["duration_ns"]).to_numpy())
@@ -103,7 +103,7 @@ def in_flight_at_start(requests: pl.DataFrame) -> NDArray[np.int32]:
 
 
 def _class_name() -> pl.Expr:
-    """`PUT object 1-16 KiB at swift-proxy`; parts that are not known are left out."""
+    """`PUT object 1-16 KiB at swift-proxy`; unknown parts are omitted."""
     groups = pl.col("target").fill_null("").str.extract_groups(_PATH)
     path = pl.col("target").fill_null("").str.contains(_PATH)
     kind = (

@@ -1,12 +1,12 @@
-"""Searching a trace: what somebody holds in hand (an id from a log, a path, a host, an address) leads to requests.
+"""Searches a trace for requests by an id from a log, a path, a host, an address, and more.
 
-A query is words, and a request is found if each of them is true of one of its exchanges:
+A query is a list of words. A request is found if each word matches one of its exchanges:
 
     tx4f2a…  /v1/a/c  storage2  PUT  503      found in transaction id, path, host, service, method or status
     10.0.0.3:6200  10.0.0.3  :6200            an end of one of its connections
     #12  conn:77  host:proxy  path:/v1/a      just that request, connection, host, part of a path
     >5ms  <1s                                 how long the request took
-    outcome:failed                            what became of it: ok, failed, abandoned, unknown
+    outcome:failed                            its outcome: ok, failed, abandoned, unknown
     stream:websocket                          a stream of that kind or protocol (subscription, session, tunnel, …)
 
 After the requests come streams that match by host, service, kind, protocol, address or number of their connection, then
@@ -44,7 +44,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Which requests, streams and connections a word is true of."""
+    """The requests, streams and connections that a word matches."""
 
     requests: Bools
     streams: Bools
@@ -59,7 +59,7 @@ class Masks:
 
 @dataclass(frozen=True, slots=True)
 class SearchHits:
-    """What a query finds, in order of time; `problem` says why it could not be searched for."""
+    """The results of a query, in order of time; `problem` explains why a query is invalid."""
 
     requests: NDArray[np.int64]  # numbers
     streams: NDArray[np.int64]  # rows of `Searched.streams`
@@ -68,14 +68,14 @@ class SearchHits:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of hits."""
         return len(self.requests) + len(self.streams) + len(self.connections)
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Where is looked: `spans` with its exchange's columns and `request`, sorted by it; `streams` as the table, in
-    order of time; `connections` as the table; the requests' durations."""
+    """The data to search: `spans` with the columns of their exchanges and `request`, sorted by it; the table `streams`,
+    in order of time; the table `connections`; the requests' durations."""
 
     spans: pl.DataFrame
     streams: pl.DataFrame
@@ -85,7 +85,7 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One of the things found: a request, a stream, or a connection of neither. Times in ns since the trace's start."""
+    """One result: a request, a stream, or another connection. Times in ns since the trace's start."""
 
     request: int | None
     from_ns: int
@@ -100,9 +100,9 @@ class TraceSearch:
         self._trace = trace
 
     def hits(self, query: str) -> SearchHits:
-        """What a query finds. Cost: the first time, reading the table `connections`.
+        """The results of a query. Cost: the first time, reading the table `connections`.
 
-        Raises: `InputError` if the trace was made anew meanwhile.
+        Raises: `InputError` if the trace was replaced meanwhile.
         """
         return search(query, self._searched)
 
@@ -151,29 +151,29 @@ class TraceSearch:
 
 
 def search(query: str, where: Searched) -> SearchHits:
-    """The requests, then the streams, then the connections of neither, of which every word of the query is true."""
+    """The requests, streams and other connections that every word of the query matches."""
     words = query[:LONGEST_QUERY].split()
     if not words:
-        return _not_searched(HELP)
+        return _no_search(HELP)
     masks = list[Masks]()
     for word in words:
         matched = _masks(word, where)
         if matched is None:
-            return _not_searched(f"“{word[:40]}” cannot be searched for; {HELP}")
+            return _no_search(f"“{word[:40]}” cannot be searched for; {HELP}")
         masks.append(matched)
     found = reduce(and_, masks)
-    alone = where.connections.filter(found.connections & ~_is_named(where)).sort("first_host_ns", "connection_id")
+    alone = where.connections.filter(found.connections & ~_is_in_use(where)).sort("first_host_ns", "connection_id")
     requests, streams = np.flatnonzero(found.requests), np.flatnonzero(found.streams)
     return SearchHits(requests, streams, alone["connection_id"].to_numpy())
 
 
-def _not_searched(problem: str) -> SearchHits:
+def _no_search(problem: str) -> SearchHits:
     nothing = np.zeros(0, dtype=np.int64)
     return SearchHits(nothing, nothing, nothing, problem)
 
 
 def _masks(word: str, where: Searched) -> Masks | None:
-    """Of which requests and connections a word is true; None if it is no word of ours."""
+    """The requests, streams and connections that a word matches; None if the word is invalid."""
     if duration := DURATION.fullmatch(word):
         limit_ns = float(duration[2]) * UNIT_NS[duration[3]]
         found = where.durations_ns > limit_ns if duration[1] == ">" else where.durations_ns < limit_ns
@@ -255,7 +255,7 @@ def _status(value: str, where: Searched) -> Masks | None:
 
 
 def _outcome(value: str, where: Searched) -> Masks | None:
-    """Of requests as a whole: by their roots."""
+    """Requests by the outcome of their roots."""
     if value.lower() not in OUTCOMES:
         return None
     roots = where.spans.unique("request", keep="first", maintain_order=True)
@@ -278,7 +278,7 @@ RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
     "status": _status,
     "outcome": _outcome,
 }
-"""What may stand before a colon; any other word with a colon is text."""
+"""By prefix before a colon: the search rule. Any other word with a colon is text."""
 
 
 def _contains(columns: Sequence[str], text: str) -> pl.Expr:
@@ -312,15 +312,15 @@ def _rows_where(test: pl.Expr, rows: pl.DataFrame) -> Bools:
 
 
 def _with_connections(test: pl.Expr, where: Searched) -> Masks:
-    """The connections, and the requests and streams that used one of them."""
+    """The matching connections, and the requests and streams that used one of them."""
     found = _rows_where(test, where.connections)
     ids = where.connections["connection_id"].filter(pl.Series(found))
     used = pl.col("connection_id").is_in(ids.implode())
     return Masks(_spans_where(used, where), _rows_where(used, where.streams), found)
 
 
-def _is_named(where: Searched) -> Bools:
-    """The connections that a request or a stream used."""
+def _is_in_use(where: Searched) -> Bools:
+    """Whether a request or a stream used each connection."""
     used = pl.concat([table["connection_id"].unique() for table in (where.spans, where.streams)])
     return where.connections["connection_id"].is_in(used.implode()).to_numpy()
 
@@ -328,7 +328,7 @@ def _is_named(where: Searched) -> Bools:
 def _only(
     where: Searched, *, requests: Bools | None = None, streams: Bools | None = None, connections: Bools | None = None
 ) -> Masks:
-    """These, and none of what is not given."""
+    """The given masks; nothing matches for those not given."""
     lengths = len(where.durations_ns), len(where.streams), len(where.connections)
     given = zip((requests, streams, connections), lengths, strict=True)
     return Masks(*(np.zeros(length, dtype=bool) if found is None else found for found, length in given))

@@ -1,8 +1,8 @@
-"""The packets of a selection, as files for other tools: the rows of `hops` as CSV or Parquet, or the packets themselves
-as pcapng, cut from the captures that the trace was made from.
+"""Writes the packets of a selection as files for other tools: the rows of `hops` as CSV or Parquet, or the packets
+themselves as pcapng, read from the captures of the trace.
 
-A selection is a request or a range of time. What is written keeps the contracts of the tables: times are trace times,
-int64 ns; a packet's stamp in pcapng is its own host's.
+A selection is a request or an interval. The files have the types of the tables: times are trace times, int64 ns; a
+packet's timestamp in pcapng is its own host's.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from collector.trace.schema import HOPS
 from tracer.errors import InputError
 
 MOST_ROWS = 5_000_000
-"""Of a table that is handed out."""
+"""At most so many rows are exported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ def write_parquet(trace: TraceView, selection: Selection, place: Path) -> None:
 
 
 def rows_of(trace: TraceView, selection: Selection) -> NDArray[np.int64]:
-    """Places of the selection's hops in their table; ascending.
+    """The rows of the selection's hops in their table, ascending.
 
-    Raises: `InputError` if they are too many.
+    Raises: `InputError` if there are too many.
     """
     if selection.request is not None:
         rows = trace.rows_of_request(selection.request)

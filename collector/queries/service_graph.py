@@ -1,9 +1,9 @@
-"""Who calls whom: services and hosts as a graph, with what passed along each of its edges.
+"""Builds the graph of calls between services and hosts, with counts for each edge.
 
-A caller is the service that was answering when it asked (the parent span's). Failing that it is who it says it is (its
-User-Agent: a daemon asks on its own account, `object-replicator`; `exchanges.client_service`), or the bare host where
-nothing says so: a client. Layers by how deep in clients' requests a service mostly answers, so that requests run from
-left to right; in each, nodes are beside what they ask and what asks them; networkx places them.
+The caller of an exchange is the service of its parent span. Without a parent it is the program that its User-Agent
+names (a daemon such as `object-replicator`; `exchanges.client_service`), or else the host: a client. Layers correspond
+to the depth at which a service mostly answers in clients' requests, so that requests run from left to right. Within a
+layer, nodes are placed close to their callers and callees, by networkx.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ ORDER_SWEEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A service on a host, a service on all its hosts, or a client; its place in a picture that is 1 × 1."""
+    """A service on a host, a service on all its hosts, or a client; its position in a picture of size 1 × 1."""
 
     name: str
     x: float
@@ -30,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What one node asked of another."""
+    """The calls from one node to another."""
 
     caller: str
     callee: str
@@ -57,7 +57,7 @@ class HopCounts:
 
 @dataclass(frozen=True, slots=True)
 class ServiceGraph:
-    """Nodes from the clients on, edges with most exchanges first."""
+    """Nodes, from the clients on, and edges, those with the most exchanges first."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
@@ -66,7 +66,7 @@ class ServiceGraph:
 def service_graph(ends: pl.DataFrame) -> ServiceGraph:
     """The graph of a trace.
 
-    Arguments: `ends`, as `call_ends` gives them.
+    Arguments: `ends`, from `call_ends`.
     """
     took = measured_ns()
     rows = ends.group_by("caller", "callee").agg(
@@ -83,7 +83,7 @@ def service_graph(ends: pl.DataFrame) -> ServiceGraph:
     )
     ordered = rows.sort("exchanges_count", "caller", "callee", descending=[True, False, False])
     edges = tuple(Edge(**row) for row in ordered.iter_rows(named=True))
-    return ServiceGraph(_placed(edges, ends), edges)
+    return ServiceGraph(_place_nodes(edges, ends), edges)
 
 
 def call_ends(spans: pl.DataFrame, counts: HopCounts, hosts_apart: bool) -> pl.DataFrame:
@@ -123,8 +123,8 @@ def call_ends(spans: pl.DataFrame, counts: HopCounts, hosts_apart: bool) -> pl.D
     )
 
 
-def _placed(edges: tuple[Edge, ...], ends: pl.DataFrame) -> tuple[Node, ...]:
-    """Callers that answer nothing on the left, then by the depth at which a node answers most."""
+def _place_nodes(edges: tuple[Edge, ...], ends: pl.DataFrame) -> tuple[Node, ...]:
+    """The nodes with their positions: pure callers on the left, then by the depth at which a node mostly answers."""
     if not edges:
         return ()
     depth = pl.coalesce(pl.col("depth").filter("own").mode().min(), pl.col("depth").mode().min())
@@ -141,7 +141,7 @@ def _placed(edges: tuple[Edge, ...], ends: pl.DataFrame) -> tuple[Node, ...]:
 
 
 def _beside(graph: nx.DiGraph, layers: dict[int, list[str]]) -> dict[int, list[str]]:
-    """The layers with each in an order that brings nodes beside their neighbours (the barycentre heuristic).
+    """The layers, each ordered so that nodes are close to their neighbours (the barycentre heuristic).
 
     Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures" (1981).
     """

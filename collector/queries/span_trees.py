@@ -1,7 +1,7 @@
-"""Requests as trees of spans, ready to be listed and drawn: the tables `spans` and `exchanges` joined.
+"""Requests as trees of spans, for lists and drawings: the tables `spans` and `exchanges` joined.
 
-A request is a root span with all that was done for it. Its number is its rank by start time within the trace: small,
-stable for a trace, and safe in a URL. Times are int64 ns relative to the trace's start.
+A request is a root span and all spans below it. Its number is its rank by start time within the trace: small, stable
+for a trace, and safe in a URL. Times are int64 ns relative to the trace's start.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ AS_THEY_ARE = (
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A stretch in which none of a message's bytes was on the way; `cause` as `collector.trace.schema.SilenceCause`."""
+    """An interval in which no byte of a message was in transit; `cause` as `collector.trace.schema.SilenceCause`."""
 
     from_ns: int
     to_ns: int
@@ -89,15 +89,15 @@ class Span:
 
     @property
     def title(self) -> str:
-        """What was asked, in a few words."""
+        """A short name of the exchange."""
         if self.method or self.target:
             return f"{self.method} {self.target}".strip()
         return f"exchange with {self.service or end_name(self.server_host)}"
 
 
 def build_trees(shelf: Shelf, spans: pa.Table, exchanges: pa.Table, silences: pa.Table, start_ns: int) -> None:
-    """Put on the shelf what `SpanTrees` reads."""
-    frame = _with_silences(_joined(spans, exchanges, start_ns), silences, start_ns)
+    """Store the data of `SpanTrees` on the shelf."""
+    frame = _with_silences(_join_tables(spans, exchanges, start_ns), silences, start_ns)
     shelf.put_table("spans", frame)
     request = frame["request"].to_numpy()
     first = np.searchsorted(request, np.arange(int(request[-1]) + 2 if len(frame) else 1))
@@ -150,17 +150,17 @@ class SpanTrees:
         )
 
     def doubt(self, number: int) -> str:
-        """Of one span by its position, what is uncertain of its parent; "" for nothing."""
+        """The uncertainty of a span's parent in words, by the span's position; "" if it is certain."""
         return next(iter(self._doubts(self._frame.slice(number, 1)).values()), "")
 
     @cached_property
     def uncertain(self) -> NDArray[np.bool_]:
-        """Of each span, whether its parent is uncertain."""
+        """Whether each span's parent is uncertain."""
         found: NDArray[np.bool_] = self._frame.select(UNCERTAIN).to_series().to_numpy()
         return found
 
     def _doubts(self, rows: pl.DataFrame) -> dict[int, str]:
-        """Of spans with an uncertain parent, by their ids. Cost: a search over all spans, if there is one."""
+        """The uncertainty of parents in words, by span id. Cost: a search over all spans, if any is uncertain."""
         uncertain = rows.filter(UNCERTAIN)
         if not len(uncertain):
             return {}
@@ -188,7 +188,7 @@ class SpanTrees:
         return int(self._first[request + 1] - self._first[request])
 
     def serving_depth(self) -> dict[str, int]:
-        """The depth at which each host serves most: how far behind the client it stands."""
+        """For each host, the depth at which it serves most requests: its distance from the client."""
         served = self._frame.filter(pl.col("server_host").is_not_null())
         counts = served.group_by("server_host", "depth").len().sort("len", "depth", descending=[False, True])
         return {str(host): int(depth) for host, depth, _ in counts.iter_rows()}  # the most frequent comes last
@@ -202,11 +202,11 @@ class SpanTrees:
         return found
 
     def texts(self) -> pl.DataFrame:
-        """What a search looks at: of each span its `request`, connection, texts, hosts and status; by request."""
+        """The columns for a search: each span's `request`, connection, texts, hosts and status; by request."""
         return self._frame.select("request", "connection_id", "client_host", "server_host", "status", "outcome", *TEXTS)
 
 
-def _joined(spans: pa.Table, exchanges: pa.Table, start_ns: int) -> pl.DataFrame:
+def _join_tables(spans: pa.Table, exchanges: pa.Table, start_ns: int) -> pl.DataFrame:
     """Spans with their exchanges, times made relative, sorted by request, then root first, then start."""
     frame = pl.DataFrame(spans).join(pl.DataFrame(exchanges), left_on="span_id", right_on="exchange_id", how="inner")
     texts = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.String, pl.Enum)]

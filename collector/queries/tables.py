@@ -1,4 +1,4 @@
-"""The tables of a trace that a view of it keeps: those that are small beside the hops."""
+"""The tables of a trace that a view keeps in memory: those that are small compared with the hops."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ TROUBLE = ("warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What is read when a trace is opened."""
+    """The tables read when a trace is opened."""
 
     clocks: pa.Table
     trouble: pa.Table  # findings that are problems and have a time, sorted by it
@@ -24,7 +24,7 @@ class Tables:
 
     @classmethod
     def read(cls, url: str) -> "Tables":
-        """Those of the trace at `url`."""
+        """Read the tables of the trace at `url`."""
         findings = store.read_table(url, "findings")
         severity = pc.is_in(findings["severity"].cast(pa.string()), pa.array(TROUBLE))
         trouble = findings.filter(pc.and_(severity, pc.is_valid(findings["from_trace_ns"]))).sort_by("from_trace_ns")

@@ -1,8 +1,8 @@
-"""A trace as it is opened: its index from a folder of files, built first if it is not there or no longer true.
+"""Opens the index of a trace from a folder of files, and builds it first if it is missing or outdated.
 
-The index lies in the trace's folder under `.index`; where that cannot be written, and for a trace on another machine,
-in the user's cache. It holds the fingerprint of the tables it was made of, so it is never older than they are. A small
-trace needs none: it is indexed in memory each time.
+The index is in the trace's folder under `.index`; if that cannot be written, or the trace is on another machine, it is
+in the user's cache. It contains the fingerprint of its tables, so an outdated index is never used. A small trace is
+indexed in memory each time.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ CACHE = "twintap"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a trace as a whole; times relative to its start."""
+    """Facts about the whole trace; times relative to its start."""
 
     start_ns: int
     end_ns: int
@@ -79,7 +79,7 @@ class _Stamp:
 
 @dataclass(frozen=True, slots=True)
 class TraceIndex:
-    """What a trace is opened with."""
+    """An opened index."""
 
     facts: Facts
     hops: HopIndex
@@ -102,9 +102,9 @@ class TraceIndex:
 
 
 def open_index(url: str, info: TraceInfo, progress: Progress | None = None) -> TraceIndex:
-    """The index of a trace, built if there is none of it.
+    """The index of a trace, built if there is none.
 
-    Arguments: `progress` is told the share done while it is built.
+    Arguments: `progress` is called with the share completed while it is built.
     Raises: `InputError` if a table is missing or damaged.
     """
     if store.table_bytes(url, "hops") < SMALL_BYTES:
@@ -113,11 +113,11 @@ def open_index(url: str, info: TraceInfo, progress: Progress | None = None) -> T
         return TraceIndex.read(shelf)
     mark = store.fingerprint(url, info)
     for folder in _places(url):
-        found = _read(folder, mark)
+        found = _read_index(folder, mark)
         if found is not None:
             return found
     for folder in _places(url):
-        made = _made(folder, mark, lambda shelf: build(shelf, url, info, progress or _quiet))
+        made = _build_index(folder, mark, lambda shelf: build(shelf, url, info, progress or _quiet))
         if made is not None:
             return made
     with tempfile.TemporaryDirectory(prefix=f"{CACHE}-") as temporary:  # mapped files live on without their names
@@ -135,7 +135,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     build_trees(shelf, spans, exchanges, store.read_table(url, "silences"), times.start_ns)
     del spans, exchanges
     others_of = (store.read_table(url, name, columns) for name, columns in story.STORY_TABLES.items())
-    told = story.story_of_rows(info, RequestRows.of_trace(url), clocks, *others_of)
+    the_story = story.story_of_rows(info, RequestRows.of_trace(url), clocks, *others_of)
     progress(0.3)
     trees = SpanTrees(shelf)
     hosts = lane_order(info, read_hosts(url), trees.serving_depth())
@@ -151,7 +151,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     build_groups(shelf, "request", lambda rows: of_span[columns.span[rows]], len(columns), len(trees))
     troubled = of_span[columns.span[problems]]
     shelf.put("request-problems", np.bincount(troubled[troubled >= 0], minlength=len(trees)).astype(np.int32))
-    served = _served(trees, store.read_table(url, "streams", ["server_host", "service"]))
+    served = _services_by_host(trees, store.read_table(url, "streams", ["server_host", "service"]))
     count = store.count_rows(url, "connections")
     first, last = _first_and_last(columns)
     median, high = _delays(columns, pairs)
@@ -169,15 +169,15 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
         delay_p99_ns=high,
         class_counts=_tally(columns.arrow_class, len(ArrowClass)),
         state_counts=_tally(columns.state, len(STATES)),
-        story=told,
+        story=the_story,
         pairing=read_pairing(url),
     )
     shelf.put_document("facts", facts)
     progress(1.0)
 
 
-def _served(trees: SpanTrees, streams: pa.Table) -> dict[str, tuple[str, ...]]:
-    """Services that each host was seen to serve; of those that serve streams alone, that they do."""
+def _services_by_host(trees: SpanTrees, streams: pa.Table) -> dict[str, tuple[str, ...]]:
+    """The services that each host serves; those that only serve streams are marked."""
     served = trees.services()
     pairs = zip(streams["server_host"].to_pylist(), streams["service"].to_pylist(), strict=True)
     for host, service in sorted((host, service) for host, service in set(pairs) if host and service):
@@ -187,7 +187,7 @@ def _served(trees: SpanTrees, streams: pa.Table) -> dict[str, tuple[str, ...]]:
 
 
 def _quiet(share: float) -> None:
-    """Nobody is told."""
+    """A progress that is ignored."""
 
 
 def _part_of(progress: Progress, begin: float, end: float) -> Progress:
@@ -203,8 +203,8 @@ def _places(url: str) -> list[Path]:
     return [folder / INDEX_FOLDER, cached] if folder else [cached]
 
 
-def _read(folder: Path, mark: str) -> TraceIndex | None:
-    """The index in a folder, if it is whole and of these tables."""
+def _read_index(folder: Path, mark: str) -> TraceIndex | None:
+    """The index in a folder, if it is complete and matches the tables; otherwise None."""
     shelf = Shelf(folder)
     try:
         if shelf.document("stamp", _Stamp) != _Stamp(VERSION, mark):
@@ -214,8 +214,8 @@ def _read(folder: Path, mark: str) -> TraceIndex | None:
         return None
 
 
-def _made(folder: Path, mark: str, fill: Callable[[Shelf], None]) -> TraceIndex | None:
-    """An index put into place as a whole; None where there is no place for it."""
+def _build_index(folder: Path, mark: str, fill: Callable[[Shelf], None]) -> TraceIndex | None:
+    """Build an index and move it into place atomically; None if there is no room for it."""
     staging = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.partial")
     if folder.name == INDEX_FOLDER:  # beside the trace, so that one that is replaced meanwhile holds nothing foreign
         staging = folder.parent.with_name(f".{folder.parent.name}{staging.name}")
@@ -244,7 +244,7 @@ def _into_place(staging: Path, folder: Path, mark: str) -> TraceIndex | None:
         folder.rename(old)
     staging.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
-    return _read(folder, mark)
+    return _read_index(folder, mark)
 
 
 def _first_and_last(columns: HopColumns) -> tuple[int | None, int | None]:

@@ -1,6 +1,6 @@
-"""A trace, opened for questions. The hops' columns that a timeline needs are kept; a packet's fields are read when
-asked for. Times are int64 ns relative to `TraceView.start_ns`: the first packet or, if earlier, the start of the
-recorded command."""
+"""An opened trace with its queries. The columns of hops that a timeline needs are kept; a packet's fields are read on
+demand. Times are int64 ns relative to `TraceView.start_ns`: the first packet or, if earlier, the start of the recorded
+command."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector.queries.answers import Arrows, Hop, Problem, Request, Summary
-from collector.queries.bench_runs import recorded_with
+from collector.queries.bench_runs import runs_recorded_with
 from collector.queries.lanes import command_of, command_span, lanes_of
 from collector.queries.load import Load
 from collector.queries.overlay import WholeHops
-from collector.queries.problems import Problems, seen
+from collector.queries.problems import Problems, time_or_none
 from collector.queries.service_graph import HopCounts
 from collector.queries.span_trees import Span, SpanTrees
 from collector.queries.tables import Tables
@@ -44,11 +44,11 @@ FIRST_NS = -(1 << 62)
 """Before any time of a trace."""
 LOST = STATES.index(HopState.LOST)
 HOPS_AT_ONCE = 1 << 20
-"""About so many are in memory at a time where all are asked for."""
+"""About so many are in memory at a time when a query reads all hops."""
 
 
 class TraceView:
-    """A trace, opened for questions. Safe to use from several threads: nothing changes after it is made."""
+    """An opened trace. Safe to use from several threads: nothing changes after it is created."""
 
     def __init__(self, url: str, info: TraceInfo, index: TraceIndex, tables: Tables) -> None:
         self.url, self.info, self._made, self._tables = url, info, index, tables
@@ -91,12 +91,12 @@ class TraceView:
 
     @cached_property
     def streams(self) -> StreamSummary:
-        """What is no request."""
+        """A summary of the streams."""
         return summarise_streams(self._tables.streams)
 
     @cached_property
     def load(self) -> Load:
-        """The requests as a crowd."""
+        """The load that the requests make together."""
         facts = self._made.facts
         return Load(self._trees, self, facts.hosts, facts.host_services, self.duration_ns)
 
@@ -142,7 +142,7 @@ class TraceView:
     def runs_beside(self) -> tuple[Path, ...]:
         """Folders of the load generator's runs that were recorded as this trace."""
         command = self.info.command
-        return recorded_with(Path(self.url), command.argv if command else ())
+        return runs_recorded_with(Path(self.url), command.argv if command else ())
 
     def arrows(self, from_ns: int, to_ns: int, limit: int) -> Arrows | None:
         """The arrows that overlap [from_ns, to_ns]; None if there are more than `limit`."""
@@ -260,11 +260,11 @@ class TraceView:
         return self._trees.spans(number)
 
     def slow_against_typical(self) -> Comparison:
-        """What makes slow requests slow: the slowest 5 % of each kind against the middle half of it."""
+        """Compare the slowest 5 % of the requests of each kind with its middle half."""
         return slow_against_typical(self._stages())
 
     def against(self, other_url: str) -> Comparison:
-        """This trace against another one.
+        """Compare this trace with another one.
 
         Raises: `InputError` if that is no trace.
         """
@@ -297,17 +297,17 @@ class TraceView:
         return self._problems.first_among(np.flatnonzero(pc.equal(ids, connection_id).fill_null(False).to_numpy()))
 
     def unchanged(self, read: Callable[[], Read]) -> Read:
-        """What is read of the tables at `url` now, if they are still those that were opened.
+        """The result of `read`, if the tables at `url` are still those that were opened.
 
-        Raises: `InputError` if the trace was made anew meanwhile.
+        Raises: `InputError` if the trace was replaced meanwhile.
         """
 
-        def checked(info: TraceInfo) -> Read:
+        def read_checked(info: TraceInfo) -> Read:
             if info.created_ns != self.info.created_ns:
                 raise InputError(f"{self.url} was made anew since it was opened", "open it again with `tracer view`")
             return read()
 
-        return store.read_unchanged(self.url, checked)
+        return store.read_unchanged(self.url, read_checked)
 
     def _stages(self) -> pl.DataFrame:
         return self.unchanged(lambda: stages_at(self.url))
@@ -368,7 +368,7 @@ class TraceView:
             source_host=raw["send_host"],
             target_host=raw["receive_host"],
             sent_ns=None if columns.seen[at] == Seen.RECEIVED else int(columns.anchor_ns[at]),
-            received_ns=seen(columns.received_ns[at]),
+            received_ns=time_or_none(columns.received_ns[at]),
             delay_ns=raw["one_way_delay_ns"],
             uncertainty_ns=raw["uncertainty_ns"],
             stream_start=raw["stream_start"],
@@ -383,9 +383,9 @@ class TraceView:
 
 
 def check_trace(url: str) -> None:
-    """Nothing, if there is a trace.
+    """Check that there is a trace at `url`.
 
-    Raises: `InputError` if `url` is none.
+    Raises: `InputError` if not.
     """
     store.read_info(url)
 
@@ -393,7 +393,7 @@ def check_trace(url: str) -> None:
 def open_trace(url: str, progress: Progress | None = None) -> TraceView:
     """Open a trace for viewing.
 
-    Arguments: `progress` is told the share done while the trace's index is built, once for each trace.
+    Arguments: `progress` is called with the share completed while the trace's index is built, once for each trace.
     Cost: less than 0.1 s with its index; building that, about 1 s of CPU time for each million hops.
     Raises: `InputError` if `url` is no trace.
     """

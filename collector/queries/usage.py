@@ -1,6 +1,7 @@
-"""What the hosts used, for strips under the timeline: per time bin the busiest host, how busy it was, and the mean.
+"""Resource usage of the hosts, for strips under the timeline: for each time bin the busiest host, its usage, and the
+mean.
 
-Times are put on the trace's timescale host by host, so that a burst of CPU stands where its packets do.
+Times are aligned host by host, so that a burst of CPU usage is drawn at the time of its packets.
 """
 
 from dataclasses import dataclass
@@ -20,13 +21,13 @@ STRIPS = {
     "disk": ("read_bytes_per_s", "written_bytes_per_s"),
     "network": ("received_bytes_per_s", "sent_bytes_per_s"),
 }
-"""What each strip adds up, over all devices and interfaces of a host."""
+"""The metrics that each strip sums up, over all devices and interfaces of a host."""
 UNITS = {"CPU": "%", "disk": "B/s", "network": "B/s"}
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """One kind of use, in bins of equal width; NaN where nothing was measured."""
+    """One kind of usage, in bins of equal width; NaN where nothing was measured."""
 
     name: str
     unit: str
@@ -44,22 +45,22 @@ class _Series:
 
 
 class Usage:
-    """The use of the hosts of a trace, read once."""
+    """The usage of a trace's hosts, read once."""
 
     def __init__(self, trace: TraceView) -> None:
         lanes = {lane.host: number for number, lane in enumerate(trace.lanes)}
         samples = store.read_table(trace.url, "samples")
-        frame = _timed(samples, store.read_table(trace.url, "clocks"), trace.start_ns)
+        frame = _with_times(samples, store.read_table(trace.url, "clocks"), trace.start_ns)
         frame = frame.with_columns(lane=pl.col("host").replace_strict(lanes, default=None, return_dtype=pl.Int32))
         self._strips = {name: _series(frame.drop_nulls("lane"), metrics) for name, metrics in STRIPS.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The strips of which there is anything."""
+        """The strips with any data."""
         return tuple(name for name, series in self._strips.items() if len(series.until_ns))
 
     def strips(self, from_ns: int, to_ns: int, bins: int) -> tuple[Strip, ...]:
-        """All strips in [from_ns, to_ns), in so many bins. Cost: a search and what lies between."""
+        """All strips in [from_ns, to_ns), in `bins` bins. Cost: a search, and a pass over the samples in between."""
         return tuple(self._strip(name, from_ns, to_ns, bins) for name in self.names)
 
     def _strip(self, name: str, from_ns: int, to_ns: int, bins: int) -> Strip:
@@ -77,8 +78,8 @@ class Usage:
         return Strip(name, UNITS[name], float(series.value.max()), peak, busiest, mean)
 
 
-def _timed(samples: pa.Table, clocks: pa.Table, start_ns: int) -> pl.DataFrame:
-    """With `until_ns`, when each interval ended, relative to the trace's start."""
+def _with_times(samples: pa.Table, clocks: pa.Table, start_ns: int) -> pl.DataFrame:
+    """The samples with `until_ns`, when each interval ended, relative to the trace's start."""
     hosts, stamps = samples["host"].cast(pa.string()).combine_chunks(), samples["host_ns"].combine_chunks()
     times = to_trace_ns(hosts, stamps, clocks)
     frame = pl.DataFrame(samples).with_columns(pl.col(pl.Categorical).cast(pl.String))

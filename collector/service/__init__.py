@@ -1,1 +1,1 @@
-"""The collector as a service: it takes segments from agents, and has sessions analysed."""
+"""The collector as a service: it receives segments from agents, and analyses sessions."""

@@ -1,6 +1,7 @@
-"""The collector's HTTP service: routes only. What they do is in `collector.service.ingest` and `collector.analysis`.
+"""The routes of the collector's HTTP service. Their work is done in `collector.service.ingest` and
+`collector.analysis`.
 
-`/docs` lists the routes from the OpenAPI document without any script or host of others, so that it works offline.
+`/docs` lists the routes from the OpenAPI document without external scripts or hosts, so that it works offline.
 """
 
 import hmac
@@ -20,7 +21,7 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.decode.host_capture import HostSource
 from collector.hops.quality_summary import WORST, Pairing, read_pairing
 from collector.service import ingest
-from collector.service.boundary import AnalysisError, contained, log_failure
+from collector.service.boundary import AnalysisError, contain_failures, log_failure
 from collector.service.browsers import BrowserGuard
 from collector.service.ingest import Closing, HostStatus, Outcome, SessionStatus
 from collector.service.live import LiveAnalysis, LiveStatus
@@ -31,7 +32,7 @@ from tracer.errors import InputError, ResourceError, TracerError
 from tracer.segments import segments
 
 ANALYSES = 2
-"""Sessions analysed at a time: each takes memory of its own."""
+"""Sessions analysed in parallel: each needs memory of its own."""
 Analyse = Callable[[Sequence[HostSource], str], TraceInfo]
 
 _STATUS = {
@@ -49,21 +50,21 @@ Connections = Annotated[int, Query(ge=0, le=1_000, description="How many of the 
 
 
 class Received(BaseModel):
-    """What became of a segment; it may be deleted at the agent if `acknowledged`."""
+    """The outcome of a segment; the agent may delete it if `acknowledged`."""
 
     outcome: Outcome
     acknowledged: bool
 
 
 class ClosingMessage(BaseModel):
-    """An agent has ended: the number of its last segment, and how many it had to throw away."""
+    """An agent has ended: the number of its last segment, and how many it had to discard."""
 
     last_number: int = Field(ge=0, le=ingest.LAST_SEGMENT_NUMBER)
     lost_count: int = Field(default=0, ge=0)
 
 
 class Analysed(BaseModel):
-    """Where a session's trace is, and what it holds."""
+    """The place of a session's trace, and its hosts and number of events."""
 
     trace: str
     hosts: list[str]
@@ -204,7 +205,7 @@ def _analysis_of(session: str, analysis: Analyse, settings: CollectorSettings) -
     trace = trace_folder(settings.data, session)
     trace.parent.mkdir(parents=True, exist_ok=True)
     try:
-        info = contained(session, lambda: analysis([source for source in sources if source.files], str(trace)))
+        info = contain_failures(session, lambda: analysis([source for source in sources if source.files], str(trace)))
     except AnalysisError as error:
         log_failure(error)
         raise

@@ -1,12 +1,12 @@
-"""The service boundary: a stage that raises ends the analysis of one session, not the collector.
+"""The service boundary: an exception in a stage ends the analysis of one session, not the collector.
 
-What is no operator's error is ours (`tracer.errors`), and elsewhere it is never caught: a command ends with it. The
-collector's service has agents and sessions that have nothing to do with the one whose packets broke a stage, so here,
-and nowhere else, everything is caught: exceptions, and panics of the core and of Polars, which are no `Exception`. It
-becomes an `AnalysisError` with one sentence that names the session, the defect and its place, which the caller writes
-to the log (`log_failure`). What is meant to end the process (Ctrl-C, exit) passes.
+An error that the operator cannot correct is a defect of ours (`tracer.errors`); elsewhere such errors are never caught,
+and a command ends with them. But the collector serves other agents and sessions, too. So here, and only here,
+everything is caught: exceptions, and panics of the core and of Polars, which are no `Exception`. They become an
+`AnalysisError` with one sentence that names the session, the defect and its place; the caller writes it to the log
+(`log_failure`). Exceptions that end the process (Ctrl-C, exit) pass.
 
-Not handled: what ends the process itself, such as the kernel's out-of-memory killer.
+Not handled: the end of the process itself, for example by the kernel's out-of-memory killer.
 """
 
 import errno
@@ -35,8 +35,8 @@ class AnalysisError(ServiceError):
     """A stage of the analysis raised: a defect of ours, contained to one session."""
 
 
-def contained(session: str, work: Callable[[], Made]) -> Made:
-    """What `work` returns; of whatever it raises that the operator cannot mend, an `AnalysisError`.
+def contain_failures(session: str, work: Callable[[], Made]) -> Made:
+    """The result of `work`; errors that the operator cannot correct become an `AnalysisError`.
 
     Raises: `AnalysisError`; `TracerError` as `work` does.
     """

@@ -1,9 +1,9 @@
-"""What web pages in somebody's browser must not do with a collector: send to it, or read it under another name.
+"""Protects a collector against web pages in a local browser, which must neither send to it nor read from it.
 
-A page of another site can make a browser send requests to a service on the same machine (cross-site requests), and
-can have its own name lead to 127.0.0.1 (DNS rebinding). So a request that a browser says came from elsewhere is
-refused, and a collector that only this machine can reach answers under loopback's names alone. Bodies of
-other requests than segments are small, and are refused beyond `LARGEST_BODY_BYTES`.
+A page of another site can make a browser send requests to a service on the same machine (cross-site requests), and its
+own name can resolve to 127.0.0.1 (DNS rebinding). So requests that a browser marks as from another site are refused,
+and a collector that only this machine can reach answers only to loopback names. Bodies of requests other than segments
+are small; larger ones than `LARGEST_BODY_BYTES` are refused.
 
 Source: Fetch §3.2 (Origin), Fetch Metadata (Sec-Fetch-Site).
 """
@@ -19,7 +19,7 @@ LARGEST_BODY_BYTES = 64 << 10
 
 
 class TooLargeError(Exception):
-    """A body beyond what is taken."""
+    """A body larger than allowed."""
 
 
 class BrowserGuard:
@@ -41,13 +41,13 @@ class BrowserGuard:
         if int(headers.get(b"content-length", b"0")) > LARGEST_BODY_BYTES:
             return await _too_large(scope, receive, send)
         try:
-            await self._app(scope, _limited(receive), send)
+            await self._app(scope, _with_body_limit(receive), send)
         except TooLargeError:
             await _too_large(scope, receive, send)
 
 
 def why_refused(headers: dict[bytes, bytes], *, local_only: bool) -> str:
-    """Why a request with these headers is none of ours; empty if it is."""
+    """Why a request with these headers is refused; empty if it is accepted."""
     host = headers.get(b"host", b"").decode("latin-1")
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     if local_only and name not in LOCAL_NAMES:
@@ -63,7 +63,7 @@ def why_refused(headers: dict[bytes, bytes], *, local_only: bool) -> str:
 _too_large = JSONResponse({"detail": "the body is too large"}, 413)
 
 
-def _limited(receive: Receive) -> Receive:
+def _with_body_limit(receive: Receive) -> Receive:
     received = 0
 
     async def read() -> Message:

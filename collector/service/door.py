@@ -1,11 +1,11 @@
-"""Who may come in at the collector's port, and for how long: limits on connections, heads and bodies.
+"""Limits connections to the collector's port: their number, and the time for heads and bodies.
 
-A connection is in one of three phases: its next request's head is awaited, the request's body comes, or the request is
-worked on. Only in the first two its client can be late: a head must be whole `head_seconds` after its connection, or
-the answer before it; a body must go on every `idle_seconds` and be whole within `body_seconds`. While this side reads
-no more, because its disk is slow, no client is late. Connections are bounded, in all and by address. Where a bound is
-reached, the newcomer takes the place of the oldest that still owes its head, so that half-sent requests shut nobody
-out; if none does, the newcomer is refused.
+A connection is in one of three phases: waiting for a request's head, receiving its body, or processing the request.
+Only in the first two can its client be late: a head must be complete `head_seconds` after the connection was opened, or
+after the previous answer; a body must make progress every `idle_seconds` and be complete within `body_seconds`. While
+this side pauses reading, because its disk is slow, no client is late. The number of connections is limited, in total
+and by address. At a limit, a new connection replaces the oldest one that has not sent a complete head, so that
+half-sent requests block nobody; if there is none, the new connection is refused.
 
 Source: RFC 9112 §9.5 (closing idle connections), RFC 6585 §5 (431).
 """
@@ -52,7 +52,7 @@ class Door:
     _open: dict[str, list["Guarded"]] = field(default_factory=lambda: defaultdict(list))
 
     def admit(self, newcomer: "Guarded") -> bool:
-        """Take it in, in place of another if there are too many; False if none can go."""
+        """Accept a connection, in place of another one if there are too many; False if none can be closed."""
         of_address = self._open[newcomer.address]
         everyone = [each for those in self._open.values() for each in those]
         for those, most in (

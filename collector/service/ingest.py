@@ -1,14 +1,14 @@
-"""Taking in segments: each durable before it is acknowledged, each once, whatever agents and disk do.
+"""Receives segments: each is durable before it is acknowledged, and stored once, whatever agents and disk do.
 
-    DATA/sessions/<session>/<host>/<host>-000001.pcapng     as the agent wrote it
-    DATA/sessions/<session>/<host>/closed.json              how many there are, once the agent has ended
+    DATA/sessions/<session>/<host>/<host>-000001.pcapng     as written by the agent
+    DATA/sessions/<session>/<host>/closed.json              the number of segments, once the agent has ended
     DATA/sessions/<session>/live/                           the trace of its newest seconds (`collector.service.live`)
     DATA/traces/<session>/                                  the trace
 
-A segment is written under a temporary name, synced, and renamed; then the directory is synced. So what has its name is
-whole and stays, and an acknowledgement means just that. A segment sent again (the acknowledgement was lost) is known by
-its hash and acknowledged again. Names are checked against `tracer.segments.NAME_PATTERN`, which holds no separator:
-nothing that comes from the network leads out of DATA.
+A segment is written under a temporary name, synced, and renamed; then the directory is synced. So a file with its final
+name is complete and durable; an acknowledgement guarantees that. A segment sent again (because the acknowledgement was
+lost) is recognised by its hash and acknowledged again. Names are checked against `tracer.segments.NAME_PATTERN`, which
+allows no separator: no name from the network leads out of DATA.
 """
 
 import errno
@@ -41,7 +41,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Outcome(StrEnum):
-    """What became of a segment that was sent."""
+    """The outcome of a segment that was sent."""
 
     STORED = "stored"  # durable now
     KNOWN = "known"  # was durable already
@@ -80,14 +80,14 @@ class SessionStatus:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What an agent says when it ends."""
+    """The message of an agent that ends."""
 
     last_number: int
     lost_count: int = 0  # segments it had to throw away, because its spool was full
 
 
 class Upload:
-    """One segment on its way in. Use as a context manager: what is not finished leaves nothing behind."""
+    """One segment being received. A context manager: an unfinished segment leaves nothing behind."""
 
     def __init__(self, folder: Path, host: str, number: int, sha256: str, limit_bytes: int) -> None:
         self._place = folder / segment_name(host, number)
@@ -124,7 +124,7 @@ class Upload:
         return True
 
     def finish(self) -> Outcome:
-        """Judge what came, and make it durable if it is good."""
+        """Check the received segment, and make it durable if it is valid."""
         if self._len > self._limit_bytes:
             return Outcome.TOO_LARGE
         if not hmac.compare_digest(self._hash.hexdigest(), self._expected):
@@ -221,7 +221,7 @@ def host_status(folder: Path) -> HostStatus:
 
 
 def clean(data: Path) -> None:
-    """Remove what a killed collector left half received."""
+    """Remove segments that a killed collector received only in part."""
     for path in (data / "sessions").glob("*/*/.*.incoming"):
         path.unlink()
 

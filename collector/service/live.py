@@ -1,28 +1,28 @@
-"""Live analysis: while segments of a session arrive, a trace of its newest seconds, made anew about once a second.
+"""Live analysis: while segments of a session arrive, a trace of its newest seconds is rebuilt about once a second.
 
-A round takes the segments that the window holds, runs all stages over them, and puts the trace in place of the one
-before. What arrives during a round waits for the next one, which takes all of it: work never piles up, rounds only
-become rarer, and the status says how far behind they are.
+A round takes the segments in the window, runs all stages over them, and replaces the previous trace. Segments that
+arrive during a round wait for the next one, which takes all of them. So work never accumulates; rounds only become less
+frequent, and the status reports how far they are behind.
 
-Two threads run rounds, of one session each; the longest due comes first. One of them leaves out sessions whose last
-round was slow (longer than `GOAL_NS`), so that a slow session delays other slow ones, and a quick one by at most the
-round in which it became slow.
+Two threads run rounds, each for one session; the one due for the longest time comes first. One thread skips sessions
+whose last round was slow (longer than `GOAL_NS`). So a slow session delays other slow ones, and a quick one by at most
+the round in which it became slow.
 
 The window ends with the newest segment that arrived and is measured by arrival, on the collector's own clock, so that
-hosts may be any time apart. Of each host it holds one unbroken run of segments: after a missing number it begins anew,
-for a hole would look like loss. Where it would hold more bytes than allowed, it becomes shorter, and so where a round
-takes longer than `GOAL_NS`: to be late is worse than to reach less far back. The status and the trace's counter
-`live_window_cut` say so.
+hosts' clocks may differ by any time. For each host it has one unbroken run of segments: after a missing number it
+starts again, since a hole would look like loss. The window is shortened if it would hold more bytes than allowed, or if
+a round takes longer than `GOAL_NS`: a late trace is worse than a short one. The status and the trace's counter
+`live_window_cut` report it.
 
-What the bound costs: a connection that began before the window has no handshake in it, and a send whose first attempt
-lies before it is a first attempt. Segments of two hosts never end at the same packet; a lone packet within `EDGE_NS` of
-an edge of the other host's window is `outside_window`, and a real loss is called so only when it is that old. That
-holds while delays are within `EDGE_NS` of their median.
+Limits of the window: a connection that began before it has no handshake in it, and a retransmission whose first attempt
+lies before it counts as a first attempt. Segments of two hosts never end at the same packet; an unmatched packet within
+`EDGE_NS` of an edge of the other host's window is `outside_window`, and a real loss is reported only once it is that
+old. That holds while delays are within `EDGE_NS` of their median.
 
-A round that raises, whatever it is, is that session's error (`collector.service.boundary`): it stands in the status and
-on the viewer's page, the trace before it stays, and the next round, and every other session, goes on. Such a round is
-run again though nothing arrives, later and later, so that an error does not outlive its cause (a full disk). The log
-has a line of a session's first such round, its tenth, its hundredth and so on; the status counts them.
+Any exception in a round is that session's error (`collector.service.boundary`): it is shown in the status and on the
+viewer's page, the previous trace stays, and the next round and all other sessions continue. A failed round is retried
+at growing intervals even if nothing arrives, so that the error disappears with its cause (a full disk). The log has a
+line for a session's first failed round, its tenth, its hundredth and so on; the status counts them.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.decode.host_capture import HostSource
 from collector.execution import memory
 from collector.findings.captures import DROPS
-from collector.service.boundary import contained, log_failure
+from collector.service.boundary import contain_failures, log_failure
 from collector.trace import store
 from collector.trace.data_directory import live_error_file, live_folder
 from collector.trace.model import CounterInfo, TraceInfo
@@ -50,18 +50,18 @@ from tracer.records import Severity
 from tracer.scratch import remove_leftovers
 
 INTERVAL_NS = 500_000_000
-"""From the start of a session's round to the start of its next."""
+"""Time from the start of a session's round to the start of its next one."""
 EDGE_NS = 200_000_000
 MOST_SESSIONS = 100
-"""Sessions remembered; of more, those that were quiet the longest are forgotten."""
+"""At most so many sessions are kept; beyond, those without traffic for the longest time are forgotten."""
 GOAL_NS = 600_000_000
-"""How long a round should take at most. A packet waits for its segment to end (half a second), for the round that runs
-and for its own: so it is seen within two seconds."""
+"""Longest desired duration of a round. A packet waits for the end of its segment (half a second), for the current round
+and for its own: so it is shown within two seconds."""
 LEAST_NS = 2_000_000_000
-"""Of the newest segments, what a round takes however slow it is."""
+"""A round always takes the segments of this time, however slow it is."""
 FIRST_RETRY_NS = 1_000_000_000
 LONGEST_RETRY_NS = 60_000_000_000
-"""From the end of a round that made no trace to the next, if nothing arrives: doubled from one to the other."""
+"""Time from a failed round to its retry, if nothing arrives: doubled each time, between these bounds."""
 THREADS = 2
 """That run rounds; the last of them only those of quick sessions."""
 GROWTH = 1.25
@@ -309,7 +309,7 @@ class LiveAnalysis:
             error="",
         )
         try:
-            status = contained(before.session, lambda: self._analysed(sources, status))
+            status = contain_failures(before.session, lambda: self._analyse_round(sources, status))
         except TracerError as error:
             failed_count = before.failed_rounds_count + 1
             status = replace(status, error=str(error), failed_rounds_count=failed_count)
@@ -327,9 +327,9 @@ class LiveAnalysis:
             arrival_lag_ns=ended_ns - first_ns,
         )
 
-    def _analysed(self, sources: Sequence[HostSource], status: LiveStatus) -> LiveStatus:
+    def _analyse_round(self, sources: Sequence[HostSource], status: LiveStatus) -> LiveStatus:
         """Make the trace of a round; what it holds."""
-        return _described(status, self._analysis(sources, status.trace, status.cut_count), self._wall_clock())
+        return _status_of_trace(status, self._analysis(sources, status.trace, status.cut_count), self._wall_clock())
 
 
 def _failure_after(before: _Failed | None, first_ns: int, now_ns: int) -> _Failed:
@@ -407,7 +407,7 @@ def _analyse_window(
         memory.give_back()  # rounds for hours would otherwise fragment it, glibc's heap most
 
 
-def _described(status: LiveStatus, info: TraceInfo, now_ns: int) -> LiveStatus:
+def _status_of_trace(status: LiveStatus, info: TraceInfo, now_ns: int) -> LiveStatus:
     """What a round's trace holds. It is not replaced meanwhile: a session has one round at a time."""
     quality = store.read_table(status.trace, "quality", [f"{state}_count" for state in HopState])
     connections = store.read_table(status.trace, "connections", ["client_isn"])

@@ -1,13 +1,13 @@
-"""Capturing on all hosts of the running cluster while a command runs on its client host: `perf record` for a cluster.
+"""Captures on all hosts of the running cluster while a command runs on its client host: `perf record` for a cluster.
 
-The cluster is known only by what `tracer cluster status --json` prints, so any set of hosts that prints the same can be
-recorded. An agent is `tracer capture` on its host; beside the agents runs the cluster's own sampler, if it names one,
-which notes what every host uses. Each ends when it is told to, or when this process is gone (its
-standard input closes), so that none is left behind.
+The cluster is described only by the output of `tracer cluster status --json`, so any set of hosts with the same output
+can be recorded. An agent is `tracer capture` on its host. Beside the agents runs the cluster's own sampler, if it names
+one, which records every host's usage. Each of them ends on request, or when this process has ended (its standard input
+is closed), so that none is left behind.
 
-The command's times are stamps of this machine's clock right around its process; hosts of a cluster on one machine have
-the same clock, or one that the cluster says is wrong by so much: then they are what the client's would say. Entering
-the host (`nsenter`, about a millisecond) is within them.
+The command's times are read from this machine's clock just before and after its process. Hosts of a cluster on one
+machine have the same clock, or one with a known error; then the times are corrected to the client's clock. They include
+entering the host (`nsenter`, about a millisecond).
 """
 
 import ctypes
@@ -38,19 +38,19 @@ TRACER = (sys.executable, "-P", "-m", "tracer")
 """Runs a `tracer` command of this installation."""
 
 START_SECONDS = 30
-"""Longest time for an agent to begin; one takes about a fifth of a second, more on a busy machine."""
+"""Longest time for an agent to start; it takes about a fifth of a second, more on a busy machine."""
 
 SAMPLE_SECONDS = 0.5
-"""How often what the hosts use is noted; a look takes a few milliseconds of CPU time."""
+"""Interval of usage samples; a sample takes a few milliseconds of CPU time."""
 
 STOP_SECONDS = 30
-"""Longest time for an agent to write what it has; it takes about a fifth of a second."""
+"""Longest time for an agent to write its remaining packets; it takes about a fifth of a second."""
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 READY = ("tracer: capturing on ", "tracer: sampling into ")
-"""How the line begins by which an agent says that every interface is captured, the sampler that it has begun."""
+"""Beginnings of the lines by which an agent reports that it captures, and the sampler that it has started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Agent:
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
     spoke: threading.Event = field(default_factory=threading.Event)  # it captures, or it has ended
-    told_to_stop: bool = False
+    stop_requested: bool = False
 
     def read(self) -> None:
         """Collect its lines until it ends; run in a thread of its own."""
@@ -105,8 +105,8 @@ class Agent:
 
     def stop(self) -> None:
         """Ask it to write what it has and end. Asked once only: a second SIGTERM would cut its end short."""
-        if not self.told_to_stop:
-            self.told_to_stop = True
+        if not self.stop_requested:
+            self.stop_requested = True
             self.process.send_signal(signal.SIGTERM)
 
     def notices(self) -> list[str]:
@@ -241,7 +241,7 @@ def _sampling(sampler: Sequence[str], file: Path) -> Iterator[list[str]]:
 
 @contextmanager
 def _running(name: str, argv: Sequence[str]) -> Iterator[Agent]:
-    """Within it the program runs; at its end it is told to stop, and has."""
+    """A context in which the program runs; at its end the program is stopped."""
     with ExitStack() as stack:
         with put_off():  # else a program that was just started would not be known, and go on
             process = subprocess.Popen(

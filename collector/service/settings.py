@@ -1,4 +1,4 @@
-"""What a collector service is told when it starts. Each setting is an option of `tracer collect`."""
+"""The settings of a collector service. Each is an option of `tracer collect`."""
 
 from dataclasses import dataclass
 from pathlib import Path

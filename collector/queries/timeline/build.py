@@ -1,8 +1,8 @@
-"""From the tables of a trace to its index, a row group at a time.
+"""Builds the index of a trace from its tables, a row group at a time.
 
-Hops lie in the table by connection; the index needs them by time. So their times are read first and sorted, which
-tells each its place, and then all columns are read and put there. Memory: 30 bytes for each hop while sorting, and what
-polars needs to join the spans; all else is files.
+The table has hops by connection; the index needs them by time. So the times are read first and sorted, which yields the
+position of each hop; then all columns are read and stored there. Memory: 30 bytes for each hop while sorting, and the
+memory that polars needs to join the spans; everything else is in files.
 
 Cost: about 1 s of CPU time for each million hops.
 """
@@ -44,12 +44,12 @@ READ = (
     *("stream_start", "stream_end", "attempt", "state", "uncertainty_ns", "exchange_id"),
 )
 MOST_SERVICES = 48
-"""Told apart; hops of the rarer ones are under `OTHER_SERVICE`."""
+"""At most so many services are distinguished; hops of rarer ones are in `OTHER_SERVICE`."""
 OTHER_SERVICE = "other"
 LARGEST_ATTEMPT = 255
 CHUNK_ROWS = 1 << 20
 Progress = Callable[[float], None]
-"""Is told which share is done, 0 to 1."""
+"""Called with the share completed, 0 to 1."""
 
 
 class Places:
@@ -86,7 +86,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When each hop was, in the order of the table, and where it goes."""
+    """The times of all hops, and each hop's position in the index, in the order of the table."""
 
     start_ns: int
     end_ns: int
@@ -113,9 +113,11 @@ class Services:
         kept = np.sort(np.argsort(-count, kind="stable")[:MOST_SERVICES])
         code = np.full(len(unique), len(kept), np.uint8)
         code[kept] = np.arange(len(kept))
-        told = (*(str(name) for name in unique[kept]), OTHER_SERVICE)
+        kept_names = (*(str(name) for name in unique[kept]), OTHER_SERVICE)
         ids = numbers(table["connection_id"])
-        return cls(told, Places(ids), np.append(code[of_name[place]] if len(place) else [], len(kept)).astype(np.uint8))
+        return cls(
+            kept_names, Places(ids), np.append(code[of_name[place]] if len(place) else [], len(kept)).astype(np.uint8)
+        )
 
     def of(self, connection_ids: Longs) -> NDArray[np.uint8]:
         """The service of each hop's connection."""

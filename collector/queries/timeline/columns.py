@@ -1,4 +1,4 @@
-"""What the index keeps of each hop, and of which pairs of ends there are."""
+"""The columns of the index: those of each hop, and those of pairs of ends."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,7 +10,7 @@ from collector.queries.timeline.shelf import ask_ahead
 from collector.trace.schema import HopKind, HopState
 
 MISSING_NS = np.iinfo(np.int64).min
-"""Instead of a time that was not seen."""
+"""In place of an unknown time."""
 NO_LANE = 0xFFFF
 """Instead of a lane that is not known: the other end was not captured."""
 NO_SERVICE = 0xFF
@@ -26,7 +26,7 @@ Longs = NDArray[np.int64]
 
 
 class ArrowClass(IntEnum):
-    """What an arrow is first of all, by what a reader looks for: trouble before kind."""
+    """The class of an arrow, by what a reader looks for first: trouble before kind."""
 
     DATA = 0
     HANDSHAKE = 1  # SYN, SYN-ACK, FIN
@@ -63,9 +63,9 @@ COLUMNS: dict[str, type[np.generic]] = {
     "uncertainty_ns": np.uint32,  # UNCERTAINTY_UNKNOWN where there is none
     "row": np.uint32,  # in the table `hops`
 }
-"""Kept of each hop, sorted by anchor."""
+"""The columns of each hop, sorted by anchor."""
 RAW_COLUMNS: dict[str, type[np.generic]] = {"sent_raw_ns": np.int64, "received_raw_ns": np.int64}
-"""Kept as well where a host's clock was corrected: its own stamps, relative to the trace's start."""
+"""Additional columns if a host's clock was corrected: its own times, relative to the trace's start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class Shelf:
         """
         if name not in self._held:
             assert self._folder is not None, name
-            self._held[name] = _parsed(json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8")), kind)
+            self._held[name] = _parse(json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8")), kind)
         return typing.cast("Document", self._held[name])
 
     def _keep(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
@@ -117,17 +117,17 @@ def ask_ahead(arrays: Iterable[NDArray[Any]], first: int, last: int) -> None:
         array.base.madvise(mmap.MADV_WILLNEED, begin, array.offset + last * row_bytes - begin)
 
 
-def _parsed(value: Any, kind: Any) -> Any:
+def _parse(value: Any, kind: Any) -> Any:
     """What `json` read, as the type that a dataclass names for it."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         each = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_parsed(item, of) for item, of in zip(value, each, strict=True))
+        return tuple(_parse(item, of) for item, of in zip(value, each, strict=True))
     if origin in (types.UnionType, typing.Union):
-        return None if value is None else _parsed(value, arguments[0])
+        return None if value is None else _parse(value, arguments[0])
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{name: _parsed(value[name], hints[name]) for name in hints})  # type: ignore[operator]
+        return kind(**{name: _parse(value[name], hints[name]) for name in hints})  # type: ignore[operator]
     if kind is float and isinstance(value, int):
         return float(value)
     if not isinstance(value, kind):

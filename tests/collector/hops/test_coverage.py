@@ -25,7 +25,7 @@ from collector.findings.finding import Finding
 from collector.hops.capture_drops import CaptureDrops
 from collector.hops.coverage import MISSING_SCHEMA, HostCoverage, coverages, covers, union, without
 from collector.hops.quality_summary import read_pairing
-from collector.queries import open_trace, uncovered
+from collector.queries import open_trace, uncovered_marks
 from collector.trace import store
 from collector.trace.model import TraceInfo
 from collector.trace.schema import CLOCKS
@@ -383,7 +383,7 @@ def test_the_timeline_and_the_report_say_when_a_capture_dropped_packets(tmp_path
     texts = [row for row in store.read_table(url, "findings").to_pylist() if row["kind"] == "capture_drop"]
     assert [row["text"].startswith(said) for row in texts] == [True]
     assert round((texts[0]["to_trace_ns"] - texts[0]["from_trace_ns"]) / SECOND, 1) == 3.0
-    marks = [mark for mark in uncovered(open_trace(url)) if mark.kind == "in part"]
+    marks = [mark for mark in uncovered_marks(open_trace(url)) if mark.kind == "in part"]
     assert [(round(mark.from_ns / SECOND), round(mark.to_ns / SECOND), mark.text) for mark in marks] == [
         (3, 6, "captured in part: the capture itself dropped 75 packets here")
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from collector.queries import find_runs, read_run, run_overlaps, slowest_operations
-from collector.queries.bench_runs import recorded_with
+from collector.queries.bench_runs import runs_recorded_with
 from tests.helpers.bench_folders import STARTED_NS, write_run
 
 IDS = [f"tx{at}" for at in range(20)]
@@ -59,10 +59,10 @@ def test_runs_of_a_trace_are_those_its_command_wrote_and_those_of_its_name(tmp_p
     write_run(tmp_path / "load.bench", 8, IDS)
     write_run(tmp_path / "other", 8, IDS)
     argv = ("tracer", "bench", "run", "put", "-o", str(tmp_path / "told"))
-    assert [each.name for each in recorded_with(trace, argv)] == ["told", "load.bench"]
-    assert [each.name for each in recorded_with(trace, ("swift", "upload"))] == ["load.bench"]
+    assert [each.name for each in runs_recorded_with(trace, argv)] == ["told", "load.bench"]
+    assert [each.name for each in runs_recorded_with(trace, ("swift", "upload"))] == ["load.bench"]
     # A trace that was moved together with its run: the run is found by its name beside it.
-    assert [each.name for each in recorded_with(trace, ("-o", "/elsewhere/told"))] == ["told", "load.bench"]
+    assert [each.name for each in runs_recorded_with(trace, ("-o", "/elsewhere/told"))] == ["told", "load.bench"]
 
 
 def test_a_run_overlaps_the_time_it_went_on(sweep: Path) -> None:

@@ -16,7 +16,7 @@ from collector.decode.host_capture import HostSource
 from collector.queries import live_error
 from collector.service import live
 from collector.service.app import create_app
-from collector.service.boundary import AnalysisError, contained
+from collector.service.boundary import AnalysisError, contain_failures
 from collector.service.ingest import session_status
 from collector.service.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, LiveAnalysis, choose
 from collector.service.settings import CollectorSettings
@@ -362,7 +362,7 @@ def test_what_the_system_is_short_of_is_no_defect_of_ours() -> None:
         raise OSError(errno.EMFILE, "Failed to open local file 'x'")
 
     with pytest.raises(AnalysisError) as raised:
-        contained("s", without_descriptors)
+        contain_failures("s", without_descriptors)
     assert str(raised.value).startswith("the analysis of session s failed: Too many open files; the captures are kept")
     assert "report this" not in str(raised.value)
 
