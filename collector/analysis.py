@@ -246,7 +246,9 @@ def run_stages(
         windows, clock_of = captures.clock_windows, captures.clock_of
         alignment = unaligned(windows)
         if options.align_clocks:
-            alignment = solve(refined(evidence, lambda: _ways_again(held, clock_of, captures.absurd)), windows)
+            alignment = solve(
+                refined(evidence, lambda: _ways_again(held, clock_of, captures.absurd)), windows, captures.ticks_ns
+            )
         alignment = shared(alignment, clock_of, [host.host for host in info.hosts])
         writer.write_table("clocks", alignment.clocks)
         covered = coverage.coverages(

@@ -9,6 +9,9 @@ held to run true unless letting it drift widens the channel by more than a tenth
 Worked example: A sends at 100, B receives at 1130; B answers at 1140, A receives at 150 (ns). So theta = B - A is at
 most 1030 and at least 990: 1010 ± 20. The first packet took 20 ± 20, the second 20 ± 20.
 
+Stamps cut to a tick (a classic pcap file counts microseconds) were up to one tick later in truth, so a packet may seem
+to arrive that much before it was sent: both bounds of a pair are wider by the coarser tick of the two.
+
 A host with no traffic to the others, even through third hosts, cannot be aligned: its clock is taken as it is, its
 method is `none` and its uncertainty is null.
 
@@ -20,8 +23,9 @@ Source: Moon et al. (INFOCOM 1999) for the hull; RFC 2330 §10 for the terms. Ti
 residuals to a rough alignment, so float64 is exact to below 1 ns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import networkx as nx
 import numpy as np
@@ -43,6 +47,7 @@ MOST_OFFSET_NS = 1 << 62
 """Between two clocks of what pcap can hold, 1970 to 2106."""
 NO_FRAME = 0xFFFFFFFF
 """After the last frame."""
+NO_TICKS: Mapping[str, int] = MappingProxyType({})
 ROUNDS = 20
 """Of adding packets that thinning dropped and that the solution puts before their sending."""
 
@@ -51,10 +56,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """Hops from one host to another: their stamps in ns, rebased to each line's first."""
+    """Hops from one host to another: their stamps in ns, rebased to each line's first, the received ones later by
+    `tick_ns`: how coarse stamps of the two are, 0 for 1 ns."""
 
     send_ns: Ints
     receive_ns: Ints
+    tick_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +93,15 @@ class _Network:
         return max(self.reference, key=lambda line: self.group.count(self.group[line]))
 
 
-def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]]) -> Alignment:
+def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]], ticks_ns: Mapping[str, int] = NO_TICKS) -> Alignment:
     """Put all hosts on the clock of one of them.
 
-    Arguments: `evidence` as `evidence.ways_of` finds it in hops; `windows`, for each host its name and its first
-    and last stamp (ns). Cost: linear in hops, then a small linear programme.
+    Arguments: `evidence` as `evidence.ways_of` finds it in hops; `windows`, for each host its name and its first and
+    last stamp (ns); `ticks_ns`, how coarse the stamps of a host are, where coarser than 1 ns.
+    Cost: linear in hops, then a small linear programme.
     """
     ways = {pair: way for pair, way in evidence.items() if pair[::-1] in evidence}
-    network = _network(ways, sorted(windows), _telling(ways, find_steps(ways).cuts))
+    network = _network(ways, sorted(windows), _telling(ways, find_steps(ways).cuts), ticks_ns)
     skews_ppb, offsets_ns, consistent = _solve_lines(network)
     polygons = {pair: _polygon(network, pair) for pair in network.directions if pair[0] < pair[1]}
     pairs = _pair_uncertainties(network, polygons, offsets_ns, skews_ppb)
@@ -113,7 +121,7 @@ def unaligned(windows: Sequence[tuple[str, int, int]]) -> Alignment:
     return Alignment(pa.Table.from_pylist(rows, CLOCKS), _empty_pairs())
 
 
-def _network(ways: Ways, windows: Sequence[tuple[str, int, int]], cuts: Cuts) -> _Network:
+def _network(ways: Ways, windows: Sequence[tuple[str, int, int]], cuts: Cuts, ticks_ns: Mapping[str, int]) -> _Network:
     lines = [line for window in windows for line in _lines(ways, window, cuts.get(window[0], []))]
     first_line: dict[str, int] = {}
     for index, line in enumerate(lines):
@@ -122,10 +130,12 @@ def _network(ways: Ways, windows: Sequence[tuple[str, int, int]], cuts: Cuts) ->
     for (send, receive), way in ways.items():
         a = first_line[send] + line_of(way.send_frame, cuts.get(send, []))
         b = first_line[receive] + line_of(way.receive_frame, cuts.get(receive, []))
+        tick_ns = max(ticks_ns.get(send, 0), ticks_ns.get(receive, 0))
         for of_a, of_b in sorted(set(zip(a.tolist(), b.tolist(), strict=True))):
             part = (a == of_a) & (b == of_b)
-            stamps = way.send_ns[part] - lines[of_a].first_ns, way.receive_ns[part] - lines[of_b].first_ns
-            directions[(of_a, of_b)] = _Direction(*stamps)
+            latest_ns = way.receive_ns[part] + tick_ns  # a stamp is cut to its tick: both bounds are that much wider
+            stamps = way.send_ns[part] - lines[of_a].first_ns, latest_ns - lines[of_b].first_ns
+            directions[(of_a, of_b)] = _Direction(*stamps, tick_ns)
     both_ways = {pair: way for pair, way in directions.items() if pair[::-1] in directions}
     network = _Network(lines, both_ways, [0] * len(lines), list(range(len(lines))), [])
     _align_roughly(network)
@@ -401,7 +411,8 @@ def _pair_table(
         at = np.rint(elapsed_ns - skews[a] * bound.knots_s).astype(np.int64) + shift
         for send, receive in ((a, b), (b, a)):
             ends = {"send_host": network.lines[send].host, "receive_host": network.lines[receive].host}
-            part = pl.DataFrame({"at_trace_ns": at, "uncertainty_ns": bound.uncertainty_ns})
+            own_ns = bound.uncertainty_ns + network.directions[(a, b)].tick_ns  # each hop's two stamps are cut, too
+            part = pl.DataFrame({"at_trace_ns": at, "uncertainty_ns": own_ns})
             parts.append(part.select(*(pl.lit(name).alias(end) for end, name in ends.items()), pl.all()))
     return pl.concat(parts).to_arrow()
 

@@ -77,7 +77,8 @@ class Scan:
     intervals from them. `absurd`: by host, the frames with invalid timestamps.
 
     A node's containers are hosts, too (`collector.decode.containers`): `clock_of` names the clock that each of them
-    uses; `clock_windows` and `frames` have each clock's first and last timestamp, and its number of frames.
+    uses; `clock_windows` and `frames` have each clock's first and last timestamp, and its number of frames;
+    `ticks_ns`, how coarse its timestamps are, where coarser than 1 ns.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Scan:
             for info in infos
             if info.first_host_ns is not None and info.last_host_ns is not None
         ]
+        self.ticks_ns = {capture.host: capture.tick_ns for capture in captures if capture.tick_ns}
         self.absurd = {capture.host: capture.absurd.all_frames() for capture in captures if capture.absurd.count}
         self.absurd |= {
             lane.name: self.absurd[captures[lane.capture].host]

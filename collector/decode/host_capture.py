@@ -57,6 +57,9 @@ class HostCapture:
     interfaces: list[str] = field(default_factory=list)
     points: tuple[PointInfo, ...] = ()
     packets_count: int = 0
+    tick_ns: int = 0
+    """The longest clock tick of its interfaces, 0 if none is longer than 1 ns: packets were up to one later than their
+    timestamps."""
     notes: Notes = NOTHING
     named_addresses: frozenset[int] = frozenset()
     counters: list[CounterInfo] = field(default_factory=list)
@@ -169,6 +172,8 @@ class HostCapture:
                     self.interfaces.append(
                         _shown_name(interface) + (f"-{key[1] + 1}" if interface.name and key[1] else "")
                     )
+            if self._places[key] != ELSEWHERE and interface.resolution_ns > 1:
+                self.tick_ns = max(self.tick_ns, interface.resolution_ns)
             found.append(self._places[key])
         return np.array(found, dtype=np.uint16)
 

@@ -55,6 +55,33 @@ def test_the_error_bar_holds_however_asymmetric_the_path(
     assert (delay >= 0).all()
 
 
+def cut_to(hops: pa.Table, tick_ns: int) -> pa.Table:
+    """The same hops with stamps as a capture with so coarse a clock has them."""
+    for name in ("send_host_ns", "receive_host_ns"):
+        cut = hops[name].to_numpy() // tick_ns * tick_ns
+        hops = hops.set_column(hops.column_names.index(name), name, pa.array(cut))
+    return hops
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_stamps_in_microseconds_are_within_the_error_bar_however_short_the_way(seed: int) -> None:
+    """Captures of two hosts with delays of 0 us both ways were said to be certain to the nanosecond."""
+    random = np.random.default_rng(seed)
+    clocks = {"a": Wrong(), "b": Wrong(int(random.integers(0, 5_000)), int(random.integers(-50, 50)))}
+    there, back = (int(random.integers(50, 2_000)) for _ in range(2))
+    given_ = traffic(clocks, [("a", "b")], span_s=1.0, there_ns=there, back_ns=back, seed=seed)
+    hops = cut_to(given_.hops, 1_000)
+    alignment = solve(ways_of(hops), given_.windows, {"a": 1_000, "b": 1_000})
+    assert set(alignment.clocks["method"].to_pylist()) == {"hull"}
+    aligned = align(hops, alignment)
+    error = np.abs(aligned["one_way_delay_ns"].to_numpy() - (given_.received_ns - given_.sent_ns))
+    bound = aligned["uncertainty_ns"].to_numpy()
+    assert (error <= bound + 5).all(), f"{(error - bound).max()} ns outside"
+    assert bound.min() >= 1_000
+    finer = align(given_.hops, solve(ways_of(given_.hops), given_.windows))["uncertainty_ns"].to_numpy()
+    assert bound.max() <= finer.max() + 3_000
+
+
 def test_a_host_reached_only_through_others_is_aligned_through_them() -> None:
     clocks = {"client": Wrong(3_000_000), "proxy": Wrong(), "storage1": Wrong(-9_000_000)}
     given_ = traffic(clocks, [("client", "proxy"), ("proxy", "storage1")], span_s=1.0, there_ns=9000, back_ns=9000)
