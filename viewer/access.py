@@ -1,8 +1,8 @@
-"""Who may see the page: anybody on this machine, or whoever has the token.
+"""Access control of the page: everybody on this machine, or everybody with the token.
 
-A page of another site could make a browser ask a local server under a name that resolves to 127.0.0.1 (DNS rebinding),
-so requests for other names are refused. The token is asked for once, by a form, and then lives in a cookie: in a URL it
-would stay in histories and logs. Programs show it as `Authorization: Bearer`.
+A page of another site could make a browser send requests to a local server under a name that resolves to 127.0.0.1 (DNS
+rebinding), so requests for other names are refused. A form asks for the token once, and a cookie keeps it: in a URL it
+would stay in histories and logs. Programs send it as `Authorization: Bearer`.
 """
 
 import hmac
@@ -33,7 +33,7 @@ class Access:
 
 
 def guard(server: Flask, access: Access, script_hashes: list[str]) -> None:
-    """Check every request, and tell the browser to fetch nothing from elsewhere."""
+    """Check every request, and instruct the browser to load nothing from elsewhere."""
     policy = POLICY.format(scripts=" ".join(script_hashes))
 
     @server.before_request

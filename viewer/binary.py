@@ -1,4 +1,4 @@
-"""Columns as bytes for the browser: u32 length of the header, the header (JSON), then the arrays.
+"""Encodes columns as bytes for the browser: u32 length of the header, the header (JSON), then the arrays.
 
 Little-endian. The header names each array with its dtype, its place from the end of the header (a multiple of 8, the
 header being padded with spaces) and its length, so a browser makes typed arrays of them without a copy. Times are

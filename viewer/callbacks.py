@@ -1,4 +1,4 @@
-"""What happens on the server when something is selected; the rest of the page's life is in `assets/`."""
+"""The server's callbacks for selections; everything else happens in the browser (`assets/`)."""
 
 from typing import TypedDict
 

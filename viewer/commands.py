@@ -30,7 +30,7 @@ VARIABLE = "TWINTAP_VIEW_TOKEN"
 MAKE_ONE = "\0"
 """`--token` without a value."""
 QUIET_SECONDS = 0.5
-"""What takes no longer is not told."""
+"""Progress is not shown before this time."""
 
 
 @click.command(short_help="Open a trace in the web viewer.")
@@ -82,7 +82,7 @@ def command(
     for line in remove_leftovers(Path(tempfile.gettempdir()), *([Path(trace).parent] if trace else [])):
         click.echo(f"tracer: {line}", err=True)
     with _listening(host, port) as listener:  # first: an index takes long, only to find the port in use
-        opened = open_trace(trace, progress_teller()) if trace else None
+        opened = open_trace(trace, progress_printer()) if trace else None
         shown, uploads = make_viewer(opened, Access(secret), Beside(runs, others))
         port, left = listener.getsockname()[1], None
         try:
@@ -148,21 +148,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def progress_teller() -> Callable[[float], None]:
-    """Once it takes long: on a terminal the share done, in place; elsewhere only that it is at it."""
-    begin, told = time.monotonic(), False
+def progress_printer() -> Callable[[float], None]:
+    """A function that prints progress if it takes long: on a terminal the share completed, in place; elsewhere one
+    line."""
+    begin, printed = time.monotonic(), False
 
-    def tell(share: float) -> None:
-        nonlocal told
-        if not told and (share == 1 or time.monotonic() - begin < QUIET_SECONDS):
+    def print_progress(share: float) -> None:
+        nonlocal printed
+        if not printed and (share == 1 or time.monotonic() - begin < QUIET_SECONDS):
             return
         if sys.stderr.isatty():
             click.echo(f"\rmaking the index of this trace, once: {share:4.0%}", nl=share == 1, err=True)
-        elif not told:
+        elif not printed:
             click.echo("making the index of this trace, once; about a second for each million packets", err=True)
-        told = True
+        printed = True
 
-    return tell
+    return print_progress
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Buttons that `assets/timeline.js` acts on: what to do is in their data attributes."""
+"""The timeline's buttons; their data attributes define the actions of `assets/timeline.js`."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A selected request: what it was, and its ledger; then its waterfall, which takes longer to draw."""
+"""The details of a selected request: its description and ledger, then its waterfall, which takes longer to draw."""
 
 from collections.abc import Sequence
 
@@ -62,7 +62,7 @@ def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
         html.P(" · ".join(facts), className="facts"),
         html.H3("Where its time went"),
         _ledger(ledger_rows(spans), request.duration_ns),
-        html.H3(f"Its exchanges{_shown(len(spans))}"),
+        html.H3(f"Its exchanges{_limit_note(len(spans))}"),
         _phase_legend(spans),
         *_doubts(spans),
     ]
@@ -79,7 +79,7 @@ def _uncertainty(root: Span) -> str:
     return "" if root.uncertainty_ns is None else f" ± {duration(root.uncertainty_ns)}"
 
 
-def _shown(count: int) -> str:
+def _limit_note(count: int) -> str:
     return f" (the first {MOST_SPANS} of {count:,})" if count > MOST_SPANS else ""
 
 

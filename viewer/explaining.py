@@ -1,8 +1,9 @@
-"""One packet, field by field: by tshark's dissectors where tshark and pyshark are installed, else by our own decoder.
+"""Explains one packet field by field: with tshark's dissectors if tshark and pyshark are installed, else our own
+decoder.
 
-tshark sees nothing but this packet: its bytes, cut from the capture, go in by a pipe. It runs with names unresolved (so
-it asks no server), with limits on CPU time, memory and wall time; what it prints is read by pyshark. Whatever fails is
-said, and our own fields stand in.
+tshark gets only this packet: its bytes are read from the capture and sent through a pipe. It runs without name
+resolution (so it queries no server), with limits on CPU time, memory and wall time; pyshark reads its output. Any
+failure is reported, and our own fields are shown instead.
 """
 
 import os
@@ -72,7 +73,7 @@ def add_explaining(server: Flask, trace: TraceView) -> None:
 
 
 def explain(trace: TraceView, packet: PacketFields) -> Explanation:
-    """What a packet holds, by whoever can tell the most of it."""
+    """The fields of a packet, from the decoder that knows most of them."""
     try:
         captured = captured_packet(trace, packet)
     except InputError as error:
@@ -100,7 +101,7 @@ def dissect(captured: CapturedPacket) -> tuple[tuple[Layer, ...], str]:
     if find_spec("pyshark") is None:
         return (), NO_TSHARK
     reader = import_module("pyshark.tshark.output_parser.tshark_xml")
-    printed, trouble = _run([program, *TSHARK], packet_file(captured))
+    printed, trouble = _run_tool([program, *TSHARK], packet_file(captured))
     start, end = printed.find(b"<packet>"), printed.rfind(b"</packet>")
     if start < 0 or end < 0:
         return (), trouble or "tshark could not read it"
@@ -110,8 +111,8 @@ def dissect(captured: CapturedPacket) -> tuple[tuple[Layer, ...], str]:
 
 def _layer(name: str, containers: Sequence[object]) -> Layer:
     fields = [field for container in containers for field in container.all_fields if _is_of_the_packet(field)]  # type: ignore[attr-defined]
-    told = [Field(_text(field), int(field.pos or -1), int(field.size or 0)) for field in fields[:MOST_FIELDS]]
-    in_order = sorted(told, key=lambda field: (field.at, -field.size))  # pyshark puts those of one name together
+    found = [Field(_text(field), int(field.pos or -1), int(field.size or 0)) for field in fields[:MOST_FIELDS]]
+    in_order = sorted(found, key=lambda field: (field.at, -field.size))  # pyshark puts those of one name together
     return Layer(name.upper(), tuple(field for field in in_order if field.text))
 
 
@@ -124,7 +125,7 @@ def _text(field: object) -> str:
     return str(getattr(field, "showname", None) or getattr(field, "show", None) or "")[:LONGEST_TEXT]
 
 
-def _run(argv: Sequence[str], given: bytes) -> tuple[bytes, str]:
+def _run_tool(argv: Sequence[str], given: bytes) -> tuple[bytes, str]:
     """What a program prints for what it is given, within limits; and what went wrong."""
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Search and lists of packets, as the page asks for them: a hit at a time, a page of rows at a time."""
+"""Routes for search and lists of packets: one hit, or one page of rows, for each request."""
 
 from dataclasses import asdict
 from functools import lru_cache

@@ -1,4 +1,5 @@
-"""The page, made once for a trace. Texts from captures go through Dash's components, which escape them."""
+"""The layout of the page, built once for a trace. Texts from captures go through Dash's components, which escape
+them."""
 
 import ipaddress
 import shlex
@@ -115,7 +116,7 @@ def page(trace: TraceView, runs: Sequence[Path] = (), followed: bool = False) ->
             html.Div(id="tip", role="status"),
             html.Div(id="banner", role="alert"),
             html.Dialog(id="help"),
-            html.Dialog(id="pairing", **_named("How well packets were paired")),
+            html.Dialog(id="pairing", **_with_name("How well packets were paired")),
             *([upload_dialog()] if followed else []),
         ],
         id="page",
@@ -280,7 +281,7 @@ def _timeline(trace: TraceView) -> Component:
     )
 
 
-def _named(text: str) -> dict[str, Any]:
+def _with_name(text: str) -> dict[str, Any]:
     return {"aria-label": text}
 
 
@@ -289,7 +290,7 @@ def _label(trace: TraceView) -> dict[str, Any]:
         f"Timeline of {plural(trace.summary.hops_count, 'packet')} between {plural(len(trace.lanes), 'host')}. "
         "Arrow keys move and zoom, n goes to the next problem; the list of requests beside it holds the same as text."
     )
-    return _named(text)
+    return _with_name(text)
 
 
 def common_prefix(services: list[str]) -> str:
@@ -373,7 +374,7 @@ def _request_row(request: Request, longest_ns: int) -> Component:
 
 
 def _title(text: str) -> Component:
-    """In one line; what is too long loses its middle, since the ends tell requests apart."""
+    """The text in one line; a long text loses its middle, since its ends distinguish requests."""
     return html.Span([html.Span(text[:-TITLE_END]), html.Span(text[-TITLE_END:])], className="what", title=text)
 
 

@@ -1,4 +1,4 @@
-"""Where a request's time went, as rows that add up exactly to its duration."""
+"""A request's ledger as rows that sum up exactly to its duration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Following a trace that is made anew: how it stands, and what a page needs to go on from one make to the next."""
+"""Follows a live trace, which is replaced again and again: its state, and what a page needs to switch to a new
+revision."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The pages of the viewer, and the row of links that stands on top of each."""
+"""The pages of the viewer, and the row of links at the top of each."""
 
 from dataclasses import dataclass
 from typing import Any

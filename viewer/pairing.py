@@ -1,4 +1,4 @@
-"""How well packets were paired: a line for the page's head, and the dialog that it opens."""
+"""Matching quality on the page: a line at the top, and the dialog that it opens."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ MEANINGS = {
     "lost": "Sent, but this copy did not arrive",
     "dropped": "Went by, but one of the two captures missed it",
     "outside": "The other host was not captured at that time, or not at all",
-    "ambiguous": "More than one possible partner, and nothing tells them apart",
+    "ambiguous": "More than one possible partner, and nothing distinguishes them",
     "unmatched": "Seen at one end, for none of these reasons; often a copy that the network made",
     "early": "Received before it was sent: the clocks are wrong there",
 }

@@ -1,6 +1,6 @@
-"""Parts of the page that never change: sent as plain trees, and made into elements by `assets/plain.js`.
+"""Parts of the page that never change: sent as plain trees, from which `assets/plain.js` creates elements.
 
-Dash tells every component that it has made of every change on the page. The list of 200 requests alone was 1,400 of
+Dash notifies every component of every change on the page. The list of 200 requests alone was 1,400 of
 them, and a click took half a second; plain elements cost nothing.
 """
 

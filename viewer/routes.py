@@ -1,5 +1,5 @@
-"""What the timeline fetches: windows, the overview, requests and problems. Numbers in, bytes or JSON out; no path of a
-URL reaches the file system."""
+"""Routes for the timeline's data: windows, the overview, requests and problems. Numbers in, bytes or JSON out; no path
+of a URL reaches the file system."""
 
 import re
 from dataclasses import asdict
@@ -31,7 +31,7 @@ def add_routes(server: Flask, trace: TraceView) -> None:
     """Serve the timeline's data of one trace."""
 
     @server.errorhandler(InputError)
-    def replaced(error: InputError) -> Response:  # a live trace, while this one is looked at
+    def report_replacement(error: InputError) -> Response:  # a live trace was replaced while this one is viewed
         return Response(str(error), status=409, mimetype="text/plain")
 
     @server.get("/api/window")

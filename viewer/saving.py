@@ -1,4 +1,4 @@
-"""Files of the selection's packets, made when asked for and gone when sent."""
+"""Serves files with the selection's packets, which are created on request and removed once sent."""
 
 import tempfile
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Which trace the viewer shows: the one it was started with, a newer make of it, or one made of uploaded captures.
+"""Selects the trace that the viewer shows: the one given at start, a newer revision of it, or one of uploaded captures.
 
-A live trace is made anew about once a second. Each make is opened by itself and has an application of its own, so
-numbers of packets and requests never mix: a page names the make that it looks at in a header, and is answered from that
-make while it is among the last few. A page that names none is answered from the newest.
+A live trace is replaced about once a second. Each revision is opened separately and has its own application, so numbers
+of packets and requests never mix: a page names its revision in a header, and gets data of that revision while it is
+among the last few. Without a name, the newest revision answers.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""What the page offers beside the picture: search, the list of packets, saving. `assets/` does what they say."""
+"""The tools beside the timeline: search, the list of packets, saving; `assets/` implements their actions."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""The way in for uploaded captures. Pieces come one by one, so nothing large is ever in memory; what is wrong is an
-answer with a sentence, not an error. A page of another site cannot send the header that these routes want."""
+"""Routes for uploaded captures. Pieces arrive one by one, so nothing large is ever in memory. A problem is reported as
+a sentence in the response. A page of another site cannot send the header that these routes require."""
 
 from collections.abc import Callable
 from dataclasses import asdict

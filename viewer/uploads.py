@@ -1,9 +1,9 @@
-"""Captures that are dropped on the page: taken in pieces into a folder of their own, then made into a trace.
+"""Receives captures that are dropped on the page, piece by piece, and builds a trace from them.
 
-The folder is bounded: so many files, so many bytes, and it goes with the viewer. Names of files are kept as texts and
-never become paths. The trace is made by `tracer replay` in a process of its own, so that a bad capture cannot end the
-viewer, and within limits of memory and time, over which that process is ended; what a compressed file may expand to is
-limited there, too. What is wrong is one sentence, and that is what is shown.
+They are stored in a temporary folder with limits on the number of files and bytes, which is removed with the viewer.
+Names of files are kept as texts and never become paths. `tracer replay` builds the trace in a separate process, so that
+a bad capture cannot end the viewer. That process is ended if it exceeds its limits of memory and time; it also limits
+the expansion of compressed files. An error is shown as one sentence.
 """
 
 import contextlib
@@ -121,11 +121,11 @@ class Uploads:
         if file is None:
             return Received(number, "", 0, error="this file is not expected; add it again")
         try:
-            told = describe_capture(file.path, file.name)
+            description = describe_capture(file.path, file.name)
         except InputError as error:
             self.drop(number)
             return Received(number, file.name, file.bytes_count, error=str(error))
-        return Received(number, file.name, file.bytes_count, told.host, told.packets_count)
+        return Received(number, file.name, file.bytes_count, description.host, description.packets_count)
 
     def drop(self, number: int) -> None:
         """Forget a file."""
@@ -173,7 +173,7 @@ class Uploads:
             shutil.rmtree(trace, ignore_errors=True)
             for left in trace.parent.glob(f".{trace.name}.*"):  # of one that was killed
                 shutil.rmtree(left, ignore_errors=True)
-            self._making = Making("failed", too_much or _named(last, given))
+            self._making = Making("failed", too_much or _host_name(last, given))
             return
         try:
             self._done(open_trace(str(trace)))
@@ -227,7 +227,7 @@ def _plain(text: str) -> str:
     return "".join(sign for sign in text if sign.isprintable()).strip()
 
 
-def _named(said: str, given: Mapping[str, _Incoming]) -> str:
+def _host_name(said: str, given: Mapping[str, _Incoming]) -> str:
     """The last line of what a command said, its paths as the names that were uploaded."""
     line = (said.strip().splitlines() or [""])[-1]
     if not line.startswith("tracer: "):

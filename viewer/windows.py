@@ -1,8 +1,8 @@
-"""What a window of the timeline is answered with: arrows if they are few enough to send and draw, otherwise counts.
+"""Builds the message for a window of the timeline: arrows if there are few enough to send and draw, otherwise counts.
 
-The answer covers more than the view, half of it on either side, so that a pan finds its neighbours already there. With
-counts goes a sample of the arrows where they are long enough to be seen as such, and always by raw clocks, which counts
-know nothing of.
+The message covers more than the view, half of it on either side, so that a pan finds its data already there. Counts
+come with a sample of the arrows if these are long enough to be visible, and always with raw clocks, which have no
+counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,8 @@ from viewer.binary import Sample, encode_arrows, encode_counts, encode_strips
 MOST_ARROWS = 10_000
 """Sent at once: 37 bytes each."""
 MOST_IN_VIEW = 5_000
-"""Of them in the view itself: several to each column of pixels, which takes long to draw and tells less than counts."""
+"""At most so many arrows in the view itself: more are several for each column of pixels, slow to draw and less clear
+than counts."""
 MOST_BYTES = 380_000
 """Of counts sent at once."""
 SURELY = 1.5
@@ -76,7 +77,8 @@ def request_message(trace: TraceView, number: int, raw: bool = False) -> bytes:
 
 
 def _counts_message(trace: TraceView, from_ns: int, to_ns: int, count: int, rows: Rows, sample: Sample | None) -> bytes:
-    """In as many bins as a message has room for; how many cells have any tells before counting finely, which costs."""
+    """Counts in as many bins as fit in a message; the number of cells with hops is determined first, since fine counts
+    are expensive."""
     mode, ask = ("ends", _by_row) if trace.counted_by_end else ("density", _by_pair)
     least_bytes, bins = _size(ask(trace, from_ns, to_ns, LEAST_BINS, rows)[2] > 0), MOST_BINS
     while bins > LEAST_BINS and least_bytes * (bins // LEAST_BINS) > SURELY * MOST_BYTES:

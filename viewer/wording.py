@@ -1,4 +1,4 @@
-"""Times, counts and packets in words, for the page. Plain text: whoever puts it on the page escapes it."""
+"""Texts about times, counts and packets for the page. They are plain: code that puts them on the page escapes them."""
 
 from collector.queries import Hop, HopKind, HopState, PacketFields, Request, Summary
 
@@ -18,7 +18,7 @@ STATE_NAMES = {
     HopState.LOST: "lost on the way: sent, never arrived, never acknowledged",
     HopState.CAPTURE_DROPPED: "arrived (it was acknowledged), but the receiver's capture missed it",
     HopState.OUTSIDE_WINDOW: "seen at one end; the other was not capturing then",
-    HopState.AMBIGUOUS: "several packets could be its partner, and nothing tells them apart",
+    HopState.AMBIGUOUS: "several packets could be its partner, and nothing distinguishes them",
     HopState.UNMATCHED: "seen at one end; no partner found",
 }
 OUTCOME_WORDS = {"ok": "ok", "failed": "failed", "abandoned": "given up by the client", "unknown": "unknown"}

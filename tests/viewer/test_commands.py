@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from collector.queries import TraceView
 from tracer.errors import InputError, ResourceError, TracerError
-from viewer.commands import QUIET_SECONDS, command, is_loopback, parse_listen, progress_teller
+from viewer.commands import QUIET_SECONDS, command, is_loopback, parse_listen, progress_printer
 
 
 def error_of(*argv: str) -> BaseException | None:
@@ -46,11 +46,11 @@ def test_that_an_index_is_made_is_told_once_where_it_takes_long(
     monkeypatch.setattr(
         "viewer.commands.time", SimpleNamespace(monotonic=lambda: next(seconds))
     )  # other threads' goes on
-    tell = progress_teller()
-    tell(0.1)
+    report = progress_printer()
+    report(0.1)
     assert capsys.readouterr().err == ""
     for share in (0.2, 0.9, 1.0):
-        tell(share)
+        report(share)
     assert capsys.readouterr().err.count("making the index") == 1
 
 

@@ -47,15 +47,15 @@ needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark
 @needs_tshark
 def test_tshark_tells_every_layer_of_that_packet_alone(trace: TraceView) -> None:
     packet = request_packet(trace)
-    told = explain(trace, packet)
-    assert (told.by, told.note) == ("tshark", "")
-    assert [layer.name for layer in told.layers] == ["ETH", "IP", "TCP", "HTTP"]
-    texts = {field.text for layer in told.layers for field in layer.fields}
+    explained = explain(trace, packet)
+    assert (explained.by, explained.note) == ("tshark", "")
+    assert [layer.name for layer in explained.layers] == ["ETH", "IP", "TCP", "HTTP"]
+    texts = {field.text for layer in explained.layers for field in layer.fields}
     assert f"Source Port: {packet.src_port}" in texts
     assert any("/v1/AUTH_test" in text for text in texts)
-    port = next(field for field in told.layers[2].fields if field.text.startswith("Source Port"))
+    port = next(field for field in explained.layers[2].fields if field.text.startswith("Source Port"))
     at = 2 * port.at
-    assert int(told.bytes[at : at + 2 * port.size], 16) == packet.src_port
+    assert int(explained.bytes[at : at + 2 * port.size], 16) == packet.src_port
 
 
 @pytest.mark.parametrize("missing", ["tshark", "pyshark"])
@@ -63,11 +63,11 @@ def test_without_tshark_our_own_decoder_tells(trace: TraceView, monkeypatch: pyt
     gone = "viewer.explaining.shutil.which" if missing == "tshark" else "viewer.explaining.find_spec"
     monkeypatch.setattr(gone, lambda name: None)
     packet = request_packet(trace)
-    told = explain(trace, packet)
-    assert told.by == "our decoder"
-    assert "install tshark and pyshark" in told.note
-    assert f"seq: {packet.seq}" in {field.text for field in told.layers[0].fields}
-    assert len(told.bytes) == 2 * packet.captured_len
+    explained = explain(trace, packet)
+    assert explained.by == "our decoder"
+    assert "install tshark and pyshark" in explained.note
+    assert f"seq: {packet.seq}" in {field.text for field in explained.layers[0].fields}
+    assert len(explained.bytes) == 2 * packet.captured_len
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_dissector_that_fails_or_hangs_is_ended_and_said(
     monkeypatch: pytest.MonkeyPatch, program: list[str], trouble: str
 ) -> None:
     monkeypatch.setattr(explaining, "WALL_SECONDS", 0.2)
-    printed, said = explaining._run(program, b"")
+    printed, said = explaining._run_tool(program, b"")
     assert printed == b""
     assert trouble in said
 
@@ -89,10 +89,10 @@ def test_a_capture_that_is_gone_or_another_is_said(trace: TraceView, tmp_path: P
     file, aside = captures / f"{packet.host}.pcapng", tmp_path / "aside"
     file.rename(aside)
     try:
-        told = explain(trace, packet)
-        assert "is not there any more" in told.note
-        assert told.layers
-        assert not told.bytes
+        explained = explain(trace, packet)
+        assert "is not there any more" in explained.note
+        assert explained.layers
+        assert not explained.bytes
         other = next(path for path in captures.glob("*.pcapng"))
         shutil.copy(other, file)
         assert "is not the capture that this trace was made from" in explain(trace, packet).note

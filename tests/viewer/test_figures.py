@@ -139,9 +139,9 @@ def test_a_span_with_an_uncertain_parent_has_a_dashed_frame_and_says_so() -> Non
     assert frame.line.dash == "dash"
     assert (frame.x0, frame.x1) == (3.0, 8.0)  # µs from the root's start
     assert 1.5 < (frame.y0 + frame.y1) / 2 < 2.5
-    told = [text for bars in figure.data for text in bars.hovertext if "parent uncertain" in text]
-    assert told
-    assert all("PUT /&lt;a&gt;" in text for text in told)
+    doubtful = [text for bars in figure.data for text in bars.hovertext if "parent uncertain" in text]
+    assert doubtful
+    assert all("PUT /&lt;a&gt;" in text for text in doubtful)
 
 
 @pytest.mark.parametrize(

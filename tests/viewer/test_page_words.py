@@ -8,7 +8,7 @@ import pytest
 from collector.queries.lanes import CLOCK_WORDS, lanes_of
 from collector.trace.model import HostInfo, TraceInfo
 from tests.helpers.scripts import table
-from viewer.pages.compare import _summary, _told
+from viewer.pages.compare import _comparison_cards, _summary
 from viewer.pages.parts import no_requests
 
 HOST = HostInfo("a", (), (), (), 1, 1, 0, 1)
@@ -45,5 +45,5 @@ def test_slow_requests_are_compared_with_typical_ones_in_a_whole_sentence() -> N
 
 def test_how_many_it_takes_to_compare_is_said_with_what_is_too_few() -> None:
     few: Any = SimpleNamespace(kinds=(), left_out=("PUT at rgw:7480",))
-    words = str(_told(few, "typical", "slow"))
+    words = str(_comparison_cards(few, "typical", "slow"))
     assert "There are too few of: PUT at rgw:7480. It takes five on both sides." in words

@@ -1,4 +1,4 @@
-"""Plain trees: what the page is told instead of components."""
+"""Plain trees: what is sent to the page instead of components."""
 
 import pytest
 from dash import dcc, html

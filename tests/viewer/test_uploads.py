@@ -33,11 +33,11 @@ def send(uploads: Uploads, name: str, content: bytes) -> str:
     begun = uploads.begin(name)
     for offset in range(0, len(content), 10_000):
         piece = content[offset : offset + 10_000]
-        told = uploads.add(begun.number, offset, io.BytesIO(piece), len(piece))
-        if told.error:
-            return told.error
-    told = uploads.end(begun.number)
-    return told.error or told.host
+        reply = uploads.add(begun.number, offset, io.BytesIO(piece), len(piece))
+        if reply.error:
+            return reply.error
+    reply = uploads.end(begun.number)
+    return reply.error or reply.host
 
 
 CAPTURE = (SAMPLE / "client.pcapng").read_bytes()

@@ -6,7 +6,7 @@ window.twintap = window.twintap || {};
 (function (T) {
   const STACK = [0, 1, 2, 5, 3, 4, 6]; // classes from the lane outwards, problems last, as a cap
   const LEAST_TROUBLE_PX = 1.5;
-  const MOST_OCTAVES = 33, PER_OCTAVE = 16; // counts are told apart to 4 % when a scale is looked for
+  const MOST_OCTAVES = 33, PER_OCTAVE = 16; // counts are distinguished to 4 % when a scale is looked for
 
   // How loudly trouble is shown, from its share of the packets: 1 from a fifth of them on.
   T.troubleStrength = (trouble, others) => Math.min(1, Math.sqrt((5 * trouble) / (trouble + others)));
@@ -178,7 +178,7 @@ window.twintap = window.twintap || {};
     return density.byClass.map((counts) => counts[bin]);
   };
 
-  // Counts of a bin by class, and where it lies: what to tell under the cursor.
+  // Counts of a bin by class, and where it lies: what to show under the cursor.
   T.binAt = function (density, time, hidden) {
     const bin = Math.floor((time - density.from) / density.bin);
     if (bin < 0 || bin >= density.bins) return null;

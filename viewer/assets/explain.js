@@ -11,12 +11,12 @@ window.twintap = window.twintap || {};
     shownFor = `${hop} ${end}`;
     box.replaceChildren(T.element("p", "reading the packet…", "hint"));
     const mine = shownFor;
-    const told = await T.fetchJson(`api/hops/${hop}/fields?end=${end}`).catch(() => null);
+    const reply = await T.fetchJson(`api/hops/${hop}/fields?end=${end}`).catch(() => null);
     if (mine !== shownFor) return;
-    if (!told && end === "sent") return explain("received");
-    if (!told) return box.replaceChildren(T.element("p", "That packet was not seen there.", "hint"));
-    const head = T.element("p", `As ${end}, by ${told.by}${told.note ? `: ${told.note}` : ""}`, "hint");
-    box.replaceChildren(head, ...told.layers.map((each, at) => layer(each, at, told.layers.length)), bytes(told.bytes));
+    if (!reply && end === "sent") return explain("received");
+    if (!reply) return box.replaceChildren(T.element("p", "That packet was not seen there.", "hint"));
+    const head = T.element("p", `As ${end}, by ${reply.by}${reply.note ? `: ${reply.note}` : ""}`, "hint");
+    box.replaceChildren(head, ...reply.layers.map((each, at) => layer(each, at, reply.layers.length)), bytes(reply.bytes));
     box.querySelector("summary").focus();
     box.scrollIntoView({ block: "start" });
   }

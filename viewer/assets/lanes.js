@@ -8,7 +8,7 @@ window.twintap = window.twintap || {};
   T.NO_ROW = -1; // the end is on a host that is hidden or was not captured
   const GROUPINGS = ["none", "role", "prefix", "subnet"];
   const AROUND = 12; // rows beyond those in sight
-  const MANY_LANES = 40; // from so many on, hosts are grouped until told otherwise
+  const MANY_LANES = 40; // from so many on, hosts are grouped by default
   const arrangement = (T.arrangement = { order: [], hidden: new Set(), group: "none", open: new Set(), split: new Set() });
   T.rows = [];
   T.arranged = 0; // how often they were
@@ -130,7 +130,7 @@ window.twintap = window.twintap || {};
   function change(act) {
     act();
     T.arrange();
-    T.tell("arranged");
+    T.notify("arranged");
   }
 
   // Move a lane to the place of another: before it, or after it if it came from above.

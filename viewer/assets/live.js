@@ -1,4 +1,4 @@
-// Following a live trace: ask how it stands, go on to the newest make of it, and stop for whoever touches the picture.
+// Follows a live trace: asks for its state, switches to the newest revision, and pauses when the user moves the view.
 "use strict";
 window.twintap = window.twintap || {};
 
@@ -15,7 +15,7 @@ window.twintap = window.twintap || {};
       state = answer;
       if (state.live && following && state.made !== T.meta.made) await goOn();
     }
-    tell(answer !== null);
+    showState(answer !== null);
     setTimeout(ask, state && state.live ? LIVE_MS : OTHERWISE_MS);
   }
 
@@ -45,7 +45,7 @@ window.twintap = window.twintap || {};
     return [newest - (to - from), newest];
   }
 
-  function tell(answered) {
+  function showState(answered) {
     const shown = Boolean(state && state.live), box = byId("live-state");
     box.hidden = byId("live-button").hidden = !shown;
     if (!shown) return;
@@ -69,13 +69,13 @@ window.twintap = window.twintap || {};
     following = !following;
     if (following) T.banner("");
     if (following && state && state.made !== T.meta.made) await goOn();
-    tell(true);
+    showState(true);
   }
 
   function touched() {
     if (!following || !state || !state.live) return;
     following = false;
-    tell(true);
+    showState(true);
   }
 
   (T.parts = T.parts || []).push(() => {

@@ -149,27 +149,27 @@ window.twintap = window.twintap || {};
 
   const findingY = (view, row) => (row < 0 ? view.ruler + 14 : view.y(row) - Math.min(16, 0.3 * view.gap));
 
-  const told = (mark) => ({ title: `${mark.kind}: ${mark.text}`, lines: [`${T.exactTime(mark.from)}, for ${T.duration(mark.to - mark.from)}`] });
+  const tipOf = (mark) => ({ title: `${mark.kind}: ${mark.text}`, lines: [`${T.exactTime(mark.from)}, for ${T.duration(mark.to - mark.from)}`] });
 
-  // What to tell at a point; null where nothing is marked.
+  // What to show at a point; null where nothing is marked.
   T.markAt = function (view, x, y) {
     const found = inSight(view, T.meta.findings).find(
       ({ row, left }) => Math.abs(x - left) <= REACH_PX && Math.abs(y - findingY(view, row)) <= REACH_PX,
     );
-    return found ? told(found.mark) : loadAt(view, x, y);
+    return found ? tipOf(found.mark) : loadAt(view, x, y);
   };
 
   function loadAt(view, x, y) {
     if (y < loadTop(view) || y > loadTop(view) + T.loadRoom()) return null;
     const found = inSight(view, T.meta.load).find(({ left, right }) => left <= x && x <= right);
-    return found ? told(found.mark) : null;
+    return found ? tipOf(found.mark) : null;
   }
 
-  // A fault, at the lower edge of its band: elsewhere what is in front of it is told.
+  // A fault, at the lower edge of its band: elsewhere what is in front of it is shown.
   T.faultAt = function (view, x, y) {
     const found = inSight(view, T.meta.faults).find(({ row, left, right }) =>
       left - REACH_PX <= x && x <= right + REACH_PX && Math.abs(y - band(view, row)[1] + 8) < 10);
-    return found ? told(found.mark) : null;
+    return found ? tipOf(found.mark) : null;
   };
 
   function band(view, row) {

@@ -95,7 +95,7 @@ window.twintap = window.twintap || {};
 
   const indexOf = (name) => Array.from({ length: loaded.strips }, (_, at) => loaded[`name${at}`]).indexOf(name);
 
-  // What to tell under the cursor: the busiest host then, and the mean; null elsewhere.
+  // What to show under the cursor: the busiest host then, and the mean; null elsewhere.
   T.stripAt = function (view, x, y) {
     const at = Math.floor((y - firstTop(view)) / HEIGHT_PX);
     if (!loaded || at < 0 || at >= T.meta.strips.length) return null;

@@ -100,7 +100,7 @@ window.twintap = window.twintap || {};
   T.select = (request, hop) => select(request, hop);
   T.currentView = () => view;
   T.redraw = () => redraw();
-  T.tell = (what) => document.dispatchEvent(new CustomEvent(`twintap:${what}`));
+  T.notify = (what) => document.dispatchEvent(new CustomEvent(`twintap:${what}`));
   T.hear = (what, act) => document.addEventListener(`twintap:${what}`, act);
 
   // Go on with a newer make of the trace. What it shows is fetched first, so that nothing blinks.
@@ -219,7 +219,7 @@ window.twintap = window.twintap || {};
       T.settledAt = performance.now();
       T.writeAddress(state, state.selection, state.hidden);
       state.still = null;
-      T.tell("settled");
+      T.notify("settled");
       requestIdleCallback(() => mine === finishing && syncRuler(), { timeout: LATEST_RULER_MS });
       T.prepareStill(state);
     }));
@@ -381,8 +381,8 @@ window.twintap = window.twintap || {};
     const number = at < 0 ? null : arrows.number[at];
     canvas.classList.toggle("on-arrow", at >= 0);
     const { left, top } = canvas.getBoundingClientRect();
-    const told = T.stripAt(view, x, y) || T.markAt(view, x, y) || (at < 0 && (T.faultAt(view, x, y) || T.uncoveredAt(view, x, y)));
-    if (told) tip.showLines(told, left + x, top + y);
+    const marked = T.stripAt(view, x, y) || T.markAt(view, x, y) || (at < 0 && (T.faultAt(view, x, y) || T.uncoveredAt(view, x, y)));
+    if (marked) tip.showLines(marked, left + x, top + y);
     else if (at >= 0) tip.showArrow(arrows, at, left + x, top + y);
     else showBin(x, y, left, top);
     if (number !== state.hover) {
@@ -433,7 +433,7 @@ window.twintap = window.twintap || {};
       loadDetails(request);
     }
     T.writeAddress(state, state.selection, state.hidden);
-    T.tell("selected");
+    T.notify("selected");
     redraw();
   }
 
@@ -507,7 +507,7 @@ window.twintap = window.twintap || {};
     repaint();
   }
 
-  // What the picture depends on beside the view and the selection, as the address tells it.
+  // What the picture depends on beside the view and the selection, as the address states it.
   const shape = () => [...state.hidden, ...Object.values(T.addressParts).map((part) => part.write())].join("&");
 
   function onAddress() {

@@ -1,4 +1,4 @@
-// What is told under the cursor and in the panel about a packet. Texts of captures only ever become text nodes.
+// The texts about a packet, under the cursor and in the panel. Texts of captures only ever become text nodes.
 "use strict";
 window.twintap = window.twintap || {};
 

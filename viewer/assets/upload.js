@@ -27,20 +27,20 @@ window.twintap = window.twintap || {};
     if (begun.error) return failed(line, begun);
     sending += 1;
     ready();
-    const told = await send(begun.number, file, line);
+    const reply = await send(begun.number, file, line);
     sending -= 1;
-    if (told.error) failed(line, told);
-    else confirm(told, line);
+    if (reply.error) failed(line, reply);
+    else confirm(reply, line);
     ready();
   }
 
   // Piece by piece: the server never holds more than one of them in memory, and says at once when it is too much.
   async function send(number, file, line) {
     for (let offset = 0; offset < file.size; offset += PIECE) {
-      const told = await ask("PUT", `uploads/${number}?offset=${offset}`, file.slice(offset, offset + PIECE));
-      if (told.error) {
+      const reply = await ask("PUT", `uploads/${number}?offset=${offset}`, file.slice(offset, offset + PIECE));
+      if (reply.error) {
         ask("DELETE", `uploads/${number}`);
-        return told;
+        return reply;
       }
       line.bar.value = Math.min(1, (offset + PIECE) / file.size);
     }
@@ -63,16 +63,16 @@ window.twintap = window.twintap || {};
     line.box.append(T.element("span", error, "warning"), remover(line, null));
   }
 
-  function confirm(told, line) {
+  function confirm(reply, line) {
     const host = T.element("input");
-    host.value = told.host;
+    host.value = reply.host;
     host.maxLength = 64;
-    host.setAttribute("aria-label", `Host that ${told.name} was captured on`);
+    host.setAttribute("aria-label", `Host that ${reply.name} was captured on`);
     const label = T.element("label", "captured on ");
     label.append(host);
     line.bar.remove();
-    line.box.append(label, T.element("span", `${told.packets_count.toLocaleString("en")} packets`, "hint"), remover(line, told.number));
-    files.set(told.number, host);
+    line.box.append(label, T.element("span", `${reply.packets_count.toLocaleString("en")} packets`, "hint"), remover(line, reply.number));
+    files.set(reply.number, host);
   }
 
   function remover(line, number) {
@@ -99,13 +99,13 @@ window.twintap = window.twintap || {};
     wait(await ask("POST", "uploads/trace", hosts), performance.now());
   }
 
-  async function wait(told, since) {
-    if (told.error || told.state === "failed") {
+  async function wait(reply, since) {
+    if (reply.error || reply.state === "failed") {
       byId("upload-make").disabled = false;
-      return say(told.error || told.text);
+      return say(reply.error || reply.text);
     }
-    if (told.state === "done") return location.assign(location.pathname);
-    say(`${told.text} ${Math.round((performance.now() - since) / 1000)} s`);
+    if (reply.state === "done") return location.assign(location.pathname);
+    say(`${reply.text} ${Math.round((performance.now() - since) / 1000)} s`);
     setTimeout(async () => wait(await ask("GET", "uploads/trace"), since), ASK_MS);
   }
 

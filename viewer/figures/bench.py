@@ -1,4 +1,4 @@
-"""Runs over concurrency, as the paper's figures 3 to 14 have them: throughput, what went wrong, use of the hosts."""
+"""Figures of runs by concurrency, as in the paper's figures 3 to 14: throughput, failures, usage of the hosts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from collector.queries import RUN_PERCENTILES, BenchRun, Operation
-from viewer.figures.frame import BAD, STYLES, Style, doubling_axis, duration_axis, framed, style, unit_of
+from viewer.figures.frame import BAD, STYLES, Style, doubling_axis, duration_axis, make_figure, style, unit_of
 from viewer.wording import duration
 
 Link = Callable[[BenchRun], str]
@@ -95,7 +95,7 @@ def operations_figure(operations: Sequence[Operation], links: Sequence[str | Non
     times = [each.response_ns for each in operations] or [1]
     axis = {"title": {"text": f"began, {unit}", "standoff": 4}}
     y_axis = duration_axis(max(1, min(times)), max(times), "response time")
-    return framed(figure, HEIGHT_PX, showlegend=True, xaxis=axis, yaxis=y_axis)
+    return make_figure(figure, HEIGHT_PX, showlegend=True, xaxis=axis, yaxis=y_axis)
 
 
 def _line(
@@ -118,4 +118,4 @@ def _line(
 
 def _over_concurrency(figure: go.Figure, series: dict[str, list[BenchRun]], y_axis: Mapping[str, object]) -> go.Figure:
     counts = sorted({run.concurrency for runs in series.values() for run in runs})
-    return framed(figure, HEIGHT_PX, showlegend=True, xaxis=doubling_axis(counts, AT_ONCE), yaxis=y_axis)
+    return make_figure(figure, HEIGHT_PX, showlegend=True, xaxis=doubling_axis(counts, AT_ONCE), yaxis=y_axis)

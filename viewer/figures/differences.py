@@ -5,7 +5,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from collector.queries import KindComparison
-from viewer.figures.frame import STYLES, framed, unit_of
+from viewer.figures.frame import STYLES, make_figure, unit_of
 from viewer.wording import duration
 
 STAGE_PX = 40
@@ -31,7 +31,7 @@ def differences_figure(kind: KindComparison, first: str, second: str) -> go.Figu
             hovertext=[f"{escape(name)}: {duration(value)}" for value in values],
             hoverinfo="text",
         )
-    return framed(
+    return make_figure(
         figure,
         max(180, STAGE_PX * len(stages) + 110),
         margin={"l": 230, "r": 18, "t": 28, "b": 44},

@@ -1,7 +1,7 @@
-"""What all charts have in common: margins, axes of time, and series that colour-blind eyes and both themes tell apart.
+"""The common parts of all charts: margins, time axes, and series that are distinct also for colour-blind readers.
 
-Text and grid take the page's colours by its style sheet. The colours of series have a contrast of 3:1 or more on both
-papers, and each comes with a dash and a symbol of its own.
+Text and grid have the page's colours by its style sheet. The colours of series have a contrast of at least 3:1 on both
+themes, and each series has a dash and a symbol of its own.
 """
 
 import math
@@ -17,7 +17,7 @@ FONT = {"family": "system-ui, sans-serif", "size": 12}
 
 
 class Style(NamedTuple):
-    """How a series is told from the others."""
+    """The look that distinguishes a series from the others."""
 
     colour: str
     dash: str
@@ -43,7 +43,7 @@ def style(at: int) -> Style:
     return STYLES[at % len(STYLES)]
 
 
-def framed(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
+def make_figure(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
     """A figure as all are: no margin to waste, legend below, nothing to drag."""
     figure.update_layout(
         height=height,

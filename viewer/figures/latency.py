@@ -1,4 +1,4 @@
-"""How long things took: as dots, by how many were at once, over time, and as histograms."""
+"""Figures of durations: as dots, by concurrency, over time, and as histograms."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from collector.queries import AtConcurrency, Durations, Flight, Scatter
-from viewer.figures.frame import BAD, SCALE, STYLES, doubling_axis, duration_axis, framed, style, unit_of
+from viewer.figures.frame import BAD, SCALE, STYLES, doubling_axis, duration_axis, make_figure, style, unit_of
 from viewer.wording import OUTCOME_WORDS, duration, duration_words
 
 FEW = 8
@@ -50,7 +50,7 @@ def scatter_figure(scatter: Scatter, link: Callable[[int], str], area_link: str)
             hoverinfo="text",
         )
     low, high = scatter.duration_edges_ns[0], scatter.duration_edges_ns[-1]
-    return framed(
+    return make_figure(
         figure,
         360,
         showlegend=True,
@@ -79,7 +79,7 @@ def concurrency_figure(rows: Sequence[AtConcurrency]) -> go.Figure:
             hoverinfo="text",
         )
     values = [value for row in rows for value in (row.p50_ns, row.p99_ns)] or [1, 10]
-    return framed(
+    return make_figure(
         figure,
         320,
         xaxis=doubling_axis(at, "in flight when it began (or more)"),
@@ -115,7 +115,7 @@ def flight_figure(flight: Flight, link: Link) -> go.Figure:
             customdata=[links[at] for at in failed],
             hovertemplate=f"%{{y}} failed at %{{x:.4g}} {unit}<extra></extra>",
         )
-    return framed(
+    return make_figure(
         figure,
         280,
         xaxis={"title": {"text": f"time, {unit}", "standoff": 4}, "range": [0, flight.bin_ns * bins / unit_ns]},
@@ -150,7 +150,7 @@ def histogram_figure(groups: Sequence[Durations], link: Callable[[str, int, int]
         )
     low = min((float(group.edges_ns[0]) for group in groups), default=1.0)
     high = max((float(group.edges_ns[-1]) for group in groups), default=10.0)
-    return framed(
+    return make_figure(
         figure,
         320,
         showlegend=True,

@@ -1,4 +1,4 @@
-"""Many requests over each other as a density, some single ones as arrows on top."""
+"""Overlays many requests as a density, with some single ones as arrows on top."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from collector.queries import ROWS_PER_LANE, Arrows, RequestOverlay
-from viewer.figures.frame import SCALE, Style, framed, unit_of
+from viewer.figures.frame import SCALE, Style, make_figure, unit_of
 
 LANE_PX = 74
 HEIGHTS_PX = (260, 900)
@@ -38,7 +38,7 @@ def overlay_figure(overlay: RequestOverlay, strands: Sequence[Strand], lane_of: 
         figure.add_trace(_arrows(strand, lane_of, unit_ns))
     lanes = range(len(overlay.lanes))
     height = int(np.clip(LANE_PX * (len(overlay.lanes) - 1) + 110, *HEIGHTS_PX))
-    return framed(
+    return make_figure(
         figure,
         height,
         margin={"l": 150, "r": 18, "t": 28 if strands else 8, "b": 44},

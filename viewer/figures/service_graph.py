@@ -7,14 +7,14 @@ from math import log10
 import plotly.graph_objects as go
 
 from collector.queries import Edge, Node, ServiceGraph
-from viewer.figures.frame import BAD, CLEAR, STYLES, framed
+from viewer.figures.frame import BAD, CLEAR, STYLES, make_figure
 from viewer.wording import bytes_in_words, compact, duration, outcome_words
 
 Place = tuple[float, float]
 NODE_PX = 62
 HEIGHTS_PX = (380, 1_400)
 LABELLED = 16
-"""With more calls than this services are not told apart by host, unless one asks for it."""
+"""With more calls than this, services are not separated by host, unless the user asks for it."""
 SHARES = (0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18)
 """How far along an arrow its head and label may be."""
 WIDTH_PX, LABEL_PX = 900, (84, 24)
@@ -38,7 +38,7 @@ def graph_figure(graph: ServiceGraph, edge_link: Callable[[Edge], str], node_lin
         figure.add_trace(_arrow(edge, places, handle, most))
     figure.add_trace(_handles(graph, handles, edge_link))
     figure.add_trace(_nodes(graph, node_link))
-    return framed(
+    return make_figure(
         figure,
         height,
         showlegend=False,

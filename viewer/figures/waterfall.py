@@ -1,4 +1,4 @@
-"""The spans of a request under each other, each a bar from its first packet to its last, cut into its phases."""
+"""The waterfall of a request: one bar for each span, from its first packet to its last, divided into phases."""
 
 from collections.abc import Sequence
 from html import escape
@@ -47,7 +47,7 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
         annotations=[
             _title(span, row) for row, span in enumerate(shown)
         ],  # at once: one by one, each costs all before it
-        shapes=[_dashed(span, row, start_ns, unit_ns) for row, span in enumerate(shown) if span.doubt],
+        shapes=[_dashed_line(span, row, start_ns, unit_ns) for row, span in enumerate(shown) if span.doubt],
         barmode="overlay",
         height=ROW_PX * len(shown) + 40,
         margin={"l": 4, "r": 8, "t": 0, "b": 32},
@@ -65,7 +65,7 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
     return go.Figure([*bars, *(trace for trace in silent if trace.x)], layout)
 
 
-def _dashed(span: Span, row: int, start_ns: int, unit_ns: int) -> go.layout.Shape:
+def _dashed_line(span: Span, row: int, start_ns: int, unit_ns: int) -> go.layout.Shape:
     """A dashed frame around a span whose parent is uncertain."""
     begin, end = ((at - start_ns) / unit_ns for at in (span.start_ns, span.end_ns))
     line = {"color": UNCERTAIN_COLOUR, "dash": "dash", "width": 1.5}

@@ -1,4 +1,4 @@
-"""The pages beside the timeline: a trace's requests as a crowd, its services, load, and another trace beside it.
+"""The pages beside the timeline: statistics of a trace's requests, its services, its load, and comparisons.
 
 One module for each page: the trace and the address in, Dash components out.
 """

@@ -1,4 +1,4 @@
-"""What a page's address says: all state of a page is in it, and nothing in it names a file."""
+"""Parses a page's address, which holds the page's whole state and never names a file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -37,7 +37,7 @@ def content(given: Given, address: Address) -> list[Component]:
         missing = len(folders) - len(runs)
         words = f"{plural(missing, 'run')} left out: going on, killed, or damaged."
         parts.append(html.P(words, className="hint"))
-    chosen = _chosen(runs, address)
+    chosen = _chosen_run(runs, address)
     detail = [] if chosen is None else [_run_card(given, chosen)]
 
     def link(run: BenchRun) -> str:
@@ -110,7 +110,7 @@ def _run_row(run: BenchRun, href: str, is_here: bool) -> Row:
     )
 
 
-def _chosen(runs: Sequence[BenchRun], address: Address) -> BenchRun | None:
+def _chosen_run(runs: Sequence[BenchRun], address: Address) -> BenchRun | None:
     """The run that the address names; the only one, if there is just one."""
     named = address.text("run")
     found = next((run for run in runs if f"{run.series}/{run.name}" == named), None)

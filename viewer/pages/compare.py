@@ -1,4 +1,4 @@
-"""What differs, stage by stage: slow requests from typical ones of this trace, or this trace from another one."""
+"""The page that compares, stage by stage, slow with typical requests of this trace, or this trace with another one."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -41,7 +41,7 @@ def content(given: Given, address: Address) -> list[Component]:
     except InputError as error:
         return [*parts, nothing("That trace cannot be compared with", str(error))]
     first, second = (given.trace.summary.name, chosen) if chosen in names else ("typical", "slow")
-    return [*parts, *_told(found, first, second)]
+    return [*parts, *_comparison_cards(found, first, second)]
 
 
 @lru_cache(maxsize=2)
@@ -50,15 +50,15 @@ def _comparison(trace: TraceView, other: str | None) -> Comparison:
     return trace.slow_against_typical() if other is None else trace.against(other)
 
 
-def _told(found: Comparison, first: str, second: str) -> list[Component]:
+def _comparison_cards(found: Comparison, first: str, second: str) -> list[Component]:
     if not found.kinds:
         few = f"There are too few of: {', '.join(found.left_out)}. " if found.left_out else ""
         return [nothing("No kind of request is there often enough to compare", f"{few}It takes five on both sides.")]
-    told = [_summary(found.significant, first, second)]
+    parts = [_summary(found.significant, first, second)]
     cards = [_kind(kind, first, second, at) for at, kind in enumerate(found.kinds[:MOST_KINDS])]
     if found.left_out:
-        told.append(html.P(f"Too few to compare: {', '.join(found.left_out)}.", className="hint"))
-    return [*told, *cards]
+        parts.append(html.P(f"Too few to compare: {', '.join(found.left_out)}.", className="hint"))
+    return [*parts, *cards]
 
 
 def _summary(significant: Sequence[StageDifference], first: str, second: str) -> Component:

@@ -1,4 +1,4 @@
-"""What the pages are made from: the trace, and what stands beside it. Paths come from the command line only."""
+"""The data of the pages: the trace, and what was found beside it. Paths come only from the command line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How long requests, exchanges and packets took: over time, by how many were at once, by class, service and hop."""
+"""The page about durations of requests, exchanges and packets: over time, by concurrency, class, service and hop."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -135,7 +135,7 @@ def _classes(groups: Sequence[Durations]) -> Component:
     def stretch(name: str, low_ns: int, high_ns: int) -> str:
         return link(REQUESTS, **{"class": name}, least=low_ns, most=high_ns)
 
-    return _histograms("classes", "Requests by class", groups, histogram_figure(_drawn(groups), stretch))
+    return _histograms("classes", "Requests by class", groups, histogram_figure(_groups_to_draw(groups), stretch))
 
 
 def _services(groups: Sequence[Durations]) -> Component:
@@ -143,7 +143,7 @@ def _services(groups: Sequence[Durations]) -> Component:
         return link(REQUESTS, callee=name)
 
     return _histograms(
-        "services", "Exchanges by the service that answered", groups, histogram_figure(_drawn(groups), stretch)
+        "services", "Exchanges by the service that answered", groups, histogram_figure(_groups_to_draw(groups), stretch)
     )
 
 
@@ -151,21 +151,23 @@ def _hops(groups: Sequence[Durations]) -> Component:
     if not groups:
         return nothing("No packet was seen at both ends", "Capture on both hosts at the same time.")
     note = "one way, with the clocks' uncertainty in it; the slowest median first"
-    return _histograms("hops", "Packets by pair of hosts", groups, histogram_figure(_drawn(groups), None), note)
+    return _histograms(
+        "hops", "Packets by pair of hosts", groups, histogram_figure(_groups_to_draw(groups), None), note
+    )
 
 
-def _drawn(groups: Sequence[Durations]) -> list[Durations]:
+def _groups_to_draw(groups: Sequence[Durations]) -> list[Durations]:
     """Those of which there are enough for a shape, the most frequent first."""
     often = [group for group in groups if group.count >= FEWEST] or list(groups)
     return sorted(often, key=lambda group: -group.count)[:DRAWN]
 
 
 def _histograms(name: str, title: str, groups: Sequence[Durations], figure: object, note: str = "") -> Component:
-    drawn = len(_drawn(groups))
+    drawn = len(_groups_to_draw(groups))
     notes = [f"{drawn} of {len(groups)} drawn"] if len(groups) > drawn else []
-    told = "; ".join([*notes, note] if note else notes)
+    remarks = "; ".join([*notes, note] if note else notes)
     return html.Div(
         [
-            chart(name, title, figure, table(SUMMARY_HEAD, [summary_row(each) for each in groups[:LISTED]]), told),
+            chart(name, title, figure, table(SUMMARY_HEAD, [summary_row(each) for each in groups[:LISTED]]), remarks),
         ]
     )

@@ -1,4 +1,4 @@
-"""Many requests laid over each other: what all of them do, and what only the slow ones do."""
+"""The page that overlays many requests: what all of them have in common, and what only the slow ones have."""
 
 from collections.abc import Sequence
 from typing import Literal

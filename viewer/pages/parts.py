@@ -1,4 +1,4 @@
-"""What pages are made of: charts with their tables, rows of choices, and a word where there is nothing to show."""
+"""Common parts of the pages: charts with their tables, rows of choices, and a text in place of missing data."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

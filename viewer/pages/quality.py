@@ -1,4 +1,4 @@
-"""How far the trace can be trusted: what was lost by captures, how packets were paired, how clocks were put in line."""
+"""The page about how far the trace can be trusted: drops of captures, matching of packets, alignment of clocks."""
 
 from dash import html
 from dash.development.base_component import Component
@@ -16,10 +16,10 @@ def content(given: Given, address: Address) -> list[Component]:
     title = heading("Quality", "What was seen at both ends, what was not, and how well the hosts' clocks are known.")
     if not summary.hops_count:
         return [title, nothing("No packets in this trace", "Was the right interface captured while the traffic ran?")]
-    told = [html.P(f"{pairing.words}; {pairing.hops_words}."), *(html.P(note) for note in pairing.notes)]
+    summary_lines = [html.P(f"{pairing.words}; {pairing.hops_words}."), *(html.P(note) for note in pairing.notes)]
     return [
         title,
-        html.Section([*told, *(warning_line(each) for each in summary.warnings)], className="card"),
+        html.Section([*summary_lines, *(warning_line(each) for each in summary.warnings)], className="card"),
         html.Section(
             [html.H2("By pair of hosts"), pairs_table(pairing.host_pairs), meanings_table()], className="card"
         ),

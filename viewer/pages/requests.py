@@ -35,8 +35,8 @@ def content(given: Given, address: Address) -> list[Component]:
         choices("Order", [(name, address.link(order=name, page=None), name == order) for name in ORDERS]),
         outcome_choices(address, selection.outcome),
         _search(address),
-        *_narrowed(address, selection),
-        _listed(address, rows, first, count),
+        *_filter_notes(address, selection),
+        _request_list(address, rows, first, count),
     ]
 
 
@@ -68,7 +68,7 @@ def _search(address: Address) -> Component:
     return html.Form(parts, action=address.path, method="GET", className="search")
 
 
-def _narrowed(address: Address, selection: RequestSelection) -> list[Component]:
+def _filter_notes(address: Address, selection: RequestSelection) -> list[Component]:
     """What else the list is narrowed to, and a way out."""
     words = []
     if selection.from_ns is not None or selection.to_ns is not None:
@@ -83,7 +83,7 @@ def _narrowed(address: Address, selection: RequestSelection) -> list[Component]:
     return [html.P([f"Only those that {'; '.join(words)}. ", dcc.Link("show all", href=out)], className="narrowed")]
 
 
-def _listed(address: Address, rows: Sequence[RequestRow], first: int, count: int) -> Component:
+def _request_list(address: Address, rows: Sequence[RequestRow], first: int, count: int) -> Component:
     if not rows:
         every = dcc.Link("show all requests", href=address.path)
         return nothing("No request is like this", "Ask for less: another class, a longer time, no text.", every)

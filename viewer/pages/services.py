@@ -1,4 +1,4 @@
-"""Who calls whom, how often, how large, how long, and what was lost on the way."""
+"""The page about calls between services: their number, size, duration and losses."""
 
 from dash import html
 from dash.development.base_component import Component

@@ -1,4 +1,4 @@
-"""What of a trace is no request: subscriptions, sessions, tunnels, event streams, blocking reads."""
+"""The page about streams, which are no requests: subscriptions, sessions, tunnels, event streams, blocking reads."""
 
 from urllib.parse import quote
 
@@ -33,11 +33,11 @@ def content(given: Given, address: Address) -> list[Component]:
         title,
         html.P(f"{plural(streams.count, 'stream')} with {plural(streams.messages_count, 'message')}."),
         html.Section([html.H2("By service"), kinds], className="card", id="stream-kinds"),
-        html.Section([html.H2(_listed(streams)), _lines(given, streams)], className="card", id="streams"),
+        html.Section([html.H2(_list_words(streams)), _lines(given, streams)], className="card", id="streams"),
     ]
 
 
-def _listed(streams: StreamSummary) -> str:
+def _list_words(streams: StreamSummary) -> str:
     if len(streams.lines) == streams.count:
         return "Every stream"
     return f"The {len(streams.lines):,} streams with most messages"
@@ -53,14 +53,14 @@ def _row(line: StreamLine, start_ns: int) -> Row:
         line.service or "?",
         f"{line.client_host or '?'} → {line.server_host or '?'}",
         "?" if line.begin_trace_ns is None else exact_time(line.begin_trace_ns - start_ns),
-        _known(line.duration_ns),
+        _or_dash(line.duration_ns),
         f"{line.to_client_count:,}",
         f"{line.to_server_count:,}",
         bytes_in_words(line.to_client_bytes + line.to_server_bytes),
-        _known(line.delay_median_ns),
-        _known(line.delay_p99_ns),
-        _known(line.uncertainty_ns if line.delay_median_ns is not None else None),
-        _known(line.longest_idle_ns),
+        _or_dash(line.delay_median_ns),
+        _or_dash(line.delay_p99_ns),
+        _or_dash(line.uncertainty_ns if line.delay_median_ns is not None else None),
+        _or_dash(line.longest_idle_ns),
     )
 
 
@@ -73,5 +73,5 @@ def _link(line: StreamLine, start_ns: int) -> str:
     return f"/#from={from_ns - room}&to={from_ns + line.duration_ns + room}&{found}"
 
 
-def _known(time_ns: int | None) -> str:
+def _or_dash(time_ns: int | None) -> str:
     return "?" if time_ns is None else duration(time_ns)
