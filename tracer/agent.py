@@ -1,7 +1,7 @@
 """The agent: one capture of this host, from opening its interfaces to the last segment.
 
-The core captures in a thread of its own; here are what it is told, the signals that stop it, and what the operator
-reads.
+The core captures in a thread of its own; this module has its settings, the signals that stop it, and its messages to
+the operator.
 """
 
 import platform

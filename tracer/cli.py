@@ -1,4 +1,4 @@
-"""The one door: `tracer COMMAND`. Each package adds its commands through the entry-point group `tracer.commands`.
+"""The command line: `tracer COMMAND`. Each package adds its commands through the entry-point group `tracer.commands`.
 
 A command is imported only when it is used, so an agent host needs no more than `tracer`'s own dependencies.
 """
@@ -106,7 +106,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
-    interrupts.raise_again_what_is_lost()
+    interrupts.reraise_lost_signals()
     try:
         tracer.main(standalone_mode=False)
     except TracerError as error:

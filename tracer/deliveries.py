@@ -1,12 +1,12 @@
-"""What an agent leaves out of its capture: its own deliveries to the collector. Else it records what it sends, and
-sends that again.
+"""Excludes an agent's own deliveries to the collector from its capture. Otherwise it would record what it sends, and
+send that again.
 
-Left out is what goes to or comes from the collector's port at each address that the collector's name has. Names are
-looked up again before every new connection, so a collector that moves is followed. On the collector's own host its port
-is left out at all addresses of the host where the collector listens at all of them: other agents' deliveries arrive
-there. A service that shares the collector's address *and* port (behind one proxy) is left out with it.
+Excluded are all packets to and from the collector's port at each address of the collector's name. Names are resolved
+again before every new connection, so a collector that moves is followed. On the collector's own host, its port is
+excluded at all addresses of the host if the collector listens on all of them: other agents' deliveries arrive there. A
+service that shares the collector's address *and* port (behind one proxy) is excluded with it.
 
-Limits: where this host translates the collector's address (DNAT) its packets show another one and are recorded.
+Limits: if this host translates the collector's address (DNAT), packets show another address and are recorded.
 """
 
 import ipaddress

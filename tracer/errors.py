@@ -1,4 +1,4 @@
-"""What can go wrong, sorted by who must act.
+"""Errors, classified by who must act.
 
 1. Bad input (a cut packet, a truncated file) never raises: it is a value, a named count (`tracer.records.Counter`).
 2. The operator's: one exception from the tree below. The command line prints it plainly and exits 2.

@@ -1,5 +1,5 @@
-"""Signals that ask to end: put off for a moment that must not be cut in two (a program is started *and* known), or
-answered by a flag, where an exception out of a handler could be lost in an event loop written in C.
+"""Handles signals that request an end: deferred during a step that must not be interrupted (a program is started *and*
+recorded), or stored in a flag where an exception from a handler could be lost in an event loop written in C.
 """
 
 import signal
@@ -53,9 +53,9 @@ def answered_by(ask_to_end: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def raise_again_what_is_lost() -> None:
-    """From now on an exception that asks to end is raised once more where Python had to ignore it: a signal may come in
-    a weak reference's callback or in a finaliser, out of which no exception gets. For the main thread."""
+def reraise_lost_signals() -> None:
+    """From now on, raise an exception that requests an end again if Python had to ignore it: a signal may arrive in a
+    weak reference's callback or in a finaliser, from which no exception propagates. For the main thread."""
     others = sys.unraisablehook
 
     def report(lost: "sys.UnraisableHookArgs") -> None:

@@ -1,9 +1,9 @@
-r"""Texts of others that are safe to print: names in captures, names of files, words of commands.
+r"""Makes foreign texts safe to print: names in captures, names of files, words of commands.
 
-What a capture, a folder or a peer says may hold control characters that a terminal obeys, characters that reorder what
-is shown around them, or bytes that are no text. Each such character is written as an escape of its bytes, `\x1b`;
-everything else stays. Messages, whose ids must stay exact, have their own rule (`collector.trace.wire_text`), made of
-this.
+Texts from a capture, a folder or a peer may contain control characters that a terminal obeys, characters that reorder
+the text around them, or bytes that are no text. Each such character is written as an escape of its bytes, `\x1b`;
+everything else is unchanged. Messages, whose ids must stay exact, have their own rule (`collector.trace.wire_text`),
+based on this one.
 """
 
 import unicodedata

@@ -1,4 +1,4 @@
-"""Files that only their owner may read, and small ones that are whole or as they were, whatever happens meanwhile."""
+"""Writes files that only their owner may read, and small files atomically."""
 
 import os
 import tempfile

@@ -1,8 +1,9 @@
-"""Capture files to batches of columns: the one door for whatever `tcpdump`, `dumpcap`, Wireshark or our agent wrote.
+"""Reads capture files as batches of columns: the only reader for files of `tcpdump`, `dumpcap`, Wireshark and our
+agent.
 
-A file is read once, front to back, and is never in memory as a whole. What a reader knows of interfaces, addresses,
-names and counters grows while it reads. A file that is no capture raises at once; a capture that is damaged or cut
-gives all before that point, and a counter.
+A file is read once, front to back, and is never in memory as a whole. A reader's knowledge of interfaces, addresses,
+names and counters grows while it reads. A file that is no capture raises at once; a capture that is damaged or
+truncated yields everything before that point, and a counter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +45,7 @@ class Interface:
     index: int
     """As in the events' column `interface`."""
     name: str
-    """Empty if not told (pcap)."""
+    """Empty if not recorded (pcap)."""
     link_type: int
     """As registered at tcpdump.org/linktypes.html."""
     resolution_ns: int
@@ -58,9 +59,9 @@ class Interface:
     dropped_count: int | None
     """Packets that the capture lost, by its own statistics."""
     description: str
-    """Empty if not told."""
+    """Empty if not recorded."""
     speed_bps: int
-    """0 if not told."""
+    """0 if not recorded."""
     drops: tuple[Drops, ...] = ()
     """When the capture lost how many packets, by its own statistics with a time; ascending."""
 
@@ -199,7 +200,7 @@ class CaptureReader:
     @property
     def interfaces(self) -> tuple[Interface, ...]:
         """The interfaces described so far; place = index."""
-        return tuple(_described(index, *fields) for index, fields in enumerate(self._open().interfaces()))
+        return tuple(_interface_of(index, *fields) for index, fields in enumerate(self._open().interfaces()))
 
     @property
     def addresses(self) -> list[str]:
@@ -276,7 +277,7 @@ class CaptureReader:
         return self._core
 
 
-def _described(
+def _interface_of(
     index: int,
     name: str,
     link_type: int,
@@ -314,7 +315,7 @@ def open_capture(
 ) -> CaptureReader:
     """Open the pcap or pcapng file at `path`; gzip is undone on the way.
 
-    Arguments: `id_headers`, names of HTTP headers that hold a transaction id, the most telling first; None for the
+    Arguments: `id_headers`, names of HTTP headers that hold a transaction id, the most specific first; None for the
     usual ones (`X-Trans-Id`, `X-Openstack-Request-Id`, `X-Amz-Request-Id`, `traceparent`, `X-Request-Id`). `clues` are
     counted for each server's address and port. `secrets` are overwritten in texts and in copies of packets; by default
     those in force. `believed`, ranges of stamps (first and last, ns) outside of which none is taken

@@ -1,4 +1,4 @@
-"""What crosses from the core to Python: columns of fixed dtype, a batch at a time.
+"""The data that the core passes to Python: columns of fixed dtype, a batch at a time.
 
 `EVENT_COLUMNS` is one row for each TCP packet, as decoded from one capture file, before hosts, clocks and connections
 are known. `HEAD_COLUMNS` is one row for each HTTP message head that begins in a packet's captured payload.

@@ -1,9 +1,9 @@
-"""Folders that a process works in until it is done: gone with it, or, if it was killed, with the next one.
+"""Temporary working folders of a process: removed at its end, or, if it was killed, by the next process.
 
-Each is locked (flock) by its process for as long as that lives, whatever kills it. So a folder with a name of ours that
-nobody holds was left behind, and may go; one that somebody holds is at work, in whatever container. Between making a
-folder and locking it another process may take it for a leftover: then it is made again. A signal that asks to end waits
-until a folder is held, and what is still held when the process ends is removed then.
+Each folder is locked (flock) by its process as long as that lives. So a folder with one of our names that nobody has
+locked is a leftover and may be removed; a locked one is in use, in whatever container. Between creating a folder and
+locking it, another process may remove it as a leftover: then it is created again. A signal that requests an end waits
+until a folder is locked, and folders still locked at the end of the process are removed then.
 """
 
 import atexit
@@ -100,19 +100,19 @@ def release(folder: Path) -> None:
         os.close(handle)
 
 
-def _remove_held(process: int) -> None:
-    """Remove what a signal kept this process from removing; a fork of it leaves its parent's folders alone."""
+def _remove_at_exit(process: int) -> None:
+    """Remove folders that a signal kept this process from removing; a fork leaves its parent's folders alone."""
     if os.getpid() == process:
         for folder in list(_held):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-atexit.register(_remove_held, os.getpid())
+atexit.register(_remove_at_exit, os.getpid())
 
 
 def remove_leftovers(*parents: Path) -> list[str]:
     """Remove what killed processes of this user left in these folders; a line for the operator on each."""
-    return [line for parent in dict.fromkeys(parents) for folder in _ours(parent) if (line := _removed(folder))]
+    return [line for parent in dict.fromkeys(parents) for folder in _ours(parent) if (line := _removal_line(folder))]
 
 
 def _ours(parent: Path) -> list[Path]:
@@ -123,7 +123,7 @@ def _ours(parent: Path) -> list[Path]:
     return [parent / name for name in sorted(names) if any(pattern.fullmatch(name) for pattern in _OURS)]
 
 
-def _removed(folder: Path) -> str:
+def _removal_line(folder: Path) -> str:
     if folder.is_symlink() or not folder.is_dir() or folder.absolute() in _held:
         return ""
     try:

@@ -1,7 +1,7 @@
-"""Secrets: what is overwritten with `x` in whatever is stored, printed or logged.
+"""The rules of secrets, which are overwritten with `x` in everything that is stored, printed or logged.
 
-One rule set for all parts: `tracer/core/secrets/src/rules.txt`, and an operator's own file in the same form. Packets
-are overwritten in the core; here are the rules in force, and texts and command lines.
+All parts use one rule set: `tracer/core/secrets/src/rules.txt`, and an operator's own file in the same format. The core
+overwrites secrets in packets; this module has the current rules, and applies them to texts and command lines.
 """
 
 import os
@@ -55,7 +55,7 @@ def rules(of: SecretChoice | None = None) -> Secrets:
 
     Raises: as `choice`.
     """
-    return _made(of or choice())
+    return _build_rules(of or choice())
 
 
 def options_in_force() -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _operators_rules() -> str:
 
 
 @lru_cache(maxsize=8)
-def _made(of: SecretChoice) -> Secrets:
+def _build_rules(of: SecretChoice) -> Secrets:
     try:
         return Secrets(of.more, nothing=of.are_kept)
     except ValueError as error:

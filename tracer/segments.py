@@ -1,7 +1,7 @@
 """Segment files of a host: `FOLDER/<host>-000001.pcapng`, counted from 1, written by the core under `….partial` first.
 
-A partial file that is still there when a capture starts was left by one that was killed. Its whole blocks are kept: cut
-after the last of them it is a readable capture, and gets its name. Nothing is overwritten and no half file stays.
+A partial file that exists when a capture starts was left by one that was killed. Its complete blocks are kept:
+truncated after the last of them, it is a readable capture and gets its final name. Nothing is overwritten.
 """
 
 import os

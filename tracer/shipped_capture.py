@@ -1,8 +1,8 @@
-"""An agent that sends: it captures into its spool, and each segment goes to the collector as soon as it is whole.
+"""An agent that sends: it captures into its spool, and each segment is sent to the collector as soon as it is complete.
 
-A spool's disk without space does not end it. It says so in one line, goes on in memory, within the spool's bound
-there, and goes back to the disk when that has room again; it looks less and less often. Each change opens the
-interfaces again, so packets of some milliseconds are missing then, which the trace shows as time that was not captured.
+A full disk does not end it. It reports this in one line, continues in memory, within the spool's limit there, and
+returns to the disk when that has room again, which it checks at growing intervals. Each change reopens the interfaces,
+so packets of some milliseconds are missing then; the trace shows this as time without capture.
 """
 
 import time

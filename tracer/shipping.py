@@ -1,12 +1,12 @@
-"""Sending segments to a collector so that none is lost and each is taken once.
+"""Sends segments to a collector, so that none is lost and each is stored once.
 
-A segment is first whole on this host's disk, in the spool; it is deleted only when the collector has said that it is
-durable there. After any failure (no answer, full disk at the collector) it is sent again, later and later. The
-collector knows a segment by session, host, number and hash, so sending it twice is harmless.
+A segment is first completed on this host's disk, in the spool. It is deleted only after the collector has acknowledged
+that it is durable there. After any failure (no answer, full disk at the collector) it is sent again, at growing
+intervals. The collector identifies a segment by session, host, number and hash, so sending it twice is harmless.
 
-An agent that is stopped tries again until all is delivered, or the collector has acknowledged nothing for
-`END_SECONDS`, or a second signal came; a request that hangs may add its own timeout. What is left then, or when an
-agent is killed, is sent by the next one on this host.
+An agent that is stopped retries until everything is delivered, or the collector has acknowledged nothing for
+`END_SECONDS`, or a second signal comes; a request that hangs may add its own timeout. Segments left then, or when an
+agent is killed, are sent by the next agent on this host.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ class CollectorClient:
 
     def last_number(self, session: str, host: str) -> int:
         """Return the highest number of a host's segments at the collector; 0 = none."""
-        found = self._said(self._send("GET", f"/api/sessions/{session}"), "hosts")
+        found = self._response_field(self._send("GET", f"/api/sessions/{session}"), "hosts")
         return max((known["last_number"] for known in found if known["host"] == host), default=0)
 
     def put_segment(self, session: str, host: str, number: int, content: bytes) -> None:
@@ -87,7 +87,7 @@ class CollectorClient:
         answer = self._send(
             "PUT", f"/api/sessions/{session}/hosts/{host}/segments/{number}", content=content, headers=headers
         )
-        if self._said(answer, "acknowledged") is not True:
+        if self._response_field(answer, "acknowledged") is not True:
             raise CollectorDownError(f"the collector at {self.url} did not acknowledge segment {number}")
 
     def close_host(self, session: str, host: str, state: SpoolState) -> None:
@@ -98,7 +98,7 @@ class CollectorClient:
             json={"last_number": state.last_number, "lost_count": state.lost_count},
         )
 
-    def _said(self, answer: httpx.Response, key: str) -> Any:
+    def _response_field(self, answer: httpx.Response, key: str) -> Any:
         try:
             return answer.json()[key]
         except (ValueError, KeyError, TypeError):
@@ -183,20 +183,20 @@ class Shipper:
         try:
             self._trim()
         except OSError as error:
-            return self._failed(CollectorDownError(f"the spool cannot be trimmed: {error.strerror}"))
+            return self._note_failure(CollectorDownError(f"the spool cannot be trimmed: {error.strerror}"))
         if self.refusal is not None or self._clock() < self._next_attempt:
             return
         try:
             self._send_spools(must_end)
         except CollectorDownError as error:
-            self._failed(error)
+            self._note_failure(error)
         except OSError as error:
-            self._failed(CollectorDownError(f"the spool cannot be written: {error.strerror}"))
+            self._note_failure(CollectorDownError(f"the spool cannot be written: {error.strerror}"))
         except CollectorRefusesError as error:
             self.refusal = error
             self._notice(f"{error}; segments are kept in {self._spool.folder}")
         else:
-            self._worked()
+            self._note_success()
 
     def close(self, must_end: Callable[[], bool] = _never) -> bool:
         """After the capture: send the rest and inform the collector that this was all; whether it worked.
@@ -251,14 +251,14 @@ class Shipper:
         spool.note_closed()
         spool.close()
 
-    def _failed(self, error: CollectorDownError) -> None:
+    def _note_failure(self, error: CollectorDownError) -> None:
         if not self._down:
             self._down = True
             self._notice(f"{error}; segments are kept in {self._spool.folder} and sent again")
         self._next_attempt = self._clock() + self._retry_seconds
         self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
 
-    def _worked(self) -> None:
+    def _note_success(self) -> None:
         if self._down:
             self._down = False
             self._notice("the collector takes segments again")

@@ -5,12 +5,13 @@
                                       /sent.json.before        what it said before
                                       /lock                    held by the agent that captures into it
 
-A spool is bounded: when it is full the oldest segments go, are counted, and the operator and the collector are told.
+A spool is bounded: when it is full, the oldest segments are removed and counted, and the count is reported to the
+operator and the collector.
 
-A disk without space does not end an agent. What it must remember it keeps in memory until it can be written, and
-segments go to a folder of the same shape in memory (`MEMORY`), within its own bound, until the disk has room.
-What is remembered is written so that a crash leaves the new text or the old; a file that is damaged all the same is
-repaired from the one before and from the segments that are there.
+A full disk does not end an agent. It keeps its state in memory until that can be written, and segments go to a folder
+of the same layout in memory (`MEMORY`), with its own limit, until the disk has room. State files are written so that a
+crash leaves either the new or the old text; a file that is damaged nevertheless is repaired from the previous one and
+from the existing segments.
 """
 
 import errno
@@ -94,12 +95,12 @@ class Spool:
             os.close(self._lock)
             self._lock = None
             self._state = None
-        if self.overflow is not None and self.overflow.is_dir() and not self._overflowed():
+        if self.overflow is not None and self.overflow.is_dir() and not self._overflow_segments():
             shutil.rmtree(self.overflow, ignore_errors=True)
 
     def waiting(self) -> list[tuple[int, Path]]:
         """Return (number, path) of the segments to send, in order."""
-        return sorted([*segments(self.folder, self.host), *self._overflowed()])
+        return sorted([*segments(self.folder, self.host), *self._overflow_segments()])
 
     def state(self) -> SpoolState:
         """Return what is remembered."""
@@ -110,7 +111,7 @@ class Spool:
     def next_number(self) -> int:
         """Return the first number that no segment ever had."""
         there = next_number(self.folder, self.host)
-        in_memory = max((number for number, _ in self._overflowed()), default=0) + 1
+        in_memory = max((number for number, _ in self._overflow_segments()), default=0) + 1
         return max(there, in_memory, self.state().last_number + 1)
 
     def skip_to(self, last_number: int) -> None:
@@ -119,11 +120,11 @@ class Spool:
         self._remember(replace(state, last_number=max(state.last_number, last_number)))
 
     def note_closed(self) -> None:
-        """Remember that the collector knows that this was all, until there is more."""
+        """Remember that the collector knows that this is the end, until there are more segments."""
         self._remember(replace(self.state(), closed=True))
 
-    def unfinished(self) -> bool:
-        """Whether the collector is still to be told something."""
+    def is_unfinished(self) -> bool:
+        """Whether the collector still lacks segments or the notice that the session is closed."""
         state = self.state()
         return bool(self.waiting()) or (state.last_number > 0 and not state.closed)
 
@@ -134,9 +135,9 @@ class Spool:
         path.unlink()
 
     def trim(self) -> int:
-        """Throw the oldest segments away until the spool is within its limits; how many."""
+        """Discard the oldest segments until the spool is within its limits; returns how many."""
         on_disk = _excess(segments(self.folder, self.host), self._limit_bytes)
-        thrown = [*on_disk, *_excess(self._overflowed(), MEMORY_LIMIT_BYTES)]
+        thrown = [*on_disk, *_excess(self._overflow_segments(), MEMORY_LIMIT_BYTES)]
         for number, path in thrown:
             state = self.state()
             self._remember(SpoolState(max(state.last_number, number), state.lost_count + 1))
@@ -150,7 +151,7 @@ class Spool:
         except OSError:
             return False
 
-    def _overflowed(self) -> list[tuple[int, Path]]:
+    def _overflow_segments(self) -> list[tuple[int, Path]]:
         if self.overflow is None or not self.overflow.is_dir():
             return []
         return segments(self.overflow, self.host)
@@ -170,7 +171,7 @@ class Spool:
     def _read_state(self) -> SpoolState:
         """What was remembered; what is damaged is repaired, and `repaired` says so."""
         try:
-            return _parsed(self.folder / _SENT_FILE)
+            return _parse_state(self.folder / _SENT_FILE)
         except FileNotFoundError:
             if not (self.folder / _BEFORE_FILE).exists():
                 return SpoolState()
@@ -178,7 +179,7 @@ class Spool:
             pass
         self.repaired = f"{self.folder / _SENT_FILE} was damaged and is made again from what else the spool holds"
         try:
-            before = _parsed(self.folder / _BEFORE_FILE)
+            before = _parse_state(self.folder / _BEFORE_FILE)
         except (FileNotFoundError, ValueError):
             before = SpoolState()
         known = max((number for number, _ in self.waiting()), default=0)
@@ -195,7 +196,7 @@ def spool_error(folder: Path, error: OSError) -> ResourceError:
     return ResourceError(what, "choose another with --spool")
 
 
-def _parsed(file: Path) -> SpoolState:
+def _parse_state(file: Path) -> SpoolState:
     """Raises: FileNotFoundError; ValueError for what is no state."""
     document = json.loads(file.read_bytes())
     types = {"last_number": int, "lost_count": int, "closed": bool}
@@ -265,5 +266,5 @@ def open_spools(destination: Destination, host: str) -> list[Spool]:
             "stop it, or give another --session or --host",
         )
     others = (path for path in sorted(folder.parents[1].glob(f"*/{host}")) if path != folder)
-    left = [found for path in others if (found := Spool(path, limit_bytes)).unfinished() and found.open()]
+    left = [found for path in others if (found := Spool(path, limit_bytes)).is_unfinished() and found.open()]
     return [*left, spool]

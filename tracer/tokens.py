@@ -1,9 +1,9 @@
 """An operator's secret for a service of ours: from a file, the environment, or a prompt.
 
-A token on the command line works, but everybody on the machine may read command lines: it is warned about, and
-overwritten in this process's own (`/proc/PID/cmdline`, which is what `ps` shows), where the system lets us.
+A token on the command line works, but everybody on the machine may read command lines. So a warning is printed, and the
+token is overwritten in this process's command line (`/proc/PID/cmdline`, which `ps` shows) if the system permits it.
 
-A collector without a token makes one up and leaves it where agents of the same user on the same machine find it.
+A collector without a token generates one and stores it where agents of the same user on the same machine find it.
 """
 
 import ctypes

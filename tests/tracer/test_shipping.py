@@ -317,7 +317,7 @@ def test_other_sessions_left_by_earlier_agents_are_sent_first_and_closed(tmp_pat
     assert scene.collector.puts == ["/api/sessions/s0/hosts/proxy/segments/1", path_of(1)]
     assert len(scene.collector.closed) == 2
     for spool in (*spools, *open_spools(destination("s3"), "proxy")):
-        assert spool.session == "s3" or not spool.unfinished()
+        assert spool.session == "s3" or not spool.is_unfinished()
         spool.close()
 
 

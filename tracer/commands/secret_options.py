@@ -1,4 +1,4 @@
-"""Options by which an operator says what is secret: `--secrets FILE` and `--keep-secrets`."""
+"""Options by which an operator defines secrets: `--secrets FILE` and `--keep-secrets`."""
 
 from collections.abc import Callable
 from pathlib import Path
