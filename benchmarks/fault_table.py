@@ -1,4 +1,4 @@
-"""What the cluster does about each fault, and what the tracer says of it: `python -m benchmarks.fault_table`.
+"""How the cluster reacts to each fault, and what the tracer reports: `python -m benchmarks.fault_table`.
 
 Brings up a cluster of its own. For each fault: `tracer record` of a client that uploads six objects of 20 kB (two where
 each takes long) and reads four times, while the fault is in force. Prints a Markdown table: what the client saw

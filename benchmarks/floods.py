@@ -1,4 +1,4 @@
-"""How much memory a capture takes that was made to take much: `python -m benchmarks.floods`.
+"""How much memory the analysis of a hostile capture takes: `python -m benchmarks.floods`.
 
     python -m benchmarks.floods [--millions 3] [CASE…]
 

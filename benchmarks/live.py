@@ -1,4 +1,4 @@
-"""A live capture held against tcpdump: `python -m benchmarks.live`.
+"""Compares a live capture with tcpdump: `python -m benchmarks.live`.
 
 Brings up a cluster of its own, records uploads of 1 MiB over links that split packets as network cards do, with
 `tcpdump -i eth0` and `tcpdump -i any` beside the agent on every host, and prints: packets of each host by agent and by

@@ -1,4 +1,4 @@
-"""How soon a packet is an arrow, and what live analysis costs in memory: `python -m benchmarks.live_latency`.
+"""How soon a packet is shown as an arrow, and how much memory live analysis takes: `python -m benchmarks.live_latency`.
 
     python -m benchmarks.live_latency [--seconds 60] [--rate 300] [--window 10] [--mib 64]
 

@@ -1,4 +1,4 @@
-"""One measured process: how long it took, how much memory it had, what it said last."""
+"""One measured process: its duration, its memory, and the last line of its output."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""One stage, in a process of its own, on captures given by name: prints how long it took and how much it held.
+"""One stage, in a process of its own, on captures given by name: prints its duration and its memory.
 
     python -m benchmarks.stages decode|match|end_to_end|dpkt CLIENT.pcap SERVER.pcap
 

@@ -1,4 +1,4 @@
-"""What can go wrong with the cluster as a whole; the commands turn these into the one line that the operator reads."""
+"""Errors of the cluster as a whole; the commands print them as one line for the operator."""
 
 
 class ClusterError(Exception):

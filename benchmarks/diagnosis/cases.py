@@ -1,4 +1,4 @@
-"""What is injected, and which findings name it: the truth's side of the grading, as data.
+"""The injected faults, and the findings that name each of them, as data.
 
 A case is a fault of `tracer cluster fault add` (or none) with its host or link drawn from the seed. `accepted` are the
 kinds of findings that name it; the finding must also be on the fault's host, or on a link that ends there. Some faults

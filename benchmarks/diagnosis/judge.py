@@ -1,4 +1,4 @@
-"""Holding a trace's findings against what was injected.
+"""Compares a trace's findings with the injected fault.
 
 Right: the first finding is of a kind that names the fault, on the fault's host or on a link that ends there; with
 `--peer`, on the link to that peer, or on a host of that link. First is first in the table's own order (severity, then

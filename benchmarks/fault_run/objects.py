@@ -1,4 +1,4 @@
-"""What the clients wrote, and what must be there because of it.
+"""What the clients wrote, and what the store must therefore hold.
 
 An object belongs to one client, which does one operation on it after the other, so its history is a list. A write with
 an answer of success is acknowledged: from then on the object must be that version. A write without one (no answer, 5xx)

@@ -1,4 +1,4 @@
-"""What is stored, asked of the storage servers themselves: every replica of every object, and every listing."""
+"""Reads what is stored from the storage servers themselves: every replica of every object, and every listing."""
 
 import dataclasses
 import hashlib

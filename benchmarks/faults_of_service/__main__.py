@@ -1,4 +1,4 @@
-"""A service that everything is done to: nothing acknowledged is lost, nothing false is said.
+"""Injects faults into the running service: nothing acknowledged may be lost, nothing false reported.
 
     python -m benchmarks.faults_of_service [--minutes 20] [--seed 1] [--rate 40] [--keep FOLDER]
 

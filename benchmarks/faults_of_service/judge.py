@@ -1,4 +1,4 @@
-"""After the run: whether what was acknowledged is in the trace, and whether the trace says anything that is not so."""
+"""After the run: is everything acknowledged in the trace, and is everything that the trace says true?"""
 
 import hashlib
 import re

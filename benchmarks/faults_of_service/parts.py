@@ -1,4 +1,4 @@
-"""The processes of the service under test: started, hurt, started again; with all that they say, and when."""
+"""The processes of the service under test: started, stopped by faults, started again; with their output."""
 
 import contextlib
 import os

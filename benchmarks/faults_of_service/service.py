@@ -1,4 +1,4 @@
-"""Two agents, a collector and a viewer, on two hosts joined by a cable; and what may be done to them."""
+"""Two agents, a collector and a viewer, on two hosts joined by a cable; and the faults that are injected into them."""
 
 import random
 import signal

@@ -1,4 +1,4 @@
-"""Whether what the collector and the viewer say of themselves is so, asked twice a second."""
+"""Checks twice a second whether the status that the collector and the viewer report is true."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Whatever arrives, the pipeline ends with a trace or a plain sentence: `python -m benchmarks.fuzz`.
+"""For any input, the pipeline must end with a trace or a one-line error: `python -m benchmarks.fuzz`.
 
 Takes captures of every system at hand (the repository's, and those below each FOLDER), mutates them (`mutations`) and
 runs replay, report and the queries of the viewer over each (`pipeline`). Held of every run (`rules`): exit status 0, or

@@ -1,4 +1,4 @@
-"""What may happen to captures before they arrive, by accident or on purpose. Each is a function of its random source.
+"""Mutations of captures, as accidents or attackers cause them. Each is a function of its random source.
 
 A mutation takes the captures of several hosts and returns others; none of them keeps a file well formed on purpose.
 """

@@ -1,4 +1,4 @@
-"""What is held of every run, and of two runs over captures that differ in one way."""
+"""The invariants of every run, and of two runs over captures that differ in one way."""
 
 import re
 from collections import Counter

@@ -1,1 +1,1 @@
-"""Systems that are not ours, and what the product says of them, held against independent truth."""
+"""Third-party systems: compares what the product reports of them with independent truth."""

@@ -1,4 +1,4 @@
-"""Is what is said true of systems that nobody here built? `python -m benchmarks.real_systems [NAME…]`.
+"""Is what the product reports of third-party systems true? `python -m benchmarks.real_systems [NAME…]`.
 
 Each scenario brings a system of Debian's or PyPI's packages up, each part in a network namespace of its own, captures
 it with plain tcpdump and with our agent, and holds every statement of `tracer replay` and `tracer report` against logs,

@@ -1,4 +1,4 @@
-"""Holding what the product says against the truth: pure functions, each to verdicts of one kind of statement.
+"""Compares what the product reports with the truth: pure functions, each for one kind of statement.
 
 A number of requests is right if it is exact. A duration is right within 1 ms or 5 % of the log's (whichever is more),
 beyond what the log itself rounds off. A server's log is shorter than the wire by what its program waits for a processor

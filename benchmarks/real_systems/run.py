@@ -1,4 +1,4 @@
-"""Running one scenario, and judging what was kept of it.
+"""Runs one scenario, and judges the files that it left.
 
 A run's folder: `tcpdump/`, `agent/` (the captures), `truth.json`, `lab/` (configuration and logs of the programs), and
 by each of the two kinds of capture `said-KIND/` (the trace and the report).

@@ -1,4 +1,4 @@
-"""What the product says of a run's captures: `tracer replay`, then `tracer report` as text and as JSON, and the tables.
+"""The product's output for a run's captures: `tracer replay`, then `tracer report` as text and as JSON, and the tables.
 
 The judge reads the tables' files with polars and the JSON as any user's script would, without `collector`'s code.
 """

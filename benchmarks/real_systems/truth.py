@@ -1,4 +1,4 @@
-"""What independent sources say of a run: the programs' own logs, counters of the kernel, the fault that was injected.
+"""What independent sources show of a run: the programs' own logs, counters of the kernel, the fault that was injected.
 
 Nothing here comes from a packet. It is written beside the captures as `truth.json`, so a kept run is judged again
 without the systems.

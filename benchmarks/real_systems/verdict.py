@@ -1,4 +1,4 @@
-"""One statement held against the truth, and when a duration is right."""
+"""The result of comparing one statement with the truth, and when a duration counts as right."""
 
 from dataclasses import dataclass
 

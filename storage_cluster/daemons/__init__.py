@@ -1,1 +1,1 @@
-"""What keeps a store whole while nobody asks for anything: replicators, auditors, updaters, the expirer, the reaper."""
+"""Daemons that keep the store consistent: replicators, auditors, updaters, the expirer, the reaper."""

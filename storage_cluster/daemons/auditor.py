@@ -1,4 +1,4 @@
-"""The auditors: they read what nobody asks for, and put aside what is not as it was written.
+"""The auditors: they read all stored data, and quarantine what differs from what was written.
 
 The object auditor reads every file to its end (body against ETag, footer against its MD5) at a limited rate. The
 account and container auditors let SQLite check a database and compare its rows with their digest and its counts. What

@@ -1,4 +1,4 @@
-"""The expirer: deletes objects whose time is over, and takes them out of the queue (see `servers.expiry`).
+"""The expirer: deletes expired objects, and removes them from the queue (see `servers.expiry`).
 
 The hosts share the work by the MD5 of an entry's name. A deletion says which moment it means (`X-If-Delete-At`), so
 that an object that was given another one meanwhile stays (412). An entry goes when its object has: an entry whose

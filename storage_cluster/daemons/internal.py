@@ -1,4 +1,4 @@
-"""What the expirer and the reaper need of a proxy, without its clients: listings, and deletions on all replicas."""
+"""Listings, and deletions on all replicas, for the expirer and the reaper: what a proxy does for clients."""
 
 import dataclasses
 import json

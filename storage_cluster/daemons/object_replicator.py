@@ -1,4 +1,4 @@
-"""The object replicator: every primary gets what this host has of a partition; a handoff that is no longer needed goes.
+"""The object replicator: sends what this host has of a partition to every primary, and removes handoffs not needed.
 
 It asks the other devices for the digests of the suffix directories of the partitions that it shares with them (many
 partitions at once, so that a comparison is one request), offers them the files of those that differ, and sends what

@@ -1,4 +1,4 @@
-"""The way to other servers, as a daemon takes it: who did not answer once is not asked again in the same pass.
+"""A daemon's requests to other servers: a server that did not answer once is not asked again in the same pass.
 
 A stopped server or a cut link costs a request its whole timeout. A daemon has thousands of requests in a pass, and most
 of them are for others.

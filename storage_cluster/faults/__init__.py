@@ -1,1 +1,1 @@
-"""Faults on demand: what can go wrong in a real cluster, made to go wrong here, each one recorded with its times."""
+"""Faults on demand: faults of real clusters, injected here, each one recorded with its times."""

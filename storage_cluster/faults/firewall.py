@@ -1,4 +1,4 @@
-"""Rules in the kernel's packet filter, by `nft`: one table of ours in a namespace, replaced whole at each change."""
+"""Rules in the kernel's packet filter, by `nft`: one table per namespace, replaced whole at each change."""
 
 import functools
 import shutil

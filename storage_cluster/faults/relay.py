@@ -1,4 +1,4 @@
-"""A process that carries frames between two interfaces and takes its time: delay, jitter, reordering.
+"""A process that forwards frames between two interfaces with delay, jitter and reordering.
 
     inner ──▶ [frame, due = arrival + delay ± jitter] ──▶ outer      a queue each way, ordered by due time
 

@@ -1,4 +1,4 @@
-"""What the kernel has counted for a host: CPU time, bytes of disk and network, and what TCP had to do again.
+"""What the kernel has counted for a host: CPU time, bytes of disk and network, and TCP's retransmissions.
 
 A host is a network namespace, so its processes are those in that namespace: servers, daemons, agents, and what was run
 there. CPU time is that of the host's control group (`groups`), into which its processes are moved when they are first

@@ -1,4 +1,4 @@
-"""Namespaces: making them, entering them, and saying why it is not possible.
+"""Namespaces: creates them, enters them, and reports why that is not possible.
 
 As root a host is a network and a UTS (hostname) namespace. An ordinary user first becomes root of a user namespace of
 its own; everything below is then the same, because the kernel gives that root every right over namespaces it owns.

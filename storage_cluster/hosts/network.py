@@ -1,4 +1,4 @@
-"""The network between hosts: one switch, a cable to each host, all with the habits of real cards.
+"""The network between hosts: one switch, a cable to each host, all behaving like real network cards.
 
     client ─eth0══╗                       eth0     on the host: TSO, GSO and GRO on, so a captured packet may be a
     proxy  ─eth0══╣ br0 (bridge, in the            super-segment of up to 64 KiB

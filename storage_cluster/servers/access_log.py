@@ -1,4 +1,4 @@
-"""What a server writes of each request: one line for programs, one for people.
+"""A server's log of requests: one line for programs and one for people.
 
 `logs/<host>/<service>.jsonl` is the ground truth of what was asked and answered, a JSON object a line: transaction_id,
 method, path, status, start_ns, end_ns (wall clock: head parsed, last byte handed to the kernel), bytes_in, bytes_out,

@@ -1,4 +1,4 @@
-"""What all servers share on their back side: a request to another server of the cluster.
+"""Requests from one server of the cluster to another.
 
 Each request gets a connection of its own, as in Swift; that is what makes a Swift cluster's packets look as they do.
 With `[backend] connections = "pooled"` in the topology, connections are kept and used again.

@@ -1,4 +1,4 @@
-"""Conditional requests: whether an object that is there is what the client wants to see.
+"""Conditional requests: whether an object meets the conditions in the headers of a GET or HEAD.
 
 Source: RFC 9110 §13. As Swift does it (swift.common.swob), ETags come before dates and what would be 304 before what
 would be 412, If-Modified-Since counts also where If-None-Match is given, and a date that is none is no condition.

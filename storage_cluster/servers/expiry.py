@@ -1,4 +1,4 @@
-"""Objects that end by themselves: when, and the queue from which the expirer takes them.
+"""Objects that expire: when they do, and the queue from which the expirer takes them.
 
 An object with X-Delete-At is not shown from that second on, whether or not the expirer has come by. Object servers
 enter it in a queue, an account of the cluster itself: `.expiring_objects`, a container for a day (spread over a

@@ -1,4 +1,4 @@
-"""What names and metadata may be: checked at the proxy before anything is sent on, and by databases for their sum.
+"""Limits on names and metadata: the proxy checks them before it sends anything on, databases check the sums.
 
 Source: Swift, swift.common.constraints; numbers as in swift.conf-sample, messages as Swift 2.30.1 gives them.
 """

@@ -1,4 +1,4 @@
-"""Listings of an account's containers or a container's objects: which names a client is shown.
+"""Listings of an account's containers or a container's objects: which names a client gets.
 
 Names come in the order of their UTF-8 bytes, or against it. A delimiter (of one or more characters) folds all names
 that share a prefix up to it into one `subdir` entry; after such an entry the search goes on behind it, so a listing

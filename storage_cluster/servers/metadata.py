@@ -1,7 +1,7 @@
-"""Metadata that accounts and containers keep: headers with the moment each was last spoken of.
+"""Metadata of accounts and containers: headers, each with the time of its last change.
 
-Statements are merged one by one, so that replicas which heard the same things, in whatever order, hold the same things.
-A removed header stays as an empty value, so that an older statement cannot bring it back.
+Headers are merged one by one, so that replicas which received the same changes, in any order, hold the same metadata.
+A removed header stays as an empty value, so that an older change cannot restore it.
 
 Source: Swift, "Metadata"; swift.common.db (`update_metadata`, `validate_metadata`).
 """

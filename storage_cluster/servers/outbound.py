@@ -1,4 +1,4 @@
-"""A connection to another server, as the one who asks sees it: one request at a time, its answer, perhaps a next one.
+"""A connection to another server, from the client's side: one request at a time, its answer, possibly another request.
 
 Failures of the peer (refused, reset, silent for too long, no sense in what it says) are all `OSError`s, raised to who
 waits. Silence counts only while somebody waits for the peer: a server that holds an open upload owes us nothing.

@@ -1,4 +1,4 @@
-"""One server process: its parts put together, a socket, a log, and an end.
+"""One server process: builds the server, opens its socket and log, and shuts it down.
 
 Which coroutine answers, what is closed at the end: decided here for each of the five services, so that tests and
 processes start the very same thing.

@@ -1,4 +1,4 @@
-"""Parts of an object: which bytes a Range header asks for, and how one or several of them are sent.
+"""Byte ranges: which bytes of an object a Range header requests, and how one or several of them are sent.
 
 A header that cannot be understood counts as none; ranges that begin past the end are left out, and where none is left
 the answer is 416. So that a short header cannot ask for an object many times over, too many ranges, too many that

@@ -1,6 +1,6 @@
-"""What both ends of a connection share: a body that arrives, the pace of what is sent, and patience with the peer.
+"""Shared by both ends of a connection: a body that arrives, flow control of what is sent, and the timeout for the peer.
 
-Back pressure runs through: nobody takes chunks from a body → the socket is read no more → the peer's window closes; the
+Back pressure propagates: no chunks are taken from a body → the socket is no longer read → the peer's window closes; the
 peer does not read → `drain` waits.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 HELD_MAX_BYTES = 1_048_576
-"""What of a body may lie here unread before the socket is left alone."""
+"""Unread bytes of a body that are buffered before the socket is no longer read."""
 UNSENT_MAX_BYTES = 1_048_576
 """What may wait to be sent before `drain` waits."""
 

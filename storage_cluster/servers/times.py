@@ -1,4 +1,4 @@
-"""Swift's two ways of naming a moment and a request.
+"""Swift's formats of timestamps and of transaction ids.
 
 A timestamp is seconds since 1970 as text, ten digits, a point, five decimals ("1795161224.79526"), so that text order
 is time order; the newest timestamp wins wherever two versions meet. A transaction id is `tx`, 21 random hex digits, a

@@ -1,4 +1,4 @@
-"""What values in headers and queries mean: yes or no; what ETag bytes have."""
+"""Values in headers and queries: booleans, and the ETag of bytes."""
 
 import hashlib
 

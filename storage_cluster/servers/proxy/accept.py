@@ -1,4 +1,4 @@
-"""Which of several forms a client wants: its `Accept` header against what there is.
+"""Content negotiation: the format that a client prefers by its `Accept` header, of those that are available.
 
 Source: RFC 9110 §12.5.1; the order among equals is Swift's: exact types before ranges, then as the header lists them.
 """

@@ -1,4 +1,4 @@
-"""Accounts, as the proxy sees them. One comes into being with its first container (account_autocreate).
+"""Accounts, as the proxy sees them. An account is created with its first container (account_autocreate).
 
 An account that is not there yet looks empty. Making and deleting one by hand is for reseller admins, which `auth` sees
 to (allow_account_management).

@@ -1,4 +1,4 @@
-"""Access lists: what they may say, and whom they let in.
+"""Access lists: their syntax, and whom they admit.
 
 A container's read and write list is text: `account`, `account:user`, `*:user` (a user of that name in any account),
 `.r:*` (everybody), `.r:example.com` or `.r:.example.com` (whoever comes from a page there, or from below there),

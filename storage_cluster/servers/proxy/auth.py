@@ -1,4 +1,4 @@
-"""The auth middleware: who asks, and whether they may.
+"""The auth middleware: identifies the user of a request, and checks the user's permission.
 
 The token is looked up before anything else is done; whether its user may do what is asked is decided by whoever knows
 the container's access list, through `Call.authorize`. A call that comes with a hook (a signed URL) keeps it.

@@ -1,4 +1,4 @@
-"""What bulk operations answer: one document about many requests, in the form the client accepts.
+"""The answer of bulk operations: one document about many requests, in a format that the client accepts.
 
 The status line says 200 before the work is done; how it went is in the document. While the work goes on, blanks are
 sent, so that nobody takes the silence for a dead connection.

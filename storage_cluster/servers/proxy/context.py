@@ -1,4 +1,4 @@
-"""What the parts of a proxy share: the way to the storage servers, the clock, what is known of the names."""
+"""Shared by the parts of a proxy: the storage servers, the clock, cached information on accounts and containers."""
 
 import dataclasses
 

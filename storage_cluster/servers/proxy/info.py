@@ -1,4 +1,4 @@
-"""`/info`: what this store can do and how much it takes, for clients that adapt to it.
+"""`/info`: the features and limits of this store, for clients that adapt to them.
 
 Source: Swift API, "Discoverability"; sections and names as Swift 2.30.1 gives them.
 """

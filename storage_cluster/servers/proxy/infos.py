@@ -1,4 +1,4 @@
-"""What a request needs to know about an account or a container before it can be carried out.
+"""Information on an account or a container that a request needs before it can be carried out.
 
 Asked with a HEAD; the container after its account, as in Swift: figure 1 of the paper, steps 6 to 9. The answer is
 remembered in `Call.shared` by the request and all calls derived from it, and, where it exists, by this proxy for

@@ -1,4 +1,4 @@
-"""Reading an object: one replica after the other until one has it, and the next one where a body breaks off.
+"""Reading an object: tries the replicas in turn, and continues at the next one if a body breaks off.
 
 A replica that has heard of a later deletion outranks one that has not. Not found is what most primaries say; where too
 many of them do not answer, nobody knows, and the answer is 503. With `X-Newest` all replicas are asked and the newest

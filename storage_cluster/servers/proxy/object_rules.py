@@ -1,4 +1,4 @@
-"""What a client may ask for when it writes an object: names, lengths, metadata, type, expiry.
+"""Checks of requests that write an object: names, lengths, metadata, type, expiry.
 
 Source: Swift API, "Create or replace object"; swift.common.constraints. Wording and order of checks as observed in
 Swift 2.30.

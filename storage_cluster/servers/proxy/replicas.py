@@ -1,4 +1,4 @@
-"""Asking the devices that hold something: one after the other for a reading, all at once for a change.
+"""Requests to the devices that hold the replicas: one after the other to read, all at once to change.
 
 A reading is answered by the first replica that has it. A change goes to all replicas; where a server does not answer,
 its replica goes to the next handoff. It succeeds when a majority says so; the others get a moment more, so that a

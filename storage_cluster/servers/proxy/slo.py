@@ -1,4 +1,4 @@
-"""Static large objects: a manifest names the segments, with sizes and ETags, and stands for what they hold.
+"""Static large objects: a manifest names the segments, with sizes and ETags; reading it returns their contents.
 
 `PUT ?multipart-manifest=put` writes one (`slo_put`); GET and HEAD show the whole, or with `multipart-manifest=get` the
 manifest (`format=raw`: as a client would send it); `DELETE ?multipart-manifest=delete` deletes the segments as well. A

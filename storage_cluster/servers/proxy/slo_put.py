@@ -1,4 +1,4 @@
-"""Writing a static large object: its segments are looked at, then the manifest is stored.
+"""Writing a static large object: its segments are checked, then the manifest is stored.
 
 Each segment's HEAD must agree with what the manifest says of it; what does not is listed in the answer. The manifest is
 an object of its own with the large object's size and ETag in sysmeta, so that a HEAD need not read it, and its row in

@@ -1,4 +1,4 @@
-"""The pages of a static web site that no object holds: a folder's listing, and why there is none.
+"""The generated pages of a static web site: a folder's listing, or the reason why there is none.
 
 Ids and classes are those that style sheets for Swift's pages rely on: `listing`, `item`, `subdir`, `colname`, `type-…`.
 

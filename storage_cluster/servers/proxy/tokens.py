@@ -1,4 +1,4 @@
-"""Whose token is this? Asked of the auth server once, then remembered for a while."""
+"""The user of a token: the auth server is asked once, and the answer is cached for a while."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""Moving an object's contents between names, whole and as they are: what keeping versions is made of.
+"""Copies an object unchanged from one name to another, to keep and to restore versions.
 
 A symlink is moved as a link, a large object as its manifest, and sysmeta goes along; the mover needs no access of the
 user's to either place, since the user has been asked already whether the change itself is allowed.

@@ -1,4 +1,4 @@
-"""`GET container?versions`: every version of every object, by name, of a name the newest first.
+"""`GET container?versions`: every version of every object, sorted by name, and for each name the newest first.
 
 Two listings are merged: the container's own, which says which version is current and what has no version (`null`), and
 that of the container with the versions. A mark of deletion is the latest where nothing is at the name.

@@ -1,4 +1,4 @@
-"""Versions kept in another container, as clients set them up with `X-Versions-Location` or `X-History-Location`.
+"""Versions kept in another container, as clients enable them with `X-Versions-Location` or `X-History-Location`.
 
 Before an object is overwritten, what it was is copied to `<length in three hex digits><name>/<timestamp>` there. With
 `X-Versions-Location` (a stack) a DELETE brings the last version back; with `X-History-Location` a DELETE keeps what was
