@@ -39,7 +39,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "collector.analysis:quality_of",
         "collector.findings.symptoms:collect_symptoms",
     ),
-    "spans, findings": ("collector.requests.spans:link", "collector.findings:told"),
+    "spans, findings": ("collector.requests.spans:link", "collector.findings:build_findings"),
     "write events": ("collector.analysis:ready/events", "collector.trace.store:TraceWriter.append/events"),
     "write hops": ("collector.trace.store:TraceWriter.append/hops",),
     "write the other tables": (
