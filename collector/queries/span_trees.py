@@ -14,11 +14,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.queries.timeline.shelf import Shelf
+from collector.reporting.request_rows import RequestRows
 from collector.requests.link_doubt import UNCERTAIN, doubt_words
 from collector.requests.outcomes import Outcome
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name
+from collector.trace.store import ROW_GROUP_ROWS
 
 TEXTS = ("service", "method", "target", "protocol", "transaction_id")
 AS_THEY_ARE = (
@@ -95,19 +97,27 @@ class Span:
         return f"exchange with {self.service or end_name(self.server_host)}"
 
 
-def build_trees(shelf: Shelf, spans: pa.Table, exchanges: pa.Table, silences: pa.Table, start_ns: int) -> None:
-    """Store the data of `SpanTrees` on the shelf."""
-    frame = _with_silences(_join_tables(spans, exchanges, start_ns), silences, start_ns)
-    shelf.put_table("spans", frame)
-    request = frame["request"].to_numpy()
-    first = np.searchsorted(request, np.arange(int(request[-1]) + 2 if len(frame) else 1))
+def build_trees(shelf: Shelf, rows: RequestRows, silences: pa.Table, start_ns: int) -> None:
+    """Store the data of `SpanTrees` on the shelf. Memory: about 150 bytes a span, and `ROW_GROUP_ROWS` whole rows."""
+    order, roots = _order(rows, start_ns)
+    lists = _silence_lists(silences, start_ns)
+    parts = rows.in_order(order["row"].to_numpy(), ROW_GROUP_ROWS)
+    shelf.put_tables(
+        "spans",
+        (
+            _with_times(part, roots, start_ns).join(lists, on="span_id", how="left", maintain_order="left")
+            for part in parts
+        ),
+    )
+    request = order["request"].to_numpy()
+    first = np.searchsorted(request, np.arange(int(request[-1]) + 2 if len(order) else 1))
     shelf.put("request-first-span", first.astype(np.int64))
     names = ("root_start", "root_end", "root_pause")
-    begin, end, pause = (frame[name].to_numpy()[first[:-1]].astype(np.int64) for name in names)
+    begin, end, pause = (roots[name].to_numpy().astype(np.int64) for name in names)
     took = end - begin - pause
     for name, values in (("start", begin), ("end", end), ("duration", took)):
         shelf.put(f"request-{name}-ns", values)
-    asked = of_clients(frame.filter(pl.col("parent_span_id").is_null()), frame)["request"].unique().sort().to_numpy()
+    asked = _asked(rows, order)
     slowest = np.argsort(-took[asked], kind="stable")
     shelf.put("request-slowest", asked[slowest].astype(np.int32))
 
@@ -206,43 +216,74 @@ class SpanTrees:
         return self._frame.select("request", "connection_id", "client_host", "server_host", "status", "outcome", *TEXTS)
 
 
-def _join_tables(spans: pa.Table, exchanges: pa.Table, start_ns: int) -> pl.DataFrame:
-    """Spans with their exchanges, times made relative, sorted by request, then root first, then start."""
-    frame = pl.DataFrame(spans).join(pl.DataFrame(exchanges), left_on="span_id", right_on="exchange_id", how="inner")
-    texts = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.String, pl.Enum)]
+def _order(rows: RequestRows, start_ns: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The order of the trees: by request, then root first, then start.
+
+    Returns: `row, request`, the place of each span among `rows`; of each request, in order of their numbers, its
+    `trace_id`, `request` and the times of its root (`root_start, root_end, root_pause`).
+    """
+    names = ("trace_id", "parent_span_id", "exchange_id", "pause_ns", "start_trace_ns", "end_trace_ns")
+    frame = rows.columns(*names).select(
+        "trace_id",
+        span_id="exchange_id",
+        is_root=pl.col("parent_span_id").is_null(),
+        start=pl.coalesce("start_trace_ns", rows.earliest()) - start_ns,
+        end=pl.coalesce("end_trace_ns", rows.latest()) - start_ns,
+        pause=pl.col("pause_ns").fill_null(0),
+    )
+    roots = (
+        frame.filter(pl.col("is_root") & pl.col("start").is_not_null())
+        .sort("start", "trace_id")
+        .unique("trace_id", keep="first", maintain_order=True)
+        .select("trace_id", root_start="start", root_end="end", root_pause="pause")
+        .with_row_index("request")
+        .with_columns(pl.col("request").cast(pl.Int32))
+    )
+    known = frame.select("trace_id", "span_id", "is_root", "start").with_row_index("row").join(roots, on="trace_id")
+    sorted_ = known.with_columns(pl.col("start").fill_null(pl.col("root_start"))).select(
+        "row", "request", follows=~pl.col("is_root"), start="start", span_id="span_id"
+    )
+    order = np.lexsort([sorted_[name].to_numpy() for name in ("span_id", "start", "follows", "request")])
+    return sorted_.select("row", "request")[order], roots
+
+
+def _with_times(frame: pl.DataFrame, roots: pl.DataFrame, start_ns: int) -> pl.DataFrame:
+    """Spans with their exchanges in the order of the trees, times made relative; `start`, `end`, `request`, and the
+    times of its root."""
+    frame = frame.drop("duration_ns").with_columns(span_id="exchange_id").drop("exchange_id")
     times = [name for name in frame.columns if name.endswith("_trace_ns")]
-    frame = frame.with_columns(pl.col(texts).cast(pl.String), pl.col(times) - start_ns).with_columns(
+    frame = frame.with_columns(pl.col(times) - start_ns).with_columns(
         start=pl.coalesce("start_trace_ns", pl.min_horizontal(times)),
         end=pl.coalesce("end_trace_ns", pl.max_horizontal(times)),
         pause_ns=pl.col("pause_ns").fill_null(0),
     )
-    is_root = pl.col("parent_span_id").is_null()
-    roots = (
-        frame.filter(is_root & pl.col("start").is_not_null())
-        .sort("start", "trace_id")
-        .unique("trace_id", keep="first", maintain_order=True)
-        .select("trace_id", root_start="start", root_end="end", root_pause="pause_ns")
-        .with_row_index("request")
-    )
     return (
-        frame.join(roots, on="trace_id", how="inner")
-        .with_columns(pl.col("request").cast(pl.Int32), pl.col("start").fill_null(pl.col("root_start")))
+        frame.join(roots, on="trace_id", maintain_order="left")
+        .with_columns(pl.col("start").fill_null(pl.col("root_start")))
         .with_columns(pl.col("end").fill_null(pl.col("start")))
         .with_columns(duration_ns=pl.col("end") - pl.col("start") - pl.col("pause_ns"))
-        .sort("request", ~is_root, "start", "span_id")
     )
 
 
-def _with_silences(frame: pl.DataFrame, silences: pa.Table, start_ns: int) -> pl.DataFrame:
-    """`frame` with the long silences of each span: lists `silent_from`, `silent_to`, `silent_cause`; null for none."""
+def _asked(rows: RequestRows, order: pl.DataFrame) -> NDArray[np.int32]:
+    """The numbers of the requests that clients asked, ascending."""
+    ends = rows.columns("parent_span_id", "client_host", "server_host", "background")[order["row"]]
+    ends = ends.with_columns(order["request"])
+    found: NDArray[np.int32] = (
+        of_clients(ends.filter(pl.col("parent_span_id").is_null()), ends)["request"].unique().sort().to_numpy()
+    )
+    return found
+
+
+def _silence_lists(silences: pa.Table, start_ns: int) -> pl.DataFrame:
+    """The long silences of each span that has any: lists `silent_from`, `silent_to`, `silent_cause`, by `span_id`."""
     rows = pl.DataFrame(silences).select(
         span_id="exchange_id",
         silent_from=pl.col("from_trace_ns") - start_ns,
         silent_to=pl.col("to_trace_ns") - start_ns,
         silent_cause=pl.col("cause").cast(pl.String),
     )
-    lists = rows.sort("span_id", "silent_from").group_by("span_id", maintain_order=True).agg(pl.all())
-    return frame.join(lists, on="span_id", how="left", maintain_order="left")
+    return rows.sort("span_id", "silent_from").group_by("span_id", maintain_order=True).agg(pl.all())
 
 
 def _silences(row: dict[str, Any]) -> tuple[Silence, ...]:

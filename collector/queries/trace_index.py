@@ -131,9 +131,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     clocks = store.read_table(url, "clocks")
     span = command_span(info.command, clocks)
     times = read_times(url, span, progress)
-    spans, exchanges = store.read_table(url, "spans"), store.read_table(url, "exchanges")
-    build_trees(shelf, spans, exchanges, store.read_table(url, "silences"), times.start_ns)
-    del spans, exchanges
+    build_trees(shelf, RequestRows.of_trace(url), store.read_table(url, "silences"), times.start_ns)
     others_of = (store.read_table(url, name, columns) for name, columns in story.STORY_TABLES.items())
     the_story = story.story_of_rows(info, RequestRows.of_trace(url), clocks, *others_of)
     progress(0.3)

@@ -4,7 +4,7 @@ A row of all columns takes 600 bytes, so a few million rows, and each copy that 
 queries over all requests read only the columns that they need, and whole rows are read only for a few requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -62,12 +62,33 @@ class RequestRows:
 
     def earliest(self) -> pl.Series:
         """The earliest time in each row; null without any."""
-        first = None
-        for at in range(0, len(TIMES), AT_ONCE):
-            times = self.columns(*TIMES[at : at + AT_ONCE]).select(pl.min_horizontal(pl.all())).to_series()
-            first = times if first is None else pl.select(pl.min_horizontal(first, times)).to_series()
-        assert first is not None
-        return first
+        return self._over_times(pl.min_horizontal)
+
+    def latest(self) -> pl.Series:
+        """The latest time in each row; null without any."""
+        return self._over_times(pl.max_horizontal)
+
+    def _over_times(self, of: Callable[..., pl.Expr]) -> pl.Series:
+        found = self.columns(*TIMES[:AT_ONCE]).select(of(pl.all())).to_series()
+        for at in range(AT_ONCE, len(TIMES), AT_ONCE):
+            times = self.columns(*TIMES[at : at + AT_ONCE]).with_columns(found.alias("found"))
+            found = times.select(of(pl.all())).to_series()
+        return found
+
+    def in_order(self, order: NDArray[np.int64], at_once: int) -> Iterator[pl.DataFrame]:
+        """All columns of chosen rows, by their places and in their order, at most `at_once` rows at a time; texts as
+        strings. Cost: the row groups that hold them, so little where the order is nearly that of the rows."""
+        ids, own = (
+            _frame(self.read(table, [column]))[column].to_numpy()
+            for table, column in (("exchanges", "exchange_id"), ("spans", "span_id"))
+        )
+        sorter = np.argsort(ids, kind="stable")
+        exchange = sorter[np.searchsorted(ids, own, sorter=sorter)]
+        for begin in range(0, max(1, len(order)), at_once):
+            chosen = order[begin : begin + at_once]
+            places = np.sort(chosen)
+            exchanges = self.read_some("exchanges", np.sort(exchange[places]))
+            yield join_spans(self.read_some("spans", places), exchanges)[np.searchsorted(places, chosen)]
 
     def below(self, *roots: int) -> pl.DataFrame:
         """All columns of some root requests and of all spans below them; texts as strings."""

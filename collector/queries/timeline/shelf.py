@@ -63,20 +63,28 @@ class Shelf:
                 self._held[name] = np.load(path, allow_pickle=False)
         return typing.cast("NDArray[Any]", self._held[name])
 
-    def put_table(self, name: str, table: pl.DataFrame) -> None:
-        """Keep a table."""
+    def put_tables(self, name: str, parts: Iterable[pl.DataFrame]) -> None:
+        """Keep a table that comes in parts, at least one of them. In a folder they are written one by one."""
         if self._folder is None:
-            self._held[name] = table
-        else:
-            path, rows = self._folder / f"{name}.arrow", max(1, len(table))
-            table.rechunk().write_ipc(path, compression="uncompressed", record_batch_size=rows)
+            self._held[name] = pl.concat(parts)
+            return
+        writer = None
+        with pa.OSFile(str(self._folder / f"{name}.arrow"), "wb") as file:
+            for part in parts:
+                rows = part.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
+                writer = writer or pa.ipc.new_file(file, rows.schema)
+                writer.write_table(rows)
+            assert writer is not None, name
+            writer.close()
 
     def table(self, name: str) -> pl.DataFrame:
         """The table of that name."""
         if name not in self._held:
             assert self._folder is not None, name
             file = pa.memory_map(str(self._folder / f"{name}.arrow"))
-            self._held[name] = pl.from_arrow(pa.ipc.open_file(file).read_all())  # in place; `pl.read_ipc` copies
+            self._held[name] = pl.from_arrow(
+                pa.ipc.open_file(file).read_all(), rechunk=False
+            )  # in place; `pl.read_ipc` copies
         return typing.cast("pl.DataFrame", self._held[name])
 
     def put_document(self, name: str, document: Any) -> None:

@@ -4,6 +4,7 @@ import mmap
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from collector.queries.timeline.shelf import Shelf, ask_ahead
@@ -30,3 +31,13 @@ def test_rows_are_asked_for_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         head = (tmp_path / "times.npy").stat().st_size - 8 * ROWS
         assert begin <= head + 8 * first < begin + mmap.PAGESIZE
         assert end == head + 8 * last
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_table_that_comes_in_parts_is_one(in_memory: bool, tmp_path: Path) -> None:
+    whole = pl.DataFrame({"a": [1, 2, 3], "text": ["x", None, "longer than twelve bytes"], "list": [[1], None, [2, 3]]})
+    shelf = Shelf(None if in_memory else tmp_path)
+    shelf.put_tables("parts", iter([whole[:2], whole[2:]]))
+    assert (shelf if in_memory else Shelf(tmp_path)).table("parts").equals(whole)
+    shelf.put_tables("none", iter([whole[:0]]))
+    assert (shelf if in_memory else Shelf(tmp_path)).table("none").equals(whole[:0])

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -74,3 +75,20 @@ def test_below_roots_is_all_that_was_done_for_them(source: object, tmp_path: Pat
         found = rows.below(*roots)
         assert found["exchange_id"].to_list() == ids
         assert found.equals(whole.filter(pl.col("exchange_id").is_in(ids)))
+
+
+@SOURCES
+@pytest.mark.parametrize("at_once", [1, 2, 9])
+def test_rows_come_in_the_order_asked_for_some_at_a_time(source: object, at_once: int, tmp_path: Path) -> None:
+    rows: RequestRows = source(tmp_path)  # type: ignore[operator]
+    whole = rows.whole().drop("duration_ns")
+    for order in ([2, 0, 3, 1], [3, 1], []):
+        parts = list(rows.in_order(np.array(order, dtype=np.int64), at_once))
+        assert [len(part) for part in parts[:-1]] == [at_once] * (len(parts) - 1)
+        assert pl.concat(parts).drop("duration_ns").equals(whole[order])
+
+
+@SOURCES
+def test_the_latest_is_the_last_of_all_times(source: object, tmp_path: Path) -> None:
+    rows: RequestRows = source(tmp_path)  # type: ignore[operator]
+    assert rows.latest().to_list() == rows.whole().select(pl.max_horizontal(TIMES)).to_series().to_list()
