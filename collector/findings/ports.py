@@ -101,7 +101,7 @@ def _dense_pairs(parts: Sequence[_Used]) -> NDArray[np.uint64]:
 
 def _pair_numbers(connections: pa.Table) -> NDArray[np.uint64]:
     """A 64-bit hash of each connection's `PAIR`: a flood has as many addresses as connections, and as texts of a view
-    they would take 150 bytes each. Pairs that share one are told apart where they are looked at."""
+    they would take 150 bytes each. Pairs that share one are separated when they are examined."""
     found = numbers(connections["server_port"]).astype(np.uint64)
     for name in ("client_addr", "server_addr"):
         addresses = one_chunk(connections[name]).dictionary_encode()
