@@ -55,10 +55,16 @@ $(STAMP): $(SETUP_INPUTS)
 demo: setup ## Upload one byte to the bundled cluster, show where the time went (ONCE=1: check the page and exit)
 	@$(VENV)/python scripts/demo $(if $(ONCE),--once)
 
-test: setup ## Run every check and every test, Rust's beside Python's (PYTEST_ARGS=… is passed on)
+ifneq ($(QUICK),)
+test: lint-python ## Run every check and every test, Rust's beside Python's (QUICK=1: Python's quick ones)
+	@echo 'test: the quick tests of Python; `make test` runs them all'
+	@$(VENV)/python -m pytest -q -n $(PYTEST_WORKERS) --quick $(PYTEST_ARGS)
+else
+test: setup
 	@scripts/preconditions tests
 	@scripts/beside .build/test-rust.log '$(MAKE) --no-print-directory lint-rust test-rust' \
 		'$(MAKE) --no-print-directory lint-python test-python'
+endif
 
 lint: lint-python lint-rust ## Check style and types only: ruff, mypy, cargo fmt, clippy
 

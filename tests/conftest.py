@@ -31,10 +31,58 @@ LONG = (
 )
 """Modules that take long as a whole start early, so that none is left for the end."""
 
+SLOW = (
+    *LONG,
+    "tests/benchmarks/test_fuzz.py",
+    "tests/collector/clocks/test_solve.py",
+    "tests/collector/commands/test_collect.py",
+    "tests/collector/decode/test_copies.py",
+    "tests/collector/decode/test_forwarders.py",
+    "tests/collector/decode/test_merged_captures.py",
+    "tests/collector/decode/test_tls.py",
+    "tests/collector/hops/test_damaged_live.py",
+    "tests/collector/hops/test_matching.py",
+    "tests/collector/queries/test_trace_index.py",
+    "tests/collector/requests/test_inferred_parents.py",
+    "tests/collector/requests/test_joined_calls.py",
+    "tests/collector/requests/test_link_calibration.py",
+    "tests/collector/requests/test_links_by_target.py",
+    "tests/collector/requests/test_spans.py",
+    "tests/collector/requests/test_streams_replayed.py",
+    "tests/collector/test_accuracy.py",
+    "tests/collector/test_analysis.py",
+    "tests/storage_cluster/bench/test_commands.py",
+    "tests/storage_cluster/bench/test_distributed.py",
+    "tests/storage_cluster/bench/test_killed.py",
+    "tests/storage_cluster/test_convergence.py",
+    "tests/storage_cluster/test_daemons.py",
+    "tests/storage_cluster/test_object_versioning.py",
+    "tests/storage_cluster/test_objects.py",
+    "tests/storage_cluster/test_ring.py",
+    "tests/storage_cluster/test_ring_commands.py",
+    "tests/storage_cluster/test_slo.py",
+    "tests/storage_cluster/test_store.py",
+    "tests/storage_cluster/test_symlink.py",
+    "tests/storage_cluster/test_versions.py",
+    "tests/swift_compat/test_clients.py",
+    "tests/swift_compat/test_recorded.py",
+    "tests/test_dependencies.py",
+    "tests/test_layering.py",
+    "tests/test_signals.py",
+    "tests/tracer/test_decoding.py",
+    "tests/tracer/test_readers.py",
+    "tests/viewer/test_routes.py",
+    "tests/viewer/test_uncaptured_hosts.py",
+)
+"""Modules that `--quick` leaves out beside live tests and those with a browser: of some 5 s or more."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--regenerate`: write expected results anew instead of comparing with them; read the diff before committing."""
+    """`--regenerate`: write expected results anew instead of comparing with them; read the diff before committing.
+    `--quick`: a first answer in a minute; never enough to hand a change in.
+    """
     parser.addoption("--regenerate", action="store_true", help="write expected results anew; read the diff")
+    parser.addoption("--quick", action="store_true", help="without live tests, browsers, and modules that take long")
 
 
 @pytest.fixture(scope="session")
@@ -54,12 +102,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `-n`: live tests first, then what takes long; those with a browser last.
+    """With `--quick`, leave out what is slow. With `-n`: live tests first, then what takes long; those with a browser
+    last.
 
     Playwright leaves an event loop running in its process, beside which no test can run another.
     """
+    if config.getoption("quick"):
+        slow = [item for item in items if _module(item.nodeid) in SLOW or _is_marked(item)]
+        items[:] = [item for item in items if item not in set(slow)]
+        config.hook.pytest_deselected(items=slow)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _turn(item.nodeid))
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("live", "browser"))
 
 
 class _ByModule(LoadScopeScheduling):

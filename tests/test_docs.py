@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.conftest import SLOW
 from tests.helpers import commands_page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,6 +99,11 @@ def _counter_names(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "CounterInfo":
             yield from (part.value for part in node.args[1:2] if isinstance(part, ast.Constant))
+
+
+def test_modules_that_a_quick_run_leaves_out_exist() -> None:
+    assert [module for module in SLOW if not (ROOT / module).is_file()] == []
+    assert len(set(SLOW)) == len(SLOW)
 
 
 def test_every_make_target_is_in_help() -> None:
