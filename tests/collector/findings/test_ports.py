@@ -11,7 +11,7 @@ from tests.helpers.scripts import table
 CLOCKS = table("clocks", [])
 
 
-def lines(ports: Sequence[int], step_ns: int = 10_000_000) -> list[str]:
+def lines(ports: Sequence[int], step_ns: int = 10_000_000, part: int = 0) -> list[str]:
     rows = [
         {
             "connection_id": number,
@@ -28,7 +28,9 @@ def lines(ports: Sequence[int], step_ns: int = 10_000_000) -> list[str]:
     ]
     return [
         f"{found.severity} {found.host} {found.count} | {found.text}"
-        for found in port_findings(lambda: [table("connections", rows)], CLOCKS)
+        for found in port_findings(
+            lambda: [table("connections", rows[:part]), table("connections", rows[part:])], CLOCKS
+        )
     ]
 
 
@@ -42,6 +44,12 @@ def test_a_narrow_range_that_is_used_up() -> None:
         "warning client 40 | client used 40 ports (40000 to 40039) for connections to proxy:8080 within 390.0 ms, as "
         "many as it has: further connections fail, or wait until an old one is forgotten (60 s)"
     )
+
+
+@pytest.mark.parametrize("part", [1, 13, 39])
+def test_parts_of_the_table_are_counted_together(part: int) -> None:
+    ports = [*range(40_000, 40_040, 2), *range(40_001, 40_041, 2)]
+    assert lines(ports, part=part) == lines(ports) != []
 
 
 def test_ports_used_again_are_told() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from collector.reporting import stage_times
 from collector.reporting.comparison import Comparison, compare, slow_against_typical
 from collector.reporting.stage_times import request_stages
 from collector.requests.spans import link
@@ -31,7 +32,9 @@ def named(comparison: Comparison) -> list[tuple[str, str]]:
     return [(each.kind, each.stage) for each in comparison.significant]
 
 
-def test_stages_add_up_to_each_request() -> None:
+@pytest.mark.parametrize("at_once", [500_000, 1])
+def test_stages_add_up_to_each_request(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_times, "ADDED_AT_ONCE", at_once)
     exchanges = exchanges_of(
         """
         client > proxy/swift-proxy       0  10 290 300 connect=-20 method=PUT tx=a
