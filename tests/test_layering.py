@@ -21,7 +21,13 @@ MAY_IMPORT = {
         "tracer.secret_rules",
         "tracer.tokens",
     ),
-    "storage_cluster": ("tracer.errors", "tracer.interrupts", "tracer.scratch", "tracer.tokens"),
+    "storage_cluster": (
+        "tracer.errors",
+        "tracer.interrupts",
+        "tracer.scratch",
+        "tracer.secret_rules",
+        "tracer.tokens",
+    ),
 }
 """Package to what else of ours it may import (a name allows what is below it too)."""
 

@@ -36,6 +36,7 @@ from storage_cluster.hosts.cluster import ClusterStatus
 from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
 from tracer.scratch import Scratch, remove_leftovers
+from tracer.secret_rules import argv_without_secrets
 
 RUNS = Path("runs")
 """Where runs go by default."""
@@ -228,7 +229,7 @@ def _run(plan: _Plan, folder: Path) -> list[Run]:
             workload = parameters.change(workload, name, value)
         where = folder / _folder_name(values) if values else folder
         progress = Progress()
-        info = folders.describe(workload, shlex.join(sys.argv), values)
+        info = folders.describe(workload, shlex.join(argv_without_secrets(sys.argv)), values)
         running = local.run(
             workload,
             where,

@@ -51,6 +51,15 @@ def test_put_writes_what_it_is_asked_for(store: LoopbackStore, tmp_path: Path) -
     assert summary["slowest"][0]["transaction_id"] in done.output
 
 
+def test_a_run_s_folder_holds_no_key(store: LoopbackStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["run", "put", "--count", "1", "--size", "1", "--auth", store.auth_url, "--key", "testing"]
+    monkeypatch.setattr(sys, "argv", ["tracer", "bench", *words])
+    assert bench(*words, "-o", tmp_path / "run").exit_code == 0
+    kept = [path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert any(b"--key xxxxxxx" in each for each in kept)
+    assert not any(b"--key testing" in each for each in kept)
+
+
 def test_get_after_put(store: LoopbackStore) -> None:
     argv = ("run", "get", "--count", 3, "--size", 9, "--container", "other", "--auth", store.auth_url)
     assert bench(*argv).exit_code == 0
