@@ -32,9 +32,11 @@ const HALF: f64 = 0.5;
 const STEEP: f64 = 20.0;
 const MOST_BY_CAUSE: f64 = 5.0;
 const STEEP_BELOW: f64 = 100.0;
-/// A part that needs no closer look at the other side: all that is open. Where a server stalls, what was due meanwhile goes
-/// on together, one action shortly after the other. Any order explains a part of that.
-const CLEAR: f64 = 1.0;
+/// The part that is all that is open.
+const ALL_OPEN: f64 = 1.0;
+/// A part that needs no closer look at the other side. Where a server stalls, what was due meanwhile goes on together, one
+/// action shortly after the other. Any order explains a part of that.
+const CLEAR: f64 = ALL_OPEN;
 /// Where so little is open, an order is not asked to explain it.
 const LEAST_UNSURE: f64 = 0.1;
 /// How far from their place, in requests, calls are held to be to see whether that explains the other side better.
@@ -54,7 +56,7 @@ const FEW_SAME: usize = 20;
 const FEW_DOUBTS: f64 = 30.0;
 /// What is open of a call that is in doubt.
 const DOUBT: f64 = 0.3;
-/// If less than this share of what is explained on the whole is explained around a link, the order may have slipped there.
+/// If less than this share of what should be explained around a link is, the order may have slipped there.
 const SLIP: f64 = 0.6;
 /// Links on each side among which a slip of the order shows.
 const WINDOW: usize = 100;
@@ -340,8 +342,15 @@ impl<'a> Unordered<'a> {
         let gains = self.gains(order);
         let unsure: Vec<f64> = parents.iter().map(|parents| parents.unsure).collect();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let all = explained(mean(&gains.cause_side) + mean(&gains.other_side), mean(&unsure));
-        let part = explained(mean(&gains.cause_side), mean(&unsure));
+        let whole = Explained {
+            gain: mean(&gains.cause_side) + mean(&gains.other_side),
+            open: mean(&unsure),
+        };
+        let part = Explained {
+            gain: mean(&gains.cause_side),
+            ..whole
+        }
+        .part();
         let mut better = mean(&gains.other_side);
         if part < CLEAR {
             for far in NEAR {
@@ -373,8 +382,11 @@ impl<'a> Unordered<'a> {
         let (gain, unsure) = (along(&gain), along(&unsure));
         let mut right = vec![0.0; sequence.len()];
         for (at, child) in sequence.into_iter().enumerate() {
-            let worse = (SLIP * all - explained(gain[at], unsure[at])).max(0.0);
-            right[child] = self.by_words(child, sure(odds.min(MOST_BY_CAUSE) - STEEP * worse));
+            let here = Explained {
+                gain: gain[at],
+                open: unsure[at],
+            };
+            right[child] = self.by_words(child, sure(odds.min(MOST_BY_CAUSE) - STEEP * here.slip(whole)));
         }
         Kept { right, odds }
     }
@@ -550,9 +562,30 @@ struct Gains {
     free: Vec<f64>,
 }
 
-/// The part that an order explains of what is open.
-fn explained(gain: f64, unsure: f64) -> f64 {
-    (gain + LEAST_UNSURE) / (unsure.max(0.0) + LEAST_UNSURE)
+/// What an order explains, and what is open without it (the entropy of parents); means of calls, in nats.
+#[derive(Clone, Copy, Debug)]
+struct Explained {
+    gain: f64,
+    open: f64,
+}
+
+impl Explained {
+    /// The part of what is open; above 1 where delays and bytes leave less open than the order explains.
+    fn part(self) -> f64 {
+        (self.gain + LEAST_UNSURE) / (self.open.max(0.0) + LEAST_UNSURE)
+    }
+
+    /// How much too small this part is around a link. It should be as large as on the `whole`, but where more is open than
+    /// usual, it need not be more than usual in nats, nor more than all that is open: an order that explains that has not
+    /// slipped, however little is open elsewhere.
+    fn slip(self, whole: Explained) -> f64 {
+        let as_many_nats = Explained {
+            gain: whole.gain,
+            open: self.open,
+        };
+        let due = whole.part().min(as_many_nats.part().max(ALL_OPEN));
+        (SLIP * due - self.part()).max(0.0)
+    }
 }
 
 /// Which delay of a pair is the one between cause and action.
@@ -649,4 +682,30 @@ pub fn slots_of(problem: &Problem, parent_of: &HashMap<u32, Option<u32>>) -> Vec
         found
     };
     problem.children.iter().map(slot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slip(here: [f64; 2], whole: [f64; 2]) -> f64 {
+        let explained = |[gain, open]: [f64; 2]| Explained { gain, open };
+        explained(here).slip(explained(whole))
+    }
+
+    #[test]
+    fn an_order_that_explains_all_that_is_open_has_not_slipped_where_more_is_open_than_elsewhere() {
+        let sizes_tell = [6.1, 0.6];
+        assert_eq!(slip([6.4, 1.5], sizes_tell), 0.0);
+        assert_eq!(slip([4.7, 4.7], sizes_tell), 0.0);
+    }
+
+    #[test]
+    fn an_order_that_explains_less_than_usual_may_have_slipped() {
+        assert!(slip([0.5, 1.5], [6.1, 0.6]) > 0.1);
+        assert!(slip([1.0, 0.6], [6.1, 0.6]) > 0.1);
+        assert!(slip([2.9, 3.0], [6.0, 3.0]) > 0.1, "as much is open as usual");
+        assert!(slip([0.5, 3.0], [2.4, 3.0]) > 0.1);
+        assert_eq!(slip([1.5, 3.0], [2.4, 3.0]), 0.0);
+    }
 }
