@@ -250,7 +250,7 @@ def _drift_words(skew_ppb: int, doubt_ppb: int) -> str:
 
 def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
     rows = every.columns(*_SUMMED)
-    asked = of_clients(_placed(every, rows.filter(pl.col("depth") == 0)), rows).select("trace_id", "outcome")
+    asked = of_clients(_roots_with_a_time(every, rows.filter(pl.col("depth") == 0)), rows).select("trace_id", "outcome")
     of_clients_count = int(rows["trace_id"].is_in(asked["trace_id"].implode()).sum())
     background = _background(every)
     roots, left = story.outermost(rows), story.abandoned_roots(rows)
@@ -287,8 +287,8 @@ def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
     )
 
 
-def _placed(every: RequestRows, roots: pl.DataFrame) -> pl.DataFrame:
-    """Roots of which any moment is known; of others a piece behind a hole was captured, which no list can show."""
+def _roots_with_a_time(every: RequestRows, roots: pl.DataFrame) -> pl.DataFrame:
+    """Roots with at least one known time. Of others only a piece behind a hole was captured, which no list can show."""
     if not roots["start_trace_ns"].null_count():
         return roots
     timed = every.columns("exchange_id").filter(every.earliest().is_not_null())

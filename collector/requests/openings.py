@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.trace.arrow import filled, indices
+from collector.trace.arrow import indices, shared_constant
 from collector.trace.time_columns import UNSEEN, Int64Array, first_times
 
 IDLE_NS = 100_000_000
@@ -95,7 +95,7 @@ def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
 
 def _where(known: NDArray[np.bool_], times: Int64Array) -> Int64Array:
     """`UNSEEN` where a time is not known; where none is, that takes no memory."""
-    return np.where(known, times, UNSEEN) if known.any() else filled(UNSEEN, len(known))
+    return np.where(known, times, UNSEEN) if known.any() else shared_constant(UNSEEN, len(known))
 
 
 def _before_their_parent(exchanges: pa.Table, parent: Int64Array, begun: Int64Array) -> NDArray[np.bool_]:

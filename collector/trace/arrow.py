@@ -47,7 +47,7 @@ def coalesce(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.
     if first.num_chunks == 1 and not first.null_count:
         return first.chunk(0).to_numpy()
     if len(first) and all(column.null_count == len(column) for column in columns.columns):
-        return filled(missing, len(first))
+        return shared_constant(missing, len(first))
     batches = columns.to_batches()
     return _core.first_known([[_piece(batch.column(name)) for batch in batches] for name in names], missing)
 
@@ -99,7 +99,7 @@ def null_array(count: int, kind: pa.DataType) -> pa.Array:
 
 
 def sharing_nulls(table: pa.Table) -> pa.Table:
-    """The same table; of columns that hold nothing but nulls, the memory is shared, as `null_array` has it."""
+    """The same table; columns that hold only nulls share one buffer, as in `null_array`."""
     for place, column in enumerate(table.columns):
         if len(column) and column.null_count == len(column) and not pa.types.is_dictionary(column.type):
             table = table.set_column(place, table.schema.field(place), null_array(len(column), column.type))
@@ -112,17 +112,17 @@ def _zeros(bits: int) -> pa.Buffer:
     return pa.py_buffer(bytes(8 << bits))
 
 
-def filled(value: int, count: int) -> NDArray[np.int64]:
-    """So often one value, read-only: all such arrays share their memory."""
-    return _filled(value, count.bit_length())[:count]
+def shared_constant(value: int, count: int) -> NDArray[np.int64]:
+    """An array of one value, `count` times, read-only: all such arrays share their memory."""
+    return _constant_of_bits(value, count.bit_length())[:count]
 
 
 @cache
-def _filled(value: int, bits: int) -> NDArray[np.int64]:
-    """As `filled`, for any count below 2^bits."""
-    filled = np.full(1 << bits, value)
-    filled.flags.writeable = False
-    return filled
+def _constant_of_bits(value: int, bits: int) -> NDArray[np.int64]:
+    """As `shared_constant`, for any count below 2^bits."""
+    constant = np.full(1 << bits, value)
+    constant.flags.writeable = False
+    return constant
 
 
 def nullable_where(values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array:

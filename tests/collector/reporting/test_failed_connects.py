@@ -32,8 +32,8 @@ def syn(at: int, client: str = "proxy", server: str = "storage2", port: int = 62
 def story_of(*connections: dict[str, object], text: str = PUT) -> Story:
     exchanges = exchanges_of(text)
     timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
-    told: pa.Table = table("connections", list(connections))
-    story = make_story(replace(INFO), link(exchanges), exchanges, timescale, told)
+    connection_table: pa.Table = table("connections", list(connections))
+    story = make_story(replace(INFO), link(exchanges), exchanges, timescale, connection_table)
     assert sum(part.duration_ns for part in story.parts) == story.duration_ns
     return story
 
@@ -47,15 +47,15 @@ VAIN = "waiting for connections to storage2 that never came"
 
 def test_the_wait_is_the_connections() -> None:
     """From the SYN until another server was asked."""
-    told = parts(story_of(syn(105)))
-    assert told[VAIN] == 500_900 - 105
-    assert told["in swift-proxy"] < 7_000
+    took = parts(story_of(syn(105)))
+    assert took[VAIN] == 500_900 - 105
+    assert took["in swift-proxy"] < 7_000
 
 
 def test_without_it_the_wait_would_seem_to_be_work() -> None:
-    told = parts(story_of())
-    assert VAIN not in told
-    assert told["in swift-proxy"] > 490_000
+    took = parts(story_of())
+    assert VAIN not in took
+    assert took["in swift-proxy"] > 490_000
 
 
 def test_a_connection_that_came_up_or_belongs_to_nobody_changes_nothing() -> None:
@@ -79,8 +79,8 @@ def test_a_server_that_was_never_heard_of_is_known_by_its_port() -> None:
     ports = [syn(0, "client", "web", 80) | {"connection_id": connection_id[0], "server_isn": 2}]
     ports += [syn(0, "web", "app2", 8000) | {"connection_id": connection_id[1], "server_isn": 2}]
     vain = syn(100, "web", "app1", 8000) | {"connection_id": 77}
-    told: pa.Table = table("connections", [*ports, vain])
-    story = make_story(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), told)
+    connection_table: pa.Table = table("connections", [*ports, vain])
+    story = make_story(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), connection_table)
     assert parts(story)["waiting for connections to app1 that never came"] == 300_300
     elsewhere: pa.Table = table("connections", [*ports, vain | {"server_port": 5432}])
     story = make_story(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), elsewhere)
@@ -89,10 +89,10 @@ def test_a_server_that_was_never_heard_of_is_known_by_its_port() -> None:
 
 def test_the_stages_have_it_apart_and_still_add_up() -> None:
     exchanges = exchanges_of(PUT)
-    told: pa.Table = table("connections", [syn(105)])
+    connection_table: pa.Table = table("connections", [syn(105)])
     timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
     rows = RequestRows.of_tables(link(exchanges), exchanges)
-    stages = stages_of_all(rows, INFO, told, timescale, SILENCES.empty_table())
+    stages = stages_of_all(rows, INFO, connection_table, timescale, SILENCES.empty_table())
     took = dict(stages.select("stage", "duration_ns").rows())
     assert took["connections to storage2 that never came"] == (500_900 - 105) * 1000
     assert sum(took.values()) == rows.whole().filter(depth=0)["duration_ns"].sum()

@@ -29,7 +29,7 @@ def links_of(url: str) -> dict[str, float]:
     return found
 
 
-def printed(url: str) -> str:
+def report_text(url: str) -> str:
     out = io.StringIO()
     show(gather(url), Console(file=out, width=200, highlight=False, force_terminal=True, color_system=None))
     return out.getvalue()
@@ -47,7 +47,7 @@ def test_what_rests_on_inferred_links_is_reported(tmp_path: Path) -> None:
     )
     assert 0 < links["headline_inferred_ns"] == of_calls < headline
     share = f"{of_calls / headline:.0%}".replace("%", " %")
-    for text in (printed(url), make_html(gather(url))):
+    for text in (report_text(url), make_html(gather(url))):
         assert f"{SAID}; {share} of the time above is on them" in text
 
 
@@ -57,7 +57,7 @@ def test_links_that_were_read_are_no_matter(tmp_path: Path) -> None:
         **{"count": 9, "inferred_count": 0, "uncertain_count": 0, "mean_confidence": None},
         **{"headline_inferred_ns": 0, "headline_ns": links_of(url)["headline_ns"]},
     }
-    assert "inference" not in printed(url)
+    assert "inference" not in report_text(url)
 
 
 def test_an_uncertain_parent_names_the_next_candidate(tmp_path: Path) -> None:

@@ -32,14 +32,14 @@ def rewrite_without(trace: Path, table: str, column: str) -> None:
     pq.write_table(pq.read_table(path).drop_columns([column]), path)
 
 
-def printed(trace: Path) -> str:
+def report_text(trace: Path) -> str:
     result = CliRunner().invoke(report, [str(trace)])
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def test_a_trace_of_earlier_code_is_reported_and_opened(trace: Path) -> None:
-    text = printed(trace)
+    text = report_text(trace)
     assert "391 hops on 38 connections (391 matched)" in text
     view = open_trace(str(trace))
     assert [lane.host for lane in view.lanes] == ["client", "proxy", "storage1", "storage2", "storage3"]
@@ -49,9 +49,9 @@ def test_a_trace_of_earlier_code_is_reported_and_opened(trace: Path) -> None:
 
 @pytest.mark.parametrize(("table", "column"), REMOVABLE)
 def test_what_a_column_added_since_would_hold_stands_for_it(trace: Path, table: str, column: str) -> None:
-    whole, before = printed(trace), store.read_table(str(trace), table)
+    whole, before = report_text(trace), store.read_table(str(trace), table)
     rewrite_without(trace, table, column)
-    assert printed(trace) == whole
+    assert report_text(trace) == whole
     filled = store.read_table(str(trace), table)
     assert filled.column_names == before.column_names
     assert filled.column(column).combine_chunks().equals(pa.repeat(ADDED[table][column], before.num_rows))
