@@ -163,6 +163,11 @@ fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
         ],
         FAR,
     );
+    let open_ns = opened(e, first);
+    let close_ns = seen(
+        &[e.response_last_sent_ns[last], e.response_last_received_ns[last]],
+        out_ns,
+    );
     Call {
         client_host: e.client_host[first],
         server_host: e.server_host[first],
@@ -178,12 +183,9 @@ fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
             ],
             FAR,
         ),
-        open_ns: opened(e, first),
+        open_ns,
         out_ns,
-        close_ns: seen(
-            &[e.response_last_sent_ns[last], e.response_last_received_ns[last]],
-            out_ns,
-        ),
+        close_ns: close_ns.max(open_ns), // damaged stamps can end a request before it begins
         request_bytes: rows.iter().map(|&row| e.request_bytes[row as usize].max(0)).sum(),
         response_bytes: e.response_bytes[last].max(0),
         is_cut,
@@ -245,6 +247,30 @@ mod tests {
         assert_eq!(cut, [true, false, true, false, false, false]);
         assert_eq!(found.calls[1].request_bytes, 200);
         assert_eq!(found.kinds(&[0, 1, 2, 3, 4, 5]), [0, 1, 1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_request_whose_stamps_end_it_before_it_begins_is_open_for_no_time() {
+        let answered = [900];
+        let found = calls(&Exchanges {
+            client_host: &[1],
+            server_host: &[2],
+            service: &[3],
+            connection_id: &[4],
+            connect_start_ns: &[crate::NONE],
+            request_first_sent_ns: &[5_000],
+            request_first_received_ns: &[6_000],
+            response_first_sent_ns: &answered,
+            response_first_received_ns: &answered,
+            response_last_sent_ns: &answered,
+            response_last_received_ns: &answered,
+            given_up_ns: &[crate::NONE],
+            request_bytes: &[100],
+            response_bytes: &[100],
+            method: &[crate::NONE],
+            words: &[[0; crate::MOST_WORDS]],
+        });
+        assert_eq!((found.calls[0].open_ns, found.calls[0].close_ns), (6_000, 6_000));
     }
 
     #[test]

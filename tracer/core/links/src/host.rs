@@ -686,8 +686,9 @@ impl Host<'_> {
         let span_ns = start_ns(children[children.len() - 1]) - start_ns(children[0]);
         let asks = |p: &&u32| guess.rates.iter().any(|rate| rate.0 == self.class[**p as usize]);
         let open_ns = |p: &u32| (self.calls[*p as usize].close_ns - self.calls[*p as usize].open_ns).min(span_ns);
-        let all_ns: i64 = self.parents_of(children).iter().filter(asks).map(open_ns).sum();
-        (all_ns / span_ns.max(1)) as usize
+        let open = self.parents_of(children).iter().filter(asks);
+        let all_ns: i128 = open.map(|p| i128::from(open_ns(p))).sum(); // many requests, each open for a year
+        (all_ns / i128::from(span_ns.max(1))) as usize
     }
 }
 
