@@ -73,13 +73,13 @@ def _answers(requests: Requests) -> tuple[Int64Array, Int64Array]:
     """Rows of reads that were answered 404, and rows of successful reads, if one parent asked both the same
     question."""
     status = requests.statuses()
-    asked = (requests.parent != NONE) & requests.where(pl.col("method").is_in(READS))
+    asked = (requests.sure_parent != NONE) & requests.where(pl.col("method").is_in(READS))
     not_there = (status == NOT_FOUND) & asked
     if not not_there.any():
         return np.empty(0, np.int64), np.empty(0, np.int64)
     is_there = (status >= 200) & (status <= 299) & asked
     kind, kinds = _core.row_groups([requests.codes[name] for name in ("service", "method")])
-    question = requests.parent * len(kinds) + kind[requests.group]
+    question = requests.sure_parent * len(kinds) + kind[requests.group]
     both = np.intersect1d(question[not_there], question[is_there])
     alike = np.isin(question, both)
     return np.flatnonzero(not_there & alike), np.flatnonzero(is_there & alike)

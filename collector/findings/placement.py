@@ -45,7 +45,9 @@ def placement_findings(
 
 def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | None, rings: Places) -> Iterable[Finding]:
     """Findings about writes that went to another server than the one intended, by the intended host."""
-    asked = requests.where(pl.col("device").is_not_null()) & (requests.partition != NONE) & (requests.parent != NONE)
+    asked = (
+        requests.where(pl.col("device").is_not_null()) & (requests.partition != NONE) & (requests.sure_parent != NONE)
+    )
     vain = np.zeros(len(asked), dtype=np.bool_)
     vain[requests.given_up()[0]] = True
     vain |= requests.statuses() >= SERVER_ERROR
@@ -118,7 +120,7 @@ def _attempts(requests: Requests, rows: Int64Array, connections: Parts) -> pl.Da
 
 def _parent_arrivals(requests: Requests, rows: Int64Array) -> pl.Series:
     """When each request's parent reached its server, or else began; null if neither is known."""
-    parent = requests.parent[rows]
+    parent = requests.sure_parent[rows]
     at = np.where(requests.asked[parent] == UNSEEN, requests.begin[parent], requests.asked[parent])
     return pl.Series(at).replace(UNSEEN, None)
 

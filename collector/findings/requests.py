@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from collector.requests.critical_path import NONE, Int64Array
 from collector.requests.exchanges import UNKNOWN
+from collector.requests.link_doubt import LOW_CONFIDENCE
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.services import target_words
@@ -38,6 +39,7 @@ SPAN_COLUMNS = [
     "parent_span_id",
     "depth",
     "start_trace_ns",
+    "confidence",
     "pause_ns",
     "critical_ns",
     *LEDGER_COLUMNS,
@@ -60,6 +62,7 @@ class Requests:
     devices: list[str]
     partition: NDArray[np.int32]  # a number for it, -1 for none
     parent: Int64Array  # a row, or `NONE`
+    sure_parent: Int64Array  # the same without uncertain links: for what is said of the calls of one request
     readable: NDArray[np.bool_]  # whether its heads could be read
     waited: NDArray[np.bool_]  # a client's, or made on behalf of one (`collector.services.client_requests`)
     begin: Int64Array
@@ -135,6 +138,12 @@ class Requests:
         )
 
 
+def _is_uncertain(spans: pa.Table) -> NDArray[np.bool_]:
+    """Whether each span's link is inferred with a low confidence; links that were read from packets have none."""
+    confidence = pl.Series(spans["confidence"])
+    return (confidence < LOW_CONFIDENCE).fill_null(value=False).to_numpy()
+
+
 def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
     """All requests of a trace.
 
@@ -182,6 +191,7 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
         devices=names["device"][1],
         partition=_target_names(rows, *names["service"], "partition")[0],
         parent=parent,
+        sure_parent=np.where(_is_uncertain(spans), NONE, parent),
         readable=np.array([*(name != UNKNOWN for name in protocols), False])[protocol],
         waited=waited,
         begin=begin,
