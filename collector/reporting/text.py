@@ -211,7 +211,7 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
         grid.add_row(part.label, took, of_all, "█" * round(BAR_CELLS * part.duration_ns / largest) or "▏")
     labels = grid.columns[0]
     labels.no_wrap, labels.overflow = False, "fold"  # a long one takes two lines; no figure and no bar is cut
-    _print(console, grid, names=0)
+    _print(console, grid)
     _more(console, len(story.parts), most)
 
 

@@ -314,10 +314,14 @@ def test_a_reset_is_no_lost_packet(tmp_path: Path) -> None:
     200 > 0:100 GET /b lost
     900 > 0:100 #2 GET /b
     950 < 0:50 200
+    client:40002 > proxy:8080
+    1000 > 0:100 GET /c
+    1700 > 0:100 #2 GET /c
+    1750 < 0:50 200
     """
     write_script_trace(str(tmp_path / "trace"), script)
     view = open_trace(str(tmp_path / "trace"))
     counts = view.hops_by_span()
-    assert counts.hops.tolist() == [3, 3]
-    assert counts.lost.tolist() == [0, 1]
-    assert counts.retransmitted.tolist() == [0, 1]
+    assert counts.hops.tolist() == [3, 3, 3]
+    assert counts.lost.tolist() == [0, 1, 0]
+    assert counts.retransmitted.tolist() == [0, 1, 1]
