@@ -32,6 +32,7 @@ from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.execution.ordered_pool import run_in_order
 from collector.findings import symptoms
+from collector.hops.captured_until import CapturedUntil
 from collector.requests import spans
 from collector.requests.exchanges import build_exchanges
 from collector.services.service_names import ServiceNames
@@ -116,7 +117,7 @@ def _measure(count: int, with_ids: bool) -> dict[str, float]:
     ((table, wrong),) = linked
     clocks = one["clocks"]
     took["findings_s"] += _cpu_seconds(
-        took, lambda: findings.build_findings(wrong, [asked], table, clocks, info, 0, None)
+        took, lambda: findings.build_findings(wrong, [asked], table, clocks, info, CapturedUntil(0), None)
     )
     return took | {"count": exchanges.num_rows}
 
@@ -136,7 +137,7 @@ def _rebuilt(names: ServiceNames, numbered: tuple[int, Part]) -> _Rebuilt:
     began_s = time.thread_time()
     built = build_exchanges(hops, messages, connections, names, number * ID_STRIDE + 1)
     built_s = time.thread_time()
-    wrong = symptoms.collect_symptoms(built.hops, connections, built.exchanges, 0)
+    wrong = symptoms.collect_symptoms(built.hops, connections, built.exchanges, CapturedUntil(0))
     return _Rebuilt(built.exchanges, wrong, built_s - began_s, time.thread_time() - built_s)
 
 

@@ -43,6 +43,7 @@ from collector.execution.progress import SILENT, Counted, Progress, Stage
 from collector.findings import symptoms
 from collector.hops import coverage, damaged, matching, sender_pauses
 from collector.hops.capture_windows import CaptureWindows, settle_windows
+from collector.hops.captured_until import CapturedUntil, captured_until
 from collector.hops.counts import hop_counts
 from collector.hops.coverage import HostCoverage, union
 from collector.hops.host_drops import host_drops
@@ -263,12 +264,14 @@ def run_stages(
                 *not_overlapping([host for host in info.hosts if not host.on_path], alignment.clocks),
             ),
         )
-        windows_at = CaptureWindows(covered, captures.activities, alignment.clocks, options.edge_ns)
+        captured = captured_until(covered, alignment.clocks, _end_ns(info, alignment))
         hops = DeferredWrites(lambda table: writer.append("hops", table))
         progress.begin(Stage.REBUILD)
         progressed = Counted(progress, len(events_counts))
         rebuilt = _rebuild(
-            pool, workers, info, alignment, windows_at, writer, hops, held, by_time,
+            pool, workers, captured, alignment,
+            CaptureWindows(covered, captures.activities, alignment.clocks, options.edge_ns),
+            writer, hops, held, by_time,
             damaged.find_damaged(suspected, captures.look), _cut_short(last, captures, options), watched,
             lambda number: progressed.done(events_counts[number], 1),
         )  # fmt: skip
@@ -278,7 +281,7 @@ def run_stages(
         written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
         places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
         unread = _put_together(
-            pool, info, alignment, rebuilt, writer, _final_exchanges(by_time, info, rebuilt), samples, places
+            pool, info, alignment, captured, rebuilt, writer, _final_exchanges(by_time, info, rebuilt), samples, places
         )
         for job in written:
             job.result()
@@ -321,6 +324,7 @@ def _put_together(
     pool: ThreadPoolExecutor,
     info: TraceInfo,
     alignment: Alignment,
+    captured: CapturedUntil,
     rebuilt: _Rebuilt,
     writer: TraceWriter,
     by_time: Iterator[pa.Table],
@@ -351,7 +355,7 @@ def _put_together(
         linked,
         alignment.clocks,
         info,
-        _end_ns(info, alignment),
+        captured,
         samples,
         lambda: (slab for _, slab in read_batches(writer.url, "connections", findings.CONNECTION_COLUMNS)),
         places,
@@ -434,7 +438,7 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
 def _rebuild(
     pool: ThreadPoolExecutor,
     workers: int,
-    info: TraceInfo,
+    captured: CapturedUntil,
     alignment: Alignment,
     windows: CaptureWindows,
     writer: TraceWriter,
@@ -452,7 +456,7 @@ def _rebuild(
     Arguments: `wrong`, from `damaged.find_damaged`; `cut_short`, from `chunked.cut_short`; `watched`, the calls to
     keep.
     """
-    end_ns, exchanges_count, rebuilt = _end_ns(info, alignment), 0, _Rebuilt()
+    exchanges_count, rebuilt = 0, _Rebuilt()
     names = ServiceNames(())
 
     def rebuild(number: int) -> _Requests:
@@ -473,7 +477,7 @@ def _rebuild(
         paused = sender_pauses.align_pauses(paused, alignment.clocks)
         counts = hop_counts(built.hops)
         found = symptoms.collect_symptoms(
-            built.hops, connections, built.exchanges, end_ns, paused, counts, drops, spoilt, holed
+            built.hops, connections, built.exchanges, captured, paused, counts, drops, spoilt, holed
         )
         return _Requests(
             built.hops, built.exchanges, built.silences, built.streams,

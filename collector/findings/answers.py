@@ -21,6 +21,7 @@ from collector.findings.missing import missing_replicas
 from collector.findings.requests import Requests
 from collector.findings.symptoms import Symptoms
 from collector.findings.timeouts import fingerprint
+from collector.hops.captured_until import CapturedUntil
 from collector.services.ends import end_name, service_at
 from collector.trace.durations import in_words
 from collector.trace.time_columns import UNSEEN, Int64Array, text_codes
@@ -38,8 +39,8 @@ INSUFFICIENT_STORAGE = 507
 """RFC 4918 §11.5; Swift's servers answer it for a full or unmounted device."""
 
 WAITS = [
-    *("server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "invited", "answered", "given_up"),
-    *("heard", "asking_ns", "own_ns"),
+    *("client_host", "server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "invited"),
+    *("answered", "given_up", "heard", "asking_ns", "own_ns"),
 ]
 USUAL_LEAST, USUAL_SHARE = 20, 0.99
 """In a protocol that cannot be read, unanswered turns show a silence only if at least so many other turns were
@@ -65,10 +66,10 @@ _FATES = {
 """What became of an exchange: severity, kind, text, remedy."""
 
 
-def answer_findings(troubles: Symptoms, requests: Requests, end_trace_ns: int) -> list[Finding]:
+def answer_findings(troubles: Symptoms, requests: Requests, captured: CapturedUntil) -> list[Finding]:
     """All findings about answers."""
     return [
-        *_silent(requests, troubles, end_trace_ns),
+        *_silent(requests, troubles, captured),
         *_cut_exchanges(troubles, requests),
         *_server_errors(troubles, requests),
         *missing_replicas(requests),
@@ -87,16 +88,17 @@ def _went_to_stalled_server(requests: Requests) -> NDArray[np.bool_]:
     return known & at_server[server][requests.group]
 
 
-def _until(rows: pl.DataFrame, troubles: Symptoms, end_trace_ns: int) -> pl.DataFrame:
-    """Requests with `until`, the end of each wait: the answer, or the end of the connection or of the trace."""
+def _until(rows: pl.DataFrame, troubles: Symptoms, captured: CapturedUntil) -> pl.DataFrame:
+    """Requests with `until`, the end of each wait: the answer, or the end of the connection or of the captures."""
     ended = troubles.ended.select("closed_ns", exchange_id="span_id")
     until = pl.min_horizontal("given_up", "closed_ns")
+    seen_until = captured.of(rows.with_columns(came=pl.coalesce("arrived", "asked")), "came")
     return rows.join(ended, on="exchange_id", how="left", maintain_order="left").with_columns(
-        until=pl.coalesce("answered", until, pl.lit(end_trace_ns, pl.Int64))
+        until=pl.coalesce("answered", until, seen_until)
     )
 
 
-def _silent(all_requests: Requests, troubles: Symptoms, end_trace_ns: int) -> Iterable[Finding]:
+def _silent(all_requests: Requests, troubles: Symptoms, captured: CapturedUntil) -> Iterable[Finding]:
     """A finding for each server that answered nothing for a while."""
     stalled = _went_to_stalled_server(all_requests)
     if not stalled.any():
@@ -104,7 +106,7 @@ def _silent(all_requests: Requests, troubles: Symptoms, end_trace_ns: int) -> It
     shown = pl.Series("readable", all_requests.readable[stalled])
     # The server's capture may have a hole where the answer left: then it was answered before it arrived.
     rows = all_requests.frame(stalled).select(WAITS).with_columns(shown, answered=pl.coalesce("answered", "heard"))
-    requests = _until(rows, troubles, end_trace_ns)
+    requests = _until(rows, troubles, captured)
     # On a connection with holes nobody knows what was answered meanwhile.
     requests = requests.filter(~pl.col("connection_id").is_in(troubles.unseen["connection_id"].unique().implode()))
     # The last that is said in an unknown protocol may want no answer.

@@ -27,6 +27,7 @@ from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
 from collector.findings.symptoms import Symptoms, collect_symptoms, merge_symptoms
 from collector.findings.usage import Usage
+from collector.hops.captured_until import CapturedUntil
 from collector.requests.critical_path import NONE
 from collector.services.rings import NO_PLACES, Places
 from collector.services.service_names import ServiceNames
@@ -42,11 +43,12 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
     """
     hops, exchanges = tables["hops"], tables["exchanges"]
     end_ns = pc.max(pc.coalesce(hops["send_trace_ns"], hops["receive_trace_ns"])).as_py() or 0
-    troubles = collect_symptoms(hops, tables["connections"], exchanges, end_ns)
+    captured = CapturedUntil(end_ns)
+    troubles = collect_symptoms(hops, tables["connections"], exchanges, captured)
     parts = merge_symptoms([troubles])
     connections = [tables["connections"]]
     return build_findings(
-        parts, [exchanges], tables["spans"], tables["clocks"], info, end_ns, connections=lambda: connections
+        parts, [exchanges], tables["spans"], tables["clocks"], info, captured, connections=lambda: connections
     )
 
 
@@ -56,7 +58,7 @@ def build_findings(
     spans: pa.Table,
     clocks: pa.Table,
     info: TraceInfo,
-    end_trace_ns: int,
+    captured: CapturedUntil,
     samples: pa.Table | None = None,
     connections: Parts | None = None,
     rings: Places = NO_PLACES,
@@ -64,7 +66,7 @@ def build_findings(
     """The table `findings`, from the symptoms of all connections, the requests, the hosts' own counters, the clocks.
 
     Arguments: parts of `exchanges`, with at least `requests.EXCHANGE_COLUMNS`; parts of `connections`, with
-    `ports.CONNECTION_COLUMNS`; `end_trace_ns`, when the last capture ended; `rings`, which devices the ring files
+    `ports.CONNECTION_COLUMNS`; `captured`, until when captures ran; `rings`, which devices the ring files
     assign.
     """
     requests, usage = requests_of(exchanges, spans), Usage(samples, clocks)
@@ -75,7 +77,7 @@ def build_findings(
         lambda: stall_findings(troubles, requests.total_ns),
         lambda: port_findings(connections, clocks),
         lambda: connection_findings(troubles, requests, ServiceNames(info.services)),
-        lambda: answer_findings(troubles, requests, end_trace_ns),
+        lambda: answer_findings(troubles, requests, captured),
         lambda: ending_findings(troubles, requests),
         lambda: pace_findings(requests),
         lambda: placement_findings(requests, troubles.in_vain, connections, rings),

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.hops import damaged, host_drops, recoveries, sender_pauses
+from collector.hops.captured_until import CapturedUntil
 from collector.hops.counts import HopCounts, hop_counts
 from collector.hops.failed_connections import connecting, in_vain, merge_groups
 from collector.hops.path_traffic import RATE_KEYS, merge_traffic
@@ -76,7 +77,7 @@ def collect_symptoms(
     hops: pa.Table,
     connections: pa.Table,
     exchanges: pa.Table,
-    end_trace_ns: int,
+    captured: CapturedUntil,
     paused: pa.Table | None = None,
     counts: HopCounts | None = None,
     drops: pa.Table | None = None,
@@ -86,7 +87,7 @@ def collect_symptoms(
     """The symptoms on some connections.
 
     Arguments: all their `hops` (with trace times and exchanges; the rows of a connection are consecutive), their rows
-    of `connections` and of `exchanges`, of which streams are no requests; `end_trace_ns`, when the last capture ended;
+    of `connections` and of `exchanges`, of which streams are no requests; `captured`, until when captures ran;
     `paused`, their pauses from `sender_pauses.align_pauses`, if the packets were examined; `counts`, the hops'
     `hop_counts`, if already computed; `drops`, from `host_drops.host_drops`, likewise; `spoilt`, damaged packets with
     columns `damaged.PACKETS`; `holed`, connections with holes in the captures.
@@ -96,7 +97,7 @@ def collect_symptoms(
     troubled, asked = _rows(hops, counts.troubled_rows), _rows(exchanges, _cut_or_failed(exchanges))
     gapped = NO_CONNECTIONS if holed is None else holed.gaps["connection_id"].unique()
     rare = (
-        _rare(troubled, connections, asked, end_trace_ns, spoilt, gapped)
+        _rare(troubled, connections, asked, captured, spoilt, gapped)
         if troubled.num_rows or asked.num_rows
         else _nothing()
     )
@@ -117,7 +118,7 @@ def _rare(
     hops: pa.Table,
     connections: pa.Table,
     exchanges: pa.Table,
-    end_trace_ns: int,
+    captured: CapturedUntil,
     spoilt: pl.DataFrame | None = None,
     gapped: pl.Series = NO_CONNECTIONS,
 ) -> dict[str, pl.DataFrame]:
@@ -127,11 +128,11 @@ def _rare(
     return {
         "lost": stalls(damaged.without_damaged(packets, spoilt), "data"),
         "recovered": recoveries.recoveries(packets),
-        "connecting": connecting(packets, ends, end_trace_ns),
+        "connecting": connecting(packets, ends, captured),
         "in_vain": in_vain(packets, ends),
         "ended": _ended_requests(asked),
         "missed": _missed_packets(packets),
-        "cut": _cut_requests(asked, end_trace_ns, gapped),
+        "cut": _cut_requests(asked, captured, gapped),
         "failed": _failed_requests(asked),
     }
 
@@ -140,7 +141,7 @@ def _rare(
 def _nothing() -> dict[str, pl.DataFrame]:
     """The result for a partition without trouble, as most are: it saves thirty queries."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
-    return _rare(hops, connections, exchanges, end_trace_ns=0)
+    return _rare(hops, connections, exchanges, CapturedUntil(0))
 
 
 def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
@@ -239,7 +240,7 @@ def _missed_packets(hops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _cut_requests(exchanges: pl.DataFrame, end_trace_ns: int, gapped: pl.Series) -> pl.DataFrame:
+def _cut_requests(exchanges: pl.DataFrame, captured: CapturedUntil, gapped: pl.Series) -> pl.DataFrame:
     """Requests without a complete answer that neither side ended: left waiting, or cut by the capture's edge, or by a
     hole in it (`gapped` connections).
 
@@ -248,13 +249,11 @@ def _cut_requests(exchanges: pl.DataFrame, end_trace_ns: int, gapped: pl.Series)
     cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN) & pl.col("ending").is_null())
     answered = pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns")
     cut = cut.with_columns(spoke=pl.max_horizontal(_asked_ns(), answered))
+    cut = cut.with_columns(captured.of(cut, "spoke"))
     open_still = pl.col("response_bytes").is_null() & pl.col("given_up_trace_ns").is_null()
     is_seen = ~pl.col("connection_id").is_in(gapped.implode())
-    late = open_still & is_seen & (end_trace_ns - pl.col("spoke") >= LATE_NS)
-    cut = cut.with_columns(
-        fate=pl.when(late).then(pl.lit("unanswered")).otherwise(pl.lit("cut")),
-        until=pl.lit(end_trace_ns, pl.Int64),
-    )
+    late = open_still & is_seen & (pl.col("until") - pl.col("spoke") >= LATE_NS)
+    cut = cut.with_columns(fate=pl.when(late).then(pl.lit("unanswered")).otherwise(pl.lit("cut")))
     waited = pl.when(pl.col("fate") == "unanswered").then(pl.col("until") - pl.col("spoke")).fill_null(0)
     ordered = cut.with_columns(worst_ns=waited).sort("worst_ns", descending=True, maintain_order=True)
     return (

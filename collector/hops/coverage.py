@@ -53,12 +53,14 @@ class HostCoverage:
     """When a host's points captured, in the host's own time (ns): for each point ascending, disjoint spans.
 
     `drops`: for each point, the times that it covers in part; `doubtful`: those of them in which a missing packet
-    proves nothing.
+    proves nothing. `has_ended`: other hosts received packets from this one after its last span. Otherwise its last
+    packet may be followed by silence.
     """
 
     points: tuple[tuple[Span, ...], ...]
     drops: tuple[tuple[DropSpan, ...], ...] = ()
     doubtful: tuple[tuple[Span, ...], ...] = ()
+    has_ended: bool = False
 
     @property
     def whole(self) -> tuple[Span, ...]:
@@ -192,8 +194,17 @@ def coverages(
             doubtful = [
                 _doubtful(point.drops, *at_point) for point, at_point in zip(activity.points, lost_at, strict=True)
             ]
-        found[host] = HostCoverage(tuple(points), drops, tuple(doubtful))
+        has_ended = bool(points) and _sent_after(points, at_points) >= BETWEEN_LEAST_SENT
+        found[host] = HostCoverage(tuple(points), drops, tuple(doubtful), has_ended)
     return found
+
+
+def _sent_after(points: Sequence[tuple[Span, ...]], at_points: Sequence[tuple[Ints, NDArray[np.bool_], Ints]]) -> int:
+    """How many packets the host sent after all its points had stopped capturing."""
+    end_ns = max((spans[-1][1] for spans in points if spans), default=None)
+    if end_ns is None:
+        return 0
+    return sum(int(count[sent & (stamps > end_ns + EDGE_NS)].sum()) for stamps, sent, count in at_points)
 
 
 def _doubtful(drops: Sequence[DropSpan], stamps: Ints, _: NDArray[np.bool_], count: Ints) -> tuple[Span, ...]:

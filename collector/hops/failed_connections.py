@@ -18,6 +18,8 @@ Documentation/networking/snmp_counter.rst (ListenOverflows, ListenDrops).
 
 import polars as pl
 
+from collector.hops.captured_until import CapturedUntil
+
 GROUP = ("fate", "why", "client_host", "server_host", "server_addr", "server_port")
 """`fate`: refused, unanswered, late (established in the end). `why` the packets had no effect: refused, lost, ignored,
 waiting (ignored, and the same ports had just been used), or unseen."""
@@ -28,19 +30,16 @@ FORGOTTEN_NS = 60_000_000_000
 """The side that closes first reserves the connection's ports for so long (Linux, TCP_TIMEWAIT_LEN)."""
 
 
-def connecting(hops: pl.DataFrame, connections: pl.DataFrame, end_trace_ns: int) -> pl.DataFrame:
+def connecting(hops: pl.DataFrame, connections: pl.DataFrame, captured: CapturedUntil) -> pl.DataFrame:
     """Handshakes that failed or were late, one row for each `GROUP`.
 
-    Arguments: hops of connections in trouble; their rows of `connections`; when the last capture ended.
+    Arguments: hops of connections in trouble; their rows of `connections`; until when captures ran.
     Returns: `count` (connections), `vain` (packets without effect), `cost_ns` (sum of all waits), `begin_ns`, `end_ns`
     (first to last), and for the longest wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; longest
     first.
     """
-    tried = (
-        _attempts(hops)
-        .join(_with_reuse(connections), on="connection_id")
-        .with_columns(fate=_fate(end_trace_ns), why=_why())
-    )
+    tried = _attempts(hops).join(_with_reuse(connections), on="connection_id")
+    tried = tried.with_columns(captured.of(tried, "from_trace_ns")).with_columns(fate=_fate(), why=_why())
     troubled = tried.filter(pl.col("fate").is_not_null()).with_columns(
         to_trace_ns=pl.coalesce("up_ns", "last_ns"), span_id=pl.lit(None, pl.Int64)
     )
@@ -92,10 +91,10 @@ def merge_groups(groups: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _fate(end_trace_ns: int) -> pl.Expr:
+def _fate() -> pl.Expr:
     came_up = pl.col("up_ns").is_not_null()
     again = (pl.col("attempts") > 1) | (pl.col("answers") > 1)
-    old = end_trace_ns - pl.col("from_trace_ns") >= LATE_NS
+    old = pl.col("until") - pl.col("from_trace_ns") >= LATE_NS
     late = pl.when(came_up & again).then(pl.lit("late"))
     refused = late.when(~came_up & pl.col("reset_ns").is_not_null()).then(pl.lit("refused"))
     return refused.when(~came_up & old).then(pl.lit("unanswered"))

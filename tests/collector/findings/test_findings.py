@@ -9,6 +9,7 @@ from collector.findings import build_findings, find
 from collector.findings.clocks import clock_findings
 from collector.findings.network import _quantile
 from collector.findings.symptoms import collect_symptoms, merge_symptoms
+from collector.hops.captured_until import CapturedUntil
 from collector.requests.endings import with_endings
 from collector.requests.exchanges import build_exchanges
 from collector.requests.outcomes import with_outcomes
@@ -473,8 +474,8 @@ def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
         ]
     ]
     built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "swift"}))
-    parts = merge_symptoms([collect_symptoms(built.hops, tables.connections, built.exchanges, 0)])
-    given = (parts, [built.exchanges], link(built.exchanges), clocks, INFO, 0)
+    parts = merge_symptoms([collect_symptoms(built.hops, tables.connections, built.exchanges, CapturedUntil(0))])
+    given = (parts, [built.exchanges], link(built.exchanges), clocks, INFO, CapturedUntil(0))
     (finding,) = [
         f for f in build_findings(*given, table("samples", samples)).to_pylist() if f["kind"] == "listen_drops"
     ]

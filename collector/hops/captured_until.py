@@ -1,0 +1,70 @@
+"""Until when an answer would have been seen: a wait is judged only while at least one of the two captures ran.
+
+An answer is seen where it is sent or where it arrives. So a request that seems unanswered was waited for, as far as can
+be told, up to the first moment at which neither host captured:
+
+    client  |--request..............|
+    server      |........|                 unanswered from the request to the end of the client's capture,
+    others  |..................................|   however long theirs went on
+
+A capture's end is not stated in most files: its last packet may be followed by silence. It counts as running up to the
+end of the trace, unless other hosts exchanged packets with it later (`collector.hops.coverage`), or its clock could not
+be compared with theirs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from collector.decode.activity import Span
+from collector.hops.capture_windows import trace_spans
+from collector.hops.coverage import EDGE_NS, HostCoverage, union
+from collector.trace.time_columns import Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedUntil:
+    """When each host captured. `spans`: by host, ascending and disjoint, in trace time (ns); `end_trace_ns`, when the
+    last capture ended: the answer where none of the two hosts has spans."""
+
+    end_trace_ns: int
+    spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+
+    def of(self, rows: pl.DataFrame, since: str) -> pl.Series:
+        """For each row, until when the captures of its `client_host` or `server_host` ran without a hole.
+
+        Arguments: `since`, a column of trace times (ns) at which one of the two captures saw a packet.
+        Returns: `until`, trace times (ns), not before `since`; where that is null, the end of the trace.
+        Cost: a search for each row.
+        """
+        began = rows[since].fill_null(self.end_trace_ns).to_numpy()
+        until = np.full(len(rows), self.end_trace_ns, dtype=np.int64)
+        hosts = rows.select(pl.col("client_host", "server_host").cast(pl.String), row=pl.int_range(pl.len()))
+        for (client, server), group in hosts.group_by("client_host", "server_host"):
+            spans = union(span for host in (client, server) for span in self.spans.get(str(host), ()))
+            if spans:
+                mine = group["row"].to_numpy()
+                until[mine] = _ends(spans, began[mine])
+        return pl.Series("until", until)
+
+
+def _ends(spans: Sequence[Span], at_ns: Int64Array) -> Int64Array:
+    """The end of the span that contains each time, or that begins just after it; the time itself outside all spans."""
+    begin, end = (np.array(column, dtype=np.int64) for column in zip(*spans, strict=True))
+    place = np.searchsorted(begin, at_ns + EDGE_NS, side="right") - 1
+    return np.where(place < 0, at_ns, np.maximum(end[place], at_ns))
+
+
+def captured_until(covered: Mapping[str, HostCoverage], clocks: pa.Table, end_trace_ns: int) -> CapturedUntil:
+    """From the `coverages` of all hosts, and the trace's `clocks`."""
+    alone = {row["host"] for row in clocks.to_pylist() if row["method"] == "none"}
+    spans = {}
+    for host, coverage in covered.items():
+        own = trace_spans(host, coverage.whole, clocks)
+        if own and not coverage.has_ended and host not in alone:
+            own = (*own[:-1], (own[-1][0], max(own[-1][1], end_trace_ns)))
+        spans[host] = own
+    return CapturedUntil(end_trace_ns, spans)
