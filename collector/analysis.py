@@ -118,6 +118,26 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
+class _Matched:
+    """What later stages need of all partitions after matching, in their order; fields as in `_Part`."""
+
+    missing: list[pl.DataFrame] = field(default_factory=list)
+    lost: list[pl.DataFrame] = field(default_factory=list)
+    suspects: list[pl.DataFrame] = field(default_factory=list)
+    last: list[pl.DataFrame] = field(default_factory=list)
+    events_counts: dict[int, int] = field(default_factory=dict)
+    connections_counts: list[int] = field(default_factory=list)
+
+    def add(self, number: int, part: _Part) -> None:
+        self.missing.append(part.missing)
+        self.lost.append(part.lost)
+        self.suspects.append(part.suspects)
+        self.last.append(part.last)
+        self.events_counts[number] = part.events_count
+        self.connections_counts.append(part.held[CONNECTIONS].num_rows)
+
+
+@dataclass(frozen=True, slots=True)
 class _Requests:
     """One partition after its requests are rebuilt."""
 
@@ -216,26 +236,20 @@ def run_stages(
     evidence = clock_evidence.Evidence(captures.frames)
     servers = Servers(captures.clues)
     workers = 1 if captures.largest > LARGE_PARTITION else options.workers or os.cpu_count() or 1
-    missing: list[pl.DataFrame] = []
-    lost: list[pl.DataFrame] = []
-    suspected: list[pl.DataFrame] = []
-    last: list[pl.DataFrame] = []
+    matched = _Matched()
     progress.begin(Stage.PAIR)
-    done, events_counts = Counted(progress, len(captures)), dict[int, int]()
+    done = Counted(progress, len(captures))
     with ThreadPoolExecutor(workers) as pool:
 
         def keep(number: int, part: _Part | None) -> None:
             done.done(part.events_count if part else 0, 1)
             if part is not None:
-                events_counts[number] = part.events_count
+                matched.add(number, part)
+                options.limits.check_connections(sum(matched.connections_counts))
                 for name, rows in part.ready.items():
                     writer.append(name, rows)
                 held.put(number, *part.held)
                 evidence.add(part.ways)
-                missing.append(part.missing)
-                lost.append(part.lost)
-                suspected.append(part.suspects)
-                last.append(part.last)
                 servers.add(part.held[CONNECTIONS])
 
         run_in_order(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
@@ -243,7 +257,9 @@ def run_stages(
         every = servers.all()
         if not options.edge_ns:  # a live window need not hold each server
             info = replace(info, counters=(*info.counters, *names_of_nothing(options.names, every)))
-        watched = replace(to_watch(every, dict(options.names)), share=sampled_share(sum(events_counts.values())))
+        watched = replace(
+            to_watch(every, dict(options.names)), share=sampled_share(sum(matched.events_counts.values()))
+        )
         windows, clock_of = captures.clock_windows, captures.clock_of
         alignment = unaligned(windows)
         if options.align_clocks:
@@ -253,7 +269,10 @@ def run_stages(
         alignment = shared(alignment, clock_of, [host.host for host in info.hosts])
         writer.write_table("clocks", alignment.clocks)
         covered = coverage.coverages(
-            captures.activities, coverage.merge_missing(missing), alignment.clocks, coverage.merge_missing(lost)
+            captures.activities,
+            coverage.merge_missing(matched.missing),
+            alignment.clocks,
+            coverage.merge_missing(matched.lost),
         )
         info = _with_coverage(info, captures, covered)
         info = replace(
@@ -267,13 +286,13 @@ def run_stages(
         captured = captured_until(covered, alignment.clocks, _end_ns(info, alignment))
         hops = DeferredWrites(lambda table: writer.append("hops", table))
         progress.begin(Stage.REBUILD)
-        progressed = Counted(progress, len(events_counts))
+        progressed = Counted(progress, len(matched.events_counts))
         rebuilt = _rebuild(
             pool, workers, captured, alignment,
             CaptureWindows(covered, captures.activities, alignment.clocks, options.edge_ns),
             writer, hops, held, by_time,
-            damaged.find_damaged(suspected, captures.look), _cut_short(last, captures, options), watched,
-            lambda number: progressed.done(events_counts[number], 1),
+            damaged.find_damaged(matched.suspects, captures.look), _cut_short(matched.last, captures, options), watched,
+            lambda number: progressed.done(matched.events_counts[number], 1), options.limits,
         )  # fmt: skip
         choices = Choices(watched, rebuilt.calls)
         info = replace(info, services=name_services(every, dict(options.names), choices.are_replicas))
@@ -449,6 +468,7 @@ def _rebuild(
     cut_short: pl.Series,
     watched: Watched,
     done: Callable[[int], None],
+    limits: InputLimits,
 ) -> _Rebuilt:
     """Align and rebuild each partition, and write or keep the results; `done` is called with each one's number.
 
@@ -488,6 +508,7 @@ def _rebuild(
         nonlocal exchanges_count
         done(number)
         exchanges_count += requests.exchanges.num_rows
+        limits.check_exchanges(exchanges_count)
         put_off.put(requests.hops, MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * exchanges_count)
         writer.append("quality", requests.quality)
         by_time.put(requests.exchanges, _start_times(requests.exchanges))

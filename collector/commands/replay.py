@@ -34,7 +34,7 @@ from tracer.secret_rules import without_secrets
 @click.option(
     "--no-limits",
     is_flag=True,
-    help="Take in compressed captures and single connections of any size; memory is then not bounded.",
+    help="Take in compressed captures, connections and requests of any size and number; memory is then not bounded.",
 )
 @click.option("--quiet", is_flag=True, help="Do not show how far it is.")
 @click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR...")

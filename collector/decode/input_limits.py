@@ -1,6 +1,6 @@
 """Limits of the input, so that no single file or connection can use up all memory.
 
-Three limits, which `tracer replay --no-limits` lifts together:
+Limits, which `tracer replay --no-limits` lifts together:
 
 - A compressed file that expands to more than `EXPANDED_BYTES` and `RATIO` times its size is refused: captures of real
   traffic compress to a tenth, zeros in full packets to a hundredth; the same packet again and again to a thousandth.
@@ -9,11 +9,12 @@ Three limits, which `tracer replay --no-limits` lifts together:
   first; packets that no number of partitions separates are one connection. Then the capture ends there, as if it had
   been stopped: a counter reports it, and because of its coverage no packet of other hosts counts as lost.
 
-A partition's stages take 220 to 350 bytes a packet, of each host that saw it, on each core.
+- Captures with more than `MOST_CONNECTIONS` connections or `MOST_EXCHANGES` exchanges are refused, as soon as so many
+  are counted.
 
-Not limited: connections, which take some 600 bytes each where every one has another address (three million answered
-SYNs of as many addresses: 1,826 MiB; `python -m benchmarks.floods`), and exchanges, which take 700 bytes each while
-they are linked and about 2 kB in a report of them.
+A partition's stages take 220 to 350 bytes a packet, of each host that saw it, on each core. A connection takes some 600
+bytes where every one has another address (three million answered SYNs of as many addresses: 1,826 MiB;
+`python -m benchmarks.floods`), an exchange about as much until it is linked and judged (three million: 1,905 MiB).
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ LARGE_PARTITION = 1_000_000
 """Packets of all hosts; if a partition has more, partitions are processed one at a time."""
 EXPANSION_REFUSED = "expansion_refused"
 """The counter of a file whose rest was not expanded (`tracer/core/wire/src/counters.rs`)."""
+MOST_CONNECTIONS = MOST_EXCHANGES = 3_000_000
 PARTITION_CUT = "connection_cut"
 """The counter of a capture that was not read to its end."""
 LIFT = "if that is what it is meant to be, lift the limits with --no-limits"
@@ -51,6 +53,8 @@ class InputLimits:
     expanded_bytes: int = EXPANDED_BYTES
     most_expanded_bytes: int = MOST_EXPANDED_BYTES
     in_partition: int = MOST_IN_PARTITION
+    connections: int = MOST_CONNECTIONS
+    exchanges: int = MOST_EXCHANGES
 
     @property
     def expansion(self) -> tuple[int, int, int]:
@@ -64,9 +68,26 @@ class InputLimits:
             what = f"{path} expands to {times:,} times its size ({reader.expanded_bytes >> 20:,} MiB so far)"
             raise InputError(what, f"captures of traffic do not; {LIFT}")
 
+    def check_connections(self, count: int) -> None:
+        """Check how many connections the captures have so far. Raises: `InputError` if they are too many."""
+        _check("connections", count, self.connections)
+
+    def check_exchanges(self, count: int) -> None:
+        """Check how many exchanges the captures have so far. Raises: `InputError` if they are too many."""
+        _check("requests", count, self.exchanges)
+
+
+def _check(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise InputError(
+            f"the captures hold more than {most:,} {what}, which takes more than 2 GiB of memory",
+            "analyse a part of them (editcap -A FROM -B TO FILE PART), or lift the limits with `tracer replay --no-limits`: it takes "
+            f"about 700 bytes for each of the {what}",
+        )
+
 
 LIMITED = InputLimits()
-UNLIMITED = InputLimits(*[1 << 62] * 4)
+UNLIMITED = InputLimits(*[1 << 62] * 6)
 
 
 def cut_counter(host: str, path: Path, frame: int, limit: int) -> CounterInfo:

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -22,6 +23,7 @@ STEP_NS, WAY_NS = 10_000, 50_000
 COUNT = 70_000
 """Packets at each host: captures are read 32,768 at a time."""
 LIMIT = 40_000
+CAPTURES = Path(__file__).parents[3] / "captures" / "swift-upload-1B"
 
 
 def packet(port: int, seq: int, ident: int, payload: bytes = b"x") -> bytes:
@@ -76,6 +78,23 @@ def test_a_file_that_expands_too_far_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "trace").exists()
     (tmp_path / "a.pcap").write_bytes(EQUAL)  # no compression, no limit
     analyse([HostSource("a", (tmp_path / "a.pcap",))], str(tmp_path / "trace"), options=AnalysisOptions(limits=SMALL))
+
+
+def test_more_connections_than_memory_holds_are_refused(tmp_path: Path) -> None:
+    refuse_and_take(write_captures(tmp_path, 100), tmp_path, InputLimits(connections=99), "99 connections")
+
+
+def test_more_requests_than_memory_holds_are_refused(tmp_path: Path) -> None:
+    sources = [HostSource(file.stem, (file,)) for file in sorted(CAPTURES.glob("*.pcapng"))]
+    refuse_and_take(sources, tmp_path, InputLimits(exchanges=5), "5 requests")
+
+
+def refuse_and_take(sources: list[HostSource], folder: Path, limits: InputLimits, what: str) -> None:
+    with pytest.raises(InputError, match=rf"hold more than {what}, .* --no-limits"):
+        analyse(sources, str(folder / "trace"), options=AnalysisOptions(limits=limits))
+    assert not (folder / "trace").exists()
+    enough = replace(limits, connections=100, exchanges=1_000)
+    analyse(sources, str(folder / "trace"), options=AnalysisOptions(limits=enough))
 
 
 def test_an_option_of_replay_lifts_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
