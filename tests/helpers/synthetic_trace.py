@@ -52,6 +52,7 @@ class Recipe:
     first_frame: int = 1  # of each host
     link_confidence: float = 1.0  # of calls; below 1 they are linked by timing, and the next upload may have asked
     daemons_every: int = 0  # every so many uploads are asked by a daemon, not by a client; 0: none
+    created_ns: int = EPOCH_NS  # names the make
 
 
 def _connection_template(first_us: int, last_us: int, number: int) -> list[tuple[int, int, bool, str, int]]:
@@ -389,7 +390,8 @@ class _Made:
             )
             for at, name in enumerate(self.hosts)
         )
-        return TraceInfo(EPOCH_NS, "synthetic", hosts, recipe.counters, command, {8080: SERVICES[0], 6200: SERVICES[1]})
+        services = {8080: SERVICES[0], 6200: SERVICES[1]}
+        return TraceInfo(recipe.created_ns, "synthetic", hosts, recipe.counters, command, services)
 
 
 def _write_events(writer: TraceWriter, made: _Made) -> None:

@@ -1,8 +1,9 @@
 """The viewer's page in a browser: opening it, waiting until its picture is at rest, reading what it shows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, Route
 
 SETTLED = "count => window.twintap.settledCount > count && !window.twintap.state.moving"
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
@@ -19,6 +20,39 @@ def settled(page: Page, act: Callable[[], object]) -> None:
     count = page.evaluate("window.twintap.settledCount")
     act()
     page.wait_for_function(SETTLED, arg=count)
+
+
+class Held:
+    """Requests of a page, by a pattern of URLs, that get no answer between `hold` and `release`.
+
+    Made before the page is loaded: a browser begins to ask about requests some time after it was told to.
+    """
+
+    def __init__(self, page: Page, pattern: str) -> None:
+        self._holding, self._routes = False, list[Route]()
+        page.route(pattern, self._take)
+
+    def hold(self) -> None:
+        self._holding = True
+
+    def release(self) -> None:
+        """Let go those that are held, and those that come from now on."""
+        self._holding = False
+        while self._routes:
+            self._routes.pop().continue_()
+
+    def _take(self, route: Route) -> None:
+        if self._holding:
+            self._routes.append(route)
+        else:
+            route.continue_()
+
+
+@contextmanager
+def leaving(page: Page) -> Iterator[None]:
+    """A context at whose end the page asks its server nothing any more; entered after the server is up."""
+    yield
+    page.goto("about:blank")
 
 
 def view(page: Page) -> tuple[float, float]:

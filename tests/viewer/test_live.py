@@ -1,7 +1,6 @@
 """A trace that is made anew: each page is answered from the make that it shows, and follows until it is touched."""
 
 import errno
-import json
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from werkzeug.test import Client
 from collector.queries import open_trace
 from collector.trace.model import CounterInfo
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
-from tests.helpers.viewer_page import open_page, settled, view
+from tests.helpers.viewer_page import FRAMES, Held, leaving, open_page, settled, view
 from tests.helpers.viewer_server import serving
 from viewer.access import Access
 from viewer.app import make_viewer
@@ -22,10 +21,8 @@ DROPPED = CounterInfo("proxy", "capture_dropped", "data_loss", 1_200, "capture w
 
 
 def make(folder: Path, number: int) -> None:
-    """The trace as the collector leaves it after its round `number`, with as many uploads."""
-    write_synthetic_trace(folder, Recipe(uploads_count=number, argv=None, counters=(DROPPED,)))
-    file = folder / "trace.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"created_ns": number}))
+    """The trace as the collector leaves it after its round `number`, with as many uploads: all of it at once."""
+    write_synthetic_trace(folder, Recipe(uploads_count=number, argv=None, counters=(DROPPED,), created_ns=number))
 
 
 @pytest.fixture
@@ -86,7 +83,7 @@ def test_without_free_descriptors_the_state_says_so(live_folder: Path, monkeypat
 
 @pytest.mark.browser
 def test_the_page_follows_without_a_blink_and_stops_for_a_touch(page: Page, live_folder: Path) -> None:
-    with serving(open_trace(str(live_folder))) as url:
+    with serving(open_trace(str(live_folder))) as url, leaving(page):
         open_page(page, url)
         state = page.locator("#live-state")
         expect(state).to_have_text(page_text("live"))
@@ -119,7 +116,26 @@ def test_the_page_follows_without_a_blink_and_stops_for_a_touch(page: Page, live
         page.wait_for_function("() => window.twintap.meta.roots === 6")
         expect(page.locator("#request-details")).to_be_empty()
         assert view(page) != before
-        page.goto("about:blank")  # or it asks a server that is gone
+
+
+@pytest.mark.browser
+def test_a_touch_while_the_newest_make_is_fetched_keeps_what_is_shown(page: Page, live_folder: Path) -> None:
+    held = Held(page, "**/api/window*")
+    with serving(open_trace(str(live_folder))) as url, leaving(page):
+        open_page(page, url)
+        held.hold()
+        with page.expect_request("**/api/window*"):
+            make(live_folder, 4)
+        settled(page, lambda: page.keyboard.press("w"))
+        zoomed = view(page)
+        with page.expect_response("**/api/window*") as answer:
+            held.release()
+        answer.value.finished()
+        page.evaluate("async () => (await fetch('api/overview')).arrayBuffer()")
+        page.evaluate(FRAMES)
+        assert view(page) == zoomed
+        assert page.evaluate("window.twintap.meta.roots") == 2
+        expect(page.locator("#live-state")).to_have_text(page_text("paused"))
 
 
 def page_text(word: str) -> re.Pattern[str]:

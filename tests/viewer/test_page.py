@@ -3,10 +3,21 @@
 import re
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, expect
 
 from collector.queries import TraceView
-from tests.helpers.viewer_page import arrow_point, canvas_middle, ink, open_page, request_row, settled, view
+from tests.helpers.viewer_page import (
+    FRAMES,
+    Held,
+    arrow_point,
+    canvas_middle,
+    ink,
+    leaving,
+    open_page,
+    request_row,
+    settled,
+    view,
+)
 from tests.helpers.viewer_server import serving
 from viewer.wording import facts_line
 
@@ -87,6 +98,19 @@ def test_clicking_an_arrow_lights_up_its_request(page: Page, small_url: str, sma
     expect(panel).to_be_empty()
     expect(page.locator("#request-waterfall")).to_be_empty()
     expect(request_row(page, 0)).to_have_attribute("aria-current", "false")
+
+
+def test_a_packet_that_is_answered_late_is_not_shown(page: Page, small_url: str) -> None:
+    held = Held(page, "**/api/hops/3")
+    held.hold()
+    open_page(page, small_url, "#from=40000000&to=40400000")
+    with page.expect_request("**/api/hops/3"):
+        page.mouse.click(*arrow_point(page, 3))
+    page.keyboard.press("Escape")
+    held.release()
+    page.wait_for_function("async () => (await window.twintap.hop(3)) !== null")
+    page.evaluate(FRAMES)
+    assert page.locator("#packet-details").inner_text() == ""
 
 
 def test_the_rest_dims_while_a_request_is_selected_and_f_fits_it(
@@ -217,7 +241,7 @@ def test_light_and_dark_follow_the_system_and_the_toggle(chromium: Browser, smal
 
 
 def test_many_packets_are_counted_and_zooming_in_shows_each(page: Page, large_trace: TraceView) -> None:
-    with serving(large_trace) as url:
+    with serving(large_trace) as url, leaving(page):
         open_page(page, url)
         expect(page.locator("#badge")).to_contain_text(f"density of {large_trace.summary.hops_count:,} packets")
         page.mouse.move(*canvas_middle(page))
@@ -231,7 +255,7 @@ def test_many_packets_are_counted_and_zooming_in_shows_each(page: Page, large_tr
 def test_problems_are_seen_at_every_zoom(page: Page, large_trace: TraceView) -> None:
     problem = large_trace.next_problem(large_trace.duration_ns // 2)
     assert problem is not None
-    with serving(large_trace) as url:
+    with serving(large_trace) as url, leaving(page):
         open_page(page, url)
         for width in (2_000_000_000, 100_000_000, 1_000_000):
             assert ink(page, 3) + ink(page, 4) > 0
@@ -242,20 +266,18 @@ def test_problems_are_seen_at_every_zoom(page: Page, large_trace: TraceView) -> 
 
 
 def test_until_packets_have_come_the_page_says_that_it_waits(page: Page, small_url: str) -> None:
-    held: list[Route] = []
-    page.route("**/api/window*", lambda route: held.append(route))  # noqa: PLW0108  (Playwright marks what it is given)
-    page.goto(small_url)
+    held = Held(page, "**/api/window*")
+    held.hold()
+    with page.expect_request("**/api/window*"):
+        page.goto(small_url)
     page.wait_for_function("() => window.twintap.meta")
     expect(page.locator("#badge")).to_have_text("loading…")
-    while not held:
-        page.wait_for_timeout(10)
-    for route in held:
-        route.continue_()
+    held.release()
     expect(page.locator("#badge")).to_contain_text("arrows in")
 
 
 def test_texts_of_a_capture_run_no_script(page: Page, hostile_trace: TraceView) -> None:
-    with serving(hostile_trace) as url:
+    with serving(hostile_trace) as url, leaving(page):
         open_page(page, url)
         settled(page, lambda: request_row(page, 0).click())
         expect(page.locator("#waterfall .annotation-text").first).to_be_visible()
@@ -266,11 +288,10 @@ def test_texts_of_a_capture_run_no_script(page: Page, hostile_trace: TraceView) 
         expect(page.locator("#packet-details")).to_contain_text("onerror")
         assert page.evaluate("window.hacked") is None
         assert page.locator("img, main script").count() == 0
-        page.goto("about:blank")  # or it asks a server that is gone
 
 
 def test_an_empty_trace_says_what_to_do(page: Page, empty_trace: TraceView) -> None:
-    with serving(empty_trace) as url:
+    with serving(empty_trace) as url, leaving(page):
         open_page(page, url)
         expect(page.locator(".empty")).to_contain_text("tracer record")
         expect(page.locator("#requests")).to_contain_text("there are no requests")
@@ -324,6 +345,24 @@ def test_a_connection_of_the_pairing_shows_its_first_trouble(
     settled(page, lambda: page.locator(f'[data-connection="{worst.connection_id}"]').click())
     expect(page.locator("#pairing")).not_to_be_visible()
     assert view(page)[0] < trouble.from_ns < view(page)[1]
+    page.wait_for_function("number => window.twintap.state.selection.hop === number", arg=trouble.hop)
+
+
+def test_a_connection_is_gone_to_though_the_dialog_was_closed_before_the_answer(
+    page: Page, small_url: str, small_trace: TraceView
+) -> None:
+    held = Held(page, "**/api/connections/*/trouble")
+    held.hold()
+    open_page(page, small_url)
+    page.keyboard.press("p")
+    worst = small_trace.pairing.worst_connections[0]
+    trouble = small_trace.first_trouble(worst.connection_id)
+    assert trouble is not None
+    with page.expect_request("**/api/connections/*/trouble"):
+        page.locator(f'[data-connection="{worst.connection_id}"]').click()
+    page.keyboard.press("Escape")
+    expect(page.locator("#pairing")).not_to_be_visible()
+    held.release()
     page.wait_for_function("number => window.twintap.state.selection.hop === number", arg=trouble.hop)
 
 

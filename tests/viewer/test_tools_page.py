@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 from collector.queries import TraceView
-from tests.helpers.viewer_page import open_page, settled, view
+from tests.helpers.viewer_page import Held, open_page, settled, view
 
 pytestmark = pytest.mark.browser
 ASSETS = Path(__file__).parents[2] / "viewer" / "assets"
@@ -87,8 +87,8 @@ def test_every_packet_of_a_request_is_listed_and_chosen_by_keyboard(
 
 
 def test_keys_that_are_faster_than_the_rows_wait_for_them(page: Page, small_url: str, small_trace: TraceView) -> None:
-    held: list[Route] = []
-    page.route("**/api/requests/1/packets?**", lambda route: held.append(route))  # noqa: PLW0108
+    held = Held(page, "**/api/requests/1/packets?**")
+    held.hold()
     open_page(page, small_url)
     search_for(page, "#2")
     page.keyboard.press("Escape")
@@ -97,8 +97,7 @@ def test_keys_that_are_faster_than_the_rows_wait_for_them(page: Page, small_url:
     for key in ("ArrowDown", "ArrowDown", "ArrowUp", "Enter"):
         page.keyboard.press(key)
     expect(page.locator("#packet-details")).to_be_empty()
-    for route in held:
-        route.continue_()
+    held.release()
     second = small_trace.request_packets(1, 1, 1).number[0]
     expect(page.locator('.packet-row[aria-selected="true"] span').first).to_have_text(str(second))
     expect(page.locator("#packet-details")).to_contain_text("Packet")

@@ -25,8 +25,9 @@ window.twintap = window.twintap || {};
     busy = true;
     try {
       const meta = await T.fetchJson("api/meta", undefined, NEWEST);
+      if (!following) return; // touched meanwhile
       if (meta.lanes.join("\n") !== T.meta.lanes.join("\n")) return location.reload(); // hosts came or went
-      await T.renew(meta, ...nextView(meta));
+      if (!(await T.renew(meta, ...nextView(meta), () => following))) return;
       window.dash_clientside.set_props("renewed", { data: meta.made });
       document.querySelectorAll("#legend [data-class]").forEach((button) => {
         button.querySelector("small").textContent = meta.classCounts[button.dataset.class];

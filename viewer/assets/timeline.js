@@ -91,7 +91,7 @@ window.twintap = window.twintap || {};
     help: () => open("help"),
     pairing: () => open("pairing"),
     clocks: () => T.meta.clocksApart && setClocks(!state.raw),
-    close: () => document.querySelector("dialog[open]").close(),
+    close: () => document.querySelector("dialog[open]")?.close(), // Escape may have been faster than an answer
     deselect: () => (document.querySelector("dialog[open]") ? actions.close() : select(null, null)),
   });
 
@@ -103,12 +103,16 @@ window.twintap = window.twintap || {};
   T.notify = (what) => document.dispatchEvent(new CustomEvent(`twintap:${what}`));
   T.hear = (what, act) => document.addEventListener(`twintap:${what}`, act);
 
-  // Go on with a newer make of the trace. What it shows is fetched first, so that nothing blinks.
-  T.renew = async function (meta, from, to) {
+  // Go on with a newer make of the trace, if that is still `wanted` when it is here; whether it was. What it shows is
+  // fetched first, so that nothing blinks.
+  T.renew = async function (meta, from, to, wanted) {
     const window = `api/window?from=${Math.floor(from)}&to=${Math.ceil(to)}${state.raw ? "&clocks=raw" : ""}`;
     const [data, overview] = await Promise.all(
       [window, "api/overview"].map((path) => T.fetchMessage(path, undefined, meta.made)),
     );
+    if (!wanted()) return false;
+    if (fetching) fetching.abort(); // an answer of the make before
+    fetching = null;
     select(null, null);
     T.meta = meta;
     T.fillParts(meta.parts);
@@ -121,6 +125,7 @@ window.twintap = window.twintap || {};
     draw();
     repaint();
     settle();
+    return true;
   };
 
   const open = (id) => document.querySelector("dialog[open]") || document.getElementById(id).showModal();

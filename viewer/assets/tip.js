@@ -120,11 +120,11 @@ window.twintap = window.twintap || {};
     return children;
   }
 
-  // The selected packet, in the panel.
+  // The selected packet, in the panel; an answer that comes after another was selected, or none, is not shown.
   T.showPacket = async function (box, number) {
     if (number === null) return box.replaceChildren();
     const hop = await T.hop(number);
-    if (!hop) return;
+    if (!hop || T.state.selection.hop !== number) return;
     const heading = element("h3", "Packet");
     box.replaceChildren(heading, ...hopChildren(hop));
   };
