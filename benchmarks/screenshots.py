@@ -136,7 +136,7 @@ def _take_states(chromium: Browser, folder: Path) -> None:
             shoot(folder, "error")
     with _page(chromium, "light", SIZES[0]) as (page, shoot), serve() as url:
         page.goto(url)
-        page.wait_for_selector("#upload-choose")
+        page.wait_for_selector("#upload-choose:enabled")
         page.evaluate(DROP_TEXT)
         page.wait_for_selector(".upload-file .warning")
         shoot(folder, "upload")

@@ -75,11 +75,16 @@ def upload_form() -> list[Component]:
             "Drop the captures of several hosts here (pcap or pcapng, also .gz), or choose them. They stay on the "
             f"viewer's machine until it ends; all together up to {MOST_BYTES >> 30} GiB in {MOST_FILES} files."
         ),
-        html.Div(html.Button("choose files…", id="upload-choose", className="small"), id="upload-drop", **multiple),
+        html.Div(_choose_button(), id="upload-drop", **multiple),
         html.Div(id="upload-files"),
         html.P(id="upload-state", role="status"),
         html.Button("make the trace", id="upload-make", className="small", disabled=True),
     ]
+
+
+def _choose_button() -> Component:
+    """Off until the page takes files (`assets/upload.js`): what is dropped before that, the browser would open."""
+    return html.Button("choose files…", id="upload-choose", className="small", disabled=True)
 
 
 def lane_menu() -> Component:

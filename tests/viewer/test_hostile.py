@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from collector.analysis import analyse
 from collector.queries import TraceSearch, TraceView, open_trace
 from tests.helpers.hostile_captures import HOSTS, SCRIPT, TARGETS, write_hostile_captures
-from tests.helpers.viewer_page import open_page, request_row, settled
+from tests.helpers.viewer_page import leaving, open_page, request_row, settled
 from tests.helpers.viewer_server import serving
 
 pytestmark = pytest.mark.browser
@@ -33,7 +33,7 @@ def test_the_captures_hold_what_they_should(trace: TraceView) -> None:
 
 
 def test_nothing_of_a_capture_runs_wherever_it_is_shown(page: Page, trace: TraceView, tmp_path: Path) -> None:
-    with serving(trace) as url:
+    with serving(trace) as url, leaving(page):
         open_page(page, url)
         for number in range(len(TARGETS)):
             settled(page, lambda number=number: request_row(page, number).click())  # type: ignore[misc]
@@ -72,9 +72,9 @@ def test_nothing_of_a_capture_runs_wherever_it_is_shown(page: Page, trace: Trace
 
 def test_hostile_hosts_come_in_by_the_page_as_well(page: Page, tmp_path: Path) -> None:
     write_hostile_captures(tmp_path)
-    with serving(None) as url:
+    with serving(None) as url, leaving(page):
         page.goto(url)
-        page.locator("#upload-choose").wait_for()
+        expect(page.locator("#upload-choose")).to_be_enabled()
         hostile = f"{SCRIPT}.pcap"
         page.evaluate(
             """([name, bytes]) => {

@@ -41,7 +41,7 @@ def test_no_request_of_any_page_leaves_the_machine(chromium: Browser, small_trac
                 expect(page.locator("#content")).not_to_contain_text("loading…")
                 page.wait_for_load_state("networkidle")
         page.goto(start_url)
-        expect(page.locator("#upload-choose")).to_be_visible()
+        expect(page.locator("#upload-choose")).to_be_enabled()
         own = {urlsplit(each).netloc for each in (url, start_url)}
     context.close()
     assert len(asked) > 20

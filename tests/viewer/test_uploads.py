@@ -11,6 +11,7 @@ from werkzeug.test import Client
 from collector.decode.input_limits import InputLimits
 from collector.queries import TraceView
 from tests.helpers.capture_files import pcap
+from tests.helpers.viewer_page import leaving
 from tests.helpers.viewer_server import serving
 from viewer.access import Access
 from viewer.app import make_viewer
@@ -165,11 +166,10 @@ DROP = """names => {
 
 @pytest.mark.browser
 def test_captures_are_dropped_confirmed_and_shown(page: Page) -> None:
-    with serving(None) as url:
+    with serving(None) as url, leaving(page):
         page.goto(url)
         expect(page.locator("#start")).to_contain_text("tracer record")
-        page.wait_for_function("() => window.twintap.startUploads")
-        page.locator("#upload-choose").wait_for()
+        expect(page.locator("#upload-choose")).to_be_enabled()
         files = [(path.name, list(path.read_bytes())) for path in sorted(SAMPLE.glob("*.pcapng"))[:3]]
         page.evaluate(DROP, [*files, ("notes.pcap", list(b"just text"))])
         expect(page.locator(".upload-file")).to_have_count(4)

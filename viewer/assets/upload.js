@@ -141,6 +141,7 @@ window.twintap = window.twintap || {};
     byId("upload-choose").addEventListener("click", choose);
     byId("upload-make").addEventListener("click", make);
     attachDrop(() => dialog && !dialog.open && !document.querySelector("dialog[open]") && dialog.showModal());
+    byId("upload-choose").disabled = false;
     return true;
   };
 
