@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.queries import PacketFields, Selection, TraceView, open_trace, write_pcapng
-from tests.helpers.viewer_page import open_page, settled
+from tests.helpers.viewer_page import leaving, open_page, settled
 from tests.helpers.viewer_server import serving
 from tracer.errors import InputError
 from viewer import explaining
@@ -71,13 +71,17 @@ def test_without_tshark_our_own_decoder_tells(trace: TraceView, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("program", "trouble"),
-    [(["sleep", "20"], "longer than"), (["false"], "status 1"), (["sh", "-c", "kill -9 $$"], "status -9")],
+    ("program", "wall_seconds", "trouble"),
+    [
+        (["sleep", "1000"], 0.2, "longer than"),
+        (["false"], 60, "status 1"),
+        (["sh", "-c", "kill -9 $$"], 60, "status -9"),
+    ],
 )
 def test_a_dissector_that_fails_or_hangs_is_ended_and_said(
-    monkeypatch: pytest.MonkeyPatch, program: list[str], trouble: str
+    monkeypatch: pytest.MonkeyPatch, program: list[str], wall_seconds: float, trouble: str
 ) -> None:
-    monkeypatch.setattr(explaining, "WALL_SECONDS", 0.2)
+    monkeypatch.setattr(explaining, "WALL_SECONDS", wall_seconds)
     printed, said = explaining._run_tool(program, b"")
     assert printed == b""
     assert trouble in said
@@ -131,7 +135,7 @@ def test_in_the_page_a_packet_is_explained_and_its_request_saved_as_a_capture(
     page: Page, trace: TraceView, tmp_path: Path
 ) -> None:
     """By keyboard: search the upload, list its packets, explain one of them, save all of them."""
-    with serving(trace) as url:
+    with serving(trace) as url, leaving(page):
         open_page(page, url)
         page.keyboard.press("/")
         page.keyboard.type("one-byte")
