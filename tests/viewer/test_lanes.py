@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 from collector.queries import TraceView, open_trace
 from tests.helpers.binary_messages import decode
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
-from tests.helpers.viewer_page import ink, open_page, settled
+from tests.helpers.viewer_page import ink, leaving, open_page, settled
 from tests.helpers.viewer_server import serving
 from tests.viewer.test_routes import client_of
 
@@ -105,14 +105,13 @@ def test_two_hundred_hosts_are_grouped_at_first_and_scroll(page: Page, wide_url:
 
 def test_packets_within_a_lone_host_run_between_its_services(page: Page, tmp_path: Path) -> None:
     write_synthetic_trace(tmp_path / "solo", Recipe(hosts=["solo"] * 5, argv=None))
-    with serving(open_trace(str(tmp_path / "solo"))) as url:
+    with serving(open_trace(str(tmp_path / "solo"))) as url, leaving(page):
         open_page(page, url)
         assert shown(page) == ["solo", "swift-object", "swift-proxy"]
         assert page.evaluate("() => new Set(window.twintap.state.data.fromRow).size") == 3
         settled(page, lambda: page.evaluate("location.hash = '#split=none'"))
         assert shown(page) == ["solo"]
         assert ink(page, 0) + ink(page, 1) + ink(page, 2) > 10  # arches
-        page.goto("about:blank")  # or it asks a server that is gone
 
 
 def test_counts_by_row_are_those_of_the_tables(wide_trace: TraceView) -> None:

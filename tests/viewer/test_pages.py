@@ -3,14 +3,16 @@ elsewhere."""
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, TimeoutError, expect
 
 from collector.queries import RequestSelection, TraceView, open_trace
 from tests.helpers.bench_folders import write_run
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from tests.helpers.viewer_page import leaving
 from tests.helpers.viewer_server import serving
 from viewer.pages.context import Beside
 
@@ -18,7 +20,13 @@ pytestmark = pytest.mark.browser
 
 CLASS = "PUT object 1-16 KiB at swift-proxy"
 DRAWN = "() => [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('.main-svg'))"
-FITS = "width => window.innerWidth === width && window.content.scrollWidth <= window.content.clientWidth"
+FITS = "width => innerWidth === width && window.content.scrollWidth <= window.content.clientWidth"
+WIDTHS = """() => {
+    const room = content.clientWidth, beyond = [...content.querySelectorAll("*")].filter(
+        (each) => each.getBoundingClientRect().right > content.getBoundingClientRect().left + room);
+    const name = (each) => `${each.tagName.toLowerCase()}#${each.id}.${each.getAttribute("class")}`;
+    return { window: innerWidth, room, content: content.scrollWidth, beyond: beyond.slice(0, 5).map(name) };
+}"""
 PAGES = ("requests", "overlay", "services", "streams", "latency", "quality", "bench", "compare")
 
 
@@ -186,7 +194,7 @@ def test_compare_tells_slow_from_typical_and_from_a_trace_given_at_start(page: P
 
 
 def test_no_text_of_a_capture_becomes_markup(page: Page, hostile_trace: TraceView) -> None:
-    with serving(hostile_trace) as url:
+    with serving(hostile_trace) as url, leaving(page):
         for name in PAGES:
             open_page(page, url, name)
             assert page.evaluate("window.hacked") is None
@@ -196,7 +204,7 @@ def test_no_text_of_a_capture_becomes_markup(page: Page, hostile_trace: TraceVie
 
 
 def test_a_trace_without_packets_says_what_to_do_next(page: Page, empty_trace: TraceView) -> None:
-    with serving(empty_trace) as url:
+    with serving(empty_trace) as url, leaving(page):
         for name in PAGES:
             open_page(page, url, name)
             expect(page.locator("#content .nothing").first).to_be_visible()
@@ -227,4 +235,8 @@ def test_pages_fit_the_screen_in_width(page: Page, url: str) -> None:
         open_page(page, url, name)
         for width, height in ((3840, 2160), (1280, 720)):
             page.set_viewport_size({"width": width, "height": height})
-            page.wait_for_function(FITS, arg=width)
+            with suppress(TimeoutError):  # charts follow the window when the browser gets to it
+                page.wait_for_function(FITS, arg=width)
+            found = page.evaluate(WIDTHS)
+            assert found["window"] == width, name
+            assert found["content"] <= found["room"], f"{name} at {width} px: {found}"
