@@ -81,8 +81,8 @@ def _check(what: str, count: int, most: int) -> None:
     if count > most:
         raise InputError(
             f"the captures hold more than {most:,} {what}, which takes more than 2 GiB of memory",
-            "analyse a part of them (editcap -A FROM -B TO FILE PART), or lift the limits with `tracer replay --no-limits`: it takes "
-            f"about 700 bytes for each of the {what}",
+            "analyse a part of them (editcap -A FROM -B TO FILE PART), or lift the limits with `tracer replay "
+            f"--no-limits`: it takes about 700 bytes for each of the {what}",
         )
 
 
