@@ -93,11 +93,12 @@ def test_a_stream_that_is_not_read_to_its_end_takes_its_connection_along() -> No
 
 def test_nobody_there_is_no_answer() -> None:
     async def script(backend: Backend, _: Service, __: Front) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            free = Service("object", "here", *taken.getsockname())
-        assert (await backend.request(free, "GET", "/a", {})).status == NO_ANSWER
-        assert await backend.open(free, "GET", "/a", {}) is None
-        assert await backend.upload(free, "/a", {}) is None
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else gets it
+            silent = Service("object", "here", *taken.getsockname())
+            assert (await backend.request(silent, "GET", "/a", {})).status == NO_ANSWER
+            assert await backend.open(silent, "GET", "/a", {}) is None
+            assert await backend.upload(silent, "/a", {}) is None
 
     with_server("new", script)
 
