@@ -258,7 +258,7 @@ def test_the_thread_ends_after_the_segment_on_its_way_and_no_later_than_it_must(
         scene.write(number)
     scene.collector.fault = slow
     running = ShippingThread(scene.shipper())
-    assert asked.wait(10)
+    assert asked.wait(60)
     assert not running.stop(must_end=lambda: True), "it is still on its way"
     answered.set()
     assert running.stop()

@@ -8,7 +8,7 @@ import pytest
 
 from collector.execution.ordered_pool import run_in_order
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 @pytest.fixture

@@ -260,7 +260,7 @@ def test_sessions_are_analysed_beside_each_other_and_none_twice_at_a_time(client
         transport = httpx.ASGITransport(client.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as asking:
             asked = [asyncio.create_task(asking.post(f"/api/sessions/{name}/analyse")) for name in names]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(50):
                 while len(client.app.state.analysing) < len(names) or len(running) < ANALYSES:
                     await asyncio.sleep(0.01)
                 again = await asking.post(f"/api/sessions/{names[-1]}/analyse")
