@@ -12,6 +12,7 @@ from storage_cluster.faults import control, log
 from storage_cluster.faults.kinds import Fault, Parameters
 from storage_cluster.hosts import cluster, state
 from tests.helpers.live_cluster import cluster_in, run_on
+from tests.helpers.polling import PATIENCE_S
 from tests.helpers.system_tools import needs_nft
 
 pytestmark = pytest.mark.live
@@ -38,12 +39,13 @@ with IPRoute() as netlink:
     print([queue.get_attr("TCA_KIND") for queue in netlink.get_qdiscs()])
 """
 BUSY = """
-import time
-print("busy", flush=True)
-end = time.monotonic() + 1
+import sys, time
+print("there", flush=True)
+sys.stdin.readline()
+before, end = time.process_time(), time.monotonic() + 1
 while time.monotonic() < end:
     pass
-print(time.process_time())
+print(time.process_time() - before)
 """
 
 
@@ -164,10 +166,12 @@ def test_a_short_accept_queue_is_the_kernels(live: cluster.ClusterStatus, add) -
 
 def test_a_slow_processor_gets_its_share(live: cluster.ClusterStatus, add) -> None:
     host = live.host("storage3")
-    with subprocess.Popen([*host.enter, sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as guest:
-        assert guest.stdout is not None and guest.stdout.readline() == "busy\n"
+    argv = [*host.enter, sys.executable, "-c", BUSY]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as guest:
+        assert guest.stdout is not None and guest.stdout.readline() == "there\n"
         add("cpu", "storage3", cpu_share=0.2)
-        assert float(guest.stdout.readline()) < 0.6
+        said, _ = guest.communicate("begin\n", PATIENCE_S)
+        assert float(said) < 0.6
 
 
 def test_the_status_shows_clock_errors_and_faults(live: cluster.ClusterStatus, add) -> None:

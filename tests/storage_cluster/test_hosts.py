@@ -21,6 +21,7 @@ from storage_cluster.errors import MissingResourceError, NotPermittedError, NotR
 from storage_cluster.hosts import cluster, namespaces, network, state
 from storage_cluster.hosts.offload import get_offload
 from tests.helpers.live_cluster import cluster_in, run_on
+from tests.helpers.polling import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -67,10 +68,7 @@ def processes_of(state_dir: Path) -> list[str]:
 
 
 def await_no_process_of(state_dir: Path) -> None:
-    deadline = time.monotonic() + 20
-    while left := processes_of(state_dir):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.01)
+    wait_for(lambda: not processes_of(state_dir), lambda: f"the end of {processes_of(state_dir)}")
 
 
 def test_the_swift_command_goes_there_and_back(live: cluster.ClusterStatus, tmp_path: Path) -> None:
@@ -157,10 +155,9 @@ def test_down_leaves_nothing_not_even_a_guest(tmp_path: Path) -> None:
     with cluster_in(state_dir) as running:
         guest = subprocess.Popen([*running.host("client").enter, "sleep", "1000"])
         inodes = {host.net_inode for host in running.hosts}
-        while namespaces.inode(guest.pid, "net") not in inodes:
-            time.sleep(0.01)
+        wait_for(lambda: namespaces.inode(guest.pid, "net") in inodes, "the guest to come in")
         assert cluster.down(state_dir)
-        assert guest.wait(10) != 0
+        assert guest.wait(PATIENCE_S) != 0
     assert not state_dir.exists()
     assert processes_of(state_dir) == []
     assert state.processes_inside(inodes) == []
@@ -174,10 +171,7 @@ def test_a_killed_keeper_takes_all_with_it_and_the_next_up_finds_its_way(tmp_pat
         assert found is not None
         os.kill(found.keeper.pid, signal.SIGKILL)
         everyone = [host.holder for host in found.hosts] + [server.process for server in found.servers]
-        deadline = time.monotonic() + 20
-        while any(process.alive for process in everyone):
-            assert time.monotonic() < deadline, "something outlived the keeper"
-            time.sleep(0.01)
+        wait_for(lambda: not any(process.alive for process in everyone), "what outlived the keeper to end")
         with pytest.raises(NotRunningError):
             cluster.status(state_dir)
         assert cluster.up(state_dir)

@@ -83,6 +83,7 @@ def background_url(background_trace: TraceView) -> Iterator[str]:
 @contextmanager
 def _watched(chromium: Browser) -> Iterator[Page]:
     context = chromium.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
+    context.set_default_timeout(120_000)
     page, faults = context.new_page(), list[str]()
     page.on("console", lambda message: message.type in ("error", "warning") and faults.append(message.text))
     page.on("pageerror", lambda error: faults.append(_text(error)))
