@@ -56,6 +56,7 @@ async def connection(until):
     listening.cancel()
     writer.close()
 async def main():
+    print("asking", flush=True)
     until = time.monotonic() + float(sys.argv[2])
     await asyncio.gather(*(connection(until) for _ in range(4)))
 asyncio.run(main())
@@ -86,6 +87,7 @@ async def subscribe():
     while await reader.read(1000):
         pass
 async def main():
+    print("asking", flush=True)
     await asyncio.gather(*(subscribe() for _ in range(3)))
 asyncio.run(main())
 """
@@ -99,8 +101,10 @@ def traced(hosts: Pair, folder: Path, server: str, client: tuple[str, ...], stop
         hosts.a.capture(folder) as ours,
         hosts.b.capture(folder) as theirs,
     ):
-        asking = subprocess.Popen([*hosts.a.enter, sys.executable, "-c", client[0], hosts.b.address, *client[1:]])
+        argv = [*hosts.a.enter, sys.executable, "-c", client[0], hosts.b.address, *client[1:]]
+        asking = subprocess.Popen(argv, stdout=subprocess.PIPE)
         try:
+            assert asking.stdout is not None and asking.stdout.readline() == b"asking\n"
             if stop:
                 time.sleep(1.5)
                 stopped = serving.pid if stop == "server" else asking.pid
@@ -110,7 +114,7 @@ def traced(hosts: Pair, folder: Path, server: str, client: tuple[str, ...], stop
             assert asking.wait(timeout=60) == 0
         finally:
             asking.kill()
-            asking.wait()
+            asking.communicate()
         ours.stop(), theirs.stop()
     url = str(folder / "trace")
     analyse(host_sources([f"{host.name}={folder / host.name}" for host in (hosts.a, hosts.b)]), url)
