@@ -10,8 +10,9 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from collector.analysis import HostSource, analyse
+from collector.decode.activity import FileSpan, HostActivity, PointActivity
 from collector.hops.captured_until import CapturedUntil, captured_until
-from collector.hops.coverage import HostCoverage
+from collector.hops.coverage import MISSING_SCHEMA, HostCoverage, coverages
 from collector.trace import store
 from collector.trace.schema import CLOCKS
 from tests.helpers import capture_files as files
@@ -119,6 +120,24 @@ def test_spans_of_both_hosts_count_together() -> None:
         }
     )
     assert captured.of(rows, "at").to_list() == [300, 100, 2 * 10**9, 2 * 10**9, 900, 900, 4 * 10**9]
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "sent", "expected"),
+    [(50, True, False), (100.5, True, False), (150, True, True), (150, False, False)],
+    ids=["before the last packet", "with it", "after it", "to the host"],
+)
+def test_a_capture_has_ended_where_others_received_what_the_host_sent_later(
+    at_ms: float, sent: bool, expected: bool
+) -> None:
+    """What was sent to the host and is not in its capture may have been lost on the way."""
+    row = ("a", "b", "10.66.0.1", "10.66.0.2", sent, int(at_ms * MS), 1)
+    missing = pl.DataFrame([row], schema=MISSING_SCHEMA, orient="row")
+    line = {"reference": True, "offset_ns": 0, "skew_ppb": 0, "uncertainty_ns": 0, "method": "hull"}
+    ends = {"from_host_ns": 0, "to_host_ns": 100 * MS}
+    clocks = pa.Table.from_pylist([line | ends | {"host": host} for host in "ab"], CLOCKS)
+    point = PointActivity((FileSpan(0, 100 * MS),), (), (0, 100 * MS))
+    assert coverages({"a": HostActivity((point,))}, missing, clocks)["a"].has_ended is expected
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,9 @@ def test_analysis_of_what_is_no_capture_is_told(client: AppClient, tmp_path: Pat
     assert not (tmp_path / "traces" / "s1").exists()
 
 
-def test_a_stage_that_raises_is_one_line_and_the_next_analysis_runs(client: AppClient, tmp_path: Path) -> None:
+def test_a_stage_that_raises_is_one_line_and_the_next_analysis_runs(
+    client: AppClient, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(sources: Sequence[HostSource], trace: str) -> TraceInfo:
         raise IndexError("a stage")
 
@@ -237,6 +239,8 @@ def test_a_stage_that_raises_is_one_line_and_the_next_analysis_runs(client: AppC
         answer = client.post("/api/sessions/s1/analyse")
         assert answer.status_code == 500
         assert answer.json()["detail"].startswith("the analysis of session s1 failed: IndexError: a stage (")
+    logged = [record.getMessage() for record in caplog.records if record.name == "twintap.collector"]
+    assert logged == [answer.json()["detail"]] * 2
 
 
 def test_sessions_are_analysed_beside_each_other_and_none_twice_at_a_time(client: AppClient, tmp_path: Path) -> None:
