@@ -89,15 +89,16 @@ fn locate_ipv6(frame: &[u8], start: usize) -> Option<Layout> {
     };
     let mut next_header = *frame.get(start + 6)?;
     let mut at = start + IPV6_HEADER_LEN;
-    let mut later_fragment = false;
+    let mut later_fragment = None; // by the first fragment header, as for the collector
     loop {
         let header_len = match next_header {
-            PROTOCOL_TCP if later_fragment => return Some(Layout::Fragment { headers_len: at }),
+            PROTOCOL_TCP if later_fragment == Some(true) => return Some(Layout::Fragment { headers_len: at }),
             PROTOCOL_TCP => return Some(locate_tcp(frame, at, end)),
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => (usize::from(*frame.get(at + 1)?) + 1) * 8,
             AUTHENTICATION => (usize::from(*frame.get(at + 1)?) + 2) * 4,
             FRAGMENT => {
-                later_fragment = be16(frame, at + 2)? & 0xFFF8 != 0;
+                let is_later = be16(frame, at + 2)? & 0xFFF8 != 0;
+                later_fragment.get_or_insert(is_later);
                 8
             }
             _ => return None,
