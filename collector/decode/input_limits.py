@@ -8,7 +8,6 @@ Limits, which `tracer replay --no-limits` lifts together:
 - A host's capture is read until one partition holds `MOST_IN_PARTITION` packets of it. Partitions are made smaller
   first; packets that no number of partitions separates are one connection. Then the capture ends there, as if it had
   been stopped: a counter reports it, and because of its coverage no packet of other hosts counts as lost.
-
 - Captures with more than `MOST_CONNECTIONS` connections or `MOST_EXCHANGES` exchanges are refused, as soon as so many
   are counted.
 
@@ -35,6 +34,7 @@ LARGE_PARTITION = 1_000_000
 EXPANSION_REFUSED = "expansion_refused"
 """The counter of a file whose rest was not expanded (`tracer/core/wire/src/counters.rs`)."""
 MOST_CONNECTIONS = MOST_EXCHANGES = 3_000_000
+"""Of all captures together: what 2 GiB hold, as measured (above)."""
 PARTITION_CUT = "connection_cut"
 """The counter of a capture that was not read to its end."""
 LIFT = "if that is what it is meant to be, lift the limits with --no-limits"
@@ -80,7 +80,7 @@ class InputLimits:
 def _check(what: str, count: int, most: int) -> None:
     if count > most:
         raise InputError(
-            f"the captures hold more than {most:,} {what}, which takes more than 2 GiB of memory",
+            f"the captures hold more than {most:,} {what}, and their analysis may take more than 2 GiB of memory",
             "analyse a part of them (editcap -A FROM -B TO FILE PART), or lift the limits with `tracer replay "
             f"--no-limits`: it takes about 700 bytes for each of the {what}",
         )

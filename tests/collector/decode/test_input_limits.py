@@ -81,15 +81,17 @@ def test_a_file_that_expands_too_far_is_refused(tmp_path: Path) -> None:
 
 
 def test_more_connections_than_memory_holds_are_refused(tmp_path: Path) -> None:
-    refuse_and_take(write_captures(tmp_path, 100), tmp_path, InputLimits(connections=99), "99 connections")
+    assert_refused_and_taken_with_room(
+        write_captures(tmp_path, 100), tmp_path, InputLimits(connections=99), "99 connections"
+    )
 
 
 def test_more_requests_than_memory_holds_are_refused(tmp_path: Path) -> None:
     sources = [HostSource(file.stem, (file,)) for file in sorted(CAPTURES.glob("*.pcapng"))]
-    refuse_and_take(sources, tmp_path, InputLimits(exchanges=5), "5 requests")
+    assert_refused_and_taken_with_room(sources, tmp_path, InputLimits(exchanges=5), "5 requests")
 
 
-def refuse_and_take(sources: list[HostSource], folder: Path, limits: InputLimits, what: str) -> None:
+def assert_refused_and_taken_with_room(sources: list[HostSource], folder: Path, limits: InputLimits, what: str) -> None:
     with pytest.raises(InputError, match=rf"hold more than {what}, .* --no-limits"):
         analyse(sources, str(folder / "trace"), options=AnalysisOptions(limits=limits))
     assert not (folder / "trace").exists()

@@ -33,7 +33,7 @@ def packet(
     return bytes(ETHERNET / IP(src=ADDRESSES[source], dst=ADDRESSES[target]) / segment / Raw(data))
 
 
-def opened(client: str, server: str, port: int, request: bytes) -> list[Sent]:
+def request_packets(client: str, server: str, port: int, request: bytes) -> list[Sent]:
     """A connection from the start on, and one request, whose arrival the server's kernel acknowledges."""
     to, back = (port, 8080), (8080, port)
     turns = [
@@ -44,10 +44,10 @@ def opened(client: str, server: str, port: int, request: bytes) -> list[Sent]:
     return [(at * MS, turn[0], turn[1], packet(*turn)) for at, turn in enumerate(turns)]
 
 
-def polled(client: str, server: str, port: int, until_ns: int) -> list[Sent]:
+def polling_packets(client: str, server: str, port: int, until_ns: int) -> list[Sent]:
     """A request each 50 ms, answered after 1 ms."""
     request, answer = b"GET /p HTTP/1.1\r\nHost: p\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-    sent, seq, ack = opened(client, server, port, request)[:3], 100, 500
+    sent, seq, ack = request_packets(client, server, port, request)[:3], 100, 500
     for at in range(10 * MS, until_ns, 50 * MS):
         sent.append((at, client, server, packet(client, server, (port, 8080), "PA", (seq, ack), request)))
         seq += len(request)
@@ -80,8 +80,11 @@ def waits(found: list[dict[str, object]]) -> list[tuple[object, int]]:
     ]  # type: ignore[operator]
 
 
-ALONE = opened("client", "server", 40_000, REQUEST)
-OTHERS = [*polled("other", "client", 41_000, 6 * SECOND), *polled("other", "server", 42_000, 6 * SECOND)]
+ALONE = request_packets("client", "server", 40_000, REQUEST)
+OTHERS = [
+    *polling_packets("other", "client", 41_000, 6 * SECOND),
+    *polling_packets("other", "server", 42_000, 6 * SECOND),
+]
 
 
 @pytest.mark.parametrize(
@@ -103,8 +106,12 @@ def test_a_request_is_unanswered_for_as_long_as_one_of_its_hosts_captured(
 
 
 def test_silence_after_the_last_packet_is_captured_where_nobody_saw_more(tmp_path: Path) -> None:
-    talk = [*ALONE, *polled("other", "client", 41_000, SECOND // 2), *polled("other", "server", 42_000, SECOND // 2)]
-    elsewhere = polled("other", "stranger", 43_000, 6 * SECOND)
+    talk = [
+        *ALONE,
+        *polling_packets("other", "client", 41_000, SECOND // 2),
+        *polling_packets("other", "server", 42_000, SECOND // 2),
+    ]
+    elsewhere = polling_packets("other", "stranger", 43_000, 6 * SECOND)
     assert waits(findings(tmp_path, [*talk, *elsewhere], {})) == [("unanswered_request", 6.0)]
 
 

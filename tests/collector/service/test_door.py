@@ -111,7 +111,7 @@ def test_who_is_late_is_closed(tmp_path: Path, sent: bytes, status: bytes) -> No
         wait_for(lambda: not list(tmp_path.rglob("*.incoming")), "what had come of it to go")
 
 
-def trickle(client: socket.socket, piece: bytes) -> None:
+def assert_closed_while_it_trickles(client: socket.socket, piece: bytes) -> None:
     """Send again and again, never long enough apart to be idle; fails if the other side never closes."""
     deadline = time.monotonic() + PATIENCE_S
     with pytest.raises(OSError):
@@ -123,12 +123,12 @@ def trickle(client: socket.socket, piece: bytes) -> None:
 def test_a_body_that_trickles_is_closed_in_the_end(tmp_path: Path) -> None:
     with served(tmp_path, QUICK) as place, socket.create_connection(place) as client:
         client.sendall(PUT)
-        trickle(client, b".")
+        assert_closed_while_it_trickles(client, b".")
 
 
 def test_a_head_that_trickles_is_closed_in_the_end(tmp_path: Path) -> None:
     with served(tmp_path, QUICK) as place, socket.create_connection(place) as client:
-        trickle(client, b"G")
+        assert_closed_while_it_trickles(client, b"G")
 
 
 def test_a_body_beyond_its_limit_is_refused(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_what_a_column_added_since_would_hold_stands_for_it(trace: Path, table: 
         assert batch.column_names == [column]
 
 
-def test_traces_of_the_morning_before_lack_columns_that_are_filled() -> None:
-    """The columns that came without a new version of the format: removing one here is a refusal of traces in use."""
+def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None:
+    """They were added without a new version of the format: without one of them here, earlier traces are refused."""
     assert {table: set(columns) for table, columns in ADDED.items()} == {
         "messages": {"range_first", "range_last"},
         "exchanges": {"until_close", "range_first", "range_last"},
