@@ -154,8 +154,8 @@ class Uploads:
 
     def close(self) -> None:
         """Remove everything, and end what runs."""
-        if self._process is not None:
-            self._process.kill()
+        if (process := self._process) is not None:  # another thread sets it to None once it has ended
+            process.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
         release(self._folder)
 

@@ -6,10 +6,10 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 
 use twintap_wire::counters::Counters;
-use twintap_wire::events::{Event, EventColumns};
+use twintap_wire::events::{Event, EventColumns, HeadColumns};
 use twintap_wire::fragments::WINDOW_PACKETS;
 use twintap_wire::frames::{self, Frames};
-use twintap_wire::http;
+use twintap_wire::http::{self, HeadKind};
 use twintap_wire::http2::PREFACE;
 use twintap_wire::link::LinkType;
 use twintap_wire::marks;
@@ -106,14 +106,16 @@ pub fn packet(data: &[u8]) {
             assert_eq!(events.len(), 1);
             assert!(segment.payload.len() <= segment.payload_len as usize);
             assert_eq!(shown(&events), walked(&segment, &packet));
-            assert!(
-                heads
-                    .payload_offset
-                    .iter()
-                    .all(|&at| (at as usize) < segment.payload.len())
-            );
+            assert!((0..heads.len()).all(|head| is_inside(&heads, head, segment.payload.len())));
         }
     }
+}
+
+/// Whether a head begins in a payload of `payload_len` bytes; of an HTTP/2 frame the place after its header is noted, which
+/// is the end of the payload if the frame carries nothing.
+fn is_inside(heads: &HeadColumns, head: usize, payload_len: usize) -> bool {
+    let at = heads.payload_offset[head] as usize;
+    at < payload_len || (at == payload_len && heads.head_kind[head] == HeadKind::Http2Frame as u8)
 }
 
 /// The row with what `walked` cannot know left out.
