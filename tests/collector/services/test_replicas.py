@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from collector.findings.placement import placement_findings
@@ -41,9 +42,14 @@ def upload(at: int, number: int, *devices: str, partition: int = 7) -> str:
 USUAL = ("storage1:d1", "storage2:d1", "storage3:d1")
 
 
-def handoffs(text: str, refusals: Refusals = (), rings: Places = NO_PLACES) -> list[tuple[str, int, set[str]]]:
-    """Host that writes were meant for, how many, and where they went."""
+def handoffs(
+    text: str, refusals: Refusals = (), rings: Places = NO_PLACES, confidence: float | None = None
+) -> list[tuple[str, int, set[str]]]:
+    """Host that writes were meant for, how many, and where they went; `confidence` is that of all links."""
     exchanges = exchanges_of(text)
+    spans = link(exchanges)
+    same = pa.array([confidence] * len(spans), spans.schema.field("confidence").type)
+    spans = spans.set_column(spans.column_names.index("confidence"), "confidence", same)
     ends = pl.DataFrame(exchanges).with_columns(pl.col(pl.Categorical).cast(pl.String))
     connections = [
         {"connection_id": row["exchange_id"], "server_port": 6200, "server_addr": ADDRESSES.get(row["server_host"])}
@@ -54,7 +60,7 @@ def handoffs(text: str, refusals: Refusals = (), rings: Places = NO_PLACES) -> l
         for began, refused, server in refusals
     ]
     found = placement_findings(
-        requests_of([exchanges], link(exchanges)),
+        requests_of([exchanges], spans),
         pl.DataFrame(rows, FAILED, orient="row"),
         lambda: [table("connections", connections)],
         rings,
@@ -70,6 +76,14 @@ def test_what_follows_a_refused_connection_stands_in_for_it() -> None:
 def test_what_follows_a_connection_without_an_answer_stands_in_for_it() -> None:
     text = upload(0, 1, "storage1:d1", "storage2:d1", "storage4:d1@500000")
     assert handoffs(text, [(21, None, "storage3")]) == [("storage3", 1, {"storage4"})]
+
+
+@pytest.mark.parametrize(("confidence", "expected"), [(0.79, []), (0.8, [("storage3", 1, {"storage4"})])])
+def test_calls_that_may_be_of_two_requests_are_no_handoffs(
+    confidence: float, expected: list[tuple[str, int, set[str]]]
+) -> None:
+    text = upload(0, 1, "storage1:d1", "storage2:d1", "storage4:d1@500000")
+    assert handoffs(text, [(21, None, "storage3")], confidence=confidence) == expected
 
 
 def test_a_substitute_that_is_refused_too_is_followed_by_one() -> None:

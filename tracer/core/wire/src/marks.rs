@@ -74,7 +74,7 @@ pub fn may_be_mark(payload: &[u8]) -> bool {
     )
 }
 
-/// Call `note` with each mark of a payload and where it begins there. Arguments: `wire_len`: how long it was before it
+/// Call `note` with each mark of a payload and where it begins there; none unless [`may_be_mark`]. Arguments: `wire_len`: how long it was before it
 /// was cut.
 pub fn each_mark(payload: &[u8], wire_len: usize, mut note: impl FnMut(usize, Head<'static>)) {
     match payload.first() {
@@ -82,7 +82,7 @@ pub fn each_mark(payload: &[u8], wire_len: usize, mut note: impl FnMut(usize, He
         Some(b'Q' | b'P') if is_listen(payload) => note(0, mark(b"LISTEN", b"postgresql", reach::REST)),
         Some(b'S') if payload.starts_with(b"SSH-2.0-") => note(0, mark(b"SSH", b"ssh", reach::CONNECTION)),
         Some(0x10) if is_mqtt(payload) => note(0, mark(b"CONNECT", b"mqtt", reach::CONNECTION)),
-        Some(0x80..) => {
+        Some(0x81 | 0x82 | 0x88..=0x8a | 0xc1 | 0xc2) => {
             if let Some(is_masked) = frames_masked(payload, wire_len) {
                 let of = if is_masked {
                     reach::MASKED_FRAMES
