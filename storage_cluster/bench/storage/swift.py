@@ -18,6 +18,7 @@ from storage_cluster.bench.engine.connection import Connection, Endpoint, Reply,
 from storage_cluster.bench.model import Kind
 from storage_cluster.bench.storage.protocol import Order, Request
 from storage_cluster.errors import NotRunningError
+from tracer.secret_rules import without_secrets
 
 LISTING_LIMIT = 10_000
 _METHODS = {
@@ -52,31 +53,31 @@ class Access:
 
 async def authenticate(credentials: Credentials, timeouts: Timeouts = Timeouts()) -> Access:  # noqa: B008  frozen
     """A token and the storage URL. Raises: NotRunningError."""
-    url = credentials.auth_url
+    url, shown = credentials.auth_url, without_secrets(credentials.auth_url)
     parts = urlsplit(url)
     headers = f"X-Auth-User: {credentials.user}\r\nX-Auth-Key: {credentials.key}\r\n"
     head = _head("GET", quote(parts.path or "/", safe="/%"), parts.netloc, headers, keep_alive=False)
     reply = await Connection(resolve(url), timeouts, keep_alive=False).exchange(head.encode(), kept=True)
     if reply.error:
-        raise NotRunningError(f"{url} does not answer ({reply.error})", "is the store up and within reach?")
+        raise NotRunningError(f"{shown} does not answer ({reply.error})", "is the store up and within reach?")
     if reply.status not in (200, 204):
-        raise NotRunningError(f"{url} answered {reply.status} to {credentials.user}", "check user and key")
+        raise NotRunningError(f"{shown} answered {reply.status} to {credentials.user}", "check user and key")
     for name in ("x-storage-url", "x-auth-token"):
         if name not in reply.headers:
-            raise NotRunningError(f"{url} gave no {name.title()}", "give the URL of a v1 auth service, …/auth/v1.0")
+            raise NotRunningError(f"{shown} gave no {name.title()}", "give the URL of a v1 auth service, …/auth/v1.0")
     return Access(reply.headers["x-storage-url"], reply.headers["x-auth-token"])
 
 
 def resolve(url: str) -> Endpoint:
     """Where a URL leads. Raises: NotRunningError."""
-    parts = urlsplit(url)
+    parts, shown = urlsplit(url), without_secrets(url)
     if parts.scheme != "http" or not parts.hostname:
-        raise NotRunningError(f"{url} is no http:// URL", "TLS is not supported; give the address behind it")
+        raise NotRunningError(f"{shown} is no http:// URL", "TLS is not supported; give the address behind it")
     try:
         port = parts.port or 80
         found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
     except (OSError, ValueError) as error:
-        raise NotRunningError(f"{url} leads nowhere ({error})", "check the address") from None
+        raise NotRunningError(f"{shown} leads nowhere ({error})", "check the address") from None
     return Endpoint(found[0][0], cast(tuple[str | int, ...], found[0][4]))
 
 

@@ -325,16 +325,18 @@ def test_a_token_is_fetched_and_renewed_once() -> None:
 )
 def test_a_login_that_fails_is_one_line(answer: object, said: str) -> None:
     async def login(store: TinyStore) -> None:
-        with pytest.raises(NotRunningError, match=said):
-            await authenticate(Credentials(store.auth_url, "u", "k"), PATIENT)
+        with pytest.raises(NotRunningError, match=said) as raised:
+            await authenticate(Credentials(f"{store.auth_url}?key=planted", "u", "k"), PATIENT)
+        assert "planted" not in str(raised.value)
 
     with_store(login, lambda seen: answer)
 
 
-@pytest.mark.parametrize("url", ["https://h/v1", "ftp://h", "nothing", "http://h:99999/"])
+@pytest.mark.parametrize("url", ["https://h/v1", "ftp://h", "nothing", "http://h:99999/", "https://u:planted@h/"])
 def test_addresses_that_lead_nowhere_are_one_line(url: str) -> None:
-    with pytest.raises(NotRunningError):
-        asyncio.run(authenticate(Credentials(url, "u", "k"), SHORT))
+    with pytest.raises(NotRunningError) as raised:
+        asyncio.run(authenticate(Credentials(f"{url}?key=planted", "u", "k"), SHORT))
+    assert "planted" not in str(raised.value)
 
 
 def test_a_listing_of_many_pages() -> None:
