@@ -41,25 +41,45 @@ pub fn linger_ns(calls: &[Call], parents: &[u32], children: &[u32]) -> Option<i6
     let step = alone.len().div_ceil(SOME_CALLS);
     let some: Vec<i64> = alone.iter().copied().step_by(step).collect();
     let between = (alone[alone.len() - 1] - alone[0]) as f64 / alone.len() as f64;
-    let here = lags(&opened, some.iter().copied());
-    let mut elsewhere = vec![0.0; BINS];
+    let more: Vec<[f64; BINS]> = some.iter().map(|&at| more_at(&opened, at, between)).collect();
+    let sums: Vec<f64> = (0..BINS).map(|bin| more.iter().map(|call| call[bin]).sum()).collect();
+    let is_more = |bin: usize| {
+        sums[bin] > LEAST_MORE * some.len() as f64 && sums[bin] > DEVIATIONS * deviation(&some, &more, bin)
+    };
+    // a call has one request: more of them at longer distances are those that come in bursts with it
+    let most = sums.iter().copied().fold(0.0, f64::max).min(some.len() as f64);
+    let end = sums.iter().position(|&more| more >= NEARLY_ALL * most)?;
+    (0..BINS).any(is_more).then(|| (SPARE * log_lower_ns(end + 1)) as i64)
+}
+
+/// How many more requests came before a call than before other times, by bins of time up to which they are counted.
+fn more_at(opened: &[i64], at: i64, between: f64) -> [f64; BINS] {
+    let mut more = lags(opened, at);
     for shift in SHIFTS {
-        let by = (shift * between) as i64;
-        for (sum, count) in elsewhere.iter_mut().zip(lags(&opened, some.iter().map(|at| at + by))) {
-            *sum += count / SHIFTS.len() as f64;
+        for (more, count) in more.iter_mut().zip(lags(opened, at + (shift * between) as i64)) {
+            *more -= count / SHIFTS.len() as f64;
         }
     }
-    let mut more = vec![0.0; BINS];
-    let (mut sum, mut chance, mut is_sure) = (0.0, 0.0, false);
-    for bin in 0..BINS {
-        sum += here[bin] - elsewhere[bin];
-        chance += elsewhere[bin];
-        more[bin] = sum;
-        is_sure |= sum > LEAST_MORE * some.len() as f64 && sum > DEVIATIONS * (chance + here[bin] + 1.0).sqrt();
+    let mut sum = 0.0;
+    more.map(|more| {
+        sum += more;
+        sum
+    })
+}
+
+/// The standard deviation of a sum of `more`, as calls show it that are farther apart than the bin's time: those that are
+/// nearer have the same requests before them, and are counted as one.
+fn deviation(times: &[i64], more: &[[f64; BINS]], bin: usize) -> f64 {
+    let apart_ns = log_lower_ns(bin + 1) as i64;
+    let (mut first, mut group, mut squares) = (times[0], 0.0, 0.0);
+    for (&at, more) in times.iter().zip(more) {
+        if at - first > apart_ns {
+            squares += group * group;
+            (first, group) = (at, 0.0);
+        }
+        group += more[bin];
     }
-    let most = more.iter().copied().fold(0.0, f64::max);
-    let end = more.iter().position(|&more| more >= NEARLY_ALL * most)?;
-    is_sure.then(|| (SPARE * log_lower_ns(end + 1)) as i64)
+    f64::sqrt(squares + group * group)
 }
 
 /// When calls were made while no request was open.
@@ -79,17 +99,89 @@ fn alone(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
     found
 }
 
-/// How many requests came so long before the given times, by bins of time.
-fn lags(opened: &[i64], times: impl Iterator<Item = i64>) -> Vec<f64> {
-    let mut counts = vec![0.0; BINS];
-    for at in times {
-        let until = opened.partition_point(|&open| open <= at);
-        for &open in opened[until.saturating_sub(SOME_REQUESTS)..until].iter().rev() {
-            if at - open > LONGEST_NS {
-                break;
-            }
-            counts[log_bin(at - open, BINS)] += 1.0;
+/// How many requests came so long before a time, by bins of time.
+fn lags(opened: &[i64], at: i64) -> [f64; BINS] {
+    let mut counts = [0.0; BINS];
+    let until = opened.partition_point(|&open| open <= at);
+    for &open in opened[until.saturating_sub(SOME_REQUESTS)..until].iter().rev() {
+        if at - open > LONGEST_NS {
+            break;
         }
+        counts[log_bin(at - open, BINS)] += 1.0;
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+    /// Eight times a hundred requests within two seconds, and eight seconds of nothing.
+    const BURSTS: i64 = 8;
+    const REQUESTS: i64 = 100;
+
+    /// A request that is answered after 2 ms.
+    fn request(at_ns: i64) -> Call {
+        Call {
+            open_ns: at_ns,
+            out_ns: at_ns + 2 * MS,
+            close_ns: at_ns + 2 * MS,
+            ..call(at_ns)
+        }
+    }
+
+    fn call(at_ns: i64) -> Call {
+        Call {
+            client_host: 0,
+            server_host: 1,
+            service: 0,
+            connection_id: 0,
+            start_ns: at_ns,
+            sent_ns: at_ns,
+            end_ns: at_ns,
+            open_ns: at_ns,
+            out_ns: at_ns,
+            close_ns: at_ns,
+            request_bytes: 100,
+            response_bytes: 100,
+            is_cut: false,
+            method: -1,
+            asked: crate::words::Words::default(),
+            served: crate::words::Words::default(),
+        }
+    }
+
+    /// At any time within its burst, as many clients make them.
+    fn opened() -> Vec<i64> {
+        let at = |number: i64| (number / REQUESTS * 10_000 + number * number * 7919 % 2003) * MS;
+        let mut opened: Vec<i64> = (0..BURSTS * REQUESTS).map(at).collect();
+        opened.sort_unstable();
+        opened
+    }
+
+    fn lingers_ns(started: impl Iterator<Item = i64>) -> Option<i64> {
+        let mut calls: Vec<Call> = opened().into_iter().map(request).collect();
+        let requests = calls.len() as u32;
+        calls.extend(started.map(call));
+        let all = calls.len() as u32;
+        linger_ns(
+            &calls,
+            &(0..requests).collect::<Vec<_>>(),
+            &(requests..all).collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn calls_soon_after_each_request_are_work_that_goes_on() {
+        let after = |(place, at): (usize, i64)| at + (5 + place as i64 % 7) * MS;
+        let lingers = lingers_ns(opened().into_iter().enumerate().map(after)).unwrap();
+        assert!((9 * MS..20 * MS).contains(&lingers), "{lingers}");
+    }
+
+    #[test]
+    fn rounds_of_a_daemon_that_happen_to_follow_bursts_of_requests_are_not() {
+        let rounds = (0..BURSTS).flat_map(|round| (0..20).map(move |call| (round * 10_000 + 4_000 + call * 40) * MS));
+        assert_eq!(lingers_ns(rounds), None);
+    }
 }
