@@ -15,7 +15,7 @@ const MOST_PAIRS: usize = 128;
 const NEAR_PAIRS: usize = 48;
 /// How much likelier a call ends within its request than after it, before anything is known.
 const OUTSIDE: f64 = 0.02;
-/// Of no more links than this, what a pair shows of itself is left out, in so many steps of its share: an order sorts links
+/// Of fewer links than this, what a pair shows of itself is left out, in so many steps of its share: an order sorts links
 /// to what they then show, and explains itself.
 const MANY: usize = 1000;
 const SHARE_STEPS: usize = 4;
@@ -32,11 +32,11 @@ const HALF: f64 = 0.5;
 const STEEP: f64 = 20.0;
 const MOST_BY_CAUSE: f64 = 5.0;
 const STEEP_BELOW: f64 = 100.0;
-/// The part that is all that is open.
+/// A part that needs no closer look at the other side.
+const CLEAR: f64 = 0.6;
+/// The part that is all that is open. Where a server stalls, what was due meanwhile goes on together, one action shortly
+/// after the other: any order explains a part of that, but not all.
 const ALL_OPEN: f64 = 1.0;
-/// A part that needs no closer look at the other side. Where a server stalls, what was due meanwhile goes on together, one
-/// action shortly after the other. Any order explains a part of that.
-const CLEAR: f64 = ALL_OPEN;
 /// Where so little is open, an order is not asked to explain it.
 const LEAST_UNSURE: f64 = 0.1;
 /// How far from their place, in requests, calls are held to be to see whether that explains the other side better.
@@ -227,7 +227,7 @@ impl<'a> Unordered<'a> {
 
     /// Links are so many that one is no matter.
     fn has_many(&self) -> bool {
-        self.problem.children.len() > MANY
+        self.problem.children.len() >= MANY
     }
 
     fn odds(&self, slot: &Slot) -> f64 {
@@ -242,11 +242,7 @@ impl<'a> Unordered<'a> {
                 linked.add_words(slot.class, Pair::new(slot, child), found.of[at]);
             }
         });
-        let steps = if self.problem.children.len() > MANY {
-            0
-        } else {
-            SHARE_STEPS
-        };
+        let steps = if self.has_many() { 0 } else { SHARE_STEPS };
         let own = |step: usize| step as f64 / steps.max(1) as f64;
         let learn = |step| Evidence::learn_densities(&linked, &self.possible, self.scales_ns, own(step));
         Learned {
@@ -364,7 +360,7 @@ impl<'a> Unordered<'a> {
             (STEEP_BELOW * part).max(-MOST_WORSE - MOST_BETTER)
         };
         let again = self.problem.slots.iter().any(|slot| slot.is_again);
-        let least = if (!again || part > CLEAR) && self.made_at_once(order) {
+        let least = if (!again || part > ALL_OPEN) && self.made_at_once(order) {
             LEAST_BETTER
         } else {
             MUCH_BETTER
