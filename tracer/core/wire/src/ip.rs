@@ -181,7 +181,8 @@ fn walk_extensions(frame: &[u8], read: &mut IpHeader) -> Result<(), DecodeError>
             return Ok(());
         };
         match read.protocol {
-            HOP_BY_HOP => take_jumbo_len(&frame[read.offset..], len, read),
+            // beside a length the option is an error (RFC 2675 section 3)
+            HOP_BY_HOP if read.is_length_zero => take_jumbo_len(&frame[read.offset..], len, read),
             FRAGMENT if read.fragment.is_none() => read.fragment = six_piece(frame, read),
             _ => {}
         }
@@ -395,6 +396,7 @@ mod tests {
                 70_048,
                 (6, 56, 70_000 - 16, false),
             ),
+            ("jumbo beside a length", v6(60, 0, &jumbo), 100, (6, 48, 52, false)),
             ("BIG TCP", v6(0, 6, &[]), 100_040, (6, 40, 100_000, false)),
             ("ESP ends the walk", v6(60, 50, &[0; 16]), 100, (50, 40, 60, false)),
         ];
