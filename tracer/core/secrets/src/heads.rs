@@ -11,7 +11,7 @@
 //!
 //! Source: RFC 9112 §2-6 (messages, bodies), RFC 3986 §3 (query, userinfo).
 
-use crate::http2;
+use crate::http2::redact_around_frames;
 use crate::rules::{SecretRules, begins_with};
 
 /// No head holds such a byte.
@@ -100,20 +100,22 @@ impl SecretRules {
     /// Overwrites the credentials in bytes that begin at a line's start.
     pub fn redact(&self, bytes: &mut [u8]) {
         if !self.keeps_all {
-            http2::blank_header_blocks(bytes); // behind the preface, which has the form of a head
-            self.redact_lines(bytes, false, true);
+            redact_around_frames(bytes, |bytes| self.redact_lines(bytes, false, true));
         }
     }
 
     /// As `redact`, for bytes that may begin in the middle of a head: then the first line could be the rest of a
     /// secret.
     ///
-    /// It is overwritten whole, unless it holds a control character, which no head does.
+    /// It is overwritten whole, unless it holds a control character, which no head does. HTTP/2's preface and headers
+    /// of frames stay.
     pub fn redact_unframed(&self, bytes: &mut [u8]) {
-        if self.keeps_all {
-            return;
+        if !self.keeps_all {
+            redact_around_frames(bytes, |bytes| self.redact_cut_lines(bytes));
         }
-        http2::blank_header_blocks(bytes);
+    }
+
+    fn redact_cut_lines(&self, bytes: &mut [u8]) {
         if is_password_message(bytes) {
             bytes[POSTGRES_HEADER_LEN..].fill(b'x');
             return;

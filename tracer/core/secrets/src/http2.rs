@@ -1,9 +1,13 @@
-//! Header blocks of HTTP/2 are compressed (HPACK), so names cannot show where their secrets are: each block is
-//! overwritten whole.
+//! Finds the frames of HTTP/2 in a payload: their headers must survive, their header blocks must not.
+//!
+//! Header blocks are compressed (HPACK), so names cannot show where their secrets are: each block is overwritten whole.
+//! The headers of frames and the client's preface hold nothing that a user sent, and the collector counts requests by
+//! them. They are restored after all else was redacted as lines of text, since a line may reach into the next frame.
 //!
 //! Limits: a block in a packet that begins within a frame is not found.
 //!
-//! Source: RFC 9113 §3.4 (preface), §4.1 (frame header), §6 (types, flags); RFC 7541 (HPACK).
+//! Source: RFC 9113 §3.4 (preface), §4.1 (frame header), §5.5 (extensions), §6 (types, flags); RFC 7541 (HPACK);
+//! RFC 7838, 8336, 9218 (types 10, 12, 16).
 
 use std::ops::Range;
 
@@ -13,34 +17,68 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const PUSH_PROMISE: u8 = 5;
 const CONTINUATION: u8 = 9;
+/// Types of extensions: ALTSVC, ORIGIN, PRIORITY_UPDATE. None has a flag.
+const EXTENSIONS: [u8; 3] = [10, 12, 16];
 /// Flags that may be set, by type.
 const FLAGS: [u8; 10] = [0x09, 0x2d, 0, 0, 0x01, 0x0c, 0x01, 0, 0, 0x04];
 
-/// Overwrite the header blocks of a payload that begins with the preface or with frames, and holds nothing else.
-pub fn blank_header_blocks(payload: &mut [u8]) {
-    for block in header_blocks(payload) {
+/// Redact a payload by `redact_lines`, but keep the preface and the headers of frames if it consists of these, and
+/// overwrite their header blocks.
+pub fn redact_around_frames(payload: &mut [u8], redact_lines: impl FnOnce(&mut [u8])) {
+    let frames = find_frames(payload);
+    redact_lines(payload);
+    for block in frames.header_blocks {
         payload[block].fill(b'x');
+    }
+    for (at, header) in frames.headers {
+        payload[at..at + HEADER_LEN].copy_from_slice(&header);
+    }
+    if frames.has_preface {
+        payload[..PREFACE.len()].copy_from_slice(PREFACE);
     }
 }
 
-fn header_blocks(payload: &[u8]) -> Vec<Range<usize>> {
-    let mut at = if payload.starts_with(PREFACE) { PREFACE.len() } else { 0 };
-    let mut found = Vec::new();
-    while let Some(&[a, b, c, kind, flags, s0, s1, s2, s3]) = payload.get(at..at + HEADER_LEN) {
-        let len = u32::from_be_bytes([0, a, b, c]) as usize;
-        let has_stream = [s0, s1, s2, s3] != [0; 4];
-        let known = FLAGS.get(usize::from(kind)).is_some_and(|known| flags & !known == 0);
-        let needs_stream = matches!(kind, DATA | HEADERS | PUSH_PROMISE | CONTINUATION);
-        if !known || s0 & 0x80 != 0 || (needs_stream && !has_stream) {
-            return Vec::new(); // no frames after all
+/// What a payload consists of; nothing if it holds anything but frames.
+#[derive(Default)]
+struct Frames {
+    has_preface: bool,
+    /// Of frames shorter than 64 KiB, which are all that the collector follows: bytes that begin with a zero are no
+    /// text.
+    headers: Vec<(usize, [u8; HEADER_LEN])>,
+    header_blocks: Vec<Range<usize>>,
+}
+
+fn find_frames(payload: &[u8]) -> Frames {
+    let mut found = Frames {
+        has_preface: payload.starts_with(PREFACE),
+        ..Frames::default()
+    };
+    let mut at = if found.has_preface { PREFACE.len() } else { 0 };
+    while let Some(header) = payload.get(at..).and_then(|rest| rest.first_chunk::<HEADER_LEN>()) {
+        let &[a, b, c, kind, _, _, _, _, _] = header;
+        if !is_frame(header, found.has_preface) {
+            return Frames::default();
         }
-        let behind = at + HEADER_LEN + len;
+        let behind = at + HEADER_LEN + u32::from_be_bytes([0, a, b, c]) as usize;
+        if a == 0 {
+            found.headers.push((at, *header));
+        }
         if matches!(kind, HEADERS | PUSH_PROMISE | CONTINUATION) {
-            found.push(at + HEADER_LEN..behind.min(payload.len()));
+            found.header_blocks.push(at + HEADER_LEN..behind.min(payload.len()));
         }
         at = behind;
     }
     found
+}
+
+/// Whether these bytes can be the header of a frame. Behind a preface every type can be: receivers ignore unknown ones.
+fn is_frame(&[_, _, _, kind, flags, s0, s1, s2, s3]: &[u8; HEADER_LEN], behind_preface: bool) -> bool {
+    let needs_stream = matches!(kind, DATA | HEADERS | PUSH_PROMISE | CONTINUATION);
+    let is_known = match FLAGS.get(usize::from(kind)) {
+        Some(known) => flags & !known == 0,
+        None => behind_preface || (flags == 0 && EXTENSIONS.contains(&kind)),
+    };
+    is_known && s0 & 0x80 == 0 && !(needs_stream && [s0, s1, s2, s3] == [0; 4])
 }
 
 #[cfg(test)]
@@ -54,7 +92,7 @@ mod tests {
 
     fn with_blank_headers(payload: &[u8]) -> Vec<u8> {
         let mut bytes = payload.to_vec();
-        blank_header_blocks(&mut bytes);
+        redact_around_frames(&mut bytes, |_| {});
         bytes
     }
 
@@ -86,12 +124,37 @@ mod tests {
         for other in [
             frame(1, 4, 0, b"no stream"),
             frame(1, 0x40, 1, b"no such flag"),
-            frame(10, 0, 1, b"no such type"),
+            frame(11, 0, 1, b"no such type"),
+            frame(10, 1, 1, b"no such flag of an extension"),
             [frame(1, 4, 1, b"one"), b"and no other frame".to_vec()].concat(),
             b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
             b"".to_vec(),
         ] {
             assert_eq!(with_blank_headers(&other), other);
         }
+    }
+
+    #[test]
+    fn frames_of_extensions_hide_no_block() {
+        let with = |block: &[u8]| [frame(16, 0, 0, b"\0\0\0\x01u=1"), frame(1, 4, 1, block)].concat();
+        assert_eq!(with_blank_headers(&with(b"secret")), with(b"xxxxxx"));
+        let unknown = |block: &[u8]| [PREFACE, &frame(0xfa, 7, 0, b"ignored"), &frame(1, 4, 1, block)].concat();
+        assert_eq!(with_blank_headers(&unknown(b"secret")), unknown(b"xxxxxx"));
+    }
+
+    #[test]
+    fn whatever_is_overwritten_frames_and_the_preface_stay() {
+        let with = |body: &[u8]| {
+            [
+                PREFACE,
+                &frame(4, 0, 0, body),
+                &frame(0, 0, 1, body),
+                &frame(0, 1, 1, b""),
+            ]
+            .concat()
+        };
+        let mut bytes = with(b"abcdef");
+        redact_around_frames(&mut bytes, |bytes| bytes.fill(b'x'));
+        assert_eq!(bytes, with(b"xxxxxx"));
     }
 }
