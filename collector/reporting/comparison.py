@@ -131,8 +131,8 @@ def stages_of_all(
     rows: RequestRows, info: TraceInfo, connections: pa.Table, clocks: pa.Table, silences: pa.Table
 ) -> pl.DataFrame:
     """The result of `all_stages`, from the `rows` and tables of a trace."""
-    roots = clients_roots(rows)
-    return stages_of(story.with_waits_in_vain(rows, info, connections, clocks, silences, STAGE_COLUMNS), roots)
+    every = story.with_waits_in_vain(rows, info, connections, clocks, silences, STAGE_COLUMNS)
+    return stages_of(every, clients_roots(rows))
 
 
 def slow_against_typical(stages: pl.DataFrame) -> Comparison:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from collector.clocks.alignment import to_trace_ns
 from collector.reporting.request_rows import RequestRows
 from collector.services.service_names import OF_CONNECTIONS, ServiceNames
+from collector.trace.time_columns import in_one_chunk
 
 SOON_NS = 50_000_000
 """A request continues within this time, even on a busy host."""
@@ -66,8 +67,14 @@ def dead_ends(
 
 
 def with_rows(rows: pl.DataFrame, more: pl.DataFrame | None) -> pl.DataFrame:
-    """`rows` followed by `more`, from `dead_ends`."""
-    return rows if more is None else pl.concat([rows, more], how="diagonal_relaxed")
+    """`rows` followed by those columns of `more`, from `dead_ends`, that they have. Memory: the rows, and one more
+    column."""
+    if more is None:
+        return rows
+    known = more.select(name for name in more.columns if name in rows.columns)
+    together = pl.concat([rows, known], how="diagonal_relaxed", rechunk=False)
+    del rows
+    return in_one_chunk(together)
 
 
 def _dead(connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:

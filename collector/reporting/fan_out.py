@@ -15,6 +15,11 @@ from collector.services.ends import end_name
 from collector.trace.durations import in_words
 
 ORDINALS = ("none", "first", "second", "third", "fourth", "fifth")
+FAN_OUT_COLUMNS = (
+    *("exchange_id", "parent_span_id", "service", "method", "server_host", "target", "start_trace_ns", "end_trace_ns"),
+    *("response_first_received_trace_ns", "given_up_trace_ns", "response_last_sent_trace_ns"),
+)
+"""Columns that `fan_out_waits` needs beside `fan_out_wait_ns`."""
 FOREVER = np.iinfo(np.int64).max
 """The end of a call whose end was not captured."""
 NUMBERS = ("no", "one", "two", "three", "four", "five")
@@ -46,7 +51,7 @@ def quorum_words(rows: pl.DataFrame) -> str:
 def fan_out_waits(rows: pl.DataFrame) -> pl.DataFrame:
     """The waits for parallel calls, by service and kind, in order of their first row.
 
-    Arguments: `rows`, exchanges and spans joined.
+    Arguments: `rows`, exchanges and spans joined (`FAN_OUT_COLUMNS`; without a wait none of these).
     Returns: `label` (`waiting for the quorum of swift-object`), `fan_out_wait_ns`.
     """
     waited = rows.filter(pl.col("fan_out_wait_ns") > 0)

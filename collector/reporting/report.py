@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from collector.decode import capture_sets
+from collector.execution import memory
 from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
 from collector.reporting import story
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_at, stages_of_all
@@ -162,7 +163,9 @@ def _collect_facts(url: str, info: TraceInfo, other_url: str | None, others: pl.
     clocks, rows = store.read_table(url, "clocks"), RequestRows.of_trace(url)
     requests = _requests(rows, _frame(url, "findings", ["kind", "count"]))
     others_of = [store.read_table(url, name, columns) for name, columns in STORY_TABLES.items()]
+    memory.give_back()
     the_story = story.story_of_rows(info, rows, clocks, *others_of)
+    memory.give_back()
     connections, _, silences, *_ = others_of
     stages = stages_of_all(rows, info, connections, clocks, silences)
     del others_of, connections, silences

@@ -78,17 +78,26 @@ class RequestRows:
     def in_order(self, order: NDArray[np.int64], at_once: int) -> Iterator[pl.DataFrame]:
         """All columns of chosen rows, by their places and in their order, at most `at_once` rows at a time; texts as
         strings. Cost: the row groups that hold them, so little where the order is nearly that of the rows."""
-        ids, own = (
-            _frame(self.read(table, [column]))[column].to_numpy()
-            for table, column in (("exchanges", "exchange_id"), ("spans", "span_id"))
-        )
-        sorter = np.argsort(ids, kind="stable")
-        exchange = sorter[np.searchsorted(ids, own, sorter=sorter)]
+        exchange = self._places_of_exchanges()
         for begin in range(0, max(1, len(order)), at_once):
             chosen = order[begin : begin + at_once]
             places = np.sort(chosen)
             exchanges = self.read_some("exchanges", np.sort(exchange[places]))
             yield join_spans(self.read_some("spans", places), exchanges)[np.searchsorted(places, chosen)]
+
+    def numbers_of(self, column: str, number: Callable[[pa.ChunkedArray], NDArray[np.uint64]]) -> NDArray[np.uint64]:
+        """What `number` makes of a column of `exchanges`, for each row; no text of it is kept."""
+        made = number(self.read("exchanges", [column])[column])
+        return made[self._places_of_exchanges()]
+
+    def _places_of_exchanges(self) -> NDArray[np.int64]:
+        """The place in the table `exchanges` of each row's exchange."""
+        ids, own = (
+            _frame(self.read(table, [column]))[column].to_numpy()
+            for table, column in (("exchanges", "exchange_id"), ("spans", "span_id"))
+        )
+        sorter = np.argsort(ids, kind="stable")
+        return sorter[np.searchsorted(ids, own, sorter=sorter)]
 
     def below(self, *roots: int) -> pl.DataFrame:
         """All columns of some root requests and of all spans below them; texts as strings."""

@@ -27,25 +27,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
+from collector.execution import memory
 from collector.findings.finding import SEVERITIES, WORTH_ACTING
 from collector.reporting.failed_connects import CONNECTION_COLUMNS, dead_ends, with_rows
 from collector.reporting.failures import Attempts, attempts_of
-from collector.reporting.fan_out import fan_out_waits, quorum_words
-from collector.reporting.one_ended import sum_one_ended
+from collector.reporting.fan_out import FAN_OUT_COLUMNS, fan_out_waits, quorum_words
+from collector.reporting.new_ledgers import Command, ledger_under_command, ledgers_with, trace_with, with_ledger
+from collector.reporting.one_ended import ONE_ENDED_COLUMNS, sum_one_ended
 from collector.reporting.request_rows import RequestRows
-from collector.requests.critical_path import NONE, UNSEEN, Int64Array, Ledger, Nodes, make_ledger
-from collector.requests.endings import as_clients_saw
+from collector.requests.critical_path import Ledger
 from collector.requests.link_doubt import inferred_ns
-from collector.requests.openings import bounds_of
 from collector.requests.outcomes import Outcome, is_abandoned
-from collector.requests.silences import SUM_COLUMNS, no_silences, silences_by_row
-from collector.requests.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places, target_numbers
+from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name, service_name
 from collector.services.service_names import ServiceNames
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CommandInfo, TraceInfo
-from tracer.records import Columns
 
 STORY_TABLES: Mapping[str, Sequence[str] | None] = MappingProxyType(
     {"connections": CONNECTION_COLUMNS, "findings": None, "silences": None, "streams": None}
@@ -57,6 +55,15 @@ OUTERMOST_COLUMNS = ("trace_id", "depth", "duration_ns", "background", "client_h
 """Columns that `outermost` and `abandoned_roots` need."""
 ATTEMPT_COLUMNS = (*OUTERMOST_COLUMNS, "exchange_id", "response_bytes", "status", "ending")
 """Columns that a story needs of all requests; its parts need more, but only of the rows that it describes."""
+PART_COLUMNS = tuple(
+    dict.fromkeys(
+        (
+            *("exchange_id", "trace_id", "parent_span_id", "link_reason", "depth", "service"),
+            *("uncertainty_ns", "until_close", *ONE_ENDED_COLUMNS),
+        )
+    )
+)
+"""Columns of all rows, beside the ledger's, from which the parts of a command's time are summed."""
 IN_VAIN = pl.col("exchange_id") < 0
 """Connections that were never established (`collector.reporting.failed_connects`)."""
 IDLE_ANSWER = {
@@ -187,8 +194,7 @@ def _of_requests(
     vain = _dead_ends(rows, info, connections, clocks)
     if info.command is not None:
         del asked
-        whole = with_rows(rows.whole(), vain)
-        story = _of_command(info.command, whole, clocks, _silences_of(whole, silences))
+        story = _of_command(info.command, rows, vain, clocks, silences)
         return replace(story, sentence=f"{attempts.lead}. {story.sentence}") if attempts.lead else story
     roots = outermost(asked)
     if not len(roots):
@@ -242,14 +248,7 @@ def with_waits_in_vain(
     vain = _dead_ends(rows, info, connections, clocks)
     if vain is None:
         return rows.columns(*columns)
-    return (
-        _all_with_new_ledgers(rows, vain, silences).select(columns).with_columns(pl.col(pl.String).cast(pl.Categorical))
-    )
-
-
-def _all_with_new_ledgers(rows: RequestRows, vain: pl.DataFrame, silences: pa.Table | None) -> pl.DataFrame:
-    whole = with_rows(rows.whole(), vain)
-    return _with_new_ledgers(whole, _silences_of(whole, silences))
+    return ledgers_with(rows, vain, silences, columns)
 
 
 def _of_slowest(
@@ -260,12 +259,9 @@ def _of_slowest(
     attempts: Attempts,
 ) -> Story:
     root = roots.top_k(1, by=["duration_ns", "exchange_id"], reverse=[False, True])["exchange_id"].item()
-    if vain is not None and root in vain["trace_id"]:
-        mine = _all_with_new_ledgers(rows, vain, silences).filter(pl.col("trace_id") == root)
-    else:
-        mine = rows.below(root)
+    mine = trace_with(rows, root, vain, silences)
     slowest = mine.row(by_predicate=pl.col("exchange_id") == root, named=True)
-    parts = _server_parts(mine)
+    parts = _server_parts(mine, fan_out_waits(mine))
     name = f"{request_name(slowest['method'], slowest['target'], slowest['service'])}"
     if slowest["transaction_id"]:
         name += f" ({slowest['transaction_id']})"
@@ -301,84 +297,52 @@ def _mean(mean: Any) -> str:
     return in_words(round(float(mean)))
 
 
-def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table, silent: Columns) -> Story:
+def _of_command(
+    command: CommandInfo, rows: RequestRows, vain: pl.DataFrame | None, clocks: pa.Table, silences: pa.Table | None
+) -> Story:
     """The command as a span above the root requests of its host."""
     stamps = pa.array([command.started_host_ns, command.ended_host_ns])
     begin, end = (int(at) for at in to_trace_ns(pa.array([command.host] * 2), stamps, clocks))
-    mine = (pl.col("depth") == 0) & (pl.col("client_host") == command.host)
-    top = rows.select(mine.fill_null(value=False)).to_series().to_numpy()
-    ledger = make_ledger(_under_command(rows, top, begin, end), silent, with_windows=True)
-    named = rows.with_columns(**{name: series.head(len(rows)) for name, series in ledger_series(ledger).items()})
-    before, between, after = _client_parts(ledger, top, begin, end, _first_packet(rows, top, begin))
-    parts = _nonzero((before, *_server_parts(named), between, after))
+    under = with_rows(rows.columns("depth", "client_host", "start_trace_ns"), vain)
+    top = under.select(((pl.col("depth") == 0) & (pl.col("client_host") == command.host)).fill_null(value=False))
+    is_top = top.to_series().to_numpy()
+    first = _first_packet(under, is_top, begin)
+    del under, top
+    ledger = ledger_under_command(rows, vain, silences, Command(is_top, begin, end))
+    before, between, after = _client_parts(ledger, is_top, begin, end, first)
+    memory.give_back()
+    named = with_ledger(with_rows(rows.columns(*PART_COLUMNS), vain), ledger)
+    del ledger
+    parts = _nonzero((before, *_server_parts(named, _fan_outs(rows, named)), between, after))
     name, duration = f"`{_short(shlex.join(command.argv))}`", end - begin
-    sentence = f"{name} took {in_words(duration)}: {_describe_parts(parts, duration)}." + _quorum(named)
+    sentence = f"{name} took {in_words(duration)}: {_describe_parts(parts, duration)}." + _quorum_of_one(rows, named)
     sentence += sum_one_ended(named).words
     return Story(sentence, name, duration, parts, inferred_ns(named))
 
 
-def _quorum(rows: pl.DataFrame) -> str:
+def _quorum_of_one(rows: RequestRows, named: pl.DataFrame) -> str:
     """The sentence about the quorum of the only request with parallel calls; "" if there are several such requests."""
-    asking = rows.filter(pl.col("depth") == 1).group_by("trace_id").len().filter(pl.col("len") > 1)
-    if len(asking) != 1:
-        return ""
-    words = quorum_words(rows.filter(pl.col("trace_id") == asking["trace_id"][0]))
+    called = named.lazy().filter(pl.col("depth") == 1).group_by("trace_id").len()
+    asking = called.filter(pl.col("len") > 1).collect()
+    return _quorum(rows.below(asking["trace_id"][0])) if len(asking) == 1 else ""
+
+
+def _quorum(rows: pl.DataFrame) -> str:
+    """The sentence about the quorum of a request, from all rows of its trace."""
+    words = quorum_words(rows) if len(rows.filter(pl.col("depth") == 1)) > 1 else ""
     return f" Quorum: {words}." if words else ""
 
 
-def _silences_of(rows: pl.DataFrame, silences: pa.Table | None) -> Columns:
-    if silences is None:
-        return no_silences()
-    return silences_by_row(silences, rows.select("exchange_id", *SUM_COLUMNS).to_arrow())
-
-
-def _with_new_ledgers(rows: pl.DataFrame, silent: Columns) -> pl.DataFrame:
-    """`rows` with their ledgers recomputed, after rows were added."""
-    parent = places(rows["exchange_id"], rows["parent_span_id"])
-    ledger = make_ledger(_nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy()), silent)
-    return rows.with_columns(**ledger_series(ledger))
-
-
-def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: int) -> Nodes:
-    """The forest with the command as the root of the `top` spans; other roots are omitted."""
-    parent = np.where(top, len(rows), places(rows["exchange_id"], rows["parent_span_id"]))
-    nodes = _nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy() + 1)
-
-    def add(times: Int64Array, last: int) -> Int64Array:
-        return np.append(times, last)
-
-    return Nodes(
-        parent=add(nodes.parent, NONE),
-        depth=add(nodes.depth, 0),
-        start=add(nodes.start, begin),
-        connected=add(nodes.connected, UNSEEN),
-        tls_start=add(nodes.tls_start, UNSEEN),
-        tls_end=add(nodes.tls_end, UNSEEN),
-        sent=add(nodes.sent, begin),
-        last_sent=add(nodes.last_sent, begin),
-        head_arrived=add(nodes.head_arrived, begin),
-        continued=add(nodes.continued, UNSEEN),
-        asked_for=add(nodes.asked_for, UNSEEN),
-        body_sent=add(nodes.body_sent, UNSEEN),
-        arrived=add(nodes.arrived, begin),
-        answered=add(nodes.answered, end),
-        first_received=add(nodes.first_received, UNSEEN),
-        first_returned=add(nodes.first_returned, UNSEEN),
-        ended=add(nodes.ended, end),
-        taken_up=add(nodes.taken_up, UNSEEN),
-        first_answered=add(nodes.first_answered, UNSEEN),
-        connect_stall=add(nodes.connect_stall, 0),
-        request_stall=add(nodes.request_stall, 0),
-        response_stall=add(nodes.response_stall, 0),
-    )
-
-
-def _nodes(rows: pl.DataFrame, parent: Int64Array, depth: Int64Array) -> Nodes:
-    names = pl.col("service", "ending", "method").cast(pl.Categorical)
-    times = as_clients_saw(rows.select(names, "status", pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
-    asked = target_numbers(rows.select("target").to_arrow()["target"].cast(pa.string()))
-    opened = rows.select(pl.col("start_trace_ns").eq(pl.col("connect_start_trace_ns")).fill_null(value=False))
-    return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()), asked)
+def _fan_outs(rows: RequestRows, named: pl.DataFrame) -> pl.DataFrame:
+    """The result of `fan_out_waits` for all rows, of which only the traces that waited so are read further."""
+    waited = named.filter(pl.col("fan_out_wait_ns") > 0).select("exchange_id", "trace_id", "fan_out_wait_ns")
+    if waited.is_empty():
+        return fan_out_waits(waited)
+    traces = waited["trace_id"].unique().implode()
+    asked = rows.columns("trace_id", *FAN_OUT_COLUMNS).filter(pl.col("trace_id").is_in(traces))
+    known = waited.select("exchange_id", "fan_out_wait_ns")
+    calls = asked.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return fan_out_waits(calls.join(known, on="exchange_id", how="left", maintain_order="left"))
 
 
 def _first_packet(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int) -> int:
@@ -402,74 +366,87 @@ def _client_parts(ledger: Ledger, top: NDArray[np.bool_], begin: int, end: int, 
     )
 
 
-def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
-    """The parts of the spans on the path: connecting, uplink, work by service, transfers between servers, downlink."""
-    every = rows.filter(pl.sum_horizontal(LEDGER_COLUMNS) > 0)
+def _server_parts(rows: pl.DataFrame, fan_outs: pl.DataFrame) -> tuple[Part, ...]:
+    """The parts of the spans on the path: connecting, uplink, work by service, transfers between servers, downlink.
+
+    Arguments: `rows` with `PART_COLUMNS` and the ledger's; their `fan_out_waits`.
+    """
+    on_path = rows.select(pl.sum_horizontal(LEDGER_COLUMNS) > 0).to_series()
+    every = rows.lazy().filter(on_path)
     path, vain = every.filter(~IN_VAIN), every.filter(IN_VAIN).group_by("server_host", maintain_order=True)
     dead = [
         Part(f"waiting for connections to {end_name(host)} that never came", spent, 0)
-        for host, spent in vain.agg(pl.sum_horizontal(LEDGER_COLUMNS).sum()).rows()
+        for host, spent in vain.agg(pl.sum_horizontal(LEDGER_COLUMNS).sum()).collect().rows()
     ]
     roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
-    front = " and ".join(roots["service"].unique(maintain_order=True).to_list())
+    front = " and ".join(roots.select(pl.col("service").unique(maintain_order=True)).collect()["service"].to_list())
     work = path.group_by("service", maintain_order=True).agg(pl.col("work_ns").sum(), pl.col("depth").min())
-    services = [Part(f"in {name}", spent, 0) for name, spent, _ in work.sort("depth", maintain_order=True).rows()]
+    by_depth = work.sort("depth", maintain_order=True).collect()
+    services = [Part(f"in {name}", spent, 0) for name, spent, _ in by_depth.rows()]
     by_service = path.group_by("service", maintain_order=True)
-    either = by_service.agg(pl.col("queue_ns", "server_or_network_ns").sum())
+    either = by_service.agg(pl.col("queue_ns", "server_or_network_ns").sum()).collect()
     waits = [Part(f"in the queue of {name}", spent, 0) for name, spent, _ in either.rows()]
     unseparated = [Part(f"in {name} or the network to it", spent, 0) for name, _, spent in either.rows()]
-    fan_outs = [Part(label, spent, 0) for label, spent in fan_out_waits(rows).rows()]
     both = pl.col("request_network_ns") + pl.col("response_network_ns")
     one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
     there, back = _both_ways(front, roots)
     return _nonzero(
         (
-            Part("in the client before sending the body", int(path["client_ns"].sum()), 0),
-            Part("opening connections", int(path["connect_ns"].sum()), 0),
-            Part("opening connections (TLS handshake)", int(path["tls_ns"].sum()), 0),
+            Part("in the client before sending the body", _sum(path, "client_ns"), 0),
+            Part("opening connections", _sum(path, "connect_ns"), 0),
+            Part("opening connections (TLS handshake)", _sum(path, "tls_ns"), 0),
             *dead,
             there,
             *waits,
             *services,
             *unseparated,
-            *fan_outs,
+            *(Part(label, spent, 0) for label, spent in fan_outs.rows()),
             *_silent_parts(path),
-            Part("until lost packets were sent again", int(path["stall_ns"].sum()), 0),
+            Part("until lost packets were sent again", _sum(path, "stall_ns"), 0),
             _network("in transfers between servers", behind, both, one_way),
             back,
         )
     )
 
 
-def _both_ways(front: str, roots: pl.DataFrame) -> tuple[Part, Part]:
+def _both_ways(front: str, roots: pl.LazyFrame) -> tuple[Part, Part]:
     """Parts for sending requests and receiving answers; one part if only their sum is known, which no clock affects."""
     there = _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns"))
     back = _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns"))
     whole = there.duration_ns + back.duration_ns
-    is_round = ((roots["request_network_ns"] > 0) == (roots["response_network_ns"] > 0)).all()
+    both = (pl.col("request_network_ns") > 0) == (pl.col("response_network_ns") > 0)
+    is_round = roots.select(both.all()).collect().item()
     is_open = max(there.uncertainty_ns, back.uncertainty_ns) >= OPEN_SHARE * whole
     if not (is_round and is_open and whole >= OPEN_LEAST_NS):
         return there, back
     return Part(f"to {front} and back (both ways; which way is not known)", whole, 0), Part("", 0, 0)
 
 
-def _silent_parts(path: pl.DataFrame) -> tuple[Part, ...]:
+def _silent_parts(path: pl.LazyFrame) -> tuple[Part, ...]:
     """Parts for time in which no byte of a message was in transit, by who was waited for."""
     closed = (pl.col("until_close") & (pl.col("response_idle_ns") > 0)).fill_null(value=False)
     idle = path.group_by("service", closed=closed, maintain_order=True).agg(pl.col("response_idle_ns").sum())
     roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
     return (
-        Part("in the client, between pieces of its request", int(roots["request_idle_ns"].sum()), 0),
-        *(Part(f"in {name}, {IDLE_ANSWER[until_close]}", spent, 0) for name, until_close, spent in idle.rows()),
-        Part("in servers, between pieces of their requests", int(behind["request_idle_ns"].sum()), 0),
-        Part("until TCP let the sender go on (window, delayed ACK)", int(path["send_held_ns"].sum()), 0),
-        Part("until the receiver read (its window was closed)", int(path["reader_wait_ns"].sum()), 0),
+        Part("in the client, between pieces of its request", _sum(roots, "request_idle_ns"), 0),
+        *(
+            Part(f"in {name}, {IDLE_ANSWER[until_close]}", spent, 0)
+            for name, until_close, spent in idle.collect().rows()
+        ),
+        Part("in servers, between pieces of their requests", _sum(behind, "request_idle_ns"), 0),
+        Part("until TCP let the sender go on (window, delayed ACK)", _sum(path, "send_held_ns"), 0),
+        Part("until the receiver read (its window was closed)", _sum(path, "reader_wait_ns"), 0),
     )
 
 
-def _network(label: str, rows: pl.DataFrame, spent: pl.Expr, uncertain: pl.Expr | None = None) -> Part:
+def _sum(rows: pl.LazyFrame, column: str) -> int:
+    return int(rows.select(pl.col(column).sum()).collect().item())
+
+
+def _network(label: str, rows: pl.LazyFrame, spent: pl.Expr, uncertain: pl.Expr | None = None) -> Part:
     of = spent > 0 if uncertain is None else uncertain
-    total, doubt = rows.select(spent.sum(), pl.when(of).then("uncertainty_ns").sum().alias("doubt")).row(0)
+    sums = rows.select(spent.sum(), pl.when(of).then("uncertainty_ns").sum().alias("doubt"))
+    total, doubt = sums.collect().row(0)
     return Part(label, int(total), int(doubt))
 
 

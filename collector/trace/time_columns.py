@@ -28,7 +28,11 @@ def first_times(exchanges: pa.Table, *names: str) -> Int64Array:
 
 def concat_rows(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """The rows of all parts, with each column in one chunk. Memory: the rows, and one more column."""
-    frame = pl.concat(parts, rechunk=False)
+    return in_one_chunk(pl.concat(parts, rechunk=False))
+
+
+def in_one_chunk(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame, which is changed: each column in one chunk, one after the other."""
     for place, name in enumerate(frame.columns):
         frame.replace_column(place, frame[name].rechunk())
     return frame

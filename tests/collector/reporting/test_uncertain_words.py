@@ -16,7 +16,7 @@ MS, SECOND = 1_000_000, 1_000_000_000
 def ways(*rows: tuple[int, int, int]) -> list[tuple[str, int, int]]:
     """Of requests: there, back, and how uncertain each is (ns)."""
     frame = pl.DataFrame(rows, ["request_network_ns", "response_network_ns", "uncertainty_ns"], orient="row")
-    return [(part.label, part.duration_ns, part.uncertainty_ns) for part in _both_ways("web", frame)]
+    return [(part.label, part.duration_ns, part.uncertainty_ns) for part in _both_ways("web", frame.lazy())]
 
 
 def test_a_round_trip_whose_halves_are_open_is_said_as_a_whole() -> None:
