@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from collector.findings.kinds import FAMILIES, KINDS, OF_NAME, table_lines
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.trace.schema import TABLES
 
@@ -37,7 +38,7 @@ def rivals() -> set[str]:
 
 
 def kinds() -> set[str]:
-    """Of findings, as docs/diagnosis.md lists them (which its own test holds against the code)."""
+    """Of findings, as docs/diagnosis.md lists them."""
     listed = DIAGNOSIS.split("## Kinds", 1)[1].split("\n## ", 1)[0]
     return {
         kind for row in re.findall(r"^\|[^|]*\|([^|]*)\|", listed, re.MULTILINE) for kind in IN_CODE_MARKS.findall(row)
@@ -67,8 +68,15 @@ def test_no_name_is_made_of_a_rival_word() -> None:
     assert {name for name in names if rivals() & set(name.split("_"))} == set()
 
 
-def test_kinds_of_findings_are_listed() -> None:
+def test_the_table_of_kinds_is_that_of_the_code() -> None:
+    assert "\n\n" + "\n".join(table_lines()) + "\n\n" in DIAGNOSIS, "python -m collector.findings.kinds prints it"
+
+
+def test_each_kind_that_is_found_or_caused_is_registered() -> None:
     code = "\n".join(path.read_text("utf-8") for path in (ROOT / "collector" / "findings").glob("*.py"))
     named = set(re.findall(r'kind="([a-z_]+)"', code)) - {"stable"}
     assert len(named) > 15
-    assert named <= kinds()
+    caused = {name for kind in KINDS for name in kind.brings}
+    assert named | caused <= set(OF_NAME)
+    assert {kind.family for kind in KINDS} == set(FAMILIES)
+    assert len(OF_NAME) == len(KINDS)

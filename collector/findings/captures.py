@@ -16,29 +16,14 @@ import pyarrow as pa
 from collector.decode.absurd_stamps import STAMPS_ABSURD
 from collector.decode.merged_captures import MERGED
 from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listing, times
+from collector.findings.kinds import KINDS, Evidence
 from collector.findings.symptoms import Symptoms
 from collector.hops.capture_drops import CaptureDrops, capture_drops
 from collector.trace.model import TraceInfo
 
 DROPS = "capture_dropped"
 """The counter of packets that a capture reports as dropped (`tracer/core/wire/src/counters.rs`)."""
-INFERRED_FROM_ABSENCE = frozenset(
-    {
-        *(
-            "link_down",
-            "packet_loss",
-            "dropped_in_host",
-            "reordering",
-            "retransmission_timeout",
-            "tail_loss",
-            "fast_retransmission",
-        ),
-        *("connection_unanswered", "listen_queue_full", "syn_retry", "port_reuse"),
-        *("server_silent", "unanswered_request", "connection_reset", "head_of_line"),
-        *("zero_window", "small_window", "delayed_ack", "slow_start_after_idle"),
-    }
-)
-"""Kinds that are inferred from missing packets, or from the length of a silence."""
+INFERRED_FROM_ABSENCE = frozenset(kind.name for kind in KINDS if kind.evidence is Evidence.ABSENCE)
 
 
 @dataclass(frozen=True, slots=True)
