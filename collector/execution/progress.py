@@ -19,7 +19,7 @@ class Stage(StrEnum):
 
 
 WEIGHTS = {Stage.READ: 0.3, Stage.PAIR: 0.3, Stage.REBUILD: 0.3, Stage.LINK: 0.1}
-"""Approximate share of each stage, measured with ten million packets (docs/architecture.md)."""
+"""Approximate share of each stage, measured with ten million packets (docs/performance.md)."""
 
 
 class Progress(Protocol):
