@@ -25,8 +25,7 @@ from typing import BinaryIO
 
 from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.servers import layout
-from storage_cluster.servers.backend import NO_ANSWER, BackendAnswer, BackendUpload
-from storage_cluster.servers.object_replication import (
+from storage_cluster.servers.objects.object_replication import (
     MARK,
     Digests,
     Files,
@@ -36,7 +35,8 @@ from storage_cluster.servers.object_replication import (
     object_dir,
     snapshot,
 )
-from storage_cluster.servers.times import timestamp_before
+from storage_cluster.servers.protocol.times import timestamp_before
+from storage_cluster.servers.wire.backend import NO_ANSWER, BackendAnswer, BackendUpload
 from storage_cluster.topology import Device
 
 AT_ONCE = 4

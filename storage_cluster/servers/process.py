@@ -12,13 +12,15 @@ from pathlib import Path
 
 from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
 from storage_cluster.ring import Rings
-from storage_cluster.servers import account, auth, container, http
-from storage_cluster.servers import object as objects
+from storage_cluster.servers import auth
 from storage_cluster.servers.access_log import AccessLog, proxy_line, storage_line
-from storage_cluster.servers.backend import Backend
-from storage_cluster.servers.http import Front
+from storage_cluster.servers.databases import account, container
+from storage_cluster.servers.objects import object as objects
 from storage_cluster.servers.proxy import server as proxy
 from storage_cluster.servers.storage import Devices
+from storage_cluster.servers.wire import http
+from storage_cluster.servers.wire.backend import Backend
+from storage_cluster.servers.wire.http import Front
 from storage_cluster.topology import Service, Topology
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from storage_cluster.ring import path_hash
-from storage_cluster.servers import medium
-from storage_cluster.servers.medium import Medium
-from storage_cluster.servers.messages import Call, Refusal
+from storage_cluster.servers.objects import medium
+from storage_cluster.servers.objects.medium import Medium
+from storage_cluster.servers.protocol.messages import Call, Refusal
 from storage_cluster.topology import Topology
 
 POLICY = "Policy-0"

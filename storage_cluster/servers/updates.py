@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 
-from storage_cluster.servers.backend import Backend, device_path
-from storage_cluster.servers.container_db import ContainerStat
+from storage_cluster.servers.databases.container_db import ContainerStat
+from storage_cluster.servers.wire.backend import Backend, device_path
 from storage_cluster.topology import Device, Service
 
 

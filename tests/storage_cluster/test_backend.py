@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from storage_cluster import topology as topologies
-from storage_cluster.servers import http
 from storage_cluster.servers.access_log import AccessLog
-from storage_cluster.servers.backend import NO_ANSWER, Backend
-from storage_cluster.servers.http import Front
-from storage_cluster.servers.messages import Call, Reply, reply
+from storage_cluster.servers.protocol.messages import Call, Reply, reply
+from storage_cluster.servers.wire import http
+from storage_cluster.servers.wire.backend import NO_ANSWER, Backend
+from storage_cluster.servers.wire.http import Front
 from storage_cluster.topology import BackendOptions, Service, TopologyError
 
 

@@ -3,7 +3,7 @@
 import pytest
 from multidict import CIMultiDict
 
-from storage_cluster.servers.conditions import check_conditions
+from storage_cluster.servers.protocol.conditions import check_conditions
 
 ETAG = "781e5e245d69b566979b86e28d23f2c7"
 FOUND = {"Etag": ETAG, "Last-Modified": "Fri, 20 Nov 2026 12:00:00 GMT", "Content-Type": "a/b", "X-Object-Meta-A": "1"}

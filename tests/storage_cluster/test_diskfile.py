@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_cluster.servers import diskfile
-from storage_cluster.servers.diskfile import DamagedFileError, ObjectDir
+from storage_cluster.servers.objects import diskfile
+from storage_cluster.servers.objects.diskfile import DamagedFileError, ObjectDir
 
 T1, T2, T3 = "1700000001.00000", "1700000002.00000", "1700000003.00000"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_cluster.servers.framing import (
+from storage_cluster.servers.wire.framing import (
     END,
     Event,
     FramingError,

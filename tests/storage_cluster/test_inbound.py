@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers import http
 from storage_cluster.servers.access_log import AccessLog
-from storage_cluster.servers.http import Front
-from storage_cluster.servers.inbound import CLIENT_TIMEOUT_S, LINGER_S, PIPELINED_MAX, READ_TO_END_MAX_BYTES
-from storage_cluster.servers.messages import BrokenOff, Call, Refusal, Reply, reply
+from storage_cluster.servers.protocol.messages import BrokenOff, Call, Refusal, Reply, reply
+from storage_cluster.servers.wire import http
+from storage_cluster.servers.wire.http import Front
+from storage_cluster.servers.wire.inbound import CLIENT_TIMEOUT_S, LINGER_S, PIPELINED_MAX, READ_TO_END_MAX_BYTES
 from tests.helpers.wire import FakeClock, FakeTransport, settle
 
 PUT = b"PUT /o HTTP/1.1\r\nContent-Length: %d\r\n\r\n"

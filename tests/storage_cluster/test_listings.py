@@ -7,8 +7,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage_cluster.servers.listings import LIMIT_MAX, Entry, ListingQuery, Names, after_prefix, parse_query, select
-from storage_cluster.servers.messages import Refusal
+from storage_cluster.servers.protocol.listings import (
+    LIMIT_MAX,
+    Entry,
+    ListingQuery,
+    Names,
+    after_prefix,
+    parse_query,
+    select,
+)
+from storage_cluster.servers.protocol.messages import Refusal
 
 NAMES = st.text(alphabet="ab/é\U0010ffff", min_size=1, max_size=5)
 MAYBE = st.one_of(st.just(""), NAMES)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_cluster.servers.medium import PROFILES, Medium, Writing, read_counters
+from storage_cluster.servers.objects.medium import PROFILES, Medium, Writing, read_counters
 
 
 class Bench:

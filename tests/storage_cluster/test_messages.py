@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from multidict import CIMultiDict
 
-from storage_cluster.servers.messages import Body, Call, Handler, Identity, Refusal, Reply, reply
+from storage_cluster.servers.protocol.messages import Body, Call, Handler, Identity, Refusal, Reply, reply
 from storage_cluster.servers.proxy.pipeline import pipeline
 from storage_cluster.servers.proxy.server import names_of
 from tests.helpers.fake_store import FakeStore, ask, call

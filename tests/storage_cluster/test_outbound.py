@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from storage_cluster.servers.outbound import NODE_TIMEOUT_S, OutboundConnection
+from storage_cluster.servers.wire.outbound import NODE_TIMEOUT_S, OutboundConnection
 from tests.helpers.wire import FakeClock, FakeTransport, settle
 
 

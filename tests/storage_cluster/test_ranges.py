@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from storage_cluster.servers.ranges import in_part, parse_ranges
+from storage_cluster.servers.protocol.ranges import in_part, parse_ranges
 
 TEN = b"0123456789"
 

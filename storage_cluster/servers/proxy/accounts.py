@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers import limits
-from storage_cluster.servers.backend import BackendAnswer
-from storage_cluster.servers.listings import PARAMETERS, parse_query
-from storage_cluster.servers.messages import Call, Refusal, Reply, reply, usual_text
-from storage_cluster.servers.metadata import metadata_in
+from storage_cluster.servers.protocol import limits
+from storage_cluster.servers.protocol.listings import PARAMETERS, parse_query
+from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply, usual_text
+from storage_cluster.servers.protocol.metadata import metadata_in
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import AccountInfo, require
+from storage_cluster.servers.wire.backend import BackendAnswer
 
 ALLOWED = {"Allow": "GET, DELETE, HEAD, POST, PUT, OPTIONS"}
 """What goes with a 405."""

@@ -11,12 +11,12 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers import limits
-from storage_cluster.servers.messages import PLAIN, Call, Handler, Refusal, Reply
-from storage_cluster.servers.object import CLIENT_METADATA
+from storage_cluster.servers.objects.object import CLIENT_METADATA
+from storage_cluster.servers.protocol import limits
+from storage_cluster.servers.protocol.messages import PLAIN, Call, Handler, Refusal, Reply
+from storage_cluster.servers.protocol.values import is_true
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object, quote_path
-from storage_cluster.servers.values import is_true
 
 _ABOUT_SOURCE = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "Range")
 _NOT_FOR_TARGET = (*_ABOUT_SOURCE, "Etag", "X-Copy-From", "X-Copy-From-Account", "Destination", "Destination-Account")

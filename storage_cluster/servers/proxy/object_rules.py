@@ -7,11 +7,11 @@ Swift 2.30.
 import mimetypes
 import time
 
-from storage_cluster.servers import limits
-from storage_cluster.servers.expiry import timestamp_text
-from storage_cluster.servers.messages import PLAIN, Call, Refusal
+from storage_cluster.servers.objects.expiry import timestamp_text
+from storage_cluster.servers.protocol import limits
+from storage_cluster.servers.protocol.messages import PLAIN, Call, Refusal
+from storage_cluster.servers.protocol.values import is_true
 from storage_cluster.servers.proxy.version_names import as_clients_know
-from storage_cluster.servers.values import is_true
 
 
 def check_put(call: Call, name: str) -> None:

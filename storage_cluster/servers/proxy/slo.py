@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Sequence
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers import conditions, ranges, values
-from storage_cluster.servers.content_type import split_swift_bytes
-from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, reply_of
+from storage_cluster.servers.protocol import conditions, ranges, values
+from storage_cluster.servers.protocol.content_type import split_swift_bytes
+from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply, reply_of
+from storage_cluster.servers.protocol.values import is_true
 from storage_cluster.servers.proxy import slo_put
 from storage_cluster.servers.proxy.bulk_delete import delete_all, delete_report
 from storage_cluster.servers.proxy.bulk_report import reporting
@@ -23,7 +24,6 @@ from storage_cluster.servers.proxy.object_names import quote_path
 from storage_cluster.servers.proxy.segments import Segment, open_reply, stream, total_len
 from storage_cluster.servers.proxy.slo_manifest import Asked, Entry, parse_stored, sent_text
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG, SLO_SIZE
-from storage_cluster.servers.values import is_true
 
 LEVELS_MAX = 10
 _FLAG = "X-Static-Large-Object"

@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from storage_cluster.servers import ranges, values
-from storage_cluster.servers.messages import PLAIN, Refusal
+from storage_cluster.servers.protocol import ranges, values
+from storage_cluster.servers.protocol.messages import PLAIN, Refusal
+from storage_cluster.servers.protocol.values import is_true
 from storage_cluster.servers.proxy.segments import Segment
-from storage_cluster.servers.values import is_true
 
 MANIFEST_MAX_BYTES = 8_388_608
 SEGMENTS_MAX = 1000

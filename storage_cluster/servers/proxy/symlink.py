@@ -16,13 +16,13 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.messages import PLAIN, Call, Handler, Refusal, Reply
-from storage_cluster.servers.object_updates import OVERRIDE
+from storage_cluster.servers.objects.object_updates import OVERRIDE
+from storage_cluster.servers.protocol.messages import PLAIN, Call, Handler, Refusal, Reply
+from storage_cluster.servers.protocol.values import etag_of
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object, quote_path
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG
 from storage_cluster.servers.proxy.version_names import POINTER, open_inside
-from storage_cluster.servers.values import etag_of
 
 LEVELS_MAX = 2
 _TARGET, _ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"

@@ -11,8 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from storage_cluster.servers.listings import LIMIT_MAX
-from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.protocol.listings import LIMIT_MAX
+from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.protocol.values import is_true
 from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE
 from storage_cluster.servers.proxy.version_names import (
     ARCHIVE,
@@ -23,7 +24,6 @@ from storage_cluster.servers.proxy.version_names import (
     is_version_id,
     split_archive_name,
 )
-from storage_cluster.servers.values import is_true
 
 _AFTER_ALL = ":"
 """Follows every digit: behind all versions of a name."""

@@ -5,13 +5,13 @@ Source: Swift, "Object Versioning"; answers as observed in Swift 2.30.
 
 import json
 
-from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.protocol.values import is_true
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import quote_path
 from storage_cluster.servers.proxy.version_copies import SOURCE, check_reply
 from storage_cluster.servers.proxy.version_listing import listed_versions
 from storage_cluster.servers.proxy.version_names import ARCHIVE, ENABLED, archive_container
-from storage_cluster.servers.values import is_true
 
 _HEADER = "X-Versions-Enabled"
 _SYSMETA = f"X-Container-Sysmeta-{ENABLED}"

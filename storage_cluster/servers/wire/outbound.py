@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from storage_cluster.servers.framing import END, FramingError, ResponseHead, ResponseReader, head_bytes
-from storage_cluster.servers.streams import UNSENT_MAX_BYTES, ArrivingBody, Clock, Patience, Sending
+from storage_cluster.servers.wire.framing import END, FramingError, ResponseHead, ResponseReader, head_bytes
+from storage_cluster.servers.wire.streams import UNSENT_MAX_BYTES, ArrivingBody, Clock, Patience, Sending
 
 NODE_TIMEOUT_S = 10.0
 _CONTINUE_STATUS = 100

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from storage_cluster.servers import database
+from storage_cluster.servers.databases import database
 
 STAT_COLUMNS = """
     one INTEGER PRIMARY KEY CHECK (one = 1), replica_id TEXT NOT NULL, names TEXT NOT NULL DEFAULT '[]',

@@ -16,9 +16,9 @@ from urllib.parse import quote
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from storage_cluster.ring import Ring
-from storage_cluster.servers.framing import ResponseHead
-from storage_cluster.servers.messages import BrokenOff
-from storage_cluster.servers.outbound import OutboundConnection
+from storage_cluster.servers.protocol.messages import BrokenOff
+from storage_cluster.servers.wire.framing import ResponseHead
+from storage_cluster.servers.wire.outbound import OutboundConnection
 from storage_cluster.topology import Device, Service, Topology
 
 CONNECT_TIMEOUT_S = 0.5

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 
 from storage_cluster.ring import path_hash
-from storage_cluster.servers import expiry
-from storage_cluster.servers.backend import Backend
-from storage_cluster.servers.messages import Call
+from storage_cluster.servers.objects import expiry
+from storage_cluster.servers.protocol.messages import Call
+from storage_cluster.servers.protocol.values import etag_of
 from storage_cluster.servers.storage import Devices, Target
 from storage_cluster.servers.updates import Parent, PendingUpdates, Update
-from storage_cluster.servers.values import etag_of
+from storage_cluster.servers.wire.backend import Backend
 
 OVERRIDE = "X-Object-Sysmeta-Container-Update-Override-"
 

@@ -5,11 +5,11 @@ object servers. It reports the creation and deletion of a container to the accou
 container updater reports the counts a little later, once for many changes.
 """
 
-from storage_cluster.servers import listings
-from storage_cluster.servers.backend import Backend
-from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat, ObjectRow
-from storage_cluster.servers.database_server import DatabaseServer
-from storage_cluster.servers.messages import Call, Refusal, Reply, reply
+from storage_cluster.servers.databases.container_db import ContainerDatabase, ContainerStat, ObjectRow
+from storage_cluster.servers.databases.database_server import DatabaseServer
+from storage_cluster.servers.protocol import listings
+from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply
+from storage_cluster.servers.protocol.times import TimestampMaker, http_date
 from storage_cluster.servers.storage import (
     POLICY,
     Devices,
@@ -18,8 +18,8 @@ from storage_cluster.servers.storage import (
     present,
     timestamp_of,
 )
-from storage_cluster.servers.times import TimestampMaker, http_date
 from storage_cluster.servers.updates import Parent, Update, report_headers
+from storage_cluster.servers.wire.backend import Backend
 
 PATH_SEGMENT_COUNT = 5
 METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")

@@ -1,7 +1,7 @@
 """Requests and responses as values: what every server's behaviour is written in, with no HTTP library in it.
 
 A server is a `Handler`: a `Call` in, a `Reply` out, or `Refusal` raised, which `reply_of` turns into the reply with
-Swift's words. `servers.http` makes calls from what arrives on a socket and sends replies; tests make them by hand.
+Swift's words. `servers.wire.http` makes calls from what arrives on a socket and sends replies; tests make them by hand.
 
 A call that causes others (a copy reads, a manifest reads its segments) makes them with `derive`: the same transaction
 id, identity and authorization, and of the headers only what says who asks.

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.messages import Reply
+from storage_cluster.servers.protocol.messages import Reply
 
 ETAG_IS_AT = "X-Backend-Etag-Is-At"
 """Names headers, first to last, whose value stands for the ETag in conditions: the first that the object has."""

@@ -8,8 +8,8 @@ Source: Swift, "Metadata"; swift.common.db (`update_metadata`, `validate_metadat
 
 from collections.abc import Mapping
 
-from storage_cluster.servers import limits
-from storage_cluster.servers.messages import Refusal
+from storage_cluster.servers.protocol import limits
+from storage_cluster.servers.protocol.messages import Refusal
 
 
 def merged_metadata(

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.messages import Reply, usual_text
+from storage_cluster.servers.protocol.messages import Reply, usual_text
 
 RANGES_MAX = 50
 OVERLAPS_MAX = 2

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from storage_cluster.servers import layout
-from storage_cluster.servers.database import Opened
-from storage_cluster.servers.messages import Call, Refusal, Reply, reply
-from storage_cluster.servers.replicated_db import ReplicatedDatabase, decoded_state
+from storage_cluster.servers.databases.database import Opened
+from storage_cluster.servers.databases.replicated_db import ReplicatedDatabase, decoded_state
+from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.storage import Devices
 
 METHOD = "REPLICATE"

@@ -4,10 +4,10 @@
 container servers, which report that a container was made, deleted or has changed its counts.
 """
 
-from storage_cluster.servers import listings
-from storage_cluster.servers.account_db import AccountDatabase, AccountStat, ContainerRow
-from storage_cluster.servers.database_server import DatabaseServer
-from storage_cluster.servers.messages import Call, Refusal, Reply, reply
+from storage_cluster.servers.databases.account_db import AccountDatabase, AccountStat, ContainerRow
+from storage_cluster.servers.databases.database_server import DatabaseServer
+from storage_cluster.servers.protocol import listings
+from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.storage import (
     POLICY,
     Devices,

@@ -19,17 +19,19 @@ from typing import TypeVar
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers import conditions, expiry, layout, ranges
-from storage_cluster.servers.backend import Backend
-from storage_cluster.servers.content_type import with_swift_bytes_of
-from storage_cluster.servers.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
-from storage_cluster.servers.medium import METADATA_BYTES, Writing
-from storage_cluster.servers.messages import BrokenOff, Call, Refusal, Reply, reply
-from storage_cluster.servers.object_replication import ObjectReplication
-from storage_cluster.servers.object_updates import ObjectUpdates
+from storage_cluster.servers import layout
+from storage_cluster.servers.objects import expiry
+from storage_cluster.servers.objects.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
+from storage_cluster.servers.objects.medium import METADATA_BYTES, Writing
+from storage_cluster.servers.objects.object_replication import ObjectReplication
+from storage_cluster.servers.objects.object_updates import ObjectUpdates
+from storage_cluster.servers.protocol import conditions, ranges
+from storage_cluster.servers.protocol.content_type import with_swift_bytes_of
+from storage_cluster.servers.protocol.messages import BrokenOff, Call, Refusal, Reply, reply
+from storage_cluster.servers.protocol.times import http_date
 from storage_cluster.servers.storage import Devices, Target, disk_errors, metadata_headers, timestamp_of
-from storage_cluster.servers.times import http_date
 from storage_cluster.servers.updates import PendingUpdates
+from storage_cluster.servers.wire.backend import Backend
 
 PATH_SEGMENT_COUNT = 5
 DISK_THREADS = 32

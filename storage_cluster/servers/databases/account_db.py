@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from storage_cluster.servers import database
-from storage_cluster.servers.listings import Entry, Names
-from storage_cluster.servers.metadata import merged_metadata
-from storage_cluster.servers.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, Lifetime, ReplicatedDatabase
-from storage_cluster.servers.times import iso_date
+from storage_cluster.servers.databases import database
+from storage_cluster.servers.databases.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, Lifetime, ReplicatedDatabase
+from storage_cluster.servers.protocol.listings import Entry, Names
+from storage_cluster.servers.protocol.metadata import merged_metadata
+from storage_cluster.servers.protocol.times import iso_date
 
 _LIVE = "put_timestamp > delete_timestamp"
 

@@ -15,8 +15,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from storage_cluster.servers.messages import Refusal
-from storage_cluster.servers.values import is_true
+from storage_cluster.servers.protocol.messages import Refusal
+from storage_cluster.servers.protocol.values import is_true
 
 LIMIT_MAX = 10_000
 PARAMETERS = ("limit", "marker", "end_marker", "prefix", "delimiter", "path", "reverse", "states")

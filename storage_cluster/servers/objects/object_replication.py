@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from storage_cluster.servers import layout
-from storage_cluster.servers.diskfile import DamagedFileError, ObjectDir, surviving
-from storage_cluster.servers.messages import Call, Refusal, Reply, reply
+from storage_cluster.servers.objects.diskfile import DamagedFileError, ObjectDir, surviving
+from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply
+from storage_cluster.servers.protocol.times import timestamp_before
 from storage_cluster.servers.storage import Devices
-from storage_cluster.servers.times import timestamp_before
 
 METHODS = ("REPLICATE", "SSYNC")
 MARK = "X-Backend-Replication"

@@ -13,11 +13,20 @@ from email.utils import formatdate
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from storage_cluster.servers.access_log import AccessLog, Served
-from storage_cluster.servers.framing import FramingError, head_bytes
-from storage_cluster.servers.inbound import Exchange, InboundConnection
-from storage_cluster.servers.messages import Body, BrokenOff, Call, ClientGone, Handler, Refusal, Reply, reply_of
-from storage_cluster.servers.streams import Clock
-from storage_cluster.servers.times import new_transaction_id
+from storage_cluster.servers.protocol.messages import (
+    Body,
+    BrokenOff,
+    Call,
+    ClientGone,
+    Handler,
+    Refusal,
+    Reply,
+    reply_of,
+)
+from storage_cluster.servers.protocol.times import new_transaction_id
+from storage_cluster.servers.wire.framing import FramingError, head_bytes
+from storage_cluster.servers.wire.inbound import Exchange, InboundConnection
+from storage_cluster.servers.wire.streams import Clock
 
 ACCEPT_BACKLOG = 4096
 SHUTDOWN_GRACE_S = 1.0

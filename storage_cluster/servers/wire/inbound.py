@@ -15,9 +15,9 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from storage_cluster.servers.framing import END, FramingError, RequestHead, RequestReader, head_bytes
-from storage_cluster.servers.messages import ClientGone, Refusal
-from storage_cluster.servers.streams import UNSENT_MAX_BYTES, ArrivingBody, Clock, Patience, Sending
+from storage_cluster.servers.protocol.messages import ClientGone, Refusal
+from storage_cluster.servers.wire.framing import END, FramingError, RequestHead, RequestReader, head_bytes
+from storage_cluster.servers.wire.streams import UNSENT_MAX_BYTES, ArrivingBody, Clock, Patience, Sending
 
 CLIENT_TIMEOUT_S = 60.0
 PIPELINED_MAX = 64

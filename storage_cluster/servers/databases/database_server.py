@@ -8,10 +8,11 @@ import abc
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from storage_cluster.servers import database, layout
-from storage_cluster.servers.database_replication import METHOD, DatabaseReplication
-from storage_cluster.servers.messages import Call, Refusal, Reply
-from storage_cluster.servers.replicated_db import ReplicatedDatabase
+from storage_cluster.servers import layout
+from storage_cluster.servers.databases import database
+from storage_cluster.servers.databases.database_replication import METHOD, DatabaseReplication
+from storage_cluster.servers.databases.replicated_db import ReplicatedDatabase
+from storage_cluster.servers.protocol.messages import Call, Refusal, Reply
 from storage_cluster.servers.storage import Devices, Target, disk_errors, timestamp_of
 
 D = TypeVar("D", bound=ReplicatedDatabase[Any])

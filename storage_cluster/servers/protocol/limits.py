@@ -5,7 +5,7 @@ Source: Swift, swift.common.constraints; numbers as in swift.conf-sample, messag
 
 from collections.abc import Iterable, Mapping
 
-from storage_cluster.servers.messages import Refusal
+from storage_cluster.servers.protocol.messages import Refusal
 
 ACCOUNT_NAME_MAX_LEN = 256
 CONTAINER_NAME_MAX_LEN = 256

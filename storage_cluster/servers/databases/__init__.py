@@ -1,0 +1,1 @@
+"""The account and the container server, and their SQLite databases."""

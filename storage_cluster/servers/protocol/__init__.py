@@ -1,0 +1,1 @@
+"""What requests and answers of the Swift API say, as values: nothing here sends or stores."""
