@@ -30,7 +30,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "events of a partition": ("collector.decode.captures:Scan.take",),
     "match: the core": ("tracer._core:match_events",),
     "match: columns out": ("collector.hops.matching:match",),
-    "clocks: evidence": ("collector.clocks.evidence:ways_of", "collector.clocks.evidence:Evidence.telling"),
+    "clocks: evidence": ("collector.clocks.evidence:ways_of", "collector.clocks.evidence:Evidence.essential"),
     "clocks: solve": ("collector.clocks.solve:solve", "collector.analysis:refined"),
     "align": ("collector.analysis:align", "collector.analysis:settle_windows"),
     "exchanges": ("collector.analysis:build_exchanges",),

@@ -439,7 +439,7 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
     if decoded is None:
         return None
     matched = matching.match(decoded, number * ID_STRIDE + 1)
-    ways = evidence.telling(_clock_ways(matched.hops, captures.clock_of, captures.absurd))
+    ways = evidence.essential(_clock_ways(matched.hops, captures.clock_of, captures.absurd))
     tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
     written = {name: ready(name, table) for name, table in tables.items()}
     missing = coverage.missing_packets(matched.hops, matched.connections)

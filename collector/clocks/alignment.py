@@ -68,7 +68,7 @@ def to_trace_ns(
 ) -> NDArray[np.int64]:
     """Stamps of hosts on the trace's timescale; shape as `host_ns`. Null stamps come out as 0.
 
-    Arguments: `frames` tells on which side of a step a stamp is; without it the interval that holds it does, or the
+    Arguments: `frames` shows on which side of a step a stamp is; without it the interval that holds it does, or the
     nearest. A stamp outside its host's intervals is extrapolated.
     """
     stamps = host_ns.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)

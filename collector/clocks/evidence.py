@@ -1,4 +1,4 @@
-"""What hops tell of clocks: for each pair of hosts and direction, the stamps at both ends.
+"""What hops show of clocks: for each pair of hosts and direction, the stamps at both ends.
 
 Few of many hops matter: those with the least delay for their time. A hop above the lower hull of (time, delay) bounds
 no line that the hull does not bound, so evidence from many partitions is thinned to hulls, one for each of
@@ -25,7 +25,7 @@ MOST_HOPS = 1 << 18
 """Of all directions together, before they are thinned; solving costs ~0.5 µs for each."""
 SPANS = 256
 NO_STATE = -1
-"""Of a hop that tells nothing of clocks."""
+"""Of a hop that shows nothing of clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def ways_of(hops: pa.Table) -> dict[tuple[str, str], Way]:
     """Matched hops between two hosts, by direction.
 
     A RST that ends what has begun is left out: a closed socket sends the same one again for each late packet, without
-    timestamps, so where captures miss packets nothing tells one from another.
+    timestamps, so where captures miss packets nothing distinguishes them.
 
     Arguments: `hops` with host, frame and `host_ns` of both ends, `kind`, `stream_end` and `state`.
     """
@@ -111,7 +111,7 @@ class Evidence:
         self._parts: dict[tuple[str, str], list[Way]] = {}
         self._count: dict[tuple[str, str], int] = {}
 
-    def telling(self, ways: Ways) -> Ways:
+    def essential(self, ways: Ways) -> Ways:
         """What to add of a partition's hops: the hulls, if the captures are so long that it comes to that anyway.
 
         Threads may do it side by side.

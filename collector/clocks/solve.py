@@ -101,7 +101,7 @@ def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]], ticks_ns: Map
     Cost: linear in hops, then a small linear programme.
     """
     ways = {pair: way for pair, way in evidence.items() if pair[::-1] in evidence}
-    network = _network(ways, sorted(windows), _telling(ways, find_steps(ways).cuts), ticks_ns)
+    network = _network(ways, sorted(windows), _separating(ways, find_steps(ways).cuts), ticks_ns)
     skews_ppb, offsets_ns, consistent = _solve_lines(network)
     polygons = {pair: _polygon(network, pair) for pair in network.directions if pair[0] < pair[1]}
     pairs = _pair_uncertainties(network, polygons, offsets_ns, skews_ppb)
@@ -150,17 +150,17 @@ def _frames_of(ways: Ways, host: str) -> tuple[Ints, Ints]:
     return frames, stamps
 
 
-def _telling(ways: Ways, cuts: Cuts) -> Cuts:
-    """The cuts that have hops before and behind them: where there are none, no line is to be told."""
-    telling = {}
+def _separating(ways: Ways, cuts: Cuts) -> Cuts:
+    """The cuts that have hops before and behind them: without hops there is no line to solve for."""
+    separating = {}
     for host, places in cuts.items():
         last = np.sort(_frames_of(ways, host)[0])
         behind = np.searchsorted(last, places)  # hops before each cut
-        told = np.diff(behind, append=len(last)) > 0
-        telling[host] = [
-            cut for cut, before, any_behind in zip(places, behind, told, strict=True) if before and any_behind
+        are_behind = np.diff(behind, append=len(last)) > 0
+        separating[host] = [
+            cut for cut, before, any_behind in zip(places, behind, are_behind, strict=True) if before and any_behind
         ]
-    return telling
+    return separating
 
 
 def _lines(ways: Ways, window: tuple[str, int, int], cuts: list[int]) -> list[_Line]:

@@ -6,9 +6,9 @@ line fits ends soon after the step, at the first packet whose direction is the t
 line fits, the step must lie. In between, each packet fits the line before and the line after, and the place is taken
 that makes delays least.
 
-Which of two hosts it was, the other pairs tell: a stepped host breaks all of its own at that place.
+The other pairs show which of two hosts it was: a stepped host breaks all of its own at that place.
 
-Evidence that was thinned tells the place of a step only roughly; then the hops around it are looked at again.
+Evidence that was thinned shows the place of a step only roughly; then the hops around it are looked at again.
 
 Limits: a step smaller than the channel (about the least round trip) cannot be seen, and is inside the error bar. Two
 hosts alone: the differences are right, but which one stepped is by lot.
@@ -31,7 +31,7 @@ Cuts = dict[str, list[int]]
 MOST_STEPS = 256
 """Of all hosts together; a clock that steps more often has no line to speak of."""
 LOOK_AHEAD = 256
-"""Packets after a break that tell where the new line begins, and before it where the old one ends."""
+"""Packets after a break that show where the new line begins, and before it where the old one ends."""
 MANY = 4096
 """Points from which on taking their hull first is cheaper."""
 MOST_LOOKS = 3

@@ -1,7 +1,7 @@
 """Until when an answer would have been seen: a wait is judged only while at least one of the two captures ran.
 
-An answer is seen where it is sent or where it arrives. So a request that seems unanswered was waited for, as far as can
-be told, up to the first moment at which neither host captured:
+An answer is seen where it is sent or where it arrives. So a request that seems unanswered is known to have waited up to
+the first moment at which neither host captured:
 
     client  |--request..............|
     server      |........|                 unanswered from the request to the end of the client's capture,

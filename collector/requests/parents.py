@@ -8,16 +8,16 @@ the candidates for a child's parent are the exchanges whose server is the child'
 arrive there when the child's first byte left: two stamps of one host, which no clock error can swap.
 
 1. `transaction_id`: candidates that show the child's transaction id. One: certain. Several (auth, proxy and storage
-   servers share hosts, and servers call each other): of those still open at the child's start, the ones of the
-   service that calls the child's service elsewhere in this trace without doubt; of these the innermost, the one that
-   began last. Work put off until after the answer belongs to a candidate that was already closed, unless that was a
-   request of the host to itself: then a daemon of that host made both, one after the other.
+   servers share hosts, and servers call each other): of those still open at the child's start, the ones of the service
+   that calls the child's service elsewhere in this trace without doubt; of these the innermost, the one that began
+   last. Work put off until after the answer belongs to a candidate that was already closed, unless that was a request
+   of the host to itself: then a daemon of that host made both, one after the other.
 2. `timing`: for children without a visible id, what the trace teaches about its services
-   (`collector.requests.inferred_parents`). A service that is mostly told ids (a storage server) is told them by whoever
-   asks it for somebody, so who asks it without one, in a head that was seen, was not asked with one. What others (a
-   cache) are asked may be for any request. Kinds of exchanges too rare to learn from get, of the candidates open at
-   their start, without those whose id is known to lead elsewhere, again those of a service that calls theirs without
-   doubt, and the innermost.
+   (`collector.requests.inferred_parents`). A service that mostly receives ids (a storage server) receives one with each
+   call that is made for a request with an id. So a call to it without one, in a head that was seen, was made for a
+   request without one. Calls to other services (a cache) may be made for any request. Kinds of exchanges too rare to
+   learn from get, of the candidates open at their start, without those whose id is known to lead elsewhere, again those
+   of a service that calls theirs without doubt, and the innermost.
 
 Confidence is one divided by how many candidates were equally possible. For rare kinds by `timing` it is also multiplied
 by the share of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run
@@ -43,7 +43,7 @@ from collector.trace.time_columns import UNSEEN, Int64Array, first_times
 from tracer import _core
 
 MOST_WITH_ONE_ID = 256
-"""Requests at one host that may share a transaction id (retries, segments of one upload) and still be told apart by it.
+"""Most requests at one host that share a transaction id (retries, segments of one upload) and are still linked by it.
 Above that it is a constant, not an id, and pairing each with each would cost the square."""
 FOREVER = np.iinfo(np.int64).max
 
@@ -116,11 +116,13 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     )
     rest = np.flatnonzero(~links.by_id & _may_have_parents(times))
     if len(rest):
-        is_told = _is_told(times, shows_id, exchanges["method"].is_valid().to_numpy())
+        receives_ids = _receives_ids(times, shows_id, exchanges["method"].is_valid().to_numpy())
         if not shows_id[rest].all():
-            rest = _infer(_Visible(_as_enums(exchanges, names, apart), words), times, shows_id, is_told, rest, links)
+            rest = _infer(
+                _Visible(_as_enums(exchanges, names, apart), words), times, shows_id, receives_ids, rest, links
+            )
         if len(rest):
-            _link_by_timing(times, shows_id, is_told, rest, links)
+            _link_by_timing(times, shows_id, receives_ids, rest, links)
     return links
 
 
@@ -193,33 +195,33 @@ def _may_have_parents(times: _Times) -> NDArray[np.bool_]:
     return serves[times.client] & (times.asked != UNSEEN)
 
 
-def _is_told(times: _Times, shows_id: NDArray[np.bool_], is_read: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether an exchange asks a service that is told ids, here or mostly, and would show its own.
+def _receives_ids(times: _Times, shows_id: NDArray[np.bool_], is_read: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether an exchange calls a service that receives ids, here or mostly, and would show its own.
 
     Arguments: `is_read`, whether the head of its request was seen, of each; one that was not shows nothing.
     """
     service = times.service.astype(np.int64) - NONE  # services that are not known are the first
     services = int(service.max(initial=0)) + 1
     shown, read = (np.bincount(service[which], minlength=services) for which in (shows_id, is_read))
-    told = 2 * shown > read
-    told[0] = False
-    return (told[service] & is_read) | shows_id
+    mostly = 2 * shown > read
+    mostly[0] = False
+    return (mostly[service] & is_read) | shows_id
 
 
 def _infer(
     visible: _Visible,
     times: _Times,
     shows_id: NDArray[np.bool_],
-    is_told: NDArray[np.bool_],
+    receives_ids: NDArray[np.bool_],
     rest: Int64Array,
     links: Links,
 ) -> Int64Array:
     """Fill in what `infer_links` says of those of `rest` that show no id; returns those that it does not judge."""
     silent = rest[~shows_id[rest]]
-    told, untold = silent[is_told[silent]], silent[~is_told[silent]]
+    of_receivers, of_others = silent[receives_ids[silent]], silent[~receives_ids[silent]]
     done = np.zeros(len(visible.words), dtype=np.bool_)
-    for children, may_be in ((told, ~shows_id), (untold, np.ones_like(shows_id))):
-        if len(children):  # who asks a service that is told ids hands on that of the request it serves, if it shows one
+    for children, may_be in ((of_receivers, ~shows_id), (of_others, np.ones_like(shows_id))):
+        if len(children):  # a caller of a service that receives ids passes on that of the request it serves, if any
             _infer_among(visible, times, may_be, children, links, done)
     return rest[~done[rest]]
 
@@ -261,7 +263,7 @@ def _is_seen_before(times: _Times, children: Int64Array, parents: Int64Array) ->
 def _link_by_timing(
     times: _Times,
     shows_id: NDArray[np.bool_],
-    is_told: NDArray[np.bool_],
+    receives_ids: NDArray[np.bool_],
     rest: Int64Array,
     links: Links,
 ) -> None:
@@ -271,17 +273,17 @@ def _link_by_timing(
     host, service = times.client[rest].astype(np.int64), times.service[rest].astype(np.int64)
     serving = np.flatnonzero((times.server >= 0) & (times.opened != UNSEEN))
     serving = serving[np.lexsort((times.exchange_id[serving], times.opened[serving]))]
-    for group in _groups(host, is_told[rest]):
+    for group in _groups(host, receives_ids[rest]):
         chosen[group], other[group], candidates[group] = _innermost(
-            times, rest[group], _open_to(times, shows_id, is_told, serving, rest[group[0]])
+            times, rest[group], _open_to(times, shows_id, receives_ids, serving, rest[group[0]])
         )
     single = (candidates == 1) & (chosen != NONE)
     calls = {*zip(times.service[chosen[single]].tolist(), service[single].tolist(), strict=True)}
     several = np.flatnonzero(candidates > 1)
-    for among in _groups(host[several], is_told[rest[several]], service[several]):
+    for among in _groups(host[several], receives_ids[rest[several]], service[several]):
         group = several[among]
         callers = [caller for caller, called in calls if called == service[group[0]] and min(caller, called) >= 0]
-        parents = _open_to(times, shows_id, is_told, serving, rest[group[0]])
+        parents = _open_to(times, shows_id, receives_ids, serving, rest[group[0]])
         parents = parents[np.isin(times.service[parents], callers)]
         place, after, count = _innermost(times, rest[group], parents)
         found = place != NONE
@@ -309,11 +311,11 @@ def _groups(*keys: NDArray[np.generic]) -> list[Int64Array]:
 
 
 def _open_to(
-    times: _Times, shows_id: NDArray[np.bool_], is_told: NDArray[np.bool_], serving: Int64Array, child: int
+    times: _Times, shows_id: NDArray[np.bool_], receives_ids: NDArray[np.bool_], serving: Int64Array, child: int
 ) -> Int64Array:
-    """Of `serving`, those at the host of a child and of others like it, without those whose id would have been told."""
+    """Server-side requests on the child's host; if the called service normally receives ids, only those without one."""
     here = serving[times.server[serving] == times.client[child]]
-    return here[~shows_id[here]] if is_told[child] else here
+    return here[~shows_id[here]] if receives_ids[child] else here
 
 
 def _innermost(times: _Times, children: Int64Array, parents: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:

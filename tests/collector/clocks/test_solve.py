@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collector.clocks.alignment import align
 from collector.clocks.bounds import Bounds, fits_line, lowest_points, possible_lines
 from collector.clocks.evidence import Evidence, Way, ways_of
-from collector.clocks.solve import _telling, solve, unaligned
+from collector.clocks.solve import _separating, solve, unaligned
 from collector.clocks.steps import find_steps, refined
 from tests.helpers.clock_traffic import DAY_NS, SECOND_NS, START_NS, Wrong, traffic
 
@@ -172,15 +172,15 @@ def test_no_step_is_seen_where_there_is_none() -> None:
     assert len(solve(ways_of(given_.hops), given_.windows).clocks) == 2
 
 
-@pytest.mark.parametrize(("stream_end", "told"), [(1, True), (1000, False)], ids=["refusal", "late reset"])
-def test_resets_of_what_has_begun_tell_nothing_of_clocks(stream_end: int, told: bool) -> None:
+@pytest.mark.parametrize(("stream_end", "shows"), [(1, True), (1000, False)], ids=["refusal", "late reset"])
+def test_resets_of_what_has_begun_show_nothing_of_clocks(stream_end: int, shows: bool) -> None:
     given_ = traffic(dict.fromkeys(("proxy", "client"), Wrong()), STAR[:1], span_s=1.0, there_ns=20_000, back_ns=20_000)
     columns = {name: given_.hops[name].to_pylist() for name in given_.hops.column_names}
     columns["kind"][7], columns["stream_end"][7] = "rst", stream_end
     columns["receive_host_ns"][7] -= 50_000_000  # paired with an earlier one
     hops = pa.table(columns).cast(given_.hops.schema)
     clocks = solve(ways_of(hops), given_.windows).clocks
-    assert (len(clocks) > 2) == told
+    assert (len(clocks) > 2) == shows
 
 
 def test_thinned_evidence_of_many_parts_tells_the_same() -> None:
@@ -248,8 +248,8 @@ def test_a_line_between_steps_without_a_packet_is_none() -> None:
     frames = np.array([10, 20, 30, 40], dtype=np.int64)
     way = Way(frames, frames, frames, frames)
     ways = {("a", "b"): way, ("b", "a"): way}
-    for cuts, telling in (([15], [15]), ([15, 17], [17]), ([5], []), ([45], []), ([10, 20, 21, 41], [20, 21])):
-        assert _telling(ways, {"a": cuts})["a"] == telling
+    for cuts, separating in (([15], [15]), ([15, 17], [17]), ([5], []), ([45], []), ([10, 20, 21, 41], [20, 21])):
+        assert _separating(ways, {"a": cuts})["a"] == separating
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def with_ids(exchanges: pa.Table, truth: dict[int, int], silent: set[str]) -> pa
     return table("exchanges", [row | head(row) for row in exchanges.to_pylist()])
 
 
-def test_a_cache_that_is_told_no_ids_was_asked_for_requests_that_show_theirs() -> None:
+def test_a_cache_that_receives_no_ids_is_called_for_requests_that_show_theirs() -> None:
     exchanges, truth = Simulation(CHAIN, seed=8).run("a", 8, 600)
     spans = pl.DataFrame(link(with_ids(exchanges, truth, silent={"c"})))
     spans = spans.with_columns(service=pl.DataFrame(exchanges)["service"].cast(pl.String))
@@ -113,7 +113,7 @@ def test_heads_that_were_not_seen_are_not_requests_without_an_id() -> None:
     assert sum(right) >= 0.95 * len(right)
 
 
-def test_who_asks_a_service_that_is_told_ids_without_one_asks_for_itself() -> None:
+def test_a_call_without_an_id_to_a_service_that_receives_ids_is_its_caller_s_own() -> None:
     """Each `b` is asked with an id; its host's daemon asks another `b` without, whatever runs meanwhile."""
     exchanges, truth = Simulation(CHAIN, seed=8).run("a", 8, 600)
     shown = with_ids(exchanges, truth, silent={"c"}).to_pylist()
