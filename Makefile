@@ -13,9 +13,8 @@ export PYTHON
 
 VENV := .venv/bin
 STAMP := .build/setup.stamp
-CORE := tracer/core
+CRATES := tracer/core collector/core
 CARGO := cargo
-CORE_MANIFEST := --manifest-path $(CORE)/Cargo.toml
 
 # rustup's cargo before a distribution's older one, also in a shell that has not read ~/.cargo/env.
 CARGO_BIN := $(shell bin="$${CARGO_HOME:-$$HOME/.cargo}/bin"; [ -x "$$bin/cargo" ] && echo "$$bin")
@@ -32,7 +31,8 @@ endif
 
 # What the installation is made from. A checkout that moved, or lost its built core, is set up again.
 SETUP_INPUTS := setup.cfg pyproject.toml constraints.txt requirements.txt scripts/setup \
-	$(shell find $(CORE) -name target -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
+	Cargo.toml Cargo.lock \
+	$(shell find $(CRATES) -name '*.rs' -o -name Cargo.toml)
 ifneq ($(shell sed -n 1p $(STAMP) 2>/dev/null),$(CURDIR))
 SETUP_INPUTS += again
 endif
@@ -77,19 +77,19 @@ lint-python: setup ## Check the style and types of Python only
 
 lint-rust: setup ## Check the style of Rust only
 	@echo 'lint: cargo fmt, clippy'
-	@$(CARGO) fmt $(CORE_MANIFEST) --all --check
-	@PYO3_PYTHON="$(CURDIR)/$(VENV)/python" $(CARGO) clippy -q $(CORE_MANIFEST) --workspace --all-targets -- -D warnings
+	@$(CARGO) fmt --all --check
+	@PYO3_PYTHON="$(CURDIR)/$(VENV)/python" $(CARGO) clippy -q --workspace --all-targets -- -D warnings
 
 test-rust: setup ## Run the Rust tests only
 	@echo 'test: Rust'
-	@$(CARGO) test -q $(CORE_MANIFEST) --workspace --exclude twintap-python
+	@$(CARGO) test -q --workspace --exclude twintap-python
 
 test-python: setup ## Run the Python tests only
 	@echo 'test: Python'
 	@$(VENV)/python -m pytest -q -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
 miri: ## Run the tests of the crates without `unsafe` under Miri (needs: rustup component add miri rust-src --toolchain nightly)
-	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -q $(CORE_MANIFEST) --lib --test connections --test scripts --test round_trip \
+	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -q --lib --test connections --test scripts --test round_trip \
 		-p twintap-wire -p twintap-partitions -p twintap-matching -p twintap-exchanges -p twintap-hops -p twintap-links \
 		-p twintap-spans -p twintap-tables -- --skip every_byte --skip anything_goes
 
@@ -104,6 +104,6 @@ constraints: ## Pin every version anew, to the newest that fit together, with th
 	@scripts/constraints
 
 clean: ## Remove what the targets above made, traces included
-	@rm -rf .venv .build build traces $(CORE)/target twintap.egg-info tracer/_core*.so benchmarks/results \
+	@rm -rf .venv .build build traces target twintap.egg-info tracer/_core*.so benchmarks/results \
 		.mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

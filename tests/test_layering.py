@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-CORE = ROOT / "tracer" / "core"
+CRATES = tuple(
+    manifest.parent
+    for core in ("tracer", "collector")
+    for manifest in sorted((ROOT / core / "core").glob("*/Cargo.toml"))
+)
 
 MAY_IMPORT = {
     "tracer": (),
@@ -31,8 +35,8 @@ MAY_IMPORT = {
 }
 """Package to what else of ours it may import (a name allows what is below it too)."""
 
-UNSAFE_ALLOWED = re.compile(r"^capture/src/(ring|socket)\w*(/\w+)?\.rs$")
-"""Files of the core, relative to it, that may contain `unsafe`: the capture ring and its sockets."""
+UNSAFE_ALLOWED = re.compile(r"^tracer/core/capture/src/(ring|socket)\w*(/\w+)?\.rs$")
+"""Files of the crates that may contain `unsafe`: the capture ring and its sockets."""
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
@@ -68,7 +72,7 @@ def _rust_code(path: Path) -> str:
 
 
 def _rust_sources() -> list[Path]:
-    return [path for path in CORE.rglob("*.rs") if "target" not in path.relative_to(CORE).parts]
+    return [path for crate in CRATES for path in crate.rglob("*.rs")]
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
@@ -172,21 +176,23 @@ def test_the_table_of_rooms_is_in_the_order_of_the_floors() -> None:
     ]
 
 
-def test_only_the_python_crate_names_pyo3() -> None:
-    manifests = [path for path in CORE.glob("*/Cargo.toml") if re.search(r"\bpyo3\b", path.read_text())]
-    sources = {path.relative_to(CORE).parts[0] for path in _rust_sources() if re.search(r"\bpyo3\b", _rust_code(path))}
-    assert [path.parent.name for path in manifests] == ["python"]
-    assert sources <= {"python"}
+def test_only_the_python_crates_name_pyo3() -> None:
+    manifests = [crate for crate in CRATES if re.search(r"\bpyo3\b", (crate / "Cargo.toml").read_text())]
+    sources = [str(path) for path in _rust_sources() if re.search(r"\bpyo3\b", _rust_code(path))]
+    assert {crate.name for crate in manifests} == {"python"}
+    assert [path for path in sources if "/core/python/" not in path] == []
 
 
 def test_unsafe_code_is_in_the_capture_ring_only() -> None:
-    paths = [str(path.relative_to(CORE)) for path in _rust_sources() if re.search(r"\bunsafe\b", _rust_code(path))]
+    sources = [path for path in _rust_sources() if re.search(r"\bunsafe\b", _rust_code(path))]
+    paths = [str(path.relative_to(ROOT)) for path in sources]
+    assert paths, "the capture ring has none: this test reads the wrong files"
     assert [path for path in paths if not UNSAFE_ALLOWED.match(path)] == []
 
 
 def test_no_lint_is_switched_off_for_a_whole_crate() -> None:
     assert [
-        str(path.relative_to(CORE))
+        str(path.relative_to(ROOT))
         for path in _rust_sources()
         if re.search(r"#!\[allow\((clippy::all|unsafe_code|warnings)", path.read_text())
     ] == []

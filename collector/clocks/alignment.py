@@ -104,7 +104,7 @@ def align(hops: pa.Table, alignment: Alignment) -> pa.Table:
     """`hops` with `send_trace_ns, receive_trace_ns, one_way_delay_ns, uncertainty_ns`.
 
     A hop within one host has uncertainty 0: both stamps are of one clock. A lone packet has that of its host's clock.
-    The loop over hops is the core's (`tracer/core/hops/src/align.rs`). Cost: ~10 ns a hop.
+    The loop over hops is the core's (`collector/core/hops/src/align.rs`). Cost: ~10 ns a hop.
     """
     named = {end: indices(hops[f"{end}_host"]) for end in ENDS}
     hosts = sorted({*alignment.clocks["host"].to_pylist(), *named["send"][1], *named["receive"][1]})

@@ -5,8 +5,8 @@ A copy has the same header as its packet, including IP ID and timestamps, at the
 single such packet proves nothing (a system whose IP ID is 0 may send the same header again). But such a capture copies
 nearly all packets between two addresses, with or without payload, whereas only few packets are retransmitted, and those
 a round trip later. So pairs of addresses are judged by a sample of their packets
-(`tracer/core/partitions/src/sights.rs`); if the sample has too few, by all packets of the interface. The core omits
-copies when a partition is taken (`tracer/core/partitions/src/copies.rs`), before any other stage.
+(`collector/core/partitions/src/sights.rs`); if the sample has too few, by all packets of the interface. The core omits
+copies when a partition is taken (`collector/core/partitions/src/copies.rs`), before any other stage.
 
 Captures of several hosts merged into one interface look similar, but there the delays of copies in both directions sum
 up to a whole round trip (`collector.decode.merged_captures`).

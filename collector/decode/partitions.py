@@ -2,7 +2,7 @@
 
 All packets of a 4-tuple, in both directions and from all hosts, are in one partition. So are 4-tuples that may be one
 connection through a NAT or load balancer (`collector.decode.handshakes`). The core loops over the packets
-(`tracer/core/partitions/src/lib.rs`), and keeps them until their partition is taken.
+(`collector/core/partitions/src/lib.rs`), and keeps them until their partition is taken.
 
 Cost: ~80 ns a packet to distribute; about 35 bytes a packet in memory, or once to disk and back if they do not fit.
 """

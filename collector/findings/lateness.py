@@ -4,7 +4,7 @@ A request is late if it took a multiple of the time below which nine of ten stay
 method on all other hosts. The bounds come from histograms: that of all hosts minus the host's own (eight bins an
 octave, so a bound is accurate to 9 %).
 
-Cost: passes of the core over the requests (`tracer/core/spans/src/lateness.rs`), whatever the number of servers.
+Cost: passes of the core over the requests (`collector/core/spans/src/lateness.rs`), whatever the number of servers.
 """
 
 from collections.abc import Mapping

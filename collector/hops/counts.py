@@ -31,7 +31,7 @@ class HopCounts:
     """Hops of whole connections, counted."""
 
     flows: Columns
-    """One row for each flow, if requested. The columns are explained in `tracer/core/hops/src/flows.rs`: `start` (its
+    """One row for each flow, if requested. The columns are explained in `collector/core/hops/src/flows.rs`: `start` (its
     first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`, `matched_bytes`; all int64."""
     troubled_rows: Int64Array
     """Rows in `hops` of the connections in which at least one packet did not simply arrive once."""

@@ -8,7 +8,7 @@ For transfers between different hosts there is
 
 - one row of `traffic` for each of `KEYS`, with `COUNTS`: hops, their bytes, hops lost, hops overtaken, hops with data;
 - one row of `rates` for each of `RATE_KEYS`, with `hops`: late data packets that arrived spread out in time;
-  `rate_of_bin` is their rate (`tracer/core/hops/src/rates.rs`).
+  `rate_of_bin` is their rate (`collector/core/hops/src/rates.rs`).
 
 Reordering: a data packet is counted as overtaken if one that the same connection sent later, for the first time,
 arrived before it (RFC 4737 §3.4 calls the packet sent earlier "reordered").

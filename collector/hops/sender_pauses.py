@@ -1,6 +1,6 @@
 """Pauses of senders that had more to send, and the TCP mechanism that caused each pause.
 
-The core finds pauses while it matches (`tracer/core/matching/src/pauses.rs`): a sender that resumes at the moment an
+The core finds pauses while it matches (`collector/core/matching/src/pauses.rs`): a sender that resumes at the moment an
 acknowledgement arrives was waiting for it. The state of the connection at that moment gives the reason:
 
 | why | the sender had |

@@ -39,7 +39,7 @@ If bytes (or a SYN) were lost and retransmitted, the time until then is `stall` 
 
 Limits: a missing timestamp makes its stretch zero and lengthens `work` instead; so does a request that was given up
 unanswered. A parent that forwards data while its child still sends it counts as response network from its own first
-byte on. The walk is the core's (`tracer/core/spans/src/ledger.rs`). Cost: a sort of each span's children.
+byte on. The walk is the core's (`collector/core/spans/src/ledger.rs`). Cost: a sort of each span's children.
 """
 
 from dataclasses import dataclass, fields

@@ -1,10 +1,10 @@
 """Detects exchanges that are no requests: turns of connections that carry several requests and answers at once.
 
 Without visible heads, an exchange is a turn: the bytes of the client until the server sends, then the bytes of the
-server until the client sends (`tracer/core/exchanges/src/turns.rs`). On a connection that carries messages of many
+server until the client sends (`collector/core/exchanges/src/turns.rs`). On a connection that carries messages of many
 requests in both directions (a websocket between the nodes of a store, Ceph's messenger), a turn begins and ends
 wherever two messages happen to meet. Such a turn is no request, so it has no parent and no children. HTTP/2 does not
-belong here: its streams are exchanges of their own (`tracer/core/exchanges/src/http2.rs`).
+belong here: its streams are exchanges of their own (`collector/core/exchanges/src/http2.rs`).
 
 The silences of such connections reveal them. A client with one request sends it without a break and waits for the
 answer. If several requests overlap, a client continues after a silence although it received nothing, since the next

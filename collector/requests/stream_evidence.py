@@ -1,6 +1,6 @@
 """Collects the evidence for streams in a partition: those recognised by one connection, and candidates for the rest.
 
-The core decides what a single connection shows (`tracer/core/exchanges/src/streams.rs`); this module converts its
+The core decides what a single connection shows (`collector/core/exchanges/src/streams.rs`); this module converts its
 columns to frames. `collector.requests.streams` builds the table `streams` from them, and judges the candidates, which
 needs all connections of a server.
 """

@@ -38,7 +38,7 @@ def waits(
 
     Arguments, one value for each exchange: the row of its parent, `NONE` for a root, a row beyond the last if the
     parent is not among them; a number for its service; when it began, when its answer had ended, when its server asked
-    for the body, when the first byte of its request arrived. Cost: a pass, `tracer/core/spans/src/waits.rs`.
+    for the body, when the first byte of its request arrived. Cost: a pass, `collector/core/spans/src/waits.rs`.
     """
     columns: Columns = {
         "parent": parent,

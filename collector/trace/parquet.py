@@ -1,4 +1,4 @@
-"""Writes tables as Parquet files, encoded by the core (`tracer/core/tables`).
+"""Writes tables as Parquet files, encoded by the core (`collector/core/tables`).
 
 Any thread can encode rows; the encoded bytes are then written in order.
 """

@@ -1,10 +1,10 @@
 //! The fuzz targets' bodies over the committed corpus, every prefix of it, and seeded mutations, at every test run.
 
-#[path = "../../fuzz/bodies/keeping.rs"]
+#[path = "../../../../fuzz/bodies/keeping.rs"]
 mod keeping;
 
 #[allow(dead_code)] // the corpus itself, which other users read
-#[path = "../../fuzz/bodies/mutation.rs"]
+#[path = "../../../../fuzz/bodies/mutation.rs"]
 mod mutation;
 
 use mutation::run;

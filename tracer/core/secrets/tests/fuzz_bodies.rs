@@ -1,10 +1,10 @@
 //! The fuzz targets' bodies over the committed corpus, every prefix of it, and seeded mutations, at every test run.
 
-#[path = "../../fuzz/bodies/redaction.rs"]
+#[path = "../../../../fuzz/bodies/redaction.rs"]
 mod redaction;
 
 #[allow(dead_code)] // the corpus itself, which other users read
-#[path = "../../fuzz/bodies/mutation.rs"]
+#[path = "../../../../fuzz/bodies/mutation.rs"]
 mod mutation;
 
 use mutation::run;

@@ -1,10 +1,10 @@
 //! The fuzz targets' bodies over the committed corpus, every prefix of it, and seeded mutations: what can be had without a
 //! fuzzer, at every test run.
 
-#[path = "../../fuzz/bodies/decoding.rs"]
+#[path = "../../../../fuzz/bodies/decoding.rs"]
 mod decoding;
 
-#[path = "../../fuzz/bodies/mutation.rs"]
+#[path = "../../../../fuzz/bodies/mutation.rs"]
 mod mutation;
 
 use mutation::{corpus, run};

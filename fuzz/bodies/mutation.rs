@@ -23,7 +23,7 @@ fn found(target: &str) -> Vec<Vec<u8>> {
 
 fn corpus_folder(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../fuzz/corpus")
+        .join("../../../fuzz/corpus")
         .join(folder)
 }
 

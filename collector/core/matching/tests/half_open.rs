@@ -2,7 +2,7 @@
 //!
 //! Alone in its file, so that the process' peak memory is its own.
 
-#[path = "../../fuzz/bodies/matching.rs"]
+#[path = "../../../../fuzz/bodies/matching.rs"]
 #[allow(dead_code)] // the target itself
 mod matching;
 

@@ -2,7 +2,7 @@
 //!
 //! Where the work grew with the square of the events, these would run for hours; the limit is only there to say so.
 
-#[path = "../../fuzz/bodies/matching.rs"]
+#[path = "../../../../fuzz/bodies/matching.rs"]
 #[allow(dead_code)] // the target itself
 mod matching;
 
