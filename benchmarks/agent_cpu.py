@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from tests.helpers.live_hosts import NoNamespacesError, Pair, pair
+from testkit.live_hosts import NoNamespacesError, Pair, pair
 from tracer.readers import open_capture
 
 RUNS = 3

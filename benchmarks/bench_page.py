@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 from playwright.sync_api import Browser, expect
 
-from tests.helpers.chromium import chromium
+from testkit.chromium import chromium
 
 SIZES = ((1280, 720), (1920, 1080))
 THEMES = ("light", "dark")

@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 from collector.clocks.alignment import align
 from collector.clocks.evidence import ways_of
 from collector.clocks.solve import solve
-from tests.helpers.chromium import chromium
-from tests.helpers.clock_traffic import DAY_NS, SECOND_NS, Traffic, Wrong, traffic
+from testkit.chromium import chromium
+from testkit.clock_traffic import DAY_NS, SECOND_NS, Traffic, Wrong, traffic
 
 TRIALS = 300
 HOPS_SHOWN = 20

@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks import traffic
 from benchmarks.processes import ROOT
 from collector.trace import store
+from testkit import upload_captures as uploads
 from tracer.records import Severity
 
 MOST_BYTES = 2 << 30
@@ -121,23 +121,23 @@ def replay(flood: Flood, folder: Path) -> Outcome:
 
 
 def _syns(folder: Path, count: int) -> Flood:
-    return Flood(traffic.write_flood(folder, count), 2 * count)
+    return Flood(uploads.write_flood(folder, count), 2 * count)
 
 
 def _connections(folder: Path, count: int) -> Flood:
     """Short connections, one after the other, each of another address and port."""
     asks, answers = len(GET), len(OK)
     rows = [
-        traffic.Row(0, traffic.CLIENT, traffic.SYN, 0, 0, 0, 0),
-        traffic.Row(1, traffic.SERVER, traffic.SYN | traffic.ACK, 0, 1, 0, 0),
-        traffic.Row(2, traffic.CLIENT, traffic.ACK, 1, 1, 0, 1),
-        traffic.Row(3, traffic.CLIENT, traffic.ACK | traffic.PSH, 1, 1, asks, 2, GET),
-        traffic.Row(4, traffic.SERVER, traffic.ACK | traffic.PSH, 1, 1 + asks, answers, 1, OK),
-        traffic.Row(5, traffic.CLIENT, traffic.ACK | traffic.FIN, 1 + asks, 1 + answers, 0, 3),
-        traffic.Row(6, traffic.SERVER, traffic.ACK | traffic.FIN, 1 + answers, 2 + asks, 0, 2),
-        traffic.Row(7, traffic.CLIENT, traffic.ACK, 2 + asks, 2 + answers, 0, 4),
+        uploads.Row(0, uploads.CLIENT, uploads.SYN, 0, 0, 0, 0),
+        uploads.Row(1, uploads.SERVER, uploads.SYN | uploads.ACK, 0, 1, 0, 0),
+        uploads.Row(2, uploads.CLIENT, uploads.ACK, 1, 1, 0, 1),
+        uploads.Row(3, uploads.CLIENT, uploads.ACK | uploads.PSH, 1, 1, asks, 2, GET),
+        uploads.Row(4, uploads.SERVER, uploads.ACK | uploads.PSH, 1, 1 + asks, answers, 1, OK),
+        uploads.Row(5, uploads.CLIENT, uploads.ACK | uploads.FIN, 1 + asks, 1 + answers, 0, 3),
+        uploads.Row(6, uploads.SERVER, uploads.ACK | uploads.FIN, 1 + answers, 2 + asks, 0, 2),
+        uploads.Row(7, uploads.CLIENT, uploads.ACK, 2 + asks, 2 + answers, 0, 4),
     ]
-    return Flood(traffic.write_flood(folder, count, rows), len(rows) * count)
+    return Flood(uploads.write_flood(folder, count, rows), len(rows) * count)
 
 
 def _one_by_one(folder: Path, count: int) -> Flood:
@@ -156,7 +156,7 @@ def _equal_acks(folder: Path, count: int) -> Flood:
     path = folder / "server.pcap"
     record = _records([(True, 0x10, b"")], np.zeros(BATCH, dtype=np.int64)).tobytes()
     with path.open("wb") as file:
-        file.write(traffic.PCAP_NS_HEADER)
+        file.write(uploads.PCAP_NS_HEADER)
         for _ in range(-(-count // BATCH)):
             file.write(record)
     return Flood(path, -(-count // BATCH) * BATCH)
@@ -190,7 +190,7 @@ def _on_one_connection(folder: Path, script: Script, turns_count: int) -> Flood:
     path = folder / "server.pcap"
     batch = max(1, BATCH * 64 // sum(66 + len(payload) for _, _, payload in script))
     with path.open("wb") as file:
-        file.write(traffic.PCAP_NS_HEADER)
+        file.write(uploads.PCAP_NS_HEADER)
         for first in range(0, turns_count, batch):
             turns = np.arange(first, min(first + batch, turns_count))
             _records(script, turns).tofile(file)
@@ -206,7 +206,7 @@ def _records(script: Script, turns: NDArray[np.int64]) -> NDArray[np.uint8]:
     blocks = []
     for place, (is_client, flags, payload) in enumerate(script):
         out = np.zeros((len(turns), 16 + 54 + len(payload)), dtype=np.uint8)
-        stamp_ns = traffic.START_NS + (turns * len(script) + place) * STEP_NS
+        stamp_ns = uploads.START_NS + (turns * len(script) + place) * STEP_NS
         _put(out, 0, "<u4", stamp_ns // 10**9)
         _put(out, 4, "<u4", stamp_ns % 10**9)
         _put(out, 8, "<u4", 54 + len(payload))

@@ -26,7 +26,7 @@ import polars as pl
 
 from collector.trace import store
 from collector.trace.schema import HopState
-from tests.helpers.live_hosts import TRACER, Capturing, Host, NoNamespacesError, Pair, pair
+from testkit.live_hosts import TRACER, Capturing, Host, NoNamespacesError, Pair, pair
 from tracer.errors import InputError
 
 TOKEN, SESSION = "benchmark", "live"

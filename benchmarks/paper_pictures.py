@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from tests.helpers.chromium import chromium
+from testkit.chromium import chromium
 
 WIDTH, HEIGHT = 640, 420
 _DRAW = """async ([width, height]) => Promise.all([...document.querySelectorAll(".js-plotly-plot")].map(async (plot) =>

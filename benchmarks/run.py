@@ -21,8 +21,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
-from benchmarks import profile, requests_speed, scale, traffic
+from benchmarks import profile, requests_speed, scale
 from benchmarks.processes import ROOT, run
+from testkit import upload_captures
 
 RESULTS = ROOT / "benchmarks" / "results"
 
@@ -98,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _measure(folder: Path, sizes: Sequence[int], runs: int) -> list[Series]:
     done: list[Series] = []
     for size in sizes:
-        captures = traffic.write(folder, size)
+        captures = upload_captures.write(folder, size)
         print(f"bench: {captures.packets_count:,} packets", file=sys.stderr)
         tools = {**OURS, **(_installed_tools(OTHERS) if size <= SLOW_LIMIT else {})}
         series = {tool: Series(tool, captures.packets_count) for tool in tools}
@@ -128,7 +129,7 @@ def _run_once(tool: str, files: list[Path], series: Series) -> None:
         series.peak_rss_bytes = max(series.peak_rss_bytes, ran.peak_rss_bytes)
         return
     empty = files[0].parent / "empty.pcap"
-    empty.write_bytes(traffic.PCAP_NS_HEADER)
+    empty.write_bytes(upload_captures.PCAP_NS_HEADER)
     idle = run(_reading(tool, empty))
     parts = [run(_reading(tool, file)) for file in files]
     series.seconds.append(sum(part.seconds - idle.seconds for part in parts))
@@ -163,7 +164,7 @@ def _table(series: list[Series]) -> list[str]:
 
 def _profile_table(folder: Path) -> list[str]:
     """Where end to end spends its time, on the captures written last."""
-    files = [str(folder / f"{host}.pcap") for host in (traffic.CLIENT, traffic.SERVER)]
+    files = [str(folder / f"{host}.pcap") for host in (upload_captures.CLIENT, upload_captures.SERVER)]
     found = json.loads(run([sys.executable, "-m", "benchmarks.profile", *files]).last_line)
     return profile.table(found)
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks import traffic
 from benchmarks.processes import run
+from testkit import upload_captures
 
 SIZES = (100_000, 1_000_000, 10_000_000, 100_000_000)
 CONNECTIONS = (10, 1_000, 100_000, 1_000_000)
@@ -86,11 +86,11 @@ def _cases(folder: Path, most: int) -> Iterator[Case]:
         if size <= most:
             yield _uploads(folder, "shared", size, connections)
     if most >= REFERENCE:
-        yield Case("SYN flood", (traffic.write_flood(folder, FLOOD),), 2 * FLOOD, FLOOD)
+        yield Case("SYN flood", (upload_captures.write_flood(folder, FLOOD),), 2 * FLOOD, FLOOD)
 
 
 def _uploads(folder: Path, name: str, packets_count: int, connections_count: int | None) -> Case:
-    made = traffic.write(folder, packets_count, connections_count)
+    made = upload_captures.write(folder, packets_count, connections_count)
     return Case(name, (made.client, made.server), made.packets_count, made.connections_count)
 
 

@@ -17,7 +17,7 @@ import click
 from playwright.sync_api import Browser, Page
 
 from benchmarks.viewer_session import browser, serve, wait_settled
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
 
 SIZES = ((1280, 720), (1920, 1080))
 LARGE = (3840, 2160)

@@ -40,7 +40,7 @@ import psutil
 from playwright.sync_api import CDPSession, Page
 
 from benchmarks.viewer_session import browser, server_of, wait_settled
-from tests.helpers.synthetic_trace import TEMPLATE, Recipe, write_long_synthetic_trace
+from testkit.synthetic_trace import TEMPLATE, Recipe, write_long_synthetic_trace
 
 SHARES = (0.5, 0.1, 0.01, 0.003, 0.001, 0.0002, 0.00005, 0.000001)
 """Of the trace in view."""

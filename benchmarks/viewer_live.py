@@ -24,7 +24,7 @@ from benchmarks.live_latency import CLIENT, PORT, SERVER, SESSION, TOKEN, shippi
 from benchmarks.viewer import memory_mib, page_memory
 from benchmarks.viewer_session import browser, server_of, wait_settled
 from collector.trace import store
-from tests.helpers.live_hosts import TRACER, NoNamespacesError, Pair, pair
+from testkit.live_hosts import TRACER, NoNamespacesError, Pair, pair
 from tracer.errors import InputError
 
 REPORT_SECONDS = 10

@@ -17,7 +17,7 @@ from hypothesis import settings
 from playwright.sync_api import Browser
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.helpers import chromium as browsers
+from testkit import chromium as browsers
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

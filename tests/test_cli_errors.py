@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import traffic
+from testkit import upload_captures
 
 TRACER = [sys.executable, "-m", "tracer"]
 SECONDS = 60
@@ -52,12 +52,12 @@ def left_in(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def captures(tmp_path_factory: pytest.TempPathFactory) -> traffic.Captures:
-    return traffic.write(tmp_path_factory.mktemp("captures"), 10_000)
+def captures(tmp_path_factory: pytest.TempPathFactory) -> upload_captures.Captures:
+    return upload_captures.write(tmp_path_factory.mktemp("captures"), 10_000)
 
 
 @pytest.fixture(scope="module")
-def trace(captures: traffic.Captures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trace(captures: upload_captures.Captures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("traces") / "good"
     done = run("replay", "-o", path, captures.client, captures.server)
     assert done.returncode == 0, done.stderr
@@ -75,7 +75,7 @@ def used_port() -> Iterator[int]:
 # Files
 
 
-def test_truncated_capture_is_used_and_its_loss_is_shown(captures: traffic.Captures, tmp_path: Path) -> None:
+def test_truncated_capture_is_used_and_its_loss_is_shown(captures: upload_captures.Captures, tmp_path: Path) -> None:
     cut = tmp_path / "server.pcap"
     whole = captures.server.read_bytes()
     cut.write_bytes(whole[: len(whole) // 2 - 7])
@@ -173,7 +173,7 @@ def test_port_in_use_by_another_when_collecting(used_port: int, tmp_path: Path) 
     assert_refused(run("collect", "--data", tmp_path / "data", "--listen", f"127.0.0.1:{used_port}"), str(used_port))
 
 
-def test_full_disk_when_replaying(captures: traffic.Captures, tmp_path: Path) -> None:
+def test_full_disk_when_replaying(captures: upload_captures.Captures, tmp_path: Path) -> None:
     done, left = _run_on_small_disk(
         tmp_path, "replay", "--quiet", "-o", tmp_path / "trace", captures.client, captures.server
     )
@@ -181,7 +181,7 @@ def test_full_disk_when_replaying(captures: traffic.Captures, tmp_path: Path) ->
     assert left == []
 
 
-def test_an_output_that_cannot_be_written(captures: traffic.Captures) -> None:
+def test_an_output_that_cannot_be_written(captures: upload_captures.Captures) -> None:
     assert_refused(run("replay", "-o", "/proc/trace", captures.client, captures.server), "/proc")
 
 

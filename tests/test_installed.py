@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.live_hosts import wait_for
-from tests.helpers.loopback_store import LoopbackStore
+from testkit.live_hosts import wait_for
+from testkit.loopback_store import LoopbackStore
 from tracer import _core
 from tracer.cli import SUMMARIES
 

@@ -18,8 +18,9 @@ from collector.queries import captured, open_trace
 from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.trace import store
 from collector.trace.schema import TABLES
-from tests.helpers.live_hosts import Pair, or_skip, pair
+from testkit.live_hosts import Pair, pair
 from tests.helpers.planted_secrets import Place, found_in, http2_places, places, write_captures
+from tests.helpers.system_tools import or_skip
 from tracer import secret_rules
 from tracer.errors import InputError
 from tracer.readers import open_capture

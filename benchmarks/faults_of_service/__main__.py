@@ -37,7 +37,7 @@ from benchmarks.faults_of_service import judge, watch
 from benchmarks.faults_of_service.parts import Part
 from benchmarks.faults_of_service.service import ADDRESS, TOKEN, Service, faults, start
 from benchmarks.processes import ROOT
-from tests.helpers.live_hosts import NoNamespacesError, pair
+from testkit.live_hosts import NoNamespacesError, pair
 
 DATA_DISK, SPOOL_DISK = "size=512m", "size=8m"
 INSIDE = "--inside"

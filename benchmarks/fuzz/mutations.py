@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
-from benchmarks.fuzz.records import Record, join, packet_places, split
 from benchmarks.fuzz.systems import Captures
+from testkit.capture_records import Record, join, packet_places, split
 
 Mutation = Callable[[Captures, Random], Captures]
 

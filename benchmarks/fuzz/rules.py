@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from benchmarks.fuzz.pipeline import EXIT_OPERATOR, MOST_CPU_S, MOST_MEMORY_BYTES, Run
-from benchmarks.fuzz.records import Record, join, packet_places, split
 from benchmarks.fuzz.systems import Captures
+from testkit.capture_records import Record, join, packet_places, split
 
 TRACEBACK = re.compile(r"Traceback|panicked at|PanicException|\.rs:\d+")
 SENTENCE = re.compile(r"tracer: \S")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from benchmarks.fuzz.records import Record, first_packets, join, packet_places, split
+from testkit.capture_records import Record, first_packets, join, packet_places, split
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = (ROOT / "captures", ROOT / "tests" / "golden" / "tls")

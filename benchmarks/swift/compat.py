@@ -1,6 +1,6 @@
 """How much of Swift our store is: `python -m benchmarks.swift.compat` asks it and writes docs/swift-compat.md.
 
-Two kinds of judges: OpenStack Swift's own recorded answers (`tests/helpers/swift_scenarios`, asked over again of our
+Two kinds of judges: OpenStack Swift's own recorded answers (`testkit/swift_scenarios`, asked over again of our
 store), and unmodified clients (`tests/swift_compat/test_clients.py`). The recording is made anew with
 
     python -m benchmarks.swift up
@@ -19,11 +19,11 @@ from xml.etree import ElementTree
 
 import click
 
-from tests.helpers.loopback_store import LoopbackStore
-from tests.helpers.swift_scenarios import AREAS, recording, run
-from tests.helpers.swift_scenarios.known import reasons, unexplained
-from tests.helpers.swift_scenarios.recording import Disagreement
-from tests.helpers.swift_scenarios.site import Site
+from testkit.loopback_store import LoopbackStore
+from testkit.swift_scenarios import AREAS, recording, run
+from testkit.swift_scenarios.known import reasons, unexplained
+from testkit.swift_scenarios.recording import Disagreement
+from testkit.swift_scenarios.site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "swift-compat.md"
@@ -38,7 +38,7 @@ Swift 2.30.1 answers them (status, headers and body), {explained} differ for a r
 ## Against OpenStack Swift's own answers
 
 The requests are written from the API reference and the documentation of each feature
-(`tests/helpers/swift_scenarios`). Debian's Swift 2.30.1 with all its middlewares was asked them once; its answers are
+(`testkit/swift_scenarios`). Debian's Swift 2.30.1 with all its middlewares was asked them once; its answers are
 `tests/golden/swift-2.30.1.jsonl`. `make test` asks our store the same and compares, so that a disagreement that is not
 explained fails. Left out of the comparison is what differs from run to run (times, tokens, transaction ids), the order
 of headers, counts that containers report to their account later, and lengths of bodies that are compared themselves.

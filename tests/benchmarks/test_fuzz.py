@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.fuzz import mutations, pipeline, rules, systems
 from benchmarks.fuzz.pipeline import Run
-from benchmarks.fuzz.records import join, packet_places, split
+from testkit.capture_records import join, packet_places, split
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = Run(0, "", "all is well\n", 1 << 20, 1.0)

@@ -16,8 +16,8 @@ from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.requests.spans import link
 from collector.trace import store
+from testkit.tables import table
 from tests.helpers.exchange_lines import at_us, exchanges_of
-from tests.helpers.scripts import table
 
 CAPTURES = Path(__file__).parent.parent.parent / "captures"
 HOSTS = {"client": "10.0.0.1", "proxy": "10.0.0.2", "storage1": "10.0.0.3", "storage2": "10.0.0.4"}

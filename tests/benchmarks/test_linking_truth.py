@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.linking.by_truth import HEADS, listed_truth, read_truth, row
 from benchmarks.linking.truth import ROOT
+from testkit.tables import BASE_NS
 from tests.benchmarks.test_linking import HOSTS, connections_of, links
 from tests.helpers.exchange_lines import exchanges_of
-from tests.helpers.scripts import BASE_NS
 
 TEXT = """
     client > proxy     0 10 290 300

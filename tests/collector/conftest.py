@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.helpers.live_hosts import Pair, or_skip, pair
+from testkit.live_hosts import Pair, pair
+from tests.helpers.system_tools import or_skip
 
 
 @pytest.fixture(scope="module")

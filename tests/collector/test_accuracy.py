@@ -11,7 +11,7 @@ import polars as pl
 from collector.analysis import analyse
 from collector.decode.host_capture import HostSource
 from collector.trace.store import read_table
-from tests.helpers.netsim import Clock, Network, Path_, Station, Transfer
+from testkit.netsim import Clock, Network, Path_, Station, Transfer
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "accuracy.md"
 SEEDS = (1, 2, 3)

@@ -14,8 +14,8 @@ from collector.decode.partitions import Partitions
 from collector.execution.partition_cache import PartitionCache
 from collector.trace import store
 from collector.trace.schema import TABLES
+from testkit.netsim import Clock, Network, Path_, Station
 from tests.helpers.live_segments import write_segments
-from tests.helpers.netsim import Clock, Network, Path_, Station
 from tracer.errors import InputError, ResourceError
 from tracer.readers import open_capture
 

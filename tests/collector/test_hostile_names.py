@@ -19,8 +19,8 @@ from collector.decode.sources import write_command
 from collector.trace import store
 from collector.trace.model import CommandInfo
 from collector.trace.schema import TABLES
+from testkit.capture_files import enhanced, interface, names, section
 from tests.collector.trace.test_wire_text import ETHERNET, request
-from tests.helpers.capture_files import enhanced, interface, names, section
 from tracer.errors import InputError
 from tracer.plain_text import plain
 

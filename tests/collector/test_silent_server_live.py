@@ -14,7 +14,7 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.trace.store import read_table
-from tests.helpers.live_hosts import Pair
+from testkit.live_hosts import Pair
 
 pytestmark = pytest.mark.live
 SERVER = """

@@ -14,7 +14,7 @@ closed the connection, maybe in the middle of an answer. Besides: `tx=`, `method
 
 import pyarrow as pa
 
-from tests.helpers.scripts import BASE_NS, table
+from testkit.tables import BASE_NS, table
 
 
 def exchanges_of(text: str) -> pa.Table:

@@ -4,8 +4,8 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.helpers import capture_files
-from tests.helpers.netsim import Network
+from testkit import capture_files
+from testkit.netsim import Network
 
 FLAGS = 2
 INBOUND, OUTBOUND = 1, 2

@@ -9,8 +9,8 @@ from collector.requests.outcomes import answering, final_outcomes, with_outcomes
 from collector.requests.spans import link
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
 from collector.trace.store import write_trace
-from tests.helpers.flows import by_flow
-from tests.helpers.scripts import BASE_NS, play, table
+from testkit.tables import BASE_NS, by_flow, table
+from tests.helpers.scripts import play
 from tests.helpers.service_ports import named_ports, names_of_ports
 
 SERVICES = {8080: "swift-proxy", 6200: "swift-object"}

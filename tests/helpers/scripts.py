@@ -22,12 +22,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from collector.trace.schema import TABLES, conform
+from testkit.tables import BASE_NS, table
 from tracer.records import HeadFlag, HeadKind
 
 DELAY_US = 20
 RANGE = ("range_first", "range_last")
-BASE_NS = 1_000_000_000_000
 
 
 @dataclass
@@ -69,17 +68,6 @@ def play(script: str) -> Tables:
             _transfer(rows, words)
     connections = [_connection_row(connection, rows.hops) for connection in rows.connections]
     return Tables(table("hops", rows.hops), table("messages", rows.messages), table("connections", connections))
-
-
-def table(name: str, rows: list[dict[str, object]]) -> pa.Table:
-    """Rows as a table of the schema `name`; what a row does not say is null."""
-    schema = TABLES[name]
-    columns = {column.name: pa.array([row.get(column.name) for row in rows], _plain(column.type)) for column in schema}
-    return conform(name, pa.table(columns))
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _connection(number: int, client: str, server: str) -> _Connection:

@@ -1,8 +1,12 @@
-"""Programs of the system that some tests need. Where one is missing they are skipped, and say so."""
+"""What some tests need of the system: programs, network namespaces. Where it is missing they are skipped, saying so."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+
+from testkit.live_hosts import NoNamespacesError
 
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
@@ -15,3 +19,12 @@ def needs(program: str, package: str) -> pytest.MarkDecorator:
 
 needs_nft = needs("nft", "nftables")
 needs_xfs = needs("mkfs.xfs", "xfsprogs")
+
+
+@contextmanager
+def or_skip() -> Iterator[None]:
+    """Skip the test, with the reason, where hosts cannot be made: `with or_skip(), pair() as hosts:`."""
+    try:
+        yield
+    except NoNamespacesError as error:
+        pytest.skip(f"NOT TESTED, no namespaces can be made here: {error}")

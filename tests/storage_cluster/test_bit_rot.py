@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.loopback_store import LoopbackStore
+from testkit.loopback_store import LoopbackStore
 from tests.helpers.polling import wait_for
 
 ACCOUNT = "/v1/AUTH_test"

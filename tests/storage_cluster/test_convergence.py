@@ -12,7 +12,7 @@ from storage_cluster import convergence, ring_builder
 from storage_cluster import ring as rings
 from storage_cluster.convergence import Expected
 from storage_cluster.topology import DAEMONS, DAEMONS_SERVICE, Device
-from tests.helpers.loopback_store import STORAGE_HOSTS, LoopbackStore
+from testkit.loopback_store import STORAGE_HOSTS, LoopbackStore
 from tests.helpers.polling import wait_for
 
 ACCOUNT = "/v1/AUTH_test"

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from tests.helpers.loopback_store import Client, LoopbackStore
+from testkit.loopback_store import Client, LoopbackStore
 
 TEN = b"0123456789"
 FORM = "header must be of the form <container name>/<object name>"

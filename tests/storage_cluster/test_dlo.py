@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from tests.helpers.loopback_store import Client, LoopbackStore
+from testkit.loopback_store import Client, LoopbackStore
 
 WHOLE = b"111112222233333"
 ETAG = '"f435c18ff6a80fbc0bf364aee912a9c2"'

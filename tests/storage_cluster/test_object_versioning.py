@@ -5,7 +5,7 @@ import json
 import pytest
 
 from storage_cluster.servers.proxy.version_names import archive_name, as_clients_know, split_archive_name
-from tests.helpers.loopback_store import Answer, Client, LoopbackStore
+from testkit.loopback_store import Answer, Client, LoopbackStore
 
 ID = "x-object-version-id"
 MARK = "application/x-deleted;swift_versions_deleted=1"

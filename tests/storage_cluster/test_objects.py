@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.helpers.loopback_store import Client, LoopbackStore
+from testkit.loopback_store import Client, LoopbackStore
 from tests.helpers.polling import wait_for
 
 TEN = b"0123456789"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import swiftclient
 
-from tests.helpers.loopback_store import Answer, LoopbackStore
+from testkit.loopback_store import Answer, LoopbackStore
 from tests.helpers.polling import wait_for
 
 ACCOUNT = "/v1/AUTH_test"

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.helpers.loopback_store import Client, LoopbackStore
+from testkit.loopback_store import Client, LoopbackStore
 
 HELLO = hashlib.md5(b"hello").hexdigest()
 EMPTY = hashlib.md5().hexdigest()

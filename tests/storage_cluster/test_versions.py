@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.helpers.loopback_store import Client, LoopbackStore
+from testkit.loopback_store import Client, LoopbackStore
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.helpers.loopback_store import LoopbackStore
+from testkit.loopback_store import LoopbackStore
 
 
 @pytest.fixture(scope="package")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import swiftclient
 
-from tests.helpers.loopback_store import LoopbackStore
+from testkit.loopback_store import LoopbackStore
 
 NAMES = ("plain.txt", "with space", "deep/er/file", "日本語 é.bin", "per%cent", "a+b&c=d")
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.helpers.loopback_store import LoopbackStore
-from tests.helpers.swift_scenarios import AREAS, recording, run
-from tests.helpers.swift_scenarios.known import KNOWN, unexplained
-from tests.helpers.swift_scenarios.recording import Disagreement, disagreements
-from tests.helpers.swift_scenarios.site import Exchange, Site
+from testkit.loopback_store import LoopbackStore
+from testkit.swift_scenarios import AREAS, recording, run
+from testkit.swift_scenarios.known import KNOWN, unexplained
+from testkit.swift_scenarios.recording import Disagreement, disagreements
+from testkit.swift_scenarios.site import Exchange, Site
 
 RECORDED = recording.load()
 

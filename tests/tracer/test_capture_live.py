@@ -22,7 +22,8 @@ from scapy.layers.l2 import Dot1Q, Ether
 
 from collector.service.ingest import session_status
 from collector.service.recording import Cluster, ClusterHost, record
-from tests.helpers.live_hosts import TRACER, Capturing, Host, Pair, or_skip, pair
+from testkit.live_hosts import TRACER, Capturing, Host, Pair, pair
+from tests.helpers.system_tools import or_skip
 from tracer.agent import AGAIN_SECONDS
 from tracer.readers import open_capture
 from tracer.records import Direction

@@ -23,7 +23,7 @@ from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
-from tests.helpers import capture_files as files
+from testkit import capture_files as files
 from tests.helpers.decoders import TSHARK_PREFERENCES, by_dpkt, by_scapy, by_tshark, differences, ours
 from tracer.readers import open_capture
 from tracer.records import Direction

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from collector.service.ingest import session_status
-from tests.helpers.live_hosts import Capturing, Pair, or_skip, pair
+from testkit.live_hosts import Capturing, Pair, pair
 from tests.helpers.polling import wait_for
+from tests.helpers.system_tools import or_skip
 
 pytestmark = [
     pytest.mark.live,

@@ -8,7 +8,7 @@ import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
-from tests.helpers import capture_files as files
+from testkit import capture_files as files
 from tracer.readers import open_capture
 from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, HeadFlag, HeadKind
 

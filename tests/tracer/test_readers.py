@@ -13,7 +13,7 @@ import pytest
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
-from tests.helpers import capture_files as files
+from testkit import capture_files as files
 from tracer._core import decode_counters
 from tracer.errors import InputError
 from tracer.readers import CaptureReader, NameRecord, open_capture

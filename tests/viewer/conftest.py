@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Error, Page, expect
 
 from collector.queries import TraceView, open_trace
 from collector.trace.model import CounterInfo
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import open_page
 from tests.helpers.viewer_server import serving
 

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from collector.analysis import analyse
 from collector.queries import TraceSearch, TraceView, open_trace
-from tests.helpers.hostile_captures import HOSTS, SCRIPT, TARGETS, write_hostile_captures
+from testkit.hostile_captures import HOSTS, SCRIPT, TARGETS, write_hostile_captures
 from tests.helpers.viewer_page import leaving, open_page, request_row, settled
 from tests.helpers.viewer_server import serving
 

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page
 
 from collector.queries import TraceView, open_trace
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.binary_messages import decode
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import ink, leaving, open_page, settled
 from tests.helpers.viewer_server import serving
 from tests.viewer.test_routes import client_of

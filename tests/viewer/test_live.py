@@ -10,7 +10,7 @@ from werkzeug.test import Client
 
 from collector.queries import open_trace
 from collector.trace.model import CounterInfo
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import FRAMES, Held, leaving, open_page, settled, view
 from tests.helpers.viewer_server import serving
 from viewer.access import Access

@@ -7,7 +7,7 @@ import pytest
 
 from collector.queries.lanes import CLOCK_WORDS, lanes_of
 from collector.trace.model import HostInfo, TraceInfo
-from tests.helpers.scripts import table
+from testkit.tables import table
 from viewer.pages.compare import _comparison_cards, _summary
 from viewer.pages.parts import no_requests
 

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page, TimeoutError, expect
 
 from collector.queries import RequestSelection, TraceView, open_trace
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.bench_folders import write_run
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import leaving
 from tests.helpers.viewer_server import serving
 from viewer.pages.context import Beside

@@ -11,8 +11,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from collector.queries import ArrowClass, TraceView, open_trace
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.binary_messages import Message, decode
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from viewer.access import Access
 from viewer.app import create_app
 from viewer.windows import MOST_ARROWS

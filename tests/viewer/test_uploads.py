@@ -10,7 +10,7 @@ from werkzeug.test import Client
 
 from collector.decode.input_limits import InputLimits
 from collector.queries import TraceView
-from tests.helpers.capture_files import pcap
+from testkit.capture_files import pcap
 from tests.helpers.viewer_page import leaving
 from tests.helpers.viewer_server import serving
 from viewer.access import Access

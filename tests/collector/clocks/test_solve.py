@@ -11,7 +11,7 @@ from collector.clocks.bounds import Bounds, fits_line, lowest_points, possible_l
 from collector.clocks.evidence import Evidence, Way, ways_of
 from collector.clocks.solve import _separating, solve, unaligned
 from collector.clocks.steps import find_steps, refined
-from tests.helpers.clock_traffic import DAY_NS, SECOND_NS, START_NS, Wrong, traffic
+from testkit.clock_traffic import DAY_NS, SECOND_NS, START_NS, Wrong, traffic
 
 STAR = [("proxy", "client"), ("proxy", "storage1"), ("proxy", "storage2")]
 CASES = [

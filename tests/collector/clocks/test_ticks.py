@@ -5,11 +5,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from benchmarks.fuzz.records import Record, split
 from collector.analysis import analyse
 from collector.decode.host_capture import HostSource
 from collector.trace import store
-from tests.helpers.capture_files import pcap
+from testkit.capture_files import pcap
+from testkit.capture_records import Record, split
 
 CAPTURES = Path(__file__).parents[3] / "captures" / "swift-upload-1B"
 

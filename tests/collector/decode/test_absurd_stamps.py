@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks.fuzz.records import Record, join, packet_places, split
 from collector.analysis import analyse
 from collector.clocks.evidence import Way, without
 from collector.decode.absurd_stamps import FAR_NS, RUN_LEAST, _Stamps
 from collector.decode.host_capture import HostSource
 from collector.trace import store
+from testkit.capture_records import Record, join, packet_places, split
 
 CAPTURES = Path(__file__).parents[3] / "captures" / "swift-upload-1B"
 YEAR_NS = 366 * 86_400 * 10**9

@@ -13,7 +13,7 @@ from collector.commands import replay
 from collector.decode.sources import host_addresses, host_sources
 from collector.reporting.report import Report, gather
 from collector.trace import store
-from tests.helpers.netsim import Clock, Network, Path_, Station
+from testkit.netsim import Clock, Network, Path_, Station
 from tracer.errors import InputError
 
 SECOND = 1_000_000_000

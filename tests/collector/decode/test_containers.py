@@ -17,7 +17,7 @@ from collector.analysis import HostSource, analyse
 from collector.decode.containers import Container, containers
 from collector.trace import store
 from collector.trace.model import TraceInfo
-from tests.helpers import capture_files as files
+from testkit import capture_files as files
 
 BASE_NS, STEP_NS, COPY_NS = 1_700_000_000_000_000_000, 100_000, 2_000
 ONE, TWO, THREE = ENDS = ("10.66.4.1", "10.66.4.2", "10.66.4.3")

@@ -12,7 +12,7 @@ from collector.decode.merged_captures import Sighted
 from collector.decode.sources import host_sources
 from collector.reporting.report import Report, gather
 from collector.trace import store
-from tests.helpers.netsim import Network, Path_, Station
+from testkit.netsim import Network, Path_, Station
 
 SECOND, MS, US = 1_000_000_000, 1_000_000, 1_000
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"

@@ -13,7 +13,7 @@ from collector.decode.forwarders import forwarded_pairs
 from collector.decode.host_addresses import Traffic
 from collector.decode.host_capture import HostSource
 from collector.trace import store
-from tests.helpers import capture_files as files
+from testkit import capture_files as files
 
 BASE_NS, REQUEST_NS, WAY_NS = 1_700_000_000_000_000_000, 20_000_000, 50_000
 CLIENT, INSIDE, OUTSIDE, SERVER = "10.70.1.2", "10.70.1.1", "10.70.2.1", "10.70.2.2"

@@ -15,7 +15,7 @@ from collector.decode.captures import scan
 from collector.decode.host_capture import HostSource
 from collector.decode.input_limits import InputLimits
 from collector.trace import store
-from tests.helpers.capture_files import pcap
+from testkit.capture_files import pcap
 from tracer.errors import InputError
 
 BEGIN_NS = 1_790_000_000 * 10**9

@@ -11,8 +11,8 @@ from collector.decode.merged_captures import Sighted, interfaces_are_hosts, is_t
 from collector.decode.sources import host_sources
 from collector.reporting.report import Report, gather
 from collector.trace import store
-from tests.helpers import capture_files as files
-from tests.helpers.netsim import Clock, Network, Path_, Station
+from testkit import capture_files as files
+from testkit.netsim import Clock, Network, Path_, Station
 from tracer.records import Direction
 
 SECOND = 1_000_000_000

@@ -21,9 +21,10 @@ from collector.requests.exchanges import build_exchanges
 from collector.requests.spans import link
 from collector.trace.model import CounterInfo, HostInfo, TraceInfo
 from collector.trace.store import read_table
+from testkit.netsim import Network, Path_, Station
+from testkit.tables import table
 from tests.helpers.exchange_lines import exchanges_of
-from tests.helpers.netsim import Network, Path_, Station
-from tests.helpers.scripts import play, table
+from tests.helpers.scripts import play
 from tests.helpers.service_ports import named_ports, names_of_ports
 
 HOSTS = ("proxy", "storage1", "storage2", "storage3")

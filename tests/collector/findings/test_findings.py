@@ -16,8 +16,9 @@ from collector.requests.outcomes import with_outcomes
 from collector.requests.spans import link
 from collector.trace.model import HostInfo, TraceInfo
 from collector.trace.schema import FINDINGS
+from testkit.tables import BASE_NS, table
 from tests.helpers.exchange_lines import exchanges_of
-from tests.helpers.scripts import BASE_NS, play, table
+from tests.helpers.scripts import play
 from tests.helpers.service_ports import names_of_ports
 
 INFO = TraceInfo(created_ns=0, tool_version="", hosts=())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from collector.findings.ports import DEFAULT_PORTS, port_findings
-from tests.helpers.scripts import table
+from testkit.tables import table
 
 CLOCKS = table("clocks", [])
 

@@ -11,8 +11,8 @@ from collector.findings.requests import requests_of
 from collector.findings.usage import Usage
 from collector.requests.spans import link
 from collector.services.replicas import FAILED
+from testkit.tables import BASE_NS, table
 from tests.helpers.exchange_lines import exchanges_of
-from tests.helpers.scripts import BASE_NS, table
 
 S = 1_000_000_000
 HOSTS = ("storage1", "storage2", "storage3")

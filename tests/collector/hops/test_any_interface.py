@@ -17,7 +17,7 @@ from scapy.packet import Packet, Raw
 from collector.decode.captures import decode, scan
 from collector.decode.host_capture import HostSource
 from collector.hops.matching import match
-from tests.helpers import capture_files as files
+from testkit import capture_files as files
 
 BASE_NS = 1_700_000_000_000_000_000
 COPY_NS = 1_000

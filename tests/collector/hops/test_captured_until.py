@@ -15,7 +15,7 @@ from collector.hops.captured_until import CapturedUntil, captured_until
 from collector.hops.coverage import MISSING_SCHEMA, HostCoverage, coverages
 from collector.trace import store
 from collector.trace.schema import CLOCKS
-from tests.helpers import capture_files as files
+from testkit import capture_files as files
 
 BASE_NS, MS, SECOND = 1_700_000_000_000_000_000, 1_000_000, 1_000_000_000
 ONE_WAY_NS = 100_000

@@ -29,8 +29,9 @@ from collector.queries import open_trace, uncovered_marks
 from collector.trace import store
 from collector.trace.model import TraceInfo
 from collector.trace.schema import CLOCKS
-from tests.helpers import capture_files as files
-from tests.helpers.live_hosts import or_skip, pair
+from testkit import capture_files as files
+from testkit.live_hosts import pair
+from tests.helpers.system_tools import or_skip
 
 BASE_NS = 1_700_000_000_000_000_000
 MS, SECOND = 1_000_000, 1_000_000_000

@@ -13,8 +13,9 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.trace.store import read_table
+from testkit.live_hosts import Host, Pair, far_pair, pair, wait_for
 from tests.collector.hops.test_host_drops_live import CLIENT, SERVER, rule
-from tests.helpers.live_hosts import Host, Pair, far_pair, or_skip, pair, wait_for
+from tests.helpers.system_tools import or_skip
 from tracer.readers import open_capture
 
 FLIPPED = "flip=0.03:500:2000"

@@ -10,8 +10,8 @@ import pytest
 from collector.decode.captures import decode
 from collector.decode.host_capture import HostSource
 from collector.hops.matching import match
+from testkit.netsim import Clock, Network, Path_, Station
 from tests.helpers.live_segments import keep_only
-from tests.helpers.netsim import Clock, Network, Path_, Station
 
 
 class Score(NamedTuple):

@@ -17,9 +17,9 @@ from collector.hops.quality import (
     summary_of,
 )
 from collector.trace import store
-from tests.helpers.flows import by_flow
-from tests.helpers.netsim import Clock, Network, Path_, Station
-from tests.helpers.scripts import play, table
+from testkit.netsim import Clock, Network, Path_, Station
+from testkit.tables import by_flow, table
+from tests.helpers.scripts import play
 
 SCRIPT = """
     client:40000 > proxy:8080                // perfect

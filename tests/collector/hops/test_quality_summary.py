@@ -8,9 +8,9 @@ import pytest
 
 from collector.analysis import HostSource, analyse
 from collector.hops.quality_summary import Translation, clock_steps, connection_name, read_pairing, trouble_words
-from tests.helpers.netsim import Clock, Network, Path_, Station
+from testkit.netsim import Clock, Network, Path_, Station
+from testkit.tables import table
 from tests.helpers.script_traces import write_script_trace
-from tests.helpers.scripts import table
 
 STEP_NS = 1_000_000_000
 

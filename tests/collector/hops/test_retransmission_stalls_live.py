@@ -9,7 +9,8 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.trace.store import read_table
-from tests.helpers.live_hosts import Host, Pair, far_pair, or_skip, pair
+from testkit.live_hosts import Host, Pair, far_pair, pair
+from tests.helpers.system_tools import or_skip
 
 pytestmark = pytest.mark.live
 SERVER = """

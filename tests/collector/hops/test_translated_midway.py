@@ -15,7 +15,7 @@ from scapy.packet import Raw
 from collector.decode.captures import decode
 from collector.decode.host_capture import HostSource
 from collector.hops.matching import Matched, match
-from tests.helpers import capture_files as files
+from testkit import capture_files as files
 
 BASE_NS, STEP_NS, ONE_WAY_NS = 1_700_000_000_000_000_000, 1_000_000, 50_000
 CLIENT, OUTSIDE, ROUTER, SERVER = "10.66.0.1", "10.66.0.254", "10.66.1.254", "10.66.1.1"

@@ -19,8 +19,8 @@ from collector.queries.latency import (
 from collector.queries.overlay import STEPS, LaneGroups, WholeHops, overlay
 from collector.queries.request_table import in_flight_at_start, request_classes, request_table
 from collector.queries.service_graph import HopCounts, call_ends
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.script_traces import write_script_trace
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from viewer.wording import duration_words
 
 UPLOADS = 40

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from collector.queries import LEDGER_COLUMNS, NO_LANE, HopState, TraceView, open_trace
-from tests.helpers.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
+from testkit.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
 from tracer.errors import InputError
 
 

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector.queries import TraceSearch, TraceView, open_trace
-from tests.helpers.scripts import table
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
+from testkit.tables import table
 
 
 @pytest.fixture(scope="module")

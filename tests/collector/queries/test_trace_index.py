@@ -12,7 +12,7 @@ from collector.queries import open_trace, trace_index
 from collector.queries.trace_index import TraceIndex, open_index
 from collector.trace import store
 from collector.trace.store import INDEX_FOLDER, read_info, write_trace
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
 
 RECIPE = Recipe(lost_share=0.05)
 

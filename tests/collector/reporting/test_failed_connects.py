@@ -10,9 +10,9 @@ from collector.reporting.story import Story, make_story
 from collector.requests.spans import link
 from collector.trace.model import TraceInfo
 from collector.trace.schema import SILENCES
+from testkit.tables import table
 from tests.collector.reporting.test_story import clocks
 from tests.helpers.exchange_lines import at_us, exchanges_of
-from tests.helpers.scripts import table
 from tests.helpers.service_ports import named_ports
 
 SERVICES = named_ports({6200: "swift-object", 8080: "swift-proxy"})

@@ -16,8 +16,8 @@ from collector.reporting.html import make_html
 from collector.reporting.report import gather
 from collector.reporting.text import WIDTH, show
 from collector.trace.model import CommandInfo, CounterInfo
+from testkit.tables import BASE_NS
 from tests.helpers.script_traces import write_script_trace
-from tests.helpers.scripts import BASE_NS
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "report"
 UPLOAD = """

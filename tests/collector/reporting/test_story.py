@@ -9,9 +9,9 @@ from collector.reporting.story import Story, make_story
 from collector.requests.spans import link
 from collector.trace import durations
 from collector.trace.model import CommandInfo, TraceInfo
+from testkit.tables import BASE_NS, table
 from tests.collector.requests.test_spans import forests
 from tests.helpers.exchange_lines import at_us, exchanges_of
-from tests.helpers.scripts import BASE_NS, table
 
 
 def clocks(**offsets_us: int) -> pa.Table:

@@ -6,7 +6,8 @@ import pytest
 from collector.requests.endings import closing_data, with_endings
 from collector.requests.exchanges import build_exchanges
 from collector.requests.spans import link
-from tests.helpers.scripts import BASE_NS, play, table
+from testkit.tables import BASE_NS, table
+from tests.helpers.scripts import play
 from tests.helpers.service_ports import names_of_ports
 
 KEPT = "0 > 0:100 GET /a\n 50 < 0:50 200 body=0 with=0\n"

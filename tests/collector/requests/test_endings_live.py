@@ -11,8 +11,9 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.trace.store import read_table
+from testkit.live_hosts import Pair, pair
 from tests.collector.hops.test_damaged_live import tcpdumps
-from tests.helpers.live_hosts import Pair, or_skip, pair
+from tests.helpers.system_tools import or_skip
 
 pytestmark = pytest.mark.live
 SERVER = """

@@ -5,7 +5,8 @@ import pytest
 
 from collector.requests.exchanges import Built, build_exchanges
 from collector.trace.schema import EXCHANGES, HOPS
-from tests.helpers.scripts import BASE_NS, play
+from testkit.tables import BASE_NS
+from tests.helpers.scripts import play
 from tests.helpers.service_ports import names_of_ports
 
 SERVICES = {8080: "swift-proxy"}

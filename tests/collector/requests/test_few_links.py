@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from collector.requests.spans import link
-from tests.helpers.services_sim import Service, Simulation, Step
+from testkit.services_sim import Service, Simulation, Step
 
 US = 1_000
 SURE = 0.95

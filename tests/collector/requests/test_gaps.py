@@ -19,9 +19,9 @@ from collector.reporting.report import gather
 from collector.requests.gaps import Pieces, doubt_losses, find_gaps, gapped_flows
 from collector.trace import store
 from collector.trace.schema import conform
-from tests.helpers.flows import by_flow
-from tests.helpers.netsim import Network, Path_, Station
-from tests.helpers.scripts import BASE_NS, play
+from testkit.netsim import Network, Path_, Station
+from testkit.tables import BASE_NS, by_flow
+from tests.helpers.scripts import play
 from tests.helpers.service_ports import names_of_ports
 
 NAMES = names_of_ports({8080: "web"})

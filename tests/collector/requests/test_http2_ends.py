@@ -10,7 +10,8 @@ from collector.requests.exchanges import Built, build_exchanges
 from collector.requests.outcomes import with_outcomes
 from collector.requests.streams import StreamJudge
 from collector.requests.unread_streams import UNREAD, unread_connections
-from tests.helpers.scripts import BASE_NS, play, table
+from testkit.tables import BASE_NS, table
+from tests.helpers.scripts import play
 from tests.helpers.service_ports import names_of_ports
 from tracer.records import HeadKind
 

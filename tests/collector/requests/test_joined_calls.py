@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from collector.requests.spans import link
-from tests.helpers.scripts import table
-from tests.helpers.services_sim import Service, Simulation, Step
+from testkit.services_sim import Service, Simulation, Step
+from testkit.tables import table
 
 US = 1_000
 CALLED = ["x", "y", "z"]

@@ -5,8 +5,8 @@ import pytest
 
 from collector.requests.like_servers import COLUMNS, learned_together, like_servers
 from collector.requests.spans import link
-from tests.helpers.scripts import table
-from tests.helpers.services_sim import Service, Simulation, Step
+from testkit.services_sim import Service, Simulation, Step
+from testkit.tables import table
 
 US = 1_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.linking.scoring import BINS
 from collector.requests.spans import link
-from tests.helpers.services_sim import Service, Simulation, Step
+from testkit.services_sim import Service, Simulation, Step
 
 US = 1_000
 MOST_ERROR = 0.05

@@ -14,7 +14,7 @@ from collector.reporting.html import make_html
 from collector.reporting.report import gather
 from collector.reporting.text import show
 from collector.requests.link_doubt import LinkSummary, doubt_words, links_words
-from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
 
 SAID = "9 of 9 calls are linked by inference, not by an id (mean confidence 62 %, 9 below 80 %)"
 

@@ -8,8 +8,8 @@ import pytest
 
 from collector.requests.multiplexed import LEAST_TURNS, multiplexed_turns
 from collector.requests.spans import link
-from tests.helpers.scripts import BASE_NS, table
-from tests.helpers.services_sim import Service, Simulation, Step
+from testkit.services_sim import Service, Simulation, Step
+from testkit.tables import BASE_NS, table
 
 US = 1_000
 TURNS = 200

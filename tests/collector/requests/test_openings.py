@@ -8,8 +8,8 @@ from collector.reporting.request_rows import join_spans
 from collector.requests.openings import Bounds, bounds_of
 from collector.requests.spans import link
 from collector.trace.time_columns import UNSEEN
+from testkit.tables import BASE_NS
 from tests.helpers.exchange_lines import exchanges_of
-from tests.helpers.scripts import BASE_NS
 
 # Of each span: handshake, pause, duration of the trace if it is a root's; µs.
 CASES = {

@@ -10,7 +10,8 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.requests.spans import LEDGER_COLUMNS
-from tests.helpers.live_hosts import Pair, far_pair, or_skip
+from testkit.live_hosts import Pair, far_pair
+from tests.helpers.system_tools import or_skip
 
 pytestmark = pytest.mark.live
 MS = 1_000_000

@@ -5,8 +5,8 @@ import pytest
 
 from collector.requests.spans import LEDGER_COLUMNS, link
 from collector.requests.stalls import with_stalls
+from testkit.tables import BASE_NS, table
 from tests.helpers.exchange_lines import exchanges_of
-from tests.helpers.scripts import BASE_NS, table
 
 
 def ledger(text: str) -> dict[int, dict[str, float]]:

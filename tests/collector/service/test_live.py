@@ -22,9 +22,9 @@ from collector.service.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, Live
 from collector.service.settings import CollectorSettings
 from collector.trace import store
 from collector.trace.model import TraceInfo
+from testkit.netsim import Clock, Network, Path_, Station
 from tests.helpers.app_client import AppClient
 from tests.helpers.live_segments import keep_only, write_segments
-from tests.helpers.netsim import Clock, Network, Path_, Station
 from tracer.errors import InputError
 
 SECOND = 1_000_000_000

@@ -16,7 +16,7 @@ from collector.services.service_names import ServiceNames
 from collector.services.services import clues
 from collector.trace.model import ServiceInfo
 from collector.trace.store import read_info, read_table
-from tests.helpers.capture_files import pcap
+from testkit.capture_files import pcap
 from tracer.errors import InputError
 
 PLACE = {name: place for place, name in enumerate(clues())}

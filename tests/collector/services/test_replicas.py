@@ -13,8 +13,8 @@ from collector.findings.requests import requests_of
 from collector.requests.spans import link
 from collector.services.replicas import FAILED, target_parts
 from collector.services.rings import NO_PLACES, Device, Places, read_rings
+from testkit.tables import table
 from tests.helpers.exchange_lines import at_us, exchanges_of
-from tests.helpers.scripts import table
 from tracer.errors import InputError
 
 RINGS = Path(__file__).parent / "rings"

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from storage_cluster.bench.commands import command
 from storage_cluster.bench.results import folder, rows
-from tests.helpers.loopback_store import LoopbackStore
+from testkit.loopback_store import LoopbackStore
 
 FILES = Path(__file__).with_name("workloads")
 ONLY = "main.workers=2,main.main.write.sizes=c(9)B"

@@ -16,8 +16,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from storage_cluster.faults.relay import Rule
 
 TRACER = (sys.executable, "-P", "-m", "tracer")
@@ -148,15 +146,6 @@ class Pair:
 
 
 @contextmanager
-def or_skip() -> Iterator[None]:
-    """Skip the test, with the reason, where hosts cannot be made: `with or_skip(), pair() as hosts:`."""
-    try:
-        yield
-    except NoNamespacesError as error:
-        pytest.skip(f"NOT TESTED, no namespaces can be made here: {error}")
-
-
-@contextmanager
 def pair() -> Iterator[Pair]:
     """Both hosts, up. Raises: NoNamespacesError where they cannot be made."""
     with ExitStack() as stack:
@@ -168,7 +157,7 @@ def pair() -> Iterator[Pair]:
 @contextmanager
 def far_pair(one_way_ms: float, lost: Sequence[str] = (), rules: Sequence[Rule] = ()) -> Iterator[Pair]:
     """Both hosts, so far apart; of each text in `lost` the first frame with it is lost on the way (or as
-    `tests.helpers.long_way` says); `rules`, what else happens to frames there.
+    `testkit.long_way` says); `rules`, what else happens to frames there.
 
     Raises: NoNamespacesError where they cannot be made.
     """
@@ -181,11 +170,11 @@ def far_pair(one_way_ms: float, lost: Sequence[str] = (), rules: Sequence[Rule] 
             host.run(sys.executable, "-c", CUT_TO_MSS, interface)
             host.run("ip", "link", "set", interface, "up")
         way = subprocess.Popen(
-            [*between.enter, sys.executable, "-m", "tests.helpers.long_way", "wa", "wb", *lost],
+            [*between.enter, sys.executable, "-m", "testkit.long_way", "wa", "wb", *lost],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[1],
         )
         stack.callback(way.communicate)
         stack.callback(way.kill)

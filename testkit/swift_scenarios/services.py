@@ -4,7 +4,7 @@ import io
 import tarfile
 from collections.abc import Mapping
 
-from tests.helpers.swift_scenarios.site import OWNER, Site
+from testkit.swift_scenarios.site import OWNER, Site
 
 META = "X-Container-Meta-Web-"
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import dpkt
 import pytest
 
-from benchmarks import traffic
+from testkit import upload_captures
 
 Flow = tuple[bytes, int, bytes, int]
 
 
 @pytest.fixture(scope="module")
-def captures(tmp_path_factory: pytest.TempPathFactory) -> traffic.Captures:
-    return traffic.write(tmp_path_factory.mktemp("traffic"), 10_000)
+def captures(tmp_path_factory: pytest.TempPathFactory) -> upload_captures.Captures:
+    return upload_captures.write(tmp_path_factory.mktemp("traffic"), 10_000)
 
 
 def _packets(path: Path) -> list[tuple[float, Flow, dpkt.tcp.TCP, int]]:
@@ -40,7 +40,7 @@ def _streams(path: Path) -> dict[Flow, list[tuple[int, int, float]]]:
     return data
 
 
-def test_counts_and_time_order(captures: traffic.Captures) -> None:
+def test_counts_and_time_order(captures: upload_captures.Captures) -> None:
     files = [_packets(captures.client), _packets(captures.server)]
     assert sum(map(len, files)) == captures.packets_count >= 10_000
     for packets in files:
@@ -48,7 +48,7 @@ def test_counts_and_time_order(captures: traffic.Captures) -> None:
         assert stamps == sorted(stamps)
 
 
-def test_both_hosts_hold_the_same_bytes_cut_at_different_places(captures: traffic.Captures) -> None:
+def test_both_hosts_hold_the_same_bytes_cut_at_different_places(captures: upload_captures.Captures) -> None:
     at_client, at_server = _streams(captures.client), _streams(captures.server)
     assert at_client.keys() == at_server.keys()
     assert len(at_client) == 2 * captures.connections_count
@@ -62,7 +62,7 @@ def test_both_hosts_hold_the_same_bytes_cut_at_different_places(captures: traffi
     assert all(len(at_client[flow]) != len(at_server[flow]) for flow in uploads)
 
 
-def test_nothing_is_received_before_it_was_sent(captures: traffic.Captures) -> None:
+def test_nothing_is_received_before_it_was_sent(captures: upload_captures.Captures) -> None:
     at_client, at_server = _streams(captures.client), _streams(captures.server)
     for flow, sent in at_client.items():
         senders, receivers = (sent, at_server[flow]) if flow[3] == 8080 else (at_server[flow], sent)
@@ -71,6 +71,6 @@ def test_nothing_is_received_before_it_was_sent(captures: traffic.Captures) -> N
             assert last_byte_sent < received
 
 
-def test_every_request_carries_its_own_transaction_id(captures: traffic.Captures) -> None:
+def test_every_request_carries_its_own_transaction_id(captures: upload_captures.Captures) -> None:
     ids = {tcp.data.split(b"X-Trans-Id: ")[1][:18] for _, _, tcp, _ in _packets(captures.client) if b"PUT" in tcp.data}
     assert len(ids) == captures.connections_count

@@ -6,7 +6,7 @@ import hmac
 import time
 from urllib.parse import quote, unquote
 
-from tests.helpers.swift_scenarios.site import ACCOUNT, Answer, Site
+from testkit.swift_scenarios.site import ACCOUNT, Answer, Site
 
 OBJECT = "/t/dir/o%20x.txt"
 

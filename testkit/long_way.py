@@ -1,4 +1,4 @@
-"""A long way between two interfaces that loses some frames: `python -m tests.helpers.long_way INNER OUTER [MARK…]`.
+"""A long way between two interfaces that loses some frames: `python -m testkit.long_way INNER OUTER [MARK…]`.
 
 For each MARK the first frame that contains it is lost; for `lose=SHARE:LEAST:MOST` that share of the frames of so many
 bytes; for `flip=SHARE:LEAST:MOST` a bit is flipped in the last byte of these.

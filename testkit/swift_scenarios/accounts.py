@@ -2,7 +2,7 @@
 
 import uuid
 
-from tests.helpers.swift_scenarios.site import ACCOUNT, Site
+from testkit.swift_scenarios.site import ACCOUNT, Site
 
 ADMIN = "admin:admin"
 

@@ -18,7 +18,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from tests.helpers.scripts import BASE_NS, table
+from testkit.tables import BASE_NS, table
 
 NETWORK_NS = 50_000
 CONNECT_NS = 2 * NETWORK_NS

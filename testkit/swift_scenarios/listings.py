@@ -1,6 +1,6 @@
 """What is asked of listings. Source: Swift API reference, "Pagination", "Pseudo-hierarchical folders", "Serialized"."""
 
-from tests.helpers.swift_scenarios.site import Site
+from testkit.swift_scenarios.site import Site
 
 OBJECTS = ("a", "photos", "photos/", "photos/1", "photos/2", "photos/x/1", "photos1", "q%3C%26%22", "z", "%C3%A9")
 QUERIES = (

@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from tests.helpers.swift_scenarios.site import ACCOUNT, Site
+from testkit.swift_scenarios.site import ACCOUNT, Site
 
 ETAG = hashlib.md5(b"hello world").hexdigest()
 PAST, FUTURE = "Mon, 01 Jan 2001 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"

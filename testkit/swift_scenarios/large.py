@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Any
 
-from tests.helpers.swift_scenarios.site import Site
+from testkit.swift_scenarios.site import Site
 
 PARTS = (b"aaaaa", b"bbbbb", b"ccc")
 

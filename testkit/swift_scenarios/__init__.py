@@ -6,8 +6,8 @@ They are written from the API reference and the documentation of each feature. A
 
 from collections.abc import Callable
 
-from tests.helpers.swift_scenarios import access, accounts, large, listings, objects, services, signed
-from tests.helpers.swift_scenarios.site import Exchange, Site
+from testkit.swift_scenarios import access, accounts, large, listings, objects, services, signed
+from testkit.swift_scenarios.site import Exchange, Site
 
 AREAS: dict[str, Callable[[Site], None]] = {
     "auth": accounts.auth,

@@ -4,9 +4,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-from tests.helpers.swift_scenarios.site import Exchange
+from testkit.swift_scenarios.site import Exchange
 
-FILE = Path(__file__).resolve().parents[2] / "golden" / "swift-2.30.1.jsonl"
+FILE = Path(__file__).resolve().parents[2] / "tests" / "golden" / "swift-2.30.1.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from collector.hops.quality import quality_of
 from collector.trace import schema
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
 from collector.trace.store import TraceWriter, write_trace
-from tests.helpers.flows import by_flow
+from testkit.tables import by_flow
 
 EPOCH_NS = 1_790_000_000_000_000_000
 REPLICAS = 3

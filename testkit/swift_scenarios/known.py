@@ -6,7 +6,7 @@ A disagreement is explained if every part of it is. What is not explained fails 
 import dataclasses
 import re
 
-from tests.helpers.swift_scenarios.recording import Disagreement
+from testkit.swift_scenarios.recording import Disagreement
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import itertools
 
-from tests.helpers.swift_scenarios.site import Site
+from testkit.swift_scenarios.site import Site
 
 PLAIN_USER, STRANGER = "test:tester3", "test2:tester2"
 

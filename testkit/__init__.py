@@ -1,0 +1,28 @@
+"""Simulators and drivers that tests and benchmarks share. Not installed with the wheel.
+
+Everything here makes an input whose truth is known, or runs a real system to look at. Nothing here expects or judges:
+expectations are in `tests/`, measurements in `benchmarks/`. So nothing here imports pytest, `tests` or `benchmarks`.
+What only tests use lies in `tests/helpers/`.
+
+Capture files
+    `netsim`            hosts, paths and TCP, simulated: each host's capture, and which packet became which
+    `upload_captures`   two hosts' captures of many uploads, ten million packets in seconds, and floods of SYNs
+    `hostile_captures`  captures whose every text tries to escape from where it is shown
+    `capture_files`     pcap and pcapng byte by byte, in every variant that the formats allow
+    `capture_records`   any capture file cut into its records, to be damaged and joined again
+
+Tables of a trace
+    `tables`            rows as a table of the schema
+    `services_sim`      services that call each other, simulated: exchanges, and the true parent of each
+    `clock_traffic`     hops between hosts whose clocks are wrong in a known way
+    `synthetic_trace`   whole traces of uploads, of any size
+
+Running systems
+    `live_hosts`        two hosts in network namespaces, an agent on them, and HTTP between them
+    `long_way`          a path between these that delays and loses frames
+    `loopback_store`    every server of the bundled store on loopback, in one process
+    `swift_scenarios`   requests of the Swift API, by area, with the answers that OpenStack Swift gave
+    `chromium`          a headless browser
+
+Seeds are arguments, times are int64 nanoseconds. `benchmarks/` shows how each is used.
+"""
