@@ -31,8 +31,9 @@ class HopCounts:
     """Hops of whole connections, counted."""
 
     flows: Columns
-    """One row for each flow, if requested. The columns are explained in `collector/core/hops/src/flows.rs`: `start` (its
-    first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`, `matched_bytes`; all int64."""
+    """One row for each flow, if requested. The columns are explained in `collector/core/hops/src/flows.rs`: `start`
+    (its first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`, `matched_bytes`; all
+    int64."""
     troubled_rows: Int64Array
     """Rows in `hops` of the connections in which at least one packet did not simply arrive once."""
     sent: pl.DataFrame

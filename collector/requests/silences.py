@@ -1,8 +1,9 @@
 """Silences of messages, in the form that the ledger needs: by the row of their span.
 
-A silence is a stretch of a message in which none of its bytes was in transit (`collector/core/exchanges/src/silences.rs`
-explains how silences are found). Long silences are rows of the table `silences`. The table `exchanges` has sums of all
-silences, so the short ones are the difference: their message is known, but not their place in time.
+A silence is a stretch of a message in which none of its bytes was in transit
+(`collector/core/exchanges/src/silences.rs` explains how silences are found). Long silences are rows of the table
+`silences`. The table `exchanges` has sums of all silences, so the short ones are the difference: their message is
+known, but not their place in time.
 """
 
 import numpy as np

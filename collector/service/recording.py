@@ -27,7 +27,7 @@ from types import FrameType
 
 from collector.decode.sources import SAMPLES_FILE
 from collector.trace.model import CommandInfo
-from tracer.agent import ClockError
+from tracer.agent import SkewedClock
 from tracer.errors import InputError, ServiceError
 from tracer.interrupts import put_off
 from tracer.plain_text import plain
@@ -60,7 +60,7 @@ class ClusterHost:
     host: str
     interfaces: tuple[str, ...]
     enter: tuple[str, ...]
-    clock_error: ClockError = field(default_factory=ClockError)  # that the cluster pretends its clock to have
+    clock_error: SkewedClock = field(default_factory=SkewedClock)  # that the cluster pretends its clock to have
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def find_cluster() -> Cluster:
     found = json.loads(done.stdout)
     hosts = (
         ClusterHost(
-            host["host"], tuple(host["interfaces"]), tuple(host["enter"]), ClockError(**(host.get("clock") or {}))
+            host["host"], tuple(host["interfaces"]), tuple(host["enter"]), SkewedClock(**(host.get("clock") or {}))
         )
         for host in found["hosts"]
     )
@@ -218,7 +218,7 @@ def _end_with_us() -> None:
 def _agent(host: ClusterHost, folder: Path) -> Iterator[Agent]:
     interfaces = [argument for name in host.interfaces for argument in ("-i", name)]
     options = ["--host", host.host, "--write", str(folder), "--until-eof", *options_in_force()]
-    if host.clock_error != ClockError():
+    if host.clock_error != SkewedClock():
         parts = asdict(host.clock_error).items()
         options += ["--clock-error", ",".join(f"{name}={value}" for name, value in parts)]
     with _running(host.host, [*host.enter, *TRACER, "capture", *interfaces, *options]) as agent:
