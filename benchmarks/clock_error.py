@@ -15,7 +15,7 @@ from collector.clocks.alignment import align
 from collector.clocks.evidence import ways_of
 from collector.clocks.solve import solve
 from testkit.chromium import chromium
-from testkit.clock_traffic import DAY_NS, SECOND_NS, Traffic, Wrong, traffic
+from testkit.clock_traffic import DAY_NS, SECOND_NS, SkewedClock, Traffic, simulate_hops
 
 TRIALS = 300
 HOPS_SHOWN = 20
@@ -41,8 +41,10 @@ def _trials(random: np.random.Generator, worst: float) -> tuple[np.ndarray, np.n
         there = int(10 ** random.uniform(3, 6))
         back = int(there * worst ** random.uniform(-1, 1))
         step = (int(2.5 * SECOND_NS), int(random.choice([0, 0, 50_000_000, -50_000_000])))
-        wrong = Wrong(int(random.integers(-DAY_NS, DAY_NS)), int(random.integers(-200_000, 200_000)), step)
-        hops = traffic({"a": Wrong(), "b": wrong}, [("a", "b")], span_s=SPAN_S, there_ns=there, back_ns=back, seed=seed)
+        wrong = SkewedClock(int(random.integers(-DAY_NS, DAY_NS)), int(random.integers(-200_000, 200_000)), step)
+        hops = simulate_hops(
+            {"a": SkewedClock(), "b": wrong}, [("a", "b")], span_s=SPAN_S, there_ns=there, back_ns=back, seed=seed
+        )
         error, bound = _errors(hops)
         errors.append(error)
         bounds.append(bound)

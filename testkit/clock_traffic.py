@@ -1,4 +1,4 @@
-"""Hops between hosts whose clocks are wrong in a known way, as matching makes them: what clocks are tested on."""
+"""Hops, as matching makes them, between hosts whose clocks err by known amounts: the input of the clock solver."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,15 @@ SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """A host's clock: its offset at the start (ns), its skew (ppb), and a step (when, by how much; ns)."""
+class SkewedClock:
+    """A host's clock: its offset at the start (ns), its skew (ppb), and one step (when, by how much; ns)."""
 
     offset_ns: int = 0
     skew_ppb: int = 0
     step: tuple[int, int] = (0, 0)
 
     def read(self, at_ns: np.ndarray) -> np.ndarray:
+        """The clock's readings at these times since the start."""
         stepped = np.where(at_ns >= self.step[0], self.step[1], 0)
         return START_NS + at_ns + self.offset_ns + np.rint(at_ns * (self.skew_ppb / 1e9)).astype(np.int64) + stepped
 
@@ -33,8 +34,8 @@ class Traffic:
     received_ns: np.ndarray
 
 
-def traffic(
-    clocks: dict[str, Wrong],
+def simulate_hops(
+    clocks: dict[str, SkewedClock],
     pairs: list[tuple[str, str]],
     *,
     span_s: float,
@@ -43,7 +44,8 @@ def traffic(
     seed: int = 1,
     count: int = 300,
 ) -> Traffic:
-    """`count` hops each way of each pair; delays are the path's least, and an exponential tail of a tenth of that."""
+    """`count` hops in each direction of each pair. A delay is the minimum of its direction plus an exponential tail of
+    a tenth of that on average."""
     random = np.random.default_rng(seed)
     ways = [way for a, b in pairs for way in ((a, b, there_ns), (b, a, back_ns))]
     sent = np.sort(random.integers(0, int(span_s * 1e9), (len(ways), count)), axis=1)

@@ -1,7 +1,7 @@
 """A seeded simulator of hosts, paths and TCP that writes what each host would have captured, and the exact truth.
 
-It is no model of TCP's performance. It makes the packet sequences that pairing must cope with: super-segments (TSO)
-that the path splits, receives that GRO merged otherwise, loss with fast retransmission and timeouts, reordering,
+It does not model TCP's performance. It produces the packet sequences that matching must handle: super-segments (TSO)
+that the path splits, receives that GRO merged at other places, loss with fast retransmission and timeouts, reordering,
 duplicates, loss behind the tap, capture drops, clocks with offset and skew.
 
 A *record* is one packet in one host's capture; the truth pairs records. Times are true time in ns; a host's stamps are
@@ -13,6 +13,7 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from socket import inet_aton
 
@@ -51,8 +52,8 @@ class Station:
 
 
 @dataclass(frozen=True)
-class Path_:
-    """What happens between two hosts, one way. Packets keep their order, but for the share `reorder`."""
+class NetworkPath:
+    """One way between two hosts. Packets keep their order, except for the share `reorder`."""
 
     delay_ns: int = 50_000
     jitter_ns: int = 5_000
@@ -112,7 +113,7 @@ class _Wire:
 class Network:
     """The simulation. Add connections, `run`, then read `truth` and `write`."""
 
-    def __init__(self, stations: list[Station], path: Path_, seed: int, *, isn: int | None = None) -> None:
+    def __init__(self, stations: list[Station], path: NetworkPath, seed: int, *, isn: int | None = None) -> None:
         self.random = random.Random(seed)
         self.path = path
         self.isn = isn
@@ -163,10 +164,10 @@ class Network:
                 arrival += self.random.randrange(200_000)  # others overtake it
             else:
                 arrival = self._latest[end.own.name] = max(arrival, self._latest.get(end.own.name, 0) + 100)
-            self.at(arrival, lambda wire=wire: end.peer.arrive(wire))
+            self.at(arrival, partial(end.peer.arrive, wire))
             if self.random.random() < self.path.duplicate:
                 again = replace(wire, again=True)
-                self.at(arrival + 3_000, lambda wire=again: end.peer.arrive(wire))
+                self.at(arrival + 3_000, partial(end.peer.arrive, again))
 
     def truth(self) -> Iterator[Transfer]:
         """Every transfer, and every loss. Both ends missing is left out."""
@@ -263,7 +264,7 @@ class _End:
 
     def arm(self, after_ns: int) -> None:
         self.timer += 1
-        self.net.at(self.net.now + after_ns, lambda token=self.timer: self.timeout(token, after_ns))
+        self.net.at(self.net.now + after_ns, partial(self.timeout, self.timer, after_ns))
 
     def timeout(self, token: int, after_ns: int) -> None:
         if token != self.timer or self.una >= self.nxt or after_ns > 60_000_000_000:
@@ -294,7 +295,7 @@ class _End:
         self.flush()
         if self.own.gro and wire.end > wire.start:
             self.pending = (record, [wire])
-            self.net.at(self.net.now + 30_000, lambda held=self.pending: self.flush(held))
+            self.net.at(self.net.now + 30_000, partial(self.flush, self.pending))
         else:
             self.take(record, [wire])
 

@@ -1,4 +1,4 @@
-"""Traces made up from a template, so that a viewer can be tested and measured without a capture.
+"""Synthetic traces, generated from a template: the viewer is tested and measured on them without a capture.
 
 A trace holds uploads: the client asks the proxy, the proxy writes to three of the storage hosts, and answers. Every
 packet of an upload is a row of `TEMPLATE`; an upload is the template moved to its start, with delays drawn at random.
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from collector.hops.quality import quality_of
 from collector.trace import schema
-from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
+from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, ServiceInfo, TraceInfo
 from collector.trace.store import TraceWriter, write_trace
 from testkit.tables import by_flow
 
@@ -33,7 +33,7 @@ FLAGS = {"syn": 0x02, "syn_ack": 0x12, "data": 0x18, "ack": 0x10, "fin": 0x11, "
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to make up."""
+    """What the trace holds."""
 
     uploads_count: int = 3
     storages_count: int = 3
@@ -84,7 +84,7 @@ ANSWER_US = 4_500
 
 def write_synthetic_trace(path: Path, recipe: Recipe) -> None:
     """Write a trace of uploads to the directory `path`."""
-    made = _Made(recipe)
+    made = _Uploads(recipe)
     with write_trace(str(path)) as writer:
         hops = made.hops()
         writer.write_table("hops", hops)
@@ -113,7 +113,7 @@ def write_long_synthetic_trace(path: Path, recipe: Recipe, uploads_at_once: int)
                 first_frame=1 + first * len(TEMPLATE),
                 seed=recipe.seed + first,
             )
-            made = _Made(part)
+            made = _Uploads(part)
             if not first:
                 _write_events(writer, made)
             hops = made.hops()
@@ -124,7 +124,7 @@ def write_long_synthetic_trace(path: Path, recipe: Recipe, uploads_at_once: int)
         writer.write_info(made.info())
 
 
-class _Made:
+class _Uploads:
     """Columns of all hops, in order of send time, before they become tables."""
 
     def __init__(self, recipe: Recipe) -> None:
@@ -390,12 +390,12 @@ class _Made:
             )
             for at, name in enumerate(self.hosts)
         )
-        services = {8080: SERVICES[0], 6200: SERVICES[1]}
+        services = (ServiceInfo("", 8080, SERVICES[0]), ServiceInfo("", 6200, SERVICES[1]))
         return TraceInfo(recipe.created_ns, "synthetic", hosts, recipe.counters, command, services)
 
 
-def _write_events(writer: TraceWriter, made: _Made) -> None:
-    tables = [made.events_of(host) for host in range(len(made.hosts))]
+def _write_events(writer: TraceWriter, uploads: _Uploads) -> None:
+    tables = [uploads.events_of(host) for host in range(len(uploads.hosts))]
     writer.write_table("events", pa.concat_tables(tables).unify_dictionaries())
 
 

@@ -30,7 +30,7 @@ from tracer.cli import SUMMARIES
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("tracer", "collector", "viewer", "storage_cluster")
-LEFT_OUT = (".git", ".venv", ".build", "traces", "runs", "build", "dist", "docs", "tests", "benchmarks")
+LEFT_OUT = (".git", ".venv", ".build", "traces", "runs", "build", "dist", "docs", "tests", "testkit", "benchmarks")
 """At the top of the checkout, what no build needs; some of it is large."""
 MADE = ("target", "__pycache__", "_core*.so", "*.egg-info", ".*_cache", ".hypothesis")
 CARGO = """#!{python}
@@ -172,7 +172,7 @@ def test_every_file_of_the_packages_is_in_the_wheel(built: dict[str, Path], name
         held = set(archive.namelist())
     assert sorted(wanted - held) == []
     assert any(name.startswith("tracer/_core.") and name.endswith(".so") for name in held)
-    assert not any(name.startswith(("tests/", "benchmarks/")) for name in held)
+    assert not any(name.startswith(("tests/", "testkit/", "benchmarks/")) for name in held)
 
 
 def test_the_sdist_holds_all_sources(built: dict[str, Path]) -> None:

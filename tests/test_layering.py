@@ -32,8 +32,16 @@ MAY_IMPORT = {
         "tracer.secret_rules",
         "tracer.tokens",
     ),
+    "testkit": (
+        "collector.decode.host_capture",
+        "collector.hops.quality",
+        "collector.trace",
+        "storage_cluster",
+        "tracer.records",
+    ),
+    "benchmarks": ("collector", "storage_cluster", "testkit", "tracer", "viewer"),
 }
-"""Package to what else of ours it may import (a name allows what is below it too)."""
+"""Folder to what else of ours it may import (a name allows what is below it too); `tests` may import everything."""
 
 UNSAFE_ALLOWED = re.compile(r"^tracer/core/capture/src/(ring|socket)\w*(/\w+)?\.rs$")
 """Files of the crates that may contain `unsafe`: the capture ring and its sockets."""
@@ -50,7 +58,7 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 
 def _allowed(name: str, package: str) -> bool:
     owner = name.split(".", 1)[0]
-    if owner == package or owner not in {*MAY_IMPORT, "tests", "benchmarks"}:
+    if owner == package or owner not in {*MAY_IMPORT, "tests"}:
         return True
     return any(name == door or name.startswith(door + ".") for door in MAY_IMPORT[package])
 
@@ -93,12 +101,32 @@ def test_imports_follow_the_flow(package: str) -> None:
         ("storage_cluster", "from tracer.errors import InputError", None),
         ("collector", "from .store import read_info", None),
         ("tracer", "import tests.helpers", "tests.helpers"),
+        ("collector", "from testkit import netsim", "testkit.netsim"),
+        ("storage_cluster", "from benchmarks.swift import load", "benchmarks.swift.load"),
+        ("testkit", "from collector.trace.schema import conform", None),
+        ("testkit", "from tests.helpers.scripts import play", "tests.helpers.scripts.play"),
+        ("testkit", "from benchmarks import scale", "benchmarks.scale"),
+        ("benchmarks", "from testkit.netsim import Network", None),
+        ("benchmarks", "from tests.helpers import wire", "tests.helpers.wire"),
         ("tracer", "import numpy", None),
     ],
 )
 def test_the_rule_itself(package: str, source: str, offence: str | None) -> None:
     path = f"{package}/module.py"
     assert _offenders({path: source}, package) == ([f"{path}: {offence}"] if offence else [])
+
+
+def test_testkit_runs_without_the_test_framework() -> None:
+    sources = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "testkit").rglob("*.py")}
+    imports = {(path, name) for path, source in sources.items() for name in _imports(ast.parse(source, path))}
+    assert [(path, name) for path, name in imports if name.split(".")[0] == "pytest"] == []
+
+
+def test_the_header_of_testkit_lists_its_modules() -> None:
+    folder = ROOT / "testkit"
+    listed = re.findall(r"^    `(\w+)`  ", (folder / "__init__.py").read_text(), re.MULTILINE)
+    there = {path.stem for path in folder.iterdir() if path.stem.isidentifier() and not path.stem.startswith("_")}
+    assert (sorted(listed), len(listed)) == (sorted(there), len(set(listed)))
 
 
 FLOORS = (

@@ -31,7 +31,7 @@ WAIT_NS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class ClockError:
+class SkewedClock:
     """How wrong the stamps shall be, for tests: `offset_ns` ahead from `since_ns` on, and gaining `drift_ppb`."""
 
     offset_ns: int = 0
@@ -56,7 +56,7 @@ class CaptureOptions:
     segment_bytes: int = 16 << 20
     segment_age_ns: int = 1_000_000_000
     expression: str = ""  # as for tcpdump; empty = all TCP
-    clock_error: ClockError = ClockError()
+    clock_error: SkewedClock = SkewedClock()
 
 
 @dataclass(frozen=True, slots=True)

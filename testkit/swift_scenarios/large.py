@@ -65,7 +65,7 @@ def static(site: Site) -> None:
 
 
 def _refusals(site: Site, whole: list[dict[str, Any]]) -> None:
-    for manifest in (
+    manifests: tuple[object, ...] = (
         *([], {}, [{}], [{"path": "/parts"}], [{"path": "x"}], [{"path": "/parts/p/none"}], "x"),
         *([whole[0] | {"etag": "0" * 32}], [whole[0] | {"size_bytes": 99}], [whole[0] | {"size_bytes": "x"}]),
         *(
@@ -76,7 +76,8 @@ def _refusals(site: Site, whole: list[dict[str, Any]]) -> None:
             [{"data": "aGk="}],
         ),
         *([{"path": "/c/refused"}],),
-    ):
+    )
+    for manifest in manifests:
         _put(site, "refused", manifest)
     site.ask("PUT", "/c/refused?multipart-manifest=put", {}, b"{not json")
     site.ask("PUT", "/c/refused?multipart-manifest=put", {}, b"")

@@ -11,11 +11,11 @@ import polars as pl
 from collector.analysis import analyse
 from collector.decode.host_capture import HostSource
 from collector.trace.store import read_table
-from testkit.netsim import Clock, Network, Path_, Station, Transfer
+from testkit.netsim import Clock, Network, NetworkPath, Station, Transfer
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "accuracy.md"
 SEEDS = (1, 2, 3)
-NEAR, FAR = Path_(), Path_(delay_ns=20_000_000, jitter_ns=3_000_000)
+NEAR, FAR = NetworkPath(), NetworkPath(delay_ns=20_000_000, jitter_ns=3_000_000)
 TRUE_CLOCK = Clock()
 
 
@@ -24,7 +24,7 @@ class Case:
     """Hosts that differ from the usual in `host`, over `path`; the server's clock, the snaplen."""
 
     name: str
-    path: Path_ = NEAR
+    path: NetworkPath = NEAR
     host: tuple[tuple[str, object], ...] = ()
     clock: Clock = TRUE_CLOCK
     snaplen: int = 128
@@ -52,22 +52,22 @@ CASES = [
     Case("offload at the sender", host=(("gro", False),)),
     Case("offload at the receiver", host=(("tso", False),)),
     Case("no offload", host=NO_OFFLOAD),
-    *(Case(f"loss {share:.1%}", Path_(loss=share)) for share in (0.001, 0.01, 0.05)),
-    Case("loss 5.0%, no offload", Path_(loss=0.05), NO_OFFLOAD),
-    Case("reordering 10 %", Path_(reorder=0.1)),
-    Case("duplicates 5 %", Path_(duplicate=0.05)),
-    Case("loss 2 %, reordering 10 %, duplicates 2 %", Path_(loss=0.02, reorder=0.1, duplicate=0.02)),
+    *(Case(f"loss {share:.1%}", NetworkPath(loss=share)) for share in (0.001, 0.01, 0.05)),
+    Case("loss 5.0%, no offload", NetworkPath(loss=0.05), NO_OFFLOAD),
+    Case("reordering 10 %", NetworkPath(reorder=0.1)),
+    Case("duplicates 5 %", NetworkPath(duplicate=0.05)),
+    Case("loss 2 %, reordering 10 %, duplicates 2 %", NetworkPath(loss=0.02, reorder=0.1, duplicate=0.02)),
     Case("20 ms away, loss 1 %", replace(FAR, loss=0.01)),
     Case("loss behind the tap 2 %", host=(("behind_tap_loss", 0.02),)),
     Case("capture drops 5 %", host=(("capture_drop", 0.05),)),
-    Case("loss 1 %, capture drops 1 %", Path_(loss=0.01), (("capture_drop", 0.01),)),
-    Case("no timestamps, loss 2 %", Path_(loss=0.02), (("timestamps", False),)),
-    Case("IP ID random, loss 2 %", Path_(loss=0.02), (("ip_id", "random"),)),
-    Case("IP ID zero, loss 2 %", Path_(loss=0.02), (("ip_id", "zero"),)),
-    Case("IP ID zero, no timestamps, loss 2 %", Path_(loss=0.02), (("ip_id", "zero"), ("timestamps", False))),
+    Case("loss 1 %, capture drops 1 %", NetworkPath(loss=0.01), (("capture_drop", 0.01),)),
+    Case("no timestamps, loss 2 %", NetworkPath(loss=0.02), (("timestamps", False),)),
+    Case("IP ID random, loss 2 %", NetworkPath(loss=0.02), (("ip_id", "random"),)),
+    Case("IP ID zero, loss 2 %", NetworkPath(loss=0.02), (("ip_id", "zero"),)),
+    Case("IP ID zero, no timestamps, loss 2 %", NetworkPath(loss=0.02), (("ip_id", "zero"), ("timestamps", False))),
     Case("clock 1 day ahead, 200 ppm fast", clock=Clock(86_400_000_000_000, 200_000)),
-    Case("clock 37 ms behind, 80 ppm slow, loss 1 %", Path_(loss=0.01), clock=Clock(-37_000_000, -80_000)),
-    *(Case(f"snaplen {snaplen}, loss 1 %", Path_(loss=0.01), snaplen=snaplen) for snaplen in (60, 96, 65_535)),
+    Case("clock 37 ms behind, 80 ppm slow, loss 1 %", NetworkPath(loss=0.01), clock=Clock(-37_000_000, -80_000)),
+    *(Case(f"snaplen {snaplen}, loss 1 %", NetworkPath(loss=0.01), snaplen=snaplen) for snaplen in (60, 96, 65_535)),
 ]
 
 

@@ -14,7 +14,7 @@ from collector.decode.partitions import Partitions
 from collector.execution.partition_cache import PartitionCache
 from collector.trace import store
 from collector.trace.schema import TABLES
-from testkit.netsim import Clock, Network, Path_, Station
+from testkit.netsim import Clock, Network, NetworkPath, Station
 from tests.helpers.live_segments import write_segments
 from tracer.errors import InputError, ResourceError
 from tracer.readers import open_capture
@@ -22,7 +22,7 @@ from tracer.readers import open_capture
 
 def captured(folder: Path, *, late_ns: int = 0, offset_ns: int = 0) -> list[HostSource]:
     stations = [Station("client", "10.0.0.1"), Station("server", "10.0.0.2", Clock(offset_ns))]
-    net = Network(stations, Path_(), 3)
+    net = Network(stations, NetworkPath(), 3)
     for number in range(4):
         net.connect("client", "server", 40_000 + number, 500, 40_000, at_ns=number * 50_000_000)
     net.run()
@@ -35,7 +35,9 @@ def captured(folder: Path, *, late_ns: int = 0, offset_ns: int = 0) -> list[Host
 
 def one_connection(folder: Path, begins_ns: dict[str, int]) -> list[HostSource]:
     """Captures of two hosts that talk to each other only, over one connection, each from a time of its own on."""
-    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2", Clock(3_000_000))], Path_(loss=0.01), 5)
+    net = Network(
+        [Station("client", "10.0.0.1"), Station("server", "10.0.0.2", Clock(3_000_000))], NetworkPath(loss=0.01), 5
+    )
     net.connect("client", "server", 40_000, 300_000, 600_000)
     net.run()
     for name, begin_ns in begins_ns.items():
@@ -121,7 +123,7 @@ def test_frames_that_cannot_be_counted_are_refused(tmp_path: Path, monkeypatch: 
 
 
 def test_a_packet_sent_again_in_the_next_segment_is_no_second_sight_of_the_first(tmp_path: Path) -> None:
-    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], Path_(loss=0.02), 5)
+    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], NetworkPath(loss=0.02), 5)
     for number in range(20):
         net.connect("client", "server", 40_000 + number, 500, 80_000, at_ns=number * 50_000_000)
     net.run()
@@ -153,7 +155,7 @@ def test_partitions_change_nothing_but_ids(
 
 
 def test_troubles_of_many_partitions_add_up_as_those_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], Path_(loss=0.02), 5)
+    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], NetworkPath(loss=0.02), 5)
     for number in range(20):
         net.connect("client", "server", 40_000 + number, 500, 80_000, at_ns=number * 50_000_000)
     net.run()

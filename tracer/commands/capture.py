@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tracer.agent import CaptureOptions, ClockError, run_capture
+from tracer.agent import CaptureOptions, SkewedClock, run_capture
 from tracer.commands.secret_options import secret_options
 from tracer.secret_rules import without_secrets
 from tracer.segments import check_name
@@ -124,10 +124,10 @@ def _starter(options: CaptureOptions, where: object) -> Callable[[], None]:
     return lambda: _say(line)
 
 
-def _clock_error(text: str) -> ClockError:
+def _clock_error(text: str) -> SkewedClock:
     """The parts of `--clock-error`. Raises: click.BadParameter."""
     parts = [part.partition("=") for part in text.split(",") if part]
-    known = [field.name for field in fields(ClockError)]
+    known = [field.name for field in fields(SkewedClock)]
     try:
         values = {name: int(value) for name, _, value in parts}
         if not values.keys() <= set(known) or values.get("since_ns", 0) < 0:
@@ -135,7 +135,7 @@ def _clock_error(text: str) -> ClockError:
     except ValueError:
         hint = f"{text!r} is not like offset_ns=5000000,drift_ppb=-2000,since_ns=0"
         raise click.BadParameter(hint, param_hint="--clock-error") from None
-    return ClockError(**values)
+    return SkewedClock(**values)
 
 
 def _input_ended() -> bool:

@@ -11,22 +11,22 @@ from collector.clocks.bounds import Bounds, fits_line, lowest_points, possible_l
 from collector.clocks.evidence import Evidence, Way, ways_of
 from collector.clocks.solve import _separating, solve, unaligned
 from collector.clocks.steps import find_steps, refined
-from testkit.clock_traffic import DAY_NS, SECOND_NS, START_NS, Wrong, traffic
+from testkit.clock_traffic import DAY_NS, SECOND_NS, START_NS, SkewedClock, simulate_hops
 
 STAR = [("proxy", "client"), ("proxy", "storage1"), ("proxy", "storage2")]
 CASES = [
     ("true clocks", {}, 1.0),
-    ("a millisecond off", {"client": Wrong(1_000_000)}, 1.0),
-    ("a day ahead, a day behind", {"client": Wrong(DAY_NS), "storage1": Wrong(-DAY_NS)}, 1.0),
-    ("200 ppm", {"client": Wrong(5_000_000, 200_000), "storage2": Wrong(0, -200_000)}, 10.0),
-    ("all of it, an hour", {"client": Wrong(DAY_NS, 80_000), "storage1": Wrong(-7, -150_000)}, 3600.0),
+    ("a millisecond off", {"client": SkewedClock(1_000_000)}, 1.0),
+    ("a day ahead, a day behind", {"client": SkewedClock(DAY_NS), "storage1": SkewedClock(-DAY_NS)}, 1.0),
+    ("200 ppm", {"client": SkewedClock(5_000_000, 200_000), "storage2": SkewedClock(0, -200_000)}, 10.0),
+    ("all of it, an hour", {"client": SkewedClock(DAY_NS, 80_000), "storage1": SkewedClock(-7, -150_000)}, 3600.0),
 ]
 
 
 @pytest.mark.parametrize(("wrong", "span_s"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_offsets_on_symmetric_paths(wrong: dict[str, Wrong], span_s: float) -> None:
-    clocks = {host: wrong.get(host, Wrong()) for host in ("proxy", "client", "storage1", "storage2")}
-    given_ = traffic(clocks, STAR, span_s=span_s, there_ns=20_000, back_ns=20_000)
+def test_offsets_on_symmetric_paths(wrong: dict[str, SkewedClock], span_s: float) -> None:
+    clocks = {host: wrong.get(host, SkewedClock()) for host in ("proxy", "client", "storage1", "storage2")}
+    given_ = simulate_hops(clocks, STAR, span_s=span_s, there_ns=20_000, back_ns=20_000)
     aligned = align(given_.hops, solve(ways_of(given_.hops), given_.windows))
     for end, true_ns in (("send", given_.sent_ns), ("receive", given_.received_ns)):
         error = np.abs(aligned[f"{end}_trace_ns"].to_numpy() - (true_ns + START_NS))
@@ -46,8 +46,8 @@ def test_offsets_on_symmetric_paths(wrong: dict[str, Wrong], span_s: float) -> N
 def test_the_error_bar_holds_however_asymmetric_the_path(
     there_ns: int, back_ns: int, offset_ns: int, skew_ppb: int, step_ns: int, seed: int
 ) -> None:
-    clocks = {"a": Wrong(), "b": Wrong(offset_ns, skew_ppb, (2_500_000_000, step_ns))}
-    given_ = traffic(clocks, [("a", "b")], span_s=5.0, there_ns=there_ns, back_ns=back_ns, seed=seed)
+    clocks = {"a": SkewedClock(), "b": SkewedClock(offset_ns, skew_ppb, (2_500_000_000, step_ns))}
+    given_ = simulate_hops(clocks, [("a", "b")], span_s=5.0, there_ns=there_ns, back_ns=back_ns, seed=seed)
     aligned = align(given_.hops, solve(ways_of(given_.hops), given_.windows))
     delay, bound = aligned["one_way_delay_ns"].to_numpy(), aligned["uncertainty_ns"].to_numpy()
     error = np.abs(delay - (given_.received_ns - given_.sent_ns))
@@ -67,9 +67,9 @@ def cut_to(hops: pa.Table, tick_ns: int) -> pa.Table:
 def test_stamps_in_microseconds_are_within_the_error_bar_however_short_the_way(seed: int) -> None:
     """Captures of two hosts with delays of 0 us both ways were said to be certain to the nanosecond."""
     random = np.random.default_rng(seed)
-    clocks = {"a": Wrong(), "b": Wrong(int(random.integers(0, 5_000)), int(random.integers(-50, 50)))}
+    clocks = {"a": SkewedClock(), "b": SkewedClock(int(random.integers(0, 5_000)), int(random.integers(-50, 50)))}
     there, back = (int(random.integers(50, 2_000)) for _ in range(2))
-    given_ = traffic(clocks, [("a", "b")], span_s=1.0, there_ns=there, back_ns=back, seed=seed)
+    given_ = simulate_hops(clocks, [("a", "b")], span_s=1.0, there_ns=there, back_ns=back, seed=seed)
     hops = cut_to(given_.hops, 1_000)
     alignment = solve(ways_of(hops), given_.windows, {"a": 1_000, "b": 1_000})
     assert set(alignment.clocks["method"].to_pylist()) == {"hull"}
@@ -83,8 +83,10 @@ def test_stamps_in_microseconds_are_within_the_error_bar_however_short_the_way(s
 
 
 def test_a_host_reached_only_through_others_is_aligned_through_them() -> None:
-    clocks = {"client": Wrong(3_000_000), "proxy": Wrong(), "storage1": Wrong(-9_000_000)}
-    given_ = traffic(clocks, [("client", "proxy"), ("proxy", "storage1")], span_s=1.0, there_ns=9000, back_ns=9000)
+    clocks = {"client": SkewedClock(3_000_000), "proxy": SkewedClock(), "storage1": SkewedClock(-9_000_000)}
+    given_ = simulate_hops(
+        clocks, [("client", "proxy"), ("proxy", "storage1")], span_s=1.0, there_ns=9000, back_ns=9000
+    )
     rows = {row["host"]: row for row in solve(ways_of(given_.hops), given_.windows).clocks.to_pylist()}
     assert rows["proxy"]["reference"]
     assert abs(rows["client"]["offset_ns"] - 3_000_000) < 1_000
@@ -93,37 +95,40 @@ def test_a_host_reached_only_through_others_is_aligned_through_them() -> None:
 
 
 def test_hosts_that_share_no_traffic_are_said_to_be_unaligned() -> None:
-    clocks = {"a": Wrong(), "b": Wrong(), "c": Wrong(), "far": Wrong(5)}
-    given_ = traffic(clocks, [("a", "b"), ("a", "c")], span_s=1.0, there_ns=9000, back_ns=9000)
+    clocks = {"a": SkewedClock(), "b": SkewedClock(), "c": SkewedClock(), "far": SkewedClock(5)}
+    given_ = simulate_hops(clocks, [("a", "b"), ("a", "c")], span_s=1.0, there_ns=9000, back_ns=9000)
     far = next(row for row in solve(ways_of(given_.hops), given_.windows).clocks.to_pylist() if row["host"] == "far")
     assert (far["method"], far["offset_ns"], far["uncertainty_ns"]) == ("none", 0, None)
 
 
 def test_correction_can_be_turned_off() -> None:
-    clocks = {"a": Wrong(), "b": Wrong(1_000_000)}
-    given_ = traffic(clocks, [("a", "b")], span_s=1.0, there_ns=9000, back_ns=9000)
+    clocks = {"a": SkewedClock(), "b": SkewedClock(1_000_000)}
+    given_ = simulate_hops(clocks, [("a", "b")], span_s=1.0, there_ns=9000, back_ns=9000)
     delays = align(given_.hops, unaligned(given_.windows))["one_way_delay_ns"].to_pylist()
     assert min(delays) < -900_000
     assert max(delays) > 1_000_000
 
 
 STEPS = [
-    ("forward", {"storage1": Wrong(0, 0, (4 * SECOND_NS, 50_000_000))}, {"storage1"}),
-    ("backward, so that stamps repeat", {"storage1": Wrong(5, 0, (4 * SECOND_NS, -2 * SECOND_NS))}, {"storage1"}),
-    ("of a drifting clock", {"client": Wrong(7_000, 90_000, (3 * SECOND_NS, 400_000))}, {"client"}),
-    ("of the reference itself", {"proxy": Wrong(0, 0, (6 * SECOND_NS, 10_000_000))}, {"proxy"}),
+    ("forward", {"storage1": SkewedClock(0, 0, (4 * SECOND_NS, 50_000_000))}, {"storage1"}),
+    ("backward, so that stamps repeat", {"storage1": SkewedClock(5, 0, (4 * SECOND_NS, -2 * SECOND_NS))}, {"storage1"}),
+    ("of a drifting clock", {"client": SkewedClock(7_000, 90_000, (3 * SECOND_NS, 400_000))}, {"client"}),
+    ("of the reference itself", {"proxy": SkewedClock(0, 0, (6 * SECOND_NS, 10_000_000))}, {"proxy"}),
     (
         "of two hosts",
-        {"client": Wrong(0, 0, (2 * SECOND_NS, 9_000_000)), "storage2": Wrong(0, 0, (7 * SECOND_NS, -9_000_000))},
+        {
+            "client": SkewedClock(0, 0, (2 * SECOND_NS, 9_000_000)),
+            "storage2": SkewedClock(0, 0, (7 * SECOND_NS, -9_000_000)),
+        },
         {"client", "storage2"},
     ),
 ]
 
 
 @pytest.mark.parametrize(("wrong", "stepped"), [case[1:] for case in STEPS], ids=[case[0] for case in STEPS])
-def test_a_step_begins_a_new_line_on_the_host_that_stepped(wrong: dict[str, Wrong], stepped: set[str]) -> None:
-    clocks = {host: wrong.get(host, Wrong()) for host in ("proxy", "client", "storage1", "storage2")}
-    given_ = traffic(clocks, STAR, span_s=10.0, there_ns=20_000, back_ns=20_000)
+def test_a_step_begins_a_new_line_on_the_host_that_stepped(wrong: dict[str, SkewedClock], stepped: set[str]) -> None:
+    clocks = {host: wrong.get(host, SkewedClock()) for host in ("proxy", "client", "storage1", "storage2")}
+    given_ = simulate_hops(clocks, STAR, span_s=10.0, there_ns=20_000, back_ns=20_000)
     alignment = solve(ways_of(given_.hops), given_.windows)
     rows = alignment.clocks.to_pylist()
     assert {row["host"] for row in rows if row["from_frame"] > 1} == stepped
@@ -138,9 +143,9 @@ def test_a_step_begins_a_new_line_on_the_host_that_stepped(wrong: dict[str, Wron
 
 def test_a_step_that_thinned_evidence_shows_roughly_is_looked_at_again() -> None:
     at_ns = 4_321_004_000
-    clocks = {"a": Wrong(), "b": Wrong(5_000, 20_000, (at_ns, 3_000_000)), "c": Wrong()}
+    clocks = {"a": SkewedClock(), "b": SkewedClock(5_000, 20_000, (at_ns, 3_000_000)), "c": SkewedClock()}
     pairs = [("a", "b"), ("a", "c"), ("b", "c")]
-    given_ = traffic(clocks, pairs, span_s=10.0, there_ns=20_000, back_ns=20_000, count=20_000, seed=4)
+    given_ = simulate_hops(clocks, pairs, span_s=10.0, there_ns=20_000, back_ns=20_000, count=20_000, seed=4)
     quarters = [given_.hops.filter(np.arange(given_.hops.num_rows) % 4 == place) for place in range(4)]
     evidence = Evidence(dict.fromkeys(clocks, 4 * 20_000), most_hops=4_000)
     for quarter in quarters:
@@ -166,15 +171,17 @@ def test_the_first_packet_after_a_step_is_on_the_new_line_though_few_tell_where_
 
 
 def test_no_step_is_seen_where_there_is_none() -> None:
-    given_ = traffic(
-        dict.fromkeys(("proxy", "client"), Wrong(0, 150_000)), STAR[:1], span_s=60, there_ns=900, back_ns=90
+    given_ = simulate_hops(
+        dict.fromkeys(("proxy", "client"), SkewedClock(0, 150_000)), STAR[:1], span_s=60, there_ns=900, back_ns=90
     )
     assert len(solve(ways_of(given_.hops), given_.windows).clocks) == 2
 
 
 @pytest.mark.parametrize(("stream_end", "shows"), [(1, True), (1000, False)], ids=["refusal", "late reset"])
 def test_resets_of_what_has_begun_show_nothing_of_clocks(stream_end: int, shows: bool) -> None:
-    given_ = traffic(dict.fromkeys(("proxy", "client"), Wrong()), STAR[:1], span_s=1.0, there_ns=20_000, back_ns=20_000)
+    given_ = simulate_hops(
+        dict.fromkeys(("proxy", "client"), SkewedClock()), STAR[:1], span_s=1.0, there_ns=20_000, back_ns=20_000
+    )
     columns = {name: given_.hops[name].to_pylist() for name in given_.hops.column_names}
     columns["kind"][7], columns["stream_end"][7] = "rst", stream_end
     columns["receive_host_ns"][7] -= 50_000_000  # paired with an earlier one
@@ -184,8 +191,13 @@ def test_resets_of_what_has_begun_show_nothing_of_clocks(stream_end: int, shows:
 
 
 def test_thinned_evidence_of_many_parts_tells_the_same() -> None:
-    clocks = {"proxy": Wrong(), "client": Wrong(5_000_000, 70_000), "storage1": Wrong(-3), "storage2": Wrong()}
-    given_ = traffic(clocks, STAR, span_s=20.0, there_ns=20_000, back_ns=20_000)
+    clocks = {
+        "proxy": SkewedClock(),
+        "client": SkewedClock(5_000_000, 70_000),
+        "storage1": SkewedClock(-3),
+        "storage2": SkewedClock(),
+    }
+    given_ = simulate_hops(clocks, STAR, span_s=20.0, there_ns=20_000, back_ns=20_000)
     frames = dict.fromkeys(clocks, 1800)
     halves = [given_.hops.filter(np.arange(given_.hops.num_rows) % 2 == half) for half in (0, 1)]
     evidence = Evidence(frames, most_hops=1500)

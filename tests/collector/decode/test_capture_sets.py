@@ -13,7 +13,7 @@ from collector.commands import replay
 from collector.decode.sources import host_addresses, host_sources
 from collector.reporting.report import Report, gather
 from collector.trace import store
-from testkit.netsim import Clock, Network, Path_, Station
+from testkit.netsim import Clock, Network, NetworkPath, Station
 from tracer.errors import InputError
 
 SECOND = 1_000_000_000
@@ -23,7 +23,7 @@ SECOND = 1_000_000_000
 def captures(tmp_path: Path) -> dict[str, Path]:
     """A client and two servers, captured by plain tcpdump, by name."""
     stations = [Station("client", "10.0.0.1"), Station("one", "10.0.0.2"), Station("two", "10.0.0.3")]
-    net = Network(stations, Path_(delay_ns=200_000, jitter_ns=50_000), 3)
+    net = Network(stations, NetworkPath(delay_ns=200_000, jitter_ns=50_000), 3)
     for number in range(12):
         net.connect("client", ("one", "two")[number % 2], 40_000 + number, 300, 9_000, at_ns=number * SECOND // 40)
     net.run()
@@ -83,7 +83,7 @@ def test_captures_of_one_name_with_own_addresses_are_two_hosts(captures: dict[st
 def test_captures_of_one_name_and_one_address_are_one_host(tmp_path: Path) -> None:
     files = {}
     for part, offset in (("a", 0), ("b", 5 * SECOND)):
-        net = Network([Station("client", "10.0.0.1"), Station("web", "10.0.0.2")], Path_(delay_ns=200_000), 3)
+        net = Network([Station("client", "10.0.0.1"), Station("web", "10.0.0.2")], NetworkPath(delay_ns=200_000), 3)
         for number in range(6):
             net.connect("client", "web", 40_000 + number + offset // SECOND, 300, 900, at_ns=offset + number * 10**7)
         net.run()
@@ -109,7 +109,9 @@ def test_captures_of_different_times_say_so(tmp_path: Path) -> None:
     files = []
     for name, at_ns in (("client", 0), ("web", 60 * SECOND)):
         net = Network(
-            [Station("client", "10.0.0.1"), Station("web", "10.0.0.2")], Path_(delay_ns=200_000), 3 + at_ns // SECOND
+            [Station("client", "10.0.0.1"), Station("web", "10.0.0.2")],
+            NetworkPath(delay_ns=200_000),
+            3 + at_ns // SECOND,
         )
         for number in range(6):
             net.connect("client", "web", 40_000 + number + at_ns // SECOND, 300, 900, at_ns=at_ns + number * 10**7)
@@ -122,7 +124,9 @@ def test_captures_of_different_times_say_so(tmp_path: Path) -> None:
 
 
 def test_a_wrong_clock_is_no_different_time(tmp_path: Path) -> None:
-    net = Network([Station("client", "10.0.0.1"), Station("web", "10.0.0.2", Clock(3600 * SECOND))], Path_(200_000), 3)
+    net = Network(
+        [Station("client", "10.0.0.1"), Station("web", "10.0.0.2", Clock(3600 * SECOND))], NetworkPath(200_000), 3
+    )
     for number in range(6):
         net.connect("client", "web", 40_000 + number, 300, 900, at_ns=number * 10**7)
     net.run()
@@ -132,7 +136,7 @@ def test_a_wrong_clock_is_no_different_time(tmp_path: Path) -> None:
 def test_a_capture_whose_own_end_cannot_be_seen_and_an_address_that_says_it(tmp_path: Path) -> None:
     """Two hosts' captures merged into one file: no address is at one end of all packets."""
     stations = [Station(name, f"10.0.0.{number}") for number, name in enumerate(("a", "b", "c", "d"), 1)]
-    net = Network(stations, Path_(delay_ns=200_000), 3)
+    net = Network(stations, NetworkPath(delay_ns=200_000), 3)
     net.connect("a", "b", 40_000, 300, 900)
     net.connect("c", "d", 40_000, 300, 900)
     net.run()
@@ -189,7 +193,7 @@ def test_folders_of_one_name_and_one_address_are_one_host(captures: dict[str, Pa
     for run in ("run1", "run2"):
         (tmp_path / run / "web").mkdir(parents=True)
         runs.append(str(tmp_path / run))
-    later = Network([Station("web", "10.0.0.2"), Station("other", "10.0.0.9")], Path_(delay_ns=200_000), 3)
+    later = Network([Station("web", "10.0.0.2"), Station("other", "10.0.0.9")], NetworkPath(delay_ns=200_000), 3)
     later.connect("other", "web", 40_000, 300, 900, at_ns=5 * SECOND)
     later.run()
     shutil.copy(captures["one"], tmp_path / "run1" / "web" / "eth0.pcap")

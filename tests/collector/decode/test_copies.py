@@ -12,7 +12,7 @@ from collector.decode.merged_captures import Sighted
 from collector.decode.sources import host_sources
 from collector.reporting.report import Report, gather
 from collector.trace import store
-from testkit.netsim import Network, Path_, Station
+from testkit.netsim import Network, NetworkPath, Station
 
 SECOND, MS, US = 1_000_000_000, 1_000_000, 1_000
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
@@ -26,7 +26,7 @@ def captured(folder: Path, ip_id: str, timestamps: bool, loss: float) -> list[Pa
         Station(name, address, tso=False, gro=False, ip_id=ip_id, timestamps=timestamps)
         for name, address in (("client", CLIENT), ("server", SERVER))
     ]
-    net = Network(stations, Path_(delay_ns=60 * US, jitter_ns=5 * US, loss=loss), 3)
+    net = Network(stations, NetworkPath(delay_ns=60 * US, jitter_ns=5 * US, loss=loss), 3)
     for number in range(12):
         net.connect("client", "server", 40_000 + number, 300, 90_000, at_ns=number * SECOND // 40)
     net.run()

@@ -12,7 +12,7 @@ from collector.decode.sources import host_sources
 from collector.reporting.report import Report, gather
 from collector.trace import store
 from testkit import capture_files as files
-from testkit.netsim import Clock, Network, Path_, Station
+from testkit.netsim import Clock, Network, NetworkPath, Station
 from tracer.records import Direction
 
 SECOND = 1_000_000_000
@@ -22,7 +22,7 @@ CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
 def captured(folder: Path, clock: Clock) -> list[Path]:
     """Of a client and a server."""
     stations = [Station("client", CLIENT), Station("server", SERVER, clock)]
-    net = Network(stations, Path_(delay_ns=200_000, jitter_ns=50_000), 3)
+    net = Network(stations, NetworkPath(delay_ns=200_000, jitter_ns=50_000), 3)
     for number in range(12):
         net.connect("client", "server", 40_000 + number, 300, 9_000, at_ns=number * SECOND // 40)
     net.run()

@@ -21,7 +21,7 @@ from collector.requests.exchanges import build_exchanges
 from collector.requests.spans import link
 from collector.trace.model import CounterInfo, HostInfo, TraceInfo
 from collector.trace.store import read_table
-from testkit.netsim import Network, Path_, Station
+from testkit.netsim import Network, NetworkPath, Station
 from testkit.tables import table
 from tests.helpers.exchange_lines import exchanges_of
 from tests.helpers.scripts import play
@@ -267,7 +267,9 @@ def test_ports_of_one_host_that_refuse_are_one_finding() -> None:
 
 @pytest.mark.parametrize(("share", "expected"), [(0.1, ["reordering server–client"]), (0.0, [])])
 def test_reordered_packets(tmp_path: Path, share: float, expected: list[str]) -> None:
-    network = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], Path_(reorder=share), seed=1)
+    network = Network(
+        [Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], NetworkPath(reorder=share), seed=1
+    )
     for number in range(10):
         network.connect("client", "server", 40000 + number, 2000, 60_000, at_ns=number * 20_000_000)
     network.run()

@@ -10,7 +10,7 @@ import pytest
 from collector.decode.captures import decode
 from collector.decode.host_capture import HostSource
 from collector.hops.matching import match
-from testkit.netsim import Clock, Network, Path_, Station
+from testkit.netsim import Clock, Network, NetworkPath, Station
 from tests.helpers.live_segments import keep_only
 
 
@@ -24,7 +24,7 @@ class Score(NamedTuple):
 
 
 def scored(
-    tmp_path: Path, path: Path_, seed: int = 1, connections: int = 12, isn: int | None = None, **host: object
+    tmp_path: Path, path: NetworkPath, seed: int = 1, connections: int = 12, isn: int | None = None, **host: object
 ) -> Score:
     stations = [Station("client", "10.0.0.1", **host), Station("server", "10.0.0.2", **host)]  # type: ignore[arg-type]
     net = Network(stations, path, seed, isn=isn)
@@ -52,27 +52,27 @@ def merged(truth: set[tuple]) -> set[tuple]:
     return set(result)
 
 
-CLEAN = Path_()
+CLEAN = NetworkPath()
 CASES = [
     ("offload on both sides", CLEAN, {}),
     ("offload at the sender", CLEAN, {"gro": False}),
     ("offload at the receiver", CLEAN, {"tso": False}),
     ("no offload", CLEAN, {"tso": False, "gro": False}),
-    ("loss 0.1 %", Path_(loss=0.001), {}),
-    ("loss 1 %", Path_(loss=0.01), {}),
-    ("loss 5 %", Path_(loss=0.05), {}),
-    ("loss 5 %, no offload", Path_(loss=0.05), {"tso": False, "gro": False}),
-    ("reordering", Path_(reorder=0.1), {}),
-    ("loss and reordering", Path_(loss=0.02, reorder=0.1), {}),
+    ("loss 0.1 %", NetworkPath(loss=0.001), {}),
+    ("loss 1 %", NetworkPath(loss=0.01), {}),
+    ("loss 5 %", NetworkPath(loss=0.05), {}),
+    ("loss 5 %, no offload", NetworkPath(loss=0.05), {"tso": False, "gro": False}),
+    ("reordering", NetworkPath(reorder=0.1), {}),
+    ("loss and reordering", NetworkPath(loss=0.02, reorder=0.1), {}),
     ("loss behind the tap", CLEAN, {"behind_tap_loss": 0.02}),
-    ("no timestamps", Path_(loss=0.02), {"timestamps": False}),
-    ("no timestamps, reordering", Path_(loss=0.02, reorder=0.1), {"timestamps": False}),
-    ("IP ID random", Path_(loss=0.02), {"ip_id": "random"}),
+    ("no timestamps", NetworkPath(loss=0.02), {"timestamps": False}),
+    ("no timestamps, reordering", NetworkPath(loss=0.02, reorder=0.1), {"timestamps": False}),
+    ("IP ID random", NetworkPath(loss=0.02), {"ip_id": "random"}),
 ]
 
 
 @pytest.mark.parametrize(("path", "host"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_hops_are_the_truth(tmp_path: Path, path: Path_, host: dict[str, object]) -> None:
+def test_hops_are_the_truth(tmp_path: Path, path: NetworkPath, host: dict[str, object]) -> None:
     score = scored(tmp_path, path, **host)
     assert score.truth > 1000
     assert score.right >= 0.9999 * score.found, f"precision {score.right}/{score.found}"
@@ -80,13 +80,13 @@ def test_hops_are_the_truth(tmp_path: Path, path: Path_, host: dict[str, object]
 
 
 def test_sequence_numbers_that_wrap(tmp_path: Path) -> None:
-    score = scored(tmp_path, Path_(loss=0.01), isn=0xFFFFF000)
+    score = scored(tmp_path, NetworkPath(loss=0.01), isn=0xFFFFF000)
     assert score.right == score.found == score.truth
 
 
 @pytest.mark.parametrize("host", [{}, {"timestamps": False}], ids=["timestamps", "nothing"])
 def test_where_nothing_can_tell_it_says_so(tmp_path: Path, host: dict[str, object]) -> None:
-    score = scored(tmp_path, Path_(loss=0.02), ip_id="zero", **host)
+    score = scored(tmp_path, NetworkPath(loss=0.02), ip_id="zero", **host)
     assert score.right == score.found, "a wrong hop is worse than none"
     assert score.right >= 0.9 * score.truth
     missed = score.hops.filter(pl.col("receive_frame").is_not_null() & (pl.col("state") != "matched"))

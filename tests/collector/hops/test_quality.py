@@ -17,7 +17,7 @@ from collector.hops.quality import (
     summary_of,
 )
 from collector.trace import store
-from testkit.netsim import Clock, Network, Path_, Station
+from testkit.netsim import Clock, Network, NetworkPath, Station
 from testkit.tables import by_flow, table
 from tests.helpers.scripts import play
 
@@ -182,7 +182,7 @@ def test_the_counts_of_a_trace_are_those_of_its_hops(tmp_path: Path) -> None:
         Station("proxy", "10.0.0.2", Clock(3_000_000), capture_drop=0.02),
         Station("storage", "10.0.0.3", Clock(-9_000_000), behind_tap_loss=0.01),
     ]
-    net = Network(stations, Path_(loss=0.02), 5)
+    net = Network(stations, NetworkPath(loss=0.02), 5)
     for number in range(6):
         net.connect("client", "proxy", 40_000 + number, 500, 200_000, at_ns=number * 20_000_000)
         net.connect("proxy", "storage", 50_000 + number, 100_000, 500, at_ns=number * 20_000_000)

@@ -8,7 +8,7 @@ import pytest
 
 from collector.analysis import HostSource, analyse
 from collector.hops.quality_summary import Translation, clock_steps, connection_name, read_pairing, trouble_words
-from testkit.netsim import Clock, Network, Path_, Station
+from testkit.netsim import Clock, Network, NetworkPath, Station
 from testkit.tables import table
 from tests.helpers.script_traces import write_script_trace
 
@@ -26,7 +26,7 @@ class Stepped(Clock):
 def simulated(folder: Path, clock: Clock) -> list[HostSource]:
     """A client that talks to a proxy and to a server of that clock."""
     stations = [Station("client", "10.0.0.1"), Station("proxy", "10.0.0.2"), Station("server", "10.0.0.3", clock)]
-    net = Network(stations, Path_(), 3)
+    net = Network(stations, NetworkPath(), 3)
     for number in range(8):
         net.connect("client", "proxy", 40_000 + number, 500, 40_000, at_ns=number * 25_000_000)
         net.connect("client", "server", 41_000 + number, 500, 40_000, at_ns=number * 25_000_000)

@@ -19,7 +19,7 @@ from collector.reporting.report import gather
 from collector.requests.gaps import Pieces, doubt_losses, find_gaps, gapped_flows
 from collector.trace import store
 from collector.trace.schema import conform
-from testkit.netsim import Network, Path_, Station
+from testkit.netsim import Network, NetworkPath, Station
 from testkit.tables import BASE_NS, by_flow
 from tests.helpers.scripts import play
 from tests.helpers.service_ports import names_of_ports
@@ -102,7 +102,7 @@ def test_an_answer_that_may_go_on_in_a_hole_is_not_known() -> None:
 def simulated(folder: Path, loss: float, **station: float) -> list[Path]:
     """Captures of a client and a server."""
     stations = [Station("client", "10.0.0.1", **station), Station("server", "10.0.0.2", **station)]  # type: ignore[arg-type]
-    net = Network(stations, Path_(loss=loss, reorder=0.01), 5)
+    net = Network(stations, NetworkPath(loss=loss, reorder=0.01), 5)
     for number in range(30):
         net.connect("client", "server", 40_000 + number, 20_000, 60_000, at_ns=number * SECOND // 10)
     net.run()

@@ -22,7 +22,7 @@ from collector.service.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, Live
 from collector.service.settings import CollectorSettings
 from collector.trace import store
 from collector.trace.model import TraceInfo
-from testkit.netsim import Clock, Network, Path_, Station
+from testkit.netsim import Clock, Network, NetworkPath, Station
 from tests.helpers.app_client import AppClient
 from tests.helpers.live_segments import keep_only, write_segments
 from tracer.errors import InputError
@@ -34,7 +34,7 @@ HOSTS = ("client", "server")
 def network(loss: float = 0.0) -> Network:
     """Three seconds of requests, some of which last long, on a path whose delay varies; one clock is an hour ahead."""
     stations = [Station("client", "10.0.0.1"), Station("server", "10.0.0.2", Clock(3600 * SECOND))]
-    net = Network(stations, Path_(delay_ns=1_000_000, jitter_ns=8_000_000, loss=loss), 7)
+    net = Network(stations, NetworkPath(delay_ns=1_000_000, jitter_ns=8_000_000, loss=loss), 7)
     for number in range(40):
         size = 3_000_000 if number < 6 else 60_000
         net.connect("client", "server", 40_000 + number, 2_000, size, at_ns=max(0, number - 6) * 3 * SECOND // 34)

@@ -27,7 +27,7 @@ from collector.service.recording import (
     run_command,
 )
 from collector.trace.model import CommandInfo
-from tracer.agent import ClockError
+from tracer.agent import SkewedClock
 from tracer.errors import InputError, ServiceError
 
 PROXY = ClusterHost("proxy", ("eth0", "lo"), ())
@@ -152,7 +152,7 @@ def test_an_agent_pretends_the_clock_error_of_its_host(tracer_is: FailingScript,
 def test_the_commands_times_are_of_the_clients_clock(tracer_is: FailingScript, tmp_path: Path) -> None:
     tracer_is(GOOD_AGENT)
     hour_ns = 3_600_000_000_000
-    client = replace(CLUSTER.hosts[0], clock_error=ClockError(offset_ns=hour_ns))
+    client = replace(CLUSTER.hosts[0], clock_error=SkewedClock(offset_ns=hour_ns))
     begin_ns = time.time_ns()
     command = record(replace(CLUSTER, hosts=(client,)), [], shell("true"), tmp_path).command
     assert begin_ns + hour_ns <= command.started_host_ns <= command.ended_host_ns <= time.time_ns() + hour_ns
@@ -160,7 +160,7 @@ def test_the_commands_times_are_of_the_clients_clock(tracer_is: FailingScript, t
 
 @pytest.mark.parametrize(("error", "stamp"), [((7, 0, 100), 207), ((0, -100_000_000, 100), 190), ((7, 9, 201), 200)])
 def test_a_wrong_clock_is_wrong_from_its_moment_on(error: tuple[int, int, int], stamp: int) -> None:
-    assert ClockError(*error).stamp(200) == stamp
+    assert SkewedClock(*error).stamp(200) == stamp
 
 
 def test_hosts_can_be_chosen(tracer_is: FailingScript, tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 /// At `since_ns` (this host's true clock) the pretended clock is `offset_ns` ahead; from then on it gains `drift_ppb`.
 /// Before that moment it is right: the error begins there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ClockError {
+pub struct SkewedClock {
     pub offset_ns: i64,
     pub drift_ppb: i64,
     pub since_ns: u64,
 }
 
-impl ClockError {
+impl SkewedClock {
     /// What the wrong clock says when the right one says `host_ns`.
     pub fn stamp(&self, host_ns: u64) -> u64 {
         let Some(elapsed_ns) = host_ns.checked_sub(self.since_ns) else {
@@ -23,21 +23,21 @@ impl ClockError {
 
 #[cfg(test)]
 mod tests {
-    use super::ClockError;
+    use super::SkewedClock;
 
     const SINCE: u64 = 1_700_000_000_000_000_000;
 
     #[test]
     fn stamps_are_off_by_offset_and_drift_from_the_given_moment() {
         let wrong = |offset_ns, drift_ppb, host_ns| {
-            let error = ClockError {
+            let error = SkewedClock {
                 offset_ns,
                 drift_ppb,
                 since_ns: SINCE,
             };
             error.stamp(host_ns)
         };
-        assert_eq!(ClockError::default().stamp(SINCE), SINCE);
+        assert_eq!(SkewedClock::default().stamp(SINCE), SINCE);
         assert_eq!(wrong(7, 0, SINCE + 5), SINCE + 12);
         assert_eq!(wrong(-7, 0, SINCE + 5), SINCE - 2);
         assert_eq!(wrong(7, 0, SINCE - 1), SINCE - 1);

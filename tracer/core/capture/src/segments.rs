@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use twintap_secrets::SecretRules;
 
-use crate::clock_error::ClockError;
+use crate::clock_error::SkewedClock;
 use crate::error::CaptureError;
 use crate::finisher::{Finisher, Totals};
 use crate::pcapng::{self, Direction, Interface, Statistics};
@@ -45,7 +45,7 @@ pub struct SegmentSettings {
     /// Number of the first segment.
     pub first_number: u32,
     /// Of every stamp that is written, for tests.
-    pub clock_error: ClockError,
+    pub clock_error: SkewedClock,
     /// What is overwritten in packets.
     pub secrets: Arc<SecretRules>,
 }
@@ -221,7 +221,7 @@ pub(crate) struct Segment {
     /// Of the blocks before the first packet.
     prelude_len: u64,
     written_counts: Vec<u64>,
-    clock_error: ClockError,
+    clock_error: SkewedClock,
     secrets: Arc<SecretRules>,
     /// The disk refused a part of it.
     cut_short: bool,

@@ -69,7 +69,7 @@ mod live {
 
     use pyo3::prelude::*;
     use twintap_capture::capture::{Capture, CaptureSettings};
-    use twintap_capture::clock_error::ClockError;
+    use twintap_capture::clock_error::SkewedClock;
     use twintap_capture::filter::Programs;
     use twintap_capture::segments::SegmentSettings;
 
@@ -147,7 +147,7 @@ mod live {
                 segment_bytes,
                 segment_age: Duration::from_nanos(segment_age_ns),
                 first_number,
-                clock_error: ClockError {
+                clock_error: SkewedClock {
                     offset_ns: clock_error.0,
                     drift_ppb: clock_error.1,
                     since_ns: clock_error.2,

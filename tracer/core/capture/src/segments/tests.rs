@@ -48,7 +48,7 @@ fn settings(folder: &Folder) -> SegmentSettings {
         segment_bytes: 1000,
         segment_age: Duration::from_secs(1),
         first_number: 7,
-        clock_error: ClockError::default(),
+        clock_error: SkewedClock::default(),
         secrets: Arc::new(SecretRules::built_in().clone()),
     }
 }
