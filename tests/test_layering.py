@@ -129,6 +129,13 @@ def test_the_header_of_testkit_lists_its_modules() -> None:
     assert (sorted(listed), len(listed)) == (sorted(there), len(set(listed)))
 
 
+@pytest.mark.parametrize("package", ["collector", "storage_cluster", "testkit", "tracer", "viewer"])
+def test_tests_lie_in_folders_of_the_same_names(package: str) -> None:
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests" / package).rglob("test_*.py")}
+    assert folders
+    assert [str(folder) for folder in folders if not (ROOT / folder).is_dir()] == []
+
+
 FLOORS = (
     ("trace", "execution"),
     ("services", "clocks"),

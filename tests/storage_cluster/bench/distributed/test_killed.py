@@ -17,7 +17,7 @@ from storage_cluster.bench.commands import command
 from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.results import folder, rows
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PATIENCE_S = 60
 WORKLOAD = """
 name = "long"

@@ -11,7 +11,7 @@ from storage_cluster.faults import control
 from storage_cluster.hosts import cluster, filesystems
 from tests.helpers.live_cluster import run_on
 from tests.helpers.system_tools import needs_xfs
-from tests.storage_cluster.test_faults_live import SWIFT, object_lines, upload
+from tests.storage_cluster.faults.test_faults_live import SWIFT, object_lines, upload
 
 pytestmark = pytest.mark.live
 

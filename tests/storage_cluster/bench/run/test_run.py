@@ -85,7 +85,7 @@ def test_get_puts_what_is_missing_and_checks_what_it_reads(tmp_path: Path) -> No
 
 
 def test_a_cosbench_file_runs_unchanged(tmp_path: Path) -> None:
-    text = (Path(__file__).with_name("workloads") / "sample.xml").read_text()
+    text = (Path(__file__).parents[1] / "workloads" / "sample.xml").read_text()
     for old, new in (
         ('closuredelay="60"', ""),
         ('closuredelay="1"', ""),
@@ -143,7 +143,7 @@ def test_a_time_ends_a_count(tmp_path: Path) -> None:
 
 
 def test_an_ssbench_scenario_runs(tmp_path: Path) -> None:
-    text = (Path(__file__).with_name("workloads") / "small.scenario").read_text()
+    text = (Path(__file__).parents[1] / "workloads" / "small.scenario").read_text()
     run, store = run_workload(formats.parse(text.encode(), "small.scenario")[0], tmp_path)
     assert run.info.state == "done"
     names = [name for held in store.containers.values() for name in held]
@@ -258,7 +258,7 @@ def test_connections_per_request(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_used_is_reported_before_anything_is_done(tmp_path: Path) -> None:
-    text = (Path(__file__).with_name("workloads") / "sample.xml").read_text().replace('type="swift"', 'type="ampli"')
+    text = (Path(__file__).parents[1] / "workloads" / "sample.xml").read_text().replace('type="swift"', 'type="ampli"')
     workload = formats.parse(text.encode(), "sample.xml")[0]
     with pytest.raises(WorkloadError, match=r"sample\.xml line 4: <storage>: storage 'ampli' is not supported"):
         asyncio.run(local.run(workload, tmp_path / "run", folder.describe(workload, "")))

@@ -8,7 +8,7 @@ from storage_cluster.bench import formats, parameters
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.model import Arrivals, Division, Kind, OpenLoop, Step, Workload
 
-FILES = Path(__file__).with_name("workloads")
+FILES = Path(__file__).parents[1] / "workloads"
 XML = (FILES / "sample.xml").read_text()
 SCENARIO = (FILES / "small.scenario").read_text()
 TOML = (FILES / "open.toml").read_text()
