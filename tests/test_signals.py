@@ -1,5 +1,5 @@
 """Ctrl-C, SIGTERM and SIGKILL at stages of `replay`, `view`, `collect` and `bench`: nothing is left, or the next run
-says so; of a load, what was done until then is told.
+says so; of a load, what was done until then is printed.
 """
 
 import fcntl
@@ -299,8 +299,8 @@ def test_of_a_load_that_is_ended_is_told_what_was_done(
     stages = {"begin": run.exists, "rows": lambda: rows.exists() and rows.stat().st_size > 1000}
     assert seen_within(stages[stage], process)
     process.send_signal(number)
-    told, said = process.communicate(timeout=PATIENCE_S)
-    assert "Traceback" not in told + said
+    printed, said = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in printed + said
     assert left(place) == ["run", "tmp/w.toml"]
     assert run.stat().st_mode & 0o777 == 0o700
     files = sorted(path.name for path in run.iterdir())
@@ -336,7 +336,7 @@ def test_a_driver_and_a_controller_that_are_ended_leave_nothing(
     assert process.stdout is not None
     assert "http://127.0.0.1:" in process.stdout.readline()
     process.send_signal(number)
-    told, said = process.communicate(timeout=PATIENCE_S)
-    assert "Traceback" not in told + said
+    printed, said = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in printed + said
     assert left(place) == []
     assert not (place / "data").exists() or list((place / "data").iterdir()) == []

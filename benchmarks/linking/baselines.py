@@ -1,4 +1,4 @@
-"""Published ways to tell which request made which, without ids: what ours is held against.
+"""Published ways to infer which request made which, without ids: what ours is held against.
 
 Both take the table `exchanges` and give `exchange_id, parent_id, confidence`, as `collector.requests.spans` has them of
 ours. Of every exchange that a serving host made as a client they name a parent among the exchanges that this host

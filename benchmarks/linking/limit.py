@@ -1,9 +1,9 @@
-"""How many of `front`'s calls anybody could tell: `python -m benchmarks.linking.limit RECORDING…`, of `chain`.
+"""How many of `front`'s calls anybody could attribute: `python -m benchmarks.linking.limit RECORDING…`, of `chain`.
 
 Each request that `front` serves makes one call, after a wait and before another, both of exponential distribution.
 Given who made which call, the waits of all requests add up to the same time whoever made them, so every way to hand out
 the calls that keeps each within its request is exactly as likely as the truth (but for timers that are late). Whoever
-knows all that packets tell, and the distributions beside, can do no better than to name for each call the request that
+knows all that packets show, and the distributions beside, can do no better than to name for each call the request that
 made it in most of these ways. They are drawn by swaps: two calls change requests where both stay within.
 
 Read are the servers' logs: this is a limit of the truth, not a reconstruction.

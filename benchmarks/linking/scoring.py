@@ -102,7 +102,7 @@ def _bins(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[Bi
 
 
 def score_whole(spans: pl.DataFrame, exchanges: pl.DataFrame, truth: Truth, client_host: str) -> WholeScore:
-    """Arguments: the trace's `spans` and `exchanges`; exchanges that no log tells of are left out."""
+    """Arguments: the trace's `spans` and `exchanges`; exchanges that no log mentions are left out."""
     roots = exchanges.filter(pl.col("complete") & (pl.col("client_host").cast(pl.String) == client_host))
     mine = spans.filter(pl.col("parent_span_id").is_null()).join(
         roots, left_on="span_id", right_on="exchange_id", how="semi"
@@ -116,14 +116,14 @@ def score_whole(spans: pl.DataFrame, exchanges: pl.DataFrame, truth: Truth, clie
     found = found.unique(["trace_id", "line"]).join(mine.select("trace_id"), on="trace_id", how="semi")
     line_of_root = of_line.select(trace_id="exchange_id", root_line="line")
     sizes = _true_roots(truth).group_by("true_root").agg(size=pl.len())
-    told = (
+    counted = (
         found.join(line_of_root, on="trace_id")
         .group_by("trace_id", "root_line")
         .agg(own=(pl.col("true_root") == pl.col("root_line")).sum(), all=pl.len())
         .join(sizes, left_on="root_line", right_on="true_root")
     )
-    whole = (told["own"] == told["size"]) & (told["all"] == told["own"])
-    return WholeScore(len(told), int(whole.sum()), int((told["all"] > told["own"]).sum()))
+    whole = (counted["own"] == counted["size"]) & (counted["all"] == counted["own"])
+    return WholeScore(len(counted), int(whole.sum()), int((counted["all"] > counted["own"]).sum()))
 
 
 def _true_roots(truth: Truth) -> pl.DataFrame:

@@ -58,16 +58,16 @@ def find_truth(exchanges: pa.Table, connections: pa.Table, logs: pl.DataFrame) -
     firsts = firsts.filter(pl.col("at") <= pl.col("last_ns") + LINGER_NS).unique(
         "exchange_id", keep="first", maintain_order=True
     )
-    told = firsts.select("exchange_id", "line").join(logs, on="line")
-    later = shown.join(told, on="exchange_id", how="anti").sort("at")
-    spans = logs.join(told, on="line", how="semi").select("line", *ends, "end_ns", at="start_ns").sort("at")
+    logged = firsts.select("exchange_id", "line").join(logs, on="line")
+    later = shown.join(logged, on="exchange_id", how="anti").sort("at")
+    spans = logs.join(logged, on="line", how="semi").select("line", *ends, "end_ns", at="start_ns").sort("at")
     rest = later.join_asof(spans, on="at", by=ends, strategy="backward", check_sortedness=False)
     rest = rest.filter(pl.col("at") <= pl.col("end_ns") + CLOCK_NS)
     parts = [
-        told.select("exchange_id", "line", is_first=pl.lit(True)),
+        logged.select("exchange_id", "line", is_first=pl.lit(True)),
         rest.select("exchange_id", "line", is_first=pl.lit(False)),
     ]
-    lines = _with_parents(told.join(shown.select("exchange_id", "client_host", "sent"), on="exchange_id"))
+    lines = _with_parents(logged.join(shown.select("exchange_id", "client_host", "sent"), on="exchange_id"))
     return Truth(pl.concat(parts), lines)
 
 
@@ -96,9 +96,9 @@ def located(exchanges: pa.Table, connections: pa.Table) -> pl.DataFrame:
 _ADDRESSES = ("client_addr", "client_port", "server_addr", "server_port")
 
 
-def _with_parents(told: pl.DataFrame) -> pl.DataFrame:
-    servers = told.select("transaction_id", "start_ns", "end_ns", parent="line", client_host="host")
-    named = told.filter(~pl.col("transaction_id").is_in(NO_ID))
+def _with_parents(logged: pl.DataFrame) -> pl.DataFrame:
+    servers = logged.select("transaction_id", "start_ns", "end_ns", parent="line", client_host="host")
+    named = logged.filter(~pl.col("transaction_id").is_in(NO_ID))
     pairs = named.select("line", "transaction_id", "client_host", "sent").join(
         servers, on=["transaction_id", "client_host"]
     )
@@ -107,7 +107,7 @@ def _with_parents(told: pl.DataFrame) -> pl.DataFrame:
     found = pairs.group_by("line").agg(
         parent=pl.when(is_open.sum() == 1).then(pl.col("parent").filter(is_open).first())
     )
-    known = told.join(found, on="line", how="left", coalesce=True)
+    known = logged.join(found, on="line", how="left", coalesce=True)
     roots = ~pl.col("line").is_in(found["line"].implode())
     return known.select(
         *("line", "transaction_id", "client_host", "start_ns", "end_ns"),

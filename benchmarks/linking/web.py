@@ -4,7 +4,7 @@
                                └▶ nginx (storage2) ─┘                                     └▶ nginx (storage1), of 60 %
 
 All keep connections and use them again for whatever comes next. `X-Request-ID` goes along with every HTTP request, and
-Redis is told none, so ids tell the truth of all links but those (`benchmarks.linking.by_id`). Wants Debian's `haproxy`,
+Redis receives none, so ids give the truth of all other links (`benchmarks.linking.by_id`). Needs Debian's `haproxy`,
 `nginx-light` and `redis-server`.
 
     python -m benchmarks.linking.web record FOLDER AT_ONCE COUNT    as `benchmarks.linking.cases` has it

@@ -81,7 +81,7 @@ def test_accuracy_is_as_published(tmp_path: Path, regenerate: bool) -> None:
 
 
 HEAD = [
-    "| case | hops | precision | recall | told of lost | ambiguous | wrong attempt | early | offset error | its bar |",
+    "| case | hops | precision | recall | reported lost | ambiguous | wrong attempt | early | offset error | its bar |",
     "|---|---|---|---|---|---|---|---|---|---|",
 ]
 
@@ -124,8 +124,8 @@ def _figures(truth: list[Transfer], net: Network, hops: pl.DataFrame, clocks: pl
     matched = hops.filter(pl.col("state") == "matched")
     found = {row[:6]: row[6] for row in matched.select(columns).iter_rows()}
     lost = {(wire.record.host, wire.record.frame, wire.start, wire.end) for wire in net.lost if wire.record.frame}
-    told = hops.filter(pl.col("state") == "lost")
-    covered = _bytes(told.select("send_host", "send_frame", "stream_start", "stream_end").iter_rows())
+    reported = hops.filter(pl.col("state") == "lost")
+    covered = _bytes(reported.select("send_host", "send_frame", "stream_start", "stream_end").iter_rows())
     error, bar = _clock_error(clocks, clock)
     return Figures(
         truth=len(transfers),

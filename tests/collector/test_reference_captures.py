@@ -27,7 +27,7 @@ VARIABLE = "TWINTAP_REFERENCE_CAPTURES"
 FOLDER = Path(os.environ.get(VARIABLE, ""))
 NAMES = sorted(path.name for path in FOLDER.iterdir()) if VARIABLE in os.environ else []
 CONCURRENT = ("swift-loopback", "swift-mixed-background", "minio-mixed-200")
-"""Taken with several requests at once, where timing alone cannot tell which is whose."""
+"""Taken with several requests at once, where timing alone cannot show which is whose."""
 CALLERS = {"swift-container": "swift-object", "swift-account": "swift-container", "minio": "minio"}
 """Which service of a storage host, or of a node of MinIO, makes requests to which service."""
 STORAGE = ("storage", "minio")

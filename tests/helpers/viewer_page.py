@@ -25,7 +25,7 @@ def settled(page: Page, act: Callable[[], object]) -> None:
 class Held:
     """Requests of a page, by a pattern of URLs, that get no answer between `hold` and `release`.
 
-    Made before the page is loaded: a browser begins to ask about requests some time after it was told to.
+    Made before the page is loaded: a browser begins to ask about requests some time after it was directed to.
     """
 
     def __init__(self, page: Page, pattern: str) -> None:

@@ -91,7 +91,7 @@ def tcpdump(host: Host, path: Path, interface: str):
 
 
 def tcpdump_keys(path: Path) -> Counter[tuple[int, int, int, int, int, int]]:
-    """What tells a packet: ports, seq, ack, flags, original length."""
+    """What identifies a packet: ports, seq, ack, flags, original length."""
     found: Counter[tuple[int, int, int, int, int, int]] = Counter()
     with path.open("rb") as file:
         for _, frame in dpkt.pcap.Reader(file):

@@ -351,7 +351,7 @@ def test_rows_do_not_depend_on_where_a_batch_ends(write):
     assert counts == [2, 4, 3], "held back behind the first datagram, until it is whole"
 
 
-# What the oracles do not tell
+# What the oracles do not show
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""HTTP heads in packets: those that tshark finds, with the same fields; and what is told of a head that is cut."""
+"""HTTP heads in packets: those that tshark finds, with the same fields; and what is reported of a head that is cut."""
 
 import shutil
 import subprocess

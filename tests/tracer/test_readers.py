@@ -187,7 +187,7 @@ def test_segments_of_our_agent_one_behind_the_other(write):
 @pytest.mark.parametrize(
     ("starts", "expected"),
     [((1, 1), (9, 2)), ((1, 2), (14, 3)), ((None, None), (14, 3))],
-    ids=["from the same start", "from another start", "start not told"],
+    ids=["from the same start", "from another start", "start not stated"],
 )
 def test_statistics_of_sections_add_up_unless_they_count_from_the_same_start(write, starts, expected):
     def part(start: int | None, *counts: tuple[int, int]) -> bytes:
@@ -201,13 +201,13 @@ def test_statistics_of_sections_add_up_unless_they_count_from_the_same_start(wri
 
 
 def test_statistics_say_between_which_times_packets_were_dropped(write):
-    def told(at: int, lost: int, start: int = BASE_NS) -> bytes:
+    def statistics(at: int, lost: int, start: int = BASE_NS) -> bytes:
         times = [(code, struct.pack("<II", ns >> 32, ns & 0xFFFFFFFF)) for code, ns in ((2, start), (3, BASE_NS + at))]
         return files.statistics(0, [*times, (5, struct.pack("<Q", lost))])
 
     described = files.section() + files.interface()
-    parts = [described, told(10, 0), told(20, 0), told(30, 4), told(50, 9)]
-    another = [described, told(70, 2, BASE_NS + 60)]
+    parts = [described, statistics(10, 0), statistics(20, 0), statistics(30, 4), statistics(50, 9)]
+    another = [described, statistics(70, 2, BASE_NS + 60)]
     _, _, reader = read(write(b"".join((*parts, *another))))
     (interface,) = reader.interfaces
     spans = [(drops.from_ns - BASE_NS, drops.to_ns - BASE_NS, drops.count) for drops in interface.drops]

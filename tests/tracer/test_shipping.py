@@ -90,7 +90,7 @@ def path_of(number: int) -> str:
     return f"/api/sessions/s1/hosts/proxy/segments/{number}"
 
 
-def status(code: int, detail: str = "told") -> Callable[[httpx.Request], httpx.Response]:
+def status(code: int, detail: str = "disk full") -> Callable[[httpx.Request], httpx.Response]:
     return lambda _: httpx.Response(code, json={"detail": detail})
 
 
@@ -436,7 +436,7 @@ def test_the_token_goes_with_every_request() -> None:
 
 def test_errors_are_sorted_by_whether_trying_again_helps() -> None:
     collector = FakeCollector(fault=status(507))
-    with pytest.raises(CollectorDownError, match="507: told"):
+    with pytest.raises(CollectorDownError, match="507: disk full"):
         collector.client().put_segment("s1", "proxy", 1, b"x")
     collector.fault = lambda _: httpx.Response(409, text="no JSON")
     with pytest.raises(CollectorRefusesError, match="409: Conflict"):

@@ -1,4 +1,4 @@
-"""`tracer collect` as it is started: where it listens, who may send, and what is told when it cannot."""
+"""`tracer collect` as it is started: where it listens, who may send, and what it prints when it cannot."""
 
 import socket
 import subprocess

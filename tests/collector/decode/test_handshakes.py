@@ -31,7 +31,7 @@ def keys(*values: int) -> np.ndarray:
 def test_only_what_shares_a_fingerprint_and_is_seen_once_is_joined(tmp_path: Path, most_in_memory: int) -> None:
     handshakes = Handshakes(tmp_path, most_in_memory)
     # 10 and 20: one connection, its addresses rewritten. 20 and 30 share timestamps, so all three hang together.
-    # 40 is seen at both hosts. 50, 60, 70 share an ISN, which tells nothing. 80 is alone.
+    # 40 is seen at both hosts. 50, 60, 70 share an ISN, which shows nothing. 80 is alone.
     handshakes.add(0, syn_acks([1, 4, 5, 5, 8], [11, 44, 55, 66, 88]), keys(10, 40, 50, 60, 80))
     handshakes.add(1, syn_acks([1, 3, 4, 5], [22, 22, 44, 77]), keys(20, 30, 40, 70))
     moves = handshakes.moves()

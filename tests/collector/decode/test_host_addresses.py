@@ -41,7 +41,7 @@ CASES = [
     ("too few answers", alone((4000, 4000, 9000), (90_000,) * 2), [set()]),
     ("no end much quicker", alone((8000,) * 3, (15_000,) * 3), [set()]),
     ("no end at hand", alone((70_000,) * 3, (900_000,) * 3), [set()]),
-    ("the capture tells", [Traffic(pairs((CLIENT, PROXY)), frozenset({PROXY}))], [{PROXY}]),
+    ("the capture says", [Traffic(pairs((CLIENT, PROXY)), frozenset({PROXY}))], [{PROXY}]),
     ("loopback beside it", [Traffic({**pairs((PROXY, CLIENT), (PROXY, STORE_A)), (99, 99): 4})], [{PROXY}]),
     (
         "a host with two addresses",

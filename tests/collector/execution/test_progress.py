@@ -19,7 +19,7 @@ CAPTURES = Path(__file__).parents[3] / "captures" / "bench-2-puts"
 
 @dataclass
 class Noted:
-    """A progress that keeps what it is told."""
+    """A progress that keeps what is reported to it."""
 
     stages: list[str] = field(default_factory=list)
     packets: dict[str, int] = field(default_factory=dict)

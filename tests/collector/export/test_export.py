@@ -101,8 +101,8 @@ def test_perfetto_arrows_join_parent_and_child(trace: str, tmp_path: Path) -> No
 
 def test_perfetto_findings_are_instants(trace: str, tmp_path: Path) -> None:
     instants = [event for event in perfetto(trace, tmp_path) if event["ph"] == "i"]
-    told = [(event["name"], event["ts"], event["s"]) for event in instants]
-    assert told == [("packet_loss", 1500, "p"), ("tail_loss", 1500, "p")]
+    exported = [(event["name"], event["ts"], event["s"]) for event in instants]
+    assert exported == [("packet_loss", 1500, "p"), ("tail_loss", 1500, "p")]
 
 
 def test_an_empty_trace_is_exported(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ HOSTS = ("proxy", "storage1", "storage2", "storage3")
 PORTS = {8080: "swift-proxy", 6200: "swift-object", 6201: "swift-container"}
 INFO = TraceInfo(created_ns=0, tool_version="", hosts=())
 MS = 1000
-"""Scripts tell times in µs."""
+"""Scripts give times in µs."""
 
 
 def of_packets(script: str, dropped: Mapping[str, int] = MappingProxyType({})) -> list[dict]:

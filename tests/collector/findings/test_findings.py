@@ -106,7 +106,7 @@ CASES = {
             "only a timer can detect: 220.0 µs of waiting",
         ],
     ),
-    "a loss told by later bytes, at once and by a timer, and one at the end that a probe found": (
+    "a loss shown by later bytes, at once and by a timer, and one at the end that a probe found": (
         """
         client:40000 > proxy:8080
           100 > 0:100 GET /a
@@ -408,7 +408,7 @@ def groups(count: int, slow_us: int) -> str:
         (5, 1900, []),
         (4, 9000, []),
     ],
-    ids=["slow", "not by much", "too few to tell"],
+    ids=["slow", "not by much", "too few to judge"],
 )
 def test_slow_replica(count: int, slow_us: int, expected: list[str]) -> None:
     empty = play("")

@@ -1,4 +1,4 @@
-"""When a client's ports for one server are all used: told from the table of connections alone."""
+"""When a client's ports for one server are all used: concluded from the table of connections alone."""
 
 import random
 from collections.abc import Sequence

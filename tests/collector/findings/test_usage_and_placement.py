@@ -68,7 +68,7 @@ def test_beside_a_long_text_stands_what_three_lines_hold(length: int, clauses: i
     (found,) = every.beside([finding])
     assert found.text.count("; ") == clauses
     assert found.lines_count <= 3
-    assert clauses == 0 or "wanted a processor" in found.text, "what tells most"
+    assert clauses == 0 or "wanted a processor" in found.text, "what explains most"
 
 
 def test_of_a_host_that_serves_nothing_no_count_of_requests_is_said() -> None:

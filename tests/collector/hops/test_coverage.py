@@ -314,14 +314,14 @@ def in_part(folder: Path, counts: list[tuple[int, int]], microseconds: bool = Fa
     ]
     unit = 1_000 if microseconds else 1
 
-    def told(at: int, count: int) -> bytes:
+    def statistics(at: int, count: int) -> bytes:
         begun, now = (stamp(ns // unit) for ns in (BASE_NS, BASE_NS + at))
         return files.statistics(0, [(2, begun), (3, now), (5, struct.pack("<Q", count))])
 
     blocks = [files.section(), files.interface(pairs=((2, b"eth0"), (9, b"\x09")))]
     for begin, (at, count) in zip([0, *(at for at, _ in counts)], counts, strict=False):
         blocks += [files.enhanced(*one) for one in kept if begin <= one[0] - BASE_NS < at]
-        blocks.append(told(at, count))
+        blocks.append(statistics(at, count))
     path = folder / "b.pcapng"
     path.write_bytes(b"".join(blocks))
     return path
@@ -391,10 +391,10 @@ def test_the_timeline_and_the_report_say_when_a_capture_dropped_packets(tmp_path
 
 
 def test_what_lies_beside_a_time_of_drops_is_not_doubted() -> None:
-    told = CaptureDrops("b", (DropSpan(10, 20, 5), DropSpan(30, 40, 7)), 0, 100)
+    drops = CaptureDrops("b", (DropSpan(10, 20, 5), DropSpan(30, 40, 7)), 0, 100)
     cases = {(0, 9): 0, (0, 10): 5, (20, 30): 12, (21, 29): 0, (50, None): 0, (None, None): 12}
-    assert {span: told.within(*span) for span in cases} == cases
-    missed = Missed(12, 100, None, told)
+    assert {span: drops.within(*span) for span in cases} == cases
+    missed = Missed(12, 100, None, drops)
     (beside, within) = (
         Finding("warning", "server_silent", "b was silent", "", host="b", from_trace_ns=at, to_trace_ns=at + 2, count=1)
         for at in (22, 12)

@@ -16,7 +16,7 @@ HOPS = play("a:40000 > b:8080\n 0 > 0:65536 PUT /x\n 100 > 65536:131072").hops
 
 
 def pause(stood_ns: int, rtt_ns: int | None, **figures: object) -> pl.DataFrame:
-    """What is told of one pause of that length."""
+    """What is reported of one pause of that length."""
     row = {
         **{"connection_id": 1, "from_client": True, "host": "a", "stream_offset": 65_536, "mss_bytes": 1448},
         **{"stopped_ns": 0, "full_ns": None, "released_ns": stood_ns, "resumed_ns": stood_ns, "rtt_ns": rtt_ns},

@@ -196,7 +196,7 @@ CASES = {
             "GET /b 404 | 400 420 400 420 500 520 500 520 | 100>50 | - complete",
         ],
     ),
-    "chunked, and a reset: whether it was broken off cannot be told, for servers reset behind whole answers, too": (
+    "chunked, and a reset: whether it was broken off cannot be seen, for servers reset behind whole answers, too": (
         """
         client:40000 > proxy:8080
           100 > 0:100 GET /a

@@ -1,5 +1,5 @@
 """How sure inferred links are, on simulated systems that are not shaped like the bundled store: of links given 0.9,
-90 % are right. Some keep no order for long, some do though they are never idle; nothing but the trace may tell."""
+90 % are right. Some keep no order for long, some do though they are never idle; nothing but the trace may show it."""
 
 import polars as pl
 import pytest

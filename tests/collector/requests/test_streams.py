@@ -55,7 +55,7 @@ CASES = {
         20,
         True,
     ),
-    "a subscriber, told what others publish, that asks now and then": (
+    "a subscriber, sent what others publish, that asks now and then": (
         [(at + 80_000, False) for at in PUBLISHED],
         by(OTHER, PUBLISHED) + by(READER, every(500, 4, 30)),
         4,
@@ -129,7 +129,7 @@ def test_clients_in_step_at_a_slow_server_do_not_wait_for_each_other():
 
 
 def test_a_stream_says_why_it_is_one():
-    late, said, turns, _ = CASES["a subscriber, told what others publish, that asks now and then"]
+    late, said, turns, _ = CASES["a subscriber, sent what others publish, that asks now and then"]
     [row] = judged(late, said, turns).table().to_pylist()
     assert (row["reason"], row["evidence"]) == (
         "triggered",

@@ -1,4 +1,4 @@
-"""Queues, quorums and stalls: told from what servers do, and taken out of the ledger without breaking its sum."""
+"""Queues, quorums and stalls: found from what servers do, and taken out of the ledger without breaking its sum."""
 
 import polars as pl
 import pytest

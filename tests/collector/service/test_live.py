@@ -95,7 +95,7 @@ def test_real_loss_is_told_once_it_is_older_than_the_margin(tmp_path: Path) -> N
 
 @dataclass
 class Bench:
-    """A collector's live analysis with a clock that moves when told; a round takes `round_ns`."""
+    """A collector's live analysis with a clock that moves on request; a round takes `round_ns`."""
 
     folder: Path
     window_seconds: float = 10

@@ -1,4 +1,4 @@
-"""`tracer record` with agents and a cluster that are small scripts: what starts, what stops, what is told."""
+"""`tracer record` with agents and a cluster that are small scripts: what starts, what stops, what is printed."""
 
 import json
 import os
@@ -183,7 +183,7 @@ def test_an_agent_that_does_not_start_stops_all_and_its_words_are_told(
 
 def test_an_agent_that_ends_early_is_told_and_the_command_goes_on(tracer_is: FailingScript, tmp_path: Path) -> None:
     tracer_is(
-        "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN);"  # it ends, told or not
+        "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN);"  # it ends, asked or not
         "print('tracer: capturing on eth0', file=sys.stderr, flush=True); sys.exit('tracer: no space left')"
     )
     done = record(CLUSTER, ["proxy"], shell("true"), tmp_path)

@@ -55,7 +55,7 @@ COLUMNS: dict[str, pa.Array] = {
     "a text": texts([1] * ROWS, ["a", "b"]),
     "null texts": texts([None, 1, 0, 1] * (ROWS // 4), ["a", "b"]),
     "all texts null": pa.nulls(ROWS, TEXT),
-    "texts told twice": texts([2, 1, 0, 1] * (ROWS // 4), ["a", "b", "a"]),
+    "texts listed twice": texts([2, 1, 0, 1] * (ROWS // 4), ["a", "b", "a"]),
     "free texts": pa.array([f"tx{number * 77}" + "é" * (number % 5) for number in range(ROWS)]),
     "free texts of few kinds": pa.array(["PUT", "GET", "", "DELETE"] * (ROWS // 4)),
     "free texts, few first": pa.array(["PUT"] * 2_500 + [str(number) for number in range(500)]),
@@ -90,7 +90,7 @@ def test_every_reader_reads_what_was_written(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["null times", "null bits", "bits", "null texts", "texts told twice", "free texts", "null free texts"]
+    "name", ["null times", "null bits", "bits", "null texts", "texts listed twice", "free texts", "null free texts"]
 )
 @pytest.mark.parametrize("first", [0, 8, 13])
 def test_rows_are_written_wherever_they_stand_in_their_arrays(name: str, first: int, tmp_path: Path) -> None:

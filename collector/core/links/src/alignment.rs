@@ -55,7 +55,7 @@ pub fn align(band: &Band, empty: &[f32], alone: f32, score: impl Fn(usize, usize
         let range = band.range(child);
         rows.push(choices.len());
         next.clear();
-        // sums grow with the trace, so each row is told against its first value
+        // sums grow with the trace, so each row is taken relative to its first value
         let first = best[(range.start - base).min(best.len() - 1)];
         let at = |slot: usize| best[(slot - base).min(best.len() - 1)] - first;
         next.push(at(range.start) + alone);

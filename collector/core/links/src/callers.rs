@@ -3,7 +3,7 @@
 //! Several services of one host may ask the same one (processes with a port each, a service and its sidecar), each over
 //! connections that it keeps. What order each of them keeps does not show in their calls together. But whose a connection is
 //! shows by and by: at each of its calls a request of that service was open, and at such times as it makes calls. So shares
-//! of its calls are added up by service ([`crate::unordered`]), and where connections so told apart explain the calls better
+//! of its calls are added up by service ([`crate::unordered`]), and where connections so distinguished explain the calls better
 //! than connections that all services use, each service's calls are linked by themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,7 +118,7 @@ mod tests {
     }
 
     /// Four connections with eight calls each; `share` is how likely the first of two services made a call.
-    fn told(share: impl Fn(i64, u32) -> f64) -> Owners {
+    fn owners_of(share: impl Fn(i64, u32) -> f64) -> Owners {
         let calls: Vec<Call> = (0..32).map(|number| call(number % 4)).collect();
         let shared = |number: u32| {
             let first = share(i64::from(number % 4), number / 4);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn connections_belong_to_the_services_that_each_of_their_calls_may_be_of() {
-        let found = told(|connection, turn| match (connection % 2, turn % 2) {
+        let found = owners_of(|connection, turn| match (connection % 2, turn % 2) {
             (0, 0) => 1.0,
             (1, 0) => 0.0,
             _ => 0.5,
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn connections_that_all_services_use_belong_to_none() {
-        let found = told(|_, turn| f64::from(turn % 2));
+        let found = owners_of(|_, turn| f64::from(turn % 2));
         assert!(found.is_empty(), "{found:?}");
-        let mostly_one = told(|connection, turn| f64::from((turn < 5) == (connection % 2 == 0)));
+        let mostly_one = owners_of(|connection, turn| f64::from((turn < 5) == (connection % 2 == 0)));
         assert!(mostly_one.is_empty(), "{mostly_one:?}");
-        let nothing_shows = told(|_, _| 0.5);
+        let nothing_shows = owners_of(|_, _| 0.5);
         assert!(nothing_shows.is_empty(), "{nothing_shows:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Classes of calls: those to one service whose sizes hang together (reads of 1 to 64 KiB are one class, writes another).
 //!
 //! The sizes of request and response are put in cells of half an octave; cells that touch, or nearly, are one class. Nothing but
-//! sizes tells a read from a write where no head is visible; where heads are, what was asked keeps calls apart, too.
+//! sizes distinguishes a read from a write where no head is visible; where heads are, what was asked keeps calls apart, too.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -2,7 +2,7 @@
 //! targets that are shared ([`crate::words`]).
 //!
 //! Each table gives the logarithm of how much more often a value is seen in links than in possible pairs (a call and a
-//! request that was open when it began). What does not tell them apart gives 0, so no table is tuned to any protocol.
+//! request that was open when it began). What does not distinguish them gives 0, so no table is tuned to any protocol.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,7 +12,7 @@ use crate::words::{PATTERNS, UNSEEN_WORDS, shared};
 
 const BINS: usize = 400;
 const MIDDLE: usize = BINS / 2;
-/// A triangle over seven bins, nearly two octaves: what a few hundred links can tell.
+/// A triangle over seven bins, nearly two octaves: what a few hundred links can show.
 const KERNEL: [f64; 7] = [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05];
 /// Of a delay, what is counted in its own bin.
 pub const IN_ITS_BIN: f64 = KERNEL[KERNEL.len() / 2];
@@ -445,12 +445,16 @@ impl Differences {
             return Differences::default();
         }
         known.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-        let (told, all) = known.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
+        let (weight, all) = known.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
         let about = about_scores(linked, possible, own);
         if known.is_empty() && about.is_empty() {
             return Differences::default();
         }
-        let otherwise = log_ratio(links - told, links, (pairs + links - all + 1.0) / (pairs + links + 1.0));
+        let otherwise = log_ratio(
+            links - weight,
+            links,
+            (pairs + links - all + 1.0) / (pairs + links + 1.0),
+        );
         let size = (2 * known.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES);
         let mut table = Differences {
             cells: vec![(i64::MIN, otherwise); size],

@@ -1,4 +1,4 @@
-//! Histories: what each request did, call by call, where neither an order nor a call by itself tells who made it.
+//! Histories: what each request did, call by call, where neither an order nor a call by itself shows who made it.
 //!
 //! A request's work goes on when something has come back: a second call is made when the first was answered, two calls are
 //! made at once, the answer leaves after the last. So each action (a call, or the answer) is judged by how long it came after
@@ -260,7 +260,7 @@ impl Chain {
     }
 
     /// Each action of a history (a call's kind, or `kinds` for the answer), what was before it, and how long before.
-    fn each_action(&self, request: &Request, children: &[u32], mut tell: impl FnMut(usize, usize, i64)) {
+    fn each_action(&self, request: &Request, children: &[u32], mut report: impl FnMut(usize, usize, i64)) {
         let mut act = |action: usize, at_ns: i64, earlier: &[u32]| {
             let (mut before, mut last_ns) = (ARRIVAL, request.open_ns);
             for &child in earlier {
@@ -272,7 +272,7 @@ impl Chain {
                     (before, last_ns) = (2 + 2 * child.kind, child.end_ns);
                 }
             }
-            tell(action, before, at_ns - last_ns);
+            report(action, before, at_ns - last_ns);
         };
         for (place, &child) in children.iter().enumerate() {
             let child = &self.children[child as usize];

@@ -293,7 +293,7 @@ impl Host<'_> {
         let none: InOrder = children.iter().map(|&child| (child, None)).collect();
         let parts: Vec<&[u32]> = children.chunks(LEAST_JUDGED).collect();
         let some = parts.iter().step_by(parts.len().div_ceil(SOME_PARTS));
-        let told = |part: &&[u32]| {
+        let services_of = |part: &&[u32]| {
             self.unordered(children, part, &guess, &none, 1, |unordered| {
                 let by_service = |parents: Parents| {
                     let mut by_service = vec![0.0; services.len()];
@@ -309,7 +309,7 @@ impl Host<'_> {
                 unordered.parents().into_iter().map(by_service).collect::<Vec<Shared>>()
             })
         };
-        some.flat_map(told).collect()
+        some.flat_map(services_of).collect()
     }
 
     /// Links of calls whose kinds are too rare to learn from, where they share words with a request.
@@ -624,7 +624,7 @@ impl Host<'_> {
         children.par_chunks(length).flat_map_iter(part).collect()
     }
 
-    /// Where no order is kept, how many calls each class makes is not told by links in order. But calls can be shared and
+    /// Where no order is kept, how many calls each class makes is not shown by links in order. But calls can be shared and
     /// counted in turns, each of which explains them better. From some beginnings; nothing if that is hardly better.
     fn refitted(
         &self,
@@ -634,17 +634,17 @@ impl Host<'_> {
         guess: &Guess,
         in_order: &InOrder,
     ) -> Option<Guess> {
-        let told = |guess: &Guess| {
+        let judge = |guess: &Guess| {
             self.unordered(children, stretch, guess, in_order, unordered::ROUNDS, |unordered| {
                 (unordered.likelihood(), unordered.counted(guess))
             })
         };
-        let (first, next) = told(guess);
+        let (first, next) = judge(guess);
         let mut best = (first + ENOUGH * stretch.len() as f64, None);
         for mut guess in [next, plan.wide.never_alone()] {
             let mut before = f64::NEG_INFINITY;
             for _ in 0..TURNS {
-                let (likelihood, next) = told(&guess);
+                let (likelihood, next) = judge(&guess);
                 if likelihood < before + LEAST_STEP {
                     break;
                 }
@@ -666,7 +666,7 @@ impl Host<'_> {
         problem.pairs(&chosen).collect()
     }
 
-    /// What `tell` makes of a stretch of the children, shared without an order.
+    /// What `summarise` makes of a stretch of the children, shared without an order.
     fn unordered<T>(
         &self,
         children: &[u32],
@@ -674,10 +674,10 @@ impl Host<'_> {
         guess: &Guess,
         in_order: &InOrder,
         rounds: usize,
-        tell: impl Fn(&Unordered) -> T,
+        summarise: impl Fn(&Unordered) -> T,
     ) -> T {
         let problem = self.problem(stretch, guess, Order::Front, &self.seen_with(children, stretch));
-        tell(&Unordered::new(&problem, &slots_of(&problem, in_order), rounds))
+        summarise(&Unordered::new(&problem, &slots_of(&problem, in_order), rounds))
     }
 
     /// How many of the requests that may make such calls are open at a time.

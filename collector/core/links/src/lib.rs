@@ -8,7 +8,7 @@
 //!    three writes for a write. Every request gets so many slots ([`problem`]).
 //! 2. *In order.* Slots are filled so that links do not cross ([`alignment`]): calls leave in the order in which requests
 //!    came, or responses leave in the order in which the calls' answers came. Servers with one loop, or one queue, keep
-//!    such orders nearly strictly even when they are overloaded, where delays themselves tell nothing.
+//!    such orders nearly strictly even when they are overloaded, where delays themselves show nothing.
 //! 3. *Evidence.* From these links it is learned what delays before and after a call look like, and which differences of
 //!    byte counts are usual ([`evidence`]); what passes through unchanged identifies. Then links are made anew with it.
 //!
@@ -16,7 +16,7 @@
 //!
 //! 4. *Without order.* Calls are shared among all requests that were open ([`shares`]). How much better links in order
 //!    explain what was seen than those shares do says how sure the order is; the rest goes to the shares ([`unordered`]).
-//!    Where there is no order, these shares also tell how many calls there are of each class.
+//!    Where there is no order, these shares also show how many calls there are of each class.
 //! 5. *Histories.* What is still in doubt is asked what it makes of all that a request did, call by call ([`histories`]).
 //!
 //! Calls that are made while no request is open may be made for one that was answered before ([`lingers`]).

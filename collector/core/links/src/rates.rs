@@ -248,8 +248,8 @@ fn learned_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
     shares
 }
 
-/// One round: each child is shared among its open requests; `tell(child, place, share)` of each share worth telling.
-fn next_shares(weights: &[Vec<(usize, f64)>], shares: &Shares, mut tell: impl FnMut(usize, usize, f64)) -> Shares {
+/// One round: each child is shared among its open requests; `report(child, place, share)` of each share worth reporting.
+fn next_shares(weights: &[Vec<(usize, f64)>], shares: &Shares, mut report: impl FnMut(usize, usize, f64)) -> Shares {
     let count = weights.len().max(1) as f64;
     let mut next = Shares {
         of: vec![0.0; shares.of.len()],
@@ -266,7 +266,7 @@ fn next_shares(weights: &[Vec<(usize, f64)>], shares: &Shares, mut tell: impl Fn
             let share = shares.of[class] * weight / total;
             next.of[class] += share / count;
             if share > 1e-4 {
-                tell(child, at, share);
+                report(child, at, share);
             }
         }
     }

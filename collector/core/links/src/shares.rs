@@ -1,8 +1,8 @@
 //! Links where no order is kept: every call is shared among the requests that may have made it.
 //!
 //! A slot takes one call and a call one slot at most, so a request that is likelier to have made another call is less
-//! likely to have made this one. Shares are the marginals of that random matching, by belief propagation: calls tell slots
-//! how much they want them beside their other slots, slots tell calls how wanted they are by others, in turns.
+//! likely to have made this one. Shares are the marginals of that random matching, by belief propagation: calls report to slots
+//! how much they want them beside their other slots, slots report to calls how wanted they are by others, in turns.
 //!
 //! Cost: for each round, the pairs that are possible, of which no more than `MOST_PAIRS` are kept for a call. Limits:
 //! graphs of pairs have loops, so shares are approximate; they are then a little too sure, and where few requests

@@ -124,7 +124,7 @@ mod tests {
         std::iter::successors(Some(1), next).map(|state| (state >> 33) as i64 % (200 * US))
     }
 
-    fn told(mut links: Vec<[i64; 2]>) -> Side {
+    fn side_of(mut links: Vec<[i64; 2]>) -> Side {
         links.sort_by_key(|link| link[1]);
         let before = [0].into_iter().chain(links.iter().map(|link| link[1]));
         Side::new(
@@ -143,7 +143,7 @@ mod tests {
             Some([cause, *free])
         });
         let by_itself = arrivals.zip(delays()).map(|(cause, takes)| [cause, cause + 10 * takes]);
-        let (in_turn, by_itself) = (told(in_turn.collect()), told(by_itself.collect()));
+        let (in_turn, by_itself) = (side_of(in_turn.collect()), side_of(by_itself.collect()));
         assert!(in_turn.queued > in_turn.free, "{} {}", in_turn.queued, in_turn.free);
         assert!(
             by_itself.queued < by_itself.free,

@@ -250,10 +250,10 @@ impl<'a> Unordered<'a> {
         }
     }
 
-    fn each(&self, mut tell: impl FnMut(usize, &Slot, &Child)) {
+    fn each(&self, mut report: impl FnMut(usize, &Slot, &Child)) {
         for (place, child) in self.problem.children.iter().enumerate() {
             for at in self.pairs.of(place) {
-                tell(at, &self.problem.slots[self.pairs.slot[at] as usize], child);
+                report(at, &self.problem.slots[self.pairs.slot[at] as usize], child);
             }
         }
     }

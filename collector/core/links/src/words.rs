@@ -78,7 +78,7 @@ fn words_about(target: &[u8], range: ByteRange) -> [u32; MOST_WORDS] {
     let (first, last) = range;
     let both = mix(mix(BOTH, first), last);
     let about = [mix(FIRST, first), mix(LAST, last), both, mix(both, object.into())];
-    // where a range begins that is told from the end, and where one ends that goes to the end, is not known
+    // where a range begins that is counted from the end, and where one ends that goes to the end, is not known
     let is_given = [first >= 0, first >= 0 && last >= 0, true, true];
     let at = words
         .iter()
