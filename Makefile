@@ -16,6 +16,10 @@ STAMP := .build/setup.stamp
 CRATES := tracer/core collector/core
 CARGO := cargo
 
+# Python keeps what it compiles also where the caller's environment forbids it: without, each of the hundreds of processes
+# that tests start compiles all of its imports anew, and pytest rewrites every test module in each worker.
+unexport PYTHONDONTWRITEBYTECODE
+
 # rustup's cargo before a distribution's older one, also in a shell that has not read ~/.cargo/env.
 CARGO_BIN := $(shell bin="$${CARGO_HOME:-$$HOME/.cargo}/bin"; [ -x "$$bin/cargo" ] && echo "$$bin")
 ifneq ($(CARGO_BIN),)
