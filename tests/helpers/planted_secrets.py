@@ -1,11 +1,13 @@
 """Secrets planted in each place where clients and servers put one, each its own, and captures that hold them."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
-from scapy.utils import wrpcap
+
+from testkit import capture_files
 
 HEADERS = (
     *("Authorization", "authorization", "Proxy-Authorization", "X-Auth-Token", "x-auth-token", "X-AUTH-TOKEN"),
@@ -23,6 +25,10 @@ PARAMETERS = (
     *("client_secret", "refresh_token", "state", "hmac", "userPass", "X%2DAmz%2DSignature", "sIGNATURE"),
 )
 CLIENT, SERVER = ("10.9.0.1", 40_000), ("10.9.0.2", 8080)
+MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
+START_NS, ONE_WAY_NS = 1_790_000_000_000_000_000, 50_000
+HALF = re.compile(rb"[HZ]q\d{3}W|k7\d{3}Jv")
+"""Half of any secret; one ends with no letter that another begins with, so a search in one pass finds each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +95,25 @@ def write_captures(folder: Path, planted: list[Place]) -> list[Path]:
     """Captures of both hosts as tcpdump writes them, a connection for each place."""
     sent = [packet for number, place in enumerate(planted) for packet in _conversation(place, number)]
     files = []
-    for name, own in (("client", CLIENT), ("server", SERVER)):
-        packets = []
-        for packet, departure_s in sent:
-            copy = packet.copy()
-            copy.time = 1_790_000_000 + departure_s + (0.0 if packet[IP].src == own[0] else 50e-6)
-            packets.append(copy)
+    for name, is_client in (("client", True), ("server", False)):
+        packets = [(at + (0 if from_client == is_client else ONE_WAY_NS), data) for at, from_client, data in sent]
         files.append(folder / f"{name}.pcap")
-        wrpcap(str(files[-1]), sorted(packets, key=lambda packet: packet.time), nano=True)
+        files[-1].write_bytes(capture_files.pcap(sorted(packets, key=lambda packet: packet[0])))
     return files
 
 
 def found_in(text: str | bytes, planted: list[Place]) -> list[str]:
     """Names of the places whose secret, or half of it, a text holds."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    return [
-        place.name
-        for place in planted
-        for half in (place.secret[: len(place.secret) // 2], place.secret[len(place.secret) // 2 :])
-        if half.encode() in data
-    ]
+    present = set(HALF.findall(data))
+    return [place.name for place in planted for half in _halves(place.secret) if half in present]
+
+
+def _halves(secret: str) -> tuple[bytes, bytes]:
+    text, middle = secret.encode(), len(secret) // 2
+    assert HALF.fullmatch(text, 0, middle)
+    assert HALF.fullmatch(text, middle)
+    return text[:middle], text[middle:]
 
 
 def _header_forms() -> list[tuple[str, str]]:
@@ -160,7 +165,8 @@ def _with_number(place: Place, number: int) -> Place:
     return Place(place.name, secret, request, response)
 
 
-def _conversation(place: Place, number: int) -> list[tuple[Ether, float]]:
+def _conversation(place: Place, number: int) -> list[tuple[int, bool, bytes]]:
+    """Each packet of a place's connection: when it is sent (ns), whether by the client, and its bytes."""
     seq = {True: 1_000, False: 9_000}
     lines = [(True, "S", b""), (False, "SA", b""), (True, "A", b"")]
     lines += [(True, "PA", place.request), (False, "PA", place.response), (True, "FA", b""), (False, "FA", b"")]
@@ -170,6 +176,7 @@ def _conversation(place: Place, number: int) -> list[tuple[Ether, float]]:
         (source, sport), (target, dport) = (client, SERVER) if from_client else (SERVER, client)
         ack = seq[not from_client] if "A" in flags else 0
         tcp = TCP(sport=sport, dport=dport, seq=seq[from_client], ack=ack, flags=flags, window=64_000)
-        packets.append((Ether() / IP(src=source, dst=target, id=step + 1) / tcp / data, number * 0.01 + step * 120e-6))
+        packet = Ether(src=MACS[0], dst=MACS[1]) / IP(src=source, dst=target, id=step + 1) / tcp / data
+        packets.append((START_NS + number * 10_000_000 + step * 120_000, from_client, bytes(packet)))
         seq[from_client] += len(data) + ("S" in flags) + ("F" in flags)
     return packets

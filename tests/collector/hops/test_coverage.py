@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -56,8 +57,10 @@ def packet(from_client: bool, flags: str, seq: int, ack: int, length: int = 0, p
     return bytes(ETHERNET / IP(src=src, dst=dst) / segment / Raw(b"x" * length))
 
 
-def traffic(duration_ns: int, down: tuple[int, int] | None = None) -> list[Sent]:
-    """The packets of both connections; while the link is `down` the client sends its request again and again."""
+@cache
+def traffic(duration_ns: int, down: tuple[int, int] | None = None) -> tuple[Sent, ...]:
+    """The packets of both connections, built once for all tests; while the link is `down` the client sends its request
+    again and again."""
     sent: list[Sent] = []
     seq, ack, at = 1_000, 5_000, BASE_NS
     while at < BASE_NS + duration_ns:
@@ -78,7 +81,7 @@ def traffic(duration_ns: int, down: tuple[int, int] | None = None) -> list[Sent]
             (False, "FA", 138, first + 52, 0), (True, "A", first + 52, 139, 0),
         ]  # fmt: skip
         sent += [Sent(at + n * MS // 2, turn[0], packet(*turn, port=port)) for n, turn in enumerate(turns)]
-    return sorted(sent, key=lambda each: each.at_ns)
+    return tuple(sorted(sent, key=lambda each: each.at_ns))
 
 
 def seen_at(
