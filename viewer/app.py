@@ -10,14 +10,14 @@ from collector.queries import TraceView
 from viewer.access import Access, guard
 from viewer.callbacks import add_callbacks, add_start_callbacks
 from viewer.explaining import add_explaining
-from viewer.finding import add_finding
 from viewer.layout import page, start_page
 from viewer.live import add_live
 from viewer.pages.app import create_pages
 from viewer.pages.context import Beside, Given
+from viewer.revisions import Shown
 from viewer.routes import add_routes
 from viewer.saving import add_saving
-from viewer.shown import Shown
+from viewer.search_routes import add_finding
 from viewer.upload_routes import add_uploads
 from viewer.uploads import Uploads
 

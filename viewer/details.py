@@ -40,7 +40,7 @@ assert set(STAGE_COLOURS) == set(STAGES)
 
 
 def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
-    """One request in words and numbers: HTML only, so that the page makes it without Dash (`viewer.plain`)."""
+    """One request in words and numbers: HTML only, so that the page makes it without Dash (`viewer.serialise`)."""
     trouble = plural(request.problems_count, "problem") if request.problems_count else "no problems"
     facts = [
         f"{duration(request.duration_ns, 4)}{_uncertainty(spans[0])}",

@@ -32,9 +32,9 @@ from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.navigation import TIMELINE, navigation
 from viewer.pairing import pairing_line, pairing_parts, warning_line
-from viewer.plain import plain
-from viewer.shown import made_of
-from viewer.tools import (
+from viewer.revisions import made_of
+from viewer.serialise import plain
+from viewer.toolbar import (
     clock_switch,
     lane_menu,
     live_state,

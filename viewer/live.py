@@ -9,7 +9,7 @@ from flask import Flask, Response, jsonify
 
 from collector.queries import TraceView
 from viewer.layout import page_meta
-from viewer.shown import Shown
+from viewer.revisions import Shown
 
 
 def add_live(server: Flask, trace: TraceView, runs: Sequence[Path], shown: Shown) -> None:

@@ -12,7 +12,7 @@ from tracer.errors import InputError
 from viewer import windows
 from viewer.details import request_details
 from viewer.pages.address import request_link
-from viewer.plain import plain
+from viewer.serialise import plain
 from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 
 WIDEST_NS = 1 << 52

@@ -15,7 +15,7 @@ from tests.helpers.viewer_page import FRAMES, Held, leaving, open_page, settled,
 from tests.helpers.viewer_server import serving
 from viewer.access import Access
 from viewer.app import make_viewer
-from viewer.shown import MAKES_KEPT, LiveState, Shown
+from viewer.revisions import MAKES_KEPT, LiveState, Shown
 
 DROPPED = CounterInfo("proxy", "capture_dropped", "data_loss", 1_200, "capture with a larger ring")
 
@@ -73,9 +73,9 @@ def test_without_free_descriptors_the_state_says_so(live_folder: Path, monkeypat
         raise OSError(errno.EMFILE, "Too many open files")
 
     shown = Shown(open_trace(str(live_folder)), lambda trace, shown: None)  # type: ignore[arg-type, return-value]
-    monkeypatch.setattr("viewer.shown.live_error", refuse)
+    monkeypatch.setattr("viewer.revisions.live_error", refuse)
     assert "last round succeeded could not be read: Too many open files" in shown.refresh().trouble
-    monkeypatch.setattr("viewer.shown.made_ns", refuse)
+    monkeypatch.setattr("viewer.revisions.made_ns", refuse)
     state = shown.refresh()
     assert state.trouble == "the trace could not be looked at again: Too many open files"
     assert state.made == "2"

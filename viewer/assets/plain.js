@@ -1,4 +1,4 @@
-// Elements from the plain trees of viewer/plain.py. Texts become texts, never HTML.
+// Elements from the plain trees of viewer/serialise.py. Texts become texts, never HTML.
 "use strict";
 window.twintap = window.twintap || {};
 

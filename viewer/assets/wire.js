@@ -43,7 +43,7 @@ window.twintap = window.twintap || {};
     return arrows;
   };
 
-  // A page asks about the make of the trace that it shows, by this header (viewer/shown.py); Dash's own requests too.
+  // A page asks about the make of the trace that it shows, by this header (viewer/revisions.py); Dash's own requests too.
   const plainly = window.fetch.bind(window);
   T.fetchOf = function (made, url, options = {}) {
     const headers = new Headers(options.headers);

@@ -3,7 +3,7 @@
 import pytest
 from dash import dcc, html
 
-from viewer.plain import plain
+from viewer.serialise import plain
 
 
 def test_components_become_tags_attributes_and_texts() -> None:
