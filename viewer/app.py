@@ -14,28 +14,28 @@ from viewer.layout import page, start_page
 from viewer.live import add_live
 from viewer.pages.app import create_pages
 from viewer.pages.context import Beside, Given
-from viewer.revisions import Shown
+from viewer.revisions import Revisions
 from viewer.routes import add_routes
 from viewer.saving import add_saving
-from viewer.search_routes import add_finding
+from viewer.search_routes import add_search_routes
 from viewer.upload_routes import add_uploads
 from viewer.uploads import Uploads
 
 ASSETS = Path(__file__).parent / "assets"
 
 
-def make_viewer(trace: TraceView | None, access: Access, beside: Beside | None = None) -> tuple[Shown, Uploads]:
-    """The viewer of a trace, or without one of what is uploaded; it goes on to newer makes of it, and to uploads."""
+def make_viewer(trace: TraceView | None, access: Access, beside: Beside | None = None) -> tuple[Revisions, Uploads]:
+    """The viewer of a trace, or without one of what is uploaded; it follows newer revisions, and shows uploads."""
     uploads: Uploads
 
-    def make(trace: TraceView | None, shown: Shown) -> Flask:
-        app = create_start_app(access) if trace is None else create_app(trace, access, beside, shown)
+    def make(trace: TraceView | None, revisions: Revisions) -> Flask:
+        app = create_start_app(access) if trace is None else create_app(trace, access, beside, revisions)
         add_uploads(app.server, lambda: uploads)
         return app.server
 
-    shown = Shown(trace, make)
-    uploads = Uploads(shown.show)
-    return shown, uploads
+    revisions = Revisions(trace, make)
+    uploads = Uploads(revisions.show)
+    return revisions, uploads
 
 
 def create_start_app(access: Access) -> dash.Dash:
@@ -48,22 +48,22 @@ def create_start_app(access: Access) -> dash.Dash:
 
 
 def create_app(
-    trace: TraceView, access: Access | None = None, beside: Beside | None = None, shown: Shown | None = None
+    trace: TraceView, access: Access | None = None, beside: Beside | None = None, revisions: Revisions | None = None
 ) -> dash.Dash:
     """The viewer of `trace` and of what stands `beside` it; everything it needs is served from here.
 
-    With `shown`, it goes on to newer traces.
+    With `revisions`, the page follows newer ones.
     """
     app = _new_app(f"{trace.summary.name} · Twintap")
     runs = trace.runs_beside() or Given(trace, beside or Beside()).runs()
-    app.layout = page(trace, runs, followed=shown is not None)
+    app.layout = page(trace, runs, followed=revisions is not None)
     add_callbacks(app, trace)
     add_routes(app.server, trace)
-    add_finding(app.server, trace)
+    add_search_routes(app.server, trace)
     add_explaining(app.server, trace)
     add_saving(app.server, trace)
-    if shown is not None:
-        add_live(app.server, trace, runs, shown)
+    if revisions is not None:
+        add_live(app.server, trace, runs, revisions)
     pages = create_pages(app.server, trace, beside or Beside(), ASSETS)
     guard(app.server, access or Access(), [*app.csp_hashes(), *pages.csp_hashes()])
     return app

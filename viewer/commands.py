@@ -83,7 +83,7 @@ def command(
         click.echo(f"tracer: {line}", err=True)
     with _listening(host, port) as listener:  # first: an index takes long, only to find the port in use
         opened = open_trace(trace, progress_printer()) if trace else None
-        shown, uploads = make_viewer(opened, Access(secret), Beside(runs, others))
+        revisions, uploads = make_viewer(opened, Access(secret), Beside(runs, others))
         port, left = listener.getsockname()[1], None
         try:
             name = f"[{host}]" if ":" in host else host
@@ -96,7 +96,7 @@ def command(
             sys.stdout.flush()
             if not no_browser and _has_display():
                 webbrowser.open(url)
-            make_server(shown, listener).run()
+            make_server(revisions, listener).run()
         finally:
             uploads.close()
             if left is not None and secret:

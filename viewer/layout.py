@@ -32,8 +32,8 @@ from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.navigation import TIMELINE, navigation
 from viewer.pairing import pairing_line, pairing_parts, warning_line
-from viewer.revisions import made_of
-from viewer.serialise import plain
+from viewer.revisions import revision_name
+from viewer.serialise import element_trees
 from viewer.toolbar import (
     clock_switch,
     lane_menu,
@@ -127,7 +127,7 @@ def page_meta(trace: TraceView, runs: Sequence[Path] = ()) -> dict[str, object]:
     """What the timeline in the browser needs to know from the start; times in ns since the trace's start."""
     summary, command = trace.summary, trace.command
     return {
-        "made": made_of(trace),
+        "made": revision_name(trace),
         "startNs": f"{trace.start_ns}",
         "duration": trace.duration_ns,
         "lanes": [lane.host for lane in trace.lanes],
@@ -150,9 +150,9 @@ def page_meta(trace: TraceView, runs: Sequence[Path] = ()) -> dict[str, object]:
         "command": command
         and {"text": shlex.join(command.argv), "lane": command.lane, "from": command.from_ns, "to": command.to_ns},
         "parts": {
-            "requests": plain(request_list(trace)),
-            "pairing": plain(pairing_parts(trace.pairing, trace.summary.warnings)),
-            "help": plain(_help()),
+            "requests": element_trees(request_list(trace)),
+            "pairing": element_trees(pairing_parts(trace.pairing, trace.summary.warnings)),
+            "help": element_trees(_help()),
         },
         "requestTimes": [[each.number, each.start_ns, each.end_ns] for each in trace.requests(REQUESTS_LISTED)],
     }

@@ -9,15 +9,15 @@ from flask import Flask, Response, jsonify
 
 from collector.queries import TraceView
 from viewer.layout import page_meta
-from viewer.revisions import Shown
+from viewer.revisions import Revisions
 
 
-def add_live(server: Flask, trace: TraceView, runs: Sequence[Path], shown: Shown) -> None:
-    """Serve how the shown trace stands, and one make's own description with the load of these `runs`."""
+def add_live(server: Flask, trace: TraceView, runs: Sequence[Path], revisions: Revisions) -> None:
+    """Serve the state of the newest revision, and one revision's own description with the load of these `runs`."""
 
     @server.get("/api/live")
     def live() -> Response:
-        return jsonify(asdict(shown.refresh()))
+        return jsonify(asdict(revisions.refresh()))
 
     @server.get("/api/meta")
     def meta() -> Response:

@@ -19,33 +19,33 @@ from tracer.errors import TracerError
 
 HEADER = "HTTP_X_TWINTAP_MADE"
 COUNTERS = ("capture_dropped", "live_window_cut")
-MAKES_KEPT = 4
-"""A page that was paused falls behind the newest; it can go on asking for this many more."""
-MakeApp = Callable[[TraceView | None, "Shown"], Flask]
+REVISIONS_KEPT = 4
+"""A paused page falls behind the newest revision; its own is kept until this many have followed."""
+MakeApp = Callable[[TraceView | None, "Revisions"], Flask]
 Clock = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """How the newest make stands."""
+    """The state of the newest revision."""
 
-    live: bool  # it may be made anew
-    made: str  # names the make
-    behind_seconds: float | None  # since its newest packet, as right as that host's clock
+    live: bool  # a newer revision may follow
+    made: str  # the name of the revision
+    behind_seconds: float | None  # since its newest packet, by the clock of that packet's host
     dropped_count: int  # packets that the captures lost
     cut_count: int  # segments that the live window had no room for
-    trouble: str = ""  # why there is no newer make, or why it could not be opened
+    trouble: str = ""  # why there is no newer revision, or why it could not be opened
 
 
-class Shown:
-    """A WSGI application that hands each request to the application of the make it is about."""
+class Revisions:
+    """A WSGI application that hands each request to the application of the revision that it names."""
 
     def __init__(self, trace: TraceView | None, make_app: MakeApp, clock: Clock = time.time_ns) -> None:
         self._make_app, self._clock = make_app, clock
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._apps: OrderedDict[str, Flask] = OrderedDict()
         self._trace: TraceView | None = None
-        self._made_anew = False
+        self._was_replaced = False
         self._newest: Flask
         if trace is None:
             self._newest = make_app(None, self)
@@ -53,7 +53,7 @@ class Shown:
             self.show(trace)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request from the make that it names, or from the newest."""
+        """Answer a request from the revision that it names, or from the newest."""
         made = environ.get(HEADER, "")
         with self._lock:
             app = self._apps.get(made) if made else self._newest
@@ -63,21 +63,21 @@ class Shown:
         return app(environ, start_response)
 
     def show(self, trace: TraceView) -> None:
-        """Show this trace to every page that does not hold on to an earlier one."""
+        """Show this trace to every page that does not name an earlier revision."""
         app = self._make_app(trace, self)
         with self._lock:
             self._trace, self._newest = trace, app
-            self._apps[made_of(trace)] = app
-            while len(self._apps) > MAKES_KEPT:
+            self._apps[revision_name(trace)] = app
+            while len(self._apps) > REVISIONS_KEPT:
                 self._apps.popitem(last=False)
 
     def refresh(self) -> LiveState:
-        """Open the trace again if it was made anew; how it stands. One thread opens at a time."""
+        """The state of the newest revision, which is opened first if it is new. One thread opens at a time."""
         trace, trouble = self._trace, ""
         if trace is not None and self._opening.acquire(blocking=False):
             try:
                 if made_ns(trace.url) != trace.info.created_ns:
-                    self._made_anew = True
+                    self._was_replaced = True
                     self.show(open_trace(trace.url))
             except TracerError as error:
                 trouble = str(error)
@@ -95,8 +95,8 @@ class Shown:
         stamps = [host.last_host_ns for host in info.hosts if host.last_host_ns is not None]
         counts = {name: sum(each.count for each in info.counters if each.name == name) for name in COUNTERS}
         return LiveState(
-            live=self._made_anew or is_live(trace.url),
-            made=made_of(trace),
+            live=self._was_replaced or is_live(trace.url),
+            made=revision_name(trace),
             behind_seconds=max(0.0, (now_ns - max(stamps)) / 1e9) if stamps else None,
             dropped_count=counts["capture_dropped"],
             cut_count=counts["live_window_cut"],
@@ -111,6 +111,6 @@ def _live_error(url: str) -> str:
         return f"whether the collector's last round succeeded could not be read: {error.strerror or error}"
 
 
-def made_of(trace: TraceView) -> str:
-    """Names a make of a trace."""
+def revision_name(trace: TraceView) -> str:
+    """The name of this revision of a trace: when it was created."""
     return f"{trace.info.created_ns}"

@@ -12,7 +12,7 @@ from tracer.errors import InputError
 from viewer import windows
 from viewer.details import request_details
 from viewer.pages.address import request_link
-from viewer.serialise import plain
+from viewer.serialise import element_trees
 from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 
 WIDEST_NS = 1 << 52
@@ -64,7 +64,7 @@ def add_routes(server: Flask, trace: TraceView) -> None:
     def details(number: int) -> Response:
         if not trace.has_request(number):
             abort(404, "no such request")
-        return jsonify(plain(request_details(trace.request(number), trace.spans(number))))
+        return jsonify(element_trees(request_details(trace.request(number), trace.spans(number))))
 
     @server.get("/api/hops/<int:number>")
     def hop(number: int) -> Response:

@@ -12,7 +12,7 @@ LARGEST_PAGE = 500
 SEARCHES_KEPT = 32
 
 
-def add_finding(server: Flask, trace: TraceView) -> None:
+def add_search_routes(server: Flask, trace: TraceView) -> None:
     """Serve searches and pages of packets of one trace."""
 
     searching = TraceSearch(trace)

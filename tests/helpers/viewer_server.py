@@ -18,8 +18,8 @@ from viewer.serving import make_server
 def serving(trace: TraceView | None, access: Access | None = None, beside: Beside | None = None) -> Iterator[str]:
     """The URL of a viewer of `trace`, if any, on a free port of loopback, while the context lasts."""
     listener = socket.create_server(("127.0.0.1", 0))
-    shown, uploads = make_viewer(trace, access or Access(), beside)
-    server = make_server(shown, listener)
+    revisions, uploads = make_viewer(trace, access or Access(), beside)
+    server = make_server(revisions, listener)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

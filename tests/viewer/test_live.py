@@ -15,7 +15,7 @@ from tests.helpers.viewer_page import FRAMES, Held, leaving, open_page, settled,
 from tests.helpers.viewer_server import serving
 from viewer.access import Access
 from viewer.app import make_viewer
-from viewer.revisions import MAKES_KEPT, LiveState, Shown
+from viewer.revisions import REVISIONS_KEPT, LiveState, Revisions
 
 DROPPED = CounterInfo("proxy", "capture_dropped", "data_loss", 1_200, "capture with a larger ring")
 
@@ -40,13 +40,13 @@ def requests_of(client: Client, made: str = "") -> tuple[int, int | None]:
 
 
 def test_each_page_is_answered_from_its_own_make(live_folder: Path) -> None:
-    shown, uploads = make_viewer(open_trace(str(live_folder)), Access())
-    client = Client(shown)
-    for number in range(3, 3 + MAKES_KEPT):
-        assert shown.refresh().made == str(number - 1)
+    revisions, uploads = make_viewer(open_trace(str(live_folder)), Access())
+    client = Client(revisions)
+    for number in range(3, 3 + REVISIONS_KEPT):
+        assert revisions.refresh().made == str(number - 1)
         make(live_folder, number)
-    shown.refresh()
-    newest = 2 + MAKES_KEPT
+    revisions.refresh()
+    newest = 2 + REVISIONS_KEPT
     assert requests_of(client) == (200, newest)
     assert requests_of(client, str(newest - 1)) == (200, newest - 1)
     assert requests_of(client, "2") == (409, None)
@@ -57,26 +57,26 @@ def test_how_live_a_trace_is(live_folder: Path, tmp_path: Path) -> None:
     second = 1_000_000_000
     trace = open_trace(str(live_folder))
     newest_ns = max(host.last_host_ns or 0 for host in trace.info.hosts)
-    shown = Shown(trace, lambda trace, shown: None, clock=lambda: newest_ns + 2 * second)  # type: ignore[arg-type, return-value]
-    assert shown.refresh() == LiveState(True, "2", 2.0, 1_200, 0)
+    revisions = Revisions(trace, lambda trace, revisions: None, clock=lambda: newest_ns + 2 * second)  # type: ignore[arg-type, return-value]
+    assert revisions.refresh() == LiveState(True, "2", 2.0, 1_200, 0)
     write_synthetic_trace(tmp_path / "done", Recipe())
-    done = Shown(open_trace(str(tmp_path / "done")), lambda trace, shown: None)  # type: ignore[arg-type, return-value]
+    done = Revisions(open_trace(str(tmp_path / "done")), lambda trace, revisions: None)  # type: ignore[arg-type, return-value]
     assert not done.refresh().live
     (live_folder.parent / ".live.error").write_text("the analysis of session s failed\n")
-    assert shown.refresh().trouble == "the analysis of session s failed"
+    assert revisions.refresh().trouble == "the analysis of session s failed"
     (live_folder / "trace.json").unlink()
-    assert "no trace" in shown.refresh().trouble
+    assert "no trace" in revisions.refresh().trouble
 
 
 def test_without_free_descriptors_the_state_says_so(live_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    shown = Shown(open_trace(str(live_folder)), lambda trace, shown: None)  # type: ignore[arg-type, return-value]
+    revisions = Revisions(open_trace(str(live_folder)), lambda trace, revisions: None)  # type: ignore[arg-type, return-value]
     monkeypatch.setattr("viewer.revisions.live_error", refuse)
-    assert "last round succeeded could not be read: Too many open files" in shown.refresh().trouble
+    assert "last round succeeded could not be read: Too many open files" in revisions.refresh().trouble
     monkeypatch.setattr("viewer.revisions.made_ns", refuse)
-    state = shown.refresh()
+    state = revisions.refresh()
     assert state.trouble == "the trace could not be looked at again: Too many open files"
     assert state.made == "2"
 
@@ -107,7 +107,7 @@ def test_the_page_follows_without_a_blink_and_stops_for_a_touch(page: Page, live
         expect(state).to_have_text(page_text("paused"))
         before = view(page)
         make(live_folder, 6)
-        page.locator("#requests button").first.click()  # of the make that is shown, not of the newest
+        page.locator("#requests button").first.click()  # of the revision that is shown, not of the newest
         expect(page.locator("#request-details h2")).to_be_visible()
         page.wait_for_function("async () => (await (await fetch('api/live')).json()).made === '6'")
         assert page.evaluate("window.twintap.meta.roots") == 4

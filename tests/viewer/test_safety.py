@@ -49,8 +49,8 @@ def test_no_request_of_any_page_leaves_the_machine(chromium: Browser, small_trac
 
 
 def test_no_address_leads_to_a_file(small_trace: TraceView) -> None:
-    shown, uploads = make_viewer(small_trace, Access())
-    client = Client(shown)
+    revisions, uploads = make_viewer(small_trace, Access())
+    client = Client(revisions)
     for route in ROUTES:
         for file in FILES:
             answer = client.get(f"/{route}{file}", base_url="http://localhost")

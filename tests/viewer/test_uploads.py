@@ -136,8 +136,8 @@ def test_a_file_that_expands_too_far_is_refused(uploads: Uploads, monkeypatch: p
 
 
 def test_only_the_viewers_own_page_may_upload_and_only_in_pieces(small_trace: TraceView) -> None:
-    shown, taken = make_viewer(small_trace, Access())
-    client = Client(shown)
+    revisions, taken = make_viewer(small_trace, Access())
+    client = Client(revisions)
     local = "http://localhost"
     assert client.post("/uploads?name=a", base_url=local).status_code == 403
     begun = client.post("/uploads?name=a", base_url=local, headers=PAGE)
@@ -151,8 +151,8 @@ def test_only_the_viewers_own_page_may_upload_and_only_in_pieces(small_trace: Tr
 
 
 def test_beyond_loopback_uploads_need_the_token(small_trace: TraceView) -> None:
-    shown, taken = make_viewer(small_trace, Access("secret"))
-    assert Client(shown).post("/uploads?name=a", headers=PAGE).status_code == 401
+    revisions, taken = make_viewer(small_trace, Access("secret"))
+    assert Client(revisions).post("/uploads?name=a", headers=PAGE).status_code == 401
     taken.close()
 
 
