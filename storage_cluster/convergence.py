@@ -17,12 +17,12 @@ from pathlib import Path
 
 from storage_cluster.daemons.database_replicator import KINDS
 from storage_cluster.ring import Ring, path_hash
-from storage_cluster.servers import layout
 from storage_cluster.servers.databases.container_db import ContainerDatabase
 from storage_cluster.servers.databases.replicated_db import peek
-from storage_cluster.servers.objects.diskfile import DamagedFileError, ObjectDir, surviving
-from storage_cluster.servers.objects.object_replication import names_in, object_dir
-from storage_cluster.servers.updates import PendingUpdates
+from storage_cluster.servers.databases.updates import PendingUpdates
+from storage_cluster.servers.disks import layout
+from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, surviving
+from storage_cluster.servers.object.replication import names_in, object_dir
 from storage_cluster.topology import Device
 
 Names = tuple[str, str, str]

@@ -20,7 +20,7 @@ from storage_cluster.hosts import cluster
 from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
 from storage_cluster.ring import Ring, path_hash
-from storage_cluster.servers import layout
+from storage_cluster.servers.disks import layout
 from storage_cluster.topology import RING_SERVICES, Device, Topology
 
 

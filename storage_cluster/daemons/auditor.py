@@ -17,8 +17,8 @@ from pathlib import Path
 
 from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.daemons.database_replicator import KINDS, ask, places
-from storage_cluster.servers import layout
-from storage_cluster.servers.objects.diskfile import DamagedFileError, ObjectDir
+from storage_cluster.servers.disks import layout
+from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir
 
 
 class ObjectAuditor:

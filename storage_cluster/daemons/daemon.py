@@ -13,8 +13,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn, Protocol
 
-from storage_cluster.servers.storage import Devices
-from storage_cluster.servers.wire.backend import Backend
+from storage_cluster.servers.disks.devices import Devices
+from storage_cluster.servers.http.backend import Backend
 from storage_cluster.topology import Device, Intervals
 
 BUSY_SHARE_MAX = 0.2

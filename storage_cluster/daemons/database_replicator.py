@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from storage_cluster.daemons.daemon import Surroundings, counts_text
-from storage_cluster.servers import layout
 from storage_cluster.servers.databases.account_db import AccountDatabase
 from storage_cluster.servers.databases.container_db import ContainerDatabase
 from storage_cluster.servers.databases.database_replication import METHOD
 from storage_cluster.servers.databases.replicated_db import ReplicaState, ReplicatedDatabase, decoded_state
-from storage_cluster.servers.protocol.times import timestamp_before
-from storage_cluster.servers.wire.backend import BackendAnswer
+from storage_cluster.servers.disks import layout
+from storage_cluster.servers.http.backend import BackendAnswer
+from storage_cluster.servers.http.times import timestamp_before
 from storage_cluster.topology import Device
 
 ROWS_MAX = 1000

@@ -1,4 +1,4 @@
-"""The expirer: deletes expired objects, and removes them from the queue (see `servers.objects.expiry`).
+"""The expirer: deletes expired objects, and removes them from the queue (see `servers.object.expiry`).
 
 The hosts share the work by the MD5 of an entry's name. A deletion says which moment it means (`X-If-Delete-At`), so
 that an object that was given another one meanwhile stays (412). An entry goes when its object has: an entry whose
@@ -13,7 +13,7 @@ from collections import Counter
 from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.daemons.internal import InternalClient
 from storage_cluster.ring import path_hash
-from storage_cluster.servers.objects.expiry import QUEUE_ACCOUNT, timestamp_text
+from storage_cluster.servers.object.expiry import QUEUE_ACCOUNT, timestamp_text
 
 _NOT_THAT_MOMENT = 412
 

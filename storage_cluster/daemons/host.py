@@ -24,7 +24,7 @@ from storage_cluster.daemons.reaper import Reaper
 from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
 from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
 from storage_cluster.ring import Rings
-from storage_cluster.servers.storage import Devices
+from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.topology import Intervals, Topology
 
 

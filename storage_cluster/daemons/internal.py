@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from urllib.parse import urlencode
 
-from storage_cluster.servers.protocol.times import TimestampMaker, new_transaction_id
+from storage_cluster.servers.databases.updates import Parent
+from storage_cluster.servers.http.backend import Backend, BackendAnswer, device_path
+from storage_cluster.servers.http.times import TimestampMaker, new_transaction_id
 from storage_cluster.servers.proxy.replicas import Replicas
-from storage_cluster.servers.updates import Parent
-from storage_cluster.servers.wire.backend import Backend, BackendAnswer, device_path
 
 LISTING_LIMIT = 1000
 

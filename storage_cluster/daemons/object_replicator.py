@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from storage_cluster.daemons.daemon import Surroundings, counts_text
-from storage_cluster.servers import layout
-from storage_cluster.servers.objects.object_replication import (
+from storage_cluster.servers.disks import layout
+from storage_cluster.servers.http.backend import NO_ANSWER, BackendAnswer, BackendUpload
+from storage_cluster.servers.http.times import timestamp_before
+from storage_cluster.servers.object.replication import (
     MARK,
     Digests,
     Files,
@@ -35,8 +37,6 @@ from storage_cluster.servers.objects.object_replication import (
     object_dir,
     snapshot,
 )
-from storage_cluster.servers.protocol.times import timestamp_before
-from storage_cluster.servers.wire.backend import NO_ANSWER, BackendAnswer, BackendUpload
 from storage_cluster.topology import Device
 
 AT_ONCE = 4

@@ -7,7 +7,7 @@ of them are for others.
 from collections.abc import Mapping
 
 from storage_cluster.ring import Ring
-from storage_cluster.servers.wire.backend import NO_ANSWER, Backend, BackendAnswer, BackendUpload
+from storage_cluster.servers.http.backend import NO_ANSWER, Backend, BackendAnswer, BackendUpload
 from storage_cluster.topology import Service, Topology
 
 

@@ -13,7 +13,7 @@ from storage_cluster.daemons.database_replicator import places
 from storage_cluster.daemons.internal import InternalClient
 from storage_cluster.servers.databases.account_db import AccountDatabase
 from storage_cluster.servers.databases.replicated_db import peek
-from storage_cluster.servers.protocol.listings import Names
+from storage_cluster.servers.http.listings import Names
 
 _CONTAINERS_MAX = 1000
 """Containers of one account in one pass."""

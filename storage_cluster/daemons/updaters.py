@@ -18,9 +18,9 @@ from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.daemons.database_replicator import places
 from storage_cluster.servers.databases.container_db import ContainerDatabase, ContainerStat
 from storage_cluster.servers.databases.replicated_db import peek
-from storage_cluster.servers.protocol.times import TimestampMaker, new_transaction_id
-from storage_cluster.servers.updates import Kept, PendingUpdates, report_headers
-from storage_cluster.servers.wire.backend import device_path
+from storage_cluster.servers.databases.updates import Kept, PendingUpdates, report_headers
+from storage_cluster.servers.http.backend import device_path
+from storage_cluster.servers.http.times import TimestampMaker, new_transaction_id
 from storage_cluster.topology import Device
 
 Reported = tuple[str, str, int, int]

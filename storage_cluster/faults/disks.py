@@ -1,6 +1,6 @@
 """Faults of a device: slow, failing, full, and bits that flip.
 
-The first three are settings of the medium's model (`servers/objects/medium.py`), in a file that servers read before
+The first three are settings of the medium's model (`servers/disks/medium.py`), in a file that servers read before
 each transfer. A device with a file system of its own is filled instead, so that it is full for every process. A bit is
 flipped in the file itself and the file's times are restored, so that only reading the file reveals it.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from storage_cluster.faults.kinds import Fault, FaultError
 from storage_cluster.hosts import filesystems
-from storage_cluster.servers.objects import medium
+from storage_cluster.servers.disks import medium
 from storage_cluster.topology import Topology
 
 KINDS = ("slow-disk", "bad-disk", "full-disk")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from storage_cluster.faults import firewall
 from storage_cluster.faults.kinds import Fault, FaultError
 from storage_cluster.hosts.fleet import Fleet
-from storage_cluster.servers.wire.http import ACCEPT_BACKLOG
+from storage_cluster.servers.http.front import ACCEPT_BACKLOG
 from storage_cluster.topology import Service, Topology
 
 _SYS_PIDFD_GETFD = 438  # the same on every architecture

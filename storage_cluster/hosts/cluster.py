@@ -24,7 +24,7 @@ from storage_cluster.faults import control, log
 from storage_cluster.hosts import filesystems, namespaces, network, state
 from storage_cluster.hosts.groups import remove_groups
 from storage_cluster.ring import Ring
-from storage_cluster.servers.objects import medium
+from storage_cluster.servers.disks import medium
 from storage_cluster.topology import Device, Host, Topology
 
 _STOP_GRACE_S = 5.0

@@ -5,7 +5,7 @@ there. CPU time is that of the host's control group (`groups`), into which its p
 seen; where that is not allowed it is the sum of what each process has used, and a process that began and ended between
 two looks is missed. What a process used before it was first seen counts from then on, except at the first look of all.
 
-A disk is the model under a device (`servers/objects/medium.py`), which knows what it did and for how long; beside it,
+A disk is the model under a device (`servers/disks/medium.py`), which knows what it did and for how long; beside it,
 what the host's processes had read from and written to real disks. TCP's counters are the namespace's.
 
 Source: proc(5) (`stat`, `io`), Documentation/networking/snmp_counter.rst of the kernel.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from storage_cluster.hosts.cluster import HostStatus
 from storage_cluster.hosts.groups import HostGroup
-from storage_cluster.servers.objects import medium
+from storage_cluster.servers.disks import medium
 
 TCP_COUNTERS = {
     "listen_overflows": ("net/netstat", "ListenOverflows"),

@@ -17,9 +17,9 @@ import uuid
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply
-from storage_cluster.servers.protocol.times import is_transaction_id, new_transaction_id
-from storage_cluster.servers.wire.backend import Backend
+from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
+from storage_cluster.servers.http.times import is_transaction_id, new_transaction_id
 from storage_cluster.topology import User
 
 PATH_SEGMENT_COUNT = 5

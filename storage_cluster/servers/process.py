@@ -13,14 +13,13 @@ from pathlib import Path
 from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
 from storage_cluster.ring import Rings
 from storage_cluster.servers import auth
-from storage_cluster.servers.access_log import AccessLog, proxy_line, storage_line
 from storage_cluster.servers.databases import account, container
-from storage_cluster.servers.objects import object as objects
+from storage_cluster.servers.disks.devices import Devices
+from storage_cluster.servers.http.access_log import AccessLog, proxy_line, storage_line
+from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.front import Front, given_transaction_id, segments
+from storage_cluster.servers.object import server as object_server
 from storage_cluster.servers.proxy import server as proxy
-from storage_cluster.servers.storage import Devices
-from storage_cluster.servers.wire import http
-from storage_cluster.servers.wire.backend import Backend
-from storage_cluster.servers.wire.http import Front
 from storage_cluster.topology import Service, Topology
 
 
@@ -70,19 +69,17 @@ async def _front(service: Service, backend: Backend, data_dir: Path, log: Access
     if service.name == "proxy":
         yield Front(proxy.proxy_server(backend), log, proxy.names_of, proxy.transaction_id_of)
     elif service.name == "auth":
-        yield Front(
-            auth.AuthServer(backend).handle, log, http.segments(auth.PATH_SEGMENT_COUNT), auth.transaction_id_of
-        )
+        yield Front(auth.AuthServer(backend).handle, log, segments(auth.PATH_SEGMENT_COUNT), auth.transaction_id_of)
     elif service.name == "account":
         accounts = account.AccountServer(devices)
-        yield Front(accounts.handle, log, http.segments(account.PATH_SEGMENT_COUNT), http.given_transaction_id)
+        yield Front(accounts.handle, log, segments(account.PATH_SEGMENT_COUNT), given_transaction_id)
         accounts.close()
     elif service.name == "container":
         containers = container.ContainerServer(devices, backend)
-        yield Front(containers.handle, log, http.segments(container.PATH_SEGMENT_COUNT), http.given_transaction_id)
+        yield Front(containers.handle, log, segments(container.PATH_SEGMENT_COUNT), given_transaction_id)
         containers.close()
     else:
         assert service.name == "object", service.name
-        stored = objects.ObjectServer(devices, backend)
-        yield Front(stored.handle, log, http.segments(objects.PATH_SEGMENT_COUNT), http.given_transaction_id)
+        stored = object_server.ObjectServer(devices, backend)
+        yield Front(stored.handle, log, segments(object_server.PATH_SEGMENT_COUNT), given_transaction_id)
         stored.close()

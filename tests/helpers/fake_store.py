@@ -5,7 +5,7 @@ import hashlib
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol.messages import Body, Call, Handler, Refusal, Reply, reply
+from storage_cluster.servers.http.messages import Body, Call, Handler, Refusal, Reply, reply
 from storage_cluster.servers.proxy.pipeline import Middleware, pipeline
 
 

@@ -16,11 +16,11 @@ from storage_cluster.daemons.daemon import Surroundings
 from storage_cluster.ring import Ring, path_hash
 from storage_cluster.servers.databases.account import AccountServer
 from storage_cluster.servers.databases.container import ContainerServer
-from storage_cluster.servers.objects.object import ObjectServer
-from storage_cluster.servers.objects.object_replication import object_dir
-from storage_cluster.servers.protocol.messages import Body, Call, Handler, reply_of
-from storage_cluster.servers.storage import Devices
-from storage_cluster.servers.wire.backend import NO_ANSWER, BackendAnswer
+from storage_cluster.servers.disks.devices import Devices
+from storage_cluster.servers.http.backend import NO_ANSWER, BackendAnswer
+from storage_cluster.servers.http.messages import Body, Call, Handler, reply_of
+from storage_cluster.servers.object.replication import object_dir
+from storage_cluster.servers.object.server import ObjectServer
 from storage_cluster.topology import Device, Host, Intervals, RingShape, Service, Topology
 
 HOSTS = ("one", "two", "three", "four")

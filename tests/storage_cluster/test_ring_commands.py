@@ -12,7 +12,7 @@ from storage_cluster import topology as topologies
 from storage_cluster.commands import command
 from storage_cluster.errors import ClusterError
 from storage_cluster.hosts import cluster
-from storage_cluster.servers import layout
+from storage_cluster.servers.disks import layout
 from tracer.errors import TracerError
 
 

@@ -1,7 +1,7 @@
 """Document 000: uploads of 2,048 objects of 1 B, 1 KB and 1 MB with 1 to 2,048 at once, on a hard disk and on an SSD.
 
 The machines are those of its table 1 as the bundled topology `paper` has them: client, proxy, one storage node with one
-device. The device is a model (`servers/objects/medium.py`); CPU is that of this machine, shared by all hosts. So
+device. The device is a model (`servers/disks/medium.py`); CPU is that of this machine, shared by all hosts. So
 heights of curves differ from the paper's; what is held against it is their shape, which it states in words.
 
 A point ends when its objects are there, or after a time: one upload at a time, a disk needs minutes for 2,048 of them,

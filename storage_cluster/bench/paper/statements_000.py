@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from storage_cluster.bench.paper.experiment_000 import Found, Series, peak
-from storage_cluster.servers.wire.http import ACCEPT_BACKLOG
+from storage_cluster.servers.http.front import ACCEPT_BACKLOG
 
 PLATEAU = 0.9  # of the peak's throughput: no fall yet
 BUSY_PERCENT = 90.0

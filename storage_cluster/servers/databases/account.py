@@ -6,9 +6,7 @@ container servers, which report that a container was made, deleted or has change
 
 from storage_cluster.servers.databases.account_db import AccountDatabase, AccountStat, ContainerRow
 from storage_cluster.servers.databases.database_server import DatabaseServer
-from storage_cluster.servers.protocol import listings
-from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply
-from storage_cluster.servers.storage import (
+from storage_cluster.servers.disks.devices import (
     POLICY,
     Devices,
     Target,
@@ -16,6 +14,8 @@ from storage_cluster.servers.storage import (
     present,
     timestamp_of,
 )
+from storage_cluster.servers.http import listings
+from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
 
 PATH_SEGMENT_COUNT = 4
 METADATA_PREFIXES = ("x-account-meta-", "x-account-sysmeta-")

@@ -7,10 +7,8 @@ container updater reports the counts a little later, once for many changes.
 
 from storage_cluster.servers.databases.container_db import ContainerDatabase, ContainerStat, ObjectRow
 from storage_cluster.servers.databases.database_server import DatabaseServer
-from storage_cluster.servers.protocol import listings
-from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply
-from storage_cluster.servers.protocol.times import TimestampMaker, http_date
-from storage_cluster.servers.storage import (
+from storage_cluster.servers.databases.updates import Parent, Update, report_headers
+from storage_cluster.servers.disks.devices import (
     POLICY,
     Devices,
     Target,
@@ -18,8 +16,10 @@ from storage_cluster.servers.storage import (
     present,
     timestamp_of,
 )
-from storage_cluster.servers.updates import Parent, Update, report_headers
-from storage_cluster.servers.wire.backend import Backend
+from storage_cluster.servers.http import listings
+from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
+from storage_cluster.servers.http.times import TimestampMaker, http_date
 
 PATH_SEGMENT_COUNT = 5
 METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")

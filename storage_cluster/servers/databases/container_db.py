@@ -13,10 +13,10 @@ from typing import Any
 
 from storage_cluster.servers.databases import database
 from storage_cluster.servers.databases.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, Lifetime, ReplicatedDatabase
-from storage_cluster.servers.protocol.content_type import split_swift_bytes
-from storage_cluster.servers.protocol.listings import Entry, Names
-from storage_cluster.servers.protocol.metadata import merged_metadata
-from storage_cluster.servers.protocol.times import iso_date
+from storage_cluster.servers.http.content_type import split_swift_bytes
+from storage_cluster.servers.http.listings import Entry, Names
+from storage_cluster.servers.http.metadata import merged_metadata
+from storage_cluster.servers.http.times import iso_date
 
 
 @dataclasses.dataclass(frozen=True)

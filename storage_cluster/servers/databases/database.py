@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from storage_cluster.servers.protocol.listings import Names
+from storage_cluster.servers.http.listings import Names
 
 OPEN_MAX = 64
 _PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=5000;"

@@ -23,11 +23,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from storage_cluster.servers import layout
 from storage_cluster.servers.databases.database import Opened
 from storage_cluster.servers.databases.replicated_db import ReplicatedDatabase, decoded_state
-from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply
-from storage_cluster.servers.storage import Devices
+from storage_cluster.servers.disks import layout
+from storage_cluster.servers.disks.devices import Devices
+from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
 
 METHOD = "REPLICATE"
 MESSAGE_MAX_BYTES = 16_777_216

@@ -8,12 +8,12 @@ import abc
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from storage_cluster.servers import layout
 from storage_cluster.servers.databases import database
 from storage_cluster.servers.databases.database_replication import METHOD, DatabaseReplication
 from storage_cluster.servers.databases.replicated_db import ReplicatedDatabase
-from storage_cluster.servers.protocol.messages import Call, Refusal, Reply
-from storage_cluster.servers.storage import Devices, Target, disk_errors, timestamp_of
+from storage_cluster.servers.disks import layout
+from storage_cluster.servers.disks.devices import Devices, Target, disk_errors, timestamp_of
+from storage_cluster.servers.http.messages import Call, Refusal, Reply
 
 D = TypeVar("D", bound=ReplicatedDatabase[Any])
 

@@ -6,7 +6,7 @@ Source: RFC 9110 §12.5.1; the order among equals is Swift's: exact types before
 import re
 from collections.abc import Sequence
 
-from storage_cluster.servers.protocol.messages import Refusal
+from storage_cluster.servers.http.messages import Refusal
 
 _RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*((?:;[^;,]*)*)\s*")
 _QUALITY = re.compile(r";\s*q\s*=\s*([0-9.]+)\s*(?:;|$)")

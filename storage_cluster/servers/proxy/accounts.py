@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol import limits
-from storage_cluster.servers.protocol.listings import PARAMETERS, parse_query
-from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply, usual_text
-from storage_cluster.servers.protocol.metadata import metadata_in
+from storage_cluster.servers.http import limits
+from storage_cluster.servers.http.backend import BackendAnswer
+from storage_cluster.servers.http.listings import PARAMETERS, parse_query
+from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply, usual_text
+from storage_cluster.servers.http.metadata import metadata_in
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import AccountInfo, require
-from storage_cluster.servers.wire.backend import BackendAnswer
 
 ALLOWED = {"Allow": "GET, DELETE, HEAD, POST, PUT, OPTIONS"}
 """What goes with a 405."""

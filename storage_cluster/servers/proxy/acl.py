@@ -14,7 +14,7 @@ import json
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from storage_cluster.servers.protocol.messages import Refusal
+from storage_cluster.servers.http.messages import Refusal
 
 REFERRER = ".r:"
 _REFERRER_WORDS = (".r", ".ref", ".referer", ".referrer")

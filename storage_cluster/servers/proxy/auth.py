@@ -12,7 +12,7 @@ Source: Swift, tempauth (`authorize`, `denied_response`), and the answers of Swi
 """
 
 from storage_cluster.servers.auth import RESELLER_PREFIX
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy import acl
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.tokens import Tokens

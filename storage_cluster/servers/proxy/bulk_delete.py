@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from urllib.parse import quote, unquote
 
-from storage_cluster.servers.protocol import limits
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply, reply_of
+from storage_cluster.servers.http import limits
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply, reply_of
 from storage_cluster.servers.proxy.bulk_report import Report, reporting
 from storage_cluster.servers.proxy.context import ProxyContext
 

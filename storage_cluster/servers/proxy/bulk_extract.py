@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import IO
 from urllib.parse import quote
 
-from storage_cluster.servers.protocol.messages import Body, Call, Handler, Refusal, Reply, reply_of
+from storage_cluster.servers.http.messages import Body, Call, Handler, Refusal, Reply, reply_of
 from storage_cluster.servers.proxy.bulk_report import Report, reporting
 from storage_cluster.servers.proxy.context import ProxyContext
 

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, usual_reason
+from storage_cluster.servers.http.messages import Call, Refusal, Reply, usual_reason
 from storage_cluster.servers.proxy.accept import best_match
 
 _OFFERED = ("text/plain", "application/json", "application/xml", "text/xml")

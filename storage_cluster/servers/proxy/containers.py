@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 
-from storage_cluster.servers.protocol import limits
-from storage_cluster.servers.protocol.messages import Call, Refusal, Reply
-from storage_cluster.servers.protocol.metadata import metadata_in
+from storage_cluster.servers.databases.updates import Parent
+from storage_cluster.servers.disks.devices import POLICY
+from storage_cluster.servers.http import limits
+from storage_cluster.servers.http.backend import BackendAnswer
+from storage_cluster.servers.http.messages import Call, Refusal, Reply
+from storage_cluster.servers.http.metadata import metadata_in
 from storage_cluster.servers.proxy import acl
 from storage_cluster.servers.proxy.accounts import ALLOWED, listing_query, passed_on, require_account, without_owners
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.version_names import as_clients_know
-from storage_cluster.servers.storage import POLICY
-from storage_cluster.servers.updates import Parent
-from storage_cluster.servers.wire.backend import BackendAnswer
 
 METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")
 

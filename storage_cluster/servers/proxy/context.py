@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
-from storage_cluster.servers.protocol.times import TimestampMaker
+from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.times import TimestampMaker
 from storage_cluster.servers.proxy.infos import Infos
 from storage_cluster.servers.proxy.replicas import Replicas
-from storage_cluster.servers.wire.backend import Backend
 
 
 async def _not_assembled(_: Call) -> Reply:

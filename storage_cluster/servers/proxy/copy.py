@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.objects.object import CLIENT_METADATA
-from storage_cluster.servers.protocol import limits
-from storage_cluster.servers.protocol.messages import PLAIN, Call, Handler, Refusal, Reply
-from storage_cluster.servers.protocol.values import is_true
+from storage_cluster.servers.http import limits
+from storage_cluster.servers.http.messages import PLAIN, Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.values import is_true
+from storage_cluster.servers.object.server import CLIENT_METADATA
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object, quote_path
 

@@ -11,7 +11,7 @@ import dataclasses
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply, reply
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply, reply
 from storage_cluster.servers.proxy.accounts import ALLOWED
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import ContainerInfo

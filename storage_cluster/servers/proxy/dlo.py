@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol import conditions, ranges
-from storage_cluster.servers.protocol.listings import LIMIT_MAX
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply, usual_text
-from storage_cluster.servers.protocol.values import etag_of
+from storage_cluster.servers.http import conditions, ranges
+from storage_cluster.servers.http.listings import LIMIT_MAX
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply, usual_text
+from storage_cluster.servers.http.values import etag_of
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object
 from storage_cluster.servers.proxy.segments import Segment, open_reply, stream, total_len

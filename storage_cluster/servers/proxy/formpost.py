@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
-from storage_cluster.servers.protocol.messages import Body, Call, Handler, Identity, Refusal, Reply, reply, reply_of
+from storage_cluster.servers.http.messages import Body, Call, Handler, Identity, Refusal, Reply, reply, reply_of
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import Infos
 from storage_cluster.servers.proxy.multipart import FormReader, Part, boundary_of

@@ -7,8 +7,8 @@ import re
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol.content_type import split_swift_bytes
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.content_type import split_swift_bytes
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
 
 _INTERNAL = re.compile(

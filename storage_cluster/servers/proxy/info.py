@@ -5,11 +5,11 @@ Source: Swift API, "Discoverability"; sections and names as Swift 2.30.1 gives t
 
 import json
 
-from storage_cluster.servers.protocol import limits
-from storage_cluster.servers.protocol.listings import LIMIT_MAX
+from storage_cluster.servers.disks.devices import POLICY
+from storage_cluster.servers.http import limits
+from storage_cluster.servers.http.listings import LIMIT_MAX
 from storage_cluster.servers.proxy import bulk_delete, bulk_extract, slo_manifest, symlink, tempurl, versions
 from storage_cluster.servers.proxy.signatures import DIGESTS
-from storage_cluster.servers.storage import POLICY
 
 SWIFT_VERSION = "2.30.1"
 """The Swift whose behaviour is followed."""

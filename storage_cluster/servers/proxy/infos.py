@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from storage_cluster.servers.protocol.messages import Call, Refusal
+from storage_cluster.servers.http.messages import Call, Refusal
 from storage_cluster.servers.proxy.replicas import Replicas
 
 _NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())

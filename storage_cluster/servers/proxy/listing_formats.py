@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.accept import best_match
 from storage_cluster.servers.proxy.context import ProxyContext
 

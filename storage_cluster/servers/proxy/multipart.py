@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from email.message import Message
 from email.parser import HeaderParser
 
-from storage_cluster.servers.protocol.messages import Body, Refusal
+from storage_cluster.servers.http.messages import Body, Refusal
 
 _HEAD_MAX_BYTES = 65_536
 

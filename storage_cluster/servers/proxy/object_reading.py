@@ -12,11 +12,11 @@ from http import HTTPStatus
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol import ranges
-from storage_cluster.servers.protocol.messages import BrokenOff, Call, Refusal, Reply
-from storage_cluster.servers.protocol.values import is_true
+from storage_cluster.servers.http import ranges
+from storage_cluster.servers.http.backend import BackendStream, device_path
+from storage_cluster.servers.http.messages import BrokenOff, Call, Refusal, Reply
+from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.proxy.replicas import Replicas
-from storage_cluster.servers.wire.backend import BackendStream, device_path
 from storage_cluster.topology import Device
 
 _PASSED_ON = ("Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "X-Backend-Etag-Is-At")

@@ -7,10 +7,10 @@ Swift 2.30.
 import mimetypes
 import time
 
-from storage_cluster.servers.objects.expiry import timestamp_text
-from storage_cluster.servers.protocol import limits
-from storage_cluster.servers.protocol.messages import PLAIN, Call, Refusal
-from storage_cluster.servers.protocol.values import is_true
+from storage_cluster.servers.http import limits
+from storage_cluster.servers.http.messages import PLAIN, Call, Refusal
+from storage_cluster.servers.http.values import is_true
+from storage_cluster.servers.object.expiry import timestamp_text
 from storage_cluster.servers.proxy.version_names import as_clients_know
 
 

@@ -12,9 +12,9 @@ import dataclasses
 import functools
 from urllib.parse import unquote
 
-from storage_cluster.servers.objects.object_updates import OVERRIDE
-from storage_cluster.servers.protocol.content_type import with_swift_bytes
-from storage_cluster.servers.protocol.messages import PLAIN, Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.content_type import with_swift_bytes
+from storage_cluster.servers.http.messages import PLAIN, Call, Handler, Refusal, Reply
+from storage_cluster.servers.object.updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import ContainerInfo, require
 from storage_cluster.servers.proxy.object_names import quote_path

@@ -6,17 +6,17 @@ all its storage servers (10, 11), and the answer (12).
 
 from collections.abc import Mapping
 
-from storage_cluster.servers.objects.object import METADATA
-from storage_cluster.servers.protocol.messages import Call, Refusal, Reply, reply, usual_text
-from storage_cluster.servers.protocol.times import http_date
+from storage_cluster.servers.databases.updates import Parent
+from storage_cluster.servers.disks.devices import metadata_headers
+from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply, usual_text
+from storage_cluster.servers.http.times import http_date
+from storage_cluster.servers.object.server import METADATA
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.object_reading import ObjectReader
 from storage_cluster.servers.proxy.object_rules import check_post, check_put
 from storage_cluster.servers.proxy.replicas import best_answer
 from storage_cluster.servers.proxy.upload import Upload
-from storage_cluster.servers.storage import metadata_headers
-from storage_cluster.servers.updates import Parent
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 _ALLOWED = "POST, PUT, GET, HEAD, DELETE, OPTIONS"

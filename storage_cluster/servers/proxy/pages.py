@@ -3,10 +3,10 @@
 `/auth/…` goes on to the auth server, for clients that expect both at one address, as with Swift's tempauth.
 """
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply, reply
+from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply, reply
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.info import DOCUMENT
-from storage_cluster.servers.wire.backend import Backend
 
 _INFO_ALLOWED = {"Allow": "HEAD, GET, OPTIONS"}
 _AUTH_HEADERS = ("X-Auth-User", "X-Auth-Key", "X-Storage-User", "X-Storage-Pass")

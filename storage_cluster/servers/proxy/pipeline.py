@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Reply, reply_of
+from storage_cluster.servers.http.messages import Call, Handler, Reply, reply_of
 from storage_cluster.servers.proxy.auth import Auth
 from storage_cluster.servers.proxy.bulk_delete import BulkDelete
 from storage_cluster.servers.proxy.bulk_extract import BulkExtract

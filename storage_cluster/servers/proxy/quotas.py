@@ -7,7 +7,7 @@ the same time can pass a limit together, as in Swift.
 Source: Swift, "Container Quotas", "Account Quotas".
 """
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.auth import ADMIN_GROUP
 from storage_cluster.servers.proxy.context import ProxyContext
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from storage_cluster.ring import Ring
-from storage_cluster.servers.wire.backend import Backend, BackendAnswer, device_path
+from storage_cluster.servers.http.backend import Backend, BackendAnswer, device_path
 from storage_cluster.topology import RING_SERVICES, Device
 
 POST_QUORUM_TIMEOUT_S = 0.5

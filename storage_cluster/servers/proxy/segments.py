@@ -10,7 +10,7 @@ Source: Swift, swift.common.request_helpers (`SegmentedIterable`).
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from storage_cluster.servers.protocol.messages import BrokenOff, Refusal, Reply
+from storage_cluster.servers.http.messages import BrokenOff, Refusal, Reply
 
 
 @dataclasses.dataclass(frozen=True)

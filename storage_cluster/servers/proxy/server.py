@@ -7,14 +7,14 @@ request gets a transaction id here, which goes with everything done for it, on a
 import dataclasses
 from collections.abc import Mapping
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
-from storage_cluster.servers.protocol.times import is_transaction_id, new_transaction_id
+from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.times import is_transaction_id, new_transaction_id
 from storage_cluster.servers.proxy.accounts import Accounts
 from storage_cluster.servers.proxy.containers import Containers
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.objects import Objects
 from storage_cluster.servers.proxy.pipeline import PIPELINE, pipeline
-from storage_cluster.servers.wire.backend import Backend
 
 _ACCESS_LIST_METHODS = {2: ("GET", "HEAD"), 3: ("GET", "HEAD", "PUT", "POST", "DELETE")}
 """By the number of names: what an access list can allow to others than the owner."""

@@ -16,7 +16,7 @@ import hmac
 import time
 from collections.abc import Iterable
 
-from storage_cluster.servers.protocol.messages import Authorize, Call, Refusal
+from storage_cluster.servers.http.messages import Authorize, Call, Refusal
 from storage_cluster.servers.proxy.infos import Infos
 
 DIGESTS = ("sha1", "sha256", "sha512")

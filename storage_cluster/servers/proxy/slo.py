@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Sequence
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol import conditions, ranges, values
-from storage_cluster.servers.protocol.content_type import split_swift_bytes
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply, reply_of
-from storage_cluster.servers.protocol.values import is_true
+from storage_cluster.servers.http import conditions, ranges, values
+from storage_cluster.servers.http.content_type import split_swift_bytes
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply, reply_of
+from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.proxy import slo_put
 from storage_cluster.servers.proxy.bulk_delete import delete_all, delete_report
 from storage_cluster.servers.proxy.bulk_report import reporting

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from storage_cluster.servers.protocol import ranges, values
-from storage_cluster.servers.protocol.messages import PLAIN, Refusal
-from storage_cluster.servers.protocol.values import is_true
+from storage_cluster.servers.http import ranges, values
+from storage_cluster.servers.http.messages import PLAIN, Refusal
+from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.proxy.segments import Segment
 
 MANIFEST_MAX_BYTES = 8_388_608

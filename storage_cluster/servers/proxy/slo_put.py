@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from storage_cluster.servers.objects.object_updates import OVERRIDE
-from storage_cluster.servers.protocol import ranges, values
-from storage_cluster.servers.protocol.content_type import with_swift_bytes
-from storage_cluster.servers.protocol.messages import PLAIN, Body, Call, Handler, Refusal, Reply
+from storage_cluster.servers.http import ranges, values
+from storage_cluster.servers.http.content_type import with_swift_bytes
+from storage_cluster.servers.http.messages import PLAIN, Body, Call, Handler, Refusal, Reply
+from storage_cluster.servers.object.updates import OVERRIDE
 from storage_cluster.servers.proxy.accept import best_match
 from storage_cluster.servers.proxy.object_rules import settle_type
 from storage_cluster.servers.proxy.segments import total_len

@@ -13,8 +13,8 @@ from typing import Any
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Reply, reply
-from storage_cluster.servers.protocol.values import is_true
+from storage_cluster.servers.http.messages import Call, Handler, Reply, reply
+from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.proxy import staticweb_pages as pages
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import ContainerInfo

@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from storage_cluster.servers.protocol.messages import usual_text
+from storage_cluster.servers.http.messages import usual_text
 
 NOT_FOUND = usual_text(404).encode()
 MOVED = b"<html><h1>Moved Permanently</h1><p>The resource has moved permanently.</p></html>"

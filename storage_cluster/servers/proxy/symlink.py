@@ -16,9 +16,9 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.objects.object_updates import OVERRIDE
-from storage_cluster.servers.protocol.messages import PLAIN, Call, Handler, Refusal, Reply
-from storage_cluster.servers.protocol.values import etag_of
+from storage_cluster.servers.http.messages import PLAIN, Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.values import etag_of
+from storage_cluster.servers.object.updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object, quote_path
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG

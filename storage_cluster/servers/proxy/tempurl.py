@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Identity, Refusal, Reply
+from storage_cluster.servers.http.messages import Call, Handler, Identity, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.signatures import Signature, keys_for, parse_expiry
 

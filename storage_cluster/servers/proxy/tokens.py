@@ -4,8 +4,8 @@ import dataclasses
 import time
 from urllib.parse import unquote
 
-from storage_cluster.servers.protocol.messages import Identity
-from storage_cluster.servers.wire.backend import Backend
+from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.messages import Identity
 
 REMEMBER_MAX_S = 300.0
 

@@ -14,9 +14,9 @@ Source: Swift, swift.proxy.controllers.obj (`ReplicatedObjectController`, `_conn
 import asyncio
 from collections.abc import Iterator, Mapping
 
-from storage_cluster.servers.protocol.messages import Call, Refusal
+from storage_cluster.servers.http.backend import BackendAnswer, BackendUpload, device_path
+from storage_cluster.servers.http.messages import Call, Refusal
 from storage_cluster.servers.proxy.replicas import Replicas, first_and_rest, with_handoffs
-from storage_cluster.servers.wire.backend import BackendAnswer, BackendUpload, device_path
 from storage_cluster.topology import Device
 
 _FINAL_STATUSES = (409, 412, 413, 416, 422)

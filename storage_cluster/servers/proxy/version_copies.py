@@ -8,8 +8,8 @@ Source: Swift, swift.common.middleware.versioned_writes.
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.objects.object import METADATA
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.object.server import METADATA
 from storage_cluster.servers.proxy.infos import ContainerInfo
 
 SOURCE = "VW"

@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from storage_cluster.servers.protocol.listings import LIMIT_MAX
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
-from storage_cluster.servers.protocol.values import is_true
+from storage_cluster.servers.http.listings import LIMIT_MAX
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE
 from storage_cluster.servers.proxy.version_names import (
     ARCHIVE,

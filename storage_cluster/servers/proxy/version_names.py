@@ -11,7 +11,7 @@ Source: Swift, swift.common.middleware.versioned_writes.object_versioning (layou
 
 import re
 
-from storage_cluster.servers.protocol.messages import Authorize, Call
+from storage_cluster.servers.http.messages import Authorize, Call
 
 MARK = "\0"
 ENABLED = "Versions-Enabled"

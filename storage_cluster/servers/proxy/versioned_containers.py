@@ -5,8 +5,8 @@ Source: Swift, "Object Versioning"; answers as observed in Swift 2.30.
 
 import json
 
-from storage_cluster.servers.protocol.messages import Call, Handler, Refusal, Reply
-from storage_cluster.servers.protocol.values import is_true
+from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import quote_path
 from storage_cluster.servers.proxy.version_copies import SOURCE, check_reply

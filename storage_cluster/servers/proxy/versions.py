@@ -13,7 +13,7 @@ import json
 from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
-from storage_cluster.servers.protocol.messages import PLAIN, Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.version_copies import (
     DELETED_TYPE,

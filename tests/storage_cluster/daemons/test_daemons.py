@@ -20,10 +20,10 @@ from storage_cluster.daemons.reaper import Reaper
 from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
 from storage_cluster.ring import path_hash
 from storage_cluster.servers.databases.container_db import ContainerDatabase, ObjectRow
-from storage_cluster.servers.objects.expiry import queue_entry, timestamp_text
-from storage_cluster.servers.objects.object_replication import object_dir
-from storage_cluster.servers.updates import PendingUpdates, Update
-from storage_cluster.servers.wire.backend import Backend, BackendAnswer
+from storage_cluster.servers.databases.updates import PendingUpdates, Update
+from storage_cluster.servers.http.backend import Backend, BackendAnswer
+from storage_cluster.servers.object.expiry import queue_entry, timestamp_text
+from storage_cluster.servers.object.replication import object_dir
 from storage_cluster.topology import Device, Intervals, Service, Topology
 from tests.helpers.in_process_store import HOSTS, InProcessStore
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from storage_cluster.servers.databases.account_db import AccountDatabase, ContainerRow
 from storage_cluster.servers.databases.container_db import ContainerDatabase, ObjectRow
 from storage_cluster.servers.databases.database import OPEN_MAX, Opened
-from storage_cluster.servers.protocol.listings import Names
+from storage_cluster.servers.http.listings import Names
 
 ROWS = st.lists(
     st.builds(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_cluster.servers.protocol.messages import Refusal
+from storage_cluster.servers.http.messages import Refusal
 from storage_cluster.servers.proxy.accept import best_match
 
 OFFERED = ("text/plain", "application/json", "text/xml")

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from storage_cluster.servers.protocol.messages import Call
+from storage_cluster.servers.http.backend import BackendAnswer
+from storage_cluster.servers.http.messages import Call
 from storage_cluster.servers.proxy import infos as module
 from storage_cluster.servers.proxy.infos import Infos
-from storage_cluster.servers.wire.backend import BackendAnswer
 
 
 class Replicas:

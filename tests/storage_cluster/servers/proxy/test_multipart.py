@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_cluster.servers.protocol.messages import Body, Refusal
+from storage_cluster.servers.http.messages import Body, Refusal
 from storage_cluster.servers.proxy.multipart import FormReader, boundary_of
 
 FORM = (

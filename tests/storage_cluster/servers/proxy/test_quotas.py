@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_cluster.servers.protocol.messages import Call, Identity
+from storage_cluster.servers.http.messages import Call, Identity
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import AccountInfo, ContainerInfo
 from storage_cluster.servers.proxy.quotas import AccountQuotas, ContainerQuotas

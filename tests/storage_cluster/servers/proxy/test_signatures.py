@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from storage_cluster.servers.protocol.messages import Refusal
+from storage_cluster.servers.http.messages import Refusal
 from storage_cluster.servers.proxy.signatures import DIGESTS, Key, Signature, parse_expiry
 from tests.helpers.fake_store import call
 

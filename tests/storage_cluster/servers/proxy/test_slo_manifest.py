@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from storage_cluster.servers.protocol.messages import Refusal
+from storage_cluster.servers.http.messages import Refusal
 from storage_cluster.servers.proxy.segments import Segment
 from storage_cluster.servers.proxy.slo_manifest import Asked, Entry, etag_of, parse_sent, parse_stored, sent_text
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from multidict import CIMultiDict
 
-from storage_cluster.servers.protocol.messages import Body, Call, Refusal
+from storage_cluster.servers.http.backend import BackendAnswer
+from storage_cluster.servers.http.messages import Body, Call, Refusal
 from storage_cluster.servers.proxy.upload import Upload
-from storage_cluster.servers.wire.backend import BackendAnswer
 
 NAMES = ("a", "c", "o")
 

@@ -1,0 +1,128 @@
+"""What account, container and object servers share: which device, which partition, which names a request is about."""
+
+import contextlib
+import dataclasses
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from storage_cluster.ring import path_hash
+from storage_cluster.servers.disks import medium
+from storage_cluster.servers.disks.medium import Medium
+from storage_cluster.servers.http.messages import Call, Refusal
+from storage_cluster.topology import Topology
+
+POLICY = "Policy-0"
+"""The one storage policy there is: replicas on the object ring."""
+
+
+_DISK_ERRORS = {errno.ENOSPC: 507, errno.EDQUOT: 507, errno.EIO: 500, errno.EROFS: 500}
+_DATABASE_ERRORS = {sqlite3.SQLITE_FULL: 507, sqlite3.SQLITE_IOERR: 500, sqlite3.SQLITE_READONLY: 500}
+_SQLITE_PRIMARY = 0xFF
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What a backend request names: a place on this host and the path stored there."""
+
+    device_dir: Path
+    partition: str
+    names: tuple[str, ...]  # account[, container[, object]]
+    hash: str
+    medium: Medium
+
+
+class Devices:
+    """The devices of one host: those of the topology, and what was added since (`tracer cluster ring add`)."""
+
+    def __init__(self, topology: Topology, host: str, data_dir: Path) -> None:
+        self.host = host
+        self._data_dir = data_dir
+        self._first_names = [device.name for device in topology.host(host).devices]
+        self._suffix = topology.ring.hash_suffix
+        self._topology = topology
+        self._medium_dir = medium.directory(data_dir.parent.parent, host)
+        self._media: dict[str, Medium] = {}
+        self._directories: dict[str, Path] = {}
+
+    @property
+    def dirs(self) -> Mapping[str, Path]:
+        """Device name to its directory, of all that are there now."""
+        return {entry.name: entry for entry in sorted(self._data_dir.iterdir()) if entry.is_dir()}
+
+    def make(self) -> None:
+        """Create what fresh devices have."""
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        self._medium_dir.mkdir(parents=True, exist_ok=True)
+        for name in self._first_names:
+            (self._data_dir / name / "tmp").mkdir(parents=True, exist_ok=True)
+
+    def medium(self, device: str) -> Medium:
+        """What is under a device."""
+        if device not in self._media:
+            profile = medium.PROFILES.get(self._topology.host(self.host).disk(device).media)
+            self._media[device] = Medium(self._data_dir / device, self._medium_dir, profile)
+        return self._media[device]
+
+    def remove_drafts(self) -> None:
+        """Remove what a process that is gone had not finished writing. Only the object server writes such files."""
+        for directory in self.dirs.values():
+            for draft in (directory / "tmp").glob("*"):
+                draft.unlink(missing_ok=True)
+
+    def dir(self, device: str) -> Path:
+        """A device's directory. Raises: Refusal (507) if it is not there."""
+        directory = self._directories.get(device)
+        if directory is None:
+            directory = self._directories[device] = self._data_dir / device
+        if device in ("", ".", "..") or not os.path.isdir(directory):
+            raise Refusal(507)
+        return directory
+
+    def target(self, call: Call, names_count: int) -> Target:
+        """What a request names; it must have this many names or one more. Raises: Refusal (400, 507)."""
+        device, partition, *names = (*call.names, "", "")[: max(2, len(call.names))]
+        if not partition.isdigit() or not names_count <= len(names) <= names_count + 1 or not all(names):
+            raise Refusal(400, f"Invalid path: {call.path}")
+        return Target(
+            self.dir(device), partition, tuple(names), path_hash(names[:names_count], self._suffix), self.medium(device)
+        )
+
+
+@contextlib.contextmanager
+def disk_errors() -> Iterator[None]:
+    """Within it, what a disk refuses is an answer: 507 where there is no room, 500 where it fails, as Swift's."""
+    try:
+        yield
+    except OSError as error:
+        status = _DISK_ERRORS.get(error.errno or 0)
+        if status is None:
+            raise
+        raise Refusal(status) from error
+    except sqlite3.OperationalError as error:
+        status = _DATABASE_ERRORS.get(error.sqlite_errorcode & _SQLITE_PRIMARY)
+        if status is None:
+            raise
+        raise Refusal(status) from error
+
+
+def timestamp_of(call: Call) -> str:
+    """The moment a change is to count from. Raises: Refusal (400) if the proxy gave none."""
+    text = call.headers.get("X-Timestamp", "")
+    if not text.replace(".", "", 1).isdigit():
+        raise Refusal(400, "Missing or invalid X-Timestamp")
+    return text
+
+
+def metadata_headers(headers: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """The headers that are to be kept, by their usual spelling; for accounts and containers, "" means removal."""
+    return {
+        name.title().replace("_", "-"): value for name, value in headers.items() if name.lower().startswith(prefixes)
+    }
+
+
+def present(metadata: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Stored metadata as response headers, without what was removed."""
+    return {name: value for name, (value, _) in metadata.items() if value}

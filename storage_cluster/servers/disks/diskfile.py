@@ -1,0 +1,315 @@
+"""Objects on disk: one file for each version, never changed once it has its name.
+
+`<device>/objects/<partition>/<last 3 of hash>/<hash>/` holds `<timestamp>.data` (body, then footer), `<timestamp>.meta`
+(metadata of a later POST) and `<timestamp>.ts` (a deletion). The newest .data or .ts decides; a .meta counts if it is
+newer than the .data. Older files are removed.
+
+A .data file ends with a footer: the metadata as JSON, its MD5 and length (16 and 8 bytes, big-endian), a magic word.
+The ETag is known only after the body, and one file means one fsync, on any file system. A .meta file is such a footer
+without a body. So every bit of a file is covered: the body by the ETag, the footer by its own MD5.
+
+A write goes to `<device>/tmp`, is synced, renamed, and the directory synced: when `commit` returns, the object survives
+a power cut; before, nothing of it is to be seen. Directories that were made for it are synced, too, from the innermost
+out, except where the file system's journal takes them along.
+
+Source: Swift, swift.obj.diskfile (layout, names, order of steps); where we depart: metadata in a footer, not in xattrs.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import glob
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Collection
+from pathlib import Path
+
+from storage_cluster.servers.disks import layout
+
+_MAGIC = b"twintap2"
+_DIGEST_BYTES = 16
+_LENGTH_BYTES = 8
+_TRAILER_LEN = _DIGEST_BYTES + _LENGTH_BYTES + len(_MAGIC)
+_READ_BYTES = 1_048_576
+_HELD_MAX_BYTES = 65_536
+_BOUND_TO_BODY = ("x-object-sysmeta-", "x-static-large-object")
+"""Metadata that a POST does not replace."""
+
+
+class DamagedFileError(Exception):
+    """A file that is not as it was written: no sound footer, or another body than its ETag says."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectInfo:
+    """What is known about a stored object."""
+
+    data_path: Path
+    size: int
+    etag: str
+    content_type: str
+    data_timestamp: str  # of the body
+    timestamp: str  # of the newest change, POST included
+    metadata: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Versions:
+    """The files of one object, newest first of each kind; "" if there is none."""
+
+    data: str = ""
+    meta: str = ""
+    tombstone: str = ""
+
+    @property
+    def newest(self) -> str:
+        """The timestamp of the last change of any kind."""
+        return max(self.data, self.meta, self.tombstone)
+
+
+class ObjectDir:
+    """All versions of one object on one device."""
+
+    def __init__(self, device_dir: Path, directory: Path) -> None:
+        self._device_dir = device_dir
+        self.directory = directory
+
+    def versions(self) -> Versions:
+        """The newest file of each kind."""
+        newest = {".data": "", ".meta": "", ".ts": ""}
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self.directory):
+                stem, suffix = os.path.splitext(name)
+                newest[suffix] = max(newest.get(suffix, ""), stem)
+        return Versions(newest[".data"], newest[".meta"], newest[".ts"])
+
+    def read_info(self) -> ObjectInfo | None:
+        """The object as it is now; None if there is none. Raises: DamagedFileError."""
+        versions = self.versions()
+        if versions.data <= versions.tombstone:
+            return None
+        path = self.directory / f"{versions.data}.data"
+        try:
+            footer, size = _read_footer(path)
+        except FileNotFoundError:  # a newer version came between listing and opening
+            return self.read_info()
+        metadata, timestamp, content_type = footer["metadata"], versions.data, footer["content_type"]
+        if versions.meta > versions.data:
+            posted, _ = _read_footer(self.directory / f"{versions.meta}.meta")
+            staying = {name: value for name, value in metadata.items() if name.lower().startswith(_BOUND_TO_BODY)}
+            metadata, timestamp = posted["metadata"] | staying, versions.meta
+            content_type = posted["content_type"] or content_type
+        return ObjectInfo(path, size, footer["etag"], content_type, versions.data, timestamp, metadata)
+
+    def new_file(self) -> "NewFile":
+        """A file to write a new version to."""
+        return NewFile(self._device_dir.joinpath("tmp", uuid.uuid4().hex))
+
+    def commit_data(self, new: "NewFile", timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
+        """Make a written file this object's newest version, for good."""
+        new.write_footer({"etag": new.etag, "content_type": content_type, "metadata": metadata})
+        self._commit(new, f"{timestamp}.data")
+
+    def write_meta(self, timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
+        """Replace the metadata, for good."""
+        with contextlib.closing(self.new_file()) as new:
+            new.write_footer({"content_type": content_type, "metadata": metadata})
+            self._commit(new, f"{timestamp}.meta")
+
+    def commit_copy(self, new: "NewFile", name: str) -> None:
+        """Make a file that came whole from another replica one of this object's, for good. Raises: DamagedFileError."""
+        new.flush()
+        check_file(new.path, name)
+        self._commit(new, name)
+
+    def check(self) -> int:
+        """Read all there is; how many bytes. Raises: DamagedFileError, FileNotFoundError if it changes meanwhile."""
+        return sum(check_file(self.directory / name, name) for name in os.listdir(self.directory))
+
+    def quarantine(self) -> None:
+        """Put it aside, all versions."""
+        layout.quarantine(self._device_dir, "objects", self.directory)
+
+    def write_tombstone(self, timestamp: str) -> None:
+        """Delete the object, for good."""
+        with contextlib.closing(self.new_file()) as new:
+            self._commit(new, f"{timestamp}.ts")
+
+    def _commit(self, new: "NewFile", name: str) -> None:
+        # The directory before the file: what makes the file durable takes the directory along.
+        directory, path = str(self.directory), str(self.directory / name)
+        changed = _make_directory(directory)
+        new.sync()
+        try:
+            os.rename(new.path, path)
+        except FileNotFoundError:  # an empty directory was cleared away in between
+            changed = _make_directory(directory)
+            os.rename(new.path, path)
+        new.path = Path(path)
+        new.committed = True
+        _sync_directory(directory)
+        if not _journals_in_order(str(self._device_dir)):
+            for one in changed:
+                _sync_directory(one)
+        if not changed:
+            self._remove_old()
+
+    def _remove_old(self) -> None:
+        names = set(os.listdir(self.directory))
+        for name in names - surviving(names):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.directory / name)
+
+
+def surviving(names: Collection[str]) -> set[str]:
+    """Of an object's files those that count: the newest .data or .ts, and the newest .meta if it is newer."""
+    split = [os.path.splitext(name) for name in names]
+    deciding = max((stem for stem, suffix in split if suffix in (".data", ".ts")), default="")
+    newest_meta = max((stem for stem, suffix in split if suffix == ".meta"), default="")
+    return {
+        stem + suffix
+        for stem, suffix in split
+        if (stem >= deciding and suffix in (".data", ".ts")) or (suffix == ".meta" and stem == newest_meta > deciding)
+    }
+
+
+def check_file(path: Path, name: str) -> int:
+    """Read a file to its end (`name` says what it is to be); its size. Raises: DamagedFileError, FileNotFoundError."""
+    suffix = os.path.splitext(name)[1]
+    if suffix not in (".data", ".meta"):
+        return 0
+    footer, size = _read_footer(path)
+    if suffix == ".data" and _md5_of(path, size) != footer["etag"]:
+        raise DamagedFileError(path)
+    return size
+
+
+class NewFile:
+    """A version in the making. What is small stays in memory until it is synced, and is written at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self.committed = False
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._held: list[bytes] = []
+        self._descriptor: int | None = None
+
+    @property
+    def etag(self) -> str:
+        """MD5 of what was written so far."""
+        return self._md5.hexdigest()
+
+    def write(self, chunk: bytes) -> None:
+        """Append to the body."""
+        self._md5.update(chunk)
+        self.size += len(chunk)
+        self._held.append(chunk)
+        if self._descriptor is not None or self.size > _HELD_MAX_BYTES:
+            self.flush()
+
+    def write_footer(self, footer: dict[str, object]) -> None:
+        """End the body."""
+        encoded = json.dumps(footer).encode()
+        length = len(encoded).to_bytes(_LENGTH_BYTES, "big")
+        self._held.append(encoded + _digest(encoded) + length + _MAGIC)
+
+    def flush(self) -> None:
+        """Have it in the file. Raises: OSError."""
+        if self._descriptor is None:
+            self._descriptor = _create(self.path)
+        data = self._held[0] if len(self._held) == 1 else b"".join(self._held)
+        self._held.clear()
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def sync(self) -> None:
+        """Bring it to the disk. Raises: OSError."""
+        self.flush()
+        assert self._descriptor is not None
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Let go of it; without a commit it disappears."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            if not self.committed:
+                self.path.unlink(missing_ok=True)
+
+
+def _create(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o644)
+    except FileNotFoundError:  # a fresh file system
+        path.parent.mkdir(exist_ok=True)
+        return os.open(path, flags, 0o644)
+
+
+def _read_footer(path: Path) -> tuple[dict, int]:
+    with open(path, "rb") as file:
+        file_len = file.seek(0, os.SEEK_END)
+        file.seek(max(0, file_len - _TRAILER_LEN))
+        trailer = file.read()
+        digest, length = trailer[:_DIGEST_BYTES], trailer[_DIGEST_BYTES : _DIGEST_BYTES + _LENGTH_BYTES]
+        size = file_len - len(trailer) - int.from_bytes(length, "big")
+        if not trailer.endswith(_MAGIC) or size < 0:
+            raise DamagedFileError(path)
+        file.seek(size)
+        encoded = file.read(file_len - len(trailer) - size)
+    if _digest(encoded) != digest:
+        raise DamagedFileError(path)
+    return json.loads(encoded), size
+
+
+def _digest(encoded: bytes) -> bytes:
+    return hashlib.md5(encoded, usedforsecurity=False).digest()
+
+
+def _md5_of(path: Path, size: int) -> str:
+    md5 = hashlib.md5(usedforsecurity=False)
+    with open(path, "rb") as file:
+        while size > 0 and (chunk := file.read(min(size, _READ_BYTES))):
+            md5.update(chunk)
+            size -= len(chunk)
+    return md5.hexdigest()
+
+
+def _make_directory(directory: str) -> list[str]:
+    """Make it with its parents; the directories that thereby have a new entry, none if it was there."""
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        return []
+    except FileNotFoundError:
+        changed = _make_directory(os.path.dirname(directory))
+        return [*_make_directory(directory), *changed]
+    return [os.path.dirname(directory)]
+
+
+@functools.cache
+def _journals_in_order(path: str) -> bool:
+    """Whether what was done before on this file system is on the disk with whatever is synced.
+
+    Ext3, ext4 and XFS have one journal, written in order: directories made for an object are there with the object's
+    own. The kernel lists journals in /proc/fs/jbd2 and /sys/fs/xfs; a file system that is not listed may have none.
+
+    Source: Linux, Documentation/filesystems/ext4/journal.rst, xfs-delayed-logging-design.rst.
+    """
+    device = os.stat(path).st_dev
+    try:
+        name = os.path.basename(os.readlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
+    except OSError:
+        return False  # no block device: an overlay, a network file system
+    return bool(glob.glob(f"/proc/fs/jbd2/{name}-*")) or os.path.isdir(f"/sys/fs/xfs/{name}")
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

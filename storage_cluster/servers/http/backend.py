@@ -1,0 +1,264 @@
+"""Requests from one server of the cluster to another.
+
+Each request gets a connection of its own, as in Swift; that is what makes a Swift cluster's packets look as they do.
+With `[backend] connections = "pooled"` in the topology, connections are kept and used again.
+A server that does not answer is a value (`BackendAnswer` with status 0), never an exception: the caller has others.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeVar
+from urllib.parse import quote
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from storage_cluster.ring import Ring
+from storage_cluster.servers.http.framing import ResponseHead
+from storage_cluster.servers.http.messages import BrokenOff
+from storage_cluster.servers.http.outbound import OutboundConnection
+from storage_cluster.topology import Device, Service, Topology
+
+CONNECT_TIMEOUT_S = 0.5
+_MORE_TURNS = 10
+NO_ANSWER = 0
+_NOTHING: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
+
+T = TypeVar("T")
+
+Release = Callable[[OutboundConnection], None]
+"""Called once with a connection that is not needed any more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BackendAnswer:
+    """A server's whole answer; status 0 if there was none."""
+
+    status: int
+    headers: CIMultiDictProxy[str] = dataclasses.field(default_factory=lambda: _NOTHING)
+    body: bytes = b""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+
+class BackendStream:
+    """A server's answer whose body comes piece by piece."""
+
+    def __init__(self, connection: OutboundConnection, head: ResponseHead, release: Release) -> None:
+        self._connection = connection
+        self._release = release
+        self.status = head.status
+        self.headers = CIMultiDictProxy(head.headers)
+        self.device: Device | None = None
+        """Whose answer it is, where the one who asked noted it."""
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body. Raises: BrokenOff if the server fails before its end."""
+        try:
+            async for chunk in self._connection.body:
+                yield chunk
+        except OSError as error:
+            raise BrokenOff from error
+
+    def close(self) -> None:
+        """Let go of the connection, whatever is still to come."""
+        self._release(self._connection)
+
+
+class BackendUpload:
+    """A PUT under way: the server has asked for the body, or has answered already."""
+
+    def __init__(self, connection: OutboundConnection, release: Release) -> None:
+        self._connection = connection
+        self._release = release
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the server has said its last word, or has gone: it takes no more."""
+        return self._connection.is_answered
+
+    @property
+    def early_status(self) -> int:
+        """The status of an answer that came instead of asking for the body; 0 if there is none."""
+        return self._connection.early_status
+
+    def send(self, chunk: bytes) -> None:
+        """Pass a piece of the body on; empty at its end."""
+        self._connection.send_chunk(chunk)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it takes less than it is sent."""
+        return self._connection.is_blocked
+
+    async def wait_for_room(self) -> bool:
+        """Wait until it takes more; False if it is gone."""
+        try:
+            await self._connection.wait_for_room()
+        except OSError:
+            return False
+        return True
+
+    async def answer(self) -> BackendAnswer:
+        """The server's answer; lets go of the connection."""
+        try:
+            return await _whole_answer(self._connection)
+        except OSError:
+            return BackendAnswer(NO_ANSWER)
+        finally:
+            self._release(self._connection)
+
+    def give_up(self) -> None:
+        """Break off: the server sees an incomplete body and keeps nothing."""
+        self._connection.close()
+
+
+class Backend:
+    """Sends requests to other servers."""
+
+    def __init__(self, topology: Topology, rings: Mapping[str, Ring], program: str) -> None:
+        """`program` is who asks, as the User-Agent says: `object-server`, `object-replicator`, …"""
+        self.topology = topology
+        self.rings = rings
+        self.user_agent = f"{program} {os.getpid()}"
+        self._pooled = topology.backend.connections == "pooled"
+        self._idle: dict[tuple[str, int], list[OutboundConnection]] = {}
+        self._every_request = [("User-Agent", self.user_agent)]
+        if not self._pooled:
+            self._every_request.append(("Connection", "close"))
+
+    async def close(self) -> None:
+        """Give up all connections."""
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
+        self._idle.clear()
+
+    async def request(
+        self, service: Service, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> BackendAnswer:
+        """One request with a small body, answered whole."""
+        try:
+            connection, _ = await self._begin_request(service, method, path, headers, body)
+            try:
+                return await _whole_answer(connection)
+            finally:
+                self._release(service, connection)
+        except OSError:
+            return BackendAnswer(NO_ANSWER)
+
+    async def open(
+        self, service: Service, method: str, path: str, headers: Mapping[str, str]
+    ) -> "BackendStream | None":
+        """An answer whose body is still to be read; None if the server does not answer. The caller closes it."""
+        try:
+            connection, head = await self._begin_request(service, method, path, headers)
+            return BackendStream(connection, head, functools.partial(self._release, service))
+        except OSError:
+            return None
+
+    async def upload(self, service: Service, path: str, headers: Mapping[str, str]) -> BackendUpload | None:
+        """A PUT, up to where the server has asked for the body or has answered; None if it does not answer."""
+        sent = {"Host": _host(service), **headers, **dict(self._every_request)}
+
+        async def ask(connection: OutboundConnection) -> None:
+            connection.ask_to_upload(path, sent)
+            await connection.asked_for_body()
+
+        try:
+            connection, _ = await self._ask_over_connection(service, ask)
+        except OSError:
+            return None
+        return BackendUpload(connection, functools.partial(self._release, service))
+
+    async def _begin_request(
+        self, service: Service, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> tuple[OutboundConnection, ResponseHead]:
+        """A connection with the beginning of its answer. Raises: OSError."""
+        sent = [("Host", _host(service)), *headers.items(), *self._every_request]
+        if body or method not in ("GET", "HEAD"):
+            sent.append(("Content-Length", str(len(body))))
+
+        def ask(connection: OutboundConnection) -> Awaitable[ResponseHead]:
+            connection.ask(method, path, sent, body)
+            return connection.head()
+
+        return await self._ask_over_connection(service, ask)
+
+    async def _ask_over_connection(
+        self, service: Service, ask: Callable[[OutboundConnection], Awaitable[T]]
+    ) -> tuple[OutboundConnection, T]:
+        """A connection over which something was asked, and what came of it. Raises: OSError."""
+        while True:
+            connection = await self._connection(service)
+            begun = False
+            try:
+                answer = await ask(connection)
+                begun = True
+                return connection, answer
+            except ConnectionError:
+                if not connection.reused:
+                    raise  # else the server has closed it meanwhile, and has not heard the request
+            finally:
+                if not begun:
+                    connection.close()
+
+    async def _connection(self, service: Service) -> OutboundConnection:
+        idle = self._idle.get((service.address, service.port))
+        while idle:
+            connection = idle.pop()
+            if connection.reusable:
+                connection.reused = True
+                return connection
+            connection.close()
+        return await _connect(service)
+
+    def _release(self, service: Service, connection: OutboundConnection) -> None:
+        if self._pooled and connection.reusable:
+            self._idle.setdefault((service.address, service.port), []).append(connection)
+        else:
+            connection.close()
+
+    def service(self, name: str, device: Device) -> Service:
+        """The server that looks after a device's accounts, containers or objects."""
+        return self.topology.service(name, device.host)
+
+
+def device_path(device: Device, partition: int, *names: str) -> str:
+    """The path of an account, container or object on one device, as the storage servers take it."""
+    return f"/{device.name}/{partition}/" + "/".join(quote(name, safe="/", errors="surrogateescape") for name in names)
+
+
+async def _connect(service: Service) -> OutboundConnection:
+    """A new connection. Raises: OSError.
+
+    A loop that was busy for the whole time looks at its timers before its sockets, and a connection takes some turns
+    to be ready; so it gets a few turns more before a server is called unreachable.
+    """
+    making = asyncio.get_running_loop().create_connection(OutboundConnection, service.address, service.port)
+    connecting = asyncio.ensure_future(making)
+    try:
+        done, _ = await asyncio.wait((connecting,), timeout=CONNECT_TIMEOUT_S)
+        for _ in range(0 if done else _MORE_TURNS):
+            await asyncio.sleep(0)
+        if not connecting.done():
+            raise TimeoutError(f"{_host(service)} does not accept a connection")
+        return connecting.result()[1]
+    finally:
+        connecting.cancel()
+
+
+async def _whole_answer(connection: OutboundConnection) -> BackendAnswer:
+    """Raises: OSError."""
+    head = await connection.head()
+    parts = [chunk async for chunk in connection.body]
+    return BackendAnswer(head.status, CIMultiDictProxy(head.headers), b"".join(parts))
+
+
+def _host(service: Service) -> str:
+    return f"{service.address}:{service.port}"

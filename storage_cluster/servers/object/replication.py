@@ -1,0 +1,186 @@
+"""The server's side of object replication: what an object server does for replicators.
+
+    REPLICATE /device, [partitions]        the digest of each suffix directory of these partitions, as JSON
+    SSYNC /device/partition                which files of these objects are wanted ({hash: [names]} in and out)
+    PUT /device/partition/hash/name        with X-Backend-Replication: one file as it lies on another replica, whole
+
+The names of a replica's files contain their versions (`diskfile`), so two suffix directories with the same digest of
+names hold the same versions. Whether the files are intact is checked by the auditor. A tombstone older than
+`reclaim_age_s` no longer counts, and the replicator removes it.
+
+Source: Swift, swift.obj.replicator and ssync (`REPLICATE`, missing_check); pushing raw files is our own, as rsync does.
+"""
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from storage_cluster.servers.disks import layout
+from storage_cluster.servers.disks.devices import Devices
+from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, surviving
+from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
+from storage_cluster.servers.http.times import timestamp_before
+
+METHODS = ("REPLICATE", "SSYNC")
+MARK = "X-Backend-Replication"
+_MESSAGE_MAX_BYTES = 16_777_216
+_SUFFIXES = (".data", ".meta", ".ts")
+
+Files = dict[str, list[str]]
+"""Object's hash: names of its files."""
+Digests = dict[str, str]
+"""Suffix directory: digest."""
+OnDisk = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs blocking work on a thread."""
+
+
+class ObjectReplication:
+    """Answers other hosts' replicators."""
+
+    def __init__(self, devices: Devices, reclaim_age_s: float, on_disk: OnDisk) -> None:
+        self._devices = devices
+        self._reclaim_age_s = reclaim_age_s
+        self._on_disk = on_disk
+
+    @staticmethod
+    def concerns(call: Call) -> bool:
+        """Whether a call is a replicator's."""
+        return call.method in METHODS or (call.method == "PUT" and MARK in call.headers)
+
+    async def handle(self, call: Call) -> Reply:
+        """One call. Raises: Refusal."""
+        device_dir = self._devices.dir(call.names[0])
+        if call.method == "REPLICATE":
+            partitions = _partitions(await call.body.read(_MESSAGE_MAX_BYTES))
+            return _json_reply(await self._on_disk(functools.partial(self._digests, device_dir, partitions)))
+        if len(call.names) < 2 or not call.names[1].isdigit():
+            raise Refusal(400)
+        partition = int(call.names[1])
+        if call.method == "SSYNC":
+            offered = _offer(await call.body.read(_MESSAGE_MAX_BYTES))
+            return _json_reply(await self._on_disk(functools.partial(_missing_files, device_dir, partition, offered)))
+        return await self._take(call, device_dir, partition)
+
+    def _digests(self, device_dir: Path, partitions: list[int]) -> dict[int, Digests]:
+        before = timestamp_before(self._reclaim_age_s)
+        return {partition: digests(snapshot(device_dir, partition, before)) for partition in partitions}
+
+    async def _take(self, call: Call, device_dir: Path, partition: int) -> Reply:
+        path_hash, name = (*call.names[2:], "", "")[:2]
+        if not layout.is_hash(path_hash) or not _is_file_name(name):
+            raise Refusal(400)
+        stored = object_dir(device_dir, partition, path_hash)
+        if name not in surviving({name, *names_in(stored.directory)}):
+            raise Refusal(409)
+        self._devices.medium(call.names[0]).admit(call.body.length or 0)
+        new = stored.new_file()
+        try:
+            async for chunk in call.body:
+                new.write(chunk)
+            await self._on_disk(functools.partial(stored.commit_copy, new, name))
+        except DamagedFileError:
+            raise Refusal(422) from None
+        finally:
+            new.close()
+        return reply(201)
+
+
+def object_dir(device_dir: Path, partition: int, path_hash: str) -> ObjectDir:
+    """An object known by its hash."""
+    return ObjectDir(device_dir, layout.hash_dir(device_dir, "objects", partition, path_hash))
+
+
+def names_in(directory: Path) -> list[str]:
+    """The files of an object; none if there is no such directory."""
+    try:
+        return [name for name in os.listdir(directory) if name.endswith(_SUFFIXES)]
+    except FileNotFoundError:
+        return []
+
+
+def files_of(device_dir: Path, partition: int, suffix: str, reclaim_before: str) -> Files:
+    """The files that count of each object in a suffix directory, by hash; no tombstones from before that moment."""
+    suffix_dir = device_dir / "objects" / str(partition) / suffix
+    found = {}
+    for path_hash in _list_hashes(suffix_dir):
+        names = sorted(surviving(names_in(suffix_dir / path_hash)))
+        if not is_reclaimable(names, reclaim_before):
+            found[path_hash] = names
+    return {path_hash: names for path_hash, names in found.items() if names}
+
+
+def is_reclaimable(names: list[str], reclaim_before: str) -> bool:
+    """Whether an object's files are but a tombstone from before that moment."""
+    return len(names) == 1 and names[0].endswith(".ts") and names[0] < reclaim_before
+
+
+def snapshot(device_dir: Path, partition: int, reclaim_before: str) -> dict[str, Files]:
+    """The files that count of a partition, by suffix directory."""
+    found = {
+        suffix: files_of(device_dir, partition, suffix, reclaim_before)
+        for suffix in layout.suffixes(device_dir, "objects", partition)
+    }
+    return {suffix: files for suffix, files in found.items() if files}
+
+
+def digests(found: Mapping[str, Files]) -> Digests:
+    """The digest of each suffix directory of a partition."""
+    return {suffix: digest_of(files) for suffix, files in found.items()}
+
+
+def digest_of(files: Files) -> str:
+    """One hash for the files of a suffix directory."""
+    md5 = hashlib.md5(usedforsecurity=False)
+    for path_hash in sorted(files):
+        md5.update(f"{path_hash}:{','.join(files[path_hash])}\n".encode())
+    return md5.hexdigest()
+
+
+def _missing_files(device_dir: Path, partition: int, offered: Files) -> Files:
+    wanted = {}
+    for path_hash, names in offered.items():
+        here = set(names_in(object_dir(device_dir, partition, path_hash).directory))
+        missing = sorted(surviving(here | set(names)) - here)
+        if missing:
+            wanted[path_hash] = missing
+    return wanted
+
+
+def _partitions(body: bytes) -> list[int]:
+    try:
+        return [int(partition) for partition in json.loads(body)]
+    except (ValueError, TypeError):
+        raise Refusal(400) from None
+
+
+def _offer(body: bytes) -> Files:
+    try:
+        offered = json.loads(body)
+        sound = all(
+            layout.is_hash(path_hash) and all(map(_is_file_name, names)) for path_hash, names in offered.items()
+        )
+    except (ValueError, TypeError, AttributeError):
+        raise Refusal(400) from None
+    if not sound:
+        raise Refusal(400)
+    return offered
+
+
+def _list_hashes(directory: Path) -> Iterable[str]:
+    try:
+        return [name for name in os.listdir(directory) if layout.is_hash(name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_file_name(text: str) -> bool:
+    stem, suffix = os.path.splitext(text)
+    return suffix in _SUFFIXES and stem.replace(".", "", 1).isdigit()
+
+
+def _json_reply(document: object) -> Reply:
+    return reply(200, {"Content-Type": "application/json"}, json.dumps(document).encode())

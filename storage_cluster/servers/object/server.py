@@ -1,0 +1,273 @@
+"""The object server: objects' bodies and metadata on this host's devices.
+
+`PUT|GET|HEAD|POST|DELETE /device/partition/account/container/object`, all from the proxy or from daemons. A change is
+on disk, and the container server has been informed of it (or has not answered), before the caller gets its 2xx.
+
+Metadata comes and goes as headers: the user's (X-Object-Meta-), those that a client wants to see again
+(Content-Encoding, …), and what the proxy's features keep (sysmeta). A POST replaces all but sysmeta.
+
+Source: Swift, swift.obj.server.
+"""
+
+import asyncio
+import functools
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from multidict import CIMultiDict
+
+from storage_cluster.servers.databases.updates import PendingUpdates
+from storage_cluster.servers.disks import layout
+from storage_cluster.servers.disks.devices import Devices, Target, disk_errors, metadata_headers, timestamp_of
+from storage_cluster.servers.disks.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
+from storage_cluster.servers.disks.medium import METADATA_BYTES, Writing
+from storage_cluster.servers.http import conditions, ranges
+from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.content_type import with_swift_bytes_of
+from storage_cluster.servers.http.messages import BrokenOff, Call, Refusal, Reply, reply
+from storage_cluster.servers.http.times import http_date
+from storage_cluster.servers.object import expiry
+from storage_cluster.servers.object.replication import ObjectReplication
+from storage_cluster.servers.object.updates import ObjectUpdates
+
+PATH_SEGMENT_COUNT = 5
+DISK_THREADS = 32
+"""As many syncs may wait for the disk: the file system's journal and the disk's flushes serve all of them at once. One
+thread that syncs 32 files in turn takes ten times as long, at the same cost in processor time."""
+READ_CHUNK_BYTES = 262_144
+CLIENT_METADATA = (
+    "x-object-meta-",
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "expires",
+    "x-delete-at",
+    "x-object-manifest",
+    "x-robots-tag",
+)
+"""Headers that are kept, by their beginnings: those that a client may set …"""
+METADATA = (*CLIENT_METADATA, "x-static-large-object", "x-object-sysmeta-", "x-object-transient-sysmeta-")
+"""… and those that the proxy's features set."""
+
+T = TypeVar("T")
+
+
+class ObjectServer:
+    """Answers for the objects on this host's devices."""
+
+    def __init__(self, devices: Devices, backend: Backend) -> None:
+        self._devices = devices
+        self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
+        self._updates = ObjectUpdates(devices, backend, self._disk)
+        self._replication = ObjectReplication(devices, backend.topology.intervals.reclaim_age_s, self._on_disk)
+        devices.remove_drafts()
+        for directory in devices.dirs.values():
+            PendingUpdates(directory).remove_drafts()
+
+    def close(self) -> None:
+        """Wait for what the disk is doing."""
+        self._disk.shutdown()
+
+    async def handle(self, call: Call) -> Reply:
+        """One call."""
+        with disk_errors():
+            if self._replication.concerns(call):
+                return await self._replication.handle(call)
+            target = self._devices.target(call, 3)
+            if len(target.names) != 3:
+                raise Refusal(400)
+            return await self._handle(call, target)
+
+    async def _handle(self, call: Call, target: Target) -> Reply:
+        directory = layout.hash_dir(target.device_dir, "objects", target.partition, target.hash)
+        stored = ObjectDir(target.device_dir, directory)
+        if call.method == "PUT":
+            return await self._put(call, target, stored)
+        if call.method in ("GET", "HEAD"):
+            return await self._get(call, target, stored)
+        if call.method == "POST":
+            return await self._post(call, target, stored)
+        if call.method == "DELETE":
+            return await self._delete(call, target, stored)
+        raise Refusal(405)
+
+    async def _put(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
+        timestamp = timestamp_of(call)
+        before = _info_or_quarantine(stored)
+        _check_newest(stored, timestamp)
+        if call.headers.get("If-None-Match") == "*" and before is not None and not expiry.has_expired(before.metadata):
+            raise Refusal(412)
+        content_type = call.headers.get("Content-Type", "application/octet-stream")
+        target.medium.admit(call.body.length or 0)
+        new = stored.new_file()
+        writing = Writing(target.medium, _stream(target))
+        try:
+            async for chunk in call.body:
+                new.write(chunk)
+                await _spend(writing.add(len(chunk)))
+            _check_etag(call, new)
+            metadata = metadata_headers(call.headers, METADATA)
+            await _spend(writing.sync())
+            await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
+        finally:
+            new.close()
+        await self._updates.container_put(call, target, timestamp, (new.size, new.etag, content_type), metadata)
+        await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, metadata)
+        return reply(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp)})
+
+    async def _get(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
+        await _spend(target.medium.read(METADATA_BYTES, _stream(target)))
+        info = self._info(call, stored)
+        headers = CIMultiDict(_info_headers(info))
+        unwanted = conditions.check_conditions(call.headers, headers)
+        if unwanted is not None:
+            return unwanted
+        if call.method == "HEAD":
+            headers["Content-Length"] = str(info.size)
+            return Reply(200, headers)
+        try:
+            opened = os.open(info.data_path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise Refusal(404) from None
+        asked = call.headers.get("Range")
+        if asked is None and info.size <= READ_CHUNK_BYTES:
+            headers["Content-Length"] = str(info.size)
+            await _spend(target.medium.read(info.size, _stream(target)))
+            return Reply(200, headers, _verify_body(_read_all(opened, info.size), stored, info))
+        reader = functools.partial(self._read, target, opened)
+        if asked is None:
+            reader = functools.partial(self._read_whole, target, opened, stored, info)
+        found = ranges.in_part(200, headers, info.size, asked, reader)
+        found.on_close = functools.partial(os.close, opened)
+        return found
+
+    async def _read(self, target: Target, opened: int, start: int, stop: int) -> AsyncIterator[bytes]:
+        while start < stop:
+            wanted = min(stop - start, READ_CHUNK_BYTES)
+            try:
+                await _spend(target.medium.read(wanted, _stream(target)))
+                chunk = await self._on_disk(functools.partial(os.pread, opened, wanted, start))
+            except OSError as error:
+                raise BrokenOff from error
+            if not chunk:
+                raise BrokenOff
+            start += len(chunk)
+            yield chunk
+
+    async def _read_whole(
+        self, target: Target, opened: int, stored: ObjectDir, info: ObjectInfo, start: int, stop: int
+    ) -> AsyncIterator[bytes]:
+        """The body; the last piece only if all of it is what was written."""
+        md5 = hashlib.md5(usedforsecurity=False)
+        last = b""
+        async for chunk in self._read(target, opened, start, stop):
+            md5.update(chunk)
+            if last:
+                yield last
+            last = chunk
+        if md5.hexdigest() != info.etag:
+            stored.quarantine()
+            raise BrokenOff
+        yield last
+
+    async def _post(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
+        timestamp = timestamp_of(call)
+        info = self._info(call, stored)
+        _check_newest(stored, timestamp)
+        content_type = with_swift_bytes_of(call.headers.get("Content-Type") or info.content_type, info.content_type)
+        metadata = metadata_headers(call.headers, METADATA)
+        await _spend(Writing(target.medium, _stream(target)).sync())
+        await self._on_disk(functools.partial(stored.write_meta, timestamp, content_type, metadata))
+        described = (info.size, info.etag, content_type)
+        await self._updates.container_put(call, target, timestamp, described, info.metadata)
+        await self._updates.expiry(call, target, timestamp, info.metadata, metadata)
+        return reply(202, {k: v for k, v in info.metadata.items() if k.startswith("X-Object-Sysmeta-")})
+
+    async def _delete(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
+        timestamp = timestamp_of(call)
+        before = _info_or_quarantine(stored)
+        due = call.headers.get("X-If-Delete-At")
+        if due is not None and (before is None or before.metadata.get("X-Delete-At") != due):
+            raise Refusal(412 if before else 404)
+        _check_newest(stored, timestamp)
+        existed = before is not None and (due is not None or not expiry.has_expired(before.metadata))
+        await _spend(Writing(target.medium, _stream(target)).sync())
+        await self._on_disk(functools.partial(stored.write_tombstone, timestamp))
+        await self._updates.container_delete(call, target, timestamp)
+        await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, {})
+        return reply(204 if existed else 404)
+
+    def _info(self, call: Call, stored: ObjectDir) -> ObjectInfo:
+        """What is stored and not over. Raises: Refusal (404, with the moment of the newest change; 412 on If-Match)."""
+        info = _info_or_quarantine(stored)
+        if info is not None and not expiry.has_expired(info.metadata):
+            return info
+        newest = stored.versions().newest
+        refused = conditions.absent(call.headers) if call.method in ("GET", "HEAD") else None
+        text = None if refused is None else ""
+        raise Refusal(refused.status if refused else 404, text, {"X-Backend-Timestamp": newest} if newest else None)
+
+    async def _on_disk(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+
+def _stream(target: Target) -> int:
+    """The object's number on the medium."""
+    return int(target.hash[:15], 16)
+
+
+async def _spend(seconds: float) -> None:
+    if seconds:
+        await asyncio.sleep(seconds)
+
+
+def _info_or_quarantine(stored: ObjectDir) -> ObjectInfo | None:
+    try:
+        return stored.read_info()
+    except DamagedFileError:
+        stored.quarantine()
+        return None
+
+
+def _check_newest(stored: ObjectDir, timestamp: str) -> None:
+    newest = stored.versions().newest
+    if newest >= timestamp:
+        raise Refusal(409, headers={"X-Backend-Timestamp": newest})
+
+
+def _check_etag(call: Call, new: NewFile) -> None:
+    wanted = call.headers.get("Etag", "").strip('"')
+    if wanted and wanted != new.etag:
+        raise Refusal(422)
+
+
+def _read_all(opened: int, size: int) -> bytes:
+    try:
+        return os.pread(opened, size, 0)
+    finally:
+        os.close(opened)
+
+
+def _verify_body(body: bytes, stored: ObjectDir, info: ObjectInfo) -> bytes:
+    """The body, if it is what was written. Raises: Refusal (404) once what is damaged is put aside."""
+    if hashlib.md5(body, usedforsecurity=False).hexdigest() != info.etag:
+        stored.quarantine()
+        raise Refusal(404)
+    return body
+
+
+def _info_headers(info: ObjectInfo) -> dict[str, str]:
+    return {
+        "Content-Type": info.content_type,
+        **info.metadata,
+        "Etag": info.etag,
+        "Last-Modified": http_date(info.timestamp),
+        "X-Timestamp": info.timestamp,
+        "X-Backend-Timestamp": info.timestamp,
+        "X-Backend-Data-Timestamp": info.data_timestamp,
+        "Accept-Ranges": "bytes",
+    }

@@ -1,1 +1,0 @@
-"""What requests and answers of the Swift API say, as values: nothing here sends or stores."""

@@ -1,0 +1,52 @@
+"""The lines that servers write: JSON for programs, Swift's own form for people."""
+
+import dataclasses
+import io
+import json
+import os
+
+from multidict import CIMultiDict
+
+from storage_cluster.servers.http.access_log import AccessLog, Served, proxy_line, storage_line
+
+SERVED = Served(
+    transaction_id="tx6825923c45e246578019d-006b004cf4",
+    method="GET",
+    path="/v1/AUTH_test/bench/r46?format=json",
+    status=200,
+    start_ns=1_795_181_812_152_675_867,
+    end_ns=1_795_181_812_161_335_707,
+    bytes_in=0,
+    bytes_out=1024,
+    peer="10.77.0.10:40000",
+    local="10.77.0.20:8080",
+    headers=CIMultiDict({"x-auth-token": "AUTH_tk012360bf4deadbeef", "User-Agent": "swift client"}),
+)
+
+
+def test_the_proxys_line_is_swifts() -> None:
+    assert proxy_line("proxy", SERVED) == (
+        "proxy-server: 10.77.0.10 10.77.0.10 20/Nov/2026/13/36/52 GET /v1/AUTH_test/bench/r46%3Fformat%3Djson HTTP/1.1"
+        " 200 - swift%20client AUTH_tk012360bf4... - 1024 - tx6825923c45e246578019d-006b004cf4 - 0.0087 - -"
+        " 1795181812.152675867 1795181812.161335707 0"
+    )
+
+
+def test_a_storage_servers_line_is_swifts() -> None:
+    headers = CIMultiDict({"User-Agent": "proxy-server 1849"})
+    served = dataclasses.replace(SERVED, path="/d2/115/AUTH_test/bench/r49", headers=headers, bytes_out=0, status=404)
+    assert storage_line("object", served) == (
+        'object-server: 10.77.0.10 - - [20/Nov/2026:13:36:52 +0000] "GET /d2/115/AUTH_test/bench/r49" 404 - "-"'
+        f' "tx6825923c45e246578019d-006b004cf4" "proxy-server 1849" 0.0087 "-" {os.getpid()} 0'
+    )
+
+
+def test_the_json_line_holds_no_token() -> None:
+    stream, text = io.StringIO(), io.StringIO()
+    AccessLog(stream, text, lambda served: served.method).write(SERVED)
+    line = json.loads(stream.getvalue())
+    assert line == {
+        name: value for name, value in dataclasses.asdict(SERVED).items() if name not in ("headers", "source")
+    }
+    assert "AUTH_tk" not in stream.getvalue()
+    assert text.getvalue() == "GET\n"
