@@ -150,41 +150,56 @@ FLOORS = (
 """The rooms of `collector/`, from below: each imports only what is on lower floors. `analysis` is a module."""
 
 
-def _not_downwards(sources: dict[str, str]) -> list[str]:
+SERVER_FLOORS = (
+    ("http",),
+    ("disks", "auth", "open_files"),
+    ("databases",),
+    ("object",),
+    ("proxy",),
+    ("process",),
+    ("__main__",),
+)
+"""The folders and modules of `storage_cluster/servers/`, from below."""
+
+
+def _not_downwards(
+    sources: dict[str, str], package: str = "collector", floors: tuple[tuple[str, ...], ...] = FLOORS
+) -> list[str]:
     """`path: import` for each import that does not lead to a lower floor, or leads to no room, but for a room's own."""
-    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
     found = []
     for path, source in sources.items():
         own = path.removesuffix(".py").split("/")[0]
         for name in _imports(ast.parse(source, path)):
-            package, _, below = name.partition(".")
-            room = below.split(".")[0]
-            if package == "collector" and room != own and floor.get(room, len(FLOORS)) >= floor[own]:
+            room = name.removeprefix(f"{package}.").split(".")[0]
+            if name.startswith(f"{package}.") and room != own and floor.get(room, len(floors)) >= floor[own]:
                 found.append(f"{path}: {name}")
     return found
 
 
-def _collector() -> dict[str, str]:
-    folder = ROOT / "collector"
-    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.py"))}
+def _sources(folder: str) -> dict[str, str]:
+    """{path inside the folder: source} of its modules, the folder's own `__init__.py` aside."""
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    sources = {str(path.relative_to(ROOT / folder)): path.read_text() for path in paths}
+    del sources["__init__.py"]
+    return sources
 
 
 def test_every_module_of_the_collector_is_in_a_room() -> None:
     rooms = {room for floor in FLOORS for room in floor}
-    there = {path.removesuffix(".py").split("/")[0] for path in _collector()}
-    assert there - {"__init__"} == rooms
+    there = {path.removesuffix(".py").split("/")[0] for path in _sources("collector")}
+    assert there == rooms
     assert (ROOT / "collector" / "__init__.py").read_text() == ""
 
 
 def test_every_room_says_what_it_computes() -> None:
-    inits = {path: source for path, source in _collector().items() if re.fullmatch(r"\w+/__init__\.py", path)}
+    inits = {path: source for path, source in _sources("collector").items() if re.fullmatch(r"\w+/__init__\.py", path)}
     assert len(inits) == sum(map(len, FLOORS)) - 1, "a folder without __init__.py is no room"
     assert [path for path, source in inits.items() if not ast.get_docstring(ast.parse(source))] == []
 
 
 def test_imports_between_rooms_go_down() -> None:
-    sources = {path: source for path, source in _collector().items() if path != "__init__.py"}
-    assert _not_downwards(sources) == []
+    assert _not_downwards(_sources("collector")) == []
 
 
 @pytest.mark.parametrize(
@@ -201,6 +216,34 @@ def test_imports_between_rooms_go_down() -> None:
 )
 def test_the_rule_of_floors_itself(path: str, source: str, offence: str | None) -> None:
     assert _not_downwards({path: source}) == ([f"{path}: {offence}"] if offence else [])
+
+
+def test_imports_between_the_servers_folders_go_down() -> None:
+    sources = _sources("storage_cluster/servers")
+    assert {path.removesuffix(".py").split("/")[0] for path in sources} == {
+        room for floor in SERVER_FLOORS for room in floor
+    }
+    assert _not_downwards(sources, "storage_cluster.servers", SERVER_FLOORS) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "allowed"),
+    [
+        ("disks/devices.py", "http.messages", True),
+        ("disks/devices.py", "disks.layout", True),
+        ("disks/devices.py", "databases.updates", False),
+        ("http/front.py", "disks.layout", False),
+        ("databases/container.py", "object.expiry", False),
+        ("object/server.py", "proxy.infos", False),
+        ("proxy/copy.py", "object.server", True),
+        ("proxy/copy.py", "process", False),
+        ("process.py", "proxy.server", True),
+    ],
+)
+def test_the_rule_of_the_servers_floors_itself(path: str, name: str, allowed: bool) -> None:
+    source = f"import storage_cluster.servers.{name}"
+    found = _not_downwards({path: source}, "storage_cluster.servers", SERVER_FLOORS)
+    assert found == ([] if allowed else [f"{path}: storage_cluster.servers.{name}"])
 
 
 def test_the_table_of_rooms_is_in_the_order_of_the_floors() -> None:
