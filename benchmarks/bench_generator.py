@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from collector.trace import store
+from collector.trace.reading import Trace
 from storage_cluster.bench.results import folder
 
 OBJECT_BYTES = 1000
@@ -139,7 +139,7 @@ def truth(arguments: argparse.Namespace) -> None:
 
 
 def _differences(run: Path, trace: str) -> list[int]:
-    exchanges = store.read_table(trace, "exchanges")
+    exchanges = Trace(trace).read("exchanges")
     at_client = exchanges.filter(pc.equal(exchanges["client_host"], "client")).to_pylist()
     packets = {
         each["transaction_id"]: each["response_last_received_trace_ns"] - each["request_first_sent_trace_ns"]

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.trace import store
+from collector.trace.reading import Trace
 from storage_cluster import ring as rings
 from storage_cluster.faults import control
 from storage_cluster.hosts import cluster
@@ -122,7 +122,7 @@ def _row(folder: Path, case: Case) -> str:
         _tracer("cluster", "fault", "add", *case.words.split())
     said = _record(folder, case)
     control.ask(folder / "cluster", {"order": "clear", "ids": None})
-    findings = store.read_table(str(folder / case.name), "findings").to_pylist()
+    findings = Trace(str(folder / case.name)).read("findings").to_pylist()
     texts = [finding["text"] for finding in findings if finding["severity"] != "notice"]
     shown = " · ".join(texts[:FINDINGS_SHOWN]) or "nothing"
     if len(texts) > FINDINGS_SHOWN:

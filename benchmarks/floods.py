@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.processes import ROOT
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit import upload_captures as uploads
 from tracer.records import Severity
 
@@ -112,7 +112,7 @@ def replay(flood: Flood, folder: Path) -> Outcome:
     peak = usage.ru_maxrss * 1024
     if process.returncode:
         return Outcome(peak, process.returncode, said)
-    info = store.read_info(str(trace))
+    info = Trace(str(trace)).info()
     lost = (Severity.DATA_LOSS, Severity.ERROR)
     counters = tuple(f"`{each.name}` {each.count:,}" for each in info.counters if each.severity in lost)
     exchanges = pq.read_metadata(trace / "exchanges.parquet").num_rows

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import polars as pl
 
-from collector.trace import store
+from collector.trace.reading import Trace
 
 TRACER = [sys.executable, "-P", "-m", "tracer"]
 UPLOADS = ["bench", "run", "put", "--count", "20", "--size", str(1 << 20), "--concurrency", "2"]
@@ -96,7 +96,7 @@ def _tcpdumps(hosts: list[Host], interface: str, folder: Path) -> Iterator[None]
 
 def _print_counts(hosts: list[Host], trace: Path, folder: Path) -> None:
     """Packets on eth0 by both, between the first and the last that the agent has: tcpdump runs longer."""
-    events = pl.DataFrame(store.read_table(str(trace), "events", ["host", "point", "host_ns"]))
+    events = pl.DataFrame(Trace(str(trace)).read("events", ["host", "point", "host_ns"]))
     print("| host | agent, eth0 | tcpdump, same time |\n|---|---|---|")
     for host in hosts:
         own = events.filter(pl.col("point").cast(pl.String) == f"{host.name}/eth0")["host_ns"]
@@ -113,8 +113,8 @@ def _stamps(path: Path) -> list[int]:
 
 
 def _print_hops(trace: Path) -> None:
-    hops = pl.DataFrame(store.read_table(str(trace), "hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    quality = pl.DataFrame(store.read_table(str(trace), "quality"))
+    hops = pl.DataFrame(Trace(str(trace)).read("hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    quality = pl.DataFrame(Trace(str(trace)).read("quality"))
     print("\n| hops | count |\n|---|---|")
     for state, count in sorted(hops.group_by("state").len().iter_rows()):
         print(f"| {state} | {count:,} |")
@@ -136,7 +136,7 @@ def _print_difference(trace: Path, replayed: Path) -> None:
 
 
 def _requests(trace: Path) -> pl.DataFrame:
-    exchanges = pl.DataFrame(store.read_table(str(trace), "exchanges"))
+    exchanges = pl.DataFrame(Trace(str(trace)).read("exchanges"))
     return exchanges.filter(pl.col("client_host").cast(pl.String) == "client").select(
         "transaction_id",
         "uncertainty_ns",

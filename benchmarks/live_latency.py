@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import HopState
 from testkit.live_hosts import TRACER, Capturing, Host, NoNamespacesError, Pair, pair
 from tracer.errors import InputError
@@ -88,7 +88,7 @@ class Seen:
     def look(self, trace: str, measured: bool) -> None:
         """Note the hops that were not in the trace before."""
         try:
-            info, hops, seen_ns = store.read_unchanged(trace, lambda info: (info, _hops(trace), time.time_ns()))
+            info, hops, seen_ns = Trace(trace).read_unchanged(lambda info: (info, _hops(trace), time.time_ns()))
         except InputError:  # there is none yet
             return
         if info.created_ns == self.created_ns:
@@ -162,7 +162,7 @@ def shipping_agent(host: Host, url: str, folder: Path) -> Iterator[Capturing]:
 
 
 def _hops(trace: str) -> pl.DataFrame:
-    return pl.DataFrame(store.read_table(trace, "hops", ["state", "send_trace_ns", "receive_trace_ns"]))
+    return pl.DataFrame(Trace(trace).read("hops", ["state", "send_trace_ns", "receive_trace_ns"]))
 
 
 def _resident_bytes(pid: int) -> int:

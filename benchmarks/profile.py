@@ -24,6 +24,7 @@ from typing import Any, Self
 ONE_THREAD = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Read by the libraries when they are imported, so the analysis is imported after they are set."""
 
+WRITER = "collector.trace.writing:TraceWriter"
 STAGES: dict[str, tuple[str, ...]] = {
     "decode": ("tracer.readers:CaptureReader.rows",),
     "note hosts, spread over partitions": ("collector.analysis:scan",),
@@ -40,13 +41,9 @@ STAGES: dict[str, tuple[str, ...]] = {
         "collector.findings.symptoms:collect_symptoms",
     ),
     "spans, findings": ("collector.requests.spans:link", "collector.findings:build_findings"),
-    "write events": ("collector.analysis:ready/events", "collector.trace.store:TraceWriter.append/events"),
-    "write hops": ("collector.trace.store:TraceWriter.append/hops",),
-    "write the other tables": (
-        "collector.analysis:ready",
-        "collector.trace.store:TraceWriter.append",
-        "collector.trace.store:TraceWriter.write_table",
-    ),
+    "write events": (f"{WRITER}.encode/events", f"{WRITER}.append_encoded/events"),
+    "write hops": (f"{WRITER}.encode/hops", f"{WRITER}.append_encoded/hops"),
+    "write the other tables": (f"{WRITER}.encode", f"{WRITER}.append_encoded"),
 }
 """Title to `module:name`; after a `/`, only calls whose first argument is that."""
 REST = "the rest"

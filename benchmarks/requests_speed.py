@@ -36,8 +36,8 @@ from collector.hops.captured_until import CapturedUntil
 from collector.requests import spans
 from collector.requests.exchanges import build_exchanges
 from collector.services.service_names import ServiceNames
-from collector.trace import store
 from collector.trace.model import TraceInfo
+from collector.trace.reading import Trace
 from collector.trace.schema import ID_STRIDE
 
 CAPTURE = ROOT / "captures" / "bench-2-puts"
@@ -155,7 +155,7 @@ def _template() -> tuple[Tables, TraceInfo]:
         url = str(Path(folder) / "trace")
         info = analyse(host_sources([str(CAPTURE)]), url)
         names = ("hops", "messages", "connections", "exchanges", "clocks")
-        return {name: store.read_table(url, name) for name in names}, info
+        return {name: Trace(url).read(name) for name in names}, info
 
 
 def _parts(one: Tables, copies: int, each: int, with_ids: bool) -> Iterator[Part]:

@@ -23,7 +23,7 @@ from playwright.sync_api import CDPSession, Page
 from benchmarks.live_latency import CLIENT, PORT, SERVER, SESSION, TOKEN, shipping_agent
 from benchmarks.viewer import memory_mib, page_memory
 from benchmarks.viewer_session import browser, server_of, wait_settled
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit.live_hosts import TRACER, NoNamespacesError, Pair, pair
 from tracer.errors import InputError
 
@@ -73,7 +73,7 @@ def _await_make(trace: str) -> None:
     """Until there is a trace with hops of both hosts."""
     while True:
         try:
-            if store.read_table(trace, "hops", ["state"]).num_rows:
+            if Trace(trace).read("hops", ["state"]).num_rows:
                 return
         except InputError:
             pass

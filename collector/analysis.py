@@ -60,10 +60,10 @@ from collector.services.operators_names import names_of_nothing
 from collector.services.rings import Places, Ring
 from collector.services.servers import Servers
 from collector.services.service_names import ServiceNames, rename_services
-from collector.trace import parquet
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.schema import ID_STRIDE, TABLES, HopState, conform
-from collector.trace.store import ROW_GROUP_ROWS, TraceWriter, read_batches, ready, write_trace
+from collector.trace.table_store import ROW_GROUP_ROWS, EncodedRows
+from collector.trace.writing import TraceWriter, write_trace
 from tracer import secret_rules
 
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
@@ -107,7 +107,7 @@ class AnalysisOptions:
 class _Part:
     """One partition after matching: tables to write, tables for later stages, and the evidence for clocks."""
 
-    ready: dict[str, parquet.Rows]
+    encoded: dict[str, EncodedRows]
     held: tuple[pa.Table, ...]
     ways: clock_evidence.Ways
     missing: pl.DataFrame  # as `coverage.missing_packets`
@@ -145,7 +145,7 @@ class _Requests:
     exchanges: pa.Table
     silences: pa.Table
     streams: StreamEvidence
-    quality: parquet.Rows
+    quality: EncodedRows
     troubles: symptoms.Symptoms
     calls: pl.DataFrame  # as `Watched.calls`
 
@@ -246,13 +246,15 @@ def run_stages(
             if part is not None:
                 matched.add(number, part)
                 options.limits.check_connections(sum(matched.connections_counts))
-                for name, rows in part.ready.items():
-                    writer.append(name, rows)
+                for name, rows in part.encoded.items():
+                    writer.append_encoded(name, rows)
                 held.put(number, *part.held)
                 evidence.add(part.ways)
                 servers.add(part.held[CONNECTIONS])
 
-        run_in_order(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
+        run_in_order(
+            pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence, writer), keep
+        )
         captures.close()
         every = servers.all()
         if not options.edge_ns:  # a live window need not hold each server
@@ -367,16 +369,13 @@ def _put_together(
     writer.finish("connections")
     found = findings.build_findings(
         wrong.result(),
-        (
-            requests_of(slab)
-            for _, slab in read_batches(writer.url, "exchanges", (*findings.EXCHANGE_COLUMNS, "is_stream"))
-        ),
+        (requests_of(slab) for slab in writer.written.batches("exchanges", (*findings.EXCHANGE_COLUMNS, "is_stream"))),
         linked,
         alignment.clocks,
         info,
         captured,
         samples,
-        lambda: (slab for _, slab in read_batches(writer.url, "connections", findings.CONNECTION_COLUMNS)),
+        lambda: writer.written.batches("connections", findings.CONNECTION_COLUMNS),
         places,
     )
     writer.write_table("findings", found)
@@ -434,14 +433,14 @@ def _start_times(exchanges: pa.Table) -> NDArray[np.int64]:
     return times.to_series().fill_null(0).to_numpy()
 
 
-def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _Part | None:
+def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence, writer: TraceWriter) -> _Part | None:
     decoded = captures.take(number)
     if decoded is None:
         return None
     matched = matching.match(decoded, number * ID_STRIDE + 1)
     ways = evidence.essential(_clock_ways(matched.hops, captures.clock_of, captures.absurd))
     tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
-    written = {name: ready(name, table) for name, table in tables.items()}
+    written = {name: writer.encode(name, table) for name, table in tables.items()}
     missing = coverage.missing_packets(matched.hops, matched.connections)
     lost = coverage.NOTHING_MISSING
     if captures.has_drops:
@@ -501,7 +500,8 @@ def _rebuild(
         )
         return _Requests(
             built.hops, built.exchanges, built.silences, built.streams,
-            ready("quality", quality_of(built.hops, counts)), found, watched.calls(requests_of(built.exchanges)),
+            writer.encode("quality", quality_of(built.hops, counts)), found,
+            watched.calls(requests_of(built.exchanges)),
         )  # fmt: skip
 
     def keep(number: int, requests: _Requests) -> None:
@@ -510,7 +510,7 @@ def _rebuild(
         exchanges_count += requests.exchanges.num_rows
         limits.check_exchanges(exchanges_count)
         put_off.put(requests.hops, MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * exchanges_count)
-        writer.append("quality", requests.quality)
+        writer.append_encoded("quality", requests.quality)
         by_time.put(requests.exchanges, _start_times(requests.exchanges))
         rebuilt.add(requests)
 

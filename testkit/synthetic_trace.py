@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from collector.hops.quality import quality_of
 from collector.trace import schema
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, ServiceInfo, TraceInfo
-from collector.trace.store import TraceWriter, write_trace
+from collector.trace.writing import TraceWriter, write_trace
 from testkit.tables import by_flow
 
 EPOCH_NS = 1_790_000_000_000_000_000

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from tests.helpers.trace_summary import summarise
 
@@ -49,9 +49,9 @@ def test_replay_gives_what_is_expected(capture: Path, trace: Path, regenerate: b
 def test_a_second_replay_gives_the_same_to_the_byte(capture: Path, trace: Path, tmp_path: Path) -> None:
     again = _replay(capture, tmp_path / "again")
     for name in TABLES:
-        table = store.read_table(str(trace), name)
+        table = Trace(str(trace)).read(name)
         assert table.num_rows or name in ("findings", "samples", "silences", "streams"), name
-        assert table.equals(store.read_table(str(again), name)), name
+        assert table.equals(Trace(str(again)).read(name)), name
 
 
 def test_files_are_those_of_the_manifest(capture: Path) -> None:

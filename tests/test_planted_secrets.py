@@ -16,7 +16,7 @@ from collector.commands import export, replay, report
 from collector.decode.sources import COMMAND_FILE
 from collector.queries import captured, open_trace
 from collector.queries.selection import Selection, write_csv, write_parquet
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from testkit.live_hosts import Pair, pair
 from tests.helpers.planted_secrets import Place, found_in, http2_places, places, write_captures
@@ -86,7 +86,7 @@ def strings(trace: str) -> str:
     """Every text of every table."""
     texts = []
     for name in TABLES:
-        frame = pl.DataFrame(store.read_table(trace, name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+        frame = pl.DataFrame(Trace(trace).read(name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
         texts += ["\n".join(frame[column].drop_nulls().unique()) for column in frame.select(pl.col(pl.String)).columns]
     return "\n".join(texts)
 
@@ -106,9 +106,9 @@ def test_no_table_nor_the_trace_file_nor_the_terminal_holds_one(replayed: tuple[
 
 
 def test_ids_are_kept_and_join_both_ends(replayed: tuple[str, str]) -> None:
-    exchanges = pl.DataFrame(store.read_table(replayed[0], "exchanges"))
+    exchanges = pl.DataFrame(Trace(replayed[0]).read("exchanges"))
     assert set(exchanges["transaction_id"]) == {f"tx{number:04d}" for number in range(len(PLANTED))}
-    hops = pl.DataFrame(store.read_table(replayed[0], "hops", ["state"]))
+    hops = pl.DataFrame(Trace(replayed[0]).read("hops", ["state"]))
     assert set(hops["state"].cast(pl.String)) == {"matched"}
 
 
@@ -185,7 +185,7 @@ def test_no_header_block_of_http2_is_kept_or_shown(tmp_path: Path) -> None:
 
 def _exchanges(trace: str) -> pl.DataFrame:
     columns = ["exchange_id", "protocol", "complete", "request_bytes", "response_bytes"]
-    return pl.DataFrame(store.read_table(trace, "exchanges", columns)).with_columns(pl.col("protocol").cast(pl.String))
+    return pl.DataFrame(Trace(trace).read("exchanges", columns)).with_columns(pl.col("protocol").cast(pl.String))
 
 
 def test_keep_secrets_is_the_way_around_it(captures: Path, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class Revisions:
         trace, trouble = self._trace, ""
         if trace is not None and self._opening.acquire(blocking=False):
             try:
-                if made_ns(trace.url) != trace.info.created_ns:
+                if made_ns(trace.stored) != trace.info.created_ns:
                     self._was_replaced = True
                     self.show(open_trace(trace.url))
             except TracerError as error:
@@ -95,18 +95,18 @@ class Revisions:
         stamps = [host.last_host_ns for host in info.hosts if host.last_host_ns is not None]
         counts = {name: sum(each.count for each in info.counters if each.name == name) for name in COUNTERS}
         return LiveState(
-            live=self._was_replaced or is_live(trace.url),
+            live=self._was_replaced or is_live(trace.stored),
             made=revision_name(trace),
             behind_seconds=max(0.0, (now_ns - max(stamps)) / 1e9) if stamps else None,
             dropped_count=counts["capture_dropped"],
             cut_count=counts["live_window_cut"],
-            trouble=trouble or _live_error(trace.url),
+            trouble=trouble or _live_error(trace),
         )
 
 
-def _live_error(url: str) -> str:
+def _live_error(trace: TraceView) -> str:
     try:
-        return live_error(url)
+        return live_error(trace.stored)
     except OSError as error:
         return f"whether the collector's last round succeeded could not be read: {error.strerror or error}"
 

@@ -20,7 +20,7 @@ from benchmarks.diagnosis.cases import CLEAN, PLANS
 from benchmarks.diagnosis.live import TRUTH_FILE
 from collector.analysis import analyse
 from collector.decode.sources import command_of, host_sources, samples_of
-from collector.trace.store import read_table
+from collector.trace.reading import Trace
 
 CLIENT = "client"
 LAST = ("request_first_sent_trace_ns", "response_last_received_trace_ns")
@@ -51,7 +51,7 @@ def judge_run(run: Path, *, again: bool) -> Verdict:
         made = [str(captures)]
         analyse(host_sources(made), str(trace), command=command_of(made), samples=samples_of(made))
     truth = json.loads((run / TRUTH_FILE).read_text("utf-8"))
-    urgent = [row for row in read_table(str(trace), "findings").to_pylist() if row["severity"] in URGENT]
+    urgent = [row for row in Trace(str(trace)).read("findings").to_pylist() if row["severity"] in URGENT]
     first = urgent[0] if urgent else None
     hosts = [place for place in (first["host"], first["peer_host"]) if place] if first else []
     faults = [record["fault"] for record in truth["faults"] if record["started_ns"] is not None]
@@ -72,7 +72,7 @@ def _load_after_ns(trace: Path, started_ns: int | None) -> int:
     """How long requests went on after a fault began, by the machine's clock (faults of clocks begin before all)."""
     if started_ns is None:
         return 0
-    asked = read_table(str(trace), "exchanges", ["client_host", *LAST])
+    asked = Trace(str(trace)).read("exchanges", ["client_host", *LAST])
     mine = asked.filter(pc.equal(asked["client_host"].cast("string"), CLIENT))
     return max(pc.max(mine[name]).as_py() or 0 for name in LAST) - started_ns
 

@@ -12,7 +12,7 @@ import polars as pl
 from benchmarks.faults_of_service import traffic
 from benchmarks.faults_of_service.service import SESSION, Service
 from benchmarks.faults_of_service.watch import acknowledgements
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import HopState
 
 MARGIN_S = 3.0
@@ -58,12 +58,12 @@ def packets_in(files: Iterator[Path]) -> int:
 
 def trace_faults(service: Service, trace: str) -> Iterator[str]:
     """What the trace of all lacks or says wrongly."""
-    info = store.read_info(trace)
+    info = Trace(trace).info()
     for host in info.hosts:
         files = (service.data / "sessions" / SESSION / host.host).glob("*.pcapng")
         if (count := packets_in(files)) != host.packets_count:
             yield f"{host.host}'s segments hold {count:,} packets, the trace {host.packets_count:,}"
-    hops = pl.DataFrame(store.read_table(trace, "hops", ["state", "one_way_delay_ns", "uncertainty_ns"]))
+    hops = pl.DataFrame(Trace(trace).read("hops", ["state", "one_way_delay_ns", "uncertainty_ns"]))
     for state, count in hops.group_by(pl.col("state").cast(pl.String)).len().iter_rows():
         if state == HopState.LOST:
             yield f"{count} packets are said to be lost, and none was"
@@ -76,7 +76,7 @@ def trace_faults(service: Service, trace: str) -> Iterator[str]:
 def missing_requests(service: Service, trace: str, log: Path) -> tuple[int, dict[str, int], list[str]]:
     """How many requests were sent; of each host how many it must have captured; and those that are not in the trace."""
     truths = list(_truths(log))
-    messages = pl.DataFrame(store.read_table(trace, "messages", ["host", "transaction_id"]))
+    messages = pl.DataFrame(Trace(trace).read("messages", ["host", "transaction_id"]))
     seen = {
         (str(host), str(said))
         for host, said in messages.with_columns(pl.col("host").cast(pl.String)).unique().iter_rows()

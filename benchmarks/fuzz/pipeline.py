@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.fuzz.systems import Captures
 from collector.commands import replay, report
 from collector.queries import open_trace
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from tracer import cli
 
@@ -160,7 +160,7 @@ def _tracer(*words: str) -> int:
 def _check_texts(trace: str) -> None:
     """No column of a trace holds what is no UTF-8, or a control character that a terminal would obey."""
     for name in TABLES:
-        table = store.read_table(trace, name)
+        table = Trace(trace).read(name)
         table.validate(full=True)
         for column in table.column_names:
             for text in _texts(table[column]):
@@ -177,8 +177,6 @@ def _texts(column: pa.ChunkedArray) -> set[str]:
 def _observations(trace: str) -> dict[str, object]:
     """Of a trace: `pairs`, each hop's ends and state; `findings`, each one's kind, hosts and count."""
     ends = ["send_host", "send_frame", "receive_host", "receive_frame", "stream_start", "stream_end", "state"]
-    hops = store.read_table(trace, "hops", ends).to_pydict()
-    findings = store.read_table(
-        trace, "findings", ["severity", "kind", "host", "peer_host", "count", "text"]
-    ).to_pylist()
+    hops = Trace(trace).read("hops", ends).to_pydict()
+    findings = Trace(trace).read("findings", ["severity", "kind", "host", "peer_host", "count", "text"]).to_pylist()
     return {"pairs": sorted(map(list, zip(*hops.values(), strict=True)), key=repr), "findings": findings}

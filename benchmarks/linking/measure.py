@@ -16,7 +16,7 @@ from benchmarks.linking.scoring import LedgerScore, LinkScore, WholeScore, score
 from benchmarks.linking.truth import find_truth, read_logs
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
-from collector.trace import store
+from collector.trace.reading import Trace
 
 METHODS: dict[str, Callable[[pa.Table], pl.DataFrame]] = {"FCFS": baselines.fcfs, "WAP5": baselines.wap5}
 OURS = "ours"
@@ -54,7 +54,7 @@ def measure(folder: Path, case: Case) -> Scored:
 def replayed(captures: Path, trace: Path) -> dict[str, pa.Table]:
     """The tables `exchanges`, `spans` and `connections` of captures."""
     analyse(host_sources([str(captures)]), str(trace))
-    return {name: store.read_table(str(trace), name) for name in ("exchanges", "spans", "connections")}
+    return {name: Trace(str(trace)).read(name) for name in ("exchanges", "spans", "connections")}
 
 
 def _hidden(tables: dict[str, pa.Table], logs: pl.DataFrame) -> dict[str, LinkScore]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from collector.export import csv, perfetto
-from collector.trace.store import read_info
+from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError
 
 FORMATS = {"csv": (csv.write, "{}.csv"), "perfetto": (perfetto.write, "{}.perfetto.json")}
@@ -20,11 +20,12 @@ def command(*, trace: str, form: str, place: Path | None) -> None:
     """Write TRACE in another tool's format: csv (a file for each table), perfetto (ui.perfetto.dev)."""
     if form not in FORMATS:
         raise InputError(f"a trace cannot be written as {form}", f"formats: {', '.join(FORMATS)}")
-    read_info(trace)
+    stored = Trace(trace)
+    stored.info()
     write, default = FORMATS[form]
-    place = place or Path(default.format(trace.rstrip("/").rsplit("/", 1)[-1]))
+    place = place or Path(default.format(stored.name))
     try:
-        written = write(trace, place)
+        written = write(stored, place)
     except OSError as error:
         raise ResourceError(f"{place}: cannot write it ({error.strerror})", "write it elsewhere with -o") from None
     click.echo(f"{len(written)} files in {place}" if len(written) > 1 else f"wrote {written[0]}")

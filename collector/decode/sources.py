@@ -21,8 +21,8 @@ from pyarrow import csv
 
 from collector.decode.host_capture import HostSource
 from collector.trace.model import CommandInfo
+from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
-from collector.trace.store import INFO_FILE
 from tracer.errors import InputError
 from tracer.plain_text import plain
 from tracer.secret_rules import argv_without_secrets
@@ -134,7 +134,7 @@ def _split_argument(argument: str) -> tuple[str | None, Path]:
 
 
 def _folder(host: str | None, folder: Path) -> list[HostSource]:
-    if (folder / INFO_FILE).exists():
+    if Trace(str(folder)).exists():
         raise InputError(f"{folder} is a trace already", f"look at it with: tracer report {folder}")
     loose = _captures(folder)
     if host is not None:

@@ -5,17 +5,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
+from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
-from collector.trace.store import read_table
 
 
-def write(url: str, place: Path) -> list[Path]:
-    """Write `<table>.csv` for each table of the trace at `url` into the folder `place`; returns the files."""
+def write(trace: Trace, place: Path) -> list[Path]:
+    """Write `<table>.csv` for each table of a trace into the folder `place`; returns the files."""
     place.mkdir(parents=True, exist_ok=True)
     written = []
     for name in TABLES:
         written.append(place / f"{name}.csv")
-        pyarrow.csv.write_csv(plain(read_table(url, name)), written[-1])
+        pyarrow.csv.write_csv(plain(trace.read(name)), written[-1])
     return written
 
 

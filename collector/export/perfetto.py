@@ -17,25 +17,25 @@ import polars as pl
 
 from collector.reporting import story
 from collector.reporting.request_rows import RequestRows
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import SPANS
 
 LEDGER = [name for name in SPANS.names if name.endswith("_ns")]
 
 
-def write(url: str, place: Path) -> list[Path]:
-    """Write the trace at `url` to the file `place`; returns it."""
+def write(trace: Trace, place: Path) -> list[Path]:
+    """Write a trace to the file `place`; returns it."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    events = list(trace_events(url))
+    events = list(trace_events(trace))
     place.write_text(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}), encoding="utf-8")
     return [place]
 
 
-def trace_events(url: str) -> Iterator[dict[str, Any]]:
-    """The events of the trace at `url`, in the format's structure."""
-    info = store.read_info(url)
-    spans = _with_times(RequestRows.of_trace(url).whole())
-    findings = _frame(url, "findings").drop_nulls("from_trace_ns")
+def trace_events(trace: Trace) -> Iterator[dict[str, Any]]:
+    """The events of a trace, in the format's structure."""
+    info = trace.info()
+    spans = _with_times(RequestRows.of_trace(trace).whole())
+    findings = _frame(trace, "findings").drop_nulls("from_trace_ns")
     names = [host.host for host in info.hosts]
     hosts = {name: number for number, name in enumerate(sorted({*names, *spans["host"]}, key=_place(names)), 1)}
     origin = min([*spans["start"], *findings["from_trace_ns"]], default=0)
@@ -57,8 +57,8 @@ def _place(names: list[str]) -> Any:
     return lambda name: (names.index(name) if name in names else len(names), name)
 
 
-def _frame(url: str, table: str) -> pl.DataFrame:
-    frame = pl.from_arrow(store.read_table(url, table))
+def _frame(trace: Trace, table: str) -> pl.DataFrame:
+    frame = pl.from_arrow(trace.read(table))
     assert isinstance(frame, pl.DataFrame)
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 

@@ -5,7 +5,7 @@ addresses.
 the hops.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,8 +16,8 @@ import pyarrow as pa
 from collector.hops import quality
 from collector.hops.capture_drops import CaptureDrops, capture_drops
 from collector.hops.quality import ConnectionQuality, Counts, HostPair
-from collector.trace import store
 from collector.trace.durations import with_uncertainty
+from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 
 WORST = 20
@@ -113,29 +113,24 @@ class Pairing:
         return f"{hops:,} hop{'s' * (hops != 1)}, {clocks}"
 
 
-def read_pairing(url: str, most_connections: int = WORST) -> Pairing:
-    """The summary of the trace at `url`, naming at most `most_connections`.
+def read_pairing(trace: Trace, most_connections: int = WORST) -> Pairing:
+    """The summary of a trace, naming at most `most_connections`.
 
     Raises: `InputError` if it is no trace.
     """
-    clocks = store.read_table(url, "clocks")
-    summary = quality.summary_of(_slabs(url, "quality", TABLES["quality"].names), most_connections)
+    clocks = trace.read("clocks")
+    summary = quality.summary_of(trace.batches("quality", TABLES["quality"].names), most_connections)
     return Pairing(
         total=summary.total,
         host_pairs=summary.host_pairs,
         imperfect_connections_count=summary.imperfect_count,
         worst_connections=quality.connections_of(
-            summary.worst, _slabs(url, "connections", quality.CONNECTION_COLUMNS) if len(summary.worst) else ()
+            summary.worst, trace.batches("connections", quality.CONNECTION_COLUMNS) if len(summary.worst) else ()
         ),
         clock_steps=clock_steps(clocks),
-        translations=translations(_slabs(url, "connections", (*_HALVES, *_TRANSLATED))),
-        capture_drops=capture_drops(store.read_info(url), clocks),
+        translations=translations(trace.batches("connections", (*_HALVES, *_TRANSLATED))),
+        capture_drops=capture_drops(trace.info(), clocks),
     )
-
-
-def _slabs(url: str, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Columns of a table, a row group at a time."""
-    return (slab for _, slab in store.read_batches(url, name, columns))
 
 
 def clock_steps(clocks: pa.Table) -> tuple[ClockStep, ...]:

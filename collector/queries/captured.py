@@ -19,7 +19,6 @@ import polars as pl
 from collector.decode.input_limits import LIMITED
 from collector.queries.selection import Selection, rows_of
 from collector.queries.trace_view import TraceView
-from collector.trace import store
 from collector.trace.model import HostInfo
 from collector.trace.packets import PacketFields
 from tracer import secret_rules
@@ -110,7 +109,7 @@ def packet_file(packet: CapturedPacket) -> bytes:
 def _frames(trace: TraceView, selection: Selection) -> pl.DataFrame:
     """`host`, `frame` and `host_ns` of the packets at both ends of the selection's hops, each once, in order."""
     columns = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "frame", "host_ns")]
-    tables = store.read_chosen_rows(trace.url, "hops", columns, rows_of(trace, selection))
+    tables = trace.stored.chosen_rows("hops", columns, rows_of(trace, selection))
     ends = []
     for table in tables:
         frame = pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))

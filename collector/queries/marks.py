@@ -18,7 +18,6 @@ from collector.hops.capture_windows import trace_spans
 from collector.queries.bench_runs import LoadStage, stages_of
 from collector.queries.timeline.columns import NO_LANE
 from collector.queries.trace_view import TraceView
-from collector.trace import store
 from tracer.errors import InputError
 
 FAULTS_FILE = "faults.jsonl"
@@ -40,7 +39,7 @@ class Mark:
 def findings(trace: TraceView) -> tuple[Mark, ...]:
     """The findings that have a time, in order of it."""
     lanes = {lane.host: number for number, lane in enumerate(trace.lanes)}
-    rows = store.read_table(trace.url, "findings", COLUMNS).to_pylist()
+    rows = trace.stored.read("findings", COLUMNS).to_pylist()
     timed = [row for row in rows if row["from_trace_ns"] is not None]
     shown = sorted(timed, key=lambda row: -(row["cost_ns"] or 0))[:MOST_FINDINGS]
     return tuple(sorted((_mark(row, lanes, trace.start_ns) for row in shown), key=lambda mark: mark.from_ns))
@@ -51,7 +50,7 @@ def faults(trace: TraceView) -> tuple[Mark, ...]:
 
     Raises: `InputError` if their record is damaged.
     """
-    folder = store.local_folder(trace.url)
+    folder = trace.stored.folder
     places = [] if folder is None else [folder, folder.with_name(f"{folder.name}.captures")]
     files = [place / FAULTS_FILE for place in places if (place / FAULTS_FILE).is_file()]
     return _read_marks(files[0], trace) if files else ()
@@ -60,7 +59,7 @@ def faults(trace: TraceView) -> tuple[Mark, ...]:
 def uncovered_marks(trace: TraceView) -> tuple[Mark, ...]:
     """Where hosts were not capturing: before and after their captures, and in holes of them; and where they captured in
     part, for their captures dropped packets (kind "in part"); in order of time."""
-    clocks, found = store.read_table(trace.url, "clocks"), []
+    clocks, found = trace.stored.read("clocks"), []
     hosts = {host.host: host for host in trace.info.hosts}
     for number, lane in enumerate(trace.lanes):
         host = hosts.get(lane.host)

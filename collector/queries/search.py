@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from collector.queries.trace_view import TraceView
 from collector.requests.outcomes import OUTCOMES, Outcome
 from collector.services.ends import end_name, service_at
-from collector.trace import store
 
 UNIT_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 DURATION = re.compile(r"([<>])(\d+(?:\.\d+)?)(ns|us|µs|ms|s)")
@@ -127,9 +126,7 @@ class TraceSearch:
         return Searched(self._trace.request_texts(), streams, connections, self._trace.request_durations_ns())
 
     def _read(self, name: str) -> pl.DataFrame:
-        return pl.DataFrame(store.read_table(self._trace.url, name)).with_columns(
-            pl.col(pl.Categorical).cast(pl.String)
-        )
+        return pl.DataFrame(self._trace.stored.read(name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
     def _stream(self, row: int) -> SearchHit:
         stream = self._searched.streams.row(row, named=True)
@@ -144,7 +141,7 @@ class TraceSearch:
 
     def _connection(self, connection_id: int) -> SearchHit:
         times = ("send_trace_ns", "receive_trace_ns")
-        hops = store.read_matching(self._trace.url, "hops", ("connection_id", *times), {"connection_id": connection_id})
+        hops = self._trace.stored.rows_matching("hops", ("connection_id", *times), {"connection_id": connection_id})
         bounds = [time for name in times for time in pc.min_max(hops[name]).as_py().values() if time is not None]
         seen = [time - self._trace.start_ns for time in bounds] or [0]
         return SearchHit(None, min(seen), max(seen), f"connection {connection_id}, {hops.num_rows:,} packets")

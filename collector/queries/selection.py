@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from collector.export.csv import plain
 from collector.queries.trace_view import TraceView
-from collector.trace import store
 from collector.trace.schema import HOPS
 from tracer.errors import InputError
 
@@ -42,7 +41,7 @@ def write_csv(trace: TraceView, selection: Selection, place: Path) -> None:
 
     def write() -> None:
         with pyarrow.csv.CSVWriter(place, schema) as writer:
-            for table in store.read_chosen_rows(trace.url, "hops", HOPS.names, rows):
+            for table in trace.stored.chosen_rows("hops", HOPS.names, rows):
                 writer.write_table(plain(table).cast(schema))
 
     trace.unchanged(write)
@@ -57,7 +56,7 @@ def write_parquet(trace: TraceView, selection: Selection, place: Path) -> None:
 
     def write() -> None:
         with pq.ParquetWriter(place, HOPS, compression="zstd") as writer:
-            for table in store.read_chosen_rows(trace.url, "hops", HOPS.names, rows):
+            for table in trace.stored.chosen_rows("hops", HOPS.names, rows):
                 writer.write_table(table.cast(HOPS))
 
     trace.unchanged(write)

@@ -20,7 +20,7 @@ from collector.requests.outcomes import Outcome
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name
-from collector.trace.store import ROW_GROUP_ROWS
+from collector.trace.table_store import ROW_GROUP_ROWS
 
 TEXTS = ("service", "method", "target", "protocol", "transaction_id")
 AS_THEY_ARE = (

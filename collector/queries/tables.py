@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector.trace import store
+from collector.trace.reading import Trace
 
 TROUBLE = ("warning", "error")
 """Severities of findings that count as problems."""
@@ -23,14 +23,14 @@ class Tables:
     streams: pa.Table
 
     @classmethod
-    def read(cls, url: str) -> "Tables":
-        """Read the tables of the trace at `url`."""
-        findings = store.read_table(url, "findings")
+    def read(cls, trace: Trace) -> "Tables":
+        """Read the tables of a trace."""
+        findings = trace.read("findings")
         severity = pc.is_in(findings["severity"].cast(pa.string()), pa.array(TROUBLE))
         trouble = findings.filter(pc.and_(severity, pc.is_valid(findings["from_trace_ns"]))).sort_by("from_trace_ns")
         return cls(
-            clocks=store.read_table(url, "clocks"),
+            clocks=trace.read("clocks"),
             trouble=trouble,
             trouble_from_ns=trouble["from_trace_ns"].to_numpy(),
-            streams=store.read_table(url, "streams"),
+            streams=trace.read("streams"),
         )

@@ -38,9 +38,9 @@ from collector.reporting import story
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.story import Story
 from collector.services.service_names import ServiceNames
-from collector.trace import store
 from collector.trace.model import TraceInfo
-from collector.trace.store import INDEX_FOLDER
+from collector.trace.reading import Trace
+from collector.trace.table_store import INDEX_FOLDER
 from tracer import scratch
 
 VERSION = 4
@@ -101,44 +101,44 @@ class TraceIndex:
         )
 
 
-def open_index(url: str, info: TraceInfo, progress: Progress | None = None) -> TraceIndex:
+def open_index(trace: Trace, info: TraceInfo, progress: Progress | None = None) -> TraceIndex:
     """The index of a trace, built if there is none.
 
     Arguments: `progress` is called with the share completed while it is built.
     Raises: `InputError` if a table is missing or damaged.
     """
-    if store.table_bytes(url, "hops") < SMALL_BYTES:
+    if trace.table_bytes("hops") < SMALL_BYTES:
         shelf = Shelf()
-        build(shelf, url, info, progress or _quiet)
+        build(shelf, trace, info, progress or _quiet)
         return TraceIndex.read(shelf)
-    mark = store.fingerprint(url, info)
-    for folder in _places(url):
+    mark = trace.fingerprint(info)
+    for folder in _places(trace):
         found = _read_index(folder, mark)
         if found is not None:
             return found
-    for folder in _places(url):
-        made = _build_index(folder, mark, lambda shelf: build(shelf, url, info, progress or _quiet))
+    for folder in _places(trace):
+        made = _build_index(folder, mark, lambda shelf: build(shelf, trace, info, progress or _quiet))
         if made is not None:
             return made
     with tempfile.TemporaryDirectory(prefix=f"{CACHE}-") as temporary:  # mapped files live on without their names
         shelf = Shelf(Path(temporary))
-        build(shelf, url, info, progress or _quiet)
+        build(shelf, trace, info, progress or _quiet)
         return TraceIndex.read(Shelf(Path(temporary)))
 
 
-def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
+def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> None:
     """Fill a shelf from the tables of a trace."""
-    clocks = store.read_table(url, "clocks")
+    clocks = trace.read("clocks")
     span = command_span(info.command, clocks)
-    times = read_times(url, span, progress)
-    build_trees(shelf, RequestRows.of_trace(url), store.read_table(url, "silences"), times.start_ns)
-    others_of = (store.read_table(url, name, columns) for name, columns in story.STORY_TABLES.items())
-    the_story = story.story_of_rows(info, RequestRows.of_trace(url), clocks, *others_of)
+    times = read_times(trace, span, progress)
+    build_trees(shelf, RequestRows.of_trace(trace), trace.read("silences"), times.start_ns)
+    others_of = (trace.read(name, columns) for name, columns in story.STORY_TABLES.items())
+    the_story = story.story_of_rows(info, RequestRows.of_trace(trace), clocks, *others_of)
     progress(0.3)
     trees = SpanTrees(shelf)
-    hosts = lane_order(info, read_hosts(url), trees.serving_depth())
-    services = Services.read(url, ServiceNames(info.services))
-    pairs = build_columns(shelf, url, times, hosts, services, trees.span_ids, _part_of(progress, 0.3, 0.8))
+    hosts = lane_order(info, read_hosts(trace), trees.serving_depth())
+    services = Services.read(trace, ServiceNames(info.services))
+    pairs = build_columns(shelf, trace, times, hosts, services, trees.span_ids, _part_of(progress, 0.3, 0.8))
     columns = HopColumns(**{name: shelf.array(name) for name in COLUMNS})
     problems = problem_rows(columns.arrow_class)
     shelf.put("problem-rows", problems)
@@ -149,8 +149,8 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     build_groups(shelf, "request", lambda rows: of_span[columns.span[rows]], len(columns), len(trees))
     troubled = of_span[columns.span[problems]]
     shelf.put("request-problems", np.bincount(troubled[troubled >= 0], minlength=len(trees)).astype(np.int32))
-    served = _services_by_host(trees, store.read_table(url, "streams", ["server_host", "service"]))
-    count = store.count_rows(url, "connections")
+    served = _services_by_host(trees, trace.read("streams", ["server_host", "service"]))
+    count = trace.rows_count("connections")
     first, last = _first_and_last(columns)
     median, high = _delays(columns, pairs)
     facts = Facts(
@@ -168,7 +168,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
         class_counts=_tally(columns.arrow_class, len(ArrowClass)),
         state_counts=_tally(columns.state, len(STATES)),
         story=the_story,
-        pairing=read_pairing(url),
+        pairing=read_pairing(trace),
     )
     shelf.put_document("facts", facts)
     progress(1.0)
@@ -192,10 +192,10 @@ def _part_of(progress: Progress, begin: float, end: float) -> Progress:
     return lambda share: progress(begin + (end - begin) * share)
 
 
-def _places(url: str) -> list[Path]:
+def _places(trace: Trace) -> list[Path]:
     """Where an index of the trace may be, best first."""
-    folder = store.local_folder(url)
-    name = hashlib.sha256(str(folder.resolve() if folder else url).encode()).hexdigest()[:32]
+    folder = trace.folder
+    name = hashlib.sha256(str(folder.resolve() if folder else trace.url).encode()).hexdigest()[:32]
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cached = Path(home) / CACHE / name
     return [folder / INDEX_FOLDER, cached] if folder else [cached]

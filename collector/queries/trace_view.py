@@ -5,7 +5,7 @@ command."""
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -25,13 +25,12 @@ from collector.queries.timeline.build import Progress, chunks
 from collector.queries.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
 from collector.queries.timeline.windows import DensityCounts, EndCounts
 from collector.queries.trace_index import Facts, TraceIndex, open_index
-from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_at
+from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_trace
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
-from collector.trace import store
 from collector.trace.model import TraceInfo
 from collector.trace.packets import read_packet
+from collector.trace.reading import Result, Trace
 from collector.trace.schema import HopState
-from collector.trace.store import Read
 from tracer.errors import InputError
 
 DETAIL_COLUMNS = (
@@ -50,8 +49,9 @@ HOPS_AT_ONCE = 1 << 20
 class TraceView:
     """An opened trace. Safe to use from several threads: nothing changes after it is created."""
 
-    def __init__(self, url: str, info: TraceInfo, index: TraceIndex, tables: Tables) -> None:
-        self.url, self.info, self._made, self._tables = url, info, index, tables
+    def __init__(self, stored: Trace, info: TraceInfo, index: TraceIndex, tables: Tables) -> None:
+        self.stored, self.url = stored, stored.url
+        self.info, self._made, self._tables = info, index, tables
         facts = index.facts
         self.start_ns, self.duration_ns = facts.start_ns, max(1, facts.end_ns - facts.start_ns)
         self.lanes = lanes_of(facts.hosts, info, tables.clocks, facts.host_services)
@@ -61,7 +61,7 @@ class TraceView:
         self.clocks_apart_ns = facts.clocks_apart_ns
         self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
-        self.summary = _summary(url, info, facts, len(self._columns), self._trees)
+        self.summary = _summary(stored.name, info, facts, len(self._columns), self._trees)
 
     @property
     def pairs(self) -> Pairs:
@@ -269,7 +269,7 @@ class TraceView:
         Raises: `InputError` if that is no trace.
         """
         mine = self._stages()
-        return compare(mine, stages_at(other_url), self.url, other_url)
+        return compare(mine, stages_of_trace(Trace(other_url)), self.url, other_url)
 
     def request_texts(self) -> pl.DataFrame:
         """Of each exchange its `request`, `connection_id`, hosts, `status`, `outcome` and texts; by request."""
@@ -293,24 +293,24 @@ class TraceView:
         Cost: one column of the hops is read, about 0.1 s for each million.
         Raises: as `hop`.
         """
-        ids = self.unchanged(lambda: store.read_table(self.url, "hops", ["connection_id"])["connection_id"])
+        ids = self.unchanged(lambda: self.stored.read("hops", ["connection_id"])["connection_id"])
         return self._problems.first_among(np.flatnonzero(pc.equal(ids, connection_id).fill_null(False).to_numpy()))
 
-    def unchanged(self, read: Callable[[], Read]) -> Read:
+    def unchanged(self, read: Callable[[], Result]) -> Result:
         """The result of `read`, if the tables at `url` are still those that were opened.
 
         Raises: `InputError` if the trace was replaced meanwhile.
         """
 
-        def read_checked(info: TraceInfo) -> Read:
+        def read_checked(info: TraceInfo) -> Result:
             if info.created_ns != self.info.created_ns:
                 raise InputError(f"{self.url} was made anew since it was opened", "open it again with `tracer view`")
             return read()
 
-        return store.read_unchanged(self.url, read_checked)
+        return self.stored.read_unchanged(read_checked)
 
     def _stages(self) -> pl.DataFrame:
-        return self.unchanged(lambda: stages_at(self.url))
+        return self.unchanged(lambda: stages_of_trace(self.stored))
 
     def _arrows_of(self, rows: NDArray[np.intp]) -> Arrows:
         columns, pairs = self._columns, self._index.pairs
@@ -357,7 +357,7 @@ class TraceView:
 
     def _hop_at(self, at: int) -> Hop:
         columns = self._columns
-        raw = store.read_rows(self.url, "hops", DETAIL_COLUMNS, int(columns.row[at]), 1).to_pylist()[0]
+        raw = self.stored.rows_between("hops", DETAIL_COLUMNS, int(columns.row[at]), 1).to_pylist()[0]
         span = int(columns.span[at])
         return Hop(
             number=at,
@@ -377,8 +377,8 @@ class TraceView:
             request=None if span < 0 else int(self._trees.request_of_span[span]),
             span=None if span < 0 else span,
             doubt="" if span < 0 else self._trees.doubt(span),
-            sent_packet=read_packet(self.url, raw["send_host"], raw["send_frame"]),
-            received_packet=read_packet(self.url, raw["receive_host"], raw["receive_frame"]),
+            sent_packet=read_packet(self.stored, raw["send_host"], raw["send_frame"]),
+            received_packet=read_packet(self.stored, raw["receive_host"], raw["receive_frame"]),
         )
 
 
@@ -387,7 +387,7 @@ def check_trace(url: str) -> None:
 
     Raises: `InputError` if not.
     """
-    store.read_info(url)
+    Trace(url).info()
 
 
 def open_trace(url: str, progress: Progress | None = None) -> TraceView:
@@ -397,14 +397,15 @@ def open_trace(url: str, progress: Progress | None = None) -> TraceView:
     Cost: less than 0.1 s with its index; building that, about 1 s of CPU time for each million hops.
     Raises: `InputError` if `url` is no trace.
     """
-    return store.read_unchanged(
-        url, lambda info: TraceView(url, info, open_index(url, info, progress), Tables.read(url))
+    trace = Trace(url)
+    return trace.read_unchanged(
+        lambda info: TraceView(trace, info, open_index(trace, info, progress), Tables.read(trace))
     )
 
 
-def _summary(url: str, info: TraceInfo, facts: Facts, hops_count: int, trees: SpanTrees) -> Summary:
+def _summary(name: str, info: TraceInfo, facts: Facts, hops_count: int, trees: SpanTrees) -> Summary:
     return Summary(
-        name=PurePosixPath(url.rstrip("/")).name or url,
+        name=name,
         packets_count=sum(host.events_count for host in info.hosts),
         hops_count=hops_count,
         requests_count=len(trees.slowest),

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from collector.clocks.alignment import to_trace_ns
 from collector.queries.timeline.columns import Longs
 from collector.queries.trace_view import TraceView
-from collector.trace import store
 
 STRIPS = {
     "CPU": ("cpu_percent",),
@@ -49,8 +48,8 @@ class Usage:
 
     def __init__(self, trace: TraceView) -> None:
         lanes = {lane.host: number for number, lane in enumerate(trace.lanes)}
-        samples = store.read_table(trace.url, "samples")
-        frame = _with_times(samples, store.read_table(trace.url, "clocks"), trace.start_ns)
+        samples = trace.stored.read("samples")
+        frame = _with_times(samples, trace.stored.read("clocks"), trace.start_ns)
         frame = frame.with_columns(lane=pl.col("host").replace_strict(lanes, default=None, return_dtype=pl.Int32))
         self._strips = {name: _series(frame.drop_nulls("lane"), metrics) for name, metrics in STRIPS.items()}
 

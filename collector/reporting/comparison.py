@@ -30,8 +30,8 @@ from collector.reporting import story
 from collector.reporting.failed_connects import CONNECTION_COLUMNS
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.stage_times import STAGE_COLUMNS, clients_roots, merge_ways_alike, stages_of
-from collector.trace import store
 from collector.trace.model import TraceInfo
+from collector.trace.reading import Trace
 
 Doubles = NDArray[np.float64]
 
@@ -109,22 +109,23 @@ def compare_traces(first_url: str, second_url: str) -> Comparison:
 
     Raises: `InputError` if either is no trace.
     """
-    return compare(stages_at(first_url), stages_at(second_url), first_url, second_url)
+    first, second = (stages_of_trace(Trace(url)) for url in (first_url, second_url))
+    return compare(first, second, first_url, second_url)
 
 
-def stages_at(url: str) -> pl.DataFrame:
+def stages_of_trace(trace: Trace) -> pl.DataFrame:
     """The stages of a trace's requests, with the columns of `collector.reporting.stage_times.request_stages`.
 
     Raises: `InputError` if it is no trace.
     """
-    return store.read_unchanged(url, lambda info: all_stages(url, info))
+    return trace.read_unchanged(lambda info: all_stages(trace, info))
 
 
-def all_stages(url: str, info: TraceInfo) -> pl.DataFrame:
-    """The result of `stages_at`, with `info` already read; waits for failed connections are stages of their own."""
-    connections = store.read_table(url, "connections", CONNECTION_COLUMNS)
-    tables = [store.read_table(url, name) for name in ("clocks", "silences")]
-    return stages_of_all(RequestRows.of_trace(url), info, connections, *tables)
+def all_stages(trace: Trace, info: TraceInfo) -> pl.DataFrame:
+    """The result of `stages_of_trace`, with `info` already read; waits for failed connections are stages too."""
+    connections = trace.read("connections", CONNECTION_COLUMNS)
+    tables = [trace.read(name) for name in ("clocks", "silences")]
+    return stages_of_all(RequestRows.of_trace(trace), info, connections, *tables)
 
 
 def stages_of_all(

@@ -13,7 +13,7 @@ from collector.decode import capture_sets
 from collector.execution import memory
 from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
 from collector.reporting import story
-from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_at, stages_of_all
+from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_all, stages_of_trace
 from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, sum_one_ended
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.story import STORY_TABLES, Story
@@ -22,8 +22,9 @@ from collector.requests.exchanges import UNKNOWN
 from collector.requests.link_doubt import LinkSummary, link_summary
 from collector.requests.outcomes import Outcome
 from collector.services.client_requests import RHYTHM_COLUMNS, in_background, of_clients
-from collector.trace import durations, store
+from collector.trace import durations
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
+from collector.trace.reading import Trace
 
 SLOWEST = 5
 """How many of the slowest requests are listed."""
@@ -155,14 +156,14 @@ def gather(url: str, other_url: str | None = None) -> Report:
 
     Raises: `InputError` if either is no trace.
     """
-    others = None if other_url is None else stages_at(other_url)
-    return store.read_unchanged(url, lambda info: _collect_facts(url, info, other_url, others))
+    trace, others = Trace(url), None if other_url is None else stages_of_trace(Trace(other_url))
+    return trace.read_unchanged(lambda info: _collect_facts(trace, info, other_url, others))
 
 
-def _collect_facts(url: str, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None) -> Report:
-    clocks, rows = store.read_table(url, "clocks"), RequestRows.of_trace(url)
-    requests = _requests(rows, _frame(url, "findings", ["kind", "count"]))
-    others_of = [store.read_table(url, name, columns) for name, columns in STORY_TABLES.items()]
+def _collect_facts(trace: Trace, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None) -> Report:
+    clocks, rows = trace.read("clocks"), RequestRows.of_trace(trace)
+    requests = _requests(rows, _frame(trace, "findings", ["kind", "count"]))
+    others_of = [trace.read(name, columns) for name, columns in STORY_TABLES.items()]
     memory.give_back()
     the_story = story.story_of_rows(info, rows, clocks, *others_of)
     memory.give_back()
@@ -170,21 +171,21 @@ def _collect_facts(url: str, info: TraceInfo, other_url: str | None, others: pl.
     stages = stages_of_all(rows, info, connections, clocks, silences)
     del others_of, connections, silences
     return Report(
-        url=url,
+        url=trace.url,
         info=info,
         story=the_story,
         links=link_summary(rows.columns("link_reason", "confidence"), the_story.inferred_ns, the_story.duration_ns),
         hosts=_hosts(info.hosts, clocks.to_pylist()),
-        hop_states=_hop_states(url),
-        connections_count=store.count_rows(url, "connections"),
-        pairing=read_pairing(url),
+        hop_states=_hop_states(trace),
+        connections_count=trace.rows_count("connections"),
+        pairing=read_pairing(trace),
         requests=requests,
-        streams=summarise_streams(store.read_table(url, "streams")),
+        streams=summarise_streams(trace.read("streams")),
         stages=_stages(stages) if requests.count >= FEWEST_FOR_STAGES else (),
         slow=slow_against_typical(stages),
-        against=None if others is None else compare(others, stages, other_url or "", url),
+        against=None if others is None else compare(others, stages, other_url or "", trace.url),
         slowest_spans=_span_bars(rows.below(requests.slowest[0].span_id)) if requests.slowest else (),
-        findings=_findings(url),
+        findings=_findings(trace),
         troubles=tuple(
             counter
             for counter in info.counters
@@ -193,16 +194,16 @@ def _collect_facts(url: str, info: TraceInfo, other_url: str | None, others: pl.
     )
 
 
-def _frame(url: str, table: str, columns: list[str]) -> pl.DataFrame:
-    frame = pl.from_arrow(store.read_table(url, table, columns))
+def _frame(trace: Trace, table: str, columns: list[str]) -> pl.DataFrame:
+    frame = pl.from_arrow(trace.read(table, columns))
     assert isinstance(frame, pl.DataFrame)
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def _hop_states(url: str) -> dict[str, int]:
+def _hop_states(trace: Trace) -> dict[str, int]:
     """How many hops there are of each state, most first."""
     counts = Counter[str]()
-    for _, slab in store.read_batches(url, "hops", ["state"]):
+    for slab in trace.batches("hops", ["state"]):
         found = pl.DataFrame(slab)["state"].value_counts()
         counts.update(dict(found.rows()))
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
@@ -368,6 +369,6 @@ def _span_bars(rows: pl.DataFrame) -> tuple[SpanBar, ...]:
     return tuple(bars)
 
 
-def _findings(url: str) -> tuple[FindingLine, ...]:
-    rows = _frame(url, "findings", ["severity", "kind", "host", "cost_ns", "text", "remedy"])
+def _findings(trace: Trace) -> tuple[FindingLine, ...]:
+    rows = _frame(trace, "findings", ["severity", "kind", "host", "cost_ns", "text", "remedy"])
     return tuple(FindingLine(**row) for row in rows.iter_rows(named=True))

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import EXCHANGES, SPANS, TABLES
 
 TIMES = tuple(name for name in (*EXCHANGES.names, *SPANS.names) if name.endswith("_trace_ns"))
@@ -33,12 +33,12 @@ class RequestRows:
     ]  # from a table's name and row numbers, ascending: whole rows
 
     @classmethod
-    def of_trace(cls, url: str) -> Self:
-        """The rows of the trace at `url`, read again at each use, which then may raise `InputError`."""
+    def of_trace(cls, trace: Trace) -> Self:
+        """The rows of a trace, read again at each use, which then may raise `InputError`."""
         return cls(
-            lambda name, columns: store.read_table(url, name, columns),
+            trace.read,
             lambda name, rows: pa.concat_tables(
-                [TABLES[name].empty_table(), *store.read_chosen_rows(url, name, TABLES[name].names, rows)]
+                [TABLES[name].empty_table(), *trace.chosen_rows(name, TABLES[name].names, rows)]
             ),
         )
 

@@ -28,6 +28,7 @@ from collector.service.live import LiveAnalysis, LiveStatus
 from collector.service.settings import CollectorSettings
 from collector.trace.data_directory import session_folder, trace_folder
 from collector.trace.model import TraceInfo
+from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError, TracerError
 from tracer.segments import segments
 
@@ -221,7 +222,7 @@ def get_quality(session: Session, settings: Settings, connections: Connections =
     """Say how well the packets of an analysed session were paired, by pair of hosts and for the worst connections."""
     if not ingest.session_status(settings.data, session).analysed:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no trace of it; POST /api/sessions/{session}/analyse")
-    return read_pairing(str(trace_folder(settings.data, session)), connections)
+    return read_pairing(Trace(str(trace_folder(settings.data, session))), connections)
 
 
 @_guarded.get("/health")

@@ -41,9 +41,9 @@ from collector.decode.host_capture import HostSource
 from collector.execution import memory
 from collector.findings.captures import DROPS
 from collector.service.boundary import contain_failures, log_failure
-from collector.trace import store
 from collector.trace.data_directory import live_error_file, live_folder
 from collector.trace.model import CounterInfo, TraceInfo
+from collector.trace.reading import Trace
 from collector.trace.schema import HopState
 from tracer.errors import TracerError
 from tracer.records import Severity
@@ -409,8 +409,9 @@ def _analyse_window(
 
 def _status_of_trace(status: LiveStatus, info: TraceInfo, now_ns: int) -> LiveStatus:
     """What a round's trace holds. It is not replaced meanwhile: a session has one round at a time."""
-    quality = store.read_table(status.trace, "quality", [f"{state}_count" for state in HopState])
-    connections = store.read_table(status.trace, "connections", ["client_isn"])
+    trace = Trace(status.trace)
+    quality = trace.read("quality", [f"{state}_count" for state in HopState])
+    connections = trace.read("connections", ["client_isn"])
     stamps = [
         (host.first_host_ns, host.last_host_ns)
         for host in info.hosts

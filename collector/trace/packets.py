@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from collector.trace import store
+from collector.trace.reading import Trace
 from tracer.records import TcpFlag
 
 COLUMNS = (
@@ -40,9 +40,9 @@ class PacketFields:
         return " ".join(flag.name or "" for flag in TcpFlag if self.flags & flag) or "none"
 
 
-def read_packet(url: str, host: str | None, frame: int | None) -> PacketFields | None:
+def read_packet(trace: Trace, host: str | None, frame: int | None) -> PacketFields | None:
     """The packet with a frame number of a host, or None. Cost: one row group of `events`."""
     if host is None or frame is None:
         return None
-    rows = store.read_matching(url, "events", COLUMNS, {"host": host, "frame": frame}).to_pylist()
+    rows = trace.rows_matching("events", COLUMNS, {"host": host, "frame": frame}).to_pylist()
     return PacketFields(**rows[0]) if rows else None

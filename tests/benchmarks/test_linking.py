@@ -15,7 +15,7 @@ from benchmarks.linking.truth import ROOT, Truth, find_truth, read_logs
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.requests.spans import link
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit.tables import table
 from tests.helpers.exchange_lines import at_us, exchanges_of
 
@@ -139,7 +139,7 @@ def test_hidden_ids_leave_all_else_of_heads(tmp_path: Path) -> None:
     analyse(host_sources([str(tmp_path / "puts")]), str(tmp_path / "shown"))
     hide_ids(tmp_path / "puts", tmp_path / "silent")
     analyse(host_sources([str(tmp_path / "silent")]), str(tmp_path / "hidden"))
-    shown, hidden = (pl.DataFrame(store.read_table(str(tmp_path / name), "exchanges")) for name in ("shown", "hidden"))
+    shown, hidden = (pl.DataFrame(Trace(str(tmp_path / name)).read("exchanges")) for name in ("shown", "hidden"))
     ids = ["transaction_id", "response_transaction_id"]
     assert shown.drop(ids).equals(hidden.drop(ids))
     assert shown["transaction_id"].null_count() < len(shown)
@@ -180,7 +180,7 @@ def test_a_stripped_capture_has_the_same_packets_and_no_heads(name: str, tmp_pat
     for kind in ("whole", "bare"):
         analyse(host_sources([str(tmp_path / kind)]), str(tmp_path / f"{kind}.trace"))
     seen, bare = (
-        {each: store.read_table(str(tmp_path / f"{kind}.trace"), each) for each in ("events", "messages")}
+        {each: Trace(str(tmp_path / f"{kind}.trace")).read(each) for each in ("events", "messages")}
         for kind in ("whole", "bare")
     )
     assert seen["messages"].num_rows > 0

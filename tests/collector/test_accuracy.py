@@ -10,7 +10,7 @@ import polars as pl
 
 from collector.analysis import analyse
 from collector.decode.host_capture import HostSource
-from collector.trace.store import read_table
+from collector.trace.reading import Trace
 from testkit.netsim import Clock, Network, NetworkPath, Station, Transfer
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "accuracy.md"
@@ -114,8 +114,8 @@ def _run(case: Case, seed: int, folder: Path) -> Figures:
     net.run()
     trace = str(folder / "trace")
     analyse([HostSource(file.stem, (file,)) for file in net.write(folder, case.snaplen)], trace)
-    hops = pl.DataFrame(read_table(trace, "hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    return _figures(list(net.truth()), net, hops, pl.DataFrame(read_table(trace, "clocks")), case.clock)
+    hops = pl.DataFrame(Trace(trace).read("hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return _figures(list(net.truth()), net, hops, pl.DataFrame(Trace(trace).read("clocks")), case.clock)
 
 
 def _figures(truth: list[Transfer], net: Network, hops: pl.DataFrame, clocks: pl.DataFrame, clock: Clock) -> Figures:

@@ -12,7 +12,7 @@ from collector.analysis import AnalysisOptions, HostSource, analyse
 from collector.decode import host_capture
 from collector.decode.partitions import Partitions
 from collector.execution.partition_cache import PartitionCache
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from testkit.netsim import Clock, Network, NetworkPath, Station
 from tests.helpers.live_segments import write_segments
@@ -46,7 +46,7 @@ def one_connection(folder: Path, begins_ns: dict[str, int]) -> list[HostSource]:
 
 
 def table(trace: Path, name: str) -> pl.DataFrame:
-    return pl.DataFrame(store.read_table(str(trace), name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return pl.DataFrame(Trace(str(trace)).read(name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def test_a_trace_has_every_table_and_its_hosts(tmp_path: Path) -> None:

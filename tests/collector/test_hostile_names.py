@@ -16,8 +16,8 @@ from scapy.layers.inet import IP, TCP
 from collector.commands.replay import command as replay
 from collector.commands.report import command as report
 from collector.decode.sources import write_command
-from collector.trace import store
 from collector.trace.model import CommandInfo
+from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from testkit.capture_files import enhanced, interface, names, section
 from tests.collector.trace.test_wire_text import ETHERNET, request
@@ -63,7 +63,7 @@ def capture(text: bytes, late_ns: int = 0) -> bytes:
 def string_columns(trace: str) -> list[tuple[str, pa.ChunkedArray]]:
     found = []
     for name in TABLES:
-        table = store.read_table(trace, name)
+        table = Trace(trace).read(name)
         table.validate(full=True)
         for column in table.column_names:
             kind = table[column].type
@@ -90,7 +90,7 @@ def test_hostile_names_are_escapes_wherever_they_come_out(text: bytes, shown: st
     assert all(value.isprintable() for value in texts)
     assert {shown, f"{shown}2", f"{shown}/{shown}"} <= texts
     assert len({name for name, column in columns if column.null_count < len(column)}) >= 25
-    info = store.read_info(trace)
+    info = Trace(trace).info()
     assert info.command is not None
     assert info.command.argv == (shown, "-K")
     printed = CliRunner().invoke(report, ["--json", trace], catch_exceptions=False)

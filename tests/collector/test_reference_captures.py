@@ -20,7 +20,7 @@ import pytest
 
 from collector.analysis import HostSource, analyse
 from collector.requests.spans import link
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import conform
 
 VARIABLE = "TWINTAP_REFERENCE_CAPTURES"
@@ -55,7 +55,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     url = str(tmp_path_factory.mktemp("reference") / folder.name)
     files = sorted(folder.glob("*.pcap.gz"))
     analyse([HostSource(file.name.split(".")[0].removesuffix("_lo"), (file,)) for file in files], url)
-    exchanges = {row["exchange_id"]: row for row in store.read_table(url, "exchanges").to_pylist()}
+    exchanges = {row["exchange_id"]: row for row in Trace(url).read("exchanges").to_pylist()}
     rows = _truth(folder)
     truth, count = {}, dict[str, int]()
     names = _connection_names(url)
@@ -76,7 +76,7 @@ def _truth(folder: Path) -> dict[tuple[str, int], dict[str, Any]]:
 def _connection_names(url: str) -> dict[int, str]:
     return {
         row["connection_id"]: "{client_addr}:{client_port}>{server_addr}:{server_port}".format(**row)
-        for row in store.read_table(url, "connections").to_pylist()
+        for row in Trace(url).read("connections").to_pylist()
     }
 
 
@@ -92,7 +92,7 @@ def test_every_exchange_is_found_once_with_its_head(case: Case) -> None:
 
 
 def test_times_are_those_of_the_packets(case: Case) -> None:
-    clocks = {row["host"]: row for row in store.read_table(case.url, "clocks").to_pylist()}
+    clocks = {row["host"]: row for row in Trace(case.url).read("clocks").to_pylist()}
 
     def trace_ns(host: str, host_ns: int) -> int:
         clock = clocks[host]
@@ -118,7 +118,7 @@ def test_every_link_is_right_with_ids(case: Case) -> None:
 def test_every_link_is_right_without_ids_one_request_at_a_time(case: Case) -> None:
     if case.name in CONCURRENT:
         pytest.skip("several requests at once")
-    assert _wrong_links(case, store.read_table(case.url, "spans")) == []
+    assert _wrong_links(case, Trace(case.url).read("spans")) == []
 
 
 def _wrong_links(case: Case, spans: pa.Table) -> list[tuple[int, int | None]]:
@@ -149,6 +149,6 @@ def _possible_parents(case: Case, number: int) -> set[int | None]:
 
 
 def test_nothing_is_alarming_but_the_losses(case: Case) -> None:
-    findings = store.read_table(case.url, "findings").to_pylist()
+    findings = Trace(case.url).read("findings").to_pylist()
     expected = {"packet_loss"} if case.name.endswith("-loss") else set()
     assert {finding["kind"] for finding in findings if finding["severity"] in ("warning", "error")} == expected

@@ -13,7 +13,7 @@ import pytest
 
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
-from collector.trace.store import read_table
+from collector.trace.reading import Trace
 from testkit.live_hosts import Pair
 
 pytestmark = pytest.mark.live
@@ -118,7 +118,7 @@ def traced(hosts: Pair, folder: Path, server: str, client: tuple[str, ...], stop
         ours.stop(), theirs.stop()
     url = str(folder / "trace")
     analyse(host_sources([f"{host.name}={folder / host.name}" for host in (hosts.a, hosts.b)]), url)
-    return read_table(url, "findings").to_pylist(), url
+    return Trace(url).read("findings").to_pylist(), url
 
 
 def test_a_stopped_server_is_silent_whatever_it_speaks(hosts: Pair, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_stopped_server_is_silent_whatever_it_speaks(hosts: Pair, tmp_path: Pa
     assert (silent["severity"], silent["host"]) == ("warning", "b")
     lasted_s = (silent["to_trace_ns"] - silent["from_trace_ns"]) / 1e9
     assert STOP_S - 0.2 <= lasted_s <= STOP_S + 0.5
-    spans = pl.DataFrame(read_table(url, "spans"))
+    spans = pl.DataFrame(Trace(url).read("spans"))
     network = spans.select(pl.col("request_network_ns", "response_network_ns").max()).row(0)
     assert max(network) < 0.2e9
 

@@ -8,7 +8,7 @@ from collector.requests.exchanges import build_exchanges
 from collector.requests.outcomes import answering, final_outcomes, with_outcomes
 from collector.requests.spans import link
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
-from collector.trace.store import write_trace
+from collector.trace.writing import write_trace
 from testkit.tables import BASE_NS, by_flow, table
 from tests.helpers.scripts import play
 from tests.helpers.service_ports import named_ports, names_of_ports

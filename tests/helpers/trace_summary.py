@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from collector.reporting.story import make_story
-from collector.trace import store
+from collector.trace.reading import Trace
 
 EXCHANGE_COLUMNS = (
     "client_host",
@@ -27,37 +27,37 @@ EXCHANGE_COLUMNS = (
 def summarise(url: str) -> str:
     """Counts of hops by kind and state, the exchanges in order of time, the story, the tree of spans, findings."""
     summary = {
-        "packets": {host.host: host.packets_count for host in store.read_info(url).hosts},
-        "counters": {counter.name: counter.count for counter in store.read_info(url).counters},
+        "packets": {host.host: host.packets_count for host in Trace(url).info().hosts},
+        "counters": {counter.name: counter.count for counter in Trace(url).info().counters},
         "hops": _hops(url),
         "exchanges": _exchanges(url),
         "spans": _spans(url),
         "story": _story(url),
-        "findings": sorted(store.read_table(url, "findings", ["kind"])["kind"].to_pylist()),
+        "findings": sorted(Trace(url).read("findings", ["kind"])["kind"].to_pylist()),
     }
     return json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
 
 
 def _story(url: str) -> dict[str, Any]:
-    tables = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
-    story = make_story(store.read_info(url), *tables)
+    tables = (Trace(url).read(name) for name in ("spans", "exchanges", "clocks"))
+    story = make_story(Trace(url).info(), *tables)
     return {"duration_ns": story.duration_ns, "parts_ns": {part.label: part.duration_ns for part in story.parts}}
 
 
 def _hops(url: str) -> dict[str, dict[str, int]]:
-    hops = store.read_table(url, "hops", ["kind", "state"])
+    hops = Trace(url).read("hops", ["kind", "state"])
     counts = Counter(zip(hops["kind"].to_pylist(), hops["state"].to_pylist(), strict=True))
     kinds = sorted({kind for kind, _ in counts})
     return {kind: {state: count for (one, state), count in sorted(counts.items()) if one == kind} for kind in kinds}
 
 
 def _exchanges(url: str) -> list[dict[str, Any]]:
-    table = store.read_table(url, "exchanges")
+    table = Trace(url).read("exchanges")
     ordered = table.take(pc.sort_indices(table, [("request_first_sent_trace_ns", "ascending")]))
     return ordered.select(EXCHANGE_COLUMNS).to_pylist()
 
 
 def _spans(url: str) -> dict[str, int]:
     """How many spans hang below what, by which reason."""
-    spans = store.read_table(url, "spans", ["parent_span_id", "link_reason", "depth"]).to_pylist()
+    spans = Trace(url).read("spans", ["parent_span_id", "link_reason", "depth"]).to_pylist()
     return dict(sorted(Counter(f"depth {span['depth']} by {span['link_reason']}" for span in spans).items()))

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from collector.queries import TraceView, open_trace
-from collector.trace.store import write_table
 from testkit.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
 from tests.helpers.bench_folders import STARTED_NS, write_run
+from tests.helpers.stored_tables import write_table
 from tests.helpers.viewer_page import ink, open_page, settled, view
 from tests.helpers.viewer_server import serving
 from viewer.pages.context import Beside

@@ -33,8 +33,8 @@ from collector.queries.timeline.columns import (
 )
 from collector.queries.timeline.shelf import Shelf
 from collector.services.service_names import OF_CONNECTIONS, ServiceNames
-from collector.trace import store
 from collector.trace.arrow import indices, numbers
+from collector.trace.reading import Trace
 from collector.trace.schema import HopKind, HopState
 
 TIMES = ("send_trace_ns", "receive_trace_ns")
@@ -104,9 +104,9 @@ class Services:
     of_connection: NDArray[np.uint8]
 
     @classmethod
-    def read(cls, url: str, known: ServiceNames) -> "Services":
+    def read(cls, trace: Trace, known: ServiceNames) -> "Services":
         """From the table `connections`."""
-        table = store.read_table(url, "connections", ["connection_id", *OF_CONNECTIONS])
+        table = trace.read("connections", ["connection_id", *OF_CONNECTIONS])
         place, names = known.of_connections(table)
         unique, of_name = np.unique(np.array(names or [""], dtype=str), return_inverse=True)
         count = np.bincount(of_name[place] if len(place) else [], minlength=len(unique))
@@ -124,18 +124,18 @@ class Services:
         return np.asarray(self.of_connection[self.connections.of(connection_ids)])
 
 
-def read_times(url: str, command_span: tuple[int, int] | None, progress: Progress) -> Times:
+def read_times(trace: Trace, command_span: tuple[int, int] | None, progress: Progress) -> Times:
     """The times of all hops, sorted. A trace begins with its first packet or, if earlier, its command."""
     anchors: list[Longs] = []
     bounds: list[int] = [*(command_span or ())]
     apart_ns = 0
-    for share, batch in store.read_batches(url, "hops", (*TIMES, *RAW_TIMES)):
+    for share, batch in trace.batches_with_share("hops", (*TIMES, *RAW_TIMES)):
         sent, received = (numbers(batch[name], MISSING_NS) for name in TIMES)
         anchors.append(np.where(sent == MISSING_NS, received, sent))
-        for trace, raw in zip(TIMES, RAW_TIMES, strict=True):
-            ends = pc.min_max(batch[trace]).as_py()
+        for aligned, raw in zip(TIMES, RAW_TIMES, strict=True):
+            ends = pc.min_max(batch[aligned]).as_py()
             bounds += [each for each in ends.values() if each is not None]
-            apart_ns = max(apart_ns, pc.max(pc.abs(pc.subtract(batch[raw], batch[trace]))).as_py() or 0)
+            apart_ns = max(apart_ns, pc.max(pc.abs(pc.subtract(batch[raw], batch[aligned]))).as_py() or 0)
         bounds = [min(bounds), max(bounds)] if bounds else []
         progress(0.2 * share)
     anchor = np.concatenate(anchors) if anchors else np.zeros(0, np.int64)
@@ -148,10 +148,10 @@ def read_times(url: str, command_span: tuple[int, int] | None, progress: Progres
     return Times(start_ns, end_ns, rank, anchor[order], apart_ns)
 
 
-def read_hosts(url: str) -> set[str]:
+def read_hosts(trace: Trace) -> set[str]:
     """The hosts that sent or received."""
     found: set[str] = set()
-    for _, batch in store.read_batches(url, "hops", ("send_host", "receive_host")):
+    for batch in trace.batches("hops", ("send_host", "receive_host")):
         for name in ("send_host", "receive_host"):
             found.update(host for host in pc.unique(batch[name]).to_pylist() if host is not None)
     return found
@@ -159,7 +159,7 @@ def read_hosts(url: str) -> set[str]:
 
 def build_columns(
     shelf: Shelf,
-    url: str,
+    trace: Trace,
     times: Times,
     hosts: Sequence[str],
     services: Services,
@@ -173,7 +173,7 @@ def build_columns(
         out |= {name: shelf.make(name, kind, count) for name, kind in RAW_COLUMNS.items()}
     out["anchor_ns"][:] = times.anchor_ns
     spans, read, first = Places(span_ids), (*READ, *(RAW_TIMES if times.apart_ns else ())), 0
-    for share, batch in store.read_batches(url, "hops", read):
+    for share, batch in trace.batches_with_share("hops", read):
         place = times.rank[first : first + batch.num_rows]
         made = _of_batch(batch, times, hosts, services, spans)
         made["row"] = np.arange(first, first + batch.num_rows, dtype=np.uint32)

@@ -7,7 +7,7 @@ import pytest
 
 from collector.analysis import analyse
 from collector.decode.host_capture import HostSource
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit.capture_files import pcap
 from testkit.capture_records import Record, split
 
@@ -32,7 +32,7 @@ def hops(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, pl.DataFrame]:
             sources.append(HostSource(file.stem, (path,)))
         analyse(sources, str(folder / str(nanoseconds)))
         columns = ["send_host", "send_frame", "receive_host", "receive_frame", "uncertainty_ns"]
-        table = pl.DataFrame(store.read_table(str(folder / str(nanoseconds)), "hops", columns))
+        table = pl.DataFrame(Trace(str(folder / str(nanoseconds))).read("hops", columns))
         found[nanoseconds] = table.with_columns(pl.col(pl.Categorical).cast(pl.String))
     return found
 

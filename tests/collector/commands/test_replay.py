@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from collector.commands import report
 from collector.commands.replay import command
-from collector.trace import store
+from collector.trace.reading import Trace
 from tracer.errors import InputError
 
 CAPTURES = Path(__file__).resolve().parents[3] / "captures" / "swift-upload-1B"
@@ -20,7 +20,7 @@ def test_a_folder_of_captures_becomes_a_trace_and_a_report(tmp_path: Path) -> No
     assert result.exit_code == 0
     assert result.stdout.startswith("`swift upload ")
     assert result.output.endswith(f"trace: {trace}\n")
-    assert [host.host for host in store.read_info(trace).hosts] == [
+    assert [host.host for host in Trace(trace).info().hosts] == [
         "client",
         "proxy",
         "storage1",
@@ -32,7 +32,7 @@ def test_a_folder_of_captures_becomes_a_trace_and_a_report(tmp_path: Path) -> No
 def test_clocks_are_left_alone_if_asked(tmp_path: Path) -> None:
     trace = str(tmp_path / "trace")
     CliRunner().invoke(command, ["-o", trace, "--no-align", str(CAPTURES)])
-    assert set(store.read_table(trace, "clocks")["method"].to_pylist()) == {"raw"}
+    assert set(Trace(trace).read("clocks")["method"].to_pylist()) == {"raw"}
 
 
 def test_hosts_are_named_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_hosts_are_named_on_the_command_line(tmp_path: Path, monkeypatch: pytest
     assert result.exit_code == 0
     trace = result.output.rsplit("trace: ", 1)[1].strip()
     assert trace.startswith("traces/")
-    assert [host.host for host in store.read_info(trace).hosts] == ["one", "two"]
+    assert [host.host for host in Trace(trace).info().hosts] == ["one", "two"]
 
 
 def test_a_capture_that_is_none_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_what_the_hosts_used_is_replayed_too(tmp_path: Path) -> None:
     samples.write_text("host,host_ns,metric,value\nproxy,5,cpu_percent,12.5\n")
     result = CliRunner().invoke(command, ["-o", str(tmp_path / "trace"), str(tmp_path / "captures")])
     assert result.exit_code == 0
-    (row,) = store.read_table(str(tmp_path / "trace"), "samples").to_pylist()
+    (row,) = Trace(str(tmp_path / "trace")).read("samples").to_pylist()
     assert row == {"host": "proxy", "host_ns": 5, "metric": "cpu_percent", "value": 12.5}
     for damage in ("host,host_ns,metric,value\nproxy,soon,cpu_percent,1\n", "host,value\nproxy,1\n", ""):
         samples.write_text(damage)

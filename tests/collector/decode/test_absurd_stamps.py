@@ -10,7 +10,7 @@ from collector.analysis import analyse
 from collector.clocks.evidence import Way, without
 from collector.decode.absurd_stamps import FAR_NS, RUN_LEAST, _Stamps
 from collector.decode.host_capture import HostSource
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit.capture_records import Record, join, packet_places, split
 
 CAPTURES = Path(__file__).parents[3] / "captures" / "swift-upload-1B"
@@ -62,7 +62,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def rows(trace: str, table: str, *columns: str) -> list[tuple[object, ...]]:
-    frame = pl.DataFrame(store.read_table(trace, table, list(columns)))
+    frame = pl.DataFrame(Trace(trace).read(table, list(columns)))
     return sorted(frame.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows(), key=repr)
 
 
@@ -75,7 +75,7 @@ def test_a_damaged_stamp_is_a_finding_with_file_and_frame(traces: dict[str, str]
     ]
     assert (host, count) == ("proxy", 2)
     assert "proxy.pcapng frame 4, 41:" in str(text)
-    (counter,) = [each for each in store.read_info(traces["damaged"]).counters if each.name == "stamps_absurd"]
+    (counter,) = [each for each in Trace(traces["damaged"]).info().counters if each.name == "stamps_absurd"]
     assert (counter.host, counter.severity, counter.count) == ("proxy", "data_loss", 2)
 
 
@@ -86,7 +86,7 @@ def test_all_else_is_as_without_the_damage(traces: dict[str, str]) -> None:
     assert [row[3] for row in rows(traces["damaged"], "clocks", *clocks)] == ["hull"] * 5
     offsets = [[row[1] for row in rows(trace, "clocks", *clocks)] for trace in traces.values()]
     assert np.abs(np.diff(np.array(offsets, dtype=np.int64), axis=0)).max() < 10_000
-    spans = [host.last_host_ns - host.first_host_ns for host in store.read_info(traces["damaged"]).hosts]  # type: ignore[operator]
+    spans = [host.last_host_ns - host.first_host_ns for host in Trace(traces["damaged"]).info().hosts]  # type: ignore[operator]
     assert max(spans) < FAR_NS
 
 

@@ -12,7 +12,7 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.commands import replay
 from collector.decode.sources import host_addresses, host_sources
 from collector.reporting.report import Report, gather
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit.netsim import Clock, Network, NetworkPath, Station
 from tracer.errors import InputError
 
@@ -47,7 +47,7 @@ def troubles(report: Report) -> dict[str, tuple[str | None, str]]:
 
 
 def states(report: Report) -> set[str]:
-    hops = pl.DataFrame(store.read_table(report.url, "hops", ["state"]))
+    hops = pl.DataFrame(Trace(report.url).read("hops", ["state"]))
     return set(hops["state"].cast(pl.String))
 
 

@@ -15,8 +15,8 @@ from scapy.packet import Packet, Raw
 
 from collector.analysis import HostSource, analyse
 from collector.decode.containers import Container, containers
-from collector.trace import store
 from collector.trace.model import TraceInfo
+from collector.trace.reading import Trace
 from testkit import capture_files as files
 
 BASE_NS, STEP_NS, COPY_NS = 1_700_000_000_000_000_000, 100_000, 2_000
@@ -103,7 +103,7 @@ def one_each(folder: Path, seen: list[Seen], interfaces: list[int]) -> list[Path
 
 def replayed(folder: Path, paths: list[Path]) -> tuple[TraceInfo, pl.DataFrame]:
     info = analyse([HostSource("node", tuple(paths))], str(folder / "trace"))
-    return info, pl.DataFrame(store.read_table(str(folder / "trace"), "hops")).with_columns(
+    return info, pl.DataFrame(Trace(str(folder / "trace")).read("hops")).with_columns(
         pl.col(pl.Categorical).cast(pl.String)
     )
 

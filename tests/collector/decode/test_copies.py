@@ -11,7 +11,7 @@ from collector.decode.copies import copied_packets
 from collector.decode.merged_captures import Sighted
 from collector.decode.sources import host_sources
 from collector.reporting.report import Report, gather
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit.netsim import Network, NetworkPath, Station
 
 SECOND, MS, US = 1_000_000_000, 1_000_000, 1_000
@@ -59,7 +59,7 @@ def replayed(tmp_path: Path, name: str, *paths: Path) -> Report:
 
 def hops(report: Report) -> pl.DataFrame:
     """All but the numbers of frames."""
-    known = pl.DataFrame(store.read_table(report.url, "hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    known = pl.DataFrame(Trace(report.url).read("hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
     return known.drop("send_frame", "receive_frame")
 
 
@@ -76,8 +76,8 @@ def test_a_mirror_of_both_ports_is_as_one_of_a_single_port(
     if ip_id == "zero" and loss:  # which of several equal ACKs within microseconds is whose copy cannot be known
         known = [all_hops.filter(pl.col("kind") != "ack") for all_hops in known]
     assert known[0].equals(known[1])
-    assert len(store.read_table(once.url, "messages")) == len(store.read_table(twice.url, "messages"))
-    findings = [store.read_table(report.url, "findings")["kind"].to_pylist() for report in (once, twice)]
+    assert len(Trace(once.url).read("messages")) == len(Trace(twice.url).read("messages"))
+    findings = [Trace(report.url).read("findings")["kind"].to_pylist() for report in (once, twice)]
     assert findings[0] == findings[1]
     (counter,) = twice.troubles
     assert (counter.host, counter.name, counter.count) == ("server", "copied_packets", once.info.hosts[1].events_count)
@@ -89,7 +89,7 @@ def test_a_mirror_of_both_ports_is_as_one_of_a_single_port(
 def test_nothing_of_a_lossy_link_is_taken_for_a_copy(tmp_path: Path, ip_id: str, timestamps: bool) -> None:
     report = replayed(tmp_path, "lossy", *captured(tmp_path / "net", ip_id, timestamps, 0.1))
     assert not report.troubles
-    events = pl.DataFrame(store.read_table(report.url, "events"))
+    events = pl.DataFrame(Trace(report.url).read("events"))
     assert len(events) == sum(host.events_count for host in report.info.hosts)
 
 

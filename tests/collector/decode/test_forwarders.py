@@ -12,7 +12,7 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.decode.forwarders import forwarded_pairs
 from collector.decode.host_addresses import Traffic
 from collector.decode.host_capture import HostSource
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit import capture_files as files
 
 BASE_NS, REQUEST_NS, WAY_NS = 1_700_000_000_000_000_000, 20_000_000, 50_000
@@ -93,7 +93,7 @@ def said_of(url: str) -> dict[str, list[dict[str, object]]]:
     ids = ["connection_id", "exchange_id", "span_id", "parent_span_id", "trace_id"]
     tables = {}
     for name in ("hops", "connections", "exchanges", "findings", "clocks"):
-        frame = pl.DataFrame(store.read_table(url, name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+        frame = pl.DataFrame(Trace(url).read(name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
         if name == "clocks":
             frame = frame.filter(pl.col("host") != "router")
         tables[name] = sorted(frame.drop(ids, strict=False).to_dicts(), key=repr)
@@ -119,14 +119,14 @@ def test_all_is_as_without_the_router(tmp_path: Path, kind: str, sides: str, par
     url = trace(tmp_path / "with", {"router": router, **ends}, partition_bits)
     assert len(without["exchanges"]) == CONNECTIONS * REQUESTS
     assert said_of(url) == without
-    info = store.read_info(url)
+    info = Trace(url).info()
     assert [(host.host, host.on_path) for host in info.hosts] == [
         ("router", True),
         ("client", False),
         ("server", False),
     ]
     assert not info.counters and info.hosts[0].addresses == ()
-    events = pl.DataFrame(store.read_table(url, "events")).filter(pl.col("host").cast(pl.String) == "router")
+    events = pl.DataFrame(Trace(url).read("events")).filter(pl.col("host").cast(pl.String) == "router")
     assert len(events) == sum(map(len, router)) and events["connection_id"].null_count() == len(events)
 
 
@@ -136,9 +136,7 @@ def test_what_is_sent_to_the_router_itself_stays(tmp_path: Path) -> None:
     kept = seen(("10.70.9.9", INSIDE, 22), 33_000, turns(70), 0, 4, "router")
     router = [captured("masquerade", "router", 0, 1) + kept]
     url = trace(tmp_path, {"client": ends["client"], "router": router, "server": ends["server"]})
-    connections = pl.DataFrame(store.read_table(url, "connections")).with_columns(
-        pl.col(pl.Categorical).cast(pl.String)
-    )
+    connections = pl.DataFrame(Trace(url).read("connections")).with_columns(pl.col(pl.Categorical).cast(pl.String))
     served = dict(connections["server_host"].value_counts().iter_rows())
     assert served == {"server": CONNECTIONS, "router": 1}
 
@@ -161,16 +159,16 @@ def test_a_proxy_that_ends_tcp_is_an_end(tmp_path: Path) -> None:
             "server": [all_of(back, inner, 4, "server")],
         },
     )
-    assert not any(host.on_path for host in store.read_info(url).hosts)
-    assert len(store.read_table(url, "exchanges")) == 2 * CONNECTIONS * REQUESTS
+    assert not any(host.on_path for host in Trace(url).info().hosts)
+    assert len(Trace(url).read("exchanges")) == 2 * CONNECTIONS * REQUESTS
 
 
 def test_who_was_captured_with_one_neighbour_alone_is_the_farthest_point(tmp_path: Path) -> None:
     url = trace(
         tmp_path, {"client": [captured("plain", "client", 0, 0)], "router": [captured("plain", "router", 0, 1)]}
     )
-    assert not any(host.on_path for host in store.read_info(url).hosts)
-    assert len(store.read_table(url, "exchanges")) == CONNECTIONS * REQUESTS
+    assert not any(host.on_path for host in Trace(url).info().hosts)
+    assert len(Trace(url).read("exchanges")) == CONNECTIONS * REQUESTS
 
 
 def gaps(pair: tuple[int, int], gap_ns: int, keys: range) -> dict[tuple[int, int], tuple[int, int, int]]:

@@ -14,7 +14,7 @@ from collector.commands.replay import command as replay
 from collector.decode.captures import scan
 from collector.decode.host_capture import HostSource
 from collector.decode.input_limits import InputLimits
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit.capture_files import pcap
 from tracer.errors import InputError
 
@@ -56,9 +56,9 @@ def test_one_connection_is_cut_by_time_and_nothing_is_lost_for_it(tmp_path: Path
     assert "one.pcap was read up to frame 65,536" in cut["one"].remedy
     assert {counter.severity for counter in cut.values()} == {"data_loss"}
     assert [host.packets_count for host in info.hosts] == [65_536, 65_536]
-    states = pl.DataFrame(store.read_table(str(tmp_path / "trace"), "hops", ["state"]))["state"].cast(pl.String)
+    states = pl.DataFrame(Trace(str(tmp_path / "trace")).read("hops", ["state"]))["state"].cast(pl.String)
     assert set(states) <= {"matched", "outside_window"}
-    kinds = store.read_table(str(tmp_path / "trace"), "findings", ["kind"])["kind"].to_pylist()
+    kinds = Trace(str(tmp_path / "trace")).read("findings", ["kind"])["kind"].to_pylist()
     assert kinds == ["unaligned_clock"]  # nothing goes back
 
 
@@ -105,4 +105,4 @@ def test_an_option_of_replay_lifts_the_limits(tmp_path: Path, monkeypatch: pytes
     given = ["--quiet", "-o", str(tmp_path / "trace"), str(tmp_path / "a.pcap.gz")]
     assert isinstance(CliRunner().invoke(replay, given).exception, InputError)
     assert CliRunner().invoke(replay, ["--no-limits", *given]).exit_code == 0
-    assert store.read_info(str(tmp_path / "trace")).hosts[0].packets_count == 50_000
+    assert Trace(str(tmp_path / "trace")).info().hosts[0].packets_count == 50_000

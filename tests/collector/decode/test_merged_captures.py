@@ -10,7 +10,7 @@ from collector.analysis import analyse
 from collector.decode.merged_captures import Sighted, interfaces_are_hosts, is_twice
 from collector.decode.sources import host_sources
 from collector.reporting.report import Report, gather
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit import capture_files as files
 from testkit.netsim import Clock, Network, NetworkPath, Station
 from tracer.records import Direction
@@ -66,7 +66,7 @@ def replayed(tmp_path: Path, *paths: Path) -> Report:
 def hops(report: Report) -> pl.DataFrame:
     """What does not depend on the hosts' names or on the numbers of frames."""
     columns = ["connection_id", "start_seq", "end_seq", "state", "send_host_ns", "receive_host_ns", "send_trace_ns"]
-    known = pl.DataFrame(store.read_table(report.url, "hops"))
+    known = pl.DataFrame(Trace(report.url).read("hops"))
     return known.select([name for name in columns if name in known.columns]).with_columns(
         pl.col(pl.Categorical).cast(pl.String)
     )
@@ -97,7 +97,7 @@ def test_captures_that_are_merged_into_one_interface_are_named_and_nothing_is_fo
     (trouble,) = report.troubles
     assert (trouble.host, trouble.name, trouble.severity) == ("all", "merged_captures", "data_loss")
     assert "mergecap -I none" in trouble.remedy
-    assert pl.DataFrame(store.read_table(report.url, "findings")).is_empty()
+    assert pl.DataFrame(Trace(report.url).read("findings")).is_empty()
 
 
 def sightings(there_ns: int, back_ns: int, codes: tuple[Direction, Direction], count: int = 12) -> list[Sighted]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from collector.trace import store
+from collector.trace.reading import Trace
 
 CAPTURES = Path(__file__).parents[2] / "golden" / "tls"
 KEEPALIVE, RESUMED = [[263, 54368, 645, 263, 645]], [[263] * 4] * 3
@@ -23,7 +23,7 @@ EXTRA = {"tls12": 7, "tls13": 0}
 def replayed(place: Path, *captures: Path) -> pl.DataFrame:
     command = [sys.executable, "-m", "tracer", "replay", "--quiet", "-o", str(place), *map(str, captures)]
     subprocess.run(command, check=True, capture_output=True)
-    exchanges, spans = (pl.DataFrame(store.read_table(str(place), name)) for name in ("exchanges", "spans"))
+    exchanges, spans = (pl.DataFrame(Trace(str(place)).read(name)) for name in ("exchanges", "spans"))
     rows = exchanges.join(spans, left_on="exchange_id", right_on="span_id")
     return rows.sort("connection_id", "request_first_sent_trace_ns")
 

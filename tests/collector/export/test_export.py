@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from collector.commands.export import command
+from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
-from collector.trace.store import read_table
 from tests.helpers.script_traces import write_script_trace
 from tracer.errors import InputError, ResourceError
 
@@ -51,7 +51,7 @@ def test_csv_holds_every_table(trace: str, tmp_path: Path) -> None:
     assert output == f"{len(TABLES)} files in {tmp_path / 'out'}\n"
     for name, schema in TABLES.items():
         rows = rows_of(tmp_path / "out" / f"{name}.csv")
-        table = read_table(trace, name)
+        table = Trace(trace).read(name)
         assert len(rows) == table.num_rows
         assert not rows or list(rows[0]) == schema.names
     exchanges = rows_of(tmp_path / "out" / "exchanges.csv")

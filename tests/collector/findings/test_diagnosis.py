@@ -20,7 +20,7 @@ from collector.requests.critical_path import NONE
 from collector.requests.exchanges import build_exchanges
 from collector.requests.spans import link
 from collector.trace.model import CounterInfo, HostInfo, TraceInfo
-from collector.trace.store import read_table
+from collector.trace.reading import Trace
 from testkit.netsim import Network, NetworkPath, Station
 from testkit.tables import table
 from tests.helpers.exchange_lines import exchanges_of
@@ -275,7 +275,7 @@ def test_reordered_packets(tmp_path: Path, share: float, expected: list[str]) ->
     network.run()
     files = network.write(tmp_path)
     analyse([HostSource(file.stem, (file,)) for file in files], str(tmp_path / "trace"))
-    assert named(read_table(str(tmp_path / "trace"), "findings").to_pylist()) == expected
+    assert named(Trace(str(tmp_path / "trace")).read("findings").to_pylist()) == expected
 
 
 def stopped(answers_at: str) -> str:

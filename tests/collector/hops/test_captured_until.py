@@ -13,7 +13,7 @@ from collector.analysis import HostSource, analyse
 from collector.decode.activity import FileSpan, HostActivity, PointActivity
 from collector.hops.captured_until import CapturedUntil, captured_until
 from collector.hops.coverage import MISSING_SCHEMA, HostCoverage, coverages
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import CLOCKS
 from testkit import capture_files as files
 
@@ -68,7 +68,7 @@ def findings(folder: Path, sent: list[Sent], ends_ns: dict[str, int]) -> list[di
         path.write_bytes(files.pcap(kept))
         sources.append(HostSource(host, (path,)))
     analyse(sources, str(folder / "trace"))
-    return store.read_table(str(folder / "trace"), "findings").to_pylist()
+    return Trace(str(folder / "trace")).read("findings").to_pylist()
 
 
 def waits(found: list[dict[str, object]]) -> list[tuple[object, int]]:

@@ -27,8 +27,8 @@ from collector.hops.capture_drops import CaptureDrops
 from collector.hops.coverage import MISSING_SCHEMA, HostCoverage, coverages, covers, union, without
 from collector.hops.quality_summary import read_pairing
 from collector.queries import open_trace, uncovered_marks
-from collector.trace import store
 from collector.trace.model import TraceInfo
+from collector.trace.reading import Trace
 from collector.trace.schema import CLOCKS
 from testkit import capture_files as files
 from testkit.live_hosts import pair
@@ -105,9 +105,9 @@ def written(folder: Path, name: str, packets: list[tuple[int, bytes]]) -> Path:
 def replayed(folder: Path, client: list[Path], server: list[Path]) -> tuple[TraceInfo, dict[str, int], set[str]]:
     """The trace's info, its hops by state, and the kinds of its findings."""
     info = analyse([HostSource("a", tuple(client)), HostSource("b", tuple(server))], str(folder / "trace"))
-    states = pl.DataFrame(store.read_table(str(folder / "trace"), "hops", ["state"]))["state"].cast(pl.String)
+    states = pl.DataFrame(Trace(str(folder / "trace")).read("hops", ["state"]))["state"].cast(pl.String)
     counts = {str(state): count for state, count in states.value_counts().iter_rows()}
-    return info, counts, set(store.read_table(str(folder / "trace"), "findings")["kind"].to_pylist())
+    return info, counts, set(Trace(str(folder / "trace")).read("findings")["kind"].to_pylist())
 
 
 def coverage_s(info: TraceInfo, host: str = "b") -> list[tuple[float, float]]:
@@ -381,10 +381,9 @@ def test_the_timeline_and_the_report_say_when_a_capture_dropped_packets(tmp_path
     replayed(tmp_path, [client], [in_part(tmp_path, counts)])
     url = str(tmp_path / "trace")
     said = "the capture on b dropped 75 of "
-    assert [
-        note for note in read_pairing(url).notes if note.startswith(said) and "between +3.000 s and +6.000 s" in note
-    ]
-    texts = [row for row in store.read_table(url, "findings").to_pylist() if row["kind"] == "capture_drop"]
+    notes = read_pairing(Trace(url)).notes
+    assert [note for note in notes if note.startswith(said) and "between +3.000 s and +6.000 s" in note]
+    texts = [row for row in Trace(url).read("findings").to_pylist() if row["kind"] == "capture_drop"]
     assert [row["text"].startswith(said) for row in texts] == [True]
     assert round((texts[0]["to_trace_ns"] - texts[0]["from_trace_ns"]) / SECOND, 1) == 3.0
     marks = [mark for mark in uncovered_marks(open_trace(url)) if mark.kind == "in part"]

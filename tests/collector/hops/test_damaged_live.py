@@ -12,7 +12,7 @@ import pytest
 
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
-from collector.trace.store import read_table
+from collector.trace.reading import Trace
 from testkit.live_hosts import Host, Pair, far_pair, pair, wait_for
 from tests.collector.hops.test_host_drops_live import CLIENT, SERVER, rule
 from tests.helpers.system_tools import or_skip
@@ -59,9 +59,9 @@ def found(folder: Path, *names: str) -> tuple[dict[str, dict], set[int]]:
     tcpdump's captures; none for the agents'."""
     url = str(folder / "trace")
     analyse(host_sources([f"{name}={folder / name}.pcap" for name in names] or [str(folder)]), url)
-    rows = read_table(url, "findings").to_pylist()
+    rows = Trace(url).read("findings").to_pylist()
     findings = {row["kind"]: row for row in sorted(rows, key=lambda row: row["host"] == "b")}
-    hops = read_table(url, "hops").to_pylist()
+    hops = Trace(url).read("hops").to_pylist()
     return findings, {
         row["send_frame"] for row in hops if (row["kind"], row["state"], row["send_host"]) == ("data", "lost", "a")
     }

@@ -10,7 +10,7 @@ import pytest
 
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
-from collector.trace.store import read_table
+from collector.trace.reading import Trace
 from storage_cluster.faults.relay import Rule
 from testkit.live_hosts import Host, Pair, far_pair, pair
 from tests.helpers.system_tools import or_skip
@@ -70,7 +70,7 @@ def kinds(hosts: Pair, folder: Path) -> dict[tuple[str, str | None], dict]:
         ours.stop(), theirs.stop()
     url = str(folder / "trace")
     analyse(host_sources([f"{host.name}={folder / host.name}" for host in (hosts.a, hosts.b)]), url)
-    return {(row["kind"], row["host"]): row for row in read_table(url, "findings").to_pylist()}
+    return {(row["kind"], row["host"]): row for row in Trace(url).read("findings").to_pylist()}
 
 
 def test_what_a_firewall_drops_behind_the_capture_is_named(hosts: Pair, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from collector.hops.quality import (
     quality_of,
     summary_of,
 )
-from collector.trace import store
+from collector.trace.reading import Trace
 from testkit.netsim import Clock, Network, NetworkPath, Station
 from testkit.tables import by_flow, table
 from tests.helpers.scripts import play
@@ -188,8 +188,8 @@ def test_the_counts_of_a_trace_are_those_of_its_hops(tmp_path: Path) -> None:
         net.connect("proxy", "storage", 50_000 + number, 100_000, 500, at_ns=number * 20_000_000)
     net.run()
     analyse([HostSource(None, (file,)) for file in net.write(tmp_path)], str(tmp_path / "trace"))
-    hops = store.read_table(str(tmp_path / "trace"), "hops").to_pylist()
-    pairs = summary_of([store.read_table(str(tmp_path / "trace"), "quality")], 0).host_pairs
+    hops = Trace(str(tmp_path / "trace")).read("hops").to_pylist()
+    pairs = summary_of([Trace(str(tmp_path / "trace")).read("quality")], 0).host_pairs
     states = Counter((row["send_host"], row["receive_host"], row["state"]) for row in hops)
     assert {state for *_, state in states} >= {"matched", "lost", "capture_dropped"}
     for pair in pairs:

@@ -8,6 +8,7 @@ import pytest
 
 from collector.analysis import HostSource, analyse
 from collector.hops.quality_summary import Translation, clock_steps, connection_name, read_pairing, trouble_words
+from collector.trace.reading import Trace
 from testkit.netsim import Clock, Network, NetworkPath, Station
 from testkit.tables import table
 from tests.helpers.script_traces import write_script_trace
@@ -37,7 +38,7 @@ def simulated(folder: Path, clock: Clock) -> list[HostSource]:
 
 def test_a_stepped_clock_is_told_with_its_size(tmp_path: Path) -> None:
     analyse(simulated(tmp_path, Stepped()), str(tmp_path / "trace"))
-    pairing = read_pairing(str(tmp_path / "trace"))
+    pairing = read_pairing(Trace(str(tmp_path / "trace")))
     (step,) = pairing.clock_steps
     assert step.host == "server"
     assert step.uncertainty_ns is not None
@@ -50,7 +51,7 @@ def test_a_stepped_clock_is_told_with_its_size(tmp_path: Path) -> None:
 
 def test_a_clock_that_was_not_set_has_no_step(tmp_path: Path) -> None:
     analyse(simulated(tmp_path, Clock(7_000_000)), str(tmp_path / "trace"))
-    assert read_pairing(str(tmp_path / "trace")).notes == ()
+    assert read_pairing(Trace(str(tmp_path / "trace"))).notes == ()
 
 
 def test_a_step_is_what_the_drift_before_it_does_not_explain() -> None:
@@ -68,7 +69,7 @@ def test_translated_addresses_are_told_once_with_their_count(tmp_path: Path) -> 
     (server,) = (source.files[0] for source in sources if source.files[0].stem == "server")
     server.write_bytes(server.read_bytes().replace(inet_aton("10.0.0.1"), inet_aton("10.9.9.9")))
     analyse(sources, str(tmp_path / "trace"))
-    (translation,) = read_pairing(str(tmp_path / "trace")).translations
+    (translation,) = read_pairing(Trace(str(tmp_path / "trace"))).translations
     assert translation == Translation("10.0.0.1", "10.0.0.3", 80, "10.9.9.9", "10.0.0.3", 80, 8)
 
 
@@ -97,11 +98,11 @@ def test_trouble_is_named(tmp_path: Path) -> None:
           300 < 0:50 unseen
     """
     write_script_trace(str(tmp_path / "trace"), script)
-    pairing = read_pairing(str(tmp_path / "trace"))
+    pairing = read_pairing(Trace(str(tmp_path / "trace")))
     (worst,) = pairing.worst_connections
     assert connection_name(worst) == "client 10.0.0.1:40000 → proxy 10.0.0.2:8080"
     assert trouble_words(worst.counts) == "1 sent again, 1 lost, 1 dropped, 1 early of 3 hops"
     assert pairing.words == "66.66 % of 150 bytes paired"
     assert pairing.hops_words == "3 hops, 1 of them received before sent"
-    assert read_pairing(str(tmp_path / "trace"), 0).worst_connections == ()
-    assert read_pairing(str(tmp_path / "trace"), 0).imperfect_connections_count == 1
+    assert read_pairing(Trace(str(tmp_path / "trace")), 0).worst_connections == ()
+    assert read_pairing(Trace(str(tmp_path / "trace")), 0).imperfect_connections_count == 1

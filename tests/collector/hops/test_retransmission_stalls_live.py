@@ -8,7 +8,7 @@ import pytest
 
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
-from collector.trace.store import read_table
+from collector.trace.reading import Trace
 from testkit.live_hosts import Host, Pair, far_pair, pair
 from tests.helpers.system_tools import or_skip
 
@@ -104,7 +104,7 @@ def findings_while(hosts: Pair, folder: Path, *argv: str) -> list[dict]:
         ours.stop(), theirs.stop()
     url = str(folder / "trace")
     analyse(host_sources([f"{host.name}={folder / host.name}" for host in (hosts.a, hosts.b)]), url)
-    return [row for row in read_table(url, "findings").to_pylist() if row["severity"] != "info"]
+    return [row for row in Trace(url).read("findings").to_pylist() if row["severity"] != "info"]
 
 
 def test_a_message_in_two_writes_waits_for_a_delayed_ack(hosts: Pair, tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from collector.queries.timeline.shelf import Shelf
 from collector.queries.timeline.windows import HopIndex
 from collector.queries.trace_index import TraceIndex, build
 from collector.trace.model import TraceInfo
+from collector.trace.reading import Trace
 from collector.trace.schema import HopKind, HopState, conform
-from collector.trace.store import write_trace
+from collector.trace.writing import write_trace
 from tests.helpers.service_ports import named_ports
 
 HOSTS = ("client", "proxy", "storage")
@@ -82,7 +83,7 @@ def made(folder: Path, hops: pa.Table, on_disk: bool = False) -> TraceIndex:
         writer.write_table("exchanges", pa.table(times))
         writer.write_info(info)
     shelf = Shelf(folder) if on_disk else Shelf()
-    build(shelf, str(folder / "trace"), info, lambda share: None)
+    build(shelf, Trace(str(folder / "trace")), info, lambda share: None)
     return TraceIndex.read(Shelf(folder) if on_disk else shelf)
 
 

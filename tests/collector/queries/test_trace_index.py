@@ -5,13 +5,15 @@ import os
 import shutil
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 
 from collector.queries import open_trace, trace_index
 from collector.queries.trace_index import TraceIndex, open_index
-from collector.trace import store
-from collector.trace.store import INDEX_FOLDER, read_info, write_trace
+from collector.trace.reading import Trace
+from collector.trace.table_store import INDEX_FOLDER
+from collector.trace.writing import write_trace
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
 
 RECIPE = Recipe(lost_share=0.05)
@@ -34,7 +36,7 @@ def trace(tmp_path: Path) -> Path:
 def opened(trace: Path) -> tuple[TraceIndex, list[float]]:
     """The index, and what was said of its making."""
     said: list[float] = []
-    return open_index(str(trace), read_info(str(trace)), said.append), said
+    return open_index(Trace(str(trace)), Trace(str(trace)).info(), said.append), said
 
 
 def test_the_index_is_made_once_beside_the_tables(trace: Path) -> None:
@@ -120,12 +122,12 @@ def test_where_nothing_can_be_written_it_is_made_each_time(trace: Path, monkeypa
 def test_a_trace_with_an_index_is_replaced_like_any(trace: Path) -> None:
     opened(trace)
     with write_trace(str(trace)) as writer:
-        writer.write_info(read_info(str(trace)))
+        writer.write_info(Trace(str(trace)).info())
     assert not (trace / INDEX_FOLDER).exists()
 
 
 def test_a_trace_elsewhere_is_indexed_in_the_cache(trace: Path, tmp_path: Path) -> None:
-    fs, root = store._filesystem("memory://far/trace")
+    fs, root = fsspec.core.url_to_fs("memory://far/trace")
     for path in trace.iterdir():
         fs.pipe_file(f"{root}/{path.name}", path.read_bytes())
     view = open_trace("memory://far/trace")

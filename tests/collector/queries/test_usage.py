@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from collector.queries import NO_LANE, Mark, TraceView, Usage, faults, findings, load_steps, open_trace
-from collector.trace.store import write_table
 from testkit.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
 from tests.helpers.bench_folders import STARTED_NS, write_run
+from tests.helpers.stored_tables import write_table
 from tracer.errors import InputError
 
 STEP_NS = 10_000_000

@@ -10,8 +10,9 @@ import pytest
 from collector.reporting.request_rows import TIMES, RequestRows
 from collector.requests.spans import link
 from collector.trace.model import TraceInfo
+from collector.trace.reading import Trace
 from collector.trace.schema import EXCHANGES, SPANS
-from collector.trace.store import write_trace
+from collector.trace.writing import write_trace
 from tests.helpers.exchange_lines import exchanges_of
 
 LINES = """
@@ -33,7 +34,7 @@ def of_trace(folder: Path) -> RequestRows:
             writer.append("exchanges", part)
         writer.write_table("spans", spans)
         writer.write_info(TraceInfo(created_ns=0, tool_version="", hosts=()))
-    return RequestRows.of_trace(str(folder / "trace"))
+    return RequestRows.of_trace(Trace(str(folder / "trace")))
 
 
 def tables() -> tuple[pa.Table, pa.Table]:

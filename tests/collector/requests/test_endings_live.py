@@ -10,7 +10,7 @@ import pytest
 
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
-from collector.trace.store import read_table
+from collector.trace.reading import Trace
 from testkit.live_hosts import Pair, pair
 from tests.collector.hops.test_damaged_live import tcpdumps
 from tests.helpers.system_tools import or_skip
@@ -82,7 +82,7 @@ def kinds(hosts: Pair, folder: Path, *paths: str, by_agents: bool = False) -> di
         for agent in agents:
             agent.stop()
     analyse(host_sources([str(folder)]), str(folder / "trace"))
-    rows = read_table(str(folder / "trace"), "findings").to_pylist()
+    rows = Trace(str(folder / "trace")).read("findings").to_pylist()
     return {row["kind"]: row["text"] for row in rows if row["kind"] in ENDINGS}
 
 

@@ -17,7 +17,7 @@ from collector.findings.symptoms import Symptoms
 from collector.queries import open_trace
 from collector.reporting.report import gather
 from collector.requests.gaps import Pieces, doubt_losses, find_gaps, gapped_flows
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import conform
 from testkit.netsim import Network, NetworkPath, Station
 from testkit.tables import BASE_NS, by_flow
@@ -124,7 +124,7 @@ def thinned(path: Path, keeps: float) -> Path:
 def found(folder: Path, *paths: Path) -> tuple[list[dict], pl.DataFrame]:
     url = str(folder / "trace")
     analyse(host_sources([str(path) for path in paths]), url)
-    return store.read_table(url, "findings").to_pylist(), pl.DataFrame(store.read_table(url, "exchanges"))
+    return Trace(url).read("findings").to_pylist(), pl.DataFrame(Trace(url).read("exchanges"))
 
 
 @pytest.mark.parametrize("one_sided", [True, False])

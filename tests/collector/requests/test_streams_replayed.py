@@ -18,7 +18,7 @@ from collector.queries import TraceSearch, open_trace
 from collector.reporting.html import make_html
 from collector.reporting.report import Report, gather
 from collector.reporting.text import show
-from collector.trace import store
+from collector.trace.reading import Trace
 from viewer.pages.address import Address
 from viewer.pages.streams import content
 
@@ -82,8 +82,8 @@ def test_requests_are_those_of_the_slow_log(case):
     assert report.requests.count == 60
     assert sum(line.duration_ns > 40_000_000 for line in report.requests.slowest) == 5
     assert report.requests.slowest[0].duration_ns < 100_000_000
-    exchanges = pl.DataFrame(store.read_table(url, "exchanges"))
-    spans = pl.DataFrame(store.read_table(url, "spans"))
+    exchanges = pl.DataFrame(Trace(url).read("exchanges"))
+    spans = pl.DataFrame(Trace(url).read("spans"))
     assert set(spans["span_id"]) == set(exchanges.filter(~pl.col("is_stream"))["exchange_id"])
     assert exchanges["is_stream"].any()
     assert "stream" not in report.story.sentence

@@ -20,8 +20,8 @@ from collector.service.boundary import AnalysisError, contain_failures
 from collector.service.ingest import session_status
 from collector.service.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, LiveAnalysis, choose
 from collector.service.settings import CollectorSettings
-from collector.trace import store
 from collector.trace.model import TraceInfo
+from collector.trace.reading import Trace
 from testkit.netsim import Clock, Network, NetworkPath, Station
 from tests.helpers.app_client import AppClient
 from tests.helpers.live_segments import keep_only, write_segments
@@ -54,7 +54,7 @@ def window(net: Network, folder: Path) -> list[HostSource]:
 
 
 def hops_of(trace: Path) -> pl.DataFrame:
-    return pl.DataFrame(store.read_table(str(trace), "hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return pl.DataFrame(Trace(str(trace)).read("hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def lone(hops: pl.DataFrame) -> pl.DataFrame:
@@ -71,7 +71,7 @@ def test_at_the_windows_edges_nothing_is_lost(tmp_path: Path) -> None:
     hops = live_trace(sources, tmp_path / "trace")
     assert len(lone(hops)) > 20
     assert set(lone(hops)["state"]) == {"outside_window"}
-    connections = store.read_table(str(tmp_path / "trace"), "connections", ["client_isn"])
+    connections = Trace(str(tmp_path / "trace")).read("connections", ["client_isn"])
     assert 0 < connections["client_isn"].null_count < len(connections)
 
 
@@ -192,7 +192,7 @@ def test_the_status_says_what_the_window_holds(tmp_path: Path, segments: dict[st
     assert {state: count for state, count in status.hop_counts.items() if count} == counted
     assert status.hop_counts["lost"] == 0 < status.hop_counts["outside_window"]
     assert 0 < status.begun_before_count < status.connections_count
-    info = store.read_info(str(trace))
+    info = Trace(str(trace)).info()
     assert status.packets_count == sum(host.packets_count for host in info.hosts)
     assert status.lag_ns == 10 * SECOND + bench.round_ns - max(host.last_host_ns or 0 for host in info.hosts)
     assert 0.8 * SECOND < status.covered_ns <= SECOND
@@ -245,7 +245,7 @@ def test_a_cut_window_is_told_in_its_trace(tmp_path: Path, segments: dict[str, l
         for host in HOSTS:
             tried.arrived("s", host, number, segments[host][number - 1])
     assert tried.step() == 0
-    counters = store.read_info(tried.status("s").trace).counters
+    counters = Trace(tried.status("s").trace).info().counters
     assert [(one.name, one.severity, one.count) for one in counters] == [("live_window_cut", "data_loss", 2)]
 
 
@@ -430,19 +430,19 @@ def test_what_a_stage_raised_is_in_status_and_page(tmp_path: Path, segments: dic
     arrive(bench, segments, 1, 2)
     bench.live.step()
     trace = bench.live.status("s").trace
-    assert live_error(trace) == ""
+    assert live_error(Trace(trace)) == ""
     bench.broken = True
     arrive(bench, segments, 3)
     bench.now_ns += SECOND
     assert bench.live.step() == 0
     assert "session s failed: AssertionError: a stage" in bench.live.status("s").error
-    assert live_error(trace) == bench.live.status("s").error
-    assert store.read_info(trace), "the trace before it stays"
+    assert live_error(Trace(trace)) == bench.live.status("s").error
+    assert Trace(trace).info(), "the trace before it stays"
     bench.broken = False
     arrive(bench, segments, 4)
     bench.now_ns += SECOND
     bench.live.step()
-    assert (bench.live.status("s").error, live_error(trace)) == ("", "")
+    assert (bench.live.status("s").error, live_error(Trace(trace))) == ("", "")
 
 
 def test_quiet_sessions_are_forgotten(

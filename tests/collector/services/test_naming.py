@@ -15,7 +15,7 @@ from collector.services.servers import OUTSIDE, Server
 from collector.services.service_names import ServiceNames
 from collector.services.services import clues
 from collector.trace.model import ServiceInfo
-from collector.trace.store import read_info, read_table
+from collector.trace.reading import Trace
 from testkit.capture_files import pcap
 from tracer.errors import InputError
 
@@ -288,9 +288,9 @@ def test_from_packets_to_names(tmp_path: Path, asked: bytes, answered: bytes, ex
     file.write_bytes(pcap(conversation(8080, asked, answered)))
     ran = CliRunner().invoke(replay.command, ["-o", trace, str(file)], catch_exceptions=False)
     assert ran.exit_code == 0
-    services = read_table(trace, "exchanges")["service"].to_pylist()
+    services = Trace(trace).read("exchanges")["service"].to_pylist()
     assert services == ([expected] if expected else [])
-    found = ServiceNames(read_info(trace).services)
+    found = ServiceNames(Trace(trace).info().services)
     assert found.of("10.0.0.2", 8080) == (expected or "10.0.0.2:8080")
 
 
@@ -303,7 +303,7 @@ def test_options_name_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     def service(*more: str) -> str:
         CliRunner().invoke(replay.command, [*more, *given], catch_exceptions=False)
-        (name,) = read_table(trace, "exchanges")["service"].to_pylist()
+        (name,) = Trace(trace).read("exchanges")["service"].to_pylist()
         return str(name)
 
     assert service() == "edge"

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from collector.commands.report import command as report
 from collector.queries import open_trace
-from collector.trace import store
+from collector.trace.reading import Trace
 from collector.trace.schema import ADDED, FORMAT_VERSION, TABLES
 from tracer.errors import InputError
 
@@ -49,13 +49,13 @@ def test_a_trace_of_earlier_code_is_reported_and_opened(trace: Path) -> None:
 
 @pytest.mark.parametrize(("table", "column"), REMOVABLE)
 def test_what_a_column_added_since_would_hold_stands_for_it(trace: Path, table: str, column: str) -> None:
-    whole, before = report_text(trace), store.read_table(str(trace), table)
+    whole, before = report_text(trace), Trace(str(trace)).read(table)
     rewrite_without(trace, table, column)
     assert report_text(trace) == whole
-    filled = store.read_table(str(trace), table)
+    filled = Trace(str(trace)).read(table)
     assert filled.column_names == before.column_names
     assert filled.column(column).combine_chunks().equals(pa.repeat(ADDED[table][column], before.num_rows))
-    for _, batch in store.read_batches(str(trace), table, [column]):
+    for _, batch in Trace(str(trace)).batches_with_share(table, [column]):
         assert batch.column_names == [column]
 
 
@@ -70,7 +70,7 @@ def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None
 def test_another_column_that_is_missing_is_named(trace: Path) -> None:
     rewrite_without(trace, "exchanges", "request_bytes")
     with pytest.raises(InputError, match="exchanges has no column request_bytes"):
-        store.read_table(str(trace), "exchanges", ["exchange_id", "request_bytes"])
+        Trace(str(trace)).read("exchanges", ["exchange_id", "request_bytes"])
 
 
 def test_each_column_is_in_the_first_trace_of_this_format_or_was_added_with_what_stands_for_it() -> None:

@@ -18,7 +18,7 @@ from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.reporting.report import gather
 from collector.reporting.text import show
-from collector.trace.store import read_table
+from collector.trace.reading import Trace
 from collector.trace.wire_text import string_array_from_wire, text_from_wire
 
 ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
@@ -73,11 +73,11 @@ def test_a_byte_that_is_no_text_is_analysed_and_shown(where: str, end: bytes, sh
     url = str(tmp_path / "trace")
     analyse(host_sources([str(capture) for capture in captures]), url)
     for name in ("messages", "exchanges"):
-        table = read_table(url, name)
+        table = Trace(url).read(name)
         for column in (column for column in table.columns if pa.types.is_string(column.type)):
             column.validate(full=True)
-    (exchange,) = pl.DataFrame(read_table(url, "exchanges")).to_dicts()
-    (message,) = {row[where] for row in read_table(url, "messages").to_pylist() if row["method"]}
+    (exchange,) = pl.DataFrame(Trace(url).read("exchanges")).to_dicts()
+    (message,) = {row[where] for row in Trace(url).read("messages").to_pylist() if row["method"]}
     assert message.endswith(shown)
     assert where == "user_agent" or exchange[where] == message
     screen = io.StringIO()

@@ -11,9 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector.trace import store
+from collector.trace import parquet_store, stores
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, ServiceInfo, TraceInfo
+from collector.trace.reading import Trace
 from collector.trace.schema import CLOCKS, FORMAT_VERSION, TABLES
+from collector.trace.writing import write_trace
+from tests.helpers.memory_store import MemoryStore
+from tests.helpers.stored_tables import write_table
 from tracer.errors import InputError, ResourceError
 
 INFO = TraceInfo(
@@ -42,63 +46,65 @@ CLOCK_ROW = {
 
 
 def save(url: str, info: TraceInfo = INFO) -> None:
-    with store.write_trace(url) as writer:
+    with write_trace(url) as writer:
         writer.write_table("clocks", pa.Table.from_pylist([CLOCK_ROW]))
         writer.write_info(info)
 
 
-@pytest.fixture(params=["local", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "trace") if request.param == "local" else f"memory://{tmp_path.name}/trace"
+@pytest.fixture(params=["", "memory://", "arrow://"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A place on disk, on an object store, and in a store of another kind."""
+    monkeypatch.setitem(stores.STORES, "arrow", MemoryStore)
+    return f"{request.param}{tmp_path.name}/trace" if request.param else str(tmp_path / "trace")
 
 
 def test_what_is_written_is_read_back(url: str) -> None:
     save(url)
-    assert store.read_info(url) == INFO
-    assert store.read_table(url, "clocks").to_pylist() == [CLOCK_ROW]
-    assert store.read_table(url, "clocks").schema.equals(CLOCKS)
-    assert store.read_table(url, "clocks", ["host", "offset_ns"]).column_names == ["host", "offset_ns"]
-    assert all(store.read_table(url, name).schema.equals(schema) for name, schema in TABLES.items())
+    assert Trace(url).info() == INFO
+    assert Trace(url).read("clocks").to_pylist() == [CLOCK_ROW]
+    assert Trace(url).read("clocks").schema.equals(CLOCKS)
+    assert Trace(url).read("clocks", ["host", "offset_ns"]).column_names == ["host", "offset_ns"]
+    assert all(Trace(url).read(name).schema.equals(schema) for name, schema in TABLES.items())
 
 
 def test_columns_beyond_the_schema_are_kept(url: str) -> None:
     save(url)
-    store.write_table(url, "clocks", pa.Table.from_pylist([CLOCK_ROW | {"rounds": 3}]))
-    assert store.read_table(url, "clocks", ["rounds"]).to_pylist() == [{"rounds": 3}]
+    write_table(url, "clocks", pa.Table.from_pylist([CLOCK_ROW | {"rounds": 3}]))
+    assert Trace(url).read("clocks", ["rounds"]).to_pylist() == [{"rounds": 3}]
 
 
 def test_a_trace_replaces_a_trace(url: str, tmp_path: Path) -> None:
     save(url)
     save(url, replace(INFO, command=None))
-    assert store.read_info(url).command is None
+    assert Trace(url).info().command is None
     assert [path.name for path in tmp_path.iterdir()] in ([], ["trace"])
 
 
 def test_an_error_while_writing_leaves_nothing_new(url: str, tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), store.write_trace(url) as writer:
+    with pytest.raises(ZeroDivisionError), write_trace(url) as writer:
         writer.write_table("clocks", pa.Table.from_pylist([CLOCK_ROW]))
         _ = 1 // 0
-    assert not store.exists(url)
+    assert not Trace(url).exists()
     assert list(tmp_path.iterdir()) == []
     save(url)
-    assert store.exists(url)
+    assert Trace(url).exists()
 
 
 def test_an_error_while_writing_keeps_the_old_trace(tmp_path: Path) -> None:
     url = str(tmp_path / "trace")
     save(url)
-    with pytest.raises(ZeroDivisionError), store.write_trace(url):
+    with pytest.raises(ZeroDivisionError), write_trace(url):
         _ = 1 // 0
-    assert store.read_info(url) == INFO
+    assert Trace(url).info() == INFO
 
 
 def test_a_url_without_rename_is_no_trace_until_it_is_whole() -> None:
     url = "memory://store-test/late"
-    with store.write_trace(url) as writer:
+    with write_trace(url) as writer:
         writer.write_table("clocks", pa.Table.from_pylist([CLOCK_ROW]))
         writer.write_info(INFO)
-        assert not store.exists(url)
-    assert store.exists(url)
+        assert not Trace(url).exists()
+    assert Trace(url).exists()
 
 
 def no_such(place: Path) -> None:
@@ -154,7 +160,7 @@ def wrong_shape(place: Path) -> None:
 def test_what_is_no_trace_is_named(tmp_path: Path, make, message: str) -> None:
     place = tmp_path / "place"
     make(place)
-    for read in (lambda: store.read_info(str(place)), lambda: store.read_table(str(place), "hops")):
+    for read in (lambda: Trace(str(place)).info(), lambda: Trace(str(place)).read("hops")):
         with pytest.raises(InputError, match=message):
             read()
 
@@ -177,14 +183,14 @@ def test_a_damaged_table_is_named(tmp_path: Path, content: bytes | None) -> None
     if content is not None:
         table.write_bytes(content)
     with pytest.raises(InputError, match="table hops"):
-        store.read_table(url, "hops")
+        Trace(url).read("hops")
 
 
 def test_a_full_disk_is_the_operators(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def full(*_args: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store.encoded.Writer, "write", full)
+    monkeypatch.setattr(parquet_store.encoded.Writer, "write", full)
     with pytest.raises(ResourceError, match=r"No space left on device.*free some space"):
         save(str(tmp_path / "trace"))
     assert list(tmp_path.iterdir()) == []
@@ -192,7 +198,7 @@ def test_a_full_disk_is_the_operators(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_an_unknown_url_is_the_users() -> None:
     with pytest.raises(InputError, match="gopher"):
-        store.read_info("gopher://host/trace")
+        Trace("gopher://host/trace").info()
 
 
 def test_memory_urls_are_left_clean() -> None:
@@ -202,7 +208,7 @@ def test_memory_urls_are_left_clean() -> None:
 
 
 def test_rows_are_read_by_place_and_by_value_across_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr(parquet_store, "ROW_GROUP_ROWS", 10)
     hosts = ["a"] * 25 + ["b"] * 25
     samples = pa.table(
         {
@@ -212,39 +218,39 @@ def test_rows_are_read_by_place_and_by_value_across_row_groups(tmp_path: Path, m
             "value": [float(row) for row in range(50)],
         }
     )
-    store.write_table(str(tmp_path), "samples", samples)
+    write_table(str(tmp_path), "samples", samples)
     columns = ("host", "host_ns", "value")
-    assert store.read_rows(str(tmp_path), "samples", ["value"], 18, 4)["value"].to_pylist() == [18, 19, 20, 21]
+    assert Trace(str(tmp_path)).rows_between("samples", ["value"], 18, 4)["value"].to_pylist() == [18, 19, 20, 21]
     cases = [("a", 24, [24.0]), ("b", 0, [25.0]), ("b", 24, [49.0]), ("c", 1, []), ("a", 99, [])]
     for host, host_ns, expected in cases:
-        found = store.read_matching(str(tmp_path), "samples", columns, {"host": host, "host_ns": host_ns})
+        found = Trace(str(tmp_path)).rows_matching("samples", columns, {"host": host, "host_ns": host_ns})
         assert found["value"].to_pylist() == expected
 
 
 def test_a_table_of_another_version_is_said_in_one_line(tmp_path: Path) -> None:
     pq.write_table(pa.table({"host": ["a"], "host_ns": [1]}), tmp_path / "samples.parquet")
     with pytest.raises(InputError, match="samples has no column metric, value, so another version wrote it"):
-        store.read_table(str(tmp_path), "samples")
-    assert store.read_table(str(tmp_path), "samples", ["host_ns"])["host_ns"].to_pylist() == [1]
+        Trace(str(tmp_path)).read("samples")
+    assert Trace(str(tmp_path)).read("samples", ["host_ns"])["host_ns"].to_pylist() == [1]
 
 
 def test_a_replaced_trace_is_never_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "trace"
     _write_of(place, 1)
-    if not store._exchange(place, place):
+    if not parquet_store._exchange(place, place):
         pytest.skip("this file system cannot exchange two names")
     monkeypatch.setattr(Path, "rename", None)  # two renames would leave a moment without it
     _write_of(place, 2)
-    assert store.read_info(str(place)).created_ns == 2
+    assert Trace(str(place)).info().created_ns == 2
     assert list(tmp_path.iterdir()) == [place]
 
 
 def test_a_trace_is_replaced_where_names_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "trace"
-    monkeypatch.setattr(store, "_exchange", lambda one, other: False)
+    monkeypatch.setattr(parquet_store, "_exchange", lambda one, other: False)
     for created_ns in (1, 2):
         _write_of(place, created_ns)
-    assert store.read_info(str(place)).created_ns == 2
+    assert Trace(str(place)).info().created_ns == 2
     assert list(tmp_path.iterdir()) == [place]
 
 
@@ -261,25 +267,25 @@ def test_what_is_read_is_of_one_trace(tmp_path: Path, error: Exception) -> None:
                 raise error
         return info.created_ns
 
-    assert store.read_unchanged(str(place), read) == 3
+    assert Trace(str(place)).read_unchanged(read) == 3
 
 
 def test_a_trace_that_is_always_replaced_is_told(tmp_path: Path) -> None:
     place = tmp_path / "trace"
     _write_of(place, 1)
     with pytest.raises(InputError, match="replaced faster than it can be read"):
-        store.read_unchanged(str(place), lambda info: _write_of(place, info.created_ns + 1))
+        Trace(str(place)).read_unchanged(lambda info: _write_of(place, info.created_ns + 1))
 
 
 def test_an_error_of_a_trace_that_stays_is_passed_on(tmp_path: Path) -> None:
     place = tmp_path / "trace"
     _write_of(place, 1)
     with pytest.raises(InputError, match="has no column"):
-        store.read_unchanged(str(place), lambda _: store.read_table(str(place), "hops", ["no_such"]))
+        Trace(str(place)).read_unchanged(lambda _: Trace(str(place)).read("hops", ["no_such"]))
     with pytest.raises(ZeroDivisionError):
-        store.read_unchanged(str(place), lambda info: info.created_ns // 0)
+        Trace(str(place)).read_unchanged(lambda info: info.created_ns // 0)
 
 
 def _write_of(place: Path, created_ns: int) -> None:
-    with store.write_trace(str(place)) as writer:
+    with write_trace(str(place)) as writer:
         writer.write_info(replace(INFO, created_ns=created_ns))

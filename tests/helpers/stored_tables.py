@@ -1,0 +1,11 @@
+"""Changes a table of a trace that is written already."""
+
+import pyarrow as pa
+
+from collector.trace.stores import store_at
+from collector.trace.writing import TraceWriter
+
+
+def write_table(url: str, name: str, table: pa.Table) -> None:
+    """Write one table of a trace in place of the one that is there."""
+    TraceWriter(store_at(url)).write_table(name, table)
