@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -58,7 +59,7 @@ from collector.services.choices import Choices, Watched, sampled_share
 from collector.services.naming import name_services, to_watch
 from collector.services.operators_names import names_of_nothing
 from collector.services.rings import Places, Ring
-from collector.services.servers import Servers
+from collector.services.servers import Server, Servers
 from collector.services.service_names import ServiceNames, rename_services
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.schema import ID_STRIDE, TABLES, HopState, conform
@@ -69,9 +70,7 @@ from tracer import secret_rules
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
 
 
-CONNECTIONS = 2
-"""Index of the table `connections` among the tables kept of a partition."""
-TROUBLES_AT_ONCE = 64
+SYMPTOMS_AT_ONCE = 64
 """After so many partitions their symptoms are merged: otherwise they would be most of the memory."""
 MOST_WITH_LINKS_BYTES = 1 << 29
 """Memory for exchanges while they are linked, and for hops that wait to be written meanwhile."""
@@ -103,12 +102,23 @@ class AnalysisOptions:
     """The operator's names of servers: `HOST:PORT` and the name."""
 
 
+class _Kept(NamedTuple):
+    """The tables of a matched partition that are kept until its requests are rebuilt."""
+
+    hops: pa.Table
+    messages: pa.Table
+    connections: pa.Table
+    pauses: pa.Table
+    drops: pa.Table  # as `host_drops`
+    fins: pa.Table  # as `closing_data`
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """One partition after matching: tables to write, tables for later stages, and the evidence for clocks."""
 
     encoded: dict[str, EncodedRows]
-    held: tuple[pa.Table, ...]
+    kept: _Kept
     ways: clock_evidence.Ways
     missing: pl.DataFrame  # as `coverage.missing_packets`
     lost: pl.DataFrame  # likewise, where captures dropped packets
@@ -134,7 +144,19 @@ class _Matched:
         self.suspects.append(part.suspects)
         self.last.append(part.last)
         self.events_counts[number] = part.events_count
-        self.connections_counts.append(part.held[CONNECTIONS].num_rows)
+        self.connections_counts.append(part.kept.connections.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Aligned:
+    """What is known of all captures once the clocks are solved, and is used to rebuild each partition."""
+
+    alignment: Alignment
+    captured: CapturedUntil
+    windows: CaptureWindows
+    damaged: pl.DataFrame  # as `damaged.find_damaged`
+    cut_short: pl.Series  # as `chunked.cut_short`
+    watched: Watched  # the calls to keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +168,11 @@ class _Requests:
     silences: pa.Table
     streams: StreamEvidence
     quality: EncodedRows
-    troubles: symptoms.Symptoms
+    symptoms: symptoms.Symptoms
     calls: pl.DataFrame  # as `Watched.calls`
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Rebuilt:
     """The results of all partitions: `parts` of their symptoms, the silences of their messages, servers that answered,
     calls to servers that may be replicas."""
@@ -160,6 +182,7 @@ class _Rebuilt:
     streams: StreamJudge = field(default_factory=StreamJudge)
     answering: set[outcomes.Server] = field(default_factory=set)
     calls: list[pl.DataFrame] = field(default_factory=list)
+    exchanges_count: int = 0
 
     def add(self, requests: _Requests) -> None:
         """Add the results of one partition."""
@@ -167,8 +190,8 @@ class _Rebuilt:
         self.streams.add(requests.streams)
         self.answering.update(outcomes.answering(requests.exchanges))
         self.calls.append(requests.calls)
-        self.parts.append(requests.troubles)
-        if len(self.parts) == TROUBLES_AT_ONCE:
+        self.parts.append(requests.symptoms)
+        if len(self.parts) == SYMPTOMS_AT_ONCE:
             self.parts[:] = [symptoms.merge_symptoms(self.parts)]
 
     def all_silences(self) -> pa.Table:
@@ -196,7 +219,7 @@ def analyse(
     spill = Path(trace_url).parent if "://" not in trace_url and Path(trace_url).parent.is_dir() else None
     with (
         scan(sources, spill, options.partition_bits, progress, options.addresses, options.limits) as captures,
-        PartitionCache(spill) as held,
+        PartitionCache(spill) as partitions,
         SortedRuns(spill) as by_time,
     ):
         info = TraceInfo(
@@ -211,220 +234,294 @@ def analyse(
             used = None if samples is None else _of_hosts(samples, info)
             if used is not None:
                 writer.write_table("samples", used)
-            info = run_stages(captures, info, options, writer, held, by_time, used, progress)
+            info = Pipeline(captures, info, options, writer, partitions, by_time, used, progress).run()
             writer.write_info(info)
     memory.give_back()
     progress.end()
     return info
 
 
-def run_stages(
-    captures: Scan,
-    info: TraceInfo,
-    options: AnalysisOptions,
-    writer: TraceWriter,
-    held: PartitionCache,
-    by_time: SortedRuns,
-    samples: pa.Table | None = None,
-    progress: Progress = SILENT,
-) -> TraceInfo:
-    """Run all stages in their order and write tables as they are completed; returns `info` with the hosts' coverage and
-    the names of services filled in.
+class Pipeline:
+    """The stages of one analysis, in their order; tables are written as they are completed. For one `run`.
 
-    `held` keeps hops until the clocks are solved, `by_time` exchanges until all are rebuilt.
+    Arguments: `partitions` keeps tables until the clocks are solved, `by_time` exchanges until all are rebuilt.
     """
-    evidence = clock_evidence.Evidence(captures.frames)
-    servers = Servers(captures.clues)
-    workers = 1 if captures.largest > LARGE_PARTITION else options.workers or os.cpu_count() or 1
-    matched = _Matched()
-    progress.begin(Stage.PAIR)
-    done = Counted(progress, len(captures))
-    with ThreadPoolExecutor(workers) as pool:
 
-        def keep(number: int, part: _Part | None) -> None:
+    def __init__(
+        self,
+        captures: Scan,
+        info: TraceInfo,
+        options: AnalysisOptions,
+        writer: TraceWriter,
+        partitions: PartitionCache,
+        by_time: SortedRuns,
+        samples: pa.Table | None = None,
+        progress: Progress = SILENT,
+    ) -> None:
+        self._captures, self._info, self._options, self._writer = captures, info, options, writer
+        self._partitions, self._by_time, self._samples, self._progress = partitions, by_time, samples, progress
+        self._workers = 1 if captures.largest > LARGE_PARTITION else options.workers or os.cpu_count() or 1
+        self._evidence, self._servers = clock_evidence.Evidence(captures.frames), Servers(captures.clues)
+        self._matched, self._rebuilt = _Matched(), _Rebuilt()
+        self._jobs: list[Future[None]] = []
+        self._deferred_hops = DeferredWrites(lambda table: writer.append("hops", table))
+
+    def run(self) -> TraceInfo:
+        """Run all stages; returns the trace's info with the hosts' coverage and the names of services filled in."""
+        with ThreadPoolExecutor(self._workers) as self._pool:
+            self._match_partitions()
+            servers = self._servers.all()
+            watched = self._watched_servers(servers)
+            alignment = self._solve_clocks()
+            captured, windows = self._find_coverage(alignment)
+            self._rebuild_partitions(alignment, captured, windows, watched)
+            self._name_services(servers, watched)
+            self._progress.begin(Stage.LINK)
+            self._run_alongside(memory.give_back)
+            self._run_alongside(self._deferred_hops.write_all)
+            merged = self._pool.submit(self._merged_symptoms)
+            linked, streams = self._link_exchanges()
+            self._build_findings(merged, linked, alignment, captured)
+            self._wait_for_jobs()
+        self._add_counters(unread_connections(streams))
+        return self._info
+
+    def _add_counters(self, counters: Iterable[CounterInfo]) -> None:
+        self._info = replace(self._info, counters=(*self._info.counters, *counters))
+
+    def _run_alongside(self, job: Callable[..., None], *arguments: Any) -> None:
+        """Run a job on another thread, while this one goes on with a stage that takes one thread."""
+        self._jobs.append(self._pool.submit(job, *arguments))
+
+    def _wait_for_jobs(self) -> None:
+        for job in self._jobs:
+            job.result()
+
+    def _match_partitions(self) -> None:
+        self._progress.begin(Stage.PAIR)
+        done = Counted(self._progress, len(self._captures))
+
+        def store(number: int, part: _Part | None) -> None:
             done.done(part.events_count if part else 0, 1)
             if part is not None:
-                matched.add(number, part)
-                options.limits.check_connections(sum(matched.connections_counts))
-                for name, rows in part.encoded.items():
-                    writer.append_encoded(name, rows)
-                held.put(number, *part.held)
-                evidence.add(part.ways)
-                servers.add(part.held[CONNECTIONS])
+                self._store_matched(number, part)
 
-        run_in_order(
-            pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence, writer), keep
-        )
-        captures.close()
-        every = servers.all()
-        if not options.edge_ns:  # a live window need not hold each server
-            info = replace(info, counters=(*info.counters, *names_of_nothing(options.names, every)))
-        watched = replace(
-            to_watch(every, dict(options.names)), share=sampled_share(sum(matched.events_counts.values()))
-        )
-        windows, clock_of = captures.clock_windows, captures.clock_of
+        run_in_order(self._pool, self._workers, range(len(self._captures)), self._match, store)
+        self._captures.close()
+
+    def _match(self, number: int) -> _Part | None:
+        """Match one partition; None if it is empty."""
+        captures = self._captures
+        decoded = captures.take(number)
+        if decoded is None:
+            return None
+        matched = matching.match(decoded, number * ID_STRIDE + 1)
+        ways = self._evidence.essential(_clock_ways(matched.hops, captures))
+        tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
+        encoded = {name: self._writer.encode(name, table) for name, table in tables.items()}
+        missing = coverage.missing_packets(matched.hops, matched.connections)
+        lost = coverage.NOTHING_MISSING
+        if captures.has_drops:
+            lost = coverage.missing_packets(matched.hops, matched.connections, (HopState.LOST,))
+        drops = host_drops(matched.events, matched.hops, decoded.events["sack_hash"])
+        fins = closing_data(matched.events)
+        kept = _Kept(matched.hops, matched.messages, matched.connections, matched.pauses, drops, fins)
+        suspects = damaged.suspects(matched.events, matched.hops, captures.marking)
+        last = chunked.last_packets(matched.events, matched.hops, matched.messages)
+        return _Part(encoded, kept, ways, missing, lost, suspects, last, matched.events.num_rows)
+
+    def _store_matched(self, number: int, part: _Part) -> None:
+        self._matched.add(number, part)
+        self._options.limits.check_connections(sum(self._matched.connections_counts))
+        for name, rows in part.encoded.items():
+            self._writer.append_encoded(name, rows)
+        self._partitions.put(number, *part.kept)
+        self._evidence.add(part.ways)
+        self._servers.add(part.kept.connections)
+
+    def _watched_servers(self, servers: Sequence[Server]) -> Watched:
+        """The servers whose calls are kept, to see which of them are replicas."""
+        names = self._options.names
+        if not self._options.edge_ns:  # a live window need not hold each server
+            self._add_counters(names_of_nothing(names, servers))
+        return replace(to_watch(servers, dict(names)), share=sampled_share(sum(self._matched.events_counts.values())))
+
+    def _solve_clocks(self) -> Alignment:
+        captures = self._captures
+        windows = captures.clock_windows
         alignment = unaligned(windows)
-        if options.align_clocks:
-            alignment = solve(
-                refined(evidence, lambda: _ways_again(held, clock_of, captures.absurd)), windows, captures.ticks_ns
-            )
-        alignment = shared(alignment, clock_of, [host.host for host in info.hosts])
-        writer.write_table("clocks", alignment.clocks)
-        covered = coverage.coverages(
-            captures.activities,
-            coverage.merge_missing(matched.missing),
-            alignment.clocks,
-            coverage.merge_missing(matched.lost),
+        if self._options.align_clocks:
+            evidence = refined(self._evidence, self._ways_again)
+            alignment = solve(evidence, windows, captures.ticks_ns)
+        alignment = shared(alignment, captures.clock_of, [host.host for host in self._info.hosts])
+        self._writer.write_table("clocks", alignment.clocks)
+        return alignment
+
+    def _ways_again(self) -> Iterator[clock_evidence.Ways]:
+        """The evidence for clocks of each partition, read once more."""
+        numbers = self._partitions.numbers()
+        return (_clock_ways(self._partitions.look(number)[0], self._captures) for number in numbers)
+
+    def _find_coverage(self, alignment: Alignment) -> tuple[CapturedUntil, CaptureWindows]:
+        """When each host and point captured, also noted in the trace's info."""
+        captures, clocks = self._captures, alignment.clocks
+        missing, lost = (coverage.merge_missing(each) for each in (self._matched.missing, self._matched.lost))
+        covered = coverage.coverages(captures.activities, missing, clocks, lost)
+        self._info = _with_coverage(self._info, captures, covered)
+        self._add_counters(captures.copies())
+        self._add_counters(not_overlapping([host for host in self._info.hosts if not host.on_path], clocks))
+        captured = captured_until(covered, clocks, _last_capture_end_ns(self._info, alignment))
+        return captured, CaptureWindows(covered, captures.activities, clocks, self._options.edge_ns)
+
+    def _rebuild_partitions(
+        self, alignment: Alignment, captured: CapturedUntil, windows: CaptureWindows, watched: Watched
+    ) -> None:
+        """Align and rebuild each partition, and write or keep the results.
+
+        Services are still named `host:port`: which of them are replicas is decided when all exchanges are known.
+        """
+        self._progress.begin(Stage.REBUILD)
+        matched, progressed = self._matched, Counted(self._progress, len(self._matched.events_counts))
+        # A live window is analysed twice a second: what was cut short there is not computed.
+        last = [] if self._options.edge_ns else matched.last
+        aligned = _Aligned(
+            alignment=alignment,
+            captured=captured,
+            windows=windows,
+            damaged=damaged.find_damaged(matched.suspects, self._captures.look),
+            cut_short=chunked.cut_short(last, self._captures.payloads),
+            watched=watched,
         )
-        info = _with_coverage(info, captures, covered)
-        info = replace(
-            info,
-            counters=(
-                *info.counters,
-                *captures.copies(),
-                *not_overlapping([host for host in info.hosts if not host.on_path], alignment.clocks),
-            ),
+
+        def rebuild(number: int) -> _Requests:
+            return self._rebuild(number, aligned)
+
+        def store(number: int, requests: _Requests) -> None:
+            progressed.done(matched.events_counts[number], 1)
+            self._store_rebuilt(requests)
+
+        run_in_order(self._pool, self._workers, self._partitions.numbers(), rebuild, store)
+
+    def _rebuild(self, number: int, aligned: _Aligned) -> _Requests:
+        """The requests of one partition."""
+        hops, messages, connections, pauses, drops, fins = self._partitions.take(number)
+        undelivered = None
+        damaged_here = aligned.damaged.filter(pl.col("connection_id") // ID_STRIDE == number)
+        if len(damaged_here):
+            hops, undelivered = damaged.mark_undelivered(hops, damaged_here, aligned.alignment.clocks)
+            drops = damaged.drops_of_intact(drops, damaged_here)
+        hops = settle_windows(align(hops, aligned.alignment), connections, aligned.windows)
+        hops = gaps.doubt_losses(hops)
+        hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
+        pieces = gaps.Pieces(gaps.find_gaps(hops, rows, messages)) if len(rows := gaps.gapped_flows(hops)) else None
+        built = exchanges_of_partition(
+            hops, messages, connections, ServiceNames(()), number * ID_STRIDE + 1, pauses, pieces
         )
-        captured = captured_until(covered, alignment.clocks, _end_ns(info, alignment))
-        hops = DeferredWrites(lambda table: writer.append("hops", table))
-        progress.begin(Stage.REBUILD)
-        progressed = Counted(progress, len(matched.events_counts))
-        rebuilt = _rebuild(
-            pool, workers, captured, alignment,
-            CaptureWindows(covered, captures.activities, alignment.clocks, options.edge_ns),
-            writer, hops, held, by_time,
-            damaged.find_damaged(matched.suspects, captures.look), _cut_short(matched.last, captures, options), watched,
-            lambda number: progressed.done(matched.events_counts[number], 1), options.limits,
-        )  # fmt: skip
-        choices = Choices(watched, rebuilt.calls)
-        info = replace(info, services=name_services(every, dict(options.names), choices.are_replicas))
-        progress.begin(Stage.LINK)
-        written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
-        places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
-        unread = _put_together(
-            pool, info, alignment, captured, rebuilt, writer, _final_exchanges(by_time, info, rebuilt), samples, places
+        ended = with_endings(built.exchanges, built.hops, fins, aligned.cut_short)
+        ended = ended if pieces is None else pieces.without_endings(ended)
+        built = built._replace(exchanges=outcomes.with_outcomes(ended))
+        pauses = sender_pauses.align_pauses(pauses, aligned.alignment.clocks)
+        counts = hop_counts(built.hops)
+        found = symptoms.collect_symptoms(
+            built.hops, connections, built.exchanges, aligned.captured, pauses, counts, drops, undelivered, pieces
         )
-        for job in written:
-            job.result()
-    return replace(info, counters=(*info.counters, *unread))
+        quality = self._writer.encode("quality", quality_of(built.hops, counts))
+        calls = aligned.watched.calls(requests_of(built.exchanges))
+        return _Requests(built.hops, built.exchanges, built.silences, built.streams, quality, found, calls)
 
+    def _store_rebuilt(self, requests: _Requests) -> None:
+        rebuilt = self._rebuilt
+        rebuilt.exchanges_count += requests.exchanges.num_rows
+        self._options.limits.check_exchanges(rebuilt.exchanges_count)
+        room_bytes = MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * rebuilt.exchanges_count
+        self._deferred_hops.put(requests.hops, room_bytes)
+        self._writer.append_encoded("quality", requests.quality)
+        self._by_time.put(requests.exchanges, _start_times(requests.exchanges))
+        rebuilt.add(requests)
 
-def _with_coverage(info: TraceInfo, captures: Scan, covered: Mapping[str, HostCoverage]) -> TraceInfo:
-    """`info` with the coverage of each host and each of its points."""
+    def _name_services(self, servers: Sequence[Server], watched: Watched) -> None:
+        choices = Choices(watched, self._rebuilt.calls)
+        services = name_services(servers, dict(self._options.names), choices.are_replicas)
+        self._info = replace(self._info, services=services)
 
-    def with_coverage(host: HostInfo) -> HostInfo:
-        of_host = covered[host.host]
-        by_name: dict[str, list[Span]] = {}
-        dropped: dict[str, tuple[DropSpan, ...]] = {}
-        for name, of_point, drops in zip(captures.interfaces[host.host], of_host.points, of_host.drops, strict=True):
-            by_name.setdefault(name, []).extend(of_point)
-            dropped[name] = dropped.get(name, ()) + drops
-        points = [
-            replace(
-                point,
-                coverage=union(by_name.get(point.interface, ())),
-                dropped=_numbers(dropped.get(point.interface, ())),
-            )
-            for point in host.points
-        ]
-        return replace(host, points=tuple(points), coverage=of_host.whole, dropped=_numbers(of_host.in_part))
+    def _merged_symptoms(self) -> symptoms.Symptoms:
+        """The symptoms of all partitions."""
+        return symptoms.with_services(symptoms.merge_symptoms(self._rebuilt.parts), ServiceNames(self._info.services))
 
-    return replace(info, hosts=tuple(with_coverage(host) for host in info.hosts))
+    def _link_exchanges(self) -> tuple[pa.Table, pa.Table]:
+        """Link the exchanges of all partitions, and write them, their silences, spans and streams.
 
+        Returns: what findings need of the spans; the streams.
+        """
+        silences = self._rebuilt.all_silences()
+        self._writer.write_table("silences", silences)
+        linked = spans.link_all(map(requests_of, self._write_exchanges()), silences)
+        streams = self._rebuilt.streams.table()
+        self._writer.write_table("streams", _with_names(streams, ServiceNames(self._info.services)))
+        self._run_alongside(memory.give_back)
+        self._run_alongside(self._writer.write_table, "spans", linked)
+        return linked.select(findings.SPAN_COLUMNS), streams
 
-def _cut_short(last: Sequence[pl.DataFrame], captures: Scan, options: AnalysisOptions) -> pl.Series:
-    """Connections whose last answer was cut short; not computed for a live window, which is analysed twice a second."""
-    return chunked.cut_short([] if options.edge_ns else last, captures.payloads)
-
-
-def _numbers(drops: Iterable[DropSpan]) -> tuple[tuple[int, int, int], ...]:
-    return tuple((drop.from_ns, drop.to_ns, drop.count) for drop in drops)
-
-
-def _put_together(
-    pool: ThreadPoolExecutor,
-    info: TraceInfo,
-    alignment: Alignment,
-    captured: CapturedUntil,
-    rebuilt: _Rebuilt,
-    writer: TraceWriter,
-    by_time: Iterator[pa.Table],
-    samples: pa.Table | None,
-    places: Places,
-) -> tuple[CounterInfo, ...]:
-    """Link the exchanges of all partitions and build the findings; write these tables.
-
-    Returns: counters of connections that these tables omit.
-    """
-    names = ServiceNames(info.services)
-    wrong = pool.submit(lambda: symptoms.with_services(symptoms.merge_symptoms(rebuilt.parts), names))
-    silences = rebuilt.all_silences()
-    writer.write_table("silences", silences)
-    linked = spans.link_all(map(requests_of, _write_alongside(pool, writer, by_time)), silences)
-    streams = rebuilt.streams.table()
-    service = streams.schema.get_field_index("service")
-    writer.write_table("streams", streams.set_column(service, "service", rename_services(streams["service"], names)))
-    beside = [pool.submit(memory.give_back), pool.submit(writer.write_table, "spans", linked)]
-    linked = linked.select(findings.SPAN_COLUMNS)
-    writer.finish("connections")
-    found = findings.build_findings(
-        wrong.result(),
-        (requests_of(slab) for slab in writer.written.batches("exchanges", (*findings.EXCHANGE_COLUMNS, "is_stream"))),
-        linked,
-        alignment.clocks,
-        info,
-        captured,
-        samples,
-        lambda: writer.written.batches("connections", findings.CONNECTION_COLUMNS),
-        places,
-    )
-    writer.write_table("findings", found)
-    for job in beside:
-        job.result()
-    return unread_connections(streams)
-
-
-def _final_exchanges(by_time: SortedRuns, info: TraceInfo, rebuilt: _Rebuilt) -> Iterator[pa.Table]:
-    """All exchanges by time, a slab at a time, with final outcomes, streams and names of services, which need all
-    partitions."""
-    names, answering = ServiceNames(info.services), frozenset(rebuilt.answering)
-    triggered = rebuilt.streams.triggered_connections()
-    for slab in by_time.slabs(ROW_GROUP_ROWS):
-        final = outcomes.final_outcomes(with_streams(slab, triggered), answering)
-        place = final.schema.get_field_index("service")
-        yield final.set_column(place, "service", rename_services(final["service"], names))
-
-
-def _write_alongside(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Pass on the exchanges of `by_time`, and write each slab while the next one is merged."""
-    before: Future[None] | None = None
-    for slab in by_time:
+    def _write_exchanges(self) -> Iterator[pa.Table]:
+        """All exchanges by time, a slab at a time; each is written while the next one is merged."""
+        before: Future[None] | None = None
+        for slab in self._final_exchanges():
+            if before is not None:
+                before.result()
+            before = self._pool.submit(self._writer.append, "exchanges", slab)
+            yield slab
         if before is not None:
             before.result()
-        before = pool.submit(writer.append, "exchanges", slab)
-        yield slab
-    if before is not None:
-        before.result()
-    writer.finish("exchanges")
+        self._writer.finish("exchanges")
+
+    def _final_exchanges(self) -> Iterator[pa.Table]:
+        """All exchanges by time, a slab at a time, with final outcomes, streams and names of services, which need all
+        partitions."""
+        names, answering = ServiceNames(self._info.services), frozenset(self._rebuilt.answering)
+        triggered = self._rebuilt.streams.triggered_connections()
+        for slab in self._by_time.slabs(ROW_GROUP_ROWS):
+            yield _with_names(outcomes.final_outcomes(with_streams(slab, triggered), answering), names)
+
+    def _build_findings(
+        self, merged: Future[symptoms.Symptoms], linked: pa.Table, alignment: Alignment, captured: CapturedUntil
+    ) -> None:
+        self._writer.finish("connections")
+        info, written = self._info, self._writer.written
+        exchanges = written.batches("exchanges", (*findings.EXCHANGE_COLUMNS, "is_stream"))
+        found = findings.build_findings(
+            merged.result(),
+            map(requests_of, exchanges),
+            linked,
+            alignment.clocks,
+            info,
+            captured,
+            self._samples,
+            lambda: written.batches("connections", findings.CONNECTION_COLUMNS),
+            Places(self._options.rings, {address: host.host for host in info.hosts for address in host.addresses}),
+        )
+        self._writer.write_table("findings", found)
 
 
-def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
-    """The samples of the trace's hosts, ordered by host, metric and time."""
-    known = pl.col("host").is_in([host.host for host in info.hosts])
-    return pl.DataFrame(samples).filter(known).sort("host", "metric", "host_ns").to_arrow()
+def exchanges_of_partition(
+    hops: pa.Table,
+    messages: pa.Table,
+    connections: pa.Table,
+    names: ServiceNames,
+    first_id: int,
+    pauses: pa.Table,
+    pieces: gaps.Pieces | None,
+) -> Built:
+    """The exchanges of a partition; connections with gaps in the captures are rebuilt piece by piece."""
+    if pieces is None or pieces.gaps.is_empty():
+        return build_exchanges(hops, messages, connections, names, first_id, pauses)
+    parts = pieces.hops(hops), pieces.heads(messages, hops), pieces.connections(connections)
+    return pieces.rejoin(build_exchanges(*parts, names, first_id, pauses), hops)
 
 
-def _ways_again(
-    held: PartitionCache, clock_of: Mapping[str, str], absurd: Mapping[str, NDArray[np.uint32]]
-) -> Iterator[clock_evidence.Ways]:
-    return (_clock_ways(held.look(number)[0], clock_of, absurd) for number in held.numbers())
-
-
-def _clock_ways(
-    hops: pa.Table, clock_of: Mapping[str, str], absurd: Mapping[str, NDArray[np.uint32]]
-) -> clock_evidence.Ways:
+def _clock_ways(hops: pa.Table, captures: Scan) -> clock_evidence.Ways:
     """The hops that are evidence for clocks, by clock."""
-    return clock_evidence.by_clock(clock_evidence.without(clock_evidence.ways_of(hops), absurd), clock_of)
+    ways = clock_evidence.without(clock_evidence.ways_of(hops), captures.absurd)
+    return clock_evidence.by_clock(ways, captures.clock_of)
 
 
 def _start_times(exchanges: pa.Table) -> NDArray[np.int64]:
@@ -433,109 +530,48 @@ def _start_times(exchanges: pa.Table) -> NDArray[np.int64]:
     return times.to_series().fill_null(0).to_numpy()
 
 
-def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence, writer: TraceWriter) -> _Part | None:
-    decoded = captures.take(number)
-    if decoded is None:
-        return None
-    matched = matching.match(decoded, number * ID_STRIDE + 1)
-    ways = evidence.essential(_clock_ways(matched.hops, captures.clock_of, captures.absurd))
-    tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
-    written = {name: writer.encode(name, table) for name, table in tables.items()}
-    missing = coverage.missing_packets(matched.hops, matched.connections)
-    lost = coverage.NOTHING_MISSING
-    if captures.has_drops:
-        lost = coverage.missing_packets(matched.hops, matched.connections, (HopState.LOST,))
-    drops = host_drops(matched.events, matched.hops, decoded.events["sack_hash"])
-    fins = closing_data(matched.events)
-    held = (matched.hops, matched.messages, matched.connections, matched.pauses, drops, fins)
-    suspects = damaged.suspects(matched.events, matched.hops, captures.marking)
-    last = chunked.last_packets(matched.events, matched.hops, matched.messages)
-    return _Part(written, held, ways, missing, lost, suspects, last, matched.events.num_rows)
+def _with_names(table: pa.Table, names: ServiceNames) -> pa.Table:
+    """`table` with the names of services in place of `host:port`."""
+    return table.set_column(
+        table.schema.get_field_index("service"), "service", rename_services(table["service"], names)
+    )
 
 
-def _rebuild(
-    pool: ThreadPoolExecutor,
-    workers: int,
-    captured: CapturedUntil,
-    alignment: Alignment,
-    windows: CaptureWindows,
-    writer: TraceWriter,
-    put_off: DeferredWrites,
-    held: PartitionCache,
-    by_time: SortedRuns,
-    wrong: pl.DataFrame,
-    cut_short: pl.Series,
-    watched: Watched,
-    done: Callable[[int], None],
-    limits: InputLimits,
-) -> _Rebuilt:
-    """Align and rebuild each partition, and write or keep the results; `done` is called with each one's number.
+def _with_coverage(info: TraceInfo, captures: Scan, covered: Mapping[str, HostCoverage]) -> TraceInfo:
+    """`info` with the coverage of each host and each of its points."""
+    hosts = (_covered_host(host, captures.interfaces[host.host], covered[host.host]) for host in info.hosts)
+    return replace(info, hosts=tuple(hosts))
 
-    Services are still named `host:port`: which of them are replicas is decided when all exchanges are known.
-    Arguments: `wrong`, from `damaged.find_damaged`; `cut_short`, from `chunked.cut_short`; `watched`, the calls to
-    keep.
-    """
-    exchanges_count, rebuilt = 0, _Rebuilt()
-    names = ServiceNames(())
 
-    def rebuild(number: int) -> _Requests:
-        hops, messages, connections, paused, drops, fins = held.take(number)
-        spoilt = None
-        mine = wrong.filter(pl.col("connection_id") // ID_STRIDE == number)
-        if len(mine):
-            hops, spoilt = damaged.mark_undelivered(hops, mine, alignment.clocks)
-            drops = damaged.drops_of_intact(drops, mine)
-        hops = gaps.doubt_losses(settle_windows(align(hops, alignment), connections, windows))
-        hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
-        first_id = number * ID_STRIDE + 1
-        holed = gaps.Pieces(gaps.find_gaps(hops, rows, messages)) if len(rows := gaps.gapped_flows(hops)) else None
-        built = _exchanges(hops, messages, connections, names, first_id, paused, holed)
-        ended = with_endings(built.exchanges, built.hops, fins, cut_short)
-        ended = ended if holed is None else holed.without_endings(ended)
-        built = built._replace(exchanges=outcomes.with_outcomes(ended))
-        paused = sender_pauses.align_pauses(paused, alignment.clocks)
-        counts = hop_counts(built.hops)
-        found = symptoms.collect_symptoms(
-            built.hops, connections, built.exchanges, captured, paused, counts, drops, spoilt, holed
+def _covered_host(host: HostInfo, interfaces: Sequence[str], covered: HostCoverage) -> HostInfo:
+    spans_by_interface: dict[str, list[Span]] = {}
+    dropped: dict[str, tuple[DropSpan, ...]] = {}
+    for name, of_point, drops in zip(interfaces, covered.points, covered.drops, strict=True):
+        spans_by_interface.setdefault(name, []).extend(of_point)
+        dropped[name] = dropped.get(name, ()) + drops
+    points = [
+        replace(
+            point,
+            coverage=union(spans_by_interface.get(point.interface, ())),
+            dropped=_numbers(dropped.get(point.interface, ())),
         )
-        return _Requests(
-            built.hops, built.exchanges, built.silences, built.streams,
-            writer.encode("quality", quality_of(built.hops, counts)), found,
-            watched.calls(requests_of(built.exchanges)),
-        )  # fmt: skip
-
-    def keep(number: int, requests: _Requests) -> None:
-        nonlocal exchanges_count
-        done(number)
-        exchanges_count += requests.exchanges.num_rows
-        limits.check_exchanges(exchanges_count)
-        put_off.put(requests.hops, MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * exchanges_count)
-        writer.append_encoded("quality", requests.quality)
-        by_time.put(requests.exchanges, _start_times(requests.exchanges))
-        rebuilt.add(requests)
-
-    run_in_order(pool, workers, held.numbers(), rebuild, keep)
-    return rebuilt
+        for point in host.points
+    ]
+    return replace(host, points=tuple(points), coverage=covered.whole, dropped=_numbers(covered.in_part))
 
 
-def _exchanges(
-    hops: pa.Table,
-    messages: pa.Table,
-    connections: pa.Table,
-    names: ServiceNames,
-    first_id: int,
-    paused: pa.Table,
-    holed: gaps.Pieces | None,
-) -> Built:
-    """The exchanges of a partition; connections with holes in the captures are rebuilt piece by piece."""
-    if holed is None or holed.gaps.is_empty():
-        return build_exchanges(hops, messages, connections, names, first_id, paused)
-    parts = holed.hops(hops), holed.heads(messages, hops), holed.connections(connections)
-    return holed.rejoin(build_exchanges(*parts, names, first_id, paused), hops)
+def _numbers(drops: Iterable[DropSpan]) -> tuple[tuple[int, int, int], ...]:
+    return tuple((drop.from_ns, drop.to_ns, drop.count) for drop in drops)
 
 
-def _end_ns(info: TraceInfo, alignment: Alignment) -> int:
-    """When the last capture ended."""
+def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
+    """The samples of the trace's hosts, ordered by host, metric and time."""
+    known = pl.col("host").is_in([host.host for host in info.hosts])
+    return pl.DataFrame(samples).filter(known).sort("host", "metric", "host_ns").to_arrow()
+
+
+def _last_capture_end_ns(info: TraceInfo, alignment: Alignment) -> int:
+    """When the last capture ended, in trace time."""
     ends = [(host.host, host.last_host_ns) for host in info.hosts if host.last_host_ns is not None and not host.on_path]
     names, stamps = (pa.array(column) for column in zip(*ends, strict=True))
     return int(to_trace_ns(names, stamps, alignment.clocks).max())

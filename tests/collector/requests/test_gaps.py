@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from collector.analysis import _exchanges, analyse
+from collector.analysis import analyse, exchanges_of_partition
 from collector.decode.sources import host_sources
 from collector.findings.captures import Holes, Missed, capture_findings
 from collector.findings.symptoms import Symptoms
@@ -57,7 +57,7 @@ def exchanges(script: str) -> pl.DataFrame:
     hops = by_flow(played.hops)
     rows = gapped_flows(hops)
     holed = Pieces(find_gaps(hops, rows, played.messages)) if len(rows) else None
-    built = _exchanges(hops, played.messages, played.connections, NAMES, 1, None, holed)
+    built = exchanges_of_partition(hops, played.messages, played.connections, NAMES, 1, None, holed)
     assert built.hops["connection_id"].to_pylist() == hops["connection_id"].to_pylist()
     return pl.DataFrame(built.exchanges).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
