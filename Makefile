@@ -33,24 +33,24 @@ export CARGO_HOME := $(CURDIR)/.build/cargo
 export HOME := $(CURDIR)/.build/home
 endif
 
-# What the installation is made from. A checkout that moved, or lost its built core, is set up again.
-SETUP_INPUTS := setup.cfg pyproject.toml constraints.txt requirements.txt scripts/setup \
+# What the installation is made from. A checkout that moved, or lost an extension, is set up again.
+SETUP_INPUTS := setup.py setup.cfg pyproject.toml constraints.txt requirements.txt scripts/setup scripts/build_backend.py \
 	Cargo.toml Cargo.lock \
 	$(shell find $(CRATES) -name '*.rs' -o -name Cargo.toml)
 ifneq ($(shell sed -n 1p $(STAMP) 2>/dev/null),$(CURDIR))
 SETUP_INPUTS += again
 endif
-ifeq ($(wildcard tracer/_core*.so),)
+ifneq ($(words $(wildcard tracer/_capture*.so collector/_core*.so)),2)
 SETUP_INPUTS += again
 endif
 
-.PHONY: help setup demo test lint lint-python lint-rust test-rust test-python miri bench captures constraints clean again
+.PHONY: help setup demo test lint lint-python lint-rust test-rust test-python miri bench captures dist constraints clean again
 
 help: ## List the targets
 	@echo 'Usage: make TARGET'
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
-setup: $(STAMP) ## Make .venv with everything pinned and build the Rust core (quick when nothing changed)
+setup: $(STAMP) ## Make .venv with everything pinned and build both extensions (quick when nothing changed)
 	@[ "$(MAKECMDGOALS)" != setup ] || echo 'setup: .venv is up to date'
 
 $(STAMP): $(SETUP_INPUTS)
@@ -86,7 +86,7 @@ lint-rust: setup ## Check the style of Rust only
 
 test-rust: setup ## Run the Rust tests only
 	@echo 'test: Rust'
-	@$(CARGO) test -q --workspace --exclude twintap-python
+	@$(CARGO) test -q --workspace --exclude twintap-capture-python --exclude twintap-core-python
 
 test-python: setup ## Run the Python tests only
 	@echo 'test: Python'
@@ -104,10 +104,16 @@ captures: setup ## Make the bundled captures again from the bundled cluster, and
 	@$(VENV)/python captures/generate
 	@$(VENV)/python captures/verify
 
+dist: setup ## Build wheels of both distributions into dist/, for hosts without the checkout
+	@rm -rf dist build collector/core/python/build
+	@TWINTAP_BUILD=release $(VENV)/python -m pip wheel -q --no-deps --no-build-isolation --no-index -w dist . ./collector/core/python
+	@ls dist/*.whl
+
 constraints: ## Pin every version anew, to the newest that fit together, with the hashes of their files
 	@scripts/constraints
 
 clean: ## Remove what the targets above made, traces included
-	@rm -rf .venv .build build traces target twintap.egg-info tracer/_core*.so benchmarks/results \
+	@rm -rf .venv .build build dist traces target twintap.egg-info tracer/_*.so collector/_core*.so benchmarks/results \
+		collector/core/python/build collector/core/python/*.egg-info \
 		.mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

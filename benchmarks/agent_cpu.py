@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from collector.capture_files.readers import open_capture
 from testkit.live_hosts import NoNamespacesError, Pair, pair
-from tracer.readers import open_capture
 
 RUNS = 3
 

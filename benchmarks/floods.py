@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.processes import ROOT
+from collector.capture_files.records import Severity
 from collector.trace.reading import Trace
 from testkit import upload_captures as uploads
-from tracer.records import Severity
 
 MOST_BYTES = 2 << 30
 CLIENT, SERVER = b"\x0a\0\0\1", b"\x0a\0\0\2"

@@ -106,7 +106,7 @@ def _print_counts(hosts: list[Host], trace: Path, folder: Path) -> None:
 
 
 def _stamps(path: Path) -> list[int]:
-    from tracer.readers import open_capture  # noqa: PLC0415 - the core is needed only here
+    from collector.capture_files.readers import open_capture  # noqa: PLC0415 - the core is needed only here
 
     with open_capture(path) as reader:
         return [stamp for batch in reader.batches() for stamp in batch.events["host_ns"].tolist()]

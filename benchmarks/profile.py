@@ -26,10 +26,10 @@ ONE_THREAD = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 WRITER = "collector.trace.writing:TraceWriter"
 STAGES: dict[str, tuple[str, ...]] = {
-    "decode": ("tracer.readers:CaptureReader.rows",),
+    "decode": ("collector.capture_files.readers:CaptureReader.rows",),
     "note hosts, spread over partitions": ("collector.analysis:scan",),
     "events of a partition": ("collector.decode.captures:Scan.take",),
-    "match: the core": ("tracer._core:match_events",),
+    "match: the core": ("collector._core:match_events",),
     "match: columns out": ("collector.hops.matching:match",),
     "clocks: evidence": ("collector.clocks.evidence:ways_of", "collector.clocks.evidence:Evidence.essential"),
     "clocks: solve": ("collector.clocks.solve:solve", "collector.analysis:refined"),

@@ -35,7 +35,7 @@ class Clock:
 
 def decode(files: list[Path]) -> Result:
     """Packets to columns: the Rust core's reader, batch by batch."""
-    from tracer.readers import open_capture
+    from collector.capture_files.readers import open_capture
 
     clock = Clock()
     packets_count = 0

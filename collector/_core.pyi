@@ -1,14 +1,13 @@
-"""The core, written in Rust (`tracer/core/python`). Each part lists its own; a test checks this file."""
+"""The collector's core, written in Rust (`collector/core/python`). Each part lists its own; a test checks this file."""
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.records import Columns
+from collector.capture_files.records import Columns
 
 # decode
 
@@ -22,7 +21,7 @@ class CaptureFile:
         clues: Sequence[
             tuple[bool, Sequence[str], Sequence[str], tuple[str, str] | None, Sequence[Sequence[int]]]
         ] = ...,
-        secrets: Secrets | None = None,
+        secrets: tuple[str, bool] | None = None,
         believed: Sequence[tuple[int, int]] = ...,
         limit: tuple[int, int, int] | None = None,
     ) -> CaptureFile: ...
@@ -95,51 +94,6 @@ class Partitions:
 def handshake_pairs(
     fingerprints: NDArray[np.uint64], keys: NDArray[np.uint64], hosts: NDArray[np.uint16]
 ) -> list[NDArray[np.uint64]]: ...
-
-# capture; a filter program is classic BPF: (code, jt, jf, k) of each instruction
-
-def payload_snaplen(payload: str) -> int: ...
-def built_in_filter(
-    ethernet: bool, snaplen: int, excluded: Sequence[tuple[IPv4Address | IPv6Address, int]] = ()
-) -> list[tuple[int, int, int, int]]: ...
-def host_addresses() -> list[IPv4Address | IPv6Address]: ...
-
-class Capture:
-    def __new__(
-        cls,
-        interfaces: Sequence[str],
-        folder: str,
-        host: str,
-        application: str,
-        os: str,
-        *,
-        payload: str,
-        snaplen: int,
-        ring_bytes: int,
-        segment_bytes: int,
-        segment_age_ns: int,
-        first_number: int,
-        expression: str = "",
-        ethernet_filter: Sequence[tuple[int, int, int, int]] | None = None,
-        raw_ip_filter: Sequence[tuple[int, int, int, int]] | None = None,
-        excluded: Sequence[tuple[IPv4Address | IPv6Address, int]] = (),
-        clock_error: tuple[int, int, int] = (0, 0, 0),
-        secrets: Secrets | None = None,
-    ) -> Capture: ...
-    def exclude(self, excluded: Sequence[tuple[IPv4Address | IPv6Address, int]]) -> None: ...
-    def stop(self) -> None: ...
-    def wait(self, timeout_ns: int) -> bool: ...
-    def raise_error(self) -> None: ...
-    def take_notices(self) -> list[str]: ...
-    def counts(self) -> tuple[int, int, int, int, int, int]: ...
-
-# secrets
-
-class Secrets:
-    def __new__(cls, more: str = "", *, nothing: bool = False) -> Secrets: ...
-    def text(self, text: str) -> str: ...
-    def words(self, argv: Sequence[str]) -> list[str]: ...
-    def payload(self, payload: bytes) -> bytes: ...
 
 # matching
 

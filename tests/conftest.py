@@ -69,8 +69,8 @@ SLOW = (
     "tests/test_dependencies.py",
     "tests/test_layering.py",
     "tests/test_signals.py",
-    "tests/tracer/test_decoding.py",
-    "tests/tracer/test_readers.py",
+    "tests/collector/capture_files/test_decoding.py",
+    "tests/collector/capture_files/test_readers.py",
     "tests/viewer/test_routes.py",
     "tests/viewer/test_uncaptured_hosts.py",
 )

@@ -3,13 +3,17 @@
 import importlib.metadata
 import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
+import warnings
+from configparser import ConfigParser
 from email.message import Message
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -63,11 +67,39 @@ def test_the_setup_installs_nothing_without_a_hash() -> None:
     text = (ROOT / "scripts" / "setup").read_text()
     installs = re.findall(r'^ *step .*?" (install\w* .*)$', text, re.MULTILINE)
     assert installs == [
-        "install_core --no-deps -e .",
+        "install_ours --no-deps -e .",
         "install --no-compile --require-hashes -r requirements.txt",
-        "install_core -e '.[all,test]'",
+        "install_ours -e '.[all,test]'",
     ]
-    assert 'install_core() { install --no-index --no-build-isolation "$@"; }' in text
+    assert 'install_ours() { install --no-index --no-build-isolation "$@"; }' in text
+
+
+def test_both_distributions_and_the_crates_have_one_version() -> None:
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    core = tomllib.loads((ROOT / "collector" / "core" / "python" / "pyproject.toml").read_text())
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]
+    root = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert {core["project"]["version"], workspace["package"]["version"]} == {config["metadata"]["version"]}
+    assert core["build-system"]["requires"] == root["build-system"]["requires"]
+
+
+def test_the_extra_of_the_analysis_brings_its_core_but_to_an_editable_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = (ROOT / "collector" / "core" / "python").as_uri()
+    assert _core_requirement("", monkeypatch) == [f"twintap-core @ {core}"]
+    assert _core_requirement("release", monkeypatch) == [f"twintap-core=={importlib.metadata.version('twintap')}"]
+    assert _core_requirement("editable", monkeypatch) == []
+
+
+def _core_requirement(build: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What `setup.py` has the extra `collector` require of `twintap-core`, in a build of this kind."""
+    given: dict[str, Any] = {}
+    monkeypatch.setenv("TWINTAP_BUILD", build)
+    monkeypatch.setattr("setuptools.setup", lambda **arguments: given.update(arguments))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of setuptools-rust, for `py_limited_api`
+        runpy.run_path(str(ROOT / "setup.py"))
+    return [each for each in given["extras_require"]["collector"] if each.startswith("twintap-core")]
 
 
 def test_licences_are_listed_of_what_is_pinned() -> None:
@@ -77,7 +109,7 @@ def test_licences_are_listed_of_what_is_pinned() -> None:
 def test_licences_are_listed_of_every_crate() -> None:
     locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     others = sorted((each["name"], each["version"]) for each in locked if "source" in each)
-    assert [row[:2] for row in _rows("Compiled into the core, or used to build or test it")] == others
+    assert [row[:2] for row in _rows("Compiled into the extensions, or used to build or test it")] == others
 
 
 def test_licences_are_what_the_packages_say() -> None:

@@ -87,7 +87,7 @@ def test_commands_page_says_what_the_commands_say(regenerate: bool) -> None:
 
 
 def test_every_counter_that_the_collector_adds_is_documented() -> None:
-    """Those of the core are held against the table by `tests/tracer/test_decoding.py` and its neighbours."""
+    """Those of the core are held against the table by tests of `collector.capture_files`."""
     pages = "".join(page.read_text() for page in PAGES)
     names = {name for path in (ROOT / "collector").rglob("*.py") for name in _counter_names(path)}
     assert "direction_unknown" in names

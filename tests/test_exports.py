@@ -1,28 +1,15 @@
-"""What the package offers to the outside is there and says what it does: commands, extras, the core's stub."""
+"""What the package offers to the outside is there and says what it does: commands and extras."""
 
-import ast
-import inspect
 from collections.abc import Iterator
 from importlib.metadata import entry_points, requires
-from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from tracer import _core, cli
+from tracer import cli
 
-ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = sorted(entry_points(group="tracer.commands"), key=lambda point: point.name)
-
-
-def _stub_names() -> set[str]:
-    tree = ast.parse((ROOT / "tracer" / "_core.pyi").read_text())
-    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    names |= {
-        node.target.id for node in tree.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
-    return {name for name in names if not name.startswith("_")}
 
 
 def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -56,13 +43,3 @@ def test_help_lists_every_command_without_importing_any() -> None:
 def test_extras_that_a_missing_import_names_exist() -> None:
     declared = {part.split("extra ==")[1].strip(" '\"") for part in requires("twintap") or [] if "extra ==" in part}
     assert set(cli.EXTRAS.values()) <= declared
-
-
-def test_stub_names_what_the_core_exports() -> None:
-    exported = {name for name in dir(_core) if not name.startswith("_")}
-    assert _stub_names() == exported
-
-
-def test_everything_in_the_core_is_documented() -> None:
-    bare = [name for name in dir(_core) if not name.startswith("_") and not inspect.getdoc(getattr(_core, name))]
-    assert bare == []

@@ -1,14 +1,17 @@
-"""What is installed from a wheel works as the checkout does: the wheel and the sdist hold every file that is opened.
+"""What is installed from wheels works as the checkout does: the wheels and the sdist hold every file that is opened.
 
-A wheel is built from the checkout and another from its sdist, each is installed into a fresh environment elsewhere, and
-there every page is opened and every command run. The core was compiled by the setup and is not compiled again: `CARGO`
-names a stand-in that answers with it. That the sdist holds all of its sources is seen by their names, and by cargo's
-reading the workspace. The environments take other packages from the one that runs the tests.
+Wheels of both distributions are built from the checkout and again from its sdist, each pair is installed into a fresh
+environment elsewhere, and there every page is opened and every command run; `twintap` alone is an agent's host. The
+extensions were compiled by the setup and are not compiled again: `CARGO` names a stand-in that answers with them. That
+the sdist holds all of its sources is seen by their names, and by cargo's reading the workspace. The environments take
+other packages from the one that runs the tests.
 """
 
 import json
 import os
+import re
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -23,16 +26,17 @@ from pathlib import Path
 
 import pytest
 
+from collector import _core
 from testkit.live_hosts import wait_for
 from testkit.loopback_store import LoopbackStore
-from tracer import _core
+from tracer import _capture
 from tracer.cli import SUMMARIES
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("tracer", "collector", "viewer", "storage_cluster")
 LEFT_OUT = (".git", ".venv", ".build", "traces", "runs", "build", "dist", "docs", "tests", "testkit", "benchmarks")
 """At the top of the checkout, what no build needs; some of it is large."""
-MADE = ("target", "__pycache__", "_core*.so", "*.egg-info", ".*_cache", ".hypothesis")
+MADE = ("target", "__pycache__", "_*.so", "*.egg-info", ".*_cache", ".hypothesis")
 CARGO = """#!{python}
 import json, os, subprocess, sys
 cargo = {cargo!r}
@@ -41,11 +45,17 @@ if sys.argv[1] != "rustc":
 manifest = sys.argv[sys.argv.index("--manifest-path") + 1]
 found = json.loads(subprocess.check_output(
     [cargo, "metadata", "--offline", "--no-deps", "--format-version", "1", "--manifest-path", manifest]))
-(package,) = [each["id"] for each in found["packages"] if each["name"] == "twintap-python"]
-target = {{"kind": ["cdylib"], "crate_types": ["cdylib"], "name": "_core"}}
-print(json.dumps({{"reason": "compiler-artifact", "package_id": package, "target": target, "filenames": [{core!r}]}}))
+(package,) = [each for each in found["packages"] if os.path.samefile(each["manifest_path"], manifest)]
+(name,) = [each["name"] for each in package["targets"]]
+target = {{"kind": ["cdylib"], "crate_types": ["cdylib"], "name": name}}
+built = {{"reason": "compiler-artifact", "package_id": package["id"], "target": target, "filenames": [{built!r}[name]]}}
+print(json.dumps(built))
 """
 SECONDS = 60
+SYMBOL_TABLE = 2
+"""`SHT_SYMTAB`, the type of the section of an ELF file that `strip` removes."""
+CORE = "collector/core/python"
+"""Folder of the distribution `twintap-core`."""
 
 
 @dataclass(frozen=True)
@@ -112,34 +122,40 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         shutil.copy(path, source)
     cargo = folder / "cargo"
     real = shutil.which("cargo") or str(Path.home() / ".cargo" / "bin" / "cargo")
-    cargo.write_text(CARGO.format(python=sys.executable, cargo=real, core=str(_core.__file__)))
+    compiled = {"_capture": str(_capture.__file__), "_core": str(_core.__file__)}
+    cargo.write_text(CARGO.format(python=sys.executable, cargo=real, built=compiled))
     cargo.chmod(0o755)
     environment = os.environ | {"CARGO": str(cargo), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    make_sdist = "import sys, setuptools.build_meta as backend; backend.build_sdist(sys.argv[1])"
+    make_sdist = "import sys; sys.path.insert(0, 'scripts'); import build_backend as b; b.build_sdist(sys.argv[1])"
     _run([sys.executable, "-c", make_sdist, folder], source, environment)
     (sdist,) = folder.glob("*.tar.gz")
     unpacked = folder / "unpacked"
     with tarfile.open(sdist) as archive:
         archive.extractall(unpacked, filter="data")
     made = {"sdist": sdist}
-    for name, where in (("wheel", source), ("wheel of the sdist", next(unpacked.iterdir()))):
+    for name, where, build in (("wheel", source, "release"), ("wheel of the sdist", next(unpacked.iterdir()), "")):
         out = folder / name.replace(" ", "-")
-        pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", out, ".")
-        _run(list(pip), where, environment)
-        (made[name],) = out.glob("*.whl")
+        pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", out)
+        _run([*pip, ".", f"./{CORE}"], where, environment | {"TWINTAP_BUILD": build})
+        (made[name],) = out.glob("twintap-*.whl")
+        (made[f"{name}: core"],) = out.glob("twintap_core-*.whl")
     return made
 
 
-@pytest.fixture(scope="module", params=["wheel", "wheel of the sdist"])
-def installed(request: pytest.FixtureRequest, built: dict[str, Path], tmp_path_factory) -> Installed:
-    folder = tmp_path_factory.mktemp("installed")
+def _install(folder: Path, *wheels: Path) -> Installed:
+    """A fresh environment in `folder` with these wheels; other packages are those of the environment of the tests."""
     _run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], folder, dict(os.environ))
     # What a .pth file names is searched, but the .pth files there are not read: so not the editable install there.
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip = (sys.executable, "-m", "pip", "--python", folder / "venv" / "bin" / "python", "install", "-q")
-    _run([*pip, "--no-deps", "--no-index", "--no-compile", built[request.param]], folder, dict(os.environ))
+    _run([*pip, "--no-deps", "--no-index", "--no-compile", *wheels], folder, dict(os.environ))
     return Installed(folder)
+
+
+@pytest.fixture(scope="module", params=["wheel", "wheel of the sdist"])
+def installed(request: pytest.FixtureRequest, built: dict[str, Path], tmp_path_factory) -> Installed:
+    return _install(tmp_path_factory.mktemp("installed"), built[request.param], built[f"{request.param}: core"])
 
 
 @pytest.fixture(scope="module")
@@ -161,18 +177,69 @@ def _tracked(*folders: str) -> set[str]:
     if listed.returncode == 0:
         return {name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()}
     found = (path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file())
-    names = {path.relative_to(ROOT).as_posix() for path in found if not path.name.startswith("_core.cpython")}
+    names = {path.relative_to(ROOT).as_posix() for path in found if path.suffix != ".so"}
     return {name for name in names if not {"target", "__pycache__"} & set(name.split("/"))}
 
 
 @pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
 def test_every_file_of_the_packages_is_in_the_wheel(built: dict[str, Path], name: str) -> None:
-    wanted = {name for name in _tracked(*PACKAGES) if not name.startswith("tracer/core/")}
-    with zipfile.ZipFile(built[name]) as archive:
-        held = set(archive.namelist())
+    wanted = {name for name in _tracked(*PACKAGES) if not name.startswith(("tracer/core/", "collector/core/"))}
+    held = _names(built[name])
     assert sorted(wanted - held) == []
-    assert any(name.startswith("tracer/_core.") and name.endswith(".so") for name in held)
-    assert not any(name.startswith(("tests/", "testkit/", "benchmarks/")) for name in held)
+    left_out = ("tests/", "testkit/", "benchmarks/", "tracer/core/", "collector/core/")
+    assert not any(name.startswith(left_out) for name in held)
+
+
+def _names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
+def test_each_wheel_has_one_extension_and_serves_every_python_from_3_11_on(built: dict[str, Path], name: str) -> None:
+    extensions = {key: sorted(each for each in _names(built[key]) if ".so" in each) for key in (name, f"{name}: core")}
+    assert extensions == {name: ["tracer/_capture.abi3.so"], f"{name}: core": ["collector/_core.abi3.so"]}
+    for key in extensions:
+        assert re.fullmatch(r"twintap(_core)?-[\d.]+-cp311-abi3-linux_\w+\.whl", built[key].name), built[key].name
+
+
+def test_the_wheel_of_the_core_holds_nothing_else(built: dict[str, Path]) -> None:
+    others = {name for name in _names(built["wheel: core"]) if ".dist-info/" not in name}
+    assert others == {"collector/_core.abi3.so"}
+
+
+@pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
+def test_a_wheel_for_others_requires_the_core_by_version(built: dict[str, Path], name: str) -> None:
+    with zipfile.ZipFile(built[name]) as archive:
+        (metadata,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        text = archive.read(metadata).decode()
+    found = set(re.findall(r"^Requires-Dist: (twintap-core.*)$", text, re.MULTILINE))
+    assert {re.sub(r"\d[\d.]*", "N", each) for each in found} == {
+        f'twintap-core==N; extra == "{extra}"' for extra in ("all", "collector", "viewer")
+    }
+
+
+def test_an_agents_host_captures_and_says_what_the_analysis_needs(built: dict[str, Path], tmp_path: Path) -> None:
+    agent = _install(tmp_path, built["wheel"])
+    assert "--collector" in agent.tracer("capture", "--help")
+    for command, extra in (("replay", "collector"), ("view", "viewer")):
+        assert agent.tracer(command, "--help", status=2) == (
+            f"Error: `tracer {command}` needs collector._core, which is not installed; "
+            f"run: pip install 'twintap[{extra}]'\n"
+        )
+
+
+def test_the_agents_extension_is_small_and_both_are_stripped() -> None:
+    assert Path(str(_capture.__file__)).stat().st_size <= 6_000_000
+    for module in (_capture, _core):
+        assert SYMBOL_TABLE not in _section_types(Path(str(module.__file__)).read_bytes()), module.__name__
+
+
+def _section_types(elf: bytes) -> set[int]:
+    """The types of the sections of a 64-bit little-endian ELF file."""
+    (offset,) = struct.unpack_from("<Q", elf, 40)
+    header_len, count = struct.unpack_from("<HH", elf, 58)
+    return {struct.unpack_from("<I", elf, offset + place * header_len + 4)[0] for place in range(count)}
 
 
 def test_the_sdist_holds_all_sources(built: dict[str, Path]) -> None:
@@ -184,7 +251,9 @@ def test_the_sdist_holds_all_sources(built: dict[str, Path]) -> None:
         "constraints.txt",
         "requirements.txt",
         "pyproject.toml",
+        "scripts/build_backend.py",
         "setup.cfg",
+        "setup.py",
     }
     assert sorted(wanted - held) == []
 

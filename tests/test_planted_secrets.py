@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from collector.capture_files.readers import open_capture
 from collector.commands import export, replay, report
 from collector.decode.sources import COMMAND_FILE
 from collector.queries import captured, open_trace
@@ -23,7 +24,6 @@ from tests.helpers.planted_secrets import Place, found_in, http2_places, places,
 from tests.helpers.system_tools import or_skip
 from tracer import secret_rules
 from tracer.errors import InputError
-from tracer.readers import open_capture
 from viewer.app import create_app
 
 PLANTED = places()

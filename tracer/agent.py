@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from tracer import _core, secret_rules
+from tracer import _capture, secret_rules
 from tracer.deliveries import Endpoint, OwnDeliveries
 from tracer.errors import DiskFullError, InputError, ResourceError, TracerError
 from tracer.filters import Filter, compile_filter
@@ -131,16 +131,16 @@ def prepare_folder(folder: Path, host: str) -> list[str]:
 
 def start_capture(
     options: CaptureOptions, folder: Path, first_number: int, excluded: Iterable[Endpoint] = ()
-) -> _core.Capture:
+) -> _capture.Capture:
     """Open the interfaces and start the core's thread, which writes segments into `folder`.
 
     Packets to and from `excluded` are not recorded, whatever the filter says.
     """
     if sys.platform != "linux":
         raise InputError(f"live capture needs Linux, this is {platform.system()}", "replay captures made with tcpdump")
-    snaplen = options.snaplen or _core.payload_snaplen(options.payload)
+    snaplen = options.snaplen or _capture.payload_snaplen(options.payload)
     compiled = compile_filter(options.expression, snaplen) if options.expression else Filter("", [], None)
-    return _core.Capture(
+    return _capture.Capture(
         list(options.interfaces),
         str(folder),
         options.host,

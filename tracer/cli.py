@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from types import FrameType
 
 import click
@@ -37,6 +38,9 @@ PRIVATE = frozenset({"capture", "record", "replay", "collect", "view", "bench"})
 
 EXTRAS = {"collector": "collector", "viewer": "viewer", "storage_cluster": "cluster"}
 """Package to the extra that installs what it needs."""
+
+ANALYSIS_CORE = "collector._core"
+"""The extension of the distribution `twintap-core`, which the extras `collector` and `viewer` install."""
 
 
 LIBRARY_THREADS = {"OPENBLAS_NUM_THREADS": 1, "POLARS_MAX_THREADS": max(1, (os.cpu_count() or 1) // 2)}
@@ -77,15 +81,26 @@ def limit_threads() -> None:
 def _load(point: EntryPoint) -> click.Command:
     try:
         command: click.Command = point.load()
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         package = point.module.split(".", 1)[0]
-        extra = EXTRAS.get(package)
-        if extra is None or (error.name or "").split(".", 1)[0] == package:
+        missing = _missing_module(error, package)
+        if missing is None:
             raise
         raise click.ClickException(
-            f"`tracer {point.name}` needs {error.name}, which is not installed; run: pip install 'twintap[{extra}]'"
+            f"`tracer {point.name}` needs {missing}, which is not installed; "
+            f"run: pip install 'twintap[{EXTRAS[package]}]'"
         ) from None
     return command
+
+
+def _missing_module(error: ImportError, package: str) -> str | None:
+    """The module that an extra of `package` would have installed; None if the error has another reason."""
+    if package not in EXTRAS:
+        return None
+    if "import name '_core'" in error.msg and find_spec(ANALYSIS_CORE) is None:
+        return ANALYSIS_CORE
+    is_of_another = isinstance(error, ModuleNotFoundError) and (error.name or "").split(".", 1)[0] != package
+    return error.name if is_of_another else None
 
 
 @click.command(cls=EntryPointGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 
-from tracer import _core
+from tracer import _capture
 
 Endpoint = tuple[IPv4Address | IPv6Address, int]
 """An address and a TCP port."""
@@ -69,7 +69,7 @@ def collector_endpoints(url: str) -> frozenset[Endpoint]:
     except (OSError, UnicodeError):
         return frozenset()
     addresses = {ipaddress.ip_address(str(sockaddr[0]).partition("%")[0]) for *_, sockaddr in found}
-    mine = set(_core.host_addresses())
+    mine = set(_capture.host_addresses())
     if any(address in mine or address.is_loopback for address in addresses) and _listens_everywhere(port):
         addresses |= mine
     return frozenset((address, port) for address in addresses)

@@ -1,6 +1,6 @@
 """Errors, classified by who must act.
 
-1. Bad input (a cut packet, a truncated file) never raises: it is a value, a named count (`tracer.records.Counter`).
+1. Bad input (a cut packet, a truncated file) never raises: it is a value, a named count (a counter of the collector).
 2. The operator's: one exception from the tree below. The command line prints it plainly and exits 2.
 3. Ours: an assertion, never caught.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tracer._core import Secrets
+from tracer._capture import Secrets
 from tracer.errors import InputError
 
 VARIABLE = "TWINTAP_SECRETS"

@@ -15,10 +15,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer import _core, secret_rules
+from collector import _core
+from collector.capture_files.records import Columns, Counter, Direction, Severity
+from tracer import secret_rules
 from tracer.errors import InputError
 from tracer.plain_text import plain
-from tracer.records import Columns, Counter, Direction, Severity
+from tracer.secret_rules import SecretChoice
 
 Rows = _core.Rows
 """A run of decoded packets that stays in the core."""
@@ -309,7 +311,7 @@ def open_capture(
     path: Path | str,
     id_headers: Sequence[str] | None = None,
     clues: Sequence[Clue] = (),
-    secrets: _core.Secrets | None = None,
+    secrets: SecretChoice | None = None,
     believed: Sequence[tuple[int, int]] = (),
     limit: tuple[int, int, int] | None = None,
 ) -> CaptureReader:
@@ -324,10 +326,12 @@ def open_capture(
     Raises: InputError for what cannot be read or is no capture: what it is, and what to do.
     """
     path = Path(path)
+    choice = secrets or secret_rules.choice()
+    secret_rules.rules(choice)  # raises for what is no rule, and says where it is written
     try:
         fields = [(clue.from_client, clue.methods, clue.targets, clue.header, clue.begins) for clue in clues]
         ids = None if id_headers is None else list(id_headers)
-        opened = _core.CaptureFile(path, ids, fields, secrets or secret_rules.rules(), believed, limit)
+        opened = _core.CaptureFile(path, ids, fields, (choice.more, choice.are_kept), believed, limit)
         return CaptureReader(path, opened)
     except ValueError as error:
         what, next_step = error.args

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
+from collector.capture_files.records import Columns
 from collector.trace.arrow import indices, nullable_where, numbers
-from tracer import _core
-from tracer.records import Columns
 
 NS_PER_S = 1e9
 NO_FRAME = 0

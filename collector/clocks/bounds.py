@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer import _core
+from collector import _core
 
 Floats = NDArray[np.float64]
 

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
+from collector.capture_files.records import Columns
 from collector.trace.arrow import indices, numbers
 from collector.trace.schema import HopKind, HopState
-from tracer import _core
-from tracer.records import Columns
 
 Ints = NDArray[np.int64]
 

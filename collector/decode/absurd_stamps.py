@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.capture_files.readers import CaptureReader, open_capture
+from collector.capture_files.records import Severity
 from collector.trace.model import CounterInfo
 from tracer.plain_text import plain
-from tracer.readers import CaptureReader, open_capture
-from tracer.records import Severity
 
 STAMPS_ABSURD = "stamps_absurd"
 """The counter of packets with such timestamps (`tracer/core/wire/src/counters.rs`)."""

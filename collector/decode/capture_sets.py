@@ -14,6 +14,7 @@ from dataclasses import replace
 import polars as pl
 import pyarrow as pa
 
+from collector.capture_files.records import Severity
 from collector.decode.copies import COPIES
 from collector.decode.host_addresses import Traffic, own_addresses
 from collector.decode.merged_captures import SPLIT
@@ -21,7 +22,6 @@ from collector.decode.partitions import Notes
 from collector.services.operators_names import NAME_OF_NOTHING
 from collector.trace.durations import in_words
 from collector.trace.model import CounterInfo, HostInfo
-from tracer.records import Severity
 
 SAME_CAPTURE, SAME_NAME, NO_OVERLAP = "same_capture", "same_name", "no_overlap_in_time"
 NAMES = frozenset({SAME_CAPTURE, SAME_NAME, NO_OVERLAP, SPLIT, COPIES, NAME_OF_NOTHING})

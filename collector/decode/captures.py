@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.capture_files.readers import open_capture
+from collector.capture_files.records import Columns, Severity
 from collector.decode import capture_sets, copies, merged_captures
 from collector.decode.absurd_stamps import FAR_NS, Believed, believed_stamps
 from collector.decode.activity import HostActivity
@@ -32,10 +34,8 @@ from collector.decode.partitions import AddressOrder, HostView, Partitions
 from collector.execution.progress import SILENT, Counted, Progress, Stage
 from collector.trace.model import CounterInfo, HostInfo
 from collector.trace.wire_text import head_batch
-from tracer import secret_rules
 from tracer.errors import InputError
-from tracer.readers import open_capture
-from tracer.records import Columns, Severity
+from tracer.secret_rules import SecretChoice
 
 BYTES_PER_PACKET = 90
 """Of a capture file with headers and message heads; only to estimate the number of partitions."""
@@ -179,7 +179,7 @@ class Scan:
     def _again(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, int, bytes | None]]:
         """Read packets of a host's captures again: frame, link type, bytes as on the wire (None if an agent wrote
         them)."""
-        as_they_are = secret_rules.rules(secret_rules.SecretChoice(are_kept=True))
+        as_they_are = SecretChoice(are_kept=True)
         name = self.clock_of.get(host, host)
         files = next(capture.files for capture in self._captures if capture.host == name)
         waiting, before = list(frames), 0

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tracer.records import Direction
+from collector.capture_files.records import Direction
 
 Sight = tuple[int, int, int]
 """A packet at an interface of a host: timestamp (ns), interface, and the direction's code."""

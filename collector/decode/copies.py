@@ -19,11 +19,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from collector.capture_files.records import Severity
 from collector.decode.containers import Passed
 from collector.decode.merged_captures import Sighted
 from collector.trace.durations import in_words
 from collector.trace.model import CounterInfo
-from tracer.records import Severity
 
 COPIES = "copied_packets"
 Way = tuple[int, int, int]

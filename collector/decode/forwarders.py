@@ -22,8 +22,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.capture_files.records import Columns
 from collector.decode.host_addresses import AddressPair, Answer, Traffic
-from tracer.records import Columns
 
 LEAST_ANSWERS = 3
 """Fewest answers of a pair of addresses that counts as forwarded: a handshake and one exchange have as many."""

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from collector import _core
+from collector.capture_files.records import Columns, TcpFlag, TcpOption
 from collector.execution.spill import spilling
-from tracer import _core
-from tracer.records import Columns, TcpFlag, TcpOption
 from tracer.scratch import Scratch
 
 Keys = NDArray[np.uint64]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.capture_files.readers import CaptureReader, Drops, EndpointClues, Interface, open_capture
 from collector.decode import copies, merged_captures
 from collector.decode.absurd_stamps import STAMPS_ABSURD, Absurd, Believed
 from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointActivity, Span
@@ -20,7 +21,6 @@ from collector.execution.progress import Counted, Progress
 from collector.services.services import clues, id_headers
 from collector.trace.model import CounterInfo, PointInfo
 from tracer.errors import InputError
-from tracer.readers import CaptureReader, Drops, EndpointClues, Interface, open_capture
 
 LAST_BITS, MORE_BITS = 12, 4
 """If a partition holds too much of a host, partitions are increased up to 2^`LAST_BITS`, by `MORE_BITS` at a time."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from collector.capture_files.readers import open_capture
 from collector.decode import capture_sets, merged_captures
 from collector.decode.host_addresses import own_addresses
 from collector.decode.host_capture import HostCapture, HostSource
 from collector.trace.model import CounterInfo
 from tracer.plain_text import plain
-from tracer.readers import open_capture
 
 
 def sources_by_interface(

@@ -20,11 +20,11 @@ report takes no more, also of a recorded command (three million exchanges: 1,923
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.capture_files.readers import CaptureReader
+from collector.capture_files.records import Severity
 from collector.trace.model import CounterInfo
 from tracer.errors import InputError
 from tracer.plain_text import plain
-from tracer.readers import CaptureReader
-from tracer.records import Severity
 
 RATIO = 200
 EXPANDED_BYTES = 1 << 30
@@ -59,7 +59,7 @@ class InputLimits:
 
     @property
     def expansion(self) -> tuple[int, int, int]:
-        """The argument for `tracer.readers.open_capture`."""
+        """The argument for `collector.capture_files.readers.open_capture`."""
         return self.expanded_bytes, self.ratio, self.most_expanded_bytes
 
     def check_expansion(self, path: Path, reader: CaptureReader) -> None:

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 
+from collector.capture_files.records import Direction, Severity
 from collector.decode.containers import Sight
 from collector.trace.model import CounterInfo
-from tracer.records import Direction, Severity
 
 MERGED, SPLIT = "merged_captures", "interfaces_of_hosts"
 Sighted = tuple[int, int, int, Sequence[Sight]]

@@ -16,14 +16,14 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from collector import _core
+from collector.capture_files.readers import CaptureReader, Rows
+from collector.capture_files.records import Columns
 from collector.decode.containers import Passage
 from collector.decode.copies import Copying
 from collector.decode.handshakes import Handshakes
 from collector.decode.merged_captures import Sighted
 from collector.execution.spill import spilling
-from tracer import _core
-from tracer.readers import CaptureReader, Rows
-from tracer.records import Columns
 
 ELSEWHERE = 0xFFFF
 """Number of an interface whose packets are ignored."""

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.findings.finding import Finding, evidence, times
 from collector.findings.missing import missing_replicas
 from collector.findings.requests import Requests
@@ -25,7 +26,6 @@ from collector.hops.captured_until import CapturedUntil
 from collector.services.ends import end_name, service_at
 from collector.trace.durations import in_words
 from collector.trace.time_columns import UNSEEN, Int64Array, text_codes
-from tracer import _core
 
 SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
 """A server is silent if it answers nothing for at least so long, and for so many times its peers' longest stall."""

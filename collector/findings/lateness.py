@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector import _core
+from collector.capture_files.records import Columns
 from collector.findings.requests import Requests
 from collector.trace.time_columns import UNSEEN, Int64Array
-from tracer import _core
-from tracer.records import Columns
 
 MOST_SHARE, LATE_RATIO = 0.9, 2.0
 """A request is late if it took more than so many times the duration below which this share of its peers' stays."""

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
+from collector import _core
 from collector.findings.finding import Finding, times
 from collector.findings.requests import Requests
 from collector.requests.critical_path import NONE
@@ -24,7 +25,6 @@ from collector.services.ends import service_at
 from collector.services.replicas import target_parts
 from collector.services.services import PARTS, has_ring
 from collector.trace.time_columns import Int64Array
-from tracer import _core
 
 NOT_FOUND = 404
 READS = ["GET", "HEAD"]

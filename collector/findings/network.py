@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 
+from collector import _core
 from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listing, times, weight
 from collector.findings.requests import Requests
 from collector.findings.symptoms import PAIR, Symptoms
@@ -24,7 +25,6 @@ from collector.hops.path_traffic import LATE_NS, SLICE_NS, bin_of_delay, delay_o
 from collector.services.ends import end_name
 from collector.trace.durations import in_words
 from collector.trace.time_columns import UNSEEN
-from tracer import _core
 
 DOWN_LOST, DOWN_SLICES = 3, 2
 """A link is down if no packet arrived while at least so many were sent over so many slices of time."""

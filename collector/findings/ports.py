@@ -20,13 +20,13 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import Finding, times
 from collector.services.ends import end_name
 from collector.trace.arrow import numbers, one_chunk, texts
 from collector.trace.durations import in_words
 from collector.trace.time_columns import concat_rows
-from tracer import _core
 
 CONNECTION_COLUMNS = [
     *("connection_id", "client_host", "server_host", "client_addr", "client_port", "server_addr", "server_port"),

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.requests.critical_path import NONE, Int64Array
 from collector.requests.exchanges import UNKNOWN
 from collector.requests.link_doubt import LOW_CONFIDENCE
@@ -24,7 +25,6 @@ from collector.services.services import target_words
 from collector.trace.arrow import coalesce, indices, numbers, take_rows, texts
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS
 from collector.trace.time_columns import UNSEEN, first_times
-from tracer import _core
 
 EXCHANGE_COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target", "status"),

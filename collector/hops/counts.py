@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from collector import _core
+from collector.capture_files.records import Columns
 from collector.hops.path_traffic import LATE_NS, SLICE_NS
 from collector.trace.arrow import codes, indices, nullable, nullable_where, numbers
 from collector.trace.schema import HopKind, HopState
 from collector.trace.time_columns import Int64Array
-from tracer import _core
-from tracer.records import Columns
 
 KINDS, STATES = ([*map(str, names)] for names in (HopKind, HopState))
 """In the order of the core's codes."""

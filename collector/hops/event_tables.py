@@ -3,13 +3,13 @@
 import numpy as np
 import pyarrow as pa
 
+from collector.capture_files.records import Columns
 from collector.decode.captures import Decoded
 from collector.trace.arrow import ALL_VALID, dictionary_array, nullable
 from collector.trace.schema import conform
-from tracer.records import Columns
 
 DIRECTION_NAMES = pa.array(["unknown", "receive", "send"])
-"""Dictionary of the column `direction`, in the order of `tracer.records.Direction`."""
+"""Dictionary of the column `direction`, in the order of `collector.capture_files.records.Direction`."""
 
 PLAIN = (
     *("frame", "host_ns", "src_port", "dst_port", "seq", "ack", "flags", "payload_len", "window"),

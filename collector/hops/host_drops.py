@@ -29,8 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.capture_files.records import Columns
 from collector.hops.retransmission_stalls import PAIR
-from tracer.records import Columns
 
 SETTLED_NS = 300_000
 """TCP has a packet so long after the capture: a batch from the network card passes the capture as a whole, then TCP.

@@ -1,6 +1,6 @@
 """Matches events to hops: each hop is one transfer of bytes from a send on one host to a receive on another.
 
-The core loops over the packets (`tracer._core.match_events`, whose header explains the method). This module converts
+The core loops over the packets (`collector._core.match_events`, whose header explains the method). This module converts
 its columns to tables.
 """
 
@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
+from collector.capture_files.records import Columns
 from collector.decode.captures import Decoded
 from collector.hops.event_tables import event_table, message_table
 from collector.hops.sender_pauses import pause_table
 from collector.trace.arrow import bits, dictionary_array, nullable
 from collector.trace.schema import HopKind, HopState, conform
-from tracer import _core
-from tracer.records import Columns
 
 NO_HOST = 0xFFFF
 

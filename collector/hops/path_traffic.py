@@ -18,7 +18,7 @@ import math
 
 import polars as pl
 
-from tracer import _core
+from collector import _core
 
 SLICE_NS = 250_000_000
 """Long enough to hold some packets of a loaded path, short enough to show when a trouble began and ended."""

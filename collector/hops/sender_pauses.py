@@ -25,9 +25,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from collector.capture_files.records import Columns
 from collector.clocks.alignment import to_trace_ns
 from collector.trace.arrow import dictionary_array, nullable
-from tracer.records import Columns
 
 LEAST_DELAY_NS, MOST_DELAY_NS = 30_000_000, 510_000_000
 """Range of a delayed ACK's delay beyond the round trip; on Linux it is at least 40 ms less a tick."""

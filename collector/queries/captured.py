@@ -16,15 +16,14 @@ from pathlib import Path
 
 import polars as pl
 
+from collector.capture_files.readers import Interface, PacketCopy, open_capture
+from collector.capture_files.records import Direction
 from collector.decode.input_limits import LIMITED
 from collector.queries.selection import Selection, rows_of
 from collector.queries.trace_view import TraceView
 from collector.trace.model import HostInfo
 from collector.trace.packets import PacketFields
-from tracer import secret_rules
 from tracer.errors import InputError
-from tracer.readers import Interface, PacketCopy, open_capture
-from tracer.records import Direction
 
 AT_ONCE = 20_000
 """Packets copied in one batch: a few MB."""
@@ -139,9 +138,7 @@ def _copies(
     for file in host.files:
         if not waiting:
             return
-        with open_capture(
-            _capture_path(trace.url, file, host.host), secrets=secret_rules.rules(trace.info.secrets)
-        ) as reader:
+        with open_capture(_capture_path(trace.url, file, host.host), secrets=trace.info.secrets) as reader:
             while part := waiting[:AT_ONCE]:
                 copies = reader.copy_packets([frame - before for frame, _ in part])
                 interfaces = reader.interfaces

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.capture_files.records import Columns
 from collector.execution import memory
 from collector.reporting.failed_connects import with_rows
 from collector.reporting.request_rows import RequestRows
@@ -24,7 +25,6 @@ from collector.requests.openings import bounds_of
 from collector.requests.silences import SUM_COLUMNS, no_silences, silences_by_row
 from collector.requests.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places, target_numbers
 from collector.trace.schema import EXCHANGES
-from tracer.records import Columns
 
 _TIMES = tuple(name for name in EXCHANGES.names if name.endswith("_trace_ns"))
 _NODE_COLUMNS = (

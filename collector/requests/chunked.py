@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from collector.capture_files.records import HeadFlag, HeadKind
 from collector.requests.endings import FIN_FLAG
 from collector.trace.arrow import numbers
-from tracer.records import HeadFlag, HeadKind
 
 END = b"\r\n\r\n"
 FIRST_FINAL = 200

@@ -44,9 +44,9 @@ byte on. The walk is the core's (`collector/core/spans/src/ledger.rs`). Cost: a 
 
 from dataclasses import dataclass, fields
 
+from collector import _core
+from collector.capture_files.records import Columns
 from collector.trace.time_columns import UNSEEN, Int64Array
-from tracer import _core
-from tracer.records import Columns
 
 __all__ = ["NONE", "UNSEEN", "Int64Array", "Ledger", "Nodes", "make_ledger"]
 

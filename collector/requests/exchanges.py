@@ -1,11 +1,11 @@
 """Rebuilds requests and their responses from hops: client and server, and when their first and last bytes left and
 came.
 
-The core loops over hops and heads (`tracer._core.build_exchanges`, whose header explains the method): it divides each
-connection into exchanges, by its HTTP heads if it shows any, by its frames if it is HTTP/2 (a stream is an exchange,
-without method, target and status), otherwise by turn-taking. On a connection with TLS records, only application records
-take turns; the handshake is part of opening the connection (`tls_start_trace_ns`, `tls_end_trace_ns`). This module
-converts the core's columns to tables.
+The core loops over hops and heads (`collector._core.build_exchanges`, whose header explains the method): it divides
+each connection into exchanges, by its HTTP heads if it shows any, by its frames if it is HTTP/2 (a stream is an
+exchange, without method, target and status), otherwise by turn-taking. On a connection with TLS records, only
+application records take turns; the handshake is part of opening the connection (`tls_start_trace_ns`,
+`tls_end_trace_ns`). This module converts the core's columns to tables.
 
 `complete` is false if there is evidence that the exchange was cut: its first or last bytes were captured at neither
 end, it has no response, or fewer bytes were captured than a head declares.
@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector import _core
+from collector.capture_files.records import Columns, HeadFlag
 from collector.hops.sender_pauses import holds
 from collector.requests.endings import STREAM_RESETS
 from collector.requests.stalls import with_stalls
@@ -40,8 +42,6 @@ from collector.trace.arrow import (
     texts,
 )
 from collector.trace.schema import EXCHANGES, HopKind, SilenceCause, conform
-from tracer import _core
-from tracer.records import Columns, HeadFlag
 
 HTTP, HTTP2 = "http/1.1", "http/2"
 UNKNOWN = "unknown"

@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.capture_files.records import HeadKind
 from collector.requests.exchanges import Built
 from collector.requests.stream_evidence import StreamEvidence
 from collector.trace.arrow import codes, indices, numbers
 from collector.trace.schema import EXCHANGES, HopKind, HopState
-from tracer.records import HeadKind
 
 Longs = NDArray[np.int64]
 

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from collector import _core
 from collector.requests.exchanges import HTTP, UNSEEN
 from collector.trace.arrow import indices, numbers
-from tracer import _core
 
 LEAST_NS = 1_000_000
 """Shorter waits are ignored."""

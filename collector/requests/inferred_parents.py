@@ -1,7 +1,7 @@
 """Parents of exchanges that show no transaction id, from what the trace itself teaches about its services.
 
-The loops are the core's (`tracer._core.link_exchanges`, whose header explains the method; docs/linking.md). Only kinds
-of exchanges that are common enough to learn from are judged; the rest is `collector.requests.parents`' to decide.
+The loops are the core's (`collector._core.link_exchanges`, whose header explains the method; docs/linking.md). Only
+kinds of exchanges that are common enough to learn from are judged; the rest is `collector.requests.parents`' to decide.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.trace.time_columns import Int64Array, first_times_of_frame
-from tracer import _core
 
 NO_HOST = -1
 TIMES = (
@@ -35,7 +35,7 @@ def infer_links(exchanges: pl.DataFrame, asked: NDArray[np.bool_], words: NDArra
     """The parents of those exchanges that are `asked` about; the others are linked otherwise, but may be parents.
 
     Arguments: columns of `collector.trace.schema.EXCHANGES`, hosts, services and methods as enums; of each of them
-    `asked`, and the words of its target, as `tracer._core.linking_words` gives them.
+    `asked`, and the words of its target, as `collector._core.linking_words` gives them.
     """
     codes = exchanges.with_columns(client_host=pl.when(pl.Series(asked)).then("client_host")).select(
         pl.col("client_host", "server_host", "service", "method").to_physical().cast(pl.Int64).fill_null(NO_HOST),

@@ -34,13 +34,13 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.requests.critical_path import NONE
 from collector.requests.inferred_parents import Inferred, infer_links
 from collector.requests.like_servers import learned_together
 from collector.requests.multiplexed import multiplexed_turns
 from collector.trace.arrow import coalesce, numbers, unify_dictionaries
 from collector.trace.time_columns import UNSEEN, Int64Array, first_times
-from tracer import _core
 
 MOST_WITH_ONE_ID = 256
 """Most requests at one host that share a transaction id (retries, segments of one upload) and are still linked by it.
@@ -87,7 +87,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     """The parent of each exchange that has one.
 
     Arguments: `exchanges`, columns of `collector.trace.schema.EXCHANGES`; their transaction ids as 64-bit hashes, 0 for
-    none; and the words of their targets, as `tracer._core.linking_words` gives them.
+    none; and the words of their targets, as `collector._core.linking_words` gives them.
     Returns: a forest, since a parent begins before its child.
     """
     apart = multiplexed_turns(exchanges)

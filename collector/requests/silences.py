@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
+from collector.capture_files.records import Columns
 from collector.trace.arrow import codes, numbers
 from collector.trace.schema import ID_STRIDE_BITS, SilenceCause
 from collector.trace.time_columns import Int64Array
-from tracer import _core
-from tracer.records import Columns
 
 CAUSES = [str(cause) for cause in SilenceCause]
 """In the order of the core's codes."""

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.execution import memory
 from collector.requests.critical_path import NONE, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import as_clients_saw
@@ -33,7 +34,6 @@ from collector.trace.arrow import (
 )
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, LinkReason, conform
 from collector.trace.time_columns import UNSEEN, first_times
-from tracer import _core
 
 LEDGER_COLUMNS = (
     *("client_ns", "connect_ns", "tls_ns", "request_network_ns", "queue_ns", "work_ns", "fan_out_wait_ns"),

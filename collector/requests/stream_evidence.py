@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from collector.capture_files.records import Columns
 from collector.trace.schema import StreamReason
-from tracer.records import Columns
 
 UNSEEN = np.iinfo(np.int64).min
 HTTP, HTTP2, UNKNOWN = "http/1.1", "http/2", "unknown"

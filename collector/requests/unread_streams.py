@@ -8,9 +8,9 @@ are shown (table `streams`, reason `unread`).
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collector.capture_files.records import Severity
 from collector.trace.model import CounterInfo
 from collector.trace.schema import StreamReason
-from tracer.records import Severity
 
 UNREAD = "http2_unread"
 REMEDY = (

@@ -17,9 +17,9 @@ of End-to-End Internet Dynamics" (1997), §16.
 import numpy as np
 from numpy.typing import NDArray
 
+from collector import _core
+from collector.capture_files.records import Columns
 from collector.trace.time_columns import Int64Array
-from tracer import _core
-from tracer.records import Columns
 
 UNHURRIED, FEWEST = 0.05, 20
 

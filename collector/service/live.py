@@ -37,6 +37,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from collector.analysis import AnalysisOptions, analyse
+from collector.capture_files.records import Severity
 from collector.decode.host_capture import HostSource
 from collector.execution import memory
 from collector.findings.captures import DROPS
@@ -46,7 +47,6 @@ from collector.trace.model import CounterInfo, TraceInfo
 from collector.trace.reading import Trace
 from collector.trace.schema import HopState
 from tracer.errors import TracerError
-from tracer.records import Severity
 from tracer.scratch import remove_leftovers
 
 INTERVAL_NS = 500_000_000

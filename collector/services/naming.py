@@ -22,13 +22,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from collector.capture_files.readers import Clue
 from collector.services import services
 from collector.services.choices import Watched
 from collector.services.servers import Server
 from collector.services.service_names import host_and_port, place_of
 from collector.services.services import Product
 from collector.trace.model import ServiceInfo
-from tracer.readers import Clue
 
 ALIKE = 0.5
 """Least share of callers, and of requests by kind, that replicas have in common."""

@@ -6,10 +6,10 @@ suggested.
 
 from collections.abc import Iterable, Sequence
 
+from collector.capture_files.records import Severity
 from collector.services.servers import Server
 from collector.services.service_names import host_and_port, place_of
 from collector.trace.model import CounterInfo
-from tracer.records import Severity
 
 NAME_OF_NOTHING = "name_of_no_server"
 MOST_SHOWN = 4

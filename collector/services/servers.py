@@ -1,9 +1,9 @@
 """Collects the servers of a trace, with their callers and the clues in their messages.
 
 A server is a host and a port (the host as captured, else its address). Callers are counted from connections, partition
-by partition. Clues were counted while packets were decoded (`tracer.readers.EndpointClues`), by address and port as in
-each capture. This module combines both. For addresses that several hosts may have (loopback, a container's own
-network), only the captures of a connection's own two hosts count, unless neither is known.
+by partition. Clues were counted while packets were decoded (`EndpointClues` of `collector.capture_files.readers`), by
+address and port as in each capture. This module combines both. For addresses that several hosts may have (loopback, a
+container's own network), only the captures of a connection's own two hosts count, unless neither is known.
 
 Memory: about 1 KiB a server; servers beyond `MOST_SERVERS`, which only a port scan reaches, are ignored.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from tracer.readers import EndpointClues
+from collector.capture_files.readers import EndpointClues
 
 MOST_SERVERS = 1 << 14
 OUTSIDE = ""

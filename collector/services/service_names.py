@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.trace.arrow import indices, numbers
 from collector.trace.model import ServiceInfo
-from tracer import _core
 
 OF_CONNECTIONS = ("server_host", "server_addr", "server_port", "translated_server_port")
 """Columns of `connections` that identify the server."""

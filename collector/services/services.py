@@ -15,8 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from collector.capture_files.readers import Clue
 from tracer.errors import InputError
-from tracer.readers import Clue
 
 VARIABLE = "TWINTAP_SERVICES"
 """The environment variable that names the operator's own file."""

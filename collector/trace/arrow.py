@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tracer import _core
-from tracer.records import Columns
+from collector import _core
+from collector.capture_files.records import Columns
 
 
 def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any]:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from collector.capture_files.records import TcpFlag
 from collector.trace.reading import Trace
-from tracer.records import TcpFlag
 
 COLUMNS = (
     *("host", "point", "frame", "host_ns", "src_addr", "src_port", "dst_addr", "dst_port", "seq", "ack", "flags"),

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.trace.arrow import one_chunk
-from tracer import _core
 
 MAGIC = b"PAR1"
 Field = tuple[NDArray[Any], NDArray[np.uint8] | None, NDArray[np.uint8] | list[str] | None]

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.capture_files.records import HEAD_COLUMNS, HEAD_STRINGS, Columns
 from collector.trace.arrow import nullable
 from tracer.plain_text import escape, is_safe
-from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns
 
 PRINTABLE = range(0x20, 0x7F)
 """Bytes of ASCII that a terminal shows unchanged."""

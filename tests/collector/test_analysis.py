@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from collector.analysis import AnalysisOptions, HostSource, analyse
+from collector.capture_files.readers import open_capture
 from collector.decode import host_capture
 from collector.decode.partitions import Partitions
 from collector.execution.partition_cache import PartitionCache
@@ -17,7 +18,6 @@ from collector.trace.schema import TABLES
 from testkit.netsim import Clock, Network, NetworkPath, Station
 from tests.helpers.live_segments import write_segments
 from tracer.errors import InputError, ResourceError
-from tracer.readers import open_capture
 
 
 def captured(folder: Path, *, late_ns: int = 0, offset_ns: int = 0) -> list[HostSource]:

@@ -15,8 +15,8 @@ from scapy.layers.inet import TCP
 from scapy.layers.inet6 import IPv6
 from scapy.utils import PcapReader
 
-from tracer.readers import open_capture
-from tracer.records import TcpOption
+from collector.capture_files.readers import open_capture
+from collector.capture_files.records import TcpOption
 
 Row = dict[str, Any]
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from collector.capture_files.records import HeadFlag, HeadKind
 from testkit.tables import BASE_NS, table
-from tracer.records import HeadFlag, HeadKind
 
 DELAY_US = 20
 RANGE = ("range_first", "range_last")

@@ -20,13 +20,13 @@ import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Dot1Q, Ether
 
+from collector.capture_files.readers import open_capture
+from collector.capture_files.records import Direction
 from collector.service.ingest import session_status
 from collector.service.recording import Cluster, ClusterHost, record
 from testkit.live_hosts import TRACER, Capturing, Host, Pair, pair
 from tests.helpers.system_tools import or_skip
 from tracer.agent import AGAIN_SECONDS
-from tracer.readers import open_capture
-from tracer.records import Direction
 from tracer.shipping import END_SECONDS
 
 pytestmark = pytest.mark.live

@@ -5,6 +5,7 @@ import os
 import click
 import pytest
 
+from tracer import cli
 from tracer.cli import LIBRARY_THREADS, limit_threads, tracer
 
 
@@ -26,3 +27,25 @@ def test_what_the_environment_says_stands(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv(name, "7")
     limit_threads()
     assert {os.environ[name] for name in LIBRARY_THREADS} == {"7"}
+
+
+def _import_error(message: str, name: str) -> ImportError:
+    return ImportError(message, name=name)
+
+
+@pytest.mark.parametrize(
+    ("error", "has_core", "missing"),
+    [
+        (_import_error("cannot import name '_core' from 'collector' (x)", "collector"), False, "collector._core"),
+        (_import_error("cannot import name '_core' from 'collector' (x)", "collector"), True, None),
+        (_import_error("cannot import name 'Gone' from 'collector.trace' (x)", "collector.trace"), False, None),
+        (ModuleNotFoundError("No module named 'polars'", name="polars"), True, "polars"),
+        (ModuleNotFoundError("No module named 'collector.gone'", name="collector.gone"), True, None),
+    ],
+)
+def test_only_what_an_extra_installs_is_named_as_missing(
+    error: ImportError, has_core: bool, missing: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda name: object() if has_core else None)
+    assert cli._missing_module(error, "collector") == missing
+    assert cli._missing_module(error, "tracer") is None

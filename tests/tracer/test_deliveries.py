@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.tracer.test_shipping import FakeCollector
-from tracer import _core, deliveries, shipping
+from tracer import _capture, deliveries, shipping
 from tracer.deliveries import Endpoint, OwnDeliveries, collector_endpoints
 from tracer.shipping import CollectorClient, CollectorDownError
 
@@ -39,7 +39,7 @@ def test_every_address_of_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) ->
 def test_on_the_collectors_host_its_port_is_left_out_where_it_listens(
     bound_to: str, everywhere: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_core, "host_addresses", lambda: [ip_address("127.0.0.1"), ip_address("198.51.100.7")])
+    monkeypatch.setattr(_capture, "host_addresses", lambda: [ip_address("127.0.0.1"), ip_address("198.51.100.7")])
     with socket.create_server((bound_to, 0)) as listener:
         port = listener.getsockname()[1]
         found = collector_endpoints(f"http://127.0.0.1:{port}")

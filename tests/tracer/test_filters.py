@@ -10,7 +10,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
 from scapy.packet import Packet
 
-from tracer import _core, filters
+from tracer import _capture, filters
 from tracer.errors import InputError, MissingDependencyError
 from tracer.filters import Program, compile_filter
 
@@ -36,7 +36,7 @@ def accepted(program: Program, frame: bytes) -> int:
     ],
 )
 def test_the_built_in_filter_passes_tcp_behind_any_tags(packet: Packet, passes: bool) -> None:
-    ethernet, raw_ip = _core.built_in_filter(True, 300), _core.built_in_filter(False, 300)
+    ethernet, raw_ip = _capture.built_in_filter(True, 300), _capture.built_in_filter(False, 300)
     expected = 300 if passes else 0
     assert accepted(raw_ip, bytes(packet)) == expected
     for link in [Ether(), Ether() / Dot1Q(), Ether() / Dot1AD() / Dot1Q()]:
@@ -81,12 +81,12 @@ def test_a_missing_libpcap_is_named_with_its_package(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("payload", "snaplen"), [("none", 256), ("http", 2304), ("64", 320)])
 def test_each_payload_policy_has_its_snaplen(payload: str, snaplen: int) -> None:
-    assert _core.payload_snaplen(payload) == snaplen
+    assert _capture.payload_snaplen(payload) == snaplen
 
 
 def test_an_unknown_payload_policy_is_the_operators_error() -> None:
     with pytest.raises(InputError, match="give none, http or a number of bytes"):
-        _core.payload_snaplen("all")
+        _capture.payload_snaplen("all")
 
 
 ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
@@ -116,12 +116,15 @@ EXCLUDED = [(ip_address("10.0.0.5"), 8710), (ip_address("10.0.0.6"), 8710), (ip_
     ],
 )
 def test_what_is_excluded_is_refused_before_the_filter_and_nothing_else(packet: Packet, passes: bool) -> None:
-    filters_of = {True: _core.built_in_filter(True, 300, EXCLUDED), False: _core.built_in_filter(False, 300, EXCLUDED)}
+    filters_of = {
+        True: _capture.built_in_filter(True, 300, EXCLUDED),
+        False: _capture.built_in_filter(False, 300, EXCLUDED),
+    }
     expected = 300 if passes else 0
     assert accepted(filters_of[False], bytes(packet)) == expected
     for link in [ETHERNET, ETHERNET / Dot1Q(), ETHERNET / Dot1AD() / Dot1Q()]:
         assert accepted(filters_of[True], bytes(link / packet)) == expected
     compiled = compile_filter("tcp", 300).ethernet
-    before = filters_of[True][: -len(_core.built_in_filter(True, 300))]
+    before = filters_of[True][: -len(_capture.built_in_filter(True, 300))]
     for link in [ETHERNET, ETHERNET / Dot1Q()]:
         assert accepted([*before, *compiled], bytes(link / packet)) == expected

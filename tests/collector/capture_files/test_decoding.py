@@ -23,10 +23,10 @@ from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
+from collector.capture_files.readers import open_capture
+from collector.capture_files.records import Direction
 from testkit import capture_files as files
 from tests.helpers.decoders import TSHARK_PREFERENCES, by_dpkt, by_scapy, by_tshark, differences, ours
-from tracer.readers import open_capture
-from tracer.records import Direction
 
 BASE_NS = 1_700_000_000_123_456_000
 ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")

@@ -8,9 +8,9 @@ import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
+from collector.capture_files.readers import open_capture
+from collector.capture_files.records import HEAD_COLUMNS, HEAD_STRINGS, HeadFlag, HeadKind
 from testkit import capture_files as files
-from tracer.readers import open_capture
-from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, HeadFlag, HeadKind
 
 HEADERS = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2")
 

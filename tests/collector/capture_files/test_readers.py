@@ -13,11 +13,11 @@ import pytest
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
+from collector._core import decode_counters
+from collector.capture_files.readers import CaptureReader, NameRecord, open_capture
+from collector.capture_files.records import EVENT_COLUMNS, HEAD_COLUMNS, HEAD_STRINGS, Columns, Direction, Severity
 from testkit import capture_files as files
-from tracer._core import decode_counters
 from tracer.errors import InputError
-from tracer.readers import CaptureReader, NameRecord, open_capture
-from tracer.records import EVENT_COLUMNS, HEAD_COLUMNS, HEAD_STRINGS, Columns, Direction, Severity
 
 BASE_NS = 1_700_000_000_123_456_789
 ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collector.capture_files.records import Columns, TcpFlag, TcpOption
 from collector.decode.handshakes import Handshakes
 from collector.decode.host_addresses import Traffic, common_ends
-from tracer.records import Columns, TcpFlag, TcpOption
 
 
 def syn_acks(isns: list[int], stamps: list[int]) -> Columns:

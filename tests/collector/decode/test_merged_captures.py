@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 from collector.analysis import analyse
+from collector.capture_files.records import Direction
 from collector.decode.merged_captures import Sighted, interfaces_are_hosts, is_twice
 from collector.decode.sources import host_sources
 from collector.reporting.report import Report, gather
 from collector.trace.reading import Trace
 from testkit import capture_files as files
 from testkit.netsim import Clock, Network, NetworkPath, Station
-from tracer.records import Direction
 
 SECOND = 1_000_000_000
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"

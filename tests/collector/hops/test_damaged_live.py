@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from collector.analysis import analyse
+from collector.capture_files.readers import open_capture
 from collector.decode.sources import host_sources
 from collector.trace.reading import Trace
 from testkit.live_hosts import Host, Pair, far_pair, pair, wait_for
 from tests.collector.hops.test_host_drops_live import CLIENT, SERVER, rule
 from tests.helpers.system_tools import or_skip
-from tracer.readers import open_capture
 
 FLIPPED = "flip=0.03:500:2000"
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
+from collector.capture_files.records import HeadKind
 from collector.requests.endings import with_endings
 from collector.requests.exchanges import Built, build_exchanges
 from collector.requests.outcomes import with_outcomes
@@ -13,7 +14,6 @@ from collector.requests.unread_streams import UNREAD, unread_connections
 from testkit.tables import BASE_NS, table
 from tests.helpers.scripts import play
 from tests.helpers.service_ports import names_of_ports
-from tracer.records import HeadKind
 
 DATA, HEADERS, RST_STREAM, SETTINGS = 0, 1, 3, 4
 END_HEADERS, END_BOTH = 4, 5

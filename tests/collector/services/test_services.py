@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from collector.capture_files.readers import Clue
 from collector.reporting.request_rows import join_spans
 from collector.reporting.story import outermost
 from collector.requests.spans import link
@@ -23,7 +24,6 @@ from collector.services.services import (
 )
 from tests.helpers.exchange_lines import exchanges_of
 from tracer.errors import InputError
-from tracer.readers import Clue
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-//! Capture files to columns: `tracer._core.CaptureFile`. A batch crosses as arrays that own their memory; nothing is
+//! Capture files to columns: `collector._core.CaptureFile`. A batch crosses as arrays that own their memory; nothing is
 //! copied.
 
 use std::fs::File;
@@ -12,6 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use twintap_partitions::keys::FileAddresses;
+use twintap_secrets::{RuleError, SecretRules};
 use twintap_wire::clues::{Clue, ClueRules};
 use twintap_wire::counters::CounterKind;
 use twintap_wire::events::{EventColumns, HeadColumns, Strings};
@@ -19,8 +20,6 @@ use twintap_wire::expansion::Expansion;
 use twintap_wire::http::IdHeaders;
 use twintap_wire::pcapng::escape_invalid_utf8;
 use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
-
-use crate::secrets::Secrets;
 use twintap_wire::{with_event_columns, with_head_columns};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -64,8 +63,8 @@ type ClueFields = (bool, Vec<String>, Vec<String>, Option<(String, String)>, Vec
 /// (address, port, messages with each clue, requests, answers, sample of requests) of an endpoint.
 type EndpointFields = (String, u16, Vec<u32>, u32, u32, Vec<String>);
 
-/// A capture file being read. `tracer.readers` is its public face.
-#[pyclass(frozen, module = "tracer._core")]
+/// A capture file being read. `collector.capture_files.readers` is its public face.
+#[pyclass(frozen, module = "collector._core")]
 pub struct CaptureFile {
     reader: Mutex<Reader<Source>>,
     /// What its addresses are in the numbering of all captures, where its rows go to partitions.
@@ -75,7 +74,7 @@ pub struct CaptureFile {
 }
 
 /// Decoded rows that stay in the core: `Partitions` takes them.
-#[pyclass(frozen, module = "tracer._core")]
+#[pyclass(frozen, module = "collector._core")]
 pub struct Rows {
     pub batch: Batch,
 }
@@ -91,7 +90,7 @@ impl Rows {
 #[pymethods]
 impl CaptureFile {
     /// Open the file at `path`; `id_headers` hold transaction ids, the most specific first; `clues` are counted;
-    /// `secrets` are overwritten, the built-in ones if none are given; stamps outside of the ranges `believed` (first
+    /// `secrets` are overwritten, as the rules say that an operator adds (text, whether nothing is secret); stamps outside of the ranges `believed` (first
     /// and last, ns) are not taken; `limit` of what it may expand to: free bytes, ratio, most bytes. Raises OSError, or
     /// ValueError(what it is, what to do) if it is no capture.
     #[new]
@@ -101,7 +100,7 @@ impl CaptureFile {
         path: PathBuf,
         id_headers: Option<Vec<String>>,
         clues: Vec<ClueFields>,
-        secrets: Option<PyRef<'_, Secrets>>,
+        secrets: Option<(String, bool)>,
         believed: Vec<(i64, i64)>,
         limit: Option<(u64, u64, u64)>,
     ) -> PyResult<Self> {
@@ -112,8 +111,8 @@ impl CaptureFile {
             OpenError::Io(error) => error.into(),
             OpenError::NotACapture(error) => PyValueError::new_err((error.what, error.next_step)),
         })?;
-        if let Some(secrets) = secrets {
-            reader.set_secrets(Arc::clone(&secrets.rules));
+        if let Some((more, nothing)) = secrets {
+            reader.set_secrets(Arc::new(secret_rules(&more, nothing)?));
         }
         if let Some(names) = id_headers {
             reader.set_id_headers(IdHeaders::new(&names));
@@ -291,6 +290,16 @@ fn expansion(limit: Option<(u64, u64, u64)>) -> Expansion {
         ratio,
         most_bytes,
     })
+}
+
+/// The built-in rules and `more`; with `nothing`, none at all.
+fn secret_rules(more: &str, nothing: bool) -> PyResult<SecretRules> {
+    let refused = |error: RuleError| PyValueError::new_err((error.what, "write KIND TEXT, as docs/security.md says"));
+    if nothing {
+        Ok(SecretRules::nothing())
+    } else {
+        SecretRules::with(more).map_err(refused)
+    }
 }
 
 fn clue_rules(fields: Vec<ClueFields>) -> PyResult<ClueRules> {

@@ -14,7 +14,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rows_behind, module)?)
 }
 
-/// Cut connections into exchanges; see `tracer/_core.pyi`.
+/// Cut connections into exchanges; see `collector/_core.pyi`.
 #[pyfunction(name = "build_exchanges")]
 fn build_exchanges_py<'py>(
     py: Python<'py>,
@@ -148,7 +148,7 @@ fn inconsistent() -> PyErr {
 /// Rows of requests that waited, and of those that they waited for.
 type RowsBehind<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
-/// Requests that waited for the answer to the one before; see `tracer/_core.pyi`.
+/// Requests that waited for the answer to the one before; see `collector/_core.pyi`.
 #[pyfunction]
 fn rows_behind<'py>(
     py: Python<'py>,

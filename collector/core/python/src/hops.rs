@@ -23,7 +23,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(way_hulls, module)?)
 }
 
-/// Stamps to trace times, delays and uncertainties; see `tracer/_core.pyi`.
+/// Stamps to trace times, delays and uncertainties; see `collector/_core.pyi`.
 #[pyfunction]
 fn align_hops<'py>(
     py: Python<'py>,
@@ -140,7 +140,7 @@ fn lens_differ() -> PyErr {
 }
 
 /// Hops counted by flow, by hosts, by link, slice of time and size of delay, and late ones by link and rate; see
-/// `tracer/_core.pyi`.
+/// `collector/_core.pyi`.
 #[pyfunction]
 fn count_hops<'py>(
     py: Python<'py>,
@@ -179,7 +179,7 @@ fn count_hops<'py>(
     Ok(columns)
 }
 
-/// Quantiles of histograms; see `tracer/_core.pyi`.
+/// Quantiles of histograms; see `collector/_core.pyi`.
 #[pyfunction]
 fn quantile_bins<'py>(
     py: Python<'py>,
@@ -251,7 +251,7 @@ type WayFields<'py> = (
     Bound<'py, PyArray1<i64>>,
 );
 
-/// Matched hops by the hosts that they are between; see `tracer/_core.pyi`.
+/// Matched hops by the hosts that they are between; see `collector/_core.pyi`.
 #[pyfunction]
 fn hop_ways<'py>(
     py: Python<'py>,
@@ -293,7 +293,7 @@ fn hop_ways<'py>(
     Ok(occurring.map(fields).collect())
 }
 
-/// Places of points on their lower hull; see `tracer/_core.pyi`.
+/// Places of points on their lower hull; see `collector/_core.pyi`.
 #[pyfunction]
 fn lower_hull<'py>(
     py: Python<'py>,
@@ -307,7 +307,7 @@ fn lower_hull<'py>(
     Ok(py.detach(|| hull::lower_hull(times_s, values)).into_pyarray(py))
 }
 
-/// Places of the hops that bound a clock's line; see `tracer/_core.pyi`.
+/// Places of the hops that bound a clock's line; see `collector/_core.pyi`.
 #[pyfunction]
 fn way_hulls<'py>(
     py: Python<'py>,

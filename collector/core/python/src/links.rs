@@ -13,7 +13,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link_exchanges_py, module)?)
 }
 
-/// Words of targets, hashed; see `tracer/_core.pyi`.
+/// Words of targets, hashed; see `collector/_core.pyi`.
 #[pyfunction(name = "linking_words")]
 fn linking_words_py<'py>(py: Python<'py>, targets: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyArray2<u32>>> {
     let (offsets, bytes) = (column::<i32>(targets, "offsets")?, column::<u8>(targets, "bytes")?);
@@ -34,7 +34,7 @@ fn linking_words_py<'py>(py: Python<'py>, targets: &Bound<'py, PyDict>) -> PyRes
     words.into_pyarray(py).reshape([offsets.len() - 1, MOST_WORDS])
 }
 
-/// Link exchanges that show no id; see `tracer/_core.pyi`.
+/// Link exchanges that show no id; see `collector/_core.pyi`.
 #[pyfunction(name = "link_exchanges")]
 fn link_exchanges_py<'py>(py: Python<'py>, exchanges: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let long = |name: &str| column::<i64>(exchanges, name);

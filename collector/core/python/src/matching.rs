@@ -16,7 +16,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Pair all transfers; connections are numbered from `first_connection_id`, and `places` are those of the rows `asked`.
-/// See `tracer/_core.pyi`.
+/// See `collector/_core.pyi`.
 #[pyfunction(name = "match_events")]
 fn match_events_py<'py>(
     py: Python<'py>,

@@ -43,7 +43,7 @@ fn handshake_pairs<'py>(
 }
 
 /// Packets of all hosts by partition. `collector.decode.partitions` is its public face.
-#[pyclass(frozen, name = "Partitions", module = "tracer._core")]
+#[pyclass(frozen, name = "Partitions", module = "collector._core")]
 struct PyPartitions {
     partitions: Partitions,
     addresses: Mutex<Addresses>,

@@ -17,7 +17,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(count_late_py, module)?)
 }
 
-/// What servers did until they answered; see `tracer/_core.pyi`.
+/// What servers did until they answered; see `collector/_core.pyi`.
 #[pyfunction(name = "took")]
 fn took_py<'py>(py: Python<'py>, requests: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let long = |name: &str| column::<i64>(requests, name);
@@ -43,7 +43,7 @@ fn took_py<'py>(py: Python<'py>, requests: &Bound<'py, PyDict>) -> PyResult<Boun
 /// The group of each row, and the first row of each group.
 type RowGroups<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<i64>>);
 
-/// Rows numbered by their codes; see `tracer/_core.pyi`.
+/// Rows numbered by their codes; see `collector/_core.pyi`.
 #[pyfunction]
 fn row_groups<'py>(py: Python<'py>, codes: Vec<PyReadonlyArray1<'py, i32>>) -> PyResult<RowGroups<'py>> {
     let columns: Vec<&[i32]> = codes.iter().map(|column| column.as_slice()).collect::<Result<_, _>>()?;
@@ -61,7 +61,7 @@ fn row_groups<'py>(py: Python<'py>, codes: Vec<PyReadonlyArray1<'py, i32>>) -> P
 /// The first row of each group, and sums of columns over it.
 type GroupSums<'py> = (Bound<'py, PyArray1<i64>>, Vec<Bound<'py, PyArray1<i64>>>);
 
-/// Columns added up over rows that are alike; see `tracer/_core.pyi`.
+/// Columns added up over rows that are alike; see `collector/_core.pyi`.
 #[pyfunction]
 fn sum_groups<'py>(
     py: Python<'py>,
@@ -81,7 +81,7 @@ fn sum_groups<'py>(
     Ok((found.first.into_pyarray(py), sums.collect()))
 }
 
-/// Texts of some rows, numbered; see `tracer/_core.pyi`.
+/// Texts of some rows, numbered; see `collector/_core.pyi`.
 #[pyfunction]
 fn distinct_texts<'py>(
     py: Python<'py>,
@@ -102,7 +102,7 @@ fn distinct_texts<'py>(
     Ok((found.of.into_pyarray(py), found.first.into_pyarray(py)))
 }
 
-/// What requests took, counted by group; see `tracer/_core.pyi`.
+/// What requests took, counted by group; see `collector/_core.pyi`.
 #[pyfunction(name = "count_bins")]
 fn count_bins_py<'py>(
     py: Python<'py>,
@@ -122,7 +122,7 @@ fn count_bins_py<'py>(
     Ok(columns)
 }
 
-/// Late requests, counted by pool; see `tracer/_core.pyi`.
+/// Late requests, counted by pool; see `collector/_core.pyi`.
 #[pyfunction(name = "count_late")]
 fn count_late_py<'py>(
     py: Python<'py>,

@@ -22,7 +22,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(target_words, module)?)
 }
 
-/// Link exchanges by the ids that they show; see `tracer/_core.pyi`.
+/// Link exchanges by the ids that they show; see `collector/_core.pyi`.
 #[pyfunction]
 fn link_by_id<'py>(
     py: Python<'py>,
@@ -62,7 +62,7 @@ fn link_by_id<'py>(
     Ok(columns)
 }
 
-/// Root and depth of every row; see `tracer/_core.pyi`.
+/// Root and depth of every row; see `collector/_core.pyi`.
 #[pyfunction]
 fn trace_forest<'py>(py: Python<'py>, parent: PyReadonlyArray1<'py, i64>) -> PyResult<Bound<'py, PyDict>> {
     let parent = parent.as_slice()?;
@@ -88,7 +88,7 @@ fn piece<'a>((values, validity, first_bit): &'a PieceColumns) -> PyResult<Piece<
     })
 }
 
-/// The first of some columns that is known; see `tracer/_core.pyi`.
+/// The first of some columns that is known; see `collector/_core.pyi`.
 #[pyfunction(name = "first_known")]
 fn first_known_py<'py>(
     py: Python<'py>,
@@ -107,7 +107,7 @@ fn first_known_py<'py>(
     Ok(py.detach(|| first_known(&pieces, missing)).into_pyarray(py))
 }
 
-/// A number for each text; see `tracer/_core.pyi`.
+/// A number for each text; see `collector/_core.pyi`.
 #[pyfunction(name = "text_numbers")]
 fn text_numbers_py<'py>(py: Python<'py>, texts: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyArray1<u64>>> {
     let (offsets, bytes) = (column::<i32>(texts, "offsets")?, column::<u8>(texts, "bytes")?);
@@ -121,7 +121,7 @@ fn text_numbers_py<'py>(py: Python<'py>, texts: &Bound<'py, PyDict>) -> PyResult
     Ok(py.detach(|| text_numbers(&texts)).into_pyarray(py))
 }
 
-/// What requests waited for; see `tracer/_core.pyi`.
+/// What requests waited for; see `collector/_core.pyi`.
 #[pyfunction(name = "waits")]
 fn waits_py<'py>(
     py: Python<'py>,
@@ -151,7 +151,7 @@ fn waits_py<'py>(
     Ok(columns)
 }
 
-/// The ledger of every span; see `tracer/_core.pyi`.
+/// The ledger of every span; see `collector/_core.pyi`.
 #[pyfunction]
 fn make_ledger<'py>(
     py: Python<'py>,
@@ -239,7 +239,7 @@ fn make_ledger<'py>(
 /// Texts laid end to end: where each begins, and their bytes.
 type TextColumns<'py> = (PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, u8>);
 
-/// A word of each target; see `tracer/_core.pyi`.
+/// A word of each target; see `collector/_core.pyi`.
 #[pyfunction]
 fn target_words<'py>(
     py: Python<'py>,
@@ -275,7 +275,7 @@ fn target_words<'py>(
     Ok((found.codes.into_pyarray(py), found.names))
 }
 
-/// Where ids stand; see `tracer/_core.pyi`.
+/// Where ids stand; see `collector/_core.pyi`.
 #[pyfunction(name = "places")]
 fn places_py<'py>(
     py: Python<'py>,

@@ -15,14 +15,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// A Parquet file in the making; the caller writes its bytes. `collector.trace.parquet` is its public face.
-#[pyclass(frozen, name = "TableFile", module = "tracer._core")]
+#[pyclass(frozen, name = "TableFile", module = "collector._core")]
 struct PyTableFile {
     schema: Schema,
     footer: Mutex<Footer>,
 }
 
 /// What stands where in the bytes of some rows.
-#[pyclass(frozen, name = "RowGroup", module = "tracer._core")]
+#[pyclass(frozen, name = "RowGroup", module = "collector._core")]
 struct PyRowGroup(RowGroup);
 
 /// Values, the bits of those that are not null (none if all are not), and the texts that values are places in.

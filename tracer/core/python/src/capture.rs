@@ -88,7 +88,7 @@ mod live {
     }
 
     /// A running capture. It writes segments until `stop`, or until an error ends it.
-    #[pyclass(name = "Capture", module = "tracer._core")]
+    #[pyclass(name = "Capture", module = "tracer._capture")]
     pub struct PyCapture {
         capture: Capture,
     }

@@ -1,4 +1,4 @@
-//! The rules by which secrets are overwritten: `tracer._core.Secrets`, which `tracer.secret_rules` publishes.
+//! The rules by which secrets are overwritten: `tracer._capture.Secrets`, which `tracer.secret_rules` publishes.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 use twintap_secrets::{RuleError, SecretRules};
 
 /// Rules of what is a secret.
-#[pyclass(frozen, module = "tracer._core")]
+#[pyclass(frozen, module = "tracer._capture")]
 pub struct Secrets {
     pub rules: Arc<SecretRules>,
 }

@@ -3,7 +3,7 @@
 //! `Info` is normal; `Notice` may surprise; `DataLoss` means that rows are missing or incomplete, and shows on every
 //! view made from the data; `Error` means that the input contradicts itself.
 
-/// Of a counter: who must care. Values cross to Python by name (`tracer.records.Severity`).
+/// Of a counter: who must care. Values cross to Python by name (`collector.capture_files.records.Severity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Info,
@@ -13,7 +13,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// As in `tracer.records.Severity`.
+    /// As in `collector.capture_files.records.Severity`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Info => "info",

@@ -5,7 +5,7 @@
 
 use crate::http::Head;
 
-/// Calls `$then!` with every column of an event: name and type, in order. As `tracer.records.EVENT_COLUMNS`, where each is
+/// Calls `$then!` with every column of an event: name and type, in order. As `collector.capture_files.records.EVENT_COLUMNS`, where each is
 /// explained.
 #[macro_export]
 macro_rules! with_event_columns {
@@ -18,7 +18,7 @@ macro_rules! with_event_columns {
     };
 }
 
-/// Calls `$then!` with every numeric column of a head. As `tracer.records.HEAD_COLUMNS`.
+/// Calls `$then!` with every numeric column of a head. As `collector.capture_files.records.HEAD_COLUMNS`.
 #[macro_export]
 macro_rules! with_head_columns {
     ($then:ident) => {

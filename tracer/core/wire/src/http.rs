@@ -10,7 +10,7 @@
 use memchr::memchr;
 use twintap_secrets::SecretRules;
 
-/// Kind of a head; as `tracer.records.HeadKind`.
+/// Kind of a head; as `collector.capture_files.records.HeadKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HeadKind {
@@ -24,7 +24,7 @@ pub enum HeadKind {
     Http2Frame = 5,
 }
 
-/// Bits of [`Head::flags`]; as `tracer.records.HeadFlag`.
+/// Bits of [`Head::flags`]; as `collector.capture_files.records.HeadFlag`.
 pub mod flag {
     pub const CHUNKED: u8 = 0x01;
     pub const EXPECT_CONTINUE: u8 = 0x02;

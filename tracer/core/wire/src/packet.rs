@@ -25,7 +25,7 @@ use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
 use crate::tls;
 use crate::tunnel;
 
-/// Of a packet at the host that captured it; as `tracer.records.Direction` and pcapng's `epb_flags`.
+/// Of a packet at the host that captured it; as `collector.capture_files.records.Direction` and pcapng's `epb_flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Direction {
