@@ -11,6 +11,7 @@ from collector.capture_files.records import Columns
 
 # decode
 
+def protocols() -> list[tuple[str, str, str, str]]: ...
 def decode_counters() -> list[tuple[str, str, str]]: ...
 
 class CaptureFile:

@@ -61,7 +61,7 @@ class StreamReason(StrEnum):
     UPGRADE = "upgrade"  # HTTP: 101 Switching Protocols
     TUNNEL = "tunnel"  # HTTP: CONNECT was accepted
     EVENT_STREAM = "event_stream"  # HTTP: the answer is of type text/event-stream
-    WORD = "word"  # a word of another protocol (`tracer/core/wire/src/marks.rs`)
+    WORD = "word"  # a word of another protocol (`tracer/core/protocols/src/marks.rs`)
     UNASKED = "unasked"  # its shape: the server sends again and again without being asked
     TRIGGERED = "triggered"  # the server sends when another of its clients has sent
     TWO_WAY = "two_way"  # HTTP/2: both sides go on at one time, or it was begun before the capture

@@ -5,18 +5,16 @@
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 
+use twintap_protocols::http2::{self, PREFACE};
+use twintap_protocols::{http1, marks, registry, tls};
 use twintap_wire::counters::Counters;
 use twintap_wire::events::{Event, EventColumns, HeadColumns};
 use twintap_wire::fragments::WINDOW_PACKETS;
 use twintap_wire::frames::{self, Frames};
-use twintap_wire::http::{self, HeadKind};
-use twintap_wire::http2::PREFACE;
 use twintap_wire::link::LinkType;
-use twintap_wire::marks;
 use twintap_wire::packet::{Decoder, Direction, Packet, walk};
 use twintap_wire::reader::Reader;
 use twintap_wire::stamps::{self, Believed};
-use twintap_wire::tls;
 
 /// Packets of a batch: small, so that batches end within small files.
 const BATCH_PACKETS: usize = 3;
@@ -115,7 +113,7 @@ pub fn packet(data: &[u8]) {
 /// is the end of the payload if the frame carries nothing.
 fn is_inside(heads: &HeadColumns, head: usize, payload_len: usize) -> bool {
     let at = heads.payload_offset[head] as usize;
-    at < payload_len || (at == payload_len && heads.head_kind[head] == HeadKind::Http2Frame as u8)
+    at < payload_len || (at == payload_len && heads.head_kind[head] == http2::FRAME.0)
 }
 
 /// The row with what `walked` cannot know left out.
@@ -158,13 +156,13 @@ fn walked(segment: &twintap_wire::packet::Segment<'_>, packet: &Packet<'_>) -> E
 /// Invariant: a head's length and the end of its message are past its first line, and what a shorter payload shows is never
 /// another value than what the whole one shows.
 pub fn http_head(data: &[u8]) {
-    let ids = http::IdHeaders::default();
-    let Some(whole) = http::parse(data, &ids) else { return };
-    let is_cut = whole.flags & http::flag::CUT != 0;
+    let ids = http1::IdHeaders::default();
+    let Some(whole) = http1::parse(data, &ids) else { return };
+    let is_cut = whole.flags & http1::flag::CUT != 0;
     assert_eq!(is_cut, whole.len == 0);
     assert!(whole.len as usize <= data.len());
-    assert!(http::end_of_message(&whole).is_none_or(|end| end >= whole.len as usize && !is_cut));
-    if let Some(cut) = http::parse(&data[..data.len() / 2], &ids) {
+    assert!(http1::end_of_message(&whole).is_none_or(|end| end >= whole.len as usize && !is_cut));
+    if let Some(cut) = http1::parse(&data[..data.len() / 2], &ids) {
         assert!(whole.target.starts_with(cut.target));
         assert!(cut.status == whole.status || cut.status == 0);
         assert!(
@@ -227,7 +225,7 @@ fn is_line_end(data: &[u8], value: &[u8]) -> bool {
 /// but the last are those of the whole one.
 pub fn marks(data: &[u8]) {
     let whole = marks_of(data, data.len());
-    assert!(whole.is_empty() || marks::may_be_mark(data));
+    assert!(whole.is_empty() || data.first().is_some_and(|&first| registry::is_of_interest(first)));
     assert!(whole.is_sorted_by(|one, next| one.0 < next.0));
     assert!(
         whole
@@ -245,7 +243,9 @@ pub fn marks(data: &[u8]) {
 
 fn marks_of(payload: &[u8], wire_len: usize) -> Vec<(usize, &'static [u8], u16)> {
     let mut found = Vec::new();
-    marks::each_mark(payload, wire_len, |at, head| found.push((at, head.method, head.status)));
+    marks::each_mark(payload, wire_len, &mut |at, head| {
+        found.push((at, head.method, head.status))
+    });
     found
 }
 

@@ -1,17 +1,18 @@
 //! Bodies of the targets of secrets: whatever is overwritten, lengths stay, and what a rule names is gone.
 //!
 //! Run by cargo-fuzz (`fuzz_targets/`) and, over the committed corpus and mutations of it, by
-//! `secrets/tests/fuzz_bodies.rs`.
+//! `protocols/tests/fuzz_bodies.rs`.
 
-use twintap_secrets::{SecretRules, head_len};
+use twintap_protocols::redaction::{head_len, redact_head, redact_unframed};
+use twintap_secrets::SecretRules;
 
 const SECRET: &[u8] = b"Zq7-planted-0";
 const PLANTED: &[u8] = b"\r\nX-Auth-Token: Zq7-planted-0\r\n";
 /// Redacts bytes in place.
 type Redact = fn(&SecretRules, &mut [u8]);
 const WAYS: [Redact; 4] = [
-    SecretRules::redact,
-    SecretRules::redact_unframed,
+    redact_head,
+    redact_unframed,
     SecretRules::redact_target,
     SecretRules::redact_text,
 ];
@@ -25,11 +26,7 @@ pub fn secret_bytes(data: &[u8]) {
     }
     let (before, after) = data.split_at(data.len() / 2);
     let planted = [before, PLANTED, after].concat();
-    for redact in [
-        SecretRules::redact,
-        SecretRules::redact_unframed,
-        SecretRules::redact_text,
-    ] {
+    for redact in [redact_head, redact_unframed, SecretRules::redact_text] {
         let left = check_overwritten(&planted, redact);
         let at = before.len() + PLANTED.len() - 2 - SECRET.len();
         assert_eq!(

@@ -13,7 +13,7 @@ use crate::streams::{
 };
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
-use twintap_wire::http::flag;
+use twintap_protocols::http1::flag;
 
 /// Asks for an answer without its body, whatever length that declares (RFC 9110 §9.3.2).
 const HEAD: &[u8] = b"HEAD";

@@ -31,13 +31,13 @@
 
 use std::collections::HashMap;
 
-use twintap_wire::http2::{HEADER_LEN, PREFACE, flag, kind};
+use twintap_protocols::http2::{HEADER_LEN, PREFACE, flag, kind};
 
 use crate::parts::{Part, Role};
 use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::{Heads, UNSEEN, first_seen};
 
-/// As [`twintap_wire::http::HeadKind::Http2Frame`].
+/// As [`twintap_protocols::head::HeadKind::Http2Frame`].
 const HTTP2_FRAME: u8 = 5;
 /// The ordinal of what belongs to no stream.
 const NO_STREAM: usize = 0;

@@ -56,7 +56,7 @@ pub use silences::{Cause, Pauses, Silence, Silent};
 pub use streams::{Late, Messages, Said, Stream, Why};
 
 use grouped::Grouped;
-use twintap_wire::http::flag;
+use twintap_protocols::http1::flag;
 
 /// A time that was not seen, or another value that is not known. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
@@ -97,7 +97,7 @@ pub struct Heads<'a> {
     /// 1 = request, 2 = response, 3 = a TLS record, whose content type is in `status`, 4 = a stream's mark, whose reach
     /// is, 5 = an HTTP/2 frame, whose type is.
     pub head_kind: &'a [u8],
-    /// Of [`twintap_wire::http::flag`].
+    /// Of [`twintap_protocols::http1::flag`].
     pub flags: &'a [u8],
     /// 0 if it is not known.
     pub head_len: &'a [u32],

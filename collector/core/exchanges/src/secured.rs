@@ -24,12 +24,12 @@
 //!
 //! Source: RFC 8446 §2, §4.6.1, §5, §6.1; RFC 5246 §7.3.
 
-use twintap_wire::tls::{content, flag};
+use twintap_protocols::tls::{content, flag};
 
 use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::{Heads, UNSEEN};
 
-/// As [`twintap_wire::http::HeadKind::TlsRecord`].
+/// As [`twintap_protocols::head::HeadKind::TlsRecord`].
 pub const TLS_RECORD: u8 = 3;
 /// Of a record with a Finished: header, message header, hash, content type, tag (RFC 8446 §4.4.4, §5.2).
 const FINISHED: [i64; 2] = [5 + 4 + 32 + 1 + 16, 5 + 4 + 48 + 1 + 16];

@@ -5,7 +5,7 @@
 //! shows nothing of the kind. Whether an exchange is a stream is decided by evidence, in this order:
 //!
 //! 1. The content of messages ([`Why::Upgrade`], [`Why::Tunnel`], [`Why::EventStream`], [`Why::Word`]): HTTP's 101, a
-//!    CONNECT that was accepted, `text/event-stream`, the marks of other protocols (`twintap_wire::marks`), and the
+//!    CONNECT that was accepted, `text/event-stream`, the marks of other protocols (`twintap_protocols::marks`), and the
 //!    frames of a WebSocket whose 101 was not captured.
 //! 2. The shape of the traffic, if no HTTP head is visible ([`Why::Unasked`]): in the last turn of a connection the
 //!    server sends [`FEWEST_PIECES`] times or more without another request, each time after [`QUIET_NS`] in which it
@@ -29,15 +29,15 @@
 //!
 //! Source: RFC 9110 §9.3.6, §15.2.2; WHATWG HTML §9.2 (server-sent events); RFC 6455.
 
-use twintap_wire::http::flag;
-use twintap_wire::marks::reach;
+use twintap_protocols::http1::flag;
+use twintap_protocols::marks::reach;
 
 use crate::parts::Part;
 use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::silences::{Cause, LEAST_NS, Silence};
 use crate::{Heads, UNSEEN, first_seen};
 
-/// As [`twintap_wire::http::HeadKind::StreamMark`].
+/// As [`twintap_protocols::head::HeadKind::StreamMark`].
 const STREAM_MARK: u8 = 4;
 const SWITCHING_PROTOCOLS: u16 = 101;
 const CONNECT: &[u8] = b"CONNECT";

@@ -1,7 +1,7 @@
 //! Streams of HTTP/2 as exchanges, from the headers of frames: how many, how long, and what is none.
 
 use twintap_exchanges::{Built, By, Connections, Exchange, Heads, Hops, Pauses, Texts, UNSEEN, Why, build, kind};
-use twintap_wire::http2::kind::{DATA, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE};
+use twintap_protocols::http2::kind::{DATA, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE};
 
 const MS: i64 = 1_000_000;
 /// Every packet arrives so much later.

@@ -92,7 +92,7 @@ fn next<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use twintap_wire::http;
+    use twintap_protocols::http1;
 
     #[test]
     fn heads_come_back_in_their_order() {
@@ -101,7 +101,7 @@ mod tests {
             (1, "PUT /a HTTP/1.1\r\nHost: b\r\n\r\n"),
             (2, "HTTP/1.1 201 Created\r\n\r\n"),
         ] {
-            let head = http::parse(text.as_bytes(), &http::IdHeaders::default()).expect("it is a head");
+            let head = http1::parse(text.as_bytes(), &http1::IdHeaders::default()).expect("it is a head");
             heads.push(frame, 0, &head);
         }
         let mut bytes = Vec::new();

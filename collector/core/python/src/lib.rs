@@ -9,6 +9,7 @@ mod hops;
 mod links;
 mod matching;
 mod partitions;
+mod protocols;
 mod requests;
 mod spans;
 mod tables;
@@ -20,6 +21,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     decode::register(module)?;
     partitions::register(module)?;
     matching::register(module)?;
+    protocols::register(module)?;
     exchanges::register(module)?;
     links::register(module)?;
     spans::register(module)?;

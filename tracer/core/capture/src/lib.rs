@@ -16,13 +16,10 @@ pub mod error;
 pub mod exclusion;
 pub mod filter;
 pub mod finisher;
-pub mod http2;
 pub mod layout;
 pub mod pcapng;
 pub mod policy;
-pub mod preambles;
 pub mod segments;
-pub mod tls;
 
 #[cfg(target_os = "linux")]
 mod bridge_port;

@@ -4,14 +4,13 @@
 use std::ops::Range;
 use std::str::FromStr;
 
+use twintap_protocols::protocol::Parts;
+use twintap_protocols::{fixed_bytes, redaction, registry};
 use twintap_secrets::SecretRules;
 
 use crate::error::CaptureError;
-use crate::http2;
 use crate::layout::{Layout, locate};
 use crate::pcapng::LinkType;
-use crate::preambles;
-use crate::tls;
 
 /// At most this much of a message head is kept; Swift's and S3's are well below it.
 pub const HEAD_LIMIT_BYTES: usize = 2048;
@@ -24,15 +23,15 @@ pub const HEADERS_LIMIT_BYTES: u32 = 256;
 pub enum PayloadPolicy {
     /// Headers only.
     None,
-    /// Headers, and the head of an HTTP message that begins the payload, the headers of TLS records or of HTTP/2
-    /// frames, or the fixed first bytes of another protocol.
+    /// Headers, and of the payload what its protocol says may be kept: the head of an HTTP message, the headers of TLS
+    /// records or of HTTP/2 frames, or fixed first bytes.
     Http,
     /// Headers and the first bytes of the payload, whatever it is.
     Bytes(u32),
 }
 
 /// What to keep of a frame.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Kept {
     /// Bytes from the frame's start.
     pub captured_len: usize,
@@ -42,15 +41,13 @@ pub struct Kept {
 }
 
 /// What a payload is, as far as redacting it goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum Content {
     /// It begins with a message head.
     Framed,
     Unframed,
-    /// TLS records of which only the headers are kept.
-    Records,
-    /// Likewise, HTTP/2 frames.
-    Frames,
+    /// Parts of it are kept, as TLS' headers of records.
+    Parts(Parts),
 }
 
 impl PayloadPolicy {
@@ -79,32 +76,31 @@ impl PayloadPolicy {
     fn keep_payload(self, payload: &[u8], start: usize) -> Kept {
         let head_len = match self {
             PayloadPolicy::None => 0,
-            _ => twintap_secrets::head_len(payload),
+            _ => redaction::head_len(payload),
         };
-        let (parts_len, content) = match self {
-            PayloadPolicy::Http if head_len == 0 => parts_of(payload),
-            _ => (0, Content::Unframed),
-        };
-        if parts_len > 0 {
+        if self == PayloadPolicy::Http
+            && head_len == 0
+            && let Some((parts_len, parts)) = parts_of(payload)
+        {
             return Kept {
                 captured_len: start + parts_len,
                 payload: start..start + parts_len,
-                content,
+                content: Content::Parts(parts),
             };
         }
-        let preamble_len = match self {
+        let fixed_len = match self {
             PayloadPolicy::None => 0,
             _ if head_len > 0 => 0,
-            _ => preambles::preamble_len(payload),
+            _ => fixed_bytes::fixed_len(payload),
         };
         let len = match self {
             PayloadPolicy::None => 0,
-            PayloadPolicy::Http => head_len.min(HEAD_LIMIT_BYTES) + preamble_len,
+            PayloadPolicy::Http => head_len.min(HEAD_LIMIT_BYTES) + fixed_len,
             PayloadPolicy::Bytes(limit) => payload.len().min(limit as usize),
         };
         Kept {
             captured_len: start + len,
-            payload: start + preamble_len.min(len)..start + len,
+            payload: start + fixed_len.min(len)..start + len,
             content: if head_len > 0 {
                 Content::Framed
             } else {
@@ -114,22 +110,11 @@ impl PayloadPolicy {
     }
 }
 
-/// How many bytes hold what is kept of records or frames, and which it is.
-fn parts_of(payload: &[u8]) -> (usize, Content) {
-    match tls::kept_len(payload, HEAD_LIMIT_BYTES) {
-        0 => (http2::kept_len(payload, HEAD_LIMIT_BYTES), Content::Frames),
-        len => (len, Content::Records),
-    }
-}
-
-/// Overwrite with zeros what is not in `parts`, which ascend.
-pub fn blank_beside(captured: &mut [u8], parts: Vec<Range<usize>>) {
-    let mut from = 0;
-    for part in parts {
-        captured[from..part.start].fill(0);
-        from = part.end;
-    }
-    captured[from..].fill(0);
+/// How many bytes hold the parts of a payload that its protocol says may be kept, and which these are.
+fn parts_of(payload: &[u8]) -> Option<(usize, Parts)> {
+    let parts = registry::of_payload(payload).filter_map(|protocol| protocol.agent.parts());
+    let mut lens = parts.map(|parts| ((parts.kept_len)(payload, HEAD_LIMIT_BYTES), parts));
+    lens.find(|(len, _)| *len > 0)
 }
 
 impl FromStr for PayloadPolicy {
@@ -151,10 +136,9 @@ impl Kept {
     pub fn redact(&self, rules: &SecretRules, captured: &mut [u8]) {
         let payload = &mut captured[self.payload.clone()];
         match self.content {
-            Content::Framed => rules.redact(payload),
-            Content::Unframed => rules.redact_unframed(payload),
-            Content::Records => tls::blank(payload),
-            Content::Frames => http2::blank(payload),
+            Content::Framed => redaction::redact_head(rules, payload),
+            Content::Unframed => redaction::redact_unframed(rules, payload),
+            Content::Parts(parts) => (parts.blank)(payload),
         }
     }
 }
@@ -254,6 +238,6 @@ mod tests {
     fn what_is_not_tcp_is_not_kept() {
         let mut frame = packet(b"");
         frame[9] = 17;
-        assert_eq!(PayloadPolicy::Http.keep(LinkType::RawIp, &frame), None);
+        assert!(PayloadPolicy::Http.keep(LinkType::RawIp, &frame).is_none());
     }
 }

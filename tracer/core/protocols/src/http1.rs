@@ -10,19 +10,24 @@
 use memchr::memchr;
 use twintap_secrets::SecretRules;
 
-/// Kind of a head; as `collector.capture_files.records.HeadKind`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum HeadKind {
-    Request = 1,
-    Response = 2,
-    /// A TLS record, which stands in the same columns ([`crate::tls`]).
-    TlsRecord = 3,
-    /// What shows that a connection carries no requests, likewise ([`crate::marks`]).
-    StreamMark = 4,
-    /// No head either: an HTTP/2 frame's header ([`crate::http2`]), whose place is behind it.
-    Http2Frame = 5,
-}
+use crate::head::{ByteRange, Head, HeadKind};
+use crate::numbers::number;
+use crate::protocol::{AgentKeeps, Docs, Protocol};
+
+pub const PROTOCOL: Protocol = Protocol {
+    first_bytes: b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    agent: AgentKeeps::Head(twintap_secrets::head_len),
+    docs: Docs {
+        reads: "request and status line; `Content-Length`, `Transfer-Encoding`, `Expect`, `Connection`, `User-Agent`, \
+                `Content-Type: text/event-stream`, ranges, the transaction id",
+        agent_keeps: "heads",
+        overwrites: "headers, parameters and segments of paths by name",
+    },
+    ..Protocol::named("http/1.1")
+};
+
+pub const REQUEST: HeadKind = HeadKind(1);
+pub const RESPONSE: HeadKind = HeadKind(2);
 
 /// Bits of [`Head::flags`]; as `collector.capture_files.records.HeadFlag`.
 pub mod flag {
@@ -156,20 +161,10 @@ impl HeaderMarks {
     }
 }
 
-/// Which bytes of something a message is about, both ends included; -1 where an end is not given. The last n bytes are
-/// (-1, n).
+/// Of several ranges, from the first of the first to the last of the last.
 ///
-/// Source: RFC 9110 §14.1.2 (`Range`), §14.4 (`Content-Range`). Of several ranges, from the first of the first to the
-/// last of the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ByteRange {
-    pub first: i64,
-    pub last: i64,
-}
-
+/// Source: RFC 9110 §14.1.2 (`Range`), §14.4 (`Content-Range`).
 impl ByteRange {
-    pub const NONE: Self = Self { first: -1, last: -1 };
-
     /// Of a header's value: `bytes=0-99,200-299`, `bytes=-500`, `bytes 0-99/1234`.
     fn parse(value: &[u8]) -> Self {
         let unit = value.get(..5).is_some_and(|unit| unit.eq_ignore_ascii_case(b"bytes"));
@@ -203,26 +198,6 @@ impl ByteRange {
         let is_read = |text: &[u8], end: i64| text.is_empty() || end >= 0;
         (found != Self::NONE && is_read(first, found.first) && is_read(last, found.last)).then_some(found)
     }
-}
-
-/// A message head; its text borrows from the packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head<'a> {
-    pub kind: HeadKind,
-    /// Bits of [`flag`].
-    pub flags: u8,
-    /// 0 for a request.
-    pub status: u16,
-    /// -1 if not given, not seen, or not a number.
-    pub content_length: i64,
-    pub range: ByteRange,
-    /// Bytes with the empty line; 0 if cut.
-    pub len: u32,
-    pub method: &'a [u8],
-    pub target: &'a [u8],
-    pub transaction_id: &'a [u8],
-    pub user_agent: &'a [u8],
-    pub host: &'a [u8],
 }
 
 /// Whether `payload` may begin with a head; for the hot path.
@@ -270,9 +245,9 @@ pub fn end_of_message(head: &Head<'_>) -> Option<usize> {
         return None;
     }
     let has_no_body = match head.kind {
-        HeadKind::Request => head.content_length < 0,
-        HeadKind::Response => matches!(head.status, 100..=199 | 204 | 304),
-        HeadKind::TlsRecord | HeadKind::StreamMark | HeadKind::Http2Frame => true,
+        REQUEST => head.content_length < 0,
+        RESPONSE => matches!(head.status, 100..=199 | 204 | 304),
+        _ => true,
     };
     let body_len = if has_no_body {
         0
@@ -298,22 +273,6 @@ fn whole_line(payload: &[u8], start: usize) -> Option<(&[u8], usize)> {
     Some((line, start + end + 1))
 }
 
-fn empty(kind: HeadKind) -> Head<'static> {
-    Head {
-        kind,
-        flags: 0,
-        status: 0,
-        content_length: -1,
-        range: ByteRange::NONE,
-        len: 0,
-        method: b"",
-        target: b"",
-        transaction_id: b"",
-        user_agent: b"",
-        host: b"",
-    }
-}
-
 /// `HTTP/1.1 201 Created`; the reason may be missing or cut.
 fn status_line(line: &[u8]) -> Option<Head<'_>> {
     let rest = line.get(8..)?;
@@ -327,7 +286,7 @@ fn status_line(line: &[u8]) -> Option<Head<'_>> {
         .fold(0, |value, digit| value * 10 + u16::from(digit - b'0'));
     Some(Head {
         status,
-        ..empty(HeadKind::Response)
+        ..Head::empty(RESPONSE)
     })
 }
 
@@ -358,7 +317,7 @@ fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
     Some(Head {
         method,
         target: limited(target, TARGET_LIMIT),
-        ..empty(HeadKind::Request)
+        ..Head::empty(REQUEST)
     })
 }
 
@@ -430,16 +389,6 @@ fn has_token(value: &[u8], token: &[u8]) -> bool {
     value
         .split(|&byte| byte == b',')
         .any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
-}
-
-/// A decimal number that fits, or -1.
-fn number(value: &[u8]) -> i64 {
-    if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
-        return -1;
-    }
-    value
-        .iter()
-        .fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))
 }
 
 fn set_if(flags: &mut u8, bit: u8, condition: bool) {
@@ -517,7 +466,7 @@ mod tests {
             transaction_id: b"tx1",
             user_agent: b"proxy-server 1",
             host: b"10.77.0.20:8080",
-            ..empty(HeadKind::Request)
+            ..Head::empty(REQUEST)
         };
         assert_eq!(head, expected);
         assert_eq!(end_of_message(&head), Some(PUT.len() + 3));
@@ -525,8 +474,8 @@ mod tests {
 
     #[test]
     fn first_lines() {
-        let request = |method: &'static str, target: &'static str| Some((HeadKind::Request, 0, method, target));
-        let response = |status| Some((HeadKind::Response, status, "", ""));
+        let request = |method: &'static str, target: &'static str| Some((REQUEST, 0, method, target));
+        let response = |status| Some((RESPONSE, status, "", ""));
         let cases: &[(&str, &[u8], Option<(HeadKind, u16, &str, &str)>)] = &[
             ("status", b"HTTP/1.1 201 Created\r\n\r\n", response(201)),
             ("no reason", b"HTTP/1.0 204\r\n\r\n", response(204)),

@@ -14,7 +14,30 @@
 //!
 //! Sources: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 
-use crate::http::{ByteRange, Head, HeadKind};
+use crate::head::{Head, HeadKind};
+use crate::protocol::{AgentKeeps, Docs, Parts, Protocol};
+
+mod kept;
+mod redaction;
+
+pub const PROTOCOL: Protocol = Protocol {
+    first_bytes: b"\0P",
+    fixed_bytes: &[PREFACE],
+    agent: AgentKeeps::Parts(Parts {
+        kept_len: kept::kept_len,
+        blank: kept::blank,
+    }),
+    redact_around: Some(redaction::redact_around_frames),
+    docs: Docs {
+        reads: "the preface and the headers of frames, wherever they stand: streams, their sizes and ends",
+        agent_keeps: "the preface and the headers of frames",
+        overwrites: "header blocks, whole",
+    },
+    ..Protocol::named("http/2")
+};
+
+/// The header of a frame, or the preface; its place is behind it.
+pub const FRAME: HeadKind = HeadKind(5);
 
 pub const HEADER_LEN: usize = 9;
 /// What a client says first.
@@ -126,17 +149,11 @@ pub fn preface() -> Head<'static> {
 
 fn head(kind: u16, flags: u8, stream: u32, len: u32) -> Head<'static> {
     Head {
-        kind: HeadKind::Http2Frame,
         flags,
         status: kind,
         content_length: stream.into(),
-        range: ByteRange::NONE,
         len,
-        method: b"",
-        target: b"",
-        transaction_id: b"",
-        user_agent: b"",
-        host: b"",
+        ..Head::empty(FRAME)
     }
 }
 

@@ -6,7 +6,27 @@
 //!
 //! Source: RFC 8446 §5.1 (record layer), §4.1.2–4.1.3 (hellos), RFC 5246 §6.2.1.
 
-use crate::http::{ByteRange, Head, HeadKind};
+use crate::head::{Head, HeadKind};
+use crate::protocol::{AgentKeeps, Docs, Parts, Protocol};
+
+pub mod kept;
+
+pub const PROTOCOL: Protocol = Protocol {
+    first_bytes: &[20, 21, 22, 23],
+    fixed_bytes: &[b"\x16\x03\x01??\x01", b"\x16\x03\x03??\x01"],
+    agent: AgentKeeps::Parts(Parts {
+        kept_len: kept::kept_len,
+        blank: kept::blank,
+    }),
+    docs: Docs {
+        reads: "types and lengths of records; of the server's hello the version and whether it chose HTTP/2",
+        agent_keeps: "the headers of records, the type of a handshake message, the server's hello",
+        overwrites: "",
+    },
+    ..Protocol::named("tls")
+};
+
+pub const RECORD: HeadKind = HeadKind(3);
 
 /// Bits of [`Head::flags`] of a record.
 pub mod flag {
@@ -62,17 +82,10 @@ pub fn parse(payload: &[u8]) -> Option<Head<'static>> {
         0
     };
     Some(Head {
-        kind: HeadKind::TlsRecord,
         flags,
         status: kind,
-        content_length: -1,
-        range: ByteRange::NONE,
         len: (HEADER_LEN + len) as u32,
-        method: b"",
-        target: b"",
-        transaction_id: b"",
-        user_agent: b"",
-        host: b"",
+        ..Head::empty(RECORD)
     })
 }
 

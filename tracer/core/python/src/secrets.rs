@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use twintap_protocols::redaction;
 use twintap_secrets::{RuleError, SecretRules};
 
 /// Rules of what is a secret.
@@ -50,11 +51,7 @@ impl Secrets {
     /// The payload of a packet, likewise: a message's head, or of another protocol.
     fn payload<'py>(&self, py: Python<'py>, payload: &[u8]) -> Bound<'py, PyBytes> {
         let mut bytes = payload.to_vec();
-        if twintap_secrets::head_len(&bytes) > 0 {
-            self.rules.redact(&mut bytes);
-        } else {
-            self.rules.redact_unframed(&mut bytes);
-        }
+        redaction::redact(&self.rules, &mut bytes);
         PyBytes::new(py, &bytes)
     }
 }

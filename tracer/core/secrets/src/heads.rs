@@ -11,7 +11,6 @@
 //!
 //! Source: RFC 9112 §2-6 (messages, bodies), RFC 3986 §3 (query, userinfo).
 
-use crate::http2::redact_around_frames;
 use crate::rules::{SecretRules, begins_with};
 
 /// No head holds such a byte.
@@ -100,26 +99,21 @@ impl SecretRules {
     /// Overwrites the credentials in bytes that begin at a line's start.
     pub fn redact(&self, bytes: &mut [u8]) {
         if !self.keeps_all {
-            redact_around_frames(bytes, |bytes| self.redact_lines(bytes, false, true));
+            self.redact_lines(bytes, false, true);
         }
     }
 
     /// As `redact`, for bytes that may begin in the middle of a head: then the first line could be the rest of a
     /// secret.
     ///
-    /// It is overwritten whole, unless it holds a control character, which no head does. HTTP/2's preface and headers
-    /// of frames stay.
+    /// It is overwritten whole, unless it holds a control character, which no head does.
     pub fn redact_unframed(&self, bytes: &mut [u8]) {
         if !self.keeps_all {
-            redact_around_frames(bytes, |bytes| self.redact_cut_lines(bytes));
+            self.redact_cut_lines(bytes);
         }
     }
 
     fn redact_cut_lines(&self, bytes: &mut [u8]) {
-        if is_password_message(bytes) {
-            bytes[POSTGRES_HEADER_LEN..].fill(b'x');
-            return;
-        }
         let (first_line_len, seen) = scan(bytes, LINE_END);
         let (first_line, rest) = bytes.split_at_mut(first_line_len);
         if seen & CONTROL != 0 {
@@ -138,14 +132,6 @@ impl SecretRules {
             redact_userinfo(target, true);
         }
     }
-}
-
-/// Type and length of a PostgreSQL message.
-const POSTGRES_HEADER_LEN: usize = 5;
-
-/// PostgreSQL's PasswordMessage, which holds a password or what proves that one is known (protocol 3, §55.7).
-fn is_password_message(bytes: &[u8]) -> bool {
-    matches!(bytes, [b'p', a, b, c, d, ..] if u32::from_be_bytes([*a, *b, *c, *d]) as usize == bytes.len() - 1)
 }
 
 struct Head {

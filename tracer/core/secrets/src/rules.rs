@@ -89,6 +89,11 @@ impl SecretRules {
         }
     }
 
+    /// Whether nothing is secret.
+    pub fn keeps_all(&self) -> bool {
+        self.keeps_all
+    }
+
     /// The built-in rules and more, in the form of `rules.txt`.
     ///
     /// # Errors

@@ -12,7 +12,8 @@ use foldhash::fast::RandomState;
 use memchr::memchr;
 use std::collections::HashMap;
 
-use crate::http::{Head, HeadKind, HeaderMarks, flag};
+use twintap_protocols::head::{Head, HeadKind};
+use twintap_protocols::http1::{self, HeaderMarks, flag};
 
 /// Marks of headers, and patterns of first bytes, are bits of a word.
 pub const MOST_OF_A_KIND: usize = 64;
@@ -167,9 +168,9 @@ impl HeadRule {
         Ok(Self {
             clue: clue_number,
             kind: if clue.from_client {
-                HeadKind::Request
+                http1::REQUEST
             } else {
-                HeadKind::Response
+                http1::RESPONSE
             },
             methods: texts(&clue.methods),
             targets: clue.targets.iter().map(|shape| words_of(shape)).collect(),
@@ -213,7 +214,7 @@ impl Clues {
         if self.rules.clues_count == 0 {
             return;
         }
-        let is_request = head.kind == HeadKind::Request;
+        let is_request = head.kind == http1::REQUEST;
         let (rules, Some(endpoint)) = of_endpoint(
             &self.rules,
             &mut self.endpoints,
@@ -365,7 +366,7 @@ fn fits(shape: &[Word], target: &[u8], is_whole: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::{self, IdHeaders};
+    use twintap_protocols::http1::IdHeaders;
 
     const WEB: (u32, u16) = (7, 80);
     const TO_WEB: Ends = Ends {
@@ -386,7 +387,7 @@ mod tests {
 
     fn note(clues: &mut Clues, text: &str, ends: Ends) {
         let (head, marks) =
-            http::parse_marked(text.as_bytes(), &IdHeaders::default(), clues.marks()).expect("it is a head");
+            http1::parse_marked(text.as_bytes(), &IdHeaders::default(), clues.marks()).expect("it is a head");
         clues.note_head(&head, marks, ends, is_target_whole(&head, text.as_bytes()));
     }
 

@@ -3,7 +3,7 @@
 //! A packet is decoded into an [`Event`] in a small block of rows that stays in the level-1 cache, and a full block is turned
 //! into columns: one capacity check a column and block instead of one a value.
 
-use crate::http::Head;
+use twintap_protocols::head::Head;
 
 /// Calls `$then!` with every column of an event: name and type, in order. As `collector.capture_files.records.EVENT_COLUMNS`, where each is
 /// explained.
@@ -150,7 +150,7 @@ impl HeadColumns {
     pub fn push(&mut self, frame: u32, payload_offset: u32, head: &Head<'_>) {
         self.frame.push(frame);
         self.payload_offset.push(payload_offset);
-        self.head_kind.push(head.kind as u8);
+        self.head_kind.push(head.kind.0);
         self.head_flags.push(head.flags);
         self.status.push(head.status);
         self.content_length.push(head.content_length);

@@ -27,11 +27,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
+use twintap_protocols::head::Head;
+use twintap_protocols::http2::{self, FrameHeader, HEADER_LEN, PREFACE};
 
 use crate::counters::{CounterKind, Counters};
 use crate::events::Event;
-use crate::http::Head;
-use crate::http2::{self, FrameHeader, HEADER_LEN, PREFACE};
 use crate::seq::SeqNumber;
 
 const FIN: u16 = 0x01;
@@ -257,7 +257,7 @@ fn is_before(one: u32, other: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http2::kind;
+    use twintap_protocols::http2::kind;
 
     const ENDS: Direction = Direction {
         src: (IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50_000),

@@ -8,6 +8,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use twintap_protocols::http1::{self, IdHeaders};
+use twintap_protocols::{head, marks, registry, tls};
 use twintap_secrets::SecretRules;
 
 use crate::address::{AddressTable, Addresses};
@@ -17,12 +19,9 @@ use crate::counters::{CounterKind, Counters};
 use crate::events::{Event, EventColumns, HeadColumns};
 use crate::fragments::{Datagram, Fragments, Moment, Row};
 use crate::frames::{self, Frames};
-use crate::http::{self, IdHeaders};
 use crate::ip::{self, Fragment, IpHeader, PROTOCOL_TCP};
 use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
-use crate::marks;
 use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
-use crate::tls;
 use crate::tunnel;
 
 /// Of a packet at the host that captured it; as `collector.capture_files.records.Direction` and pcapng's `epb_flags`.
@@ -369,10 +368,10 @@ impl Decoder {
         if self.frames.concerns(event, payload) && self.push_frames_slow(event, payload, counters) {
             return;
         }
-        if marks::may_be_mark(payload) {
+        if payload.first().is_some_and(|&first| registry::is_of_interest(first)) {
             self.push_marks_slow(event, payload);
         }
-        if http::may_be_head(payload) {
+        if http1::may_be_head(payload) {
             self.push_heads_slow(event.frame, payload, ends_of(event), counters);
             return;
         }
@@ -407,7 +406,7 @@ impl Decoder {
     #[inline(never)]
     fn push_marks_slow(&mut self, event: &Event, payload: &[u8]) {
         if self.heads.text_len() <= TEXT_LIMIT {
-            marks::each_mark(payload, event.payload_len as usize, |at, mark| {
+            marks::each_mark(payload, event.payload_len as usize, &mut |at, mark| {
                 self.heads.push(event.frame, at as u32, &mark);
             });
         }
@@ -429,10 +428,10 @@ impl Decoder {
     fn push_heads_slow(&mut self, frame: u32, payload: &[u8], ends: Ends, counters: &mut Counters) {
         let mut at = 0;
         for _ in 0..PIPELINE_LIMIT {
-            let Some(rest) = payload.get(at..).filter(|rest| http::may_be_head(rest)) else {
+            let Some(rest) = payload.get(at..).filter(|rest| http1::may_be_head(rest)) else {
                 return;
             };
-            let Some((head, marks)) = http::parse_marked(rest, &self.id_headers, self.clues.marks()) else {
+            let Some((head, marks)) = http1::parse_marked(rest, &self.id_headers, self.clues.marks()) else {
                 if at == 0 && self.clues.may_begin(payload) {
                     self.clues.note_payload(payload, ends);
                 }
@@ -441,18 +440,18 @@ impl Decoder {
             if self.heads.text_len() > TEXT_LIMIT {
                 return counters.bump(CounterKind::HttpTextLeftOut);
             }
-            if head.flags & http::flag::CUT != 0 {
+            if head.flags & http1::flag::CUT != 0 {
                 counters.bump(CounterKind::HttpHeadsCut);
             }
             let is_whole = clues::is_target_whole(&head, rest);
-            let shown = http::Head {
+            let shown = head::Head {
                 target: overwritten(&self.secrets, &mut self.target, head.target),
                 user_agent: overwritten(&self.secrets, &mut self.user_agent, head.user_agent),
                 ..head
             };
             self.heads.push(frame, at as u32, &shown);
             self.clues.note_head(&shown, marks, ends, is_whole);
-            let Some(len) = http::end_of_message(&head) else {
+            let Some(len) = http1::end_of_message(&head) else {
                 return;
             };
             at = at.saturating_add(len);

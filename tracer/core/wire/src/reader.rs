@@ -5,6 +5,8 @@ use std::io::{self, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+use twintap_protocols::http1::IdHeaders;
+use twintap_protocols::redaction;
 use twintap_secrets::SecretRules;
 
 use crate::clues::{ClueRules, Clues};
@@ -14,7 +16,6 @@ use crate::events::{EventColumns, HeadColumns};
 use crate::expansion::{BoundedGzip, Expansion};
 use crate::format::{DETECT_LEN, Format, NotACapture, detect};
 use crate::frames::Frames;
-use crate::http::IdHeaders;
 use crate::input::{End, Input};
 use crate::interface::Interface;
 use crate::link::LinkType;
@@ -282,12 +283,7 @@ impl<R: Read> Reader<R> {
     fn copy(&mut self, record: &Record) -> PacketCopy {
         let mut data = self.input.last_consumed(record.captured_len, record.tail_len).to_vec();
         let payload = packet::payload_range(record.link_type, &data, record.original_len);
-        let (payload, rules) = (&mut data[payload], &self.decoder.secrets);
-        if twintap_secrets::head_len(payload) > 0 {
-            rules.redact(payload);
-        } else {
-            rules.redact_unframed(payload);
-        }
+        redaction::redact(&self.decoder.secrets, &mut data[payload]);
         PacketCopy {
             frame: self.frame,
             host_ns: record.host_ns,

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::policy::blank_beside;
+use crate::parts::blank_beside;
 
 const HEADER_LEN: usize = 9;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -11,6 +11,8 @@
 
 use std::ops::Range;
 
+use crate::redaction::RedactRest;
+
 const HEADER_LEN: usize = 9;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -24,7 +26,7 @@ const FLAGS: [u8; 10] = [0x09, 0x2d, 0, 0, 0x01, 0x0c, 0x01, 0, 0, 0x04];
 
 /// Redact a payload by `redact_lines`, but keep the preface and the headers of frames if it consists of these, and
 /// overwrite their header blocks.
-pub fn redact_around_frames(payload: &mut [u8], redact_lines: impl FnOnce(&mut [u8])) {
+pub fn redact_around_frames(payload: &mut [u8], redact_lines: RedactRest<'_>) {
     let frames = find_frames(payload);
     redact_lines(payload);
     for block in frames.header_blocks {
@@ -92,7 +94,7 @@ mod tests {
 
     fn with_blank_headers(payload: &[u8]) -> Vec<u8> {
         let mut bytes = payload.to_vec();
-        redact_around_frames(&mut bytes, |_| {});
+        redact_around_frames(&mut bytes, &mut |_| {});
         bytes
     }
 
@@ -154,7 +156,7 @@ mod tests {
             .concat()
         };
         let mut bytes = with(b"abcdef");
-        redact_around_frames(&mut bytes, |bytes| bytes.fill(b'x'));
+        redact_around_frames(&mut bytes, &mut |bytes| bytes.fill(b'x'));
         assert_eq!(bytes, with(b"xxxxxx"));
     }
 }

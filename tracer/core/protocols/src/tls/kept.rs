@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use crate::policy::blank_beside;
+use crate::parts::blank_beside;
 
 const HEADER_LEN: usize = 5;
 const HANDSHAKE: u8 = 22;

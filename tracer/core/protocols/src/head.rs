@@ -1,0 +1,56 @@
+//! A message as the table `messages` has it, or what stands in the place of one: its head as far as it was captured.
+
+/// Kind of a head, as the column `head_kind`: each protocol has its own, which its entry of the registry lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeadKind(pub u8);
+
+/// Which bytes of something a message is about, both ends included; -1 where an end is not given. The last n bytes are
+/// (-1, n).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    pub first: i64,
+    pub last: i64,
+}
+
+impl ByteRange {
+    pub const NONE: Self = Self { first: -1, last: -1 };
+}
+
+/// A message head; its text borrows from the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head<'a> {
+    pub kind: HeadKind,
+    /// Bits that the protocol defines.
+    pub flags: u8,
+    /// 0 for a request.
+    pub status: u16,
+    /// -1 if not given, not seen, or not a number.
+    pub content_length: i64,
+    pub range: ByteRange,
+    /// Bytes with the empty line; 0 if cut.
+    pub len: u32,
+    pub method: &'a [u8],
+    pub target: &'a [u8],
+    pub transaction_id: &'a [u8],
+    pub user_agent: &'a [u8],
+    pub host: &'a [u8],
+}
+
+impl Head<'static> {
+    /// One that says nothing but its kind.
+    pub const fn empty(kind: HeadKind) -> Self {
+        Self {
+            kind,
+            flags: 0,
+            status: 0,
+            content_length: -1,
+            range: ByteRange::NONE,
+            len: 0,
+            method: b"",
+            target: b"",
+            transaction_id: b"",
+            user_agent: b"",
+            host: b"",
+        }
+    }
+}

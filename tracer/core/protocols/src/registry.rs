@@ -1,0 +1,86 @@
+//! The registry: every protocol, in the order in which they are asked.
+
+use crate::protocol::Protocol;
+use crate::{
+    amqp, ceph, http1, http2, memcached, mongodb, mqtt, mysql, nats, postgresql, redis, ssh, tls, turns, websocket,
+};
+
+/// All protocols. The last is that of connections which no other claims.
+pub const REGISTRY: &[&Protocol] = &[
+    &http1::PROTOCOL,
+    &tls::PROTOCOL,
+    &http2::PROTOCOL,
+    &redis::PROTOCOL,
+    &mqtt::PROTOCOL,
+    &postgresql::PROTOCOL,
+    &ssh::PROTOCOL,
+    &websocket::PROTOCOL,
+    &mysql::PROTOCOL,
+    &memcached::PROTOCOL,
+    &amqp::PROTOCOL,
+    &mongodb::PROTOCOL,
+    &nats::PROTOCOL,
+    &ceph::PROTOCOL,
+    &turns::PROTOCOL,
+];
+
+/// By the first byte of a payload, a bit for each protocol that looks into it.
+static BY_FIRST_BYTE: [u32; 256] = by_first_byte();
+
+const fn by_first_byte() -> [u32; 256] {
+    assert!(REGISTRY.len() <= u32::BITS as usize, "more protocols than bits");
+    let (mut table, mut place) = ([0; 256], 0);
+    while place < REGISTRY.len() {
+        let (bytes, mut at) = (REGISTRY[place].first_bytes, 0);
+        while at < bytes.len() {
+            table[bytes[at] as usize] |= 1 << place;
+            at += 1;
+        }
+        place += 1;
+    }
+    table
+}
+
+/// Whether any protocol looks into a payload that begins so; for the hot path.
+#[inline(always)]
+pub fn is_of_interest(first: u8) -> bool {
+    BY_FIRST_BYTE[usize::from(first)] != 0
+}
+
+/// The protocols that look into a payload that begins so, in the order of the registry.
+pub fn beginning_with(first: u8) -> impl Iterator<Item = &'static Protocol> {
+    let mut bits = BY_FIRST_BYTE[usize::from(first)];
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        REGISTRY.get(place).copied()
+    })
+}
+
+/// Likewise, of a payload; none of an empty one.
+pub fn of_payload(payload: &[u8]) -> impl Iterator<Item = &'static Protocol> + use<> {
+    payload.first().copied().into_iter().flat_map(beginning_with)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_differ_and_the_last_is_unknown() {
+        let names: HashSet<&str> = REGISTRY.iter().map(|protocol| protocol.name).collect();
+        assert_eq!(names.len(), REGISTRY.len());
+        assert_eq!(REGISTRY.last().map(|protocol| protocol.name), Some("unknown"));
+    }
+
+    #[test]
+    fn a_first_byte_leads_to_its_protocols() {
+        let names = |first: u8| beginning_with(first).map(|protocol| protocol.name).collect::<Vec<_>>();
+        assert_eq!(names(b'*'), ["redis"]);
+        assert_eq!(names(b'S'), ["http/1.1", "ssh"]);
+        assert_eq!(names(0xff), [""; 0]);
+        assert!(is_of_interest(b'*') && !is_of_interest(0xff));
+    }
+}

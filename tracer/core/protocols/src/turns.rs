@@ -1,0 +1,11 @@
+//! What no other protocol claims. It is last in the registry: its messages are what one side sends until the other does.
+
+use crate::protocol::{Docs, Protocol};
+
+pub const PROTOCOL: Protocol = Protocol {
+    docs: Docs {
+        reads: "nothing: a request is what a client sends until its server answers",
+        ..Docs::NONE
+    },
+    ..Protocol::named("unknown")
+};
