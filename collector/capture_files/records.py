@@ -48,9 +48,10 @@ class TcpOption(IntFlag):
 
 class HeadKind(IntEnum):
     """Of an HTTP message head, or of what stands among them: a TLS record, whose content type is its `status`, or a
-    mark of a stream: the word is its `method`, the protocol its `target`, the reach its `status` (`protocols/src/marks.rs`);
-    or the header of an HTTP/2 frame: its `status` is the type, its `content_length` the stream, its `head_len` how long
-    the whole frame is, and its place is behind the header's 9 bytes (`protocols/src/http2.rs`).
+    mark of a stream: the word is its `method`, the protocol its `target`, the reach its `status`
+    (`protocols/src/marks.rs`); or the header of an HTTP/2 frame: its `status` is the type, its `content_length` the
+    stream, its `head_len` how long the whole frame is, and its place is behind the header's 9 bytes
+    (`protocols/src/http2.rs`).
     """
 
     REQUEST = 1
