@@ -89,7 +89,7 @@ def table(most: int) -> list[str]:
 def _measure(count: int, with_ids: bool) -> dict[str, float]:
     """Seconds of the stages over about so many exchanges."""
     one, info = _template()
-    rebuilt = partial(_rebuilt, ServiceNames(info.services))
+    rebuilt = partial(_rebuild_partition, ServiceNames(info.services))
     copies = max(1, count // one["exchanges"].num_rows)
     each = max(1, PART // one["exchanges"].num_rows)
     took = dict.fromkeys(("wall_s", "exchanges_s", "spans_s", "findings_s"), 0.0)
@@ -131,7 +131,7 @@ class _Rebuilt(NamedTuple):
     findings_s: float
 
 
-def _rebuilt(names: ServiceNames, numbered: tuple[int, Part]) -> _Rebuilt:
+def _rebuild_partition(names: ServiceNames, numbered: tuple[int, Part]) -> _Rebuilt:
     """As `collector.analysis` rebuilds a partition, once its hops are aligned."""
     number, (hops, messages, connections) = numbered
     began_s = time.thread_time()

@@ -77,7 +77,7 @@ def status(as_json: bool) -> None:
 @click.argument("host")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
 def execute(host: str, argv: tuple[str, ...]) -> None:
-    """Run COMMAND on HOST; its exit status is ours.
+    """Run COMMAND on HOST, and exit with its status.
 
     On the client host ST_AUTH, ST_USER and ST_KEY are set, so `swift` needs no options.
     """
@@ -86,9 +86,9 @@ def execute(host: str, argv: tuple[str, ...]) -> None:
 
 
 @command.command()
-@click.option("--wait", "patience_s", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait until it is.")
+@click.option("--wait", "patience_s", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait for that.")
 def check(patience_s: float) -> None:
-    """Say whether every replica is where it belongs, the same on each device; exit 1 if not.
+    """Check that every replica is where it belongs and the same on each device; exit 1 if not.
 
     Reads the devices themselves, with the cluster up or its data kept. What was written a moment ago may still be on
     its way: --wait looks again and again.

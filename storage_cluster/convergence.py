@@ -21,7 +21,7 @@ from storage_cluster.servers.databases.container_db import ContainerDatabase
 from storage_cluster.servers.databases.replicated_db import peek
 from storage_cluster.servers.databases.updates import PendingUpdates
 from storage_cluster.servers.disks import layout
-from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, surviving
+from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, newest_files
 from storage_cluster.servers.object.replication import names_in, object_dir
 from storage_cluster.topology import Device
 
@@ -84,7 +84,7 @@ def _pending(devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
     for (host, name), root in devices.items():
         count = sum(1 for _ in PendingUpdates(root).read())
         if count:
-            yield f"{host}/{name} has {count} words for containers to deliver"
+            yield f"{host}/{name} has {count} undelivered updates for containers"
 
 
 def _find_misplaced(kind: str, ring: Ring, devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _find_misplaced(kind: str, ring: Ring, devices: Mapping[tuple[str, str], Pat
 def _content(kind: str, directory: Path) -> object:
     """Something that is the same for two replicas that are; falsy if there is nothing."""
     if kind == "object":
-        names = sorted(surviving(names_in(directory)))
+        names = sorted(newest_files(names_in(directory)))
         try:
             return tuple((name, hashlib.md5((directory / name).read_bytes()).hexdigest()) for name in names)
         except FileNotFoundError:

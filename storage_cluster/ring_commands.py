@@ -58,7 +58,7 @@ def show(path: str) -> None:
 
 @command.command()
 def rebalance() -> None:
-    """Spread the partitions anew, moving as few as possible (add, remove and set-weight do it by themselves)."""
+    """Spread the partitions again, moving as few as possible (add, remove and set-weight do so too)."""
     with operator_errors():
         _change(lambda devices: devices)
 

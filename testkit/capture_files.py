@@ -62,7 +62,7 @@ def interface(
     return block(INTERFACE, struct.pack(order + "HHI", link_type, 0, snaplen) + options(order, pairs), order)
 
 
-def enhanced(
+def enhanced_packet(
     ticks: int,
     data: bytes,
     *,

@@ -188,13 +188,13 @@ def test_an_output_that_cannot_be_written(captures: upload_captures.Captures) ->
 def _namespace() -> list[str]:
     """Argument prefix that gives a network of our own, with the right to capture; skips aloud where there is none."""
     prefix = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
-    return _tried(prefix)
+    return _prefix_or_skip(prefix)
 
 
 def _run_on_small_disk(folder: Path, *arguments: str | Path) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     """Run with `folder` on a file system of 48 KiB; returns also what the command left there."""
     mine = ["--user", "--map-root-user"] if os.geteuid() else []
-    prefix = _tried(["unshare", *mine, "--mount"])
+    prefix = _prefix_or_skip(["unshare", *mine, "--mount"])
     listing = folder.parent / "left"
     done = run(*arguments, prefix=[*prefix, "sh", "-c", ON_SMALL_DISK, "sh", str(folder), str(listing)])
     if done.returncode == 99:
@@ -202,7 +202,7 @@ def _run_on_small_disk(folder: Path, *arguments: str | Path) -> tuple[subprocess
     return done, listing.read_text().split()
 
 
-def _tried(prefix: list[str]) -> list[str]:
+def _prefix_or_skip(prefix: list[str]) -> list[str]:
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         pytest.skip(f"`{' '.join(prefix)}` is not allowed here")
     return prefix

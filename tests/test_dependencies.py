@@ -25,7 +25,7 @@ def _pins() -> list[str]:
     return [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
 
 
-def _normalised(pin: str) -> str:
+def _project_name(pin: str) -> str:
     return re.sub(r"[-_.]+", "-", pin).lower()
 
 
@@ -49,7 +49,7 @@ def test_every_pinned_version_has_hashes_and_no_other_is_installed() -> None:
     text = (ROOT / "requirements.txt").read_text()
     entries = text.replace("\\\n", "").splitlines()[1:]
     assert [entry for entry in entries if not re.fullmatch(rf"[\w.-]+==[\w.!+]+( +{HASH})+", entry)] == []
-    assert sorted(_normalised(entry.split()[0]) for entry in entries) == sorted(map(_normalised, _pins()))
+    assert sorted(_project_name(entry.split()[0]) for entry in entries) == sorted(map(_project_name, _pins()))
 
 
 def test_pip_refuses_a_file_of_another_hash(tmp_path: Path) -> None:

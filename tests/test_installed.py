@@ -165,7 +165,7 @@ def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield store.auth_url
 
 
-def _tracked(*folders: str) -> set[str]:
+def _files_of_the_checkout(*folders: str) -> set[str]:
     """Files of the checkout that are no one's build; all of them where it is no repository."""
     listed = subprocess.run(
         ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", *folders],
@@ -183,7 +183,7 @@ def _tracked(*folders: str) -> set[str]:
 
 @pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
 def test_every_file_of_the_packages_is_in_the_wheel(built: dict[str, Path], name: str) -> None:
-    wanted = {name for name in _tracked(*PACKAGES) if not name.startswith(("tracer/core/", "collector/core/"))}
+    wanted = {name for name in _files_of_the_checkout(*PACKAGES) if not name.startswith(("tracer/core/", "collector/core/"))}
     held = _names(built[name])
     assert sorted(wanted - held) == []
     left_out = ("tests/", "testkit/", "benchmarks/", "tracer/core/", "collector/core/")
@@ -245,7 +245,7 @@ def _section_types(elf: bytes) -> set[int]:
 def test_the_sdist_holds_all_sources(built: dict[str, Path]) -> None:
     with tarfile.open(built["sdist"]) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = _tracked(*PACKAGES) | {
+    wanted = _files_of_the_checkout(*PACKAGES) | {
         "README.md",
         "LICENSE",
         "constraints.txt",

@@ -56,7 +56,7 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _allowed(name: str, package: str) -> bool:
+def _may_import(name: str, package: str) -> bool:
     owner = name.split(".", 1)[0]
     if owner == package or owner not in {*MAY_IMPORT, "tests"}:
         return True
@@ -69,7 +69,7 @@ def _offenders(sources: dict[str, str], package: str) -> list[str]:
         f"{path}: {name}"
         for path, source in sources.items()
         for name in _imports(ast.parse(source, path))
-        if not _allowed(name, package)
+        if not _may_import(name, package)
     ]
 
 

@@ -59,7 +59,7 @@ def run_shipped_capture(
     shipper = Shipper(client, spools, on_notice)
     thread: list[ShippingThread] = []
 
-    def started() -> None:
+    def start_shipping() -> None:
         if not thread:
             thread.append(ShippingThread(shipper))
         on_start()
@@ -71,7 +71,7 @@ def run_shipped_capture(
     with stop_signals() as signals_count:
         try:
             stop = _either(lambda: signals_count() > 0, stop_requested)
-            counts = _capture_in_turns(_Turn(options, spool, started, on_notice, stop, deliveries))
+            counts = _capture_in_turns(_Turn(options, spool, start_shipping, on_notice, stop, deliveries))
         finally:
             first_count = min(1, signals_count())
             for running in thread:

@@ -32,7 +32,10 @@ def token_options(purpose: str, variable: str = VARIABLE) -> Callable[[Callable[
     """Add `--token` and `--token-file`; the command takes both, and gives them to `read_token`, as `variable`."""
     plain = click.option("--token", metavar="SECRET|-", help=f"{purpose} `-` asks for it. [default: ${variable}]")
     file = click.option(
-        "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Read it from the first line of FILE."
+        "--token-file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Read the token from the first line of FILE.",
     )
     return lambda command: file(plain(command))
 

@@ -44,11 +44,11 @@ QUIET_SECONDS = 0.5
     is_flag=False,
     flag_value=MAKE_ONE,
     metavar="[SECRET|-]",
-    help="Ask who opens the page for a secret: one made up, if none is given; `-` asks for it here. Needed to listen "
-    "beyond this machine.",
+    help="Require a secret from those who open the page: a new one, if none is given; `-` asks for it here. Needed to "
+    "listen beyond this machine.",
 )
 @click.option(
-    "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Read it from the first line of FILE."
+    "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Read the token from the first line of FILE."
 )
 @click.option(
     "--bench",
@@ -58,7 +58,7 @@ QUIET_SECONDS = 0.5
     metavar="FOLDER",
     help="A run of `tracer bench run`, or a folder of runs, to show beside the trace; may be given again.",
 )
-@click.option("--no-browser", is_flag=True, help="Print the URL, open nothing.")
+@click.option("--no-browser", is_flag=True, help="Print the URL, and do not open a browser.")
 def command(
     *,
     trace: str | None,

@@ -21,7 +21,7 @@ import click
 
 from testkit.loopback_store import LoopbackStore
 from testkit.swift_scenarios import AREAS, recording, run
-from testkit.swift_scenarios.known import reasons, unexplained
+from testkit.swift_scenarios.known import reasons, unexplained_parts
 from testkit.swift_scenarios.recording import Disagreement
 from testkit.swift_scenarios.site import Site
 
@@ -69,7 +69,7 @@ class AreaResult:
     @property
     def open(self) -> tuple[Disagreement, ...]:
         """Those without a reason."""
-        return tuple(each for each in self.different if unexplained(each))
+        return tuple(each for each in self.different if unexplained_parts(each))
 
 
 @click.group(invoke_without_command=True)
@@ -129,7 +129,7 @@ def page(areas: Sequence[AreaResult], clients: Sequence[tuple[str, str]]) -> Ite
     if still_open:
         yield "\nOpen:\n"
         yield from (
-            f"- {each.area}: `{each.wanted.request[:100]}`: {unexplained(each)[0][:160]}" for each in still_open
+            f"- {each.area}: `{each.wanted.request[:100]}`: {unexplained_parts(each)[0][:160]}" for each in still_open
         )
     yield f"\n{_ACCESS}\n## Against unmodified clients\n"
     yield "What each does is in `tests/swift_compat/test_clients.py`.\n\n| client | tests passed |\n|---|---:|"

@@ -7,5 +7,5 @@ address_option = click.option(
     "addresses",
     multiple=True,
     metavar="HOST=IP",
-    help="An address of a host, where its capture does not show it; may be given again.",
+    help="An address of a host that its capture does not show; may be given again.",
 )

@@ -32,24 +32,26 @@ OTHERS = "give others --token-file"
     "--data", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where segments and traces go"
 )
 @click.option(
-    "--listen", default=DEFAULT_LISTEN, show_default=True, metavar="ADDRESS:PORT", help="Where agents send to."
+    "--listen", default=DEFAULT_LISTEN, show_default=True, metavar="ADDRESS:PORT", help="Where to listen for agents."
 )
 @token_options("Agents must give the same.")
-@click.option("--no-token", is_flag=True, help="Ask nobody for one: whoever has an account here may send and read.")
+@click.option(
+    "--no-token", is_flag=True, help="Do not require a token: everyone with an account on this host may send and read."
+)
 @click.option(
     "--live-window",
     default=10.0,
     show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(0, 600),
-    help="Keep a trace of so much of each session's newest traffic; 0 for none.",
+    help="Keep a trace of the newest SECONDS of each session; 0 for none.",
 )
 @click.option(
     "--live-mib",
     default=64,
     show_default=True,
     type=click.IntRange(1, 128),
-    help="Segments that a live trace is made of; with more, it is shorter.",
+    help="Most MiB of segments in a live trace; if SECONDS would need more, it is shorter.",
 )
 @naming_options
 @secret_options
@@ -65,10 +67,10 @@ def command(
     own_services: Path | None,
     names: tuple[str, ...],
 ) -> None:
-    """Receive segments from agents, and make traces of them, until Ctrl-C.
+    """Receive segments from agents, and make traces from them, until Ctrl-C.
 
-    Without a token it makes one up, which local agents find by themselves. Elsewhere than on loopback it listens only
-    with one that was given. `/docs` describes the HTTP interface.
+    Without --token it makes a token, which agents on this host find by themselves. Beyond loopback it listens only
+    with a token that was given. `/docs` describes the HTTP interface.
     """
     address, port = parse_listen(listen)
     secret = read_token(token, token_file, _say)

@@ -21,14 +21,14 @@ def naming_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "names",
         multiple=True,
         metavar="HOST:PORT=NAME",
-        help="Call this server so, whatever its messages show; may be given again.",
+        help="Use NAME for this server, whatever its messages show; may be given again.",
     )
     own = click.option(
         "--services",
         "own_services",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Know these services, too (docs/linking.md).  [default: $TWINTAP_SERVICES]",
+        help="Also recognise the services that FILE describes (docs/linking.md).  [default: $TWINTAP_SERVICES]",
     )
     return own(names(command))
 

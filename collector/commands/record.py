@@ -34,13 +34,13 @@ from tracer.secret_rules import without_secrets
     "rings",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Read Swift's rings (*.ring.gz) there, to know which servers are a partition's own.",
+    help="Read Swift's rings (*.ring.gz) from DIR, which say which servers hold a partition.",
 )
 @click.option("-o", "--output", "trace", metavar="TRACE", help="Where the trace goes.  [default: traces/<time>]")
 @naming_options
 @secret_options
 @address_option
-@click.option("--quiet", is_flag=True, help="Do not show how far the analysis is.")
+@click.option("--quiet", is_flag=True, help="Do not show the progress of the analysis.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
 def command(
     *,
@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Capture on all hosts of the running cluster while COMMAND runs on its client host, then analyse.
 
-    What each host used meanwhile (CPU, disk, network) is in the trace, too. The exit status is COMMAND's. The captures
-    are kept beside the trace, in TRACE.captures; `tracer replay` makes the same trace of them again.
+    The trace also holds what each host used meanwhile (CPU, disk, network). The exit status is COMMAND's. The captures
+    are kept beside the trace, in TRACE.captures; `tracer replay` makes the same trace from them.
     """
     options = AnalysisOptions(
         rings=read_rings(rings) if rings else (),

@@ -20,13 +20,13 @@ from tracer.secret_rules import without_secrets
 
 @click.command("replay")
 @click.option("-o", "--output", "trace", metavar="TRACE", help="Where the trace goes.  [default: traces/<time>]")
-@click.option("--no-align", is_flag=True, help="Leave every host's clock as it is.")
+@click.option("--no-align", is_flag=True, help="Do not align the hosts' clocks.")
 @click.option(
     "--ring",
     "rings",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Read Swift's rings (*.ring.gz) there, to know which servers are a partition's own.",
+    help="Read Swift's rings (*.ring.gz) from DIR, which say which servers hold a partition.",
 )
 @naming_options
 @secret_options
@@ -34,9 +34,9 @@ from tracer.secret_rules import without_secrets
 @click.option(
     "--no-limits",
     is_flag=True,
-    help="Take in compressed captures, connections and requests of any size and number; memory is then not bounded.",
+    help="Accept compressed captures, connections and requests of any size and number; memory is then not bounded.",
 )
-@click.option("--quiet", is_flag=True, help="Do not show how far it is.")
+@click.option("--quiet", is_flag=True, help="Do not show progress.")
 @click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR...")
 def command(
     *,
@@ -52,8 +52,8 @@ def command(
 ) -> None:
     """Turn captures of several hosts (pcap, pcapng; also .gz) into a trace, and report it.
 
-    A file's host is its stem unless given as HOST=FILE; several files of a host are taken in the given order. In a
-    folder, each folder below is a host; a folder that `tracer record` kept also records when the command ran.
+    A file's host is its stem unless given as HOST=FILE; several files of a host are read in the given order. In a
+    folder, each subfolder is a host; a folder that `tracer record` kept also says when the command ran.
     """
     options = AnalysisOptions(
         align_clocks=not no_align,

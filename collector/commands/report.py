@@ -13,7 +13,9 @@ from tracer.plain_text import is_safe
 
 
 @click.command("report")
-@click.option("--html", "html", type=click.Path(dir_okay=False, path_type=Path), help="Also write one shareable file.")
+@click.option(
+    "--html", "html", type=click.Path(dir_okay=False, path_type=Path), help="Also write the report as one HTML file."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead.")
 @click.option("--compare", "other", metavar="OTHER", help="Also show what differs from that trace, by stage.")
 @click.argument("trace", metavar="TRACE")

@@ -65,7 +65,9 @@ def command() -> None:
 @click.option(
     "--container", default="bench", show_default=True, help="put, get: where the objects are; they stay there."
 )
-@click.option("--set", "settings", multiple=True, metavar="PARAMETER=VALUE", help="Another value than the file has.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="PARAMETER=VALUE", help="Use this value instead of the file's."
+)
 @click.option("--sweep", "sweeps", multiple=True, metavar="PARAMETER=A,B,…", help="A run for each value.")
 @click.option("--cluster", "on_cluster", is_flag=True, help="FILE: use the cluster that is up, whatever FILE says.")
 @click.option("--auth", help="A store elsewhere: its v1 auth URL.  [default: FILE's; else the cluster that is up]")
@@ -82,13 +84,13 @@ def command() -> None:
     type=click.FloatRange(0.001),
     help="Seconds without a byte.",
 )
-@click.option("--seed", default=1, show_default=True, type=int, help="Of all random choices.")
+@click.option("--seed", default=1, show_default=True, type=int, help="Seed of all random choices.")
 @click.option(
     "-o",
     "--output",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the run here.  [default for FILE: runs/<time>]",
+    help="Folder for the run's results.  [default for FILE: runs/<time>]",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the summary here.")
 @click.option(
@@ -111,7 +113,7 @@ def run(
     rows_file: Path | None,
     **simple_options: int | float | str,
 ) -> None:
-    """Put or get objects, or do what a workload file says: COSBench XML, ssbench JSON or TOML.
+    """Put or get objects, or run a workload file: COSBench XML, ssbench JSON or TOML.
 
     Reports throughput, latencies and failures; the slowest requests are shown with their transaction ids. With a
     cluster up it runs on the cluster's client host.
@@ -124,7 +126,7 @@ def run(
         for line in (*made.notices, *_of_drivers(made)):
             click.echo(f"tracer: {line}", err=True)
         given = Login(Credentials(auth, user, key)) if auth else None
-        running = None if given or _says_itself(made, on_cluster) else _on_client_host()
+        running = None if given or _names_its_store(made, on_cluster) else _on_client_host()
         login = Login(_credentials(running)) if running else given
         _check_writable(json_file, rows_file)
         plan = _Plan(made, sweep, login, seed, Timeouts(connect_s, read_s), running)
@@ -172,7 +174,7 @@ def report(folder: Path, form: str) -> None:
 @click.option("--interval", "interval_s", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds.")
 @click.option("--until-eof", is_flag=True, help="Also end when standard input does.")
 def sample(file: Path, interval_s: float, until_eof: bool) -> None:
-    """Note what each host of the cluster uses (CPU, disk, network), until Ctrl-C or SIGTERM."""
+    """Record what each host of the cluster uses (CPU, disk, network), until Ctrl-C or SIGTERM."""
     with operator_errors():
         sampler = use.Sampler(cluster.status(default_state_dir()))
         _check_writable(file)
@@ -183,7 +185,7 @@ def sample(file: Path, interval_s: float, until_eof: bool) -> None:
 @click.argument("first", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("second", type=click.Path(path_type=Path, file_okay=False))
 def compare(first: Path, second: Path) -> None:
-    """Hold run SECOND against run FIRST: what differs, and whether it is more than chance (95 % intervals)."""
+    """Compare run SECOND with run FIRST: what differs, and whether it is more than chance (95 % intervals)."""
     with operator_errors():
         runs = folders.load(first), folders.load(second)
         click.echo(comparing.as_text(*runs, comparing.compare(*runs)))
@@ -254,7 +256,7 @@ def _folder_name(values: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in values.items()).replace("/", "_")
 
 
-def _says_itself(workload: Workload, on_cluster: bool) -> bool:
+def _names_its_store(workload: Workload, on_cluster: bool) -> bool:
     """Whether the file says where the store is, or names one of another kind."""
     works = [work for stage in workload.stages for work in stage.works]
     named = any(work.auth.kind != "none" or work.storage.option("storage_url") for work in works)

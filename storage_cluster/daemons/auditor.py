@@ -15,7 +15,7 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
-from storage_cluster.daemons.daemon import Surroundings, counts_text
+from storage_cluster.daemons.daemon import DaemonContext, counts_text
 from storage_cluster.daemons.database_replicator import KINDS, ask, places
 from storage_cluster.servers.disks import layout
 from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir
@@ -24,39 +24,39 @@ from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir
 class ObjectAuditor:
     """Reads the objects on this host's devices."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: DaemonContext) -> None:
+        self._context = context
 
     async def run_once(self) -> str:
         """One pass over all objects."""
         counts: Counter[str] = Counter()
-        for name, root in self._around.devices.dirs.items():
+        for name, root in self._context.devices.dirs.items():
             for _, path_hash, directory in layout.hash_dirs(root, "objects"):
                 read_bytes = await asyncio.to_thread(_check, ObjectDir(root, directory))
                 if read_bytes is None:
                     counts["damaged objects quarantined"] += 1
-                    self._around.say(f"quarantined {name}/{path_hash}")
+                    self._context.say(f"quarantined {name}/{path_hash}")
                 else:
-                    await asyncio.sleep(read_bytes / self._around.intervals.audit_bytes_per_s)
+                    await asyncio.sleep(read_bytes / self._context.intervals.audit_bytes_per_s)
         return counts_text(counts)
 
 
 class DatabaseAuditor:
     """Checks the databases of one kind ("account" or "container") on this host's devices."""
 
-    def __init__(self, around: Surroundings, kind: str) -> None:
-        self._around = around
+    def __init__(self, context: DaemonContext, kind: str) -> None:
+        self._context = context
         self._kind = kind
 
     async def run_once(self) -> str:
         """One pass over all databases."""
         counts: Counter[str] = Counter()
-        for place in places(self._around, self._kind):
+        for place in places(self._context, self._kind):
             trouble = await asyncio.to_thread(self._trouble, place.file)
             if trouble:
-                self._around.say(f"{place.file}: {trouble}")
-                own = self._around.own(place.device)
-                answer = await ask(self._around, self._kind, own, place, {"op": "quarantine"})
+                self._context.say(f"{place.file}: {trouble}")
+                own = self._context.own(place.device)
+                answer = await ask(self._context, self._kind, own, place, {"op": "quarantine"})
                 counts["damaged databases quarantined"] += answer.is_success
         return counts_text(counts)
 

@@ -24,8 +24,8 @@ Say = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Surroundings:
-    """What a daemon works with: the way to all servers, its host, the devices there."""
+class DaemonContext:
+    """What a daemon works with: the requests to other servers, its host, the devices there."""
 
     backend: Backend
     host: str
@@ -38,7 +38,7 @@ class Surroundings:
         return self.backend.topology.intervals
 
     def local_device(self, name: str, of: tuple[Device, ...]) -> Device | None:
-        """Which of some devices is this host's of that name; None if none is."""
+        """The one of these devices that this host has under that name; None if none is."""
         return next((device for device in of if (device.host, device.name) == (self.host, name)), None)
 
     def own(self, name: str) -> Device:
@@ -50,7 +50,7 @@ class Daemon(Protocol):
     """One job."""
 
     async def run_once(self) -> str:
-        """One pass over all there is; what it did in a few words, "" if nothing."""
+        """Do one pass over everything. Returns what it did, as a line for the log; "" if nothing."""
 
 
 async def run_forever(
@@ -60,7 +60,7 @@ async def run_forever(
     begin_pass: Callable[[], None],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> NoReturn:
-    """Pass after pass; the first one after a random part of the interval, so that hosts do not go in step."""
+    """Repeat passes, the first one after a random part of the interval, so that hosts do not work in step."""
     await sleep(random.uniform(0, interval_s))
     while True:
         begin_pass()

@@ -18,11 +18,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from storage_cluster.daemons.daemon import Surroundings, counts_text
+from storage_cluster.daemons.daemon import DaemonContext, counts_text
 from storage_cluster.servers.databases.account_db import AccountDatabase
 from storage_cluster.servers.databases.container_db import ContainerDatabase
 from storage_cluster.servers.databases.database_replication import METHOD
-from storage_cluster.servers.databases.replicated_db import ReplicaState, ReplicatedDatabase, decoded_state
+from storage_cluster.servers.databases.replicated_db import ReplicaState, ReplicatedDatabase, decode_state
 from storage_cluster.servers.disks import layout
 from storage_cluster.servers.http.backend import BackendAnswer
 from storage_cluster.servers.http.times import timestamp_before
@@ -52,20 +52,20 @@ class Agreement:
     at_s: float
 
 
-def places(around: Surroundings, kind: str) -> list[Place]:
+def places(context: DaemonContext, kind: str) -> list[Place]:
     """The databases on this host's devices."""
     return [
         Place(name, partition, path_hash, directory / f"{path_hash}.db")
-        for name, root in around.devices.dirs.items()
+        for name, root in context.devices.dirs.items()
         for partition, path_hash, directory in layout.hash_dirs(root, f"{kind}s")
     ]
 
 
 async def ask(
-    around: Surroundings, kind: str, device: Device, place: Place, message: dict[str, object]
+    context: DaemonContext, kind: str, device: Device, place: Place, message: dict[str, object]
 ) -> BackendAnswer:
     """Send a message about a database to the server of a device."""
-    backend = around.backend
+    backend = context.backend
     path = f"/{device.name}/{place.partition}/{place.path_hash}"
     return await backend.request(backend.service(kind, device), METHOD, path, {}, json.dumps(message).encode())
 
@@ -73,8 +73,8 @@ async def ask(
 class DatabaseReplicator:
     """Replicates the databases of one kind ("account" or "container") on this host's devices."""
 
-    def __init__(self, around: Surroundings, kind: str) -> None:
-        self._around = around
+    def __init__(self, context: DaemonContext, kind: str) -> None:
+        self._context = context
         self._kind = kind
         self._agreements: dict[Path, Agreement] = {}
         self._counts: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class DatabaseReplicator:
     async def run_once(self) -> str:
         """One pass over all databases."""
         self._counts = Counter()
-        for place in places(self._around, self._kind):
+        for place in places(self._context, self._kind):
             try:
                 database = KINDS[self._kind](place.file, create=False)
             except sqlite3.Error:  # gone meanwhile, or damaged: the auditor sees to that
@@ -90,20 +90,20 @@ class DatabaseReplicator:
             try:
                 await self._replicate(place, database)
             except sqlite3.Error as error:
-                self._around.say(f"{place.file} cannot be read: {error}")
+                self._context.say(f"{place.file} cannot be read: {error}")
             finally:
                 database.close()
         return counts_text(self._counts)
 
     async def _replicate(self, place: Place, database: ReplicatedDatabase[Any]) -> None:
-        ring = self._around.backend.rings[self._kind]
+        ring = self._context.backend.rings[self._kind]
         if place.partition >= ring.partition_count:
             return
         state, primaries = database.state(), ring.primaries(place.partition)
-        here = self._around.local_device(place.device, primaries)
+        here = self._context.local_device(place.device, primaries)
         known = self._agreements.get(place.file)
         same = known is not None and (known.state, known.primaries) == (state.comparable_state, primaries)
-        if same and known is not None and time.monotonic() - known.at_s < self._around.intervals.recheck_s:
+        if same and known is not None and time.monotonic() - known.at_s < self._context.intervals.recheck_s:
             return
         state = await self._reclaim(place, database)
         others = [device for device in primaries if device != here]
@@ -117,11 +117,11 @@ class DatabaseReplicator:
     async def _push(self, place: Place, database: ReplicatedDatabase[Any], state: ReplicaState, device: Device) -> bool:
         """Give a device what it lacks; whether it has all now."""
         message: dict[str, object] = {"op": "sync", "state": dataclasses.asdict(state)}
-        answer = await ask(self._around, self._kind, device, place, message)
+        answer = await ask(self._context, self._kind, device, place, message)
         if not answer.is_success:
             return False
         found = json.loads(answer.body)
-        theirs, point = decoded_state(found["state"]), int(found["point"])
+        theirs, point = decode_state(found["state"]), int(found["point"])
         if theirs.digest == state.digest:
             return True
         start = point if point < state.last_change else 0  # it has received all changes and still differs: send all
@@ -136,7 +136,7 @@ class DatabaseReplicator:
                 return True
             columns = [list(vars(row).values()) for row in rows]
             message = {"op": "rows", "replica_id": state.replica_id, "rows": columns, "change": start}
-            answer = await ask(self._around, self._kind, device, place, message)
+            answer = await ask(self._context, self._kind, device, place, message)
             if not answer.is_success:
                 return False
             self._counts["rows pushed"] += json.loads(answer.body)["new_count"]
@@ -144,19 +144,19 @@ class DatabaseReplicator:
 
     async def _discard(self, place: Place, state: ReplicaState) -> None:
         message: dict[str, object] = {"op": "discard", "state": dataclasses.asdict(state)}
-        own = self._around.own(place.device)
-        if (await ask(self._around, self._kind, own, place, message)).is_success:
+        own = self._context.own(place.device)
+        if (await ask(self._context, self._kind, own, place, message)).is_success:
             self._agreements.pop(place.file, None)
             self._counts["databases removed"] += 1
 
     async def _reclaim(self, place: Place, database: ReplicatedDatabase[Any]) -> ReplicaState:
         """The database's state, once the names that went long ago are forgotten."""
         before = self._reclaim_before()
-        if database.gone_count(before):
+        if database.reclaimable_count(before):
             message: dict[str, object] = {"op": "reclaim", "before": before}
-            await ask(self._around, self._kind, self._around.own(place.device), place, message)
+            await ask(self._context, self._kind, self._context.own(place.device), place, message)
             database.refresh()
         return database.state()
 
     def _reclaim_before(self) -> str:
-        return timestamp_before(self._around.intervals.reclaim_age_s)
+        return timestamp_before(self._context.intervals.reclaim_age_s)

@@ -10,7 +10,7 @@ Source: Swift, swift.obj.expirer.
 import time
 from collections import Counter
 
-from storage_cluster.daemons.daemon import Surroundings, counts_text
+from storage_cluster.daemons.daemon import DaemonContext, counts_text
 from storage_cluster.daemons.internal import InternalClient
 from storage_cluster.ring import path_hash
 from storage_cluster.servers.object.expiry import QUEUE_ACCOUNT, timestamp_text
@@ -21,11 +21,11 @@ _NOT_THAT_MOMENT = 412
 class Expirer:
     """Works off this host's share of the queue."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-        self._client = InternalClient.over(around.backend)
-        hosts = [host.name for host in around.backend.topology.hosts if host.devices]
-        self._share = (hosts.index(around.host), len(hosts))
+    def __init__(self, context: DaemonContext) -> None:
+        self._context = context
+        self._client = InternalClient.over(context.backend)
+        hosts = [host.name for host in context.backend.topology.hosts if host.devices]
+        self._share = (hosts.index(context.host), len(hosts))
 
     async def run_once(self) -> str:
         """One pass over all that is due."""
@@ -47,7 +47,7 @@ class Expirer:
         account, holder, name = names
         answer = await self._client.delete_object((account, holder, name), {"X-If-Delete-At": moment})
         late_s = time.time() - int(moment)
-        over = answer.status == 404 and late_s > self._around.intervals.reclaim_age_s
+        over = answer.status == 404 and late_s > self._context.intervals.reclaim_age_s
         if not (answer.is_success or answer.status == _NOT_THAT_MOMENT or over):
             return False
         await self._client.delete_row((QUEUE_ACCOUNT, container, entry))

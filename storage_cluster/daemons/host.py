@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 from storage_cluster.daemons.auditor import DatabaseAuditor, ObjectAuditor
-from storage_cluster.daemons.daemon import Daemon, Surroundings, run_forever
+from storage_cluster.daemons.daemon import Daemon, DaemonContext, run_forever
 from storage_cluster.daemons.database_replicator import DatabaseReplicator
 from storage_cluster.daemons.expirer import Expirer
 from storage_cluster.daemons.object_replicator import ObjectReplicator
-from storage_cluster.daemons.reach import Reach
 from storage_cluster.daemons.reaper import Reaper
+from storage_cluster.daemons.requests import DaemonRequests
 from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
 from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
 from storage_cluster.ring import Rings
@@ -30,23 +30,25 @@ from storage_cluster.topology import Intervals, Topology
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What makes a daemon, and how often it passes."""
+    """How to make a daemon, and the interval between its passes."""
 
-    make: Callable[[Surroundings], Daemon]
+    make: Callable[[DaemonContext], Daemon]
     interval_s: Callable[[Intervals], float]
 
 
 JOBS = {
     "object-replicator": Job(ObjectReplicator, lambda intervals: intervals.replicate_s),
     "container-replicator": Job(
-        lambda around: DatabaseReplicator(around, "container"), lambda intervals: intervals.replicate_s
+        lambda context: DatabaseReplicator(context, "container"), lambda intervals: intervals.replicate_s
     ),
     "account-replicator": Job(
-        lambda around: DatabaseReplicator(around, "account"), lambda intervals: intervals.replicate_s
+        lambda context: DatabaseReplicator(context, "account"), lambda intervals: intervals.replicate_s
     ),
     "object-auditor": Job(ObjectAuditor, lambda intervals: intervals.audit_s),
-    "container-auditor": Job(lambda around: DatabaseAuditor(around, "container"), lambda intervals: intervals.audit_s),
-    "account-auditor": Job(lambda around: DatabaseAuditor(around, "account"), lambda intervals: intervals.audit_s),
+    "container-auditor": Job(
+        lambda context: DatabaseAuditor(context, "container"), lambda intervals: intervals.audit_s
+    ),
+    "account-auditor": Job(lambda context: DatabaseAuditor(context, "account"), lambda intervals: intervals.audit_s),
     "object-updater": Job(ObjectUpdater, lambda intervals: intervals.update_retry_s),
     "container-updater": Job(ContainerUpdater, lambda intervals: intervals.account_report_delay_s),
     "object-expirer": Job(Expirer, lambda intervals: intervals.expire_s),
@@ -65,10 +67,10 @@ async def running(topology: Topology, host: str, data_dir: Path, logs_dir: Path)
         tasks = []
         for name in topology.daemons:
             log = stack.enter_context((logs_dir / f"{name}.log").open("a", encoding="utf-8"))
-            backend = Reach(topology, Rings(data_dir.parent / RINGS_FILE_NAME), name)
+            backend = DaemonRequests(topology, Rings(data_dir.parent / RINGS_FILE_NAME), name)
             stack.push_async_callback(backend.close)
-            around = Surroundings(backend, host, Devices(topology, host, data_dir), _saying(log, host, name))
-            tasks.append(asyncio.create_task(_work(JOBS[name], around, backend), name=name))
+            context = DaemonContext(backend, host, Devices(topology, host, data_dir), _log_writer(log, host, name))
+            tasks.append(asyncio.create_task(_work(JOBS[name], context, backend), name=name))
         try:
             yield
         finally:
@@ -80,16 +82,16 @@ async def running(topology: Topology, host: str, data_dir: Path, logs_dir: Path)
                 raise end
 
 
-async def _work(job: Job, around: Surroundings, reach: Reach) -> NoReturn:
+async def _work(job: Job, context: DaemonContext, requests: DaemonRequests) -> NoReturn:
     try:
-        await run_forever(job.make(around), job.interval_s(around.intervals), around.say, reach.begin_pass)
+        await run_forever(job.make(context), job.interval_s(context.intervals), context.say, requests.begin_pass)
     finally:
         failure = sys.exception()
         if not isinstance(failure, asyncio.CancelledError):
-            around.say("".join(traceback.format_exception(failure)))
+            context.say("".join(traceback.format_exception(failure)))
 
 
-def _saying(log: TextIO, host: str, name: str) -> Callable[[str], None]:
+def _log_writer(log: TextIO, host: str, name: str) -> Callable[[str], None]:
     def say(text: str) -> None:
         log.write(f"{time.strftime('%b %d %H:%M:%S')} {host} {name}[{os.getpid()}]: {text}\n")
         log.flush()

@@ -64,7 +64,7 @@ class InternalClient:
         return await self._delete(names, "Account", {})
 
     async def delete_row(self, names: tuple[str, str, str]) -> bool:
-        """Take an object's name out of a container's replicas; whether all of them heard."""
+        """Take an object's name out of a container's replicas; whether all of them accepted that."""
         ring = self.backend.rings["container"]
         partition = ring.partition(*names[:2])
         headers = {"X-Timestamp": self.clock.now(), "X-Trans-Id": new_transaction_id()}

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from storage_cluster.daemons.daemon import Surroundings, counts_text
+from storage_cluster.daemons.daemon import DaemonContext, counts_text
 from storage_cluster.servers.disks import layout
 from storage_cluster.servers.http.backend import NO_ANSWER, BackendAnswer, BackendUpload
 from storage_cluster.servers.http.times import timestamp_before
@@ -80,15 +80,15 @@ class Work:
 class ObjectReplicator:
     """Replicates the objects on this host's devices."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: DaemonContext) -> None:
+        self._context = context
         self._agreements: dict[tuple[str, int], Agreement] = {}
         self._counts: Counter[str] = Counter()
 
     async def run_once(self) -> str:
         """One pass over all partitions, handoffs first."""
         self._counts = Counter()
-        for name, root in self._around.devices.dirs.items():
+        for name, root in self._context.devices.dirs.items():
             partitions = self._partitions(name, root)
             for start in range(0, len(partitions), COMPARED_MAX):
                 chosen = partitions[start : start + COMPARED_MAX]
@@ -96,19 +96,19 @@ class ObjectReplicator:
         return counts_text(self._counts)
 
     def _partitions(self, name: str, root: Path) -> list[int]:
-        ring = self._around.backend.rings["object"]
+        ring = self._context.backend.rings["object"]
         found = [part for part in layout.partitions(root, "objects") if part < ring.partition_count]
-        return sorted(found, key=lambda part: self._around.local_device(name, ring.primaries(part)) is not None)
+        return sorted(found, key=lambda part: self._context.local_device(name, ring.primaries(part)) is not None)
 
     def _due(self, name: str, root: Path, partitions: Sequence[int]) -> list[Work]:
         """Those of these partitions that have changed, or were not compared for long; cleared of what is over."""
-        ring, before = self._around.backend.rings["object"], timestamp_before(self._around.intervals.reclaim_age_s)
+        ring, before = self._context.backend.rings["object"], timestamp_before(self._context.intervals.reclaim_age_s)
         works = []
         for partition in partitions:
             self._counts["tombstones reclaimed"] += _tidy(root, partition, before)
             found = snapshot(root, partition, before)
             primaries = ring.primaries(partition)
-            here = self._around.local_device(name, primaries)
+            here = self._context.local_device(name, primaries)
             work = Work(name, root, partition, primaries, here, found, digests(found))
             if found and not self._is_agreed(work):
                 works.append(work)
@@ -141,7 +141,7 @@ class ObjectReplicator:
         known = self._agreements.get((work.device, work.partition))
         if known is None or (known.digests, known.primaries) != (work.digests, work.primaries):
             return False
-        return time.monotonic() - known.at_s < self._around.intervals.recheck_s
+        return time.monotonic() - known.at_s < self._context.intervals.recheck_s
 
     async def _digests(self, device: Device, partitions: list[int]) -> dict[int, Digests] | None:
         """What a device has of these partitions; None if it does not say."""
@@ -173,11 +173,11 @@ class ObjectReplicator:
         return True
 
     async def _ask(self, method: str, device: Device, path: str, document: object) -> BackendAnswer:
-        backend = self._around.backend
+        backend = self._context.backend
         return await backend.request(backend.service("object", device), method, path, {}, json.dumps(document).encode())
 
     async def _send(self, root: Path, partition: int, device: Device, path_hash: str, name: str) -> bool:
-        backend = self._around.backend
+        backend = self._context.backend
         file_path = object_dir(root, partition, path_hash).directory / name
         try:
             file = open(file_path, "rb")  # noqa: SIM115  closed below

@@ -8,7 +8,7 @@ Source: Swift, swift.account.reaper.
 
 from collections import Counter
 
-from storage_cluster.daemons.daemon import Surroundings, counts_text
+from storage_cluster.daemons.daemon import DaemonContext, counts_text
 from storage_cluster.daemons.database_replicator import places
 from storage_cluster.daemons.internal import InternalClient
 from storage_cluster.servers.databases.account_db import AccountDatabase
@@ -22,19 +22,19 @@ _CONTAINERS_MAX = 1000
 class Reaper:
     """Empties the deleted accounts of this host."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-        self._client = InternalClient.over(around.backend)
+    def __init__(self, context: DaemonContext) -> None:
+        self._context = context
+        self._client = InternalClient.over(context.backend)
 
     async def run_once(self) -> str:
         """One pass over all accounts."""
         counts: Counter[str] = Counter()
-        ring = self._around.backend.rings["account"]
-        for place in places(self._around, "account"):
+        ring = self._context.backend.rings["account"]
+        for place in places(self._context, "account"):
             if place.partition >= ring.partition_count:
                 continue
             first = ring.primaries(place.partition)[0]
-            if (first.host, first.name) == (self._around.host, place.device):
+            if (first.host, first.name) == (self._context.host, place.device):
                 for account, container in peek(AccountDatabase, place.file, _remaining_containers) or ():
                     await self._reap(account, container, counts)
         return counts_text(counts)

@@ -14,35 +14,35 @@ from collections import Counter
 from http import HTTPStatus
 from pathlib import Path
 
-from storage_cluster.daemons.daemon import Surroundings, counts_text
+from storage_cluster.daemons.daemon import DaemonContext, counts_text
 from storage_cluster.daemons.database_replicator import places
 from storage_cluster.servers.databases.container_db import ContainerDatabase, ContainerStat
 from storage_cluster.servers.databases.replicated_db import peek
-from storage_cluster.servers.databases.updates import Kept, PendingUpdates, report_headers
+from storage_cluster.servers.databases.updates import PendingUpdates, UndeliveredUpdate, report_headers
 from storage_cluster.servers.http.backend import device_path
 from storage_cluster.servers.http.times import TimestampMaker, new_transaction_id
 from storage_cluster.topology import Device
 
 Reported = tuple[str, str, int, int]
-"""Made, deleted, objects, bytes."""
+"""Times of creation and deletion, object count, bytes."""
 
 
 class ContainerUpdater:
     """Reports the containers on this host's devices."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: DaemonContext) -> None:
+        self._context = context
         self._clock = TimestampMaker()
         self._reported: dict[Path, Reported] = {}
 
     async def run_once(self) -> str:
         """One pass over all containers."""
         counts: Counter[str] = Counter()
-        ring = self._around.backend.rings["container"]
-        for place in places(self._around, "container"):
+        ring = self._context.backend.rings["container"]
+        for place in places(self._context, "container"):
             if place.partition >= ring.partition_count:
                 continue
-            if self._around.local_device(place.device, ring.primaries(place.partition)) is None:
+            if self._context.local_device(place.device, ring.primaries(place.partition)) is None:
                 continue
             found = peek(ContainerDatabase, place.file, _read)
             if found is None:
@@ -55,7 +55,7 @@ class ContainerUpdater:
         return counts_text(counts)
 
     async def _report(self, names: tuple[str, ...], stat: ContainerStat) -> bool:
-        backend = self._around.backend
+        backend = self._context.backend
         ring = backend.rings["account"]
         partition = ring.partition(names[0])
         headers = report_headers(stat, self._clock.now()) | {"X-Trans-Id": new_transaction_id()}
@@ -64,47 +64,49 @@ class ContainerUpdater:
             path = device_path(device, partition, *names)
             answer = await backend.request(backend.service("account", device), "PUT", path, headers)
             statuses.append(answer.status)
-        return _all_heard(statuses)
+        return _all_accepted(statuses)
 
 
 class ObjectUpdater:
-    """Delivers the words that are kept on this host's devices."""
+    """Delivers the updates that are stored on this host's devices."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-        self._heard: dict[Path, set[Device]] = {}
+    def __init__(self, context: DaemonContext) -> None:
+        self._context = context
+        self._accepted_by: dict[Path, set[Device]] = {}
 
     async def run_once(self) -> str:
-        """One pass over all that is kept."""
+        """One pass over all stored updates."""
         counts: Counter[str] = Counter()
         seen = set()
-        for root in self._around.devices.dirs.values():
+        for root in self._context.devices.dirs.values():
             for kept in PendingUpdates(root).read():
                 seen.add(kept.file)
                 if await self._deliver(kept):
                     kept.file.unlink(missing_ok=True)
                     counts["updates delivered"] += 1
-        self._heard = {file: heard for file, heard in self._heard.items() if file in seen and file.exists()}
+        self._accepted_by = {
+            file: accepted for file, accepted in self._accepted_by.items() if file in seen and file.exists()
+        }
         return counts_text(counts)
 
-    async def _deliver(self, kept: Kept) -> bool:
-        backend = self._around.backend
+    async def _deliver(self, kept: UndeliveredUpdate) -> bool:
+        backend = self._context.backend
         ring = backend.rings["container"]
         partition = ring.partition(*kept.update.names[:2])
-        heard = self._heard.setdefault(kept.file, set())
+        accepted = self._accepted_by.setdefault(kept.file, set())
         for device in ring.primaries(partition):
-            if device in heard:
+            if device in accepted:
                 continue
             path = device_path(device, partition, *kept.update.names)
             headers = {**kept.update.headers, "X-Trans-Id": kept.transaction_id}
             answer = await backend.request(backend.service("container", device), kept.update.method, path, headers)
-            if _all_heard([answer.status]):
-                heard.add(device)
-        return heard.issuperset(ring.primaries(partition))
+            if _all_accepted([answer.status]):
+                accepted.add(device)
+        return accepted.issuperset(ring.primaries(partition))
 
 
-def _all_heard(statuses: list[int]) -> bool:
-    """Whether all took it, or have nothing that it could be said of."""
+def _all_accepted(statuses: list[int]) -> bool:
+    """Whether each server accepted the update, or has no such container or account."""
     return all(200 <= status < 300 or status == HTTPStatus.NOT_FOUND for status in statuses)
 
 

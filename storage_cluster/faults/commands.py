@@ -19,19 +19,19 @@ _KINDS_TEXT = "\n".join(f"  {name:<10} {kind.target.value:<15} {kind.meaning}" f
 
 @click.group("fault")
 def command() -> None:
-    """Make something go wrong in the running cluster, on purpose and on record."""
+    """Inject faults into the running cluster, each with a record of when it began and ended."""
 
 
 @command.command(
     context_settings={"max_content_width": 120},
-    epilog="\b\nKINDS and what they are done to:\n" + _KINDS_TEXT + "\n\n\b\n"
+    epilog="\b\nKINDS, their targets and their effects:\n" + _KINDS_TEXT + "\n\n\b\n"
     "Times like 200ms or 5s, rates like 10mbit, fractions like 1% or 0.01, drifts like 100ppm.\n"
     "Start and end of each fault are kept in faults.jsonl in the cluster's directory.",
 )
 @click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
 @click.argument("target")
 @click.option("--for", "for_ns", type=DURATION, help="Clear it after this time.  [default: until cleared]")
-@click.option("--after", "after_ns", type=DURATION, default=0, help="Make it after this time.  [default: now]")
+@click.option("--after", "after_ns", type=DURATION, default=0, help="Inject it after this time.  [default: now]")
 @click.option("--peer", metavar="HOST", help="cut, drop, delay, reorder: only packets to and from this host.")
 @click.option(
     "--direction", type=click.Choice(["to", "from", "both"]), help="drop, delay, reorder: to or from the target."
@@ -47,7 +47,7 @@ def command() -> None:
 @click.option("--latency", "latency_ns", type=DURATION, help="slow-disk: more for each transfer.  [default: 50ms]")
 @click.option("--seed", type=int, help="delay, reorder, bad-disk, bit-rot: of its random numbers.")
 def add(*, kind: str, target: str, for_ns: int | None, after_ns: int, **parameters: str | float | int | None) -> None:
-    """Make a fault of this KIND on TARGET, and print its number."""
+    """Inject a fault of this KIND on TARGET, and print its number."""
     fault = Fault(kind, target, Parameters(**parameters), after_ns, for_ns)  # type: ignore[arg-type]
     state_dir = default_state_dir()
     with operator_errors():

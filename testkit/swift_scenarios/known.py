@@ -74,7 +74,7 @@ KNOWN = (
 )
 
 
-def unexplained(disagreement: Disagreement) -> list[str]:
+def unexplained_parts(disagreement: Disagreement) -> list[str]:
     """The parts of a disagreement that no rule covers."""
     return [part for part in disagreement.parts if not any(known.covers(disagreement, part) for known in KNOWN)]
 

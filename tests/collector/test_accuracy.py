@@ -72,7 +72,7 @@ CASES = [
 
 
 def test_accuracy_is_as_published(tmp_path: Path, regenerate: bool) -> None:
-    rows = [_row(case.name, _measured(case, tmp_path)) for case in CASES]
+    rows = [_row(case.name, _figures_of(case, tmp_path)) for case in CASES]
     table = "\n".join([*HEAD, *rows, ""])
     if regenerate:
         GOLDEN.parent.mkdir(exist_ok=True)
@@ -95,7 +95,7 @@ def _row(name: str, sums: Figures) -> str:
     )
 
 
-def _measured(case: Case, folder: Path) -> Figures:
+def _figures_of(case: Case, folder: Path) -> Figures:
     found = [_run(case, seed, folder) for seed in SEEDS]
     names = [name for name in Figures.__dataclass_fields__ if not name.endswith("_ns")]
     sums = {name: sum(getattr(one, name) for one in found) for name in names}
@@ -119,7 +119,7 @@ def _run(case: Case, seed: int, folder: Path) -> Figures:
 
 
 def _figures(truth: list[Transfer], net: Network, hops: pl.DataFrame, clocks: pl.DataFrame, clock: Clock) -> Figures:
-    transfers = _merged([t for t in truth if t.send and t.receive])
+    transfers = _merge_by_receive([t for t in truth if t.send and t.receive])
     columns = ("send_host", "send_frame", "receive_host", "receive_frame", "stream_start", "stream_end", "attempt")
     matched = hops.filter(pl.col("state") == "matched")
     found = {row[:6]: row[6] for row in matched.select(columns).iter_rows()}
@@ -141,7 +141,7 @@ def _figures(truth: list[Transfer], net: Network, hops: pl.DataFrame, clocks: pl
     )
 
 
-def _merged(truth: list[Transfer]) -> dict[tuple[str | int, ...], int]:
+def _merge_by_receive(truth: list[Transfer]) -> dict[tuple[str | int, ...], int]:
     """Packets of one super-segment that one receive carried, in one attempt, are one hop."""
     result: list[tuple[tuple[str | int, ...], int, int, int]] = []
     keyed = sorted({((*t.send, *t.receive), t.start, t.end, t.attempt) for t in truth if t.send and t.receive})

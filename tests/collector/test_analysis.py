@@ -20,7 +20,7 @@ from tests.helpers.live_segments import write_segments
 from tracer.errors import InputError, ResourceError
 
 
-def captured(folder: Path, *, late_ns: int = 0, offset_ns: int = 0) -> list[HostSource]:
+def captures_of_two(folder: Path, *, late_ns: int = 0, offset_ns: int = 0) -> list[HostSource]:
     stations = [Station("client", "10.0.0.1"), Station("server", "10.0.0.2", Clock(offset_ns))]
     net = Network(stations, NetworkPath(), 3)
     for number in range(4):
@@ -51,7 +51,7 @@ def table(trace: Path, name: str) -> pl.DataFrame:
 
 def test_a_trace_has_every_table_and_its_hosts(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    info = analyse(captured(tmp_path), str(trace))
+    info = analyse(captures_of_two(tmp_path), str(trace))
     assert [host.host for host in info.hosts] == ["client", "server"]
     assert [host.addresses for host in info.hosts] == [("10.0.0.1",), ("10.0.0.2",)]
     assert {path.stem for path in trace.glob("*.parquet")} <= set(TABLES)
@@ -63,7 +63,7 @@ def test_a_trace_has_every_table_and_its_hosts(tmp_path: Path) -> None:
 def test_what_hosts_used_is_kept_of_those_that_were_captured(tmp_path: Path) -> None:
     names, stamps = ["server", "client", "elsewhere", "client"], [3, 2, 1, 1]
     given = pa.table({"host": names, "host_ns": stamps, "metric": ["cpu_percent"] * 4, "value": [0.5, 2.0, 9.0, 1.0]})
-    analyse(captured(tmp_path), str(tmp_path / "trace"), samples=given)
+    analyse(captures_of_two(tmp_path), str(tmp_path / "trace"), samples=given)
     kept = table(tmp_path / "trace", "samples")
     assert kept.rows() == [
         ("client", 1, "cpu_percent", 1.0), ("client", 2, "cpu_percent", 2.0), ("server", 3, "cpu_percent", 0.5)
@@ -72,7 +72,7 @@ def test_what_hosts_used_is_kept_of_those_that_were_captured(tmp_path: Path) -> 
 
 def test_captures_that_begin_apart_lose_nothing(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    analyse(captured(tmp_path, late_ns=40_000_000), str(trace))
+    analyse(captures_of_two(tmp_path, late_ns=40_000_000), str(trace))
     hops = table(trace, "hops")
     lone = hops.filter(pl.col("receive_frame").is_null() | pl.col("send_frame").is_null())
     assert len(lone) > 10
@@ -90,7 +90,7 @@ def test_two_hosts_alone_are_told_apart_without_their_handshake(tmp_path: Path, 
 
 
 def test_clock_correction_can_be_turned_off(tmp_path: Path) -> None:
-    sources = captured(tmp_path, offset_ns=7_000_000)
+    sources = captures_of_two(tmp_path, offset_ns=7_000_000)
     analyse(sources, str(tmp_path / "aligned"))
     analyse(sources, str(tmp_path / "raw"), options=AnalysisOptions(align_clocks=False))
     assert table(tmp_path / "aligned", "hops")["one_way_delay_ns"].min() >= 0
@@ -98,7 +98,7 @@ def test_clock_correction_can_be_turned_off(tmp_path: Path) -> None:
 
 
 def test_files_of_one_host_go_on_counting_frames(tmp_path: Path) -> None:
-    (client, server) = captured(tmp_path)
+    (client, server) = captures_of_two(tmp_path)
     data = client.files[0].read_bytes()
     cut = 24
     for _ in range(5):
@@ -114,7 +114,7 @@ def test_files_of_one_host_go_on_counting_frames(tmp_path: Path) -> None:
 
 
 def test_frames_that_cannot_be_counted_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (client, server) = captured(tmp_path)
+    (client, server) = captures_of_two(tmp_path)
     monkeypatch.setattr(host_capture, "LAST_FRAME", 100)
     twice = HostSource("client", (client.files[0], client.files[0]))
     with pytest.raises(InputError, match="host client hold more than 100 packets"):
@@ -142,7 +142,7 @@ def test_a_packet_sent_again_in_the_next_segment_is_no_second_sight_of_the_first
 def test_partitions_change_nothing_but_ids(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory_bytes: int
 ) -> None:
-    sources = captured(tmp_path, offset_ns=3_000_000)
+    sources = captures_of_two(tmp_path, offset_ns=3_000_000)
     analyse(sources, str(tmp_path / "whole"), options=AnalysisOptions(partition_bits=0))
     monkeypatch.setattr(Partitions.__init__, "__defaults__", (in_memory_bytes,))
     monkeypatch.setattr(PartitionCache.__init__, "__defaults__", (None, in_memory_bytes))
@@ -173,13 +173,13 @@ def test_a_disk_too_full_for_intermediate_data_is_the_operators(tmp_path: Path) 
     absent = tmp_path / "absent"
     with pytest.raises(ResourceError, match=r"no room for intermediate data in .*absent.*TMPDIR"):
         PartitionCache(absent, 0).put(0, pa.table({"a": [1]}))
-    (client, _) = captured(tmp_path)
+    (client, _) = captures_of_two(tmp_path)
     with open_capture(client.files[0]) as reader, pytest.raises(ResourceError, match="no room for intermediate data"):
         Partitions(0, 1, absent, 0).add(0, reader, next(reader.rows()), 0, np.zeros(1, np.uint16))
 
 
 def test_a_translated_connection_is_one_in_any_partition(tmp_path: Path) -> None:
-    client, server = captured(tmp_path)
+    client, server = captures_of_two(tmp_path)
     rewritten = server.files[0].read_bytes()
     for address, inner in (("10.0.0.1", "10.9.9.9"),):
         rewritten = rewritten.replace(inet_aton(address), inet_aton(inner))
@@ -192,7 +192,7 @@ def test_a_translated_connection_is_one_in_any_partition(tmp_path: Path) -> None
 
 
 def test_rotated_files_are_one_point_and_files_of_the_same_time_are_several(tmp_path: Path) -> None:
-    client, server = captured(tmp_path)
+    client, server = captures_of_two(tmp_path)
     data = client.files[0].read_bytes()
     cut = 24
     for _ in range(9):
@@ -208,7 +208,7 @@ def test_rotated_files_are_one_point_and_files_of_the_same_time_are_several(tmp_
 
 def test_captures_without_tcp_are_refused(tmp_path: Path) -> None:
     empty = tmp_path / "host.pcap"
-    empty.write_bytes(captured(tmp_path)[0].files[0].read_bytes()[:24])
+    empty.write_bytes(captures_of_two(tmp_path)[0].files[0].read_bytes()[:24])
     with pytest.raises(InputError, match="no TCP packet"):
         analyse([HostSource(None, (empty,))], str(tmp_path / "trace"))
     assert not (tmp_path / "trace").exists()

@@ -19,7 +19,7 @@ from collector.decode.sources import write_command
 from collector.trace.model import CommandInfo
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
-from testkit.capture_files import enhanced, interface, names, section
+from testkit.capture_files import enhanced_packet, interface, names, section
 from tests.collector.trace.test_wire_text import ETHERNET, request
 from tracer.errors import InputError
 from tracer.plain_text import plain
@@ -57,7 +57,7 @@ def capture(text: bytes, late_ns: int = 0) -> bytes:
     head = section(pairs=[(1, b"twintap.host=" + text), (1, text), (4, text)])
     described = interface(pairs=[(2, text), (3, text), (9, b"\x09")])
     named = names([(b"\x0a\x00\x00\x01", ["NAME"])]).replace(b"NAME", text[:4].ljust(4, b"\x1b"))
-    return head + described + named + b"".join(enhanced(ns, data) for ns, data in packets(late_ns))
+    return head + described + named + b"".join(enhanced_packet(ns, data) for ns, data in packets(late_ns))
 
 
 def string_columns(trace: str) -> list[tuple[str, pa.ChunkedArray]]:

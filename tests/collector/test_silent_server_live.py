@@ -94,7 +94,9 @@ asyncio.run(main())
 STOP_S = 2.5
 
 
-def traced(hosts: Pair, folder: Path, server: str, client: tuple[str, ...], stop: str = "") -> tuple[list[dict], str]:
+def findings_and_trace(
+    hosts: Pair, folder: Path, server: str, client: tuple[str, ...], stop: str = ""
+) -> tuple[list[dict], str]:
     """Findings of what both do, and the trace; `stop`: which of them stands still for a while, `server` or `client`."""
     with (
         hosts.b.running(sys.executable, "-c", server, hosts.b.address, ready="ready") as serving,
@@ -122,7 +124,7 @@ def traced(hosts: Pair, folder: Path, server: str, client: tuple[str, ...], stop
 
 
 def test_a_stopped_server_is_silent_whatever_it_speaks(hosts: Pair, tmp_path: Path) -> None:
-    found, url = traced(hosts, tmp_path, SERVER, (CLIENT, "5"), stop="server")
+    found, url = findings_and_trace(hosts, tmp_path, SERVER, (CLIENT, "5"), stop="server")
     (silent,) = (row for row in found if row["kind"] == "server_silent")
     assert (silent["severity"], silent["host"]) == ("warning", "b")
     lasted_s = (silent["to_trace_ns"] - silent["from_trace_ns"]) / 1e9
@@ -134,10 +136,10 @@ def test_a_stopped_server_is_silent_whatever_it_speaks(hosts: Pair, tmp_path: Pa
 
 @pytest.mark.parametrize("client", [(CLIENT, "3"), (CLIENT, "5")], ids=["nothing stops", "the client stops"])
 def test_a_server_that_owes_nothing_is_not_silent(hosts: Pair, tmp_path: Path, client: tuple[str, ...]) -> None:
-    found, _ = traced(hosts, tmp_path, SERVER, client, stop="client" if client[1] == "5" else "")
+    found, _ = findings_and_trace(hosts, tmp_path, SERVER, client, stop="client" if client[1] == "5" else "")
     assert "server_silent" not in {row["kind"] for row in found}
 
 
 def test_a_publisher_with_nothing_to_say_is_not_silent(hosts: Pair, tmp_path: Path) -> None:
-    found, _ = traced(hosts, tmp_path, PUBLISHER, (SUBSCRIBER,))
+    found, _ = findings_and_trace(hosts, tmp_path, PUBLISHER, (SUBSCRIBER,))
     assert "server_silent" not in {row["kind"] for row in found}

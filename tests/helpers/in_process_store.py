@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from storage_cluster import ring_builder
-from storage_cluster.daemons.daemon import Surroundings
+from storage_cluster.daemons.daemon import DaemonContext
 from storage_cluster.ring import Ring, path_hash
 from storage_cluster.servers.databases.account import AccountServer
 from storage_cluster.servers.databases.container import ContainerServer
@@ -74,9 +74,9 @@ class InProcessStore:
         for server in self._closing:
             server.close()
 
-    def around(self, host: str) -> Surroundings:
+    def context(self, host: str) -> DaemonContext:
         """What a daemon on that host works with."""
-        return Surroundings(self, host, self.devices[host], lambda _: None)  # type: ignore[arg-type]
+        return DaemonContext(self, host, self.devices[host], lambda _: None)  # type: ignore[arg-type]
 
     def device_dir(self, device: Device) -> Path:
         """Where a device's data is."""

@@ -34,7 +34,7 @@ def write_segments(net: Network, folder: Path, host: str, cuts_ns: Sequence[int]
         flags = (FLAGS, struct.pack("<I", OUTBOUND if record.sent else INBOUND))
         part = sum(record.at_ns >= cut for cut in cuts_ns)
         stamp_ns = seconds * 10**9 + fraction
-        parts[part] += capture_files.enhanced(stamp_ns, data, original_len=original_len, pairs=(flags,))
+        parts[part] += capture_files.enhanced_packet(stamp_ns, data, original_len=original_len, pairs=(flags,))
     paths = [folder / f"{host}-{number:06d}.pcapng" for number in range(1, len(parts) + 1)]
     for path, part in zip(paths, parts, strict=True):
         path.write_bytes(part)

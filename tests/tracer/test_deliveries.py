@@ -66,7 +66,7 @@ def test_the_name_is_looked_up_before_every_connection_and_at_no_other_time(monk
     fake = FakeCollector()
     client = CollectorClient("http://collector:8710", "", httpx.MockTransport(fake.answer), own)
 
-    def counted(step: Callable[[], object]) -> int:
+    def looks_during(step: Callable[[], object]) -> int:
         before = len(looks)
         step()
         return len(looks) - before
@@ -81,13 +81,13 @@ def test_the_name_is_looked_up_before_every_connection_and_at_no_other_time(monk
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused", request=request)
 
-    assert [counted(put), counted(put)] == [1, 0]
+    assert [looks_during(put), looks_during(put)] == [1, 0]
     now[0] += shipping.KEPT_SECONDS + 1
-    assert counted(put) == 1
+    assert looks_during(put) == 1
     fake.fault = refuse
-    assert [counted(failing), counted(failing)] == [0, 1]
+    assert [looks_during(failing), looks_during(failing)] == [0, 1]
     fake.fault = None
-    assert [counted(put), counted(put)] == [1, 0]
+    assert [looks_during(put), looks_during(put)] == [1, 0]
 
 
 def test_listening_sockets_are_read_from_the_kernel() -> None:

@@ -17,7 +17,7 @@ from tracer.filters import Program, compile_filter
 needs_libpcap = pytest.mark.skipif(ctypes.util.find_library("pcap") is None, reason="libpcap is not installed")
 
 
-def accepted(program: Program, frame: bytes) -> int:
+def accepted_len(program: Program, frame: bytes) -> int:
     """Bytes of the frame that libpcap's interpreter keeps; 0 = rejected."""
     library = ctypes.CDLL(ctypes.util.find_library("pcap"))
     instructions = (filters._Instruction * len(program))(*program)
@@ -38,10 +38,10 @@ def accepted(program: Program, frame: bytes) -> int:
 def test_the_built_in_filter_passes_tcp_behind_any_tags(packet: Packet, passes: bool) -> None:
     ethernet, raw_ip = _capture.built_in_filter(True, 300), _capture.built_in_filter(False, 300)
     expected = 300 if passes else 0
-    assert accepted(raw_ip, bytes(packet)) == expected
+    assert accepted_len(raw_ip, bytes(packet)) == expected
     for link in [Ether(), Ether() / Dot1Q(), Ether() / Dot1AD() / Dot1Q()]:
-        assert accepted(ethernet, bytes(link / packet)) == expected
-    assert accepted(ethernet, bytes(Ether() / ARP())) == 0
+        assert accepted_len(ethernet, bytes(link / packet)) == expected
+    assert accepted_len(ethernet, bytes(Ether() / ARP())) == 0
 
 
 @needs_libpcap
@@ -49,10 +49,10 @@ def test_an_expression_means_the_same_with_and_without_a_tag() -> None:
     compiled = compile_filter("tcp port 8080 and host 10.0.0.1", 128)
     wanted, other = IP(src="10.0.0.1") / TCP(dport=8080), IP(src="10.0.0.1") / TCP(dport=81)
     for link in [Ether(), Ether() / Dot1Q(vlan=5)]:
-        assert accepted(compiled.ethernet, bytes(link / wanted)) == 128
-        assert accepted(compiled.ethernet, bytes(link / other)) == 0
+        assert accepted_len(compiled.ethernet, bytes(link / wanted)) == 128
+        assert accepted_len(compiled.ethernet, bytes(link / other)) == 0
     assert compiled.raw_ip is not None
-    assert accepted(compiled.raw_ip, bytes(wanted)) == 128
+    assert accepted_len(compiled.raw_ip, bytes(wanted)) == 128
     assert compiled.expression == "tcp port 8080 and host 10.0.0.1"
 
 
@@ -121,10 +121,10 @@ def test_what_is_excluded_is_refused_before_the_filter_and_nothing_else(packet: 
         False: _capture.built_in_filter(False, 300, EXCLUDED),
     }
     expected = 300 if passes else 0
-    assert accepted(filters_of[False], bytes(packet)) == expected
+    assert accepted_len(filters_of[False], bytes(packet)) == expected
     for link in [ETHERNET, ETHERNET / Dot1Q(), ETHERNET / Dot1AD() / Dot1Q()]:
-        assert accepted(filters_of[True], bytes(link / packet)) == expected
+        assert accepted_len(filters_of[True], bytes(link / packet)) == expected
     compiled = compile_filter("tcp", 300).ethernet
     before = filters_of[True][: -len(_capture.built_in_filter(True, 300))]
     for link in [ETHERNET, ETHERNET / Dot1Q()]:
-        assert accepted([*before, *compiled], bytes(link / packet)) == expected
+        assert accepted_len([*before, *compiled], bytes(link / packet)) == expected

@@ -31,10 +31,12 @@ from tracer.tokens import read_token, token_options
 @click.option("--session", default="default", show_default=True, help="Name under which the collector joins hosts.")
 @token_options("The collector's token.")
 @click.option(
-    "--spool", type=click.Path(path_type=Path), help="Keeps what is not yet sent.  [default: ~/.local/state/…]"
+    "--spool",
+    type=click.Path(path_type=Path),
+    help="Folder for segments that are not yet sent.  [default: ~/.local/state/…]",
 )
 @click.option(
-    "--spool-mib", type=click.IntRange(1), default=1024, show_default=True, help="Longest the spool may grow."
+    "--spool-mib", type=click.IntRange(1), default=1024, show_default=True, help="Most that the spool may hold."
 )
 @click.option(
     "--payload",
@@ -45,15 +47,19 @@ from tracer.tokens import read_token, token_options
     "Credentials in heads are overwritten in any case.",
 )
 @click.option(
-    "--snaplen", type=click.IntRange(64, 500_000), help="Bytes of each packet to look at.  [default: by --payload]"
+    "--snaplen", type=click.IntRange(64, 500_000), help="Bytes of each packet to capture.  [default: by --payload]"
 )
 @click.option(
-    "--ring-mib", type=click.IntRange(1, 1024), default=32, show_default=True, help="Memory for bursts, by interface."
+    "--ring-mib",
+    type=click.IntRange(1, 1024),
+    default=32,
+    show_default=True,
+    help="Memory for bursts, for each interface.",
 )
 @click.option(
     "--include-own",
     is_flag=True,
-    help="Record what goes to and comes from the collector, too.  [default: left out, whatever FILTER says]",
+    help="Also record this agent's own traffic with the collector.  [default: left out, whatever FILTER says]",
 )
 @click.option(
     "--until-eof", is_flag=True, help="Stop also when standard input ends: for a program that starts this one."

@@ -17,14 +17,14 @@ def secret_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="FILE",
         callback=_use,
         expose_value=False,
-        help=f"Overwrite these secrets, too (docs/security.md).  [default: ${secret_rules.VARIABLE}]",
+        help=f"Also overwrite the secrets that FILE describes (docs/security.md).  [default: ${secret_rules.VARIABLE}]",
     )
     kept = click.option(
         "--keep-secrets",
         is_flag=True,
         callback=_keep,
         expose_value=False,
-        help="Do not overwrite tokens, passwords and cookies in what is kept.",
+        help="Do not overwrite tokens, passwords and cookies in what is stored.",
     )
     return own(kept(command))
 

@@ -66,11 +66,11 @@ class Campaign:
         return merged
 
     def cancel(self) -> None:
-        """Call it off: operations under way end, no new ones begin."""
+        """Cancel the run: operations under way end, no new ones begin."""
         self._cancelled = True
 
     async def run(self) -> RunInfo:
-        """Do all of it. Raises: RunError if the folder cannot be used."""
+        """Run all stages. Raises: RunError if the folder cannot be used."""
         folders.create(self.folder)
         folders.save(self.folder, self.info, Tally())
         try:

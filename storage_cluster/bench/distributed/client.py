@@ -27,7 +27,9 @@ _token = token_option("The controller's.")
 @click.command()
 @_url
 @click.argument("workload", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--set", "settings", multiple=True, metavar="PARAMETER=VALUE", help="Another value than the file has.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="PARAMETER=VALUE", help="Use this value instead of the file's."
+)
 @click.option("--auth", default="", help="A store other than the file's: its v1 auth URL.")
 @click.option("--user", default="test:tester", show_default=True, help="For --auth.")
 @click.option("--key", default="testing", show_default=True, help="For --auth.")
@@ -90,7 +92,7 @@ def status(url: str, run: str, token: str) -> None:
 @_run
 @_token
 def cancel(url: str, run: str, token: str) -> None:
-    """Call RUN off: what is under way ends, nothing more begins, and what was done is kept."""
+    """Cancel RUN: requests under way end, none begin any more, and the results so far are kept."""
     with operator_errors(), _controller(url, token) as controller:
         _json_answer(controller.post(f"/api/runs/{run}/cancel"))
     click.echo(f"{run} is called off")

@@ -17,14 +17,14 @@ _NAME = re.compile(r"[\w.-]+")
 @click.option(
     "--listen", default="127.0.0.1:18088", show_default=True, metavar="ADDR:PORT", help="Port 0: any free one."
 )
-@click.option("--name", default=socket.gethostname, help="What it is called.  [default: this host's name]")
+@click.option("--name", default=socket.gethostname, help="Name of this driver.  [default: this host's name]")
 @click.option(
     "--data", default=Path("driver"), show_default=True, type=click.Path(path_type=Path, file_okay=False),
-    help="Where its own folders of runs go.",
+    help="Folder for its own parts of runs.",
 )  # fmt: skip
-@token_option("Who asks must give the same.")
+@token_option("The token that requests must carry.")
 def driver(listen: str, name: str, data: Path, token: str) -> None:
-    """Put load on a store when a controller says so, until Ctrl-C."""
+    """Put load on a store as a controller orders, until Ctrl-C."""
     from storage_cluster.bench.distributed import driver as drivers  # noqa: PLC0415  FastAPI is slow to import
     from storage_cluster.bench.distributed import listening, service  # noqa: PLC0415
 
@@ -47,11 +47,15 @@ def driver(listen: str, name: str, data: Path, token: str) -> None:
     help="Where runs go.",
 )  # fmt: skip
 @click.option(
-    "--on-loss", type=click.Choice(["continue", "stop"]), default="continue", show_default=True, help="Of a driver."
+    "--on-loss",
+    type=click.Choice(["continue", "stop"]),
+    default="continue",
+    show_default=True,
+    help="What to do when a driver is lost.",
 )
-@token_option("Requests must carry it; it is passed on to the drivers.")
+@token_option("The token that requests must carry; also sent to the drivers.")
 def controller(listen: str, urls: tuple[str, ...], data: Path, on_loss: str, token: str) -> None:
-    """Split workloads over drivers and merge what came of them; with a page. Until Ctrl-C."""
+    """Split workloads over drivers and merge their results, until Ctrl-C; has a page."""
     from storage_cluster.bench.distributed import controller as controllers  # noqa: PLC0415  FastAPI is slow to import
     from storage_cluster.bench.distributed import listening, service  # noqa: PLC0415
     from storage_cluster.bench.distributed.remote import Driver  # noqa: PLC0415

@@ -89,7 +89,7 @@ class Controller:
         return entry
 
     def cancel(self, key: str) -> None:
-        """Call a run off."""
+        """Cancel a run."""
         entry = self.entries[key]
         entry.campaign.cancel()
         if entry.state == "queued":

@@ -74,7 +74,7 @@ class Table:
         return [Table(self._file, self._text, f"{self._inner(key)}[{n}]", value) for n, value in enumerate(found, 1)]
 
     def rest(self) -> dict[str, Any]:
-        """All that was not taken yet."""
+        """All values that were not read yet."""
         left = {key: value for key, value in self._values.items() if key not in self._known}
         self._known += left
         return left

@@ -17,24 +17,36 @@ _notify = functools.partial(click.echo, err=True)
 
 @click.group()
 def paper() -> None:
-    """Do a paper's experiment again, on a cluster of its own; what is done already is not done twice."""
+    """Repeat a paper's experiment on a cluster of its own; finished points are not repeated."""
 
 
 @paper.command("000")
-@click.option("--quick", is_flag=True, help="A few points with few objects: minutes.")
+@click.option("--quick", is_flag=True, help="A few points with few objects, in some minutes.")
 @click.option(
-    "-o", "--output", "folder", default=Path("runs/paper-000"), show_default=True, type=_FOLDER, help="Where to."
+    "-o",
+    "--output",
+    "folder",
+    default=Path("runs/paper-000"),
+    show_default=True,
+    type=_FOLDER,
+    help="Folder for the runs.",
 )
-@click.option("--media", multiple=True, type=click.Choice(experiment_000.MEDIA), help="Only this; may be given again.")
 @click.option(
-    "--size", "sizes", multiple=True, type=click.Choice(list(experiment_000.SIZES)), help="Only this; the same."
+    "--media", multiple=True, type=click.Choice(experiment_000.MEDIA), help="Only this medium; may be given again."
+)
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    type=click.Choice(list(experiment_000.SIZES)),
+    help="Only this size; may be given again.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(0.0),
     help="Longest time of a point, from 128 at once on 15 times that; 0: none.  [default: 10]",
 )
-@click.option("--no-traces", is_flag=True, help="Do not record pictures 15 and 16, nor what went wrong.")
+@click.option("--no-traces", is_flag=True, help="Do not record the traces of pictures 15 and 16 and of failures.")
 @_PUBLISH
 def paper_000(
     quick: bool,
@@ -68,9 +80,15 @@ def paper_000(
 
 
 @paper.command("004")
-@click.option("--quick", is_flag=True, help="One short run of each: a minute.")
+@click.option("--quick", is_flag=True, help="One short run of each, in a minute.")
 @click.option(
-    "-o", "--output", "folder", default=Path("runs/paper-004"), show_default=True, type=_FOLDER, help="Where to."
+    "-o",
+    "--output",
+    "folder",
+    default=Path("runs/paper-004"),
+    show_default=True,
+    type=_FOLDER,
+    help="Folder for the runs.",
 )
 @click.option(
     "--large-mb", type=click.IntRange(1), help="Size of a large object.  [default: 1024, or what the disk allows]"

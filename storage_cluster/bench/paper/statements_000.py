@@ -96,7 +96,7 @@ def _held_against(series: Series) -> list[Statement]:
         *_faster(hdd, ssd),
         *_storage_busy(hdd),
         *_storage_bound(hdd),
-        *_overtaken(ssd),
+        *_proxy_cpu_overtakes_disks(ssd),
         *_kinds(series),
     ]
 
@@ -186,7 +186,7 @@ def _storage_bound(hdd: dict[str, list[Found]]) -> Iterator[Statement]:
         yield Statement(said, f"at most {most['client']:.0f} % (of one core)", agrees, why)
 
 
-def _overtaken(ssd: dict[str, list[Found]]) -> Iterator[Statement]:
+def _proxy_cpu_overtakes_disks(ssd: dict[str, list[Found]]) -> Iterator[Statement]:
     if not ssd:
         return
     first = {}

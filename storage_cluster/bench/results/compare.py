@@ -57,7 +57,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """The verdict in one word."""
         if self.low <= 0 <= self.high:
             return "no difference seen"
         return "better" if (self.change > 0) == self.more_is_better else "worse"

@@ -64,7 +64,7 @@ class Times:
         return max(self.squares / self.count - self.mean_ns**2, 0.0) ** 0.5 if self.count else 0.0
 
     def add(self, duration_ns: int) -> None:
-        """One more."""
+        """Add one duration."""
         self.min_ns = min(self.min_ns, duration_ns) if self.count else duration_ns
         self.max_ns = max(self.max_ns, duration_ns)
         self.histogram.record_value(min(max(duration_ns, _SHORTEST_NS), _LONGEST_NS))

@@ -82,7 +82,7 @@ class Draw:
         return make_order(operation, operation.kind, container, name, self._size)
 
     def note_outcome(self, order: Order, succeeded: bool) -> None:
-        """What came of an order changes nothing here."""
+        """Ignore the outcome of an order: it does not change later ones."""
 
     def _chooser(self, what: str, selector: Selector, place: Place, rng: random.Random, shared: Shared) -> Next:
         divided = self._operation.division == what.removesuffix("s")

@@ -10,8 +10,8 @@ from storage_cluster.servers.disks.devices import (
     POLICY,
     Devices,
     Target,
+    metadata_as_headers,
     metadata_headers,
-    present,
     timestamp_of,
 )
 from storage_cluster.servers.http import listings
@@ -102,5 +102,5 @@ def _stat_headers(stat: AccountStat) -> dict[str, str]:
         **{f"X-Account-{name}": count for name, count in counts.items()},
         **{f"X-Account-Storage-Policy-{POLICY}-{name}": count for name, count in of_policy.items()},
         "X-Timestamp": stat.created_timestamp,
-        **present(stat.metadata),
+        **metadata_as_headers(stat.metadata),
     }

@@ -108,7 +108,7 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
         self.merge([row])
 
     def newer(self, known: ContainerRow, stated: ContainerRow) -> ContainerRow:
-        """Its last making, its last deletion, and the counts that were reported last."""
+        """The latest creation, the latest deletion, and the counts that were reported last."""
         counted = max(known, stated, key=lambda row: (row.reported_timestamp, row.object_count, row.bytes_used))
         return dataclasses.replace(
             counted,
@@ -120,12 +120,12 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
         """A row from the table's columns."""
         return ContainerRow(*columns)
 
-    def gone_before(self, timestamp: str) -> tuple[str, tuple[object, ...]]:
+    def deleted_before(self, timestamp: str) -> tuple[str, tuple[object, ...]]:
         """Containers deleted before that moment."""
         return "delete_timestamp > put_timestamp AND delete_timestamp < ?", (timestamp,)
 
-    def count_trouble(self) -> str:
-        """Nothing: an account's counts are added up when they are asked for."""
+    def count_mismatch(self) -> str:
+        """Always "": an account's counts are added up when they are read."""
         return ""
 
     def _count(self, known: ContainerRow | None, now: ContainerRow) -> None:

@@ -12,8 +12,8 @@ from storage_cluster.servers.disks.devices import (
     POLICY,
     Devices,
     Target,
+    metadata_as_headers,
     metadata_headers,
-    present,
     timestamp_of,
 )
 from storage_cluster.servers.http import listings
@@ -106,5 +106,5 @@ def _stat_headers(stat: ContainerStat) -> dict[str, str]:
         "X-Timestamp": stat.created_timestamp,
         "Last-Modified": http_date(stat.put_timestamp),
         "X-Storage-Policy": POLICY,
-        **present(stat.metadata),
+        **metadata_as_headers(stat.metadata),
     }

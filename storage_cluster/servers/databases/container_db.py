@@ -107,11 +107,11 @@ class ContainerDatabase(ReplicatedDatabase[ObjectRow]):
         name, timestamp, size, content_type, etag, deleted = columns
         return ObjectRow(name, timestamp, size, content_type, etag, bool(deleted))
 
-    def gone_before(self, timestamp: str) -> tuple[str, tuple[object, ...]]:
+    def deleted_before(self, timestamp: str) -> tuple[str, tuple[object, ...]]:
         """Objects deleted before that moment."""
         return "deleted = 1 AND timestamp < ?", (timestamp,)
 
-    def count_trouble(self) -> str:
+    def count_mismatch(self) -> str:
         """What is wrong with the counts in `stat`; "" if nothing."""
         there = self._sql.execute("SELECT COUNT(*), COALESCE(SUM(size), 0) FROM object WHERE deleted = 0").fetchone()
         noted = self._sql.execute("SELECT object_count, bytes_used FROM stat").fetchone()

@@ -45,7 +45,7 @@ def connect(path: Path, schema: str | None) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All statements inside, or none."""
+    """Apply all statements inside, or none."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -65,8 +65,8 @@ def names_condition(names: Names) -> tuple[str, tuple[str | int, ...]]:
     )
 
 
-class Opened(Generic[T]):
-    """The databases in use, the least recently used of too many closed."""
+class OpenDatabases(Generic[T]):
+    """The databases in use; above the limit, the least recently used one is closed."""
 
     def __init__(self, make: Callable[[Path], T], close: Callable[[T], None]) -> None:
         self._make = make
@@ -74,7 +74,7 @@ class Opened(Generic[T]):
         self._held: collections.OrderedDict[Path, T] = collections.OrderedDict()
 
     def get(self, path: Path, *, create: bool) -> T | None:
-        """The database in that file; None if there is none and none shall be made."""
+        """The database in that file; None if it does not exist and `create` is False."""
         held = self._held.get(path)
         if held is None:
             if not create and not path.exists():
@@ -86,7 +86,7 @@ class Opened(Generic[T]):
         return held
 
     def discard(self, path: Path) -> None:
-        """Close the database in that file, if it is open: the file is about to go."""
+        """Close the database in that file, if it is open, before the file is removed."""
         held = self._held.pop(path, None)
         if held is not None:
             self._close(held)

@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from storage_cluster.servers.databases.database import Opened
-from storage_cluster.servers.databases.replicated_db import ReplicatedDatabase, decoded_state
+from storage_cluster.servers.databases.database import OpenDatabases
+from storage_cluster.servers.databases.replicated_db import ReplicatedDatabase, decode_state
 from storage_cluster.servers.disks import layout
 from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
@@ -40,7 +40,7 @@ D = TypeVar("D", bound=ReplicatedDatabase[Any])
 class DatabaseReplication(Generic[D]):
     """Answers REPLICATE for one server's databases (`kind`: "accounts" or "containers")."""
 
-    def __init__(self, kind: str, devices: Devices, databases: Opened[D]) -> None:
+    def __init__(self, kind: str, devices: Devices, databases: OpenDatabases[D]) -> None:
         self._kind = kind
         self._devices = devices
         self._databases = databases
@@ -82,7 +82,7 @@ class DatabaseReplication(Generic[D]):
         return found
 
     def _sync(self, path: Path, message: dict[str, Any]) -> dict[str, Any]:
-        theirs = decoded_state(message["state"])
+        theirs = decode_state(message["state"])
         found = self._databases.get(path, create=True)
         assert found is not None
         found.merge_state(theirs)
@@ -99,7 +99,7 @@ class DatabaseReplication(Generic[D]):
 
     def _discard(self, path: Path, message: dict[str, Any]) -> dict[str, Any]:
         found = self._existing(path)
-        expected = decoded_state(message["state"])
+        expected = decode_state(message["state"])
         if found.state() != expected:
             raise Refusal(409, "It has changed since")
         self._databases.discard(path)
@@ -108,7 +108,7 @@ class DatabaseReplication(Generic[D]):
         return {}
 
     def _reclaim(self, path: Path, message: dict[str, Any]) -> dict[str, Any]:
-        return {"gone_count": self._existing(path).reclaim(str(message["before"]))}
+        return {"reclaimable_count": self._existing(path).reclaim(str(message["before"]))}
 
     def _quarantine(self, path: Path, _: dict[str, Any]) -> dict[str, Any]:
         self._databases.discard(path)

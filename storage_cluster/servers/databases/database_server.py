@@ -26,7 +26,7 @@ class DatabaseServer(abc.ABC, Generic[D]):
         self._kind = kind
         self._names_count = names_count
         self._devices = devices
-        self._databases = database.Opened(database_of, database_of.close)
+        self._databases = database.OpenDatabases(database_of, database_of.close)
         self._replication = DatabaseReplication(kind, devices, self._databases)
 
     def close(self) -> None:

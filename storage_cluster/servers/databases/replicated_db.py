@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS sync_point (replica_id TEXT PRIMARY KEY, change INTEG
 
 
 class Named(Protocol):
-    """A row: a frozen dataclass whose fields are the table's columns, in order; the first one is the name."""
+    """A row: a frozen dataclass whose fields are the table's columns, in order, with the name first."""
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class Lifetime:
 
 @dataclasses.dataclass(frozen=True)
 class ReplicaState(Lifetime):
-    """What a replica says of itself; two with equal digests hold the same rows."""
+    """The state of a replica; two with equal digests hold the same rows."""
 
     replica_id: str
     names: tuple[str, ...]  # account[, container]
@@ -79,7 +79,7 @@ class ReplicaState(Lifetime):
 
     @property
     def comparable_state(self) -> tuple[object, ...]:
-        """What two replicas that agree have in common."""
+        """The fields that are equal in two replicas that agree."""
         stat = (self.created_timestamp, self.put_timestamp, self.delete_timestamp, dict(self.metadata))
         return self.digest, *stat
 
@@ -91,12 +91,12 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
     SCHEMA: ClassVar[str]
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
-        """Raises: sqlite3.OperationalError if there is none and none shall be made."""
+        """Raises: sqlite3.OperationalError if the file does not exist and `create` is False."""
         self._sql = database.connect(path, self.SCHEMA if create else None)
         self._state: ReplicaState | None = None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._sql.close()
 
     @abc.abstractmethod
@@ -105,11 +105,11 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
 
     @abc.abstractmethod
     def put(self, timestamp: str, metadata: Mapping[str, str]) -> None:
-        """It is made, or made again, with these headers; an empty one is removed."""
+        """Create it, or create it again, with these metadata headers; an empty one removes that header."""
 
     @abc.abstractmethod
     def newer(self, known: R, stated: R) -> R:
-        """The two statements as one; the order of hearing them must not matter."""
+        """Merge two statements about one name; the result must not depend on which came first."""
 
     @abc.abstractmethod
     def row_of(self, columns: Sequence[object]) -> R:
@@ -120,15 +120,15 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         """Keep the counts in `stat` up with a row's change; called inside its transaction."""
 
     @abc.abstractmethod
-    def count_trouble(self) -> str:
+    def count_mismatch(self) -> str:
         """What is wrong with the counts in `stat`; "" if nothing."""
 
     @abc.abstractmethod
-    def gone_before(self, timestamp: str) -> tuple[str, tuple[object, ...]]:
-        """A condition on rows, with its values: names that went before that moment, and nothing since."""
+    def deleted_before(self, timestamp: str) -> tuple[str, tuple[object, ...]]:
+        """An SQL condition, with its values, on rows that were deleted before that moment and not written since."""
 
     def state(self) -> ReplicaState:
-        """What this replica says of itself."""
+        """The state of this replica."""
         if self._state is None:
             row = self._sql.execute("SELECT * FROM stat").fetchone()
             self._state = ReplicaState(
@@ -154,7 +154,7 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         self._forget()
 
     def merge(self, rows: Iterable[R]) -> int:
-        """Take in statements, all or none; how many of them said something new."""
+        """Merge rows, all or none. Returns how many of them changed something."""
         state, new_count = self.state(), 0
         change, digest = state.last_change, int(state.digest, 16)
         with database.transaction(self._sql):
@@ -175,7 +175,7 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         return new_count
 
     def merge_state(self, other: ReplicaState) -> None:
-        """Take in what another replica says of its making, its deletion and its metadata."""
+        """Merge another replica's times of creation and deletion and its metadata."""
         mine = self.state()
         deleted = max(mine.delete_timestamp, other.delete_timestamp)
         metadata = dict(mine.metadata)
@@ -202,7 +202,7 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
             )
 
     def changes_after(self, change: int, limit: int) -> tuple[list[R], int]:
-        """Rows that changed after that change number, oldest first, at most so many; and the last one's number."""
+        """Rows that changed after that change number, oldest first, at most `limit`, and the last one's number."""
         found = self._sql.execute(
             f"SELECT * FROM {self.TABLE} WHERE change > ? ORDER BY change LIMIT ?", (change, limit)
         ).fetchall()
@@ -217,19 +217,19 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         """Note up to which change another replica has sent its rows."""
         self._sql.execute("INSERT OR REPLACE INTO sync_point VALUES (?, ?)", (replica_id, change))
 
-    def gone_count(self, timestamp: str) -> int:
-        """How many names `reclaim` would forget."""
-        condition, values = self.gone_before(timestamp)
+    def reclaimable_count(self, timestamp: str) -> int:
+        """How many rows `reclaim` would remove."""
+        condition, values = self.deleted_before(timestamp)
         found = self._sql.execute(f"SELECT COUNT(*) FROM {self.TABLE} WHERE {condition}", values).fetchone()
         return int(found[0])
 
     def refresh(self) -> None:
-        """Another process may have changed the file: remember nothing of it."""
+        """Drop all cached state, since another process may have changed the file."""
         self._forget()
 
     def reclaim(self, timestamp: str) -> int:
-        """Forget the names that went before that moment; how many."""
-        condition, values = self.gone_before(timestamp)
+        """Remove rows that were deleted before that moment. Returns how many."""
+        condition, values = self.deleted_before(timestamp)
         digest = int(self.state().digest, 16)
         with database.transaction(self._sql):
             gone = self._sql.execute(f"SELECT * FROM {self.TABLE} WHERE {condition}", values).fetchall()
@@ -242,7 +242,7 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         return len(gone)
 
     def trouble(self) -> str:
-        """What is wrong with the file, if it is not as it was written; "" if nothing. Reads all of it."""
+        """How the file differs from what was written; "" if it does not. Cost: reads the whole file."""
         self._sql.execute("BEGIN")  # one view of the file, whatever its server does meanwhile
         try:
             said = self._sql.execute("PRAGMA integrity_check(1)").fetchone()[0]
@@ -255,7 +255,7 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
             return (
                 "the rows are not those that were written"
                 if digest != int(self.state().digest, 16)
-                else (self.count_trouble())
+                else (self.count_mismatch())
             )
         finally:
             self._sql.execute("COMMIT")
@@ -269,12 +269,12 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         self._sql.execute(f"INSERT OR REPLACE INTO {self.TABLE} VALUES ({', '.join('?' * len(values))})", values)
 
     def _forget(self) -> None:
-        """Nothing remembered in memory holds any longer."""
+        """Drop cached state."""
         self._state = None
 
 
 def peek(kind: type[D], file: Path, look: Callable[[D], T]) -> T | None:
-    """What is to be seen in a database that its server may be using; None if it cannot be read."""
+    """What `look` reads from a database that its server may be using; None if it cannot be read."""
     try:
         with contextlib.closing(kind(file, create=False)) as database:
             return look(database)
@@ -283,12 +283,12 @@ def peek(kind: type[D], file: Path, look: Callable[[D], T]) -> T | None:
 
 
 def row_hash(row: Named) -> int:
-    """64 bits that stand for all of a row."""
+    """A 64-bit hash of all columns of a row."""
     text = json.dumps(list(vars(row).values()))
     return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:8], "big")
 
 
-def decoded_state(document: Mapping[str, object]) -> ReplicaState:
+def decode_state(document: Mapping[str, object]) -> ReplicaState:
     """A state as another replica sent it. Raises: KeyError, TypeError, ValueError for what is none."""
     fields = {field.name: document[field.name] for field in dataclasses.fields(ReplicaState)}
     metadata = {str(name): (str(value), str(at)) for name, (value, at) in dict(fields.pop("metadata")).items()}  # type: ignore[call-overload]

@@ -23,7 +23,7 @@ from storage_cluster.topology import Device, Service
 
 @dataclasses.dataclass(frozen=True)
 class Parent:
-    """One replica of the container or account that is to hear of a change."""
+    """One replica of the container or account to which a change is to be reported."""
 
     kind: str  # "Container" or "Account", as in the headers' names
     address: str
@@ -65,7 +65,7 @@ class Parent:
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """What there is to say."""
+    """One change to report to a parent: the method, path and headers of the request."""
 
     method: str
     names: tuple[str, ...]
@@ -73,8 +73,8 @@ class Update:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
-    """A word that did not arrive, and the request that it belongs to."""
+class UndeliveredUpdate:
+    """An update that was not delivered, its file, and the request that it belongs to."""
 
     file: Path
     update: Update
@@ -82,13 +82,13 @@ class Kept:
 
 
 class PendingUpdates:
-    """Words that did not arrive, kept on the device until they do: one JSON file each in `async_pending`."""
+    """Updates that were not delivered, kept on the device until they are: one JSON file each in `async_pending`."""
 
     def __init__(self, device_dir: Path) -> None:
         self._dir = device_dir / "async_pending"
 
     def add(self, update: Update, transaction_id: str) -> None:
-        """Keep one, for good."""
+        """Store an update; when this returns, it survives a power cut."""
         self._dir.mkdir(exist_ok=True)
         kept = self._dir / f"{uuid.uuid4().hex}.json"
         draft = kept.with_suffix(".tmp")
@@ -98,13 +98,13 @@ class PendingUpdates:
             os.fsync(file.fileno())
         draft.rename(kept)
 
-    def read(self) -> Iterator[Kept]:
-        """What is kept, and can be read."""
+    def read(self) -> Iterator[UndeliveredUpdate]:
+        """The stored updates that can be read."""
         for file in sorted(self._dir.glob("*.json")):
             with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
                 found = json.loads(file.read_text("utf-8"))
                 update = Update(**(found["update"] | {"names": tuple(found["update"]["names"])}))
-                yield Kept(file, update, found["transaction_id"])
+                yield UndeliveredUpdate(file, update, found["transaction_id"])
 
     def remove_drafts(self) -> None:
         """Remove what a process that is gone had not finished writing."""

@@ -53,14 +53,14 @@ class Devices:
         return {entry.name: entry for entry in sorted(self._data_dir.iterdir()) if entry.is_dir()}
 
     def make(self) -> None:
-        """Create what fresh devices have."""
+        """Create the directories that a new device has."""
         self._data_dir.mkdir(parents=True, exist_ok=True)
         self._medium_dir.mkdir(parents=True, exist_ok=True)
         for name in self._first_names:
             (self._data_dir / name / "tmp").mkdir(parents=True, exist_ok=True)
 
     def medium(self, device: str) -> Medium:
-        """What is under a device."""
+        """The model of the medium under a device."""
         if device not in self._media:
             profile = medium.PROFILES.get(self._topology.host(self.host).disk(device).media)
             self._media[device] = Medium(self._data_dir / device, self._medium_dir, profile)
@@ -109,7 +109,7 @@ def disk_errors() -> Iterator[None]:
 
 
 def timestamp_of(call: Call) -> str:
-    """The moment a change is to count from. Raises: Refusal (400) if the proxy gave none."""
+    """The time from which a change counts. Raises: Refusal (400) if the proxy gave none."""
     text = call.headers.get("X-Timestamp", "")
     if not text.replace(".", "", 1).isdigit():
         raise Refusal(400, "Missing or invalid X-Timestamp")
@@ -117,12 +117,12 @@ def timestamp_of(call: Call) -> str:
 
 
 def metadata_headers(headers: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
-    """The headers that are to be kept, by their usual spelling; for accounts and containers, "" means removal."""
+    """The headers to store, in their usual spelling; for accounts and containers, "" removes a header."""
     return {
         name.title().replace("_", "-"): value for name, value in headers.items() if name.lower().startswith(prefixes)
     }
 
 
-def present(metadata: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-    """Stored metadata as response headers, without what was removed."""
+def metadata_as_headers(metadata: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Stored metadata as response headers, without those that were removed."""
     return {name: value for name, (value, _) in metadata.items() if value}

@@ -125,11 +125,11 @@ class ObjectDir:
         self._commit(new, name)
 
     def check(self) -> int:
-        """Read all there is; how many bytes. Raises: DamagedFileError, FileNotFoundError if it changes meanwhile."""
+        """Read all files. Returns their bytes. Raises: DamagedFileError, FileNotFoundError if it changes meanwhile."""
         return sum(check_file(self.directory / name, name) for name in os.listdir(self.directory))
 
     def quarantine(self) -> None:
-        """Put it aside, all versions."""
+        """Move all versions into the quarantine."""
         layout.quarantine(self._device_dir, "objects", self.directory)
 
     def write_tombstone(self, timestamp: str) -> None:
@@ -158,13 +158,13 @@ class ObjectDir:
 
     def _remove_old(self) -> None:
         names = set(os.listdir(self.directory))
-        for name in names - surviving(names):
+        for name in names - newest_files(names):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.directory / name)
 
 
-def surviving(names: Collection[str]) -> set[str]:
-    """Of an object's files those that count: the newest .data or .ts, and the newest .meta if it is newer."""
+def newest_files(names: Collection[str]) -> set[str]:
+    """The files of an object that are in force: the newest .data or .ts, and the newest .meta if it is newer."""
     split = [os.path.splitext(name) for name in names]
     deciding = max((stem for stem, suffix in split if suffix in (".data", ".ts")), default="")
     newest_meta = max((stem for stem, suffix in split if suffix == ".meta"), default="")
@@ -187,7 +187,7 @@ def check_file(path: Path, name: str) -> int:
 
 
 class NewFile:
-    """A version in the making. What is small stays in memory until it is synced, and is written at once."""
+    """A version being written. A small one stays in memory until it is synced, and is then written at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -217,7 +217,7 @@ class NewFile:
         self._held.append(encoded + _digest(encoded) + length + _MAGIC)
 
     def flush(self) -> None:
-        """Have it in the file. Raises: OSError."""
+        """Write what is buffered to the file. Raises: OSError."""
         if self._descriptor is None:
             self._descriptor = _create(self.path)
         data = self._held[0] if len(self._held) == 1 else b"".join(self._held)
@@ -233,7 +233,7 @@ class NewFile:
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Let go of it; without a commit it disappears."""
+        """Close it; without a commit the file is removed."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             if not self.committed:

@@ -2,7 +2,7 @@
 
 <device>/accounts|containers|objects/<partition>/<last 3 of hash>/<hash>/   one account, container or object
          quarantined/<kind>/<hash>-<random>/                                what was found damaged
-         async_pending/                                                     words for containers that did not arrive
+         async_pending/                                                     updates for containers, undelivered
          tmp/                                                               files in the making
 """
 
@@ -39,7 +39,7 @@ def suffixes(device_dir: Path, kind: str, partition: int) -> list[str]:
 
 
 def quarantine(device_dir: Path, kind: str, directory: Path) -> None:
-    """Put something aside: for people to look at, for replicators to bring a sound copy back."""
+    """Move a damaged directory aside, where people can examine it, so that replicators bring a sound copy back."""
     aside = device_dir / "quarantined" / kind
     aside.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):

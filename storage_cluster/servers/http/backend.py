@@ -79,7 +79,7 @@ class BackendUpload:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the server has said its last word, or has gone: it takes no more."""
+        """Whether the server has answered or is gone, so that it accepts no more of the body."""
         return self._connection.is_answered
 
     @property

@@ -19,7 +19,7 @@ _NOT_WITH_412 = ("Content-Type", "Content-Length", "Accept-Ranges", "Content-Ran
 
 
 def check_conditions(asked: Mapping[str, str], found: CIMultiDict[str]) -> Reply | None:
-    """304 or 412 where the conditions of a GET or HEAD say so; None: go on. `found`: the object's headers."""
+    """The reply 304 or 412 if a condition of a GET or HEAD fails; None if all hold. `found`: the object's headers."""
     status = _status(asked, _etag(asked, found), _seconds(found.get("Last-Modified")))
     if status == 304:
         headers = CIMultiDict(found)

@@ -36,7 +36,7 @@ _LONE_NEWLINE = re.compile(rb"(?<!\r)\n")
 
 
 class FramingError(Exception):
-    """What arrived is no message that has one meaning; nothing after it can be read."""
+    """The bytes are no HTTP message, or an ambiguous one; nothing after them can be read."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status} {text}")
@@ -107,7 +107,7 @@ class _Reader(abc.ABC):
         return self._state is not _State.HEAD or bool(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """What these bytes, after all before, complete. Raises: FramingError; then feed no more."""
+        """The parts of messages that these bytes complete. Raises: FramingError; then feed no more."""
         seen = len(self._buffer)  # looked through already: a head that drips in must not cost its length each time
         if seen:
             data = self._buffer + data

@@ -58,7 +58,7 @@ class Front:
         return await loop.create_server(self.connection, sock=listening, backlog=ACCEPT_BACKLOG)
 
     def connection(self, clock: Clock | None = None) -> InboundConnection:
-        """What looks after one client's connection."""
+        """The protocol object of one client's connection."""
         return InboundConnection(self._serve, self._refuse, self._connections, clock)
 
     async def shutdown(self) -> None:

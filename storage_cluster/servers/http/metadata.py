@@ -15,7 +15,7 @@ from storage_cluster.servers.http.messages import Refusal
 def merged_metadata(
     known: Mapping[str, tuple[str, str]], timestamp: str, headers: Mapping[str, str], kind: str
 ) -> dict[str, tuple[str, str]]:
-    """What is known (header: value, timestamp) with a statement taken in. Raises: Refusal (400) if it gets too much."""
+    """Stored metadata (header: value, timestamp) with a change merged in. Raises: Refusal (400) beyond the limits."""
     merged = dict(known)
     for name, value in headers.items():
         if timestamp >= merged.get(name, ("", ""))[1]:

@@ -54,7 +54,9 @@ def parse_ranges(header: str | None, whole_len: int) -> list[ByteRange] | None:
     return [] if _excessive(specs, found) else found
 
 
-def in_part(status: int, headers: CIMultiDict[str], whole_len: int, asked: str | None, source: Source) -> Reply:
+def reply_with_ranges(
+    status: int, headers: CIMultiDict[str], whole_len: int, asked: str | None, source: Source
+) -> Reply:
     """The reply to a GET: the whole (with `status`), a part (206), several (206, multipart) or 416.
 
     `headers` are those of the whole; Content-Length is set here.

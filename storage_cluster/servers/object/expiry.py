@@ -43,7 +43,7 @@ def delete_at(headers: Mapping[str, str]) -> int | None:
 
 
 def has_expired(headers: Mapping[str, str]) -> bool:
-    """Whether its time is over."""
+    """Whether the object has expired."""
     due_s = delete_at(headers)
     return due_s is not None and due_s <= time.time()
 

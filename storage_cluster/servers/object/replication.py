@@ -21,7 +21,7 @@ from typing import Any
 
 from storage_cluster.servers.disks import layout
 from storage_cluster.servers.disks.devices import Devices
-from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, surviving
+from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, newest_files
 from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.http.times import timestamp_before
 
@@ -74,7 +74,7 @@ class ObjectReplication:
         if not layout.is_hash(path_hash) or not _is_file_name(name):
             raise Refusal(400)
         stored = object_dir(device_dir, partition, path_hash)
-        if name not in surviving({name, *names_in(stored.directory)}):
+        if name not in newest_files({name, *names_in(stored.directory)}):
             raise Refusal(409)
         self._devices.medium(call.names[0]).admit(call.body.length or 0)
         new = stored.new_file()
@@ -107,7 +107,7 @@ def files_of(device_dir: Path, partition: int, suffix: str, reclaim_before: str)
     suffix_dir = device_dir / "objects" / str(partition) / suffix
     found = {}
     for path_hash in _list_hashes(suffix_dir):
-        names = sorted(surviving(names_in(suffix_dir / path_hash)))
+        names = sorted(newest_files(names_in(suffix_dir / path_hash)))
         if not is_reclaimable(names, reclaim_before):
             found[path_hash] = names
     return {path_hash: names for path_hash, names in found.items() if names}
@@ -144,7 +144,7 @@ def _missing_files(device_dir: Path, partition: int, offered: Files) -> Files:
     wanted = {}
     for path_hash, names in offered.items():
         here = set(names_in(object_dir(device_dir, partition, path_hash).directory))
-        missing = sorted(surviving(here | set(names)) - here)
+        missing = sorted(newest_files(here | set(names)) - here)
         if missing:
             wanted[path_hash] = missing
     return wanted

@@ -141,7 +141,7 @@ class ObjectServer:
         reader = functools.partial(self._read, target, opened)
         if asked is None:
             reader = functools.partial(self._read_whole, target, opened, stored, info)
-        found = ranges.in_part(200, headers, info.size, asked, reader)
+        found = ranges.reply_with_ranges(200, headers, info.size, asked, reader)
         found.on_close = functools.partial(os.close, opened)
         return found
 

@@ -37,7 +37,7 @@ class ObjectUpdates:
     async def container_put(
         self, call: Call, target: Target, timestamp: str, described: Described, metadata: Mapping[str, str]
     ) -> None:
-        """The object is there, like this."""
+        """Report to the container that the object exists, with these properties."""
         size, etag, content_type = described
         update = {
             "X-Timestamp": timestamp,
@@ -50,7 +50,7 @@ class ObjectUpdates:
         )
 
     async def container_delete(self, call: Call, target: Target, timestamp: str) -> None:
-        """The object is gone."""
+        """Report to the container that the object was deleted."""
         update = Update("DELETE", target.names, {"X-Timestamp": timestamp})
         await self._deliver(call, target, Parent.named_in(call.headers, "Container"), update)
 

@@ -57,13 +57,13 @@ class Accounts:
             raise Refusal(410, "", {"X-Account-Status": found.headers["X-Account-Status"]})
         if found.status == 404:
             return reply(200, self._empty_stat(), b"" if call.method == "HEAD" else b"[]")
-        return passed_on(call, found)
+        return reply_to_client(call, found)
 
     async def _change_account(self, call: Call, account: str) -> Reply:
         metadata = metadata_in(call.headers, "Account", METADATA_PREFIXES) if call.method != "DELETE" else {}
         found = await _change(self._context, call, account, call.method, metadata)
         self._context.infos.forget(call, account)
-        return passed_on(call, found)
+        return reply_to_client(call, found)
 
     def _empty_stat(self) -> dict[str, str]:
         now = self._context.clock.now()
@@ -77,7 +77,7 @@ class Accounts:
 
 
 async def require_account(context: ProxyContext, call: Call, account: str) -> None:
-    """See to it that an account exists. Raises: Refusal (404 if it was deleted, 503)."""
+    """Create the account if it does not exist. Raises: Refusal (404 if it was deleted, 503)."""
     info = await context.infos.account(call, account)
     if info.status == 404 and "X-Account-Status" in info.headers:
         raise Refusal(404, "", {"X-Account-Status": info.headers["X-Account-Status"]})
@@ -108,8 +108,8 @@ def listing_query(call: Call) -> str:
     return f"?{urlencode(query)}" if query else ""
 
 
-def passed_on(call: Call, found: BackendAnswer) -> Reply:
-    """A storage server's answer as the client gets it. Raises: Refusal for an error."""
+def reply_to_client(call: Call, found: BackendAnswer) -> Reply:
+    """The reply to the client, from a storage server's answer. Raises: Refusal for an error."""
     if found.status >= 400:
         status = {name: value for name, value in found.headers.items() if name.lower() == "x-account-status"}
         raise Refusal(found.status, found.body.decode() if found.status == 400 or status else None, status)
@@ -126,7 +126,7 @@ def passed_on(call: Call, found: BackendAnswer) -> Reply:
     return Reply(found.status, kept, usual_text(found.status).encode())
 
 
-def without_owners(call: Call) -> CIMultiDict[str]:
+def without_owner_headers(call: Call) -> CIMultiDict[str]:
     """A request's headers, without those that only the account's owner may set if somebody else asks."""
     if call.owner:
         return call.headers

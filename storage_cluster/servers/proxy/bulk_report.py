@@ -23,7 +23,7 @@ _BLANK_AFTER_S = 10.0
 
 @dataclasses.dataclass
 class Report:
-    """How it went so far."""
+    """The results so far."""
 
     root: str  # of the XML document
     success: int  # the status if nothing went wrong
@@ -33,7 +33,7 @@ class Report:
     errors: list[tuple[str, int | str]] = dataclasses.field(default_factory=list)
 
     def count(self, name: str) -> None:
-        """One more."""
+        """Count one more request of that outcome."""
         self.counts[name] += 1
 
     def stop(self, status: int, text: str = "") -> None:

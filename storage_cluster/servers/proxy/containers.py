@@ -9,7 +9,13 @@ from storage_cluster.servers.http.backend import BackendAnswer
 from storage_cluster.servers.http.messages import Call, Refusal, Reply
 from storage_cluster.servers.http.metadata import metadata_in
 from storage_cluster.servers.proxy import acl
-from storage_cluster.servers.proxy.accounts import ALLOWED, listing_query, passed_on, require_account, without_owners
+from storage_cluster.servers.proxy.accounts import (
+    ALLOWED,
+    listing_query,
+    reply_to_client,
+    require_account,
+    without_owner_headers,
+)
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.version_names import as_clients_know
@@ -45,7 +51,7 @@ class Containers:
         query = listing_query(call)
         found = await self._replicas.first(names, call.method, {"X-Trans-Id": call.transaction_id}, query)
         await call.check_access(found.headers.get("X-Container-Read"))
-        return passed_on(call, found)
+        return reply_to_client(call, found)
 
     async def _put(self, call: Call, names: tuple[str, str]) -> Reply:
         metadata = _metadata(call)
@@ -54,16 +60,16 @@ class Containers:
             raise Refusal(400, f"Invalid X-Storage-Policy {policy!r}", {"Content-Type": "text/plain"})
         limits.check_name("Container", as_clients_know(names[1]), limits.CONTAINER_NAME_MAX_LEN)
         await require_account(self._context, call, names[0])
-        return passed_on(call, await self._change(call, names, metadata))
+        return reply_to_client(call, await self._change(call, names, metadata))
 
     async def _post(self, call: Call, names: tuple[str, str]) -> Reply:
         metadata = _metadata(call)
         require(await self._infos.account(call, names[0]))
-        return passed_on(call, await self._change(call, names, metadata))
+        return reply_to_client(call, await self._change(call, names, metadata))
 
     async def _delete(self, call: Call, names: tuple[str, str]) -> Reply:
         require(await self._infos.account(call, names[0]))
-        return passed_on(call, await self._change(call, names, {}))
+        return reply_to_client(call, await self._change(call, names, {}))
 
     async def _change(self, call: Call, names: tuple[str, str], metadata: Mapping[str, str]) -> BackendAnswer:
         _, partition, ring = self._replicas.placement(names[0])
@@ -80,7 +86,7 @@ class Containers:
 
 def _metadata(call: Call) -> dict[str, str]:
     """What a request says about a container. Raises: Refusal (400)."""
-    said = metadata_in(without_owners(call), "Container", METADATA_PREFIXES)
+    said = metadata_in(without_owner_headers(call), "Container", METADATA_PREFIXES)
     for name in ("Read", "Write"):
         text = said.get(f"X-Container-{name}")
         if text:

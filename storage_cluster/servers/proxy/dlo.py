@@ -70,7 +70,7 @@ async def _whole(call: Call, inner: Handler, manifest: Reply) -> Reply:
         return Reply(200, headers)
     source = functools.partial(stream, segments, functools.partial(_fetch, call, inner))
     one_part = asked if found is not None and len(found) == 1 else None
-    return await open_reply(ranges.in_part(200, headers, total_len(segments), one_part, source))
+    return await open_reply(ranges.reply_with_ranges(200, headers, total_len(segments), one_part, source))
 
 
 async def _fetch(call: Call, inner: Handler, segment: Segment, asked: str | None) -> Reply:

@@ -93,7 +93,7 @@ class Slo:
         source = functools.partial(stream, segments, functools.partial(self._fetch, call, inner, level))
         asked, whole_len = call.headers.get("Range"), total_len(segments)
         headers.popall("Content-Range", None)
-        found = ranges.in_part(200, headers, whole_len, asked, source)
+        found = ranges.reply_with_ranges(200, headers, whole_len, asked, source)
         if isinstance(found.body, bytes):
             return found
         return await open_reply(found, 1 if found.status == 200 or ranges.is_single(found.headers) else 2)

@@ -135,7 +135,7 @@ def write(tmp_path: Path):
     return write_file
 
 
-def stamped(frames: list[bytes]) -> list[tuple[int, bytes]]:
+def with_stamps(frames: list[bytes]) -> list[tuple[int, bytes]]:
     return [(BASE_NS + number * 1_001, frame) for number, frame in enumerate(frames)]
 
 
@@ -147,19 +147,19 @@ def stamped(frames: list[bytes]) -> list[tuple[int, bytes]]:
 def test_every_packet_on_every_link_is_as_tshark_reads_it(write, link):
     link_type, wrap = LINKS[link]
     frames = [wrap(packet) for packet in everything()]
-    path = write(files.pcap(stamped(frames), link_type=link_type))
+    path = write(files.pcap(with_stamps(frames), link_type=link_type))
     rows = ours(path)
     assert len(rows) == len(frames) - len(others())
     if link_type == 14:
-        path = write(files.pcap(stamped(frames), link_type=101))  # tshark does not know 14
+        path = write(files.pcap(with_stamps(frames), link_type=101))  # tshark does not know 14
     assert differences(rows, by_tshark(path)) == []
 
 
 @pytest.mark.parametrize(("link_type", "is_six"), [(228, False), (229, True)])
 def test_raw_links_of_one_version_are_as_of_either(write, link_type, is_six):
     frames = [bytes(packet) for packet in everything() if isinstance(packet, IPv6) == is_six]
-    rows = ours(write(files.pcap(stamped(frames), link_type=link_type)))
-    assert rows == ours(write(files.pcap(stamped(frames), link_type=101)))
+    rows = ours(write(files.pcap(with_stamps(frames), link_type=link_type)))
+    assert rows == ours(write(files.pcap(with_stamps(frames), link_type=101)))
     assert len(rows) > 40
 
 
@@ -171,7 +171,7 @@ def test_pcapng_is_as_tshark_reads_it(write, order):
     links = [wrap for link_type, wrap in LINKS.values() if link_type != 14]
     for number, packet in enumerate(everything()):
         link = number % len(links)
-        parts.append(files.enhanced(BASE_NS + number, links[link](packet), interface_id=link, order=order))
+        parts.append(files.enhanced_packet(BASE_NS + number, links[link](packet), interface_id=link, order=order))
     path = write(b"".join(parts))
     rows = ours(path)
     assert differences(rows, by_tshark(path)) == []
@@ -179,7 +179,7 @@ def test_pcapng_is_as_tshark_reads_it(write, order):
 
 
 def test_every_packet_on_ethernet_is_as_scapy_reads_it(write):
-    path = write(files.pcap(stamped([LINKS["ethernet"][1](packet) for packet in everything()])))
+    path = write(files.pcap(with_stamps([LINKS["ethernet"][1](packet) for packet in everything()])))
     rows = {row["frame"]: row for row in ours(path)}
     # Scapy reads as TCP what an ICMP error quotes and what a later fragment holds, and does not look behind AH.
     oracle = [row for row in by_scapy(path) if row["frame"] in rows]
@@ -188,7 +188,7 @@ def test_every_packet_on_ethernet_is_as_scapy_reads_it(write):
 
 
 def test_every_ipv4_packet_on_ethernet_is_as_dpkt_reads_it(write):
-    path = write(files.pcap(stamped([LINKS["ethernet"][1](packet) for packet in everything()])))
+    path = write(files.pcap(with_stamps([LINKS["ethernet"][1](packet) for packet in everything()])))
     rows = [row for row in ours(path) if "." in row["src_addr"]]
     assert differences(rows, by_dpkt(path)) == []
 
@@ -197,7 +197,7 @@ def test_every_ipv4_packet_on_ethernet_is_as_dpkt_reads_it(write):
 @pytest.mark.parametrize("snaplen", [50, 54, 60, 66, 74, 96, 128])
 def test_cut_packets_keep_what_tshark_keeps(write, snaplen):
     frames = [LINKS["ethernet"][1](packet) for packet in everything()]
-    path = write(files.pcap(stamped(frames), snaplen=snaplen))
+    path = write(files.pcap(with_stamps(frames), snaplen=snaplen))
     # tshark also gives what it finds of a header that is cut before the window; we need the window.
     oracle = [row for row in by_tshark(path) if "window" in row]
     found = differences(ours(path), oracle)
@@ -233,8 +233,8 @@ TUNNELS = {
 @pytest.mark.parametrize("tunnel", TUNNELS)
 def test_the_connection_within_a_tunnel_is_decoded(write, tunnel):
     packets = [packet for packet in everything() if TCP in packet][::3]
-    plain = ours(write(files.pcap(stamped([bytes(ETHERNET / packet) for packet in packets]))))
-    path = write(files.pcap(stamped([bytes(ETHERNET / TUNNELS[tunnel](packet)) for packet in packets])))
+    plain = ours(write(files.pcap(with_stamps([bytes(ETHERNET / packet) for packet in packets]))))
+    path = write(files.pcap(with_stamps([bytes(ETHERNET / TUNNELS[tunnel](packet)) for packet in packets])))
     rows = ours(path)
     lengths = {"captured_len", "original_len"}
     assert [{k: row[k] for k in row.keys() - lengths} for row in rows] == [
@@ -250,7 +250,7 @@ def test_tunnels_in_tunnels_without_end_are_no_connection(write):
     packet = IP() / TCP()
     for _ in range(6):
         packet = OUTER / packet
-    path = write(files.pcap(stamped([bytes(ETHERNET / packet)])))
+    path = write(files.pcap(with_stamps([bytes(ETHERNET / packet)])))
     assert ours(path) == []
     with open_capture(path) as reader:
         list(reader.batches())
@@ -286,7 +286,7 @@ def segment_of(number: int) -> Packet:
     return TCP(sport=number, dport=80, seq=number, flags="A", options=options) / Raw(b"y" * (2_000 + 777 * number))
 
 
-def interleaved(datagrams: list[list[Packet]]) -> list[Packet]:
+def interleave(datagrams: list[list[Packet]]) -> list[Packet]:
     """A piece of each in turn."""
     return [piece for pieces in zip_longest(*datagrams) for piece in pieces if piece is not None]
 
@@ -296,7 +296,7 @@ def interleaved(datagrams: list[list[Packet]]) -> list[Packet]:
 @pytest.mark.parametrize("kind", DATAGRAMS)
 def test_the_row_of_a_split_datagram_is_as_long_as_tshark_puts_it_together(write, kind, order):
     datagrams = [ORDERS[order](list(DATAGRAMS[kind](number))) for number in range(1, 6)]
-    path = write(files.pcap(stamped([bytes(ETHERNET / piece) for piece in interleaved(datagrams)])))
+    path = write(files.pcap(with_stamps([bytes(ETHERNET / piece) for piece in interleave(datagrams)])))
     rows, oracle = ours(path), by_tshark(path, REASSEMBLE)
     assert [row["payload_len"] for row in sorted(rows, key=lambda row: row["seq"])] == [2777, 3554, 4331, 5108, 5885]
     # tshark shows it at the piece that came last; we at the one that holds the TCP header.
@@ -318,7 +318,7 @@ def test_the_row_of_a_split_datagram_is_as_long_as_tshark_puts_it_together(write
 def test_a_datagram_with_a_missing_piece_stands_with_its_first(write, kind, missing):
     pieces = list(DATAGRAMS[kind](5))
     del pieces[missing]
-    path = write(files.pcap(stamped([bytes(ETHERNET / piece) for piece in pieces])))
+    path = write(files.pcap(with_stamps([bytes(ETHERNET / piece) for piece in pieces])))
     with open_capture(path) as reader:
         lens = [batch.events["payload_len"].tolist() for batch in reader.batches()]
         found = {counter.name: counter.count for counter in reader.counters}
@@ -332,7 +332,7 @@ def test_rows_do_not_depend_on_where_a_batch_ends(write):
     pieces = [bytes(ETHERNET / piece) for number in (1, 2) for piece in DATAGRAMS["IPv4"](number)]
     alone = [bytes(ETHERNET / next(iter(DATAGRAMS["IPv4"](3))))]
     frames = whole[:2] + pieces[:1] + whole[2:4] + pieces[1:] + alone + whole[4:]
-    path = write(files.pcap(stamped(frames)))
+    path = write(files.pcap(with_stamps(frames)))
 
     def read(packets: int) -> tuple[list[list[int]], list[int]]:
         with open_capture(path) as reader:
@@ -367,7 +367,7 @@ def test_rows_do_not_depend_on_where_a_batch_ends(write):
 def test_cooked_captures_tell_the_direction(write, kind, direction):
     packet = IP(src="10.0.0.1", dst="10.0.0.2") / TCP()
     for link_type, wrap in ((113, _sll), (276, _sll2)):
-        rows = ours(write(files.pcap(stamped([wrap(packet, kind)]), link_type=link_type)))
+        rows = ours(write(files.pcap(with_stamps([wrap(packet, kind)]), link_type=link_type)))
         assert [row["direction"] for row in rows] == [direction]
 
 
@@ -376,7 +376,9 @@ def test_a_length_of_zero_is_the_frames_length(write):
     four = bytes(ETHERNET / IP(len=0) / segment)
     six = bytes(ETHERNET / IPv6(plen=0) / segment)
     path = write(
-        files.pcap(stamped([four, six, four, six]), snaplen=128, original_lens=[len(four), len(six), 200_066, 300_086])
+        files.pcap(
+            with_stamps([four, six, four, six]), snaplen=128, original_lens=[len(four), len(six), 200_066, 300_086]
+        )
     )
     assert [row["payload_len"] for row in ours(path)] == [3000, 3000, 200_000, 300_000]
     with open_capture(path) as reader:
@@ -386,14 +388,14 @@ def test_a_length_of_zero_is_the_frames_length(write):
 
 def test_the_payload_is_the_ip_headers_not_the_frames(write):
     padded = bytes(ETHERNET / IP() / TCP(flags="A")) + bytes(6)
-    assert [row["payload_len"] for row in ours(write(files.pcap(stamped([padded]))))] == [0]
+    assert [row["payload_len"] for row in ours(write(files.pcap(with_stamps([padded]))))] == [0]
 
 
 def test_a_sack_hash_tells_blocks_apart(write):
     def ack(*blocks: int) -> bytes:
         return bytes(ETHERNET / IP() / TCP(flags="A", options=[("SAck", blocks)]))
 
-    rows = ours(write(files.pcap(stamped([ack(1, 2), ack(1, 2), ack(1, 3), ack(1, 2, 5, 6)]))))
+    rows = ours(write(files.pcap(with_stamps([ack(1, 2), ack(1, 2), ack(1, 3), ack(1, 2, 5, 6)]))))
     hashes = [row["sack_hash"] for row in rows]
     assert hashes[0] == hashes[1]
     assert len(set(hashes)) == 3
@@ -406,7 +408,7 @@ def test_packets_without_a_row_say_why(write):
     short_total[16:18] = b"\0\x0a"
     frames = [bytes(ETHERNET / packet) for packet in [*others(), ARP()]]
     frames += [bytes(bad_offset), bytes(short_total), bytes(ETHERNET / IP() / TCP())[:45]]
-    path = write(files.pcap(stamped(frames)))
+    path = write(files.pcap(with_stamps(frames)))
     assert ours(path) == []
     with open_capture(path) as reader:
         list(reader.batches())

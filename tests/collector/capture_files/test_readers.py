@@ -41,10 +41,10 @@ def read(path: Path, packets: int = 131_072) -> tuple[Columns, Columns, CaptureR
             parts[name].append(column)
         for name, column in batch.heads.items():
             heads[name].append(column)
-    return _joined(parts), _joined(heads), reader
+    return _concatenate(parts), _concatenate(heads), reader
 
 
-def _joined(parts: dict[str, list[np.ndarray]]) -> Columns:
+def _concatenate(parts: dict[str, list[np.ndarray]]) -> Columns:
     return {name: np.concatenate(columns) for name, columns in parts.items()}
 
 
@@ -64,7 +64,7 @@ def write(tmp_path: Path):
 
 def pcapng_of(*packets: bytes) -> bytes:
     parts = [files.section(), files.interface()]
-    parts += [files.enhanced(BASE_NS + number, packet) for number, packet in enumerate(packets)]
+    parts += [files.enhanced_packet(BASE_NS + number, packet) for number, packet in enumerate(packets)]
     return b"".join(parts)
 
 
@@ -130,7 +130,7 @@ def test_pcap_in_both_orders_and_resolutions(write, order, nanoseconds):
 
 @pytest.mark.parametrize("order", "<>")
 def test_pcapng_in_both_orders(write, order):
-    parts = [files.section(order), files.interface(order=order), files.enhanced(BASE_NS, PACKET, order=order)]
+    parts = [files.section(order), files.interface(order=order), files.enhanced_packet(BASE_NS, PACKET, order=order)]
     parts += [files.obsolete(BASE_NS + 1, PACKET, order=order, drops=3), files.simple(PACKET, order)]
     events, _, reader = read(write(b"".join(parts)))
     assert events["host_ns"].tolist() == [BASE_NS, BASE_NS + 1]
@@ -144,8 +144,8 @@ def test_sections_of_different_order_and_interfaces_of_different_clocks(write):
     named = files.interface(101, ">", 96, [(9, b"\x00"), (2, b"tun0"), (3, b"A"), (8, struct.pack(">Q", 5))])
     parts = [
         files.section("<"), files.interface(pairs=[]), binary,
-        files.enhanced(1_500_000, PACKET), files.enhanced(1024, PACKET, interface_id=1),
-        files.section(">"), named, files.enhanced(7, PACKET[14:], order=">"),
+        files.enhanced_packet(1_500_000, PACKET), files.enhanced_packet(1024, PACKET, interface_id=1),
+        files.section(">"), named, files.enhanced_packet(7, PACKET[14:], order=">"),
     ]  # fmt: skip
     events, _, reader = read(write(b"".join(parts)))
     assert events["host_ns"].tolist() == [1_500_000_000, 6_000_000_000, 7_000_000_000]
@@ -165,7 +165,7 @@ def test_segments_of_our_agent_one_behind_the_other(write):
                 files.section(pairs=[(1, f"twintap.host={host}".encode()), (4, b"twintap-agent 0.1.0")]),
                 files.interface(pairs=[(2, b"eth0"), (9, b"\x09")]),
                 files.names([(socket.inet_aton("10.0.0.1"), [host])]),
-                files.enhanced(BASE_NS + number, PACKET, pairs=[(2, struct.pack("<I", 2 - number % 2))]),
+                files.enhanced_packet(BASE_NS + number, PACKET, pairs=[(2, struct.pack("<I", 2 - number % 2))]),
                 files.statistics(0, [(4, struct.pack("<Q", 100)), (5, struct.pack("<Q", number))]),
             ]
         )
@@ -217,7 +217,9 @@ def test_statistics_say_between_which_times_packets_were_dropped(write):
 
 def test_packets_that_an_agent_marked_as_damaged_are_known_by_their_frames(write):
     mark, other = b"twintap.tcp_checksum=wrong", b"twintap.tcp_checksum=right"
-    packets = [files.enhanced(BASE_NS, PACKET, pairs=pairs) for pairs in ([(1, mark)], [], [(1, other)], [(1, mark)])]
+    packets = [
+        files.enhanced_packet(BASE_NS, PACKET, pairs=pairs) for pairs in ([(1, mark)], [], [(1, other)], [(1, mark)])
+    ]
     _, _, reader = read(write(b"".join((files.section(), files.interface(), *packets))))
     assert reader.damaged_frames.tolist() == [1, 4]
 
@@ -325,8 +327,8 @@ def test_a_record_that_claims_too_much(write, tail, counter):
         (struct.pack("<III", 6, 33, 0), "capture_corrupt"),
         (struct.pack("<III", 6, 0xFFFFFFFC, 0), "capture_truncated"),
         (files.block(6, b""), "blocks_malformed"),
-        (files.enhanced(1, PACKET, interface_id=0xFFFFFFFF), "interface_unknown"),
-        (files.enhanced(1 << 63, PACKET), "time_out_of_range"),
+        (files.enhanced_packet(1, PACKET, interface_id=0xFFFFFFFF), "interface_unknown"),
+        (files.enhanced_packet(1 << 63, PACKET), "time_out_of_range"),
         (files.block(6, struct.pack("<IIIII", 0, 0, 0, 5000, 5000)), "blocks_malformed"),
         (files.block(6, struct.pack("<IIIII", 0, 0, 0, 5, 5) + b"abcd"), "blocks_malformed"),
         (files.block(1, b""), "blocks_malformed"),
@@ -344,7 +346,7 @@ def test_blocks_that_cannot_be(write, tail, counter):
 
 def test_more_interfaces_than_there_can_be(write):
     many = b"".join(files.interface(pairs=[(2, b"%d" % number)]) for number in range(65_600))
-    last = files.enhanced(BASE_NS, PACKET, interface_id=65_590)
+    last = files.enhanced_packet(BASE_NS, PACKET, interface_id=65_590)
     _, _, reader = read(write(files.section() + many + last))
     assert len(reader.interfaces) == 65_535
     assert counts(reader)["too_many_interfaces"] == 65
@@ -352,18 +354,20 @@ def test_more_interfaces_than_there_can_be(write):
 
 
 def test_interfaces_of_a_cooked_capture_are_told_apart_in_every_section(write):
-    def cooked(number: int) -> bytes:
+    def cooked_frame(number: int) -> bytes:
         return b"\x08\0\0\0" + struct.pack(">I", number) + b"\0\1\0\6" + bytes(8) + PACKET[14:]
 
     def segment(*numbers: int) -> bytes:
         described = files.interface(276, pairs=[(2, b"any"), (9, b"\x09")]) + files.interface(
             pairs=[(2, b"eth9"), (9, b"\x09")]
         )
-        packets = b"".join(files.enhanced(BASE_NS, cooked(number)) for number in numbers)
+        packets = b"".join(files.enhanced_packet(BASE_NS, cooked_frame(number)) for number in numbers)
         losses = files.statistics(0, [(5, struct.pack("<Q", 3))])
-        return files.section() + described + packets + files.enhanced(BASE_NS, PACKET, interface_id=1) + losses
+        return files.section() + described + packets + files.enhanced_packet(BASE_NS, PACKET, interface_id=1) + losses
 
-    late = files.section() + files.interface(pairs=[(2, b"late"), (9, b"\x09")]) + files.enhanced(BASE_NS, PACKET)
+    late = (
+        files.section() + files.interface(pairs=[(2, b"late"), (9, b"\x09")]) + files.enhanced_packet(BASE_NS, PACKET)
+    )
     events, _, reader = read(write(segment(7, 3, 7) + segment(3, 9) + late))
     assert events["interface"].tolist() == [0, 2, 0, 1, 2, 3, 1, 4]
     assert [(i.name, i.packets_count, i.dropped_count) for i in reader.interfaces] == [

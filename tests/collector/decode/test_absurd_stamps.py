@@ -37,7 +37,7 @@ def test_what_stands_together_is_believed(stamps: list[int], believed: tuple[tup
         assert found.valid_ranges() == believed
 
 
-def damaged(path: Path, numbers: list[int]) -> bytes:
+def with_late_stamps(path: Path, numbers: list[int]) -> bytes:
     """The capture with the stamps of some of its packets 60 years later."""
     records = split(path.read_bytes())
     places = [packet_places(records)[number] for number in numbers]
@@ -54,7 +54,7 @@ def _later(record: Record) -> Record:
 def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The trace of a bundled capture, and of the same with two damaged stamps."""
     folder = tmp_path_factory.mktemp("absurd")
-    (folder / "proxy.pcapng").write_bytes(damaged(CAPTURES / "proxy.pcapng", [3, 40]))
+    (folder / "proxy.pcapng").write_bytes(with_late_stamps(CAPTURES / "proxy.pcapng", [3, 40]))
     paths = {path.stem: path for path in sorted(CAPTURES.glob("*.pcapng"))}
     for name, files in (("as it is", paths), ("damaged", paths | {"proxy": folder / "proxy.pcapng"})):
         analyse([HostSource(host, (path,)) for host, path in files.items()], str(folder / name))

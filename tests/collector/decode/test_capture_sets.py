@@ -27,15 +27,15 @@ def captures(tmp_path: Path) -> dict[str, Path]:
     for number in range(12):
         net.connect("client", ("one", "two")[number % 2], 40_000 + number, 300, 9_000, at_ns=number * SECOND // 40)
     net.run()
-    return written(net, tmp_path / "net")
+    return write_captures(net, tmp_path / "net")
 
 
-def written(net: Network, folder: Path) -> dict[str, Path]:
+def write_captures(net: Network, folder: Path) -> dict[str, Path]:
     folder.mkdir()
     return {path.stem: path for path in net.write(folder)}
 
 
-def replayed(tmp_path: Path, *arguments: str, addresses: tuple[str, ...] = ()) -> Report:
+def report_of(tmp_path: Path, *arguments: str, addresses: tuple[str, ...] = ()) -> Report:
     """The report of a trace of these arguments."""
     trace = str(tmp_path / "trace")
     analyse(host_sources(arguments), trace, options=AnalysisOptions(addresses=host_addresses(addresses)))
@@ -52,7 +52,7 @@ def states(report: Report) -> set[str]:
 
 
 def test_captures_that_are_right_have_no_sentence(captures: dict[str, Path], tmp_path: Path) -> None:
-    report = replayed(tmp_path, *map(str, captures.values()))
+    report = report_of(tmp_path, *map(str, captures.values()))
     assert troubles(report) == {}
     assert states(report) == {"matched"}
 
@@ -61,7 +61,7 @@ def test_one_capture_given_as_two_hosts_is_analysed_once(captures: dict[str, Pat
     copy = tmp_path / "one-copy.pcap"
     shutil.copy(captures["one"], copy)
     files = [str(path) for path in captures.values()]
-    report = replayed(tmp_path, *files, str(copy))
+    report = report_of(tmp_path, *files, str(copy))
     assert [host.host for host in report.hosts] == list(captures)
     host, sentence = troubles(report)["same_capture"]
     assert host == "one-copy"
@@ -71,7 +71,7 @@ def test_one_capture_given_as_two_hosts_is_analysed_once(captures: dict[str, Pat
 
 def test_captures_of_one_name_with_own_addresses_are_two_hosts(captures: dict[str, Path], tmp_path: Path) -> None:
     renamed = _in_folders(tmp_path, a=captures["one"], b=captures["two"])
-    report = replayed(tmp_path, str(captures["client"]), *renamed)
+    report = report_of(tmp_path, str(captures["client"]), *renamed)
     assert [host.host for host in report.hosts] == ["client", "web", "web-2"]
     assert [host.addresses for host in report.info.hosts] == [("10.0.0.1",), ("10.0.0.2",), ("10.0.0.3",)]
     host, sentence = troubles(report)["same_name"]
@@ -87,10 +87,10 @@ def test_captures_of_one_name_and_one_address_are_one_host(tmp_path: Path) -> No
         for number in range(6):
             net.connect("client", "web", 40_000 + number + offset // SECOND, 300, 900, at_ns=offset + number * 10**7)
         net.run()
-        files[part] = written(net, tmp_path / f"net-{part}")
+        files[part] = write_captures(net, tmp_path / f"net-{part}")
     web = _in_folders(tmp_path, **{part: paths["web"] for part, paths in files.items()})
     client = [f"client={paths['client']}" for paths in files.values()]
-    report = replayed(tmp_path, *client, *web)
+    report = report_of(tmp_path, *client, *web)
     assert [host.host for host in report.hosts] == ["client", "web"]
     assert troubles(report)["same_name"][1].startswith("their own addresses are the same")
     assert states(report) == {"matched"}
@@ -116,8 +116,8 @@ def test_captures_of_different_times_say_so(tmp_path: Path) -> None:
         for number in range(6):
             net.connect("client", "web", 40_000 + number + at_ns // SECOND, 300, 900, at_ns=at_ns + number * 10**7)
         net.run()
-        files.append(str(written(net, tmp_path / f"net-{name}")[name]))
-    report = replayed(tmp_path, *files, addresses=("client=10.0.0.1", "web=10.0.0.2"))
+        files.append(str(write_captures(net, tmp_path / f"net-{name}")[name]))
+    report = report_of(tmp_path, *files, addresses=("client=10.0.0.1", "web=10.0.0.2"))
     host, sentence = troubles(report)["no_overlap_in_time"]
     assert host in ("client", "web")
     assert sentence.startswith("no other capture ran at that time, the nearest 59.")
@@ -130,7 +130,7 @@ def test_a_wrong_clock_is_no_different_time(tmp_path: Path) -> None:
     for number in range(6):
         net.connect("client", "web", 40_000 + number, 300, 900, at_ns=number * 10**7)
     net.run()
-    assert troubles(replayed(tmp_path, *map(str, written(net, tmp_path / "wrong").values()))) == {}
+    assert troubles(report_of(tmp_path, *map(str, write_captures(net, tmp_path / "wrong").values()))) == {}
 
 
 def test_a_capture_whose_own_end_cannot_be_seen_and_an_address_that_says_it(tmp_path: Path) -> None:
@@ -140,15 +140,15 @@ def test_a_capture_whose_own_end_cannot_be_seen_and_an_address_that_says_it(tmp_
     net.connect("a", "b", 40_000, 300, 900)
     net.connect("c", "d", 40_000, 300, 900)
     net.run()
-    files = written(net, tmp_path / "net")
+    files = write_captures(net, tmp_path / "net")
     merged = tmp_path / "merged.pcap"
     merged.write_bytes(files["b"].read_bytes() + files["d"].read_bytes()[24:])
-    report = replayed(tmp_path, str(merged))
+    report = report_of(tmp_path, str(merged))
     sentence = troubles(report)["direction_unknown"][1]
     assert "--address merged=IP" in sentence
     assert "give one file for each" in sentence
     assert "or the network to it. Nothing shows which end was captured" in report.story.sentence
-    report = replayed(tmp_path, str(merged), addresses=("merged=10.0.0.2", "merged=10.0.0.4"))
+    report = report_of(tmp_path, str(merged), addresses=("merged=10.0.0.2", "merged=10.0.0.4"))
     assert "direction_unknown" not in troubles(report)
     assert report.info.hosts[0].addresses == ("10.0.0.2", "10.0.0.4")
     assert "Nothing shows" not in report.story.sentence
@@ -163,7 +163,7 @@ def test_an_address_that_is_none_is_refused(text: str) -> None:
 
 def test_an_address_of_a_host_that_is_not_there_is_refused(captures: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no capture is of host nonesuch; give --address for one of: client, one, two"):
-        replayed(tmp_path, *map(str, captures.values()), addresses=("nonesuch=10.0.0.9",))
+        report_of(tmp_path, *map(str, captures.values()), addresses=("nonesuch=10.0.0.9",))
 
 
 def test_the_sentence_is_printed_and_in_the_json(captures: dict[str, Path], tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_folders_of_one_name_with_own_addresses_are_two_hosts(captures: dict[str
         (tmp_path / run / "web").mkdir(parents=True)
         shutil.copy(captures[host], tmp_path / run / "web" / "eth0.pcap")
         runs.append(str(tmp_path / run))
-    report = replayed(tmp_path, str(captures["client"]), *runs)
+    report = report_of(tmp_path, str(captures["client"]), *runs)
     assert [host.host for host in report.hosts] == ["client", "web", "web-2"]
     assert troubles(report)["same_name"][1].startswith("their own addresses differ, so they are web, web-2")
     assert states(report) == {"matched"}
@@ -197,8 +197,8 @@ def test_folders_of_one_name_and_one_address_are_one_host(captures: dict[str, Pa
     later.connect("other", "web", 40_000, 300, 900, at_ns=5 * SECOND)
     later.run()
     shutil.copy(captures["one"], tmp_path / "run1" / "web" / "eth0.pcap")
-    shutil.copy(written(later, tmp_path / "later")["web"], tmp_path / "run2" / "web" / "eth0.pcap")
-    report = replayed(tmp_path, str(captures["client"]), str(captures["two"]), *runs)
+    shutil.copy(write_captures(later, tmp_path / "later")["web"], tmp_path / "run2" / "web" / "eth0.pcap")
+    report = report_of(tmp_path, str(captures["client"]), str(captures["two"]), *runs)
     assert [host.host for host in report.hosts] == ["client", "two", "web"]
     assert troubles(report)["same_name"][1].startswith("their own addresses are the same")
 
@@ -207,6 +207,6 @@ def test_files_given_to_one_name_are_one_host_whatever_their_addresses(
     captures: dict[str, Path], tmp_path: Path
 ) -> None:
     """As the veths of one bridge are."""
-    report = replayed(tmp_path, str(captures["client"]), f"node={captures['one']}", f"node={captures['two']}")
+    report = report_of(tmp_path, str(captures["client"]), f"node={captures['one']}", f"node={captures['two']}")
     assert [host.host for host in report.hosts] == ["client", "node"]
     assert "same_name" not in troubles(report)

@@ -48,7 +48,7 @@ def conversation(client: str, server: str, start: int) -> list[Packet]:
     return first
 
 
-def translated(packet: Packet) -> Packet:
+def packet_at_uplink(packet: Packet) -> Packet:
     """As the uplink shows it."""
     copy = packet.copy()
     if copy.src in VETH:
@@ -72,17 +72,21 @@ def on_the_node(bridge: bool = True) -> list[Seen]:
             ]
         elif packet.src == OUTSIDE:
             ways = [
-                (UPLINK, HOST, translated(packet)),
+                (UPLINK, HOST, packet_at_uplink(packet)),
                 (BRIDGE, OUTGOING, packet),
                 (VETH[packet.dst], OUTGOING, packet),
             ]
         else:
-            ways = [(VETH[packet.src], HOST, packet), (BRIDGE, HOST, packet), (UPLINK, OUTGOING, translated(packet))]
+            ways = [
+                (VETH[packet.src], HOST, packet),
+                (BRIDGE, HOST, packet),
+                (UPLINK, OUTGOING, packet_at_uplink(packet)),
+            ]
         seen += [(at + place * COPY_NS, *way) for place, way in enumerate(ways) if bridge or way[0] != BRIDGE]
     return seen
 
 
-def cooked(seen: list[Seen]) -> bytes:
+def cooked_capture(seen: list[Seen]) -> bytes:
     def frame(interface: int, kind: int, packet: Packet) -> bytes:
         return b"\x08\0\0\0" + interface.to_bytes(4) + b"\0\1" + bytes([kind, 6]) + bytes(8) + bytes(packet)
 
@@ -101,7 +105,7 @@ def one_each(folder: Path, seen: list[Seen], interfaces: list[int]) -> list[Path
     return paths
 
 
-def replayed(folder: Path, paths: list[Path]) -> tuple[TraceInfo, pl.DataFrame]:
+def info_and_hops(folder: Path, paths: list[Path]) -> tuple[TraceInfo, pl.DataFrame]:
     info = analyse([HostSource("node", tuple(paths))], str(folder / "trace"))
     return info, pl.DataFrame(Trace(str(folder / "trace")).read("hops")).with_columns(
         pl.col(pl.Categorical).cast(pl.String)
@@ -113,10 +117,10 @@ def test_each_packet_between_containers_is_one_arrow(tmp_path: Path, how: str) -
     seen = on_the_node("bridge" in how)
     if how.startswith("any"):
         paths = [tmp_path / "any.pcap"]
-        paths[0].write_bytes(cooked(seen))
+        paths[0].write_bytes(cooked_capture(seen))
     else:
         paths = one_each(tmp_path, seen, [1, 2, 3, BRIDGE] if "bridge" in how else [1, 2, 3])
-    info, hops = replayed(tmp_path, paths)
+    info, hops = info_and_hops(tmp_path, paths)
     assert [host.host for host in info.hosts if host.host != "node"] == list(ENDS)
     inside = hops.filter(pl.col("send_host").is_in(ENDS) & pl.col("receive_host").is_in(ENDS))
     assert set(inside["state"]) == {"matched"}

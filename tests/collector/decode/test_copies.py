@@ -20,7 +20,7 @@ FILE_HEADER_LEN, RECORD_HEADER = 24, struct.Struct("<IIII")
 PASSED = [(1, 2, 0, 1), (2, 1, 0, 1)]
 
 
-def captured(folder: Path, ip_id: str, timestamps: bool, loss: float) -> list[Path]:
+def write_captures(folder: Path, ip_id: str, timestamps: bool, loss: float) -> list[Path]:
     """Of a client and a server whose packets are cut to one segment."""
     stations = [
         Station(name, address, tso=False, gro=False, ip_id=ip_id, timestamps=timestamps)
@@ -34,7 +34,7 @@ def captured(folder: Path, ip_id: str, timestamps: bool, loss: float) -> list[Pa
     return net.write(folder)
 
 
-def mirrored(path: Path, apart_ns: int = 3 * US) -> Path:
+def mirror_capture(path: Path, apart_ns: int = 3 * US) -> Path:
     """The capture as a mirror port of both ports makes it."""
     body, at, packets = path.read_bytes(), FILE_HEADER_LEN, []
     while at < len(body):
@@ -51,7 +51,7 @@ def mirrored(path: Path, apart_ns: int = 3 * US) -> Path:
     return place
 
 
-def replayed(tmp_path: Path, name: str, *paths: Path) -> Report:
+def report_of(tmp_path: Path, name: str, *paths: Path) -> Report:
     trace = str(tmp_path / f"trace-{name}")
     analyse(host_sources([str(path) for path in paths]), trace)
     return gather(trace)
@@ -69,9 +69,9 @@ def hops(report: Report) -> pl.DataFrame:
 def test_a_mirror_of_both_ports_is_as_one_of_a_single_port(
     tmp_path: Path, ip_id: str, timestamps: bool, loss: float
 ) -> None:
-    client, server = captured(tmp_path / "net", ip_id, timestamps, loss)
-    once = replayed(tmp_path, "once", client, server)
-    twice = replayed(tmp_path, "twice", client, mirrored(server))
+    client, server = write_captures(tmp_path / "net", ip_id, timestamps, loss)
+    once = report_of(tmp_path, "once", client, server)
+    twice = report_of(tmp_path, "twice", client, mirror_capture(server))
     known = [hops(report) for report in (once, twice)]
     if ip_id == "zero" and loss:  # which of several equal ACKs within microseconds is whose copy cannot be known
         known = [all_hops.filter(pl.col("kind") != "ack") for all_hops in known]
@@ -87,7 +87,7 @@ def test_a_mirror_of_both_ports_is_as_one_of_a_single_port(
 @pytest.mark.parametrize("ip_id", ["counter", "zero"])
 @pytest.mark.parametrize("timestamps", [True, False])
 def test_nothing_of_a_lossy_link_is_taken_for_a_copy(tmp_path: Path, ip_id: str, timestamps: bool) -> None:
-    report = replayed(tmp_path, "lossy", *captured(tmp_path / "net", ip_id, timestamps, 0.1))
+    report = report_of(tmp_path, "lossy", *write_captures(tmp_path / "net", ip_id, timestamps, 0.1))
     assert not report.troubles
     events = pl.DataFrame(Trace(report.url).read("events"))
     assert len(events) == sum(host.events_count for host in report.info.hosts)

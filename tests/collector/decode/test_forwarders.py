@@ -48,7 +48,9 @@ def turns(number: int, server_isn: int | None = None) -> list[Turn]:
     return [*said, (True, "FA", seq, ack, b""), (False, "FA", ack, seq + 1, b""), (True, "A", seq + 1, ack + 1, b"")]
 
 
-def seen(ends: tuple[str, str, int], port: int, said: list[Turn], begin_ns: int, place: int, host: str) -> list[Packet]:
+def packets_of_connection(
+    ends: tuple[str, str, int], port: int, said: list[Turn], begin_ns: int, place: int, host: str
+) -> list[Packet]:
     """What a host captures of a connection, so many quarters of the way (`place`, 0 to 4) from the client."""
     (client, server, server_port), packets, at = ends, [], begin_ns
     for from_client, flags, seq, ack, payload in said:
@@ -61,12 +63,12 @@ def seen(ends: tuple[str, str, int], port: int, said: list[Turn], begin_ns: int,
     return packets
 
 
-def captured(kind: str, host: str, side: int, place: int, count: int = CONNECTIONS) -> list[Packet]:
+def packets_at(kind: str, host: str, side: int, place: int, count: int = CONNECTIONS) -> list[Packet]:
     """All connections as a host sees them, on one side of the router."""
     return [
         packet
         for number in range(count)
-        for packet in seen(
+        for packet in packets_of_connection(
             KINDS[kind][side],
             (40_000 if KINDS[kind][side][0] == CLIENT else 50_000) + number,
             turns(number),
@@ -111,8 +113,8 @@ ROUTER_FILES = {
 @pytest.mark.parametrize("sides", ROUTER_FILES)
 @pytest.mark.parametrize("partition_bits", [0, 3])
 def test_all_is_as_without_the_router(tmp_path: Path, kind: str, sides: str, partition_bits: int) -> None:
-    ends = {"client": [captured(kind, "client", 0, 0)], "server": [captured(kind, "server", 1, 4)]}
-    router = [captured(kind, "router", side, place) for side, place in ROUTER_FILES[sides]]
+    ends = {"client": [packets_at(kind, "client", 0, 0)], "server": [packets_at(kind, "server", 1, 4)]}
+    router = [packets_at(kind, "router", side, place) for side, place in ROUTER_FILES[sides]]
     (tmp_path / "without").mkdir()
     (tmp_path / "with").mkdir()
     without = said_of(trace(tmp_path / "without", ends, partition_bits))
@@ -132,9 +134,9 @@ def test_all_is_as_without_the_router(tmp_path: Path, kind: str, sides: str, par
 
 def test_what_is_sent_to_the_router_itself_stays(tmp_path: Path) -> None:
     """The connection by which its keeper is there has no other end that was captured."""
-    ends = {"client": [captured("masquerade", "client", 0, 0)], "server": [captured("masquerade", "server", 1, 4)]}
-    kept = seen(("10.70.9.9", INSIDE, 22), 33_000, turns(70), 0, 4, "router")
-    router = [captured("masquerade", "router", 0, 1) + kept]
+    ends = {"client": [packets_at("masquerade", "client", 0, 0)], "server": [packets_at("masquerade", "server", 1, 4)]}
+    kept = packets_of_connection(("10.70.9.9", INSIDE, 22), 33_000, turns(70), 0, 4, "router")
+    router = [packets_at("masquerade", "router", 0, 1) + kept]
     url = trace(tmp_path, {"client": ends["client"], "router": router, "server": ends["server"]})
     connections = pl.DataFrame(Trace(url).read("connections")).with_columns(pl.col(pl.Categorical).cast(pl.String))
     served = dict(connections["server_host"].value_counts().iter_rows())
@@ -149,7 +151,11 @@ def test_a_proxy_that_ends_tcp_is_an_end(tmp_path: Path) -> None:
     def all_of(
         ends: tuple[str, str, int], those: list[tuple[int, list[Turn], int]], place: int, host: str
     ) -> list[Packet]:
-        return [packet for port, said, begin in those for packet in seen(ends, port, said, begin, place, host)]
+        return [
+            packet
+            for port, said, begin in those
+            for packet in packets_of_connection(ends, port, said, begin, place, host)
+        ]
 
     url = trace(
         tmp_path,
@@ -165,7 +171,7 @@ def test_a_proxy_that_ends_tcp_is_an_end(tmp_path: Path) -> None:
 
 def test_who_was_captured_with_one_neighbour_alone_is_the_farthest_point(tmp_path: Path) -> None:
     url = trace(
-        tmp_path, {"client": [captured("plain", "client", 0, 0)], "router": [captured("plain", "router", 0, 1)]}
+        tmp_path, {"client": [packets_at("plain", "client", 0, 0)], "router": [packets_at("plain", "router", 0, 1)]}
     )
     assert not any(host.on_path for host in Trace(url).info().hosts)
     assert len(Trace(url).read("exchanges")) == CONNECTIONS * REQUESTS

@@ -19,7 +19,7 @@ SECOND = 1_000_000_000
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
 
 
-def captured(folder: Path, clock: Clock) -> list[Path]:
+def write_captures(folder: Path, clock: Clock) -> list[Path]:
     """Of a client and a server."""
     stations = [Station("client", CLIENT), Station("server", SERVER, clock)]
     net = Network(stations, NetworkPath(delay_ns=200_000, jitter_ns=50_000), 3)
@@ -40,7 +40,7 @@ def packets_of(path: Path) -> list[tuple[int, int, bytes]]:
     return found
 
 
-def merged(paths: list[Path], place: Path, names: tuple[str, ...] | None) -> Path:
+def merge_captures(paths: list[Path], place: Path, names: tuple[str, ...] | None) -> Path:
     """As `mergecap -I none` does, with the interfaces' `names`; without, as if they were one."""
     packets = sorted((at, number, *rest) for number, path in enumerate(paths) for at, *rest in packets_of(path))
     if names is None:
@@ -52,12 +52,12 @@ def merged(paths: list[Path], place: Path, names: tuple[str, ...] | None) -> Pat
     for name in names:
         body += files.interface(pairs=[(9, b"\x09"), *([(2, name.encode())] if name else [])])
     for at, number, length, data in packets:
-        body += files.enhanced(at, data, interface_id=number, original_len=length)
+        body += files.enhanced_packet(at, data, interface_id=number, original_len=length)
     place.write_bytes(body)
     return place
 
 
-def replayed(tmp_path: Path, *paths: Path) -> Report:
+def report_of(tmp_path: Path, *paths: Path) -> Report:
     trace = str(tmp_path / f"trace-{paths[0].stem}")
     analyse(host_sources([str(path) for path in paths]), trace)
     return gather(trace)
@@ -75,9 +75,9 @@ def hops(report: Report) -> pl.DataFrame:
 @pytest.mark.parametrize("clock", [Clock(), Clock(3 * SECOND, 20_000), Clock(-400_000)])
 @pytest.mark.parametrize("names", [("", ""), ("eth0", "eth0"), ("eth0", "ens3")])
 def test_interfaces_of_hosts_are_as_if_given_apart(tmp_path: Path, clock: Clock, names: tuple[str, str]) -> None:
-    paths = captured(tmp_path / "net", clock)
-    apart = replayed(tmp_path, *paths)
-    together = replayed(tmp_path, merged(paths, tmp_path / "all.pcapng", names))
+    paths = write_captures(tmp_path / "net", clock)
+    apart = report_of(tmp_path, *paths)
+    together = report_of(tmp_path, merge_captures(paths, tmp_path / "all.pcapng", names))
     assert [host.host for host in together.hosts] == [CLIENT, SERVER]
     assert [host.addresses for host in together.info.hosts] == [(CLIENT,), (SERVER,)]
     counts = [[(host.packets_count, host.events_count) for host in report.info.hosts] for report in (apart, together)]
@@ -93,7 +93,7 @@ def test_interfaces_of_hosts_are_as_if_given_apart(tmp_path: Path, clock: Clock,
 def test_captures_that_are_merged_into_one_interface_are_named_and_nothing_is_found(
     tmp_path: Path, clock: Clock
 ) -> None:
-    report = replayed(tmp_path, merged(captured(tmp_path / "net", clock), tmp_path / "all.pcap", None))
+    report = report_of(tmp_path, merge_captures(write_captures(tmp_path / "net", clock), tmp_path / "all.pcap", None))
     (trouble,) = report.troubles
     assert (trouble.host, trouble.name, trouble.severity) == ("all", "merged_captures", "data_loss")
     assert "mergecap -I none" in trouble.remedy

@@ -20,7 +20,7 @@ EXTRA = {"tls12": 7, "tls13": 0}
 """What an answer is longer in a version: its record's nonce is sent, its content type is not."""
 
 
-def replayed(place: Path, *captures: Path) -> pl.DataFrame:
+def requests_of(place: Path, *captures: Path) -> pl.DataFrame:
     command = [sys.executable, "-m", "tracer", "replay", "--quiet", "-o", str(place), *map(str, captures)]
     subprocess.run(command, check=True, capture_output=True)
     exchanges, spans = (pl.DataFrame(Trace(str(place)).read(name)) for name in ("exchanges", "spans"))
@@ -33,7 +33,7 @@ def replayed(place: Path, *captures: Path) -> pl.DataFrame:
 def test_requests_are_those_of_the_access_log(name: str, host: str, tmp_path: Path) -> None:
     version, kind = name.split("-")
     captures = [CAPTURES / name / f"{each}.pcap.gz" for each in (["client", "server"] if host == "both" else [host])]
-    rows = replayed(tmp_path / "trace", *captures)
+    rows = requests_of(tmp_path / "trace", *captures)
     found = rows.group_by("connection_id", maintain_order=True).agg(
         "response_bytes", "tls_ns", "connect_ns", "complete"
     )

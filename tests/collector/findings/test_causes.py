@@ -9,25 +9,28 @@ from collector.findings.kinds import KINDS
 ASKERS = {"store": frozenset({"proxy"})}
 
 
-def found(kind: str, host: str, severity: str = "warning", service: str | None = None) -> Finding:
+def finding_of(kind: str, host: str, severity: str = "warning", service: str | None = None) -> Finding:
     return Finding(severity=severity, kind=kind, text="", remedy="", host=host, service=service)
 
 
-def judged(*findings: Finding) -> list[tuple[str, str | None]]:
+def severities_and_causes(*findings: Finding) -> list[tuple[str, str | None]]:
     """Severity and cause of each."""
     return [(one.severity, one.cause) for one in with_causes(findings, ASKERS)]
 
 
 def test_a_consequence_is_a_notice_that_names_its_cause() -> None:
-    dead, slow = found("server_died", "store"), found("slow_replica", "store")
-    assert judged(slow, dead) == [("notice", "server_died on store"), ("warning", None)]
+    dead, slow = finding_of("server_died", "store"), finding_of("slow_replica", "store")
+    assert severities_and_causes(slow, dead) == [("notice", "server_died on store"), ("warning", None)]
 
 
 def test_a_cause_reaches_hosts_that_call_it_unless_the_kind_is_explained_there_only() -> None:
-    dead = found("server_died", "store")
-    assert judged(dead, found("unanswered_request", "proxy"))[1] == ("notice", "server_died on store")
-    assert judged(dead, found("connection_unanswered", "proxy"))[1] == ("warning", None)
-    assert judged(dead, found("unanswered_request", "client"))[1] == ("warning", None)
+    dead = finding_of("server_died", "store")
+    assert severities_and_causes(dead, finding_of("unanswered_request", "proxy"))[1] == (
+        "notice",
+        "server_died on store",
+    )
+    assert severities_and_causes(dead, finding_of("connection_unanswered", "proxy"))[1] == ("warning", None)
+    assert severities_and_causes(dead, finding_of("unanswered_request", "client"))[1] == ("warning", None)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +39,11 @@ def test_a_cause_reaches_hosts_that_call_it_unless_the_kind_is_explained_there_o
     ids=["of one service", "of the host"],
 )
 def test_a_kind_of_one_service_says_nothing_of_others(cause: str, expected: tuple[str, str | None]) -> None:
-    other = found("slow_replica", "store", service="database")
-    assert judged(found(cause, "store", service="web"), other)[1] == expected
+    other = finding_of("slow_replica", "store", service="database")
+    assert severities_and_causes(finding_of(cause, "store", service="web"), other)[1] == expected
 
 
 @pytest.mark.parametrize("name", [kind.name for kind in KINDS if kind.always_notice])
 def test_what_is_always_a_notice_is_never_more(name: str) -> None:
-    assert judged(found(name, "store")) == [("notice", None)]
-    assert judged(found(name, "store", "info")) == [("info", None)]
+    assert severities_and_causes(finding_of(name, "store")) == [("notice", None)]
+    assert severities_and_causes(finding_of(name, "store", "info")) == [("info", None)]

@@ -56,13 +56,13 @@ def _find(exchanges, hops, connections, clocks=None, info=INFO) -> list[dict]:
     return find(tables | {"clocks": clocks}, info).to_pylist()
 
 
-def named(findings: list[dict]) -> list[str]:
+def urgent_findings(findings: list[dict]) -> list[str]:
     """What somebody should act on: the kind, and where."""
     urgent = [row for row in findings if row["severity"] in ("error", "warning")]
     return [f"{row['kind']} {'–'.join(filter(None, (row['host'], row['peer_host'])))}" for row in urgent]
 
 
-def followed(findings: list[dict]) -> dict[str, str]:
+def causes_by_kind(findings: list[dict]) -> dict[str, str]:
     """Kinds of what follows from another, with their causes."""
     return {row["kind"]: row["cause"] for row in findings if row["cause"]}
 
@@ -114,7 +114,7 @@ def between(one: str, other: str, late_us: int):
     ids=["a host's link", "between two hosts", "not by much", "all alike: a long way, no fault"],
 )
 def test_slow_links(late_us, expected: list[str]) -> None:
-    assert named(of_packets(everyone(12, 200 * MS, late_us))) == expected
+    assert urgent_findings(of_packets(everyone(12, 200 * MS, late_us))) == expected
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,10 @@ def test_a_narrow_link_is_one_that_is_full(counts: tuple[int, int], size: int, e
               {begin + 190 * MS} < 0:50 200
             """
     findings = of_packets(text)
-    assert named(findings) == expected
-    assert followed(findings).get("packet_loss") == ("narrow_link on storage3" if "narrow" in expected[0] else None)
+    assert urgent_findings(findings) == expected
+    assert causes_by_kind(findings).get("packet_loss") == (
+        "narrow_link on storage3" if "narrow" in expected[0] else None
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_a_link_that_is_narrow_for_bursts_only(gap_us: Callable[[int], int], exp
             text += f"{turn * 250 * MS + packet} > {packet * 1400}:{packet * 1400 + 1400} {method} late={late_us}\n"
         text += f"{turn * 250 * MS + 200 * MS} < 0:50 200\n"
     findings = of_packets(text)
-    assert named(findings) == expected
+    assert urgent_findings(findings) == expected
     assert not expected or "at most 10.9 Mbit/s" in findings[0]["text"]  # 1,400 bytes a ms, as a bin of 19 % has it
 
 
@@ -190,12 +192,12 @@ def cut_off(host: str, peers: Sequence[str]) -> str:
 
 def test_a_host_cut_off() -> None:
     findings = of_packets(cut_off("storage2", ("proxy", "storage1", "storage3")))
-    assert named(findings) == ["link_down storage2"]
-    assert followed(findings) == {"connection_unanswered": "link_down on storage2"}
+    assert urgent_findings(findings) == ["link_down storage2"]
+    assert causes_by_kind(findings) == {"connection_unanswered": "link_down on storage2"}
 
 
 def test_a_link_between_two_hosts_cut() -> None:
-    assert named(of_packets(cut_off("storage2", ("proxy",)))) == ["link_down storage2–proxy"]
+    assert urgent_findings(of_packets(cut_off("storage2", ("proxy",)))) == ["link_down storage2–proxy"]
 
 
 @pytest.mark.parametrize(
@@ -213,8 +215,8 @@ def test_what_captures_dropped_is_not_taken_for_lost(
     dropped: dict[str, int], urgent: list[str], doubted: set[str]
 ) -> None:
     findings = of_packets(cut_off("storage2", ("proxy", "storage1", "storage3")), dropped)
-    assert named(findings) == urgent
-    assert {kind for kind, cause in followed(findings).items() if cause == "capture_drop on storage2"} == doubted
+    assert urgent_findings(findings) == urgent
+    assert {kind for kind, cause in causes_by_kind(findings).items() if cause == "capture_drop on storage2"} == doubted
     gaps = {row["host"]: row["text"] for row in findings if row["kind"] == "capture_drop"}
     assert gaps.keys() == dropped.keys()
     assert all(f"dropped {count} of {1000 + count:,} packets" in gaps[host] for host, count in dropped.items())
@@ -248,7 +250,7 @@ def test_an_answer_to_a_syn_that_was_lost() -> None:
         1000100 > 0:100 GET /a
         1000200 < 0:50 200
     """
-    assert named(of_packets(script)) == ["syn_retry proxy"]
+    assert urgent_findings(of_packets(script)) == ["syn_retry proxy"]
 
 
 def test_ports_of_one_host_that_refuse_are_one_finding() -> None:
@@ -275,10 +277,10 @@ def test_reordered_packets(tmp_path: Path, share: float, expected: list[str]) ->
     network.run()
     files = network.write(tmp_path)
     analyse([HostSource(file.stem, (file,)) for file in files], str(tmp_path / "trace"))
-    assert named(Trace(str(tmp_path / "trace")).read("findings").to_pylist()) == expected
+    assert urgent_findings(Trace(str(tmp_path / "trace")).read("findings").to_pylist()) == expected
 
 
-def stopped(answers_at: str) -> str:
+def script_of_a_stop(answers_at: str) -> str:
     """storage2 is asked by the proxy all the time and answers nothing between 1 and 6 s; the others go on."""
     text = ""
     for number in range(60):
@@ -293,8 +295,8 @@ def stopped(answers_at: str) -> str:
 
 
 def test_a_server_that_is_stopped() -> None:
-    findings = of_requests(stopped("- -"))
-    assert named(findings) == ["server_silent storage2"]
+    findings = of_requests(script_of_a_stop("- -"))
+    assert urgent_findings(findings) == ["server_silent storage2"]
 
 
 def test_what_is_asked_of_a_server_that_stays_silent_has_no_finding_of_its_own() -> None:
@@ -352,7 +354,7 @@ def test_a_disk_whose_requests_are_all_given_up_is_slow() -> None:
         if words[2] == "storage2/swift-object" and "target=/d2/12/AUTH_a/c" in words:
             words[5:7] = ["-", "-", f"up={int(words[3]) + SLOW}"]
         lines.append(" ".join(words))
-    assert named(of_requests("\n".join(lines))) == ["slow_disk storage2"]
+    assert urgent_findings(of_requests("\n".join(lines))) == ["slow_disk storage2"]
 
 
 @pytest.mark.parametrize(("took_us", "cause"), [(500, "server_error"), (SLOW, "slow_disk")])
@@ -369,7 +371,7 @@ def test_a_disk_that_fails_at_once_is_broken_and_one_that_fails_late_is_slow(too
             words.append("status=500")
         changed.append(" ".join(words))
     findings = [row for row in of_requests("\n".join(changed)) if row["service"] == "swift-object"]
-    assert named(findings) == [f"{cause} storage2"]
+    assert urgent_findings(findings) == [f"{cause} storage2"]
     assert {row["kind"] for row in findings} == {"server_error", "slow_disk"}
 
 
@@ -377,7 +379,7 @@ def test_a_request_given_up_before_all_of_it_arrived_took_no_time() -> None:
     lines = replicas(40, lambda host, service, device: 2 * MS).splitlines()
     words = lines[1].split()
     words[5:7] = ["-", "-", f"up={int(words[3]) - 5}"]
-    assert named(of_requests("\n".join([lines[0], " ".join(words), *lines[2:]]))) == []
+    assert urgent_findings(of_requests("\n".join([lines[0], " ".join(words), *lines[2:]]))) == []
 
 
 @pytest.mark.parametrize(
@@ -416,7 +418,7 @@ def test_a_request_given_up_before_all_of_it_arrived_took_no_time() -> None:
     ],
 )
 def test_what_is_slow_tells_why(took, expected: str) -> None:
-    assert named(of_requests(replicas(20, took))) == [expected]
+    assert urgent_findings(of_requests(replicas(20, took))) == [expected]
 
 
 def test_a_server_that_waits_for_a_slow_one_is_not_slow() -> None:
@@ -429,7 +431,7 @@ def test_a_server_that_waits_for_a_slow_one_is_not_slow() -> None:
             tx = f"tx={front}{number}"
             text += f"client > {front}/swift-proxy {begin} {begin} {begin + took + 100} {begin + took + 110} {tx}\n"
             text += f"{front} > {back}/swift-object {begin + 50} {begin + 50} {begin + took} {begin + took + 10} {tx}\n"
-    assert named(of_requests(text)) == ["slow_replica storage2"]
+    assert urgent_findings(of_requests(text)) == ["slow_replica storage2"]
 
 
 GET_TWICE = """
@@ -505,9 +507,9 @@ def test_a_full_disk_and_the_failures_that_follow_from_it() -> None:
     proxy > storage1/swift-object  20  30 100 110 tx=1 method=PUT status=507 target=/d1/7/a/c/o
     """
     findings = of_requests(text)
-    assert named(findings) == ["disk_full storage1"]
+    assert urgent_findings(findings) == ["disk_full storage1"]
     assert "(device d1)" in findings[0]["text"]
-    assert followed(findings) == {"server_error": "disk_full on storage1"}
+    assert causes_by_kind(findings) == {"server_error": "disk_full on storage1"}
 
 
 def test_clocks_that_are_wrong_or_were_set() -> None:
@@ -527,7 +529,7 @@ def test_clocks_that_are_wrong_or_were_set() -> None:
     info = replace(INFO, hosts=tuple(replace(host, host=name) for name in "abcde"))
     empty = play("")
     findings = _find(exchanges_of(""), empty.hops, empty.connections, table("clocks", rows), info)
-    assert named(findings) == ["clock_offset b", "clock_step d"]
+    assert urgent_findings(findings) == ["clock_offset b", "clock_step d"]
     assert "80.0 ms ahead of the reference, and runs 200 ± 5 ppm too fast" in findings[0]["text"]
     assert "was set 1 time while it was captured, by 3.0 ms" in findings[1]["text"]
     assert [(row["from_trace_ns"], row["to_trace_ns"]) for row in findings] == [
@@ -557,4 +559,4 @@ def late_connection(client: str, server: str, background: str = "") -> str:
     ids=["a client waited for it", "a replicator did"],
 )
 def test_a_lost_syn_is_weighed_by_who_waited(text: str, expected: list[str]) -> None:
-    assert named(of_packets(text)) == expected
+    assert urgent_findings(of_packets(text)) == expected

@@ -24,7 +24,7 @@ from tests.helpers.service_ports import names_of_ports
 INFO = TraceInfo(created_ns=0, tool_version="", hosts=())
 
 
-def found(script: str) -> list[str]:
+def lines_of_findings(script: str) -> list[str]:
     """Each finding as: severity kind host cost in µs | text."""
     tables = play(script)
     built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "swift"}))
@@ -360,7 +360,7 @@ CASES = {
 
 @pytest.mark.parametrize(("script", "expected"), CASES.values(), ids=CASES.keys())
 def test_findings(script: str, expected: list[str]) -> None:
-    assert found(script) == expected
+    assert lines_of_findings(script) == expected
 
 
 def test_evidence_is_the_whole_time_and_the_worst_stall() -> None:
@@ -488,10 +488,10 @@ def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
 
 
 def kinds(script: str) -> list[str]:
-    return [line.split(" | ")[0].rsplit(" ", 1)[0] + " | " + line.split(" | ")[1] for line in found(script)]
+    return [line.split(" | ")[0].rsplit(" ", 1)[0] + " | " + line.split(" | ")[1] for line in lines_of_findings(script)]
 
 
-def asked(count: int, *, every_us: int, ends: str, first_port: int = 40_000) -> str:
+def lines_of_requests(count: int, *, every_us: int, ends: str, first_port: int = 40_000) -> str:
     """Requests of a connection each, one after the other; `ends`, what follows (`AT` is when it was asked, in µs)."""
     parts = []
     for number in range(count):
@@ -506,18 +506,18 @@ def asked(count: int, *, every_us: int, ends: str, first_port: int = 40_000) -> 
 
 ENDED = {
     "a client's limit": (
-        asked(4, every_us=500_000, ends="+300000 > fin@100"),
+        lines_of_requests(4, every_us=500_000, ends="+300000 > fin@100"),
         "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
         "after about 300.0 ms (its limit), without a whole answer; it answered nobody for 1.800 s",
     ),
     "a client's limit, while the server answers others": (
-        asked(4, every_us=500_000, ends="+300000 > fin@100")
+        lines_of_requests(4, every_us=500_000, ends="+300000 > fin@100")
         + "\nclient:50000 > web:8080\n 900000 > 0:100 GET /x\n 900300 < 0:60 200 body=10 with=10",
         "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
         "after about 300.0 ms (its limit), without a whole answer",
     ),
     "a client that leaves": (
-        asked(4, every_us=50_000, ends="400000 > fin@100"),
+        lines_of_requests(4, every_us=50_000, ends="400000 > fin@100"),
         "notice client_gave_up web | 4 requests from client to swift on web left by their client, all at "
         "one moment, the "
         "longest after 400.0 ms, without a whole answer",
@@ -533,47 +533,47 @@ ENDED = {
         "without a whole answer",
     ),
     "a server that dies": (
-        asked(4, every_us=50_000, ends="400000 < fin@0;400050 > fin@100"),
+        lines_of_requests(4, every_us=50_000, ends="400000 < fin@0;400050 > fin@100"),
         "warning server_died web | swift on web ended 4 connections within 1 ns, each with FIN in place of "
         "an answer: 4 "
         "requests failed, the longest after 400.0 ms",
     ),
     "a server that dies, in the middle of an answer too": (
-        asked(3, every_us=50_000, ends="400000 < rst@0")
+        lines_of_requests(3, every_us=50_000, ends="400000 < rst@0")
         + "\nclient:50000 > web:8080\n 150000 > 0:100 GET /x\n 390000 < 0:60 200 body=900 with=10\n 400000 < fin@60",
         "warning server_died web | swift on web ended 4 connections within 1 ns, each with FIN or RST in place of an "
         "answer: 4 requests failed, the longest after 400.0 ms",
     ),
     "a server that closes each request a while after it came": (
-        asked(4, every_us=50_000, ends="+300000 < fin@0"),
+        lines_of_requests(4, every_us=50_000, ends="+300000 < fin@0"),
         "warning unanswered_request web | 4 of 4 requests from client to swift on web closed by the server without an "
         "answer, the longest wait 300.0 ms",
     ),
     "a server that closes two, and answers others in between": (
-        asked(2, every_us=1_000, ends="30000 < fin@0")
+        lines_of_requests(2, every_us=1_000, ends="30000 < fin@0")
         + "\nclient:50000 > web:8080\n 30500 > 0:100 GET /x\n 31000 < 0:60 200 body=10 with=10"
         + "\nclient:50001 > web:8080\n -20000 > 0:100 GET /y\n 40000 < fin@0",
         "warning unanswered_request web | 3 of 4 requests from client to swift on web closed by the server without an "
         "answer, the longest wait 60.0 ms",
     ),
     "one connection that its server closes": (
-        asked(1, every_us=0, ends="+400000 < fin@0"),
+        lines_of_requests(1, every_us=0, ends="+400000 < fin@0"),
         "warning unanswered_request web | 1 of 1 request from client to swift on web closed by the server without an "
         "answer, the longest wait 400.0 ms",
     ),
     "answers that end too early": (
-        asked(2, every_us=50_000, ends="+300 < 0:60 200 body=900 with=10;+900 < fin@60")
+        lines_of_requests(2, every_us=50_000, ends="+300 < 0:60 200 body=900 with=10;+900 < fin@60")
         + "\nclient:50000 > web:8080\n 500000 > 0:100 GET /x\n 500300 < 0:60 200 body=10 with=10\n 500400 < fin@60",
         "warning truncated_response web | 2 of 3 requests from client to swift on web answered with less than was "
         "promised: the server closed the connection early; at worst 60 of 950 bytes came",
     ),
     "a client that leaves requests that it began at once": (
-        asked(4, every_us=100, ends="400000 > fin@100"),
+        lines_of_requests(4, every_us=100, ends="400000 > fin@100"),
         "notice client_gave_up web | 4 requests from client to swift on web left by their client, all at one moment, "
         "each after about 399.9 ms, without a whole answer",
     ),
     "a limit of requests that began at almost the same time": (
-        asked(4, every_us=40_000, ends="+300000 > fin@100"),
+        lines_of_requests(4, every_us=40_000, ends="+300000 > fin@100"),
         "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
         "after about "
         "300.0 ms (its limit), without a whole answer",

@@ -34,7 +34,7 @@ def lines(ports: Sequence[int], step_ns: int = 10_000_000, part: int = 0) -> lis
     ]
 
 
-def shuffled(ports: Sequence[int]) -> list[int]:
+def in_random_order(ports: Sequence[int]) -> list[int]:
     return random.Random(1).sample(ports, len(ports))
 
 
@@ -53,12 +53,12 @@ def test_parts_of_the_table_are_counted_together(part: int) -> None:
 
 
 def test_ports_used_again_are_told() -> None:
-    (line,) = lines(2 * shuffled(range(40_000, 40_040)))
+    (line,) = lines(2 * in_random_order(range(40_000, 40_040)))
     assert "all that it has there (40 of them again)" in line
 
 
 def test_linux_s_whole_range_in_a_minute() -> None:
-    ports = shuffled(range(32_768, 32_768 + DEFAULT_PORTS))
+    ports = in_random_order(range(32_768, 32_768 + DEFAULT_PORTS))
     assert len(lines(ports, 2_000_000)) == 1
     assert lines(ports, 200_000_000) == []  # over an hour and a half: each was forgotten long before
 
@@ -69,7 +69,7 @@ def test_linux_s_whole_range_in_a_minute() -> None:
         range(40_000, 40_100, 2),  # every second one, as Linux begins
         range(40_000, 40_100),  # in turn, as other systems do
         range(40_000, 40_010),  # few
-        shuffled(range(32_768, 60_999))[:5000],
+        in_random_order(range(32_768, 60_999))[:5000],
         [40_000, 50_000] * 50,  # two, kept
     ],
     ids=["every second", "in turn", "few", "far apart", "two"],

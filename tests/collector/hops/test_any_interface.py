@@ -57,7 +57,7 @@ def conversation(client: str, server: str) -> list[Packet]:
     ]  # fmt: skip
 
 
-def cooked(packet: Packet, copy: Copy) -> bytes:
+def cooked_frame(packet: Packet, copy: Copy) -> bytes:
     """With the header of a Linux cooked capture, version 2."""
     header = b"\x08\0\0\0" + copy.interface.to_bytes(4) + b"\0\1" + bytes([copy.packet_type, 6]) + bytes(8)
     return header + bytes(packet)
@@ -69,7 +69,7 @@ def on_all_interfaces(packets: list[Packet], client: str, out: tuple[Copy, ...],
     def copies() -> Iterator[tuple[int, bytes]]:
         for number, packet in enumerate(packets):
             for place, copy in enumerate(out if packet.src == client else back):
-                yield BASE_NS + number * PACKET_NS + place * COPY_NS, cooked(packet, copy)
+                yield BASE_NS + number * PACKET_NS + place * COPY_NS, cooked_frame(packet, copy)
 
     return files.pcap(copies(), link_type=276)
 

@@ -96,13 +96,15 @@ def seen_at(
     return sorted((at, data) for at, data in stamps if captures(at - BASE_NS))
 
 
-def written(folder: Path, name: str, packets: list[tuple[int, bytes]]) -> Path:
+def write_capture(folder: Path, name: str, packets: list[tuple[int, bytes]]) -> Path:
     path = folder / name
     path.write_bytes(files.pcap(packets))
     return path
 
 
-def replayed(folder: Path, client: list[Path], server: list[Path]) -> tuple[TraceInfo, dict[str, int], set[str]]:
+def info_states_and_findings(
+    folder: Path, client: list[Path], server: list[Path]
+) -> tuple[TraceInfo, dict[str, int], set[str]]:
     """The trace's info, its hops by state, and the kinds of its findings."""
     info = analyse([HostSource("a", tuple(client)), HostSource("b", tuple(server))], str(folder / "trace"))
     states = pl.DataFrame(Trace(str(folder / "trace")).read("hops", ["state"]))["state"].cast(pl.String)
@@ -116,16 +118,18 @@ def coverage_s(info: TraceInfo, host: str = "b") -> list[tuple[float, float]]:
     return [(round((begin - BASE_NS) / SECOND, 1), round((end - BASE_NS) / SECOND, 1)) for begin, end in found.coverage]
 
 
-def restarted(at: int) -> bool:
+def is_captured_in_parts(at: int) -> bool:
     return not 3 * SECOND <= at < 7 * SECOND
 
 
 def test_between_a_tcpdump_and_the_next_nothing_is_lost(tmp_path: Path) -> None:
     sent = traffic(10 * SECOND)
-    at_b = seen_at(False, sent, restarted)
+    at_b = seen_at(False, sent, is_captured_in_parts)
     first = [one for one in at_b if one[0] < BASE_NS + 5 * SECOND]
-    paths = [written(tmp_path, "b-1.pcap", first), written(tmp_path, "b-2.pcap", at_b[len(first) :])]
-    info, states, kinds = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    paths = [write_capture(tmp_path, "b-1.pcap", first), write_capture(tmp_path, "b-2.pcap", at_b[len(first) :])]
+    info, states, kinds = info_states_and_findings(
+        tmp_path, [write_capture(tmp_path, "a.pcap", seen_at(True, sent))], paths
+    )
     assert coverage_s(info) == [(0.0, 3.0), (7.0, 10.0)]
     assert coverage_s(info, "a") == [(0.0, 10.0)]
     assert states.keys() == {"matched", "outside_window"}
@@ -134,8 +138,10 @@ def test_between_a_tcpdump_and_the_next_nothing_is_lost(tmp_path: Path) -> None:
 
 def test_a_capture_that_stalls_within_a_file_has_a_hole(tmp_path: Path) -> None:
     sent = traffic(10 * SECOND)
-    paths = [written(tmp_path, "b.pcap", seen_at(False, sent, restarted))]
-    info, states, kinds = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    paths = [write_capture(tmp_path, "b.pcap", seen_at(False, sent, is_captured_in_parts))]
+    info, states, kinds = info_states_and_findings(
+        tmp_path, [write_capture(tmp_path, "a.pcap", seen_at(True, sent))], paths
+    )
     assert coverage_s(info) == [(0.0, 3.0), (7.0, 10.0)]
     assert states.keys() == {"matched", "outside_window"}
     assert "link_down" not in kinds
@@ -147,8 +153,10 @@ def test_files_of_one_rotation_are_one_span(tmp_path: Path) -> None:
     sent = traffic(4 * SECOND)
     at_b = seen_at(False, sent)
     parts = [[one for one in at_b if (one[0] - BASE_NS) // SECOND == second] for second in range(5)]
-    paths = [written(tmp_path, f"b-{number}.pcap", part) for number, part in enumerate(parts) if part]
-    info, states, _ = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    paths = [write_capture(tmp_path, f"b-{number}.pcap", part) for number, part in enumerate(parts) if part]
+    info, states, _ = info_states_and_findings(
+        tmp_path, [write_capture(tmp_path, "a.pcap", seen_at(True, sent))], paths
+    )
     assert len(paths) > 3
     assert coverage_s(info) == [(0.0, 4.0)]
     assert states.keys() == {"matched"}
@@ -159,10 +167,12 @@ def test_a_link_that_is_down_is_no_hole(tmp_path: Path, rotated: bool) -> None:
     sent = traffic(10 * SECOND, down=(3 * SECOND, 7 * SECOND))
     at_b = seen_at(False, sent)
     cut = sum(at < BASE_NS + 5 * SECOND for at, _ in at_b) if rotated else len(at_b)
-    paths = [written(tmp_path, "b-1.pcap", at_b[:cut])] + (
-        [written(tmp_path, "b-2.pcap", at_b[cut:])] if rotated else []
+    paths = [write_capture(tmp_path, "b-1.pcap", at_b[:cut])] + (
+        [write_capture(tmp_path, "b-2.pcap", at_b[cut:])] if rotated else []
     )
-    info, states, kinds = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    info, states, kinds = info_states_and_findings(
+        tmp_path, [write_capture(tmp_path, "a.pcap", seen_at(True, sent))], paths
+    )
     assert coverage_s(info) == [(0.0, 10.0)]
     assert states["lost"] == sum(each.lost for each in sent)
     assert "link_down" in kinds
@@ -172,8 +182,8 @@ def test_a_few_packets_that_a_capture_drops_are_no_hole(tmp_path: Path) -> None:
     sent = traffic(4 * SECOND)
     kept = seen_at(False, sent)
     kept = [one for number, one in enumerate(kept) if number % 10 or number < 100]
-    info, states, _ = replayed(
-        tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], [written(tmp_path, "b.pcap", kept)]
+    info, states, _ = info_states_and_findings(
+        tmp_path, [write_capture(tmp_path, "a.pcap", seen_at(True, sent))], [write_capture(tmp_path, "b.pcap", kept)]
     )
     assert coverage_s(info) == [(0.0, 4.0)]
     assert states["capture_dropped"] > 20
@@ -183,11 +193,11 @@ def section(since_ns: int, packets: list[tuple[int, bytes]]) -> bytes:
     """A segment of an agent's capture that began at a time, with a drop count."""
     comments = [(1, b"twintap.host=b"), (1, f"twintap.since={since_ns}".encode())]
     described = files.interface(pairs=((2, b"eth0"), (9, b"\x09")))
-    return files.section(pairs=comments) + described + b"".join(files.enhanced(at, data) for at, data in packets)
+    return files.section(pairs=comments) + described + b"".join(files.enhanced_packet(at, data) for at, data in packets)
 
 
 def test_an_agent_says_since_when_it_captures_so_two_runs_leave_a_hole_that_no_one_else_saw(tmp_path: Path) -> None:
-    sent = [each for each in traffic(10 * SECOND) if restarted(each.at_ns - BASE_NS)]
+    sent = [each for each in traffic(10 * SECOND) if is_captured_in_parts(each.at_ns - BASE_NS)]
     at_b = seen_at(False, sent)
     first = [one for one in at_b if one[0] < BASE_NS + 5 * SECOND]
     half = len(first) // 2
@@ -199,7 +209,7 @@ def test_an_agent_says_since_when_it_captures_so_two_runs_leave_a_hole_that_no_o
     paths = [tmp_path / f"b-{number:06}.pcapng" for number in range(3)]
     for path, segment in zip(paths, segments, strict=True):
         path.write_bytes(section(*segment))
-    info, _, _ = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    info, _, _ = info_states_and_findings(tmp_path, [write_capture(tmp_path, "a.pcap", seen_at(True, sent))], paths)
     assert coverage_s(info) == [(-1.0, 3.0), (6.0, 10.0)]
 
 
@@ -224,7 +234,7 @@ def missing(stamps_ms: Iterable[int], pair: tuple[str, str] = (CLIENT, SERVER), 
     return pl.DataFrame(rows, schema=MISSING_SCHEMA, orient="row")
 
 
-def found(
+def spans_and_coverage(
     points: tuple[PointActivity, ...],
     lacking: pl.DataFrame,
     passed: dict[tuple[str, str], frozenset[int]] | None = None,
@@ -242,18 +252,20 @@ def test_one_interface_of_two_may_have_a_hole_of_its_own() -> None:
     other = ("10.67.0.1", "10.67.0.2")
     passed = {(CLIENT, SERVER): frozenset({0}), other: frozenset({1})}
     both_ways = [missing(range(2_100, 5_900, 50), other, sent) for sent in (True, False)]
-    points, coverage = found((busy, silent), pl.concat(both_ways), passed)
+    points, coverage = spans_and_coverage((busy, silent), pl.concat(both_ways), passed)
     assert points == [[(0, 10_000)], [(0, 2_000), (6_000, 10_000)]]
     assert coverage.whole == ((0, 10_000 * MS),)
-    points, _ = found((busy, silent), both_ways[0], passed)
+    points, _ = spans_and_coverage((busy, silent), both_ways[0], passed)
     assert points[1] == [(0, 10_000)], "nothing that it was sent was acknowledged: its link may be down"
 
 
 def test_an_interface_whose_packets_begin_late_in_the_file_of_all() -> None:
     late = PointActivity((FileSpan(0, 9_000 * MS),), (), (4_000 * MS, 9_000 * MS))
     lacking = pl.concat([missing(range(100, 3_900, 50), sent=sent) for sent in (True, False)])
-    assert found((late,), lacking)[0] == [[(4_000, 9_000)]]
-    assert found((late,), missing([]))[0] == [[(0, 9_000)]], "nothing says that there was anything to capture"
+    assert spans_and_coverage((late,), lacking)[0] == [[(4_000, 9_000)]]
+    assert spans_and_coverage((late,), missing([]))[0] == [[(0, 9_000)]], (
+        "nothing says that there was anything to capture"
+    )
 
 
 def test_spans_are_joined_and_cut() -> None:
@@ -285,7 +297,7 @@ def test_an_agent_restarted_under_traffic(tmp_path: Path) -> None:
                 again.stop()
             at_a.stop()
     paths = {host: sorted((tmp_path / host).rglob("*.pcapng")) for host in "ab"}
-    info, states, kinds = replayed(tmp_path, paths["a"], paths["b"])
+    info, states, kinds = info_states_and_findings(tmp_path, paths["a"], paths["b"])
     assert len(coverage_hosts(info, "b")) == 2
     assert states.keys() <= {"matched", "outside_window", "ambiguous"}
     assert states["outside_window"] > 100
@@ -323,7 +335,7 @@ def in_part(folder: Path, counts: list[tuple[int, int]], microseconds: bool = Fa
 
     blocks = [files.section(), files.interface(pairs=((2, b"eth0"), (9, b"\x09")))]
     for begin, (at, count) in zip([0, *(at for at, _ in counts)], counts, strict=False):
-        blocks += [files.enhanced(*one) for one in kept if begin <= one[0] - BASE_NS < at]
+        blocks += [files.enhanced_packet(*one) for one in kept if begin <= one[0] - BASE_NS < at]
         blocks.append(statistics(at, count))
     path = folder / "b.pcapng"
     path.write_bytes(b"".join(blocks))
@@ -352,8 +364,8 @@ def dropped_s(info: TraceInfo) -> list[tuple[float, float, int]]:
 def test_nothing_is_lost_while_a_capture_drops_as_many_itself(
     tmp_path: Path, counts: list[tuple[int, int]], dropped: list[tuple[float, float, int]], microseconds: bool
 ) -> None:
-    client = written(tmp_path, "a.pcap", seen_at(True, traffic(10 * SECOND)))
-    info, states, kinds = replayed(tmp_path, [client], [in_part(tmp_path, counts, microseconds)])
+    client = write_capture(tmp_path, "a.pcap", seen_at(True, traffic(10 * SECOND)))
+    info, states, kinds = info_states_and_findings(tmp_path, [client], [in_part(tmp_path, counts, microseconds)])
     assert states.keys() == {"matched", "unmatched"}
     assert states["unmatched"] == 75
     assert dropped_s(info) == dropped
@@ -369,16 +381,16 @@ def test_nothing_is_lost_while_a_capture_drops_as_many_itself(
 def test_what_a_capture_did_not_drop_is_lost_as_ever(
     tmp_path: Path, counts: list[tuple[int, int]], unmatched: int
 ) -> None:
-    client = written(tmp_path, "a.pcap", seen_at(True, traffic(10 * SECOND)))
+    client = write_capture(tmp_path, "a.pcap", seen_at(True, traffic(10 * SECOND)))
     server = in_part(tmp_path, counts or [(11 * SECOND, 0)])
-    _, states, _ = replayed(tmp_path, [client], [server])
+    _, states, _ = info_states_and_findings(tmp_path, [client], [server])
     assert (states["lost"], states.get("unmatched", 0)) == (75, unmatched)
 
 
 def test_the_timeline_and_the_report_say_when_a_capture_dropped_packets(tmp_path: Path) -> None:
-    client = written(tmp_path, "a.pcap", seen_at(True, traffic(10 * SECOND)))
+    client = write_capture(tmp_path, "a.pcap", seen_at(True, traffic(10 * SECOND)))
     counts = [(3 * SECOND, 0), (6 * SECOND, 75), (11 * SECOND, 75)]
-    replayed(tmp_path, [client], [in_part(tmp_path, counts)])
+    info_states_and_findings(tmp_path, [client], [in_part(tmp_path, counts)])
     url = str(tmp_path / "trace")
     said = "the capture on b dropped 75 of "
     notes = read_pairing(Trace(url)).notes

@@ -54,7 +54,7 @@ def agents(folder: Path, *hosts: Host) -> Iterator[None]:
             agent.stop()
 
 
-def found(folder: Path, *names: str) -> tuple[dict[str, dict], set[int]]:
+def findings_and_lost_frames(folder: Path, *names: str) -> tuple[dict[str, dict], set[int]]:
     """Findings by kind, those of `b` if both have one; and the frames of a's data that was lost. Arguments: names of
     tcpdump's captures; none for the agents'."""
     url = str(folder / "trace")
@@ -70,7 +70,7 @@ def found(folder: Path, *names: str) -> tuple[dict[str, dict], set[int]]:
 Captures = Callable[..., AbstractContextManager[None]]
 
 
-def carried(hosts: Pair, folder: Path, checksums: bool = True, captures: Captures = tcpdumps) -> int:
+def upload_and_count_drops(hosts: Pair, folder: Path, checksums: bool = True, captures: Captures = tcpdumps) -> int:
     """Uploads from `a` to `b`; how many packets b's TCP dropped for their checksums."""
     for host in (hosts.a, hosts.b) if checksums else ():
         host.run("ethtool", "-K", host.interface, "tx", "off")
@@ -91,8 +91,8 @@ def hosts() -> Iterator[Pair]:
 
 @pytest.mark.parametrize("captures", [tcpdumps, agents])
 def test_damaged_packets_are_no_deliveries_and_are_named(hosts: Pair, tmp_path: Path, captures: Captures) -> None:
-    dropped = carried(hosts, tmp_path, captures=captures)
-    findings, lost = found(tmp_path, *(("a", "b") if captures is tcpdumps else ()))
+    dropped = upload_and_count_drops(hosts, tmp_path, captures=captures)
+    findings, lost = findings_and_lost_frames(tmp_path, *(("a", "b") if captures is tcpdumps else ()))
     finding = findings["damaged_packets"]
     assert dropped > 5
     assert finding["count"] == len(lost) == dropped
@@ -104,30 +104,30 @@ def test_damaged_packets_are_no_deliveries_and_are_named(hosts: Pair, tmp_path: 
 
 
 def test_the_receiver_alone_shows_them(hosts: Pair, tmp_path: Path) -> None:
-    dropped = carried(hosts, tmp_path)
-    findings, _ = found(tmp_path, "b")
+    dropped = upload_and_count_drops(hosts, tmp_path)
+    findings, _ = findings_and_lost_frames(tmp_path, "b")
     assert findings["damaged_packets"]["count"] == dropped
 
 
 def test_packets_cut_by_the_capture_are_not_judged(hosts: Pair, tmp_path: Path) -> None:
-    assert carried(hosts, tmp_path, captures=partial(tcpdumps, snaplen="128")) > 5
-    assert "damaged_packets" not in found(tmp_path, "a", "b")[0]
+    assert upload_and_count_drops(hosts, tmp_path, captures=partial(tcpdumps, snaplen="128")) > 5
+    assert "damaged_packets" not in findings_and_lost_frames(tmp_path, "a", "b")[0]
 
 
 @pytest.mark.parametrize("captures", [tcpdumps, agents])
 @pytest.mark.parametrize("checksums", [True, False], ids=["checksums filled in", "left to the card"])
 def test_lost_packets_are_not_damaged(tmp_path: Path, checksums: bool, captures: Captures) -> None:
     with or_skip(), far_pair(0.5, ("lose=0.03:500:2000",)) as hosts:
-        assert carried(hosts, tmp_path, checksums, captures) == 0
-    findings, _ = found(tmp_path, *(("a", "b") if captures is tcpdumps else ()))
+        assert upload_and_count_drops(hosts, tmp_path, checksums, captures) == 0
+    findings, _ = findings_and_lost_frames(tmp_path, *(("a", "b") if captures is tcpdumps else ()))
     assert "damaged_packets" not in findings
     assert "packet_loss" in findings
 
 
 def test_an_agent_where_nobody_fills_checksums_in_marks_nothing(tmp_path: Path) -> None:
     with or_skip(), pair() as hosts:
-        assert carried(hosts, tmp_path, checksums=False, captures=agents) == 0
-    assert not found(tmp_path)[0].keys() & {"damaged_packets"}
+        assert upload_and_count_drops(hosts, tmp_path, checksums=False, captures=agents) == 0
+    assert not findings_and_lost_frames(tmp_path)[0].keys() & {"damaged_packets"}
     for path in tmp_path.glob("*.pcapng"):
         with open_capture(path) as reader:
             frames = [count for rows in reader.batches() for count in rows.events["frame"].tolist()]
@@ -138,7 +138,7 @@ def test_an_agent_where_nobody_fills_checksums_in_marks_nothing(tmp_path: Path) 
 def test_what_the_host_itself_drops_is_not_damaged(tmp_path: Path, checksums: bool) -> None:
     with or_skip(), far_pair(0.5) as hosts:
         rule(hosts.b, "ip", "hook input priority 0", "tcp dport 8080 meta length > 500 numgen random mod 100 < 3")
-        assert carried(hosts, tmp_path, checksums) == 0
-    findings, _ = found(tmp_path, "a", "b")
+        assert upload_and_count_drops(hosts, tmp_path, checksums) == 0
+    findings, _ = findings_and_lost_frames(tmp_path, "a", "b")
     assert "damaged_packets" not in findings
     assert "dropped_in_host" in findings

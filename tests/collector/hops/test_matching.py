@@ -23,7 +23,7 @@ class Score(NamedTuple):
     hops: pl.DataFrame
 
 
-def scored(
+def score_of(
     tmp_path: Path, path: NetworkPath, seed: int = 1, connections: int = 12, isn: int | None = None, **host: object
 ) -> Score:
     stations = [Station("client", "10.0.0.1", **host), Station("server", "10.0.0.2", **host)]  # type: ignore[arg-type]
@@ -37,11 +37,11 @@ def scored(
     hops = pl.DataFrame(match(decoded).hops).with_columns(pl.col(pl.Categorical).cast(pl.String))
     columns = ("send_host", "send_frame", "receive_host", "receive_frame", "stream_start", "stream_end")
     found = set(hops.filter(pl.col("state") == "matched").select(columns).iter_rows())
-    truth = merged({(*t.send, *t.receive, t.start, t.end) for t in net.truth() if t.send and t.receive})
+    truth = merge_by_receive({(*t.send, *t.receive, t.start, t.end) for t in net.truth() if t.send and t.receive})
     return Score(len(truth), len(found), len(truth & found), hops)
 
 
-def merged(truth: set[tuple]) -> set[tuple]:
+def merge_by_receive(truth: set[tuple]) -> set[tuple]:
     """Packets of one super-segment that one receive carried are one hop."""
     result: list[tuple] = []
     for row in sorted(truth):
@@ -73,20 +73,20 @@ CASES = [
 
 @pytest.mark.parametrize(("path", "host"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_hops_are_the_truth(tmp_path: Path, path: NetworkPath, host: dict[str, object]) -> None:
-    score = scored(tmp_path, path, **host)
+    score = score_of(tmp_path, path, **host)
     assert score.truth > 1000
     assert score.right >= 0.9999 * score.found, f"precision {score.right}/{score.found}"
     assert score.right >= 0.9999 * score.truth, f"recall {score.right}/{score.truth}"
 
 
 def test_sequence_numbers_that_wrap(tmp_path: Path) -> None:
-    score = scored(tmp_path, NetworkPath(loss=0.01), isn=0xFFFFF000)
+    score = score_of(tmp_path, NetworkPath(loss=0.01), isn=0xFFFFF000)
     assert score.right == score.found == score.truth
 
 
 @pytest.mark.parametrize("host", [{}, {"timestamps": False}], ids=["timestamps", "nothing"])
 def test_where_nothing_can_tell_it_says_so(tmp_path: Path, host: dict[str, object]) -> None:
-    score = scored(tmp_path, NetworkPath(loss=0.02), ip_id="zero", **host)
+    score = score_of(tmp_path, NetworkPath(loss=0.02), ip_id="zero", **host)
     assert score.right == score.found, "a wrong hop is worse than none"
     assert score.right >= 0.9 * score.truth
     missed = score.hops.filter(pl.col("receive_frame").is_not_null() & (pl.col("state") != "matched"))
@@ -94,7 +94,7 @@ def test_where_nothing_can_tell_it_says_so(tmp_path: Path, host: dict[str, objec
 
 
 def test_a_capture_that_drops_is_not_a_network_that_loses(tmp_path: Path) -> None:
-    score = scored(tmp_path, CLEAN, capture_drop=0.1)
+    score = score_of(tmp_path, CLEAN, capture_drop=0.1)
     assert score.right >= 0.9999 * score.found
     data = score.hops.filter((pl.col("kind") == "data") & pl.col("receive_frame").is_null())
     assert len(data) > 10

@@ -38,7 +38,7 @@ SCRIPT = """
 """
 
 
-def played() -> tuple[pa.Table, pa.Table]:
+def quality_and_connections() -> tuple[pa.Table, pa.Table]:
     tables = play(SCRIPT)
     return quality_of(by_flow(tables.hops)), tables.connections
 
@@ -49,7 +49,7 @@ def some(counts: object) -> dict[str, int]:
 
 
 def test_each_direction_of_a_connection_has_its_counts() -> None:
-    rows = played()[0].to_pylist()
+    rows = quality_and_connections()[0].to_pylist()
     keys = ("connection_id", "send_host", "receive_host")
     assert [tuple(row[key] for key in keys) for row in rows] == [
         (1, "client", "proxy"),
@@ -97,7 +97,7 @@ def test_split_hops_share_a_frame_with_their_neighbour(hops: list[dict[str, Any]
 
 
 def test_sums_over_all() -> None:
-    counts = summary_of([played()[0]], 0).total
+    counts = summary_of([quality_and_connections()[0]], 0).total
     assert some(counts) == {
         "hops_count": 9,
         "matched_count": 6,
@@ -115,7 +115,7 @@ def test_sums_over_all() -> None:
 
 
 def test_pairs_of_hosts_are_told_worst_first() -> None:
-    pairs = summary_of([played()[0]], 0).host_pairs
+    pairs = summary_of([quality_and_connections()[0]], 0).host_pairs
     assert [(pair.send_host, pair.receive_host, pair.counts.failed_count) for pair in pairs] == [
         ("storage1", "proxy", 2),
         ("proxy", "client", 1),
@@ -128,7 +128,7 @@ def test_pairs_of_hosts_are_told_worst_first() -> None:
 
 
 def test_the_worst_connections_are_those_in_which_something_failed_or_was_lost() -> None:
-    quality, connections = played()
+    quality, connections = quality_and_connections()
     named = connections.select(CONNECTION_COLUMNS)
     summary = summary_of([quality], 10)
     worst = connections_of(summary.worst, [named])
@@ -143,7 +143,7 @@ def test_the_worst_connections_are_those_in_which_something_failed_or_was_lost()
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_sums_are_the_same_however_the_table_is_cut(rows: int) -> None:
-    quality, connections = played()
+    quality, connections = quality_and_connections()
     named = connections.select(CONNECTION_COLUMNS)
     whole = summary_of([quality], 10)
     cut = summary_of([quality.slice(place, rows) for place in range(0, quality.num_rows, rows)], 10)

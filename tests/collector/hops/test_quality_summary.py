@@ -24,7 +24,7 @@ class Stepped(Clock):
         return super().read(at_ns) + (STEP_NS if at_ns >= 100_000_000 else 0)
 
 
-def simulated(folder: Path, clock: Clock) -> list[HostSource]:
+def capture_sources(folder: Path, clock: Clock) -> list[HostSource]:
     """A client that talks to a proxy and to a server of that clock."""
     stations = [Station("client", "10.0.0.1"), Station("proxy", "10.0.0.2"), Station("server", "10.0.0.3", clock)]
     net = Network(stations, NetworkPath(), 3)
@@ -37,7 +37,7 @@ def simulated(folder: Path, clock: Clock) -> list[HostSource]:
 
 
 def test_a_stepped_clock_is_told_with_its_size(tmp_path: Path) -> None:
-    analyse(simulated(tmp_path, Stepped()), str(tmp_path / "trace"))
+    analyse(capture_sources(tmp_path, Stepped()), str(tmp_path / "trace"))
     pairing = read_pairing(Trace(str(tmp_path / "trace")))
     (step,) = pairing.clock_steps
     assert step.host == "server"
@@ -50,7 +50,7 @@ def test_a_stepped_clock_is_told_with_its_size(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_was_not_set_has_no_step(tmp_path: Path) -> None:
-    analyse(simulated(tmp_path, Clock(7_000_000)), str(tmp_path / "trace"))
+    analyse(capture_sources(tmp_path, Clock(7_000_000)), str(tmp_path / "trace"))
     assert read_pairing(Trace(str(tmp_path / "trace"))).notes == ()
 
 
@@ -65,7 +65,7 @@ def test_a_step_is_what_the_drift_before_it_does_not_explain() -> None:
 
 
 def test_translated_addresses_are_told_once_with_their_count(tmp_path: Path) -> None:
-    sources = simulated(tmp_path, Clock())
+    sources = capture_sources(tmp_path, Clock())
     (server,) = (source.files[0] for source in sources if source.files[0].stem == "server")
     server.write_bytes(server.read_bytes().replace(inet_aton("10.0.0.1"), inet_aton("10.9.9.9")))
     analyse(sources, str(tmp_path / "trace"))

@@ -46,7 +46,7 @@ def sources(variant: Path) -> list[HostSource]:
     return [HostSource(name.removesuffix(ENDING).removesuffix("_lo"), (path,)) for name, path in by_name]
 
 
-def expected(folder: Path) -> tuple[set[Pair], set[tuple[str, int]]]:
+def expected_pairs(folder: Path) -> tuple[set[Pair], set[tuple[str, int]]]:
     """(pairs of packets, packets of which some bytes were lost)."""
     pairs, lost = set(), set()
     with gzip.open(folder / "pairs.csv.gz", "rt") as file:
@@ -67,7 +67,7 @@ def test_hops_are_the_independent_pairs(variant: str) -> None:
     between = hops.filter(pl.col("send_host") != pl.col("receive_host"))
     paired = between.filter(pl.col("state") == "matched")
     found = set(paired.select("send_host", "send_frame", "receive_host", "receive_frame").iter_rows())
-    pairs, lost = expected(given.parents[1] if given.parent.name == "skew" else given)
+    pairs, lost = expected_pairs(given.parents[1] if given.parent.name == "skew" else given)
     assert len(pairs) > 100
     assert found - pairs == set(), "hops that are wrong"
     assert pairs - found == set(), "hops that are missing"

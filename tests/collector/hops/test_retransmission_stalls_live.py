@@ -90,7 +90,7 @@ def setting(host: Host, name: str, value: str) -> None:
     host.run(sys.executable, "-c", f"open('/proc/sys/net/ipv4/{name}', 'w').write('{value}')")
 
 
-def found(hosts: Pair, folder: Path, server: tuple[float, int], client: tuple[str, ...]) -> list[dict]:
+def findings_of(hosts: Pair, folder: Path, server: tuple[float, int], client: tuple[str, ...]) -> list[dict]:
     """Findings of what both programs do; `server`: sleeps before it reads, bytes of its buffer (0: the kernel's own);
     `client`: TCP_NODELAY, then uploads as `times,size,pause`."""
     with hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, *map(str, server), ready="ready"):
@@ -108,7 +108,7 @@ def findings_while(hosts: Pair, folder: Path, *argv: str) -> list[dict]:
 
 
 def test_a_message_in_two_writes_waits_for_a_delayed_ack(hosts: Pair, tmp_path: Path) -> None:
-    (finding,) = found(hosts, tmp_path, (0, 0), ("0", "5,300,0"))
+    (finding,) = findings_of(hosts, tmp_path, (0, 0), ("0", "5,300,0"))
     assert (finding["severity"], finding["kind"], finding["host"]) == ("warning", "delayed_ack", "a")
     assert finding["count"] >= 3
     assert 35e6 <= finding["cost_ns"] / finding["count"] <= 220e6
@@ -116,13 +116,13 @@ def test_a_message_in_two_writes_waits_for_a_delayed_ack(hosts: Pair, tmp_path: 
 
 
 def test_a_server_that_does_not_read_closes_its_window(hosts: Pair, tmp_path: Path) -> None:
-    first = found(hosts, tmp_path, (0.7, 20_000), ("1", "1,500000,0"))[0]
+    first = findings_of(hosts, tmp_path, (0.7, 20_000), ("1", "1,500000,0"))[0]
     assert (first["severity"], first["kind"], first["host"]) == ("warning", "zero_window", "b")
     assert 0.5e9 <= first["cost_ns"] <= 1.5e9
 
 
 def test_an_application_that_pauses_is_not_held(hosts: Pair, tmp_path: Path) -> None:
-    assert found(hosts, tmp_path, (0, 0), ("1", "5,300,0.045", "5,300,0")) == []
+    assert findings_of(hosts, tmp_path, (0, 0), ("1", "5,300,0.045", "5,300,0")) == []
 
 
 def test_a_client_without_a_port_left(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def turns(seq: int, ack: int, requests: int = 10) -> list[Turn]:
     return found
 
 
-def seen(ends: Ends, said: list[Turn], at_client: bool, stamped: bool, first: int = 0) -> list[tuple[int, bytes]]:
+def packets_at(ends: Ends, said: list[Turn], at_client: bool, stamped: bool, first: int = 0) -> list[tuple[int, bytes]]:
     """What one host captures of a connection, from its turn number `first` on."""
     client, client_port, server, server_port = ends
     packets = []
@@ -46,7 +46,7 @@ def seen(ends: Ends, said: list[Turn], at_client: bool, stamped: bool, first: in
     return packets
 
 
-def matched(folder: Path, client: list[tuple[int, bytes]], server: list[tuple[int, bytes]]) -> Matched:
+def match_captures(folder: Path, client: list[tuple[int, bytes]], server: list[tuple[int, bytes]]) -> Matched:
     sources = []
     for name, packets in (("client", client), ("server", server)):
         (folder / name).write_bytes(files.pcap(sorted(packets)))
@@ -71,11 +71,13 @@ def test_two_halves_are_one_connection(tmp_path: Path, stamped: bool, outer: tup
         for n in (1, 2, 3)
     ]
     beside = turns(5, 6, 2)
-    at_client = seen(BESIDE, beside, True, stamped) + [p for a, _, said in kept for p in seen(a, said, True, stamped)]
-    at_server = seen(BESIDE, beside, False, stamped) + [
-        p for _, b, said in kept for p in seen(b, said, False, stamped, 4)
+    at_client = packets_at(BESIDE, beside, True, stamped) + [
+        p for a, _, said in kept for p in packets_at(a, said, True, stamped)
     ]
-    found = matched(tmp_path, at_client, at_server)
+    at_server = packets_at(BESIDE, beside, False, stamped) + [
+        p for _, b, said in kept for p in packets_at(b, said, False, stamped, 4)
+    ]
+    found = match_captures(tmp_path, at_client, at_server)
     assert found.connections.num_rows == 4
     assert states(found)["matched"] == len(beside) + 3 * (30 - 4)
     rows = pl.DataFrame(found.connections).drop_nulls("translated_client_port")
@@ -85,22 +87,24 @@ def test_two_halves_are_one_connection(tmp_path: Path, stamped: bool, outer: tup
 
 def test_where_a_proxy_ends_the_connection_they_are_two_and_nothing_is_lost(tmp_path: Path) -> None:
     beside = turns(5, 6, 2)
-    at_client = seen(BESIDE, beside, True, True) + seen((CLIENT, 40_000, SERVER, 80), turns(1_000, 70_000), True, True)
-    at_server = seen(BESIDE, beside, False, True) + seen(
+    at_client = packets_at(BESIDE, beside, True, True) + packets_at(
+        (CLIENT, 40_000, SERVER, 80), turns(1_000, 70_000), True, True
+    )
+    at_server = packets_at(BESIDE, beside, False, True) + packets_at(
         (ROUTER, 50_000, SERVER, 80), turns(9_000, 33_000), False, True
     )
-    found = matched(tmp_path, at_client, at_server)
+    found = match_captures(tmp_path, at_client, at_server)
     assert found.connections.num_rows == 3
     assert states(found) == {"matched": len(beside), "outside_window": 60}
 
 
 def test_what_could_be_either_of_two_is_neither(tmp_path: Path) -> None:
     said, beside = turns(1_000, 70_000), turns(5, 6, 2)
-    at_client = seen(BESIDE, beside, True, False) + seen((CLIENT, 40_000, SERVER, 80), said, True, False)
-    at_server = seen(BESIDE, beside, False, False)
+    at_client = packets_at(BESIDE, beside, True, False) + packets_at((CLIENT, 40_000, SERVER, 80), said, True, False)
+    at_server = packets_at(BESIDE, beside, False, False)
     for port in (50_000, 50_001):
-        at_server += seen((ROUTER, port, SERVER, 80), said, False, False)
-    found = matched(tmp_path, at_client, at_server)
+        at_server += packets_at((ROUTER, port, SERVER, 80), said, False, False)
+    found = match_captures(tmp_path, at_client, at_server)
     assert found.connections.num_rows == 4
     assert "lost" not in states(found)
     assert states(found)["matched"] == len(beside)
@@ -108,7 +112,9 @@ def test_what_could_be_either_of_two_is_neither(tmp_path: Path) -> None:
 
 def test_few_packets_in_common_are_no_proof(tmp_path: Path) -> None:
     said, beside = turns(1_000, 70_000), turns(5, 6, 2)
-    at_client = seen(BESIDE, beside, True, True) + seen((CLIENT, 40_000, SERVER, 80), said, True, True)
-    at_server = seen(BESIDE, beside, False, True) + seen((ROUTER, 50_000, SERVER, 80), said, False, True, len(said) - 4)
-    found = matched(tmp_path, at_client, at_server)
+    at_client = packets_at(BESIDE, beside, True, True) + packets_at((CLIENT, 40_000, SERVER, 80), said, True, True)
+    at_server = packets_at(BESIDE, beside, False, True) + packets_at(
+        (ROUTER, 50_000, SERVER, 80), said, False, True, len(said) - 4
+    )
+    found = match_captures(tmp_path, at_client, at_server)
     assert states(found) == {"matched": len(beside), "outside_window": 34}

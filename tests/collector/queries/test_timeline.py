@@ -69,7 +69,7 @@ def connections_table() -> pa.Table:
     return pa.table({"connection_id": np.arange(6), "server_port": pa.array(ports, pa.uint16())})
 
 
-def made(folder: Path, hops: pa.Table, on_disk: bool = False) -> TraceIndex:
+def make_index(folder: Path, hops: pa.Table, on_disk: bool = False) -> TraceIndex:
     """The index of a trace of these hops."""
     services = named_ports({6200: "object", 6201: "container"})
     info = TraceInfo(created_ns=1, tool_version="test", hosts=(), services=services)
@@ -95,7 +95,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         patch.setattr(levels, "LEAST_CELLS", 20_000)
         patch.setattr(windows, "LONG_SHARE", 0.02)
         patch.setattr(levels, "MOST_PAIRS", 1 if by_end else levels.MOST_PAIRS)
-        return made(tmp_path_factory.mktemp("index"), hops_table(count, 3), on_disk)
+        return make_index(tmp_path_factory.mktemp("index"), hops_table(count, 3), on_disk)
 
 
 @pytest.fixture(scope="module")
@@ -311,11 +311,11 @@ def test_trouble_comes_before_kind(tmp_path: Path, kind: str, state: str, attemp
     table = hops_table(1, 2)
     for name, value in (("kind", kind), ("state", state), ("attempt", attempt)):
         table = table.set_column(table.schema.get_field_index(name), name, pa.array([value]))
-    assert made(tmp_path, conform("hops", table)).hops.columns.arrow_class.tolist() == [expected]
+    assert make_index(tmp_path, conform("hops", table)).hops.columns.arrow_class.tolist() == [expected]
 
 
 def test_received_before_sent_is_trouble(tmp_path: Path) -> None:
-    index = made(tmp_path, hops_table(2_000, 1)).hops
+    index = make_index(tmp_path, hops_table(2_000, 1)).hops
     columns, early = index.columns, index.columns.arrow_class == ArrowClass.EARLY
     assert early.any()
     assert (columns.received_ns[early] < columns.anchor_ns[early]).all()
@@ -324,14 +324,14 @@ def test_received_before_sent_is_trouble(tmp_path: Path) -> None:
 
 
 def test_no_hops_are_no_trouble(tmp_path: Path) -> None:
-    index = made(tmp_path, hops_table(0, 1), on_disk=True).hops
+    index = make_index(tmp_path, hops_table(0, 1), on_disk=True).hops
     assert index.overlapping(0, 10, 5) is not None
     assert index.density(0, 10, 5).counts.sum() == index.count(0, 10) == 0
     assert len(index.sample(0, 10, 5)[0]) == 0
 
 
 def test_coarse_levels_are_sums_of_fine_ones(tmp_path: Path) -> None:
-    index = made(tmp_path, hops_table(3_000, 5)).hops
+    index = make_index(tmp_path, hops_table(3_000, 5)).hops
     fine = index._levels._levels[0]
     assert fine.size <= LEAST_CELLS
     for number, level in enumerate(index._levels._levels):
@@ -343,7 +343,7 @@ def test_coarse_levels_are_sums_of_fine_ones(tmp_path: Path) -> None:
 
 def test_few_long_arrows_are_kept_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "LONG_SHARE", 0.02)
-    index = made(tmp_path, hops_table(5_000, 3)).hops
+    index = make_index(tmp_path, hops_table(5_000, 3)).hops
     aside = index._aside["row"]
     begin, end = index.extents(aside.astype(np.intp))
     assert 0 < len(aside) < 100

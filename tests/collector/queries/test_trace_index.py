@@ -33,18 +33,18 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "trace"
 
 
-def opened(trace: Path) -> tuple[TraceIndex, list[float]]:
+def index_and_progress(trace: Path) -> tuple[TraceIndex, list[float]]:
     """The index, and what was said of its making."""
     said: list[float] = []
     return open_index(Trace(str(trace)), Trace(str(trace)).info(), said.append), said
 
 
 def test_the_index_is_made_once_beside_the_tables(trace: Path) -> None:
-    first, said = opened(trace)
+    first, said = index_and_progress(trace)
     assert said == sorted(said)
     assert said[-1] == 1
     assert (trace / INDEX_FOLDER / "stamp.json").exists()
-    again, nothing = opened(trace)
+    again, nothing = index_and_progress(trace)
     assert nothing == []
     assert again.facts == first.facts
     assert isinstance(again.hops.columns.anchor_ns, np.memmap)
@@ -52,7 +52,7 @@ def test_the_index_is_made_once_beside_the_tables(trace: Path) -> None:
 
 
 def test_it_says_the_same_from_files_and_from_memory(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened(trace)
+    index_and_progress(trace)
     from_files = open_trace(str(trace))
     monkeypatch.setattr(trace_index, "SMALL_BYTES", 1 << 30)
     from_memory = open_trace(str(trace))
@@ -64,20 +64,20 @@ def test_it_says_the_same_from_files_and_from_memory(trace: Path, monkeypatch: p
 
 
 def test_a_trace_that_changed_is_indexed_anew(trace: Path) -> None:
-    opened(trace)
+    index_and_progress(trace)
     write_synthetic_trace(trace, Recipe(uploads_count=5))
-    index, said = opened(trace)
+    index, said = index_and_progress(trace)
     assert said
     assert len(index.trees) == 5
     os.utime(trace / "hops.parquet", ns=(1, 1))
-    assert opened(trace)[1]
-    assert not opened(trace)[1]
+    assert index_and_progress(trace)[1]
+    assert not index_and_progress(trace)[1]
 
 
 @pytest.mark.parametrize("what", ["stamp.json", "facts.json", "level-00.npy", "anchor_ns.npy", "spans.arrow"])
 @pytest.mark.parametrize("how", ["cut", "gone", "other"])
 def test_a_damaged_index_is_made_anew(trace: Path, what: str, how: str) -> None:
-    opened(trace)
+    index_and_progress(trace)
     path = trace / INDEX_FOLDER / what
     if how == "gone":
         path.unlink()
@@ -85,18 +85,18 @@ def test_a_damaged_index_is_made_anew(trace: Path, what: str, how: str) -> None:
         path.write_bytes(b'{"version": "1", "fingerprint": []}')
     else:
         path.write_bytes(path.read_bytes()[:70])
-    index, said = opened(trace)
+    index, said = index_and_progress(trace)
     assert said
     assert len(index.trees) == 3
-    assert not opened(trace)[1]
+    assert not index_and_progress(trace)[1]
 
 
 def test_an_index_of_another_version_is_made_anew(trace: Path) -> None:
-    opened(trace)
+    index_and_progress(trace)
     stamp = trace / INDEX_FOLDER / "stamp.json"
     document = json.loads(stamp.read_text())
     stamp.write_text(json.dumps(document | {"version": document["version"] + 1}))
-    assert opened(trace)[1]
+    assert index_and_progress(trace)[1]
 
 
 def test_where_the_trace_cannot_be_written_the_index_is_in_the_cache(
@@ -104,23 +104,23 @@ def test_where_the_trace_cannot_be_written_the_index_is_in_the_cache(
 ) -> None:
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != trace and access(path, mode))
-    assert opened(trace)[1]
+    assert index_and_progress(trace)[1]
     assert not (trace / INDEX_FOLDER).exists()
     assert len(list((tmp_path / "cache").rglob("stamp.json"))) == 1
-    assert not opened(trace)[1]
+    assert not index_and_progress(trace)[1]
 
 
 def test_where_nothing_can_be_written_it_is_made_each_time(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
     for _ in range(2):
-        index, said = opened(trace)
+        index, said = index_and_progress(trace)
         assert said
         assert len(index.trees) == 3
 
 
 def test_a_trace_with_an_index_is_replaced_like_any(trace: Path) -> None:
-    opened(trace)
+    index_and_progress(trace)
     with write_trace(str(trace)) as writer:
         writer.write_info(Trace(str(trace)).info())
     assert not (trace / INDEX_FOLDER).exists()

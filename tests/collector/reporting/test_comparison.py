@@ -28,7 +28,7 @@ def noise(seed: int, mean_us: float, count: int = 300) -> np.ndarray:
     return np.random.default_rng(seed).exponential(mean_us, count)
 
 
-def named(comparison: Comparison) -> list[tuple[str, str]]:
+def significant_stages(comparison: Comparison) -> list[tuple[str, str]]:
     return [(each.kind, each.stage) for each in comparison.significant]
 
 
@@ -58,7 +58,7 @@ def test_a_stage_that_takes_longer_is_named_and_no_other() -> None:
     before = {"work in proxy": noise(1, 300), "work in object": noise(2, 1000)}
     after = {"work in proxy": noise(3, 300), "work in object": noise(4, 1600)}
     found = compare(requests(before), requests(after), "before", "after")
-    assert named(found) == [("PUT at swift-proxy", "work in object")]
+    assert significant_stages(found) == [("PUT at swift-proxy", "work in object")]
     (kind,) = found.kinds
     (difference,) = found.significant
     true_ns = 1000 * (after["work in object"].mean() - before["work in object"].mean())
@@ -70,12 +70,12 @@ def test_a_stage_that_takes_longer_is_named_and_no_other() -> None:
 
 
 def test_another_mix_of_requests_is_no_difference() -> None:
-    def mixed(puts: int, gets: int, seed: int) -> pl.DataFrame:
+    def puts_and_gets(puts: int, gets: int, seed: int) -> pl.DataFrame:
         put = requests({"work": noise(seed, 5000, puts)})
         return pl.concat([put, requests({"work": noise(seed + 1, 500, gets)}, "GET at swift-proxy", puts)])
 
-    found = compare(mixed(50, 300, 5), mixed(300, 50, 7), "a", "b")
-    assert named(found) == []
+    found = compare(puts_and_gets(50, 300, 5), puts_and_gets(300, 50, 7), "a", "b")
+    assert significant_stages(found) == []
     assert {kind.kind for kind in found.kinds} == {"PUT at swift-proxy", "GET at swift-proxy"}
 
 

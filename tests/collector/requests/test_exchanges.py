@@ -17,7 +17,7 @@ TIMES = [
 ]
 
 
-def built(script: str) -> Built:
+def build(script: str) -> Built:
     tables = play(script)
     return build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports(SERVICES))
 
@@ -461,7 +461,7 @@ CASES = {
 
 @pytest.mark.parametrize(("script", "expected"), CASES.values(), ids=CASES.keys())
 def test_exchanges(script: str, expected: list[str]) -> None:
-    result = built(script)
+    result = build(script)
     assert lines(result.exchanges) == expected
     assert result.exchanges.schema.names[: len(EXCHANGES)] == EXCHANGES.names
     assert [(column.name, column.type) for column in result.hops.schema] == [
@@ -492,7 +492,7 @@ def test_every_hop_is_given_to_an_exchange() -> None:
            50 < rst                     // None
     """
     expected = [line.split("//")[1].strip() for line in script.splitlines() if "//" in line]
-    assert [str(number) for number in built(script).hops["exchange_id"].to_pylist()] == expected
+    assert [str(number) for number in build(script).hops["exchange_id"].to_pylist()] == expected
 
 
 def test_names_hosts_and_services() -> None:
@@ -507,7 +507,7 @@ def test_names_hosts_and_services() -> None:
           400 < 0:100 GET /a
           500 > 0:50 200
     """
-    rows = built(script).exchanges.to_pylist()
+    rows = build(script).exchanges.to_pylist()
     assert [(row["client_host"], row["server_host"], row["service"], row["protocol"]) for row in rows] == [
         ("client", "proxy", "swift-proxy", "http/1.1"),
         ("proxy", "db", "db:5432", "unknown"),
@@ -527,7 +527,7 @@ def test_a_handshake_is_timed_at_the_client() -> None:
           700 > 100:200 GET /b
           800 < 50:100 200
     """
-    rows = built(script).exchanges.select(["connect_start_trace_ns", "connected_trace_ns"]).to_pylist()
+    rows = build(script).exchanges.select(["connect_start_trace_ns", "connected_trace_ns"]).to_pylist()
     assert [tuple(map(microseconds, row.values())) for row in rows] == [("0", "270"), ("-", "-")]
 
 
@@ -544,7 +544,7 @@ def test_a_handshake_ends_when_the_client_acknowledges() -> None:
          1000 < 50:100
     """
     for port, ack, connected in ((40000, "130 > ack", "130"), (40001, "", "120")):
-        rows = built(script.format(port=port, ack=ack)).exchanges.select(["connected_trace_ns"]).to_pylist()
+        rows = build(script.format(port=port, ack=ack)).exchanges.select(["connected_trace_ns"]).to_pylist()
         assert microseconds(rows[0]["connected_trace_ns"]) == connected
 
 
@@ -561,7 +561,7 @@ def test_a_request_is_given_up_when_its_client_closes_without_an_answer() -> Non
          1100 < 0:50 200
          1200 > fin
     """
-    assert [microseconds(at) for at in built(script).exchanges["given_up_trace_ns"].to_pylist()] == ["-", "900", "-"]
+    assert [microseconds(at) for at in build(script).exchanges["given_up_trace_ns"].to_pylist()] == ["-", "900", "-"]
 
 
 def test_the_100_is_timed_and_a_103_is_not() -> None:
@@ -576,7 +576,7 @@ def test_the_100_is_timed_and_a_103_is_not() -> None:
           600 < 100:175 200
     """
     names = ("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns")
-    rows = built(script).exchanges.select(names).to_pylist()
+    rows = build(script).exchanges.select(names).to_pylist()
     assert [tuple(map(microseconds, row.values())) for row in rows] == [("150", "170", "200"), ("-", "-", "-")]
 
 
@@ -595,7 +595,7 @@ def test_heads_are_timed_apart_from_bodies() -> None:
           950 < 0:10
     """
     names = ("request_head_received_trace_ns", "response_head_received_trace_ns")
-    rows = [tuple(map(microseconds, row.values())) for row in built(script).exchanges.select(names).to_pylist()]
+    rows = [tuple(map(microseconds, row.values())) for row in build(script).exchanges.select(names).to_pylist()]
     assert rows == [("120", "520"), ("-", "720"), ("-", "-")]
 
 
@@ -611,7 +611,7 @@ def test_who_asks_is_known_by_user_agent() -> None:
           500 > 0:100 REPLICATE /a agent=object-replicator
           600 < 0:50 200
     """
-    rows = built(script).exchanges.select(["client_service", "background"]).to_pylist()
+    rows = build(script).exchanges.select(["client_service", "background"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [
         (None, False),
         ("swift-proxy", False),
@@ -620,7 +620,7 @@ def test_who_asks_is_known_by_user_agent() -> None:
 
 
 def test_which_bytes_are_meant_is_said_by_the_request_or_else_by_the_response() -> None:
-    made = built("""
+    made = build("""
         client:1 > server:80
           0 > 0:100 GET /o range=500,999
           200 < 0:50 206 range=1,2
@@ -638,4 +638,4 @@ def test_which_bytes_are_meant_is_said_by_the_request_or_else_by_the_response() 
 
 
 def test_no_packets_make_no_exchanges() -> None:
-    assert built("").exchanges.num_rows == 0
+    assert build("").exchanges.num_rows == 0

@@ -62,7 +62,7 @@ def exchanges(script: str) -> pl.DataFrame:
     return pl.DataFrame(built.exchanges).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def answered(script: str) -> list[tuple[str | None, int | None]]:
+def targets_and_answer_times(script: str) -> list[tuple[str | None, int | None]]:
     """Each request's target, and when its answer was sent (µs)."""
     found = exchanges(script)
     assert found["connection_id"].unique().to_list() == [1]
@@ -82,7 +82,7 @@ def answered(script: str) -> list[tuple[str | None, int | None]]:
     ids=["nothing", "an answer", "a request", "both", "the last answer"],
 )
 def test_what_is_missing_is_not_mistaken_for_the_next(left_out: list[str], expected: list) -> None:
-    assert answered(HEAD + lines(REQUESTS, *left_out)) == expected
+    assert targets_and_answer_times(HEAD + lines(REQUESTS, *left_out)) == expected
 
 
 def test_an_answer_that_may_go_on_in_a_hole_is_not_known() -> None:
@@ -95,11 +95,11 @@ def test_an_answer_that_may_go_on_in_a_hole_is_not_known() -> None:
      2900 < 260:340 200 body=0
 """
     )
-    assert answered(script) == [("/a", 900), ("/b", None), ("/c", 2900)]
+    assert targets_and_answer_times(script) == [("/a", 900), ("/b", None), ("/c", 2900)]
     assert exchanges(script).filter(pl.col("target") == "/b")["complete"].to_list() == [False]
 
 
-def simulated(folder: Path, loss: float, **station: float) -> list[Path]:
+def write_captures(folder: Path, loss: float, **station: float) -> list[Path]:
     """Captures of a client and a server."""
     stations = [Station("client", "10.0.0.1", **station), Station("server", "10.0.0.2", **station)]  # type: ignore[arg-type]
     net = Network(stations, NetworkPath(loss=loss, reorder=0.01), 5)
@@ -110,7 +110,7 @@ def simulated(folder: Path, loss: float, **station: float) -> list[Path]:
     return net.write(folder)
 
 
-def thinned(path: Path, keeps: float) -> Path:
+def thin_out(path: Path, keeps: float) -> Path:
     """The capture without some of its packets, in place."""
     body, at, kept, drawn = path.read_bytes(), 24, b"", random.Random(2)
     while at < len(body):
@@ -121,7 +121,7 @@ def thinned(path: Path, keeps: float) -> Path:
     return path
 
 
-def found(folder: Path, *paths: Path) -> tuple[list[dict], pl.DataFrame]:
+def findings_and_exchanges(folder: Path, *paths: Path) -> tuple[list[dict], pl.DataFrame]:
     url = str(folder / "trace")
     analyse(host_sources([str(path) for path in paths]), url)
     return Trace(url).read("findings").to_pylist(), pl.DataFrame(Trace(url).read("exchanges"))
@@ -130,16 +130,16 @@ def found(folder: Path, *paths: Path) -> tuple[list[dict], pl.DataFrame]:
 @pytest.mark.parametrize("one_sided", [True, False])
 @pytest.mark.parametrize("loss", [0.0, 0.05])
 def test_what_the_network_lost_is_no_hole(tmp_path: Path, loss: float, one_sided: bool) -> None:
-    paths = simulated(tmp_path / "net", loss)
-    findings, requests = found(tmp_path, *paths[one_sided:])
+    paths = write_captures(tmp_path / "net", loss)
+    findings, requests = findings_and_exchanges(tmp_path, *paths[one_sided:])
     assert "capture_drop" not in {row["kind"] for row in findings}
     assert requests["complete"].all()
 
 
 @pytest.mark.parametrize("hosts", [["server"], ["client", "server"]])
 def test_holes_are_said_once_and_nothing_is_inferred_from_them(tmp_path: Path, hosts: list[str]) -> None:
-    paths = [thinned(path, 0.9) for path in simulated(tmp_path / "net", 0.0) if path.stem in hosts]
-    findings, _ = found(tmp_path, *paths)
+    paths = [thin_out(path, 0.9) for path in write_captures(tmp_path / "net", 0.0) if path.stem in hosts]
+    findings, _ = findings_and_exchanges(tmp_path, *paths)
     said = [row["text"] for row in findings if "went on behind holes" in row["text"]]
     assert len(said) == len(hosts)
     assert all("no silence, loss or missing answer is inferred there" in text for text in said)
@@ -147,7 +147,7 @@ def test_holes_are_said_once_and_nothing_is_inferred_from_them(tmp_path: Path, h
 
 
 def test_the_report_counts_the_requests_that_the_viewer_lists(tmp_path: Path) -> None:
-    found(tmp_path, *(thinned(path, 0.7) for path in simulated(tmp_path / "net", 0.0)))
+    findings_and_exchanges(tmp_path, *(thin_out(path, 0.7) for path in write_captures(tmp_path / "net", 0.0)))
     url = str(tmp_path / "trace")
     counted = gather(url).requests
     assert counted.count == open_trace(url).summary.requests_count
@@ -173,12 +173,14 @@ def test_a_lone_acknowledgement_is_not_lost_where_the_other_capture_misses_packe
     states = pl.DataFrame(hops)["state"].cast(pl.String)
     more = [play(script + " 100 < 0:10 200 unseen\n" * count).hops for count in (1, 3)]
     for table, expected in zip(more, ("lost", "unmatched"), strict=True):
-        rows = pl.DataFrame(doubt_losses(by_flow(_missed(table)))).with_columns(pl.col(pl.Categorical).cast(pl.String))
+        rows = pl.DataFrame(doubt_losses(by_flow(_with_missed_data(table)))).with_columns(
+            pl.col(pl.Categorical).cast(pl.String)
+        )
         assert rows.filter(pl.col("kind") == "ack")["state"].to_list() == [expected] * 2
     assert "lost" in states.to_list()
 
 
-def _missed(hops: pa.Table) -> pa.Table:
+def _with_missed_data(hops: pa.Table) -> pa.Table:
     """Data that was not seen to arrive is what a capture missed."""
     rows = pl.DataFrame(hops).with_columns(pl.col(pl.Categorical).cast(pl.String))
     unseen = (pl.col("kind") == "data") & pl.col("receive_frame").is_null()

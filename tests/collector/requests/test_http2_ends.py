@@ -29,7 +29,7 @@ ANSWERED: tuple[Frame, ...] = ((False, 900, HEADERS, END_HEADERS, 1, 20), (False
 HALF: tuple[Frame, ...] = ((False, 900, HEADERS, END_HEADERS, 1, 20), (False, 950, DATA, 0, 1, 300))
 
 
-def built(frames: Sequence[Frame], unread: int | None = None) -> tuple[Built, pa.Table]:
+def exchanges_and_hops(frames: Sequence[Frame], unread: int | None = None) -> tuple[Built, pa.Table]:
     """Exchanges of a connection of a packet for each frame, and its hops; one frame's header was not captured."""
     script, heads, reach = "client:40000 > web:8080\n 0 > syn\n", [], [0, 0]
     heads.append(_head(True, PREFACE_BYTES, PREFACE, 0, 0, PREFACE_BYTES))
@@ -73,7 +73,7 @@ def _head(from_client: bool, place: int, kind: int, flags: int, stream: int, len
     ],
 )  # fmt: skip
 def test_who_reset_a_stream(frames: tuple[Frame, ...], expected: list[tuple[str | None, int | None, str]]) -> None:
-    made, _ = built(frames)
+    made, _ = exchanges_and_hops(frames)
     rows = with_outcomes(with_endings(made.exchanges, made.hops)).to_pylist()
     at = [row["closed_trace_ns"] and (row["closed_trace_ns"] - BASE_NS) // US for row in rows]
     assert [(row["ending"], when, row["outcome"]) for row, when in zip(rows, at, strict=True)] == expected
@@ -82,7 +82,7 @@ def test_who_reset_a_stream(frames: tuple[Frame, ...], expected: list[tuple[str 
 
 @pytest.mark.parametrize(("unread", "count"), [(None, 0), (0, 1), (1, 1)])
 def test_a_connection_with_a_frame_missing_is_counted_and_its_requests_are_not(unread: int | None, count: int) -> None:
-    made, _ = built((ASKED, *ANSWERED, (True, 960, SETTINGS, 0, 0, 6)), unread)
+    made, _ = exchanges_and_hops((ASKED, *ANSWERED, (True, 960, SETTINGS, 0, 0, 6)), unread)
     judge = StreamJudge()
     judge.add(made.streams)
     counters = unread_connections(judge.table())

@@ -11,7 +11,9 @@ from testkit.tables import table
 US = 1_000
 
 
-def asked(server: str, port: int, callers: str, sizes: tuple[int, ...], method: str | None = None) -> pl.DataFrame:
+def twelve_exchanges(
+    server: str, port: int, callers: str, sizes: tuple[int, ...], method: str | None = None
+) -> pl.DataFrame:
     """Twelve exchanges with a server without a name, of these sizes by turns."""
     rows = [
         {
@@ -30,19 +32,25 @@ def asked(server: str, port: int, callers: str, sizes: tuple[int, ...], method: 
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        pytest.param(asked("b", 80, "p q", (200, 220)), {"b:80": "a:80"}, id="port, callers and sizes of the first"),
-        pytest.param(asked("b", 80, "p a", (200, 220)), {"b:80": "a:80"}, id="replicas that also ask each other"),
-        pytest.param(asked("b", 81, "p q", (200, 220)), {}, id="another port"),
-        pytest.param(asked("b", 80, "x y z", (200, 220)), {}, id="asked by others"),
-        pytest.param(asked("b", 80, "p q", (9_000, 20_000)), {}, id="other sizes"),
-        pytest.param(asked("b", 80, "p q", (200, 220), method="GET"), {}, id="heads that show what it does"),
         pytest.param(
-            asked("b", 80, "p q", (200, 220)).with_columns(service=pl.lit("nginx b:80")), {}, id="a server with a name"
+            twelve_exchanges("b", 80, "p q", (200, 220)), {"b:80": "a:80"}, id="port, callers and sizes of the first"
+        ),
+        pytest.param(
+            twelve_exchanges("b", 80, "p a", (200, 220)), {"b:80": "a:80"}, id="replicas that also ask each other"
+        ),
+        pytest.param(twelve_exchanges("b", 81, "p q", (200, 220)), {}, id="another port"),
+        pytest.param(twelve_exchanges("b", 80, "x y z", (200, 220)), {}, id="asked by others"),
+        pytest.param(twelve_exchanges("b", 80, "p q", (9_000, 20_000)), {}, id="other sizes"),
+        pytest.param(twelve_exchanges("b", 80, "p q", (200, 220), method="GET"), {}, id="heads that show what it does"),
+        pytest.param(
+            twelve_exchanges("b", 80, "p q", (200, 220)).with_columns(service=pl.lit("nginx b:80")),
+            {},
+            id="a server with a name",
         ),
     ],
 )
 def test_servers_are_alike_by_port_callers_and_sizes(other: pl.DataFrame, expected: dict[str, str]) -> None:
-    first = asked("a", 80, "p q", (200, 220))
+    first = twelve_exchanges("a", 80, "p q", (200, 220))
     assert like_servers(pl.concat([first, other])) == expected
 
 

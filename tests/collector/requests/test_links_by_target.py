@@ -24,7 +24,7 @@ Target = Callable[[str, int, random.Random], str]
 """The target of a request to a service, made for the root request of that number."""
 
 
-def shown(exchanges: pa.Table, truth: dict[int, int], target: Target) -> pa.Table:
+def with_heads(exchanges: pa.Table, truth: dict[int, int], target: Target) -> pa.Table:
     """The same with heads."""
     draws = random.Random(4)
 
@@ -52,7 +52,7 @@ def right_by_ranges(of_root: Callable[[int], Range], of_call: Callable[[int], Ra
         asked = of_call(truth[number]) if truth.get(number) else of_root(number)
         return row | dict(zip(("range_first", "range_last"), asked or (None, None), strict=True))
 
-    rows = [row for row in shown(exchanges, truth, lambda *_: "/file").to_pylist() if row["service"] in "ax"]
+    rows = [row for row in with_heads(exchanges, truth, lambda *_: "/file").to_pylist() if row["service"] in "ax"]
     spans = pl.DataFrame(link(table("exchanges", [ask(row) for row in rows])))
     found = dict(spans.select("span_id", "parent_span_id").iter_rows())
     asked = {row["exchange_id"] for row in rows if row["service"] == "x"}
@@ -89,7 +89,7 @@ def test_ranges_that_are_not_handed_on_say_nothing() -> None:
 def test_the_same_bytes_of_two_objects_are_told_apart() -> None:
     """Of 10 objects one of 30 blocks each is asked for: neither says enough alone."""
     exchanges, truth = Simulation(FAN_OUT, seed=6).run("a", 32, 600)
-    rows = shown(exchanges, truth, lambda _service, root, _draws: f"/o{root * 7 % 10}").to_pylist()
+    rows = with_heads(exchanges, truth, lambda _service, root, _draws: f"/o{root * 7 % 10}").to_pylist()
 
     def root_of(number: int) -> int:
         return root_of(truth[number]) if number in truth else number
@@ -99,14 +99,14 @@ def test_the_same_bytes_of_two_objects_are_told_apart() -> None:
     spans = pl.DataFrame(link(table("exchanges", rows)))
     found = dict(spans.select("span_id", "parent_span_id").iter_rows())
     right = sum(found[child] == parent for child, parent in truth.items()) / len(truth)
-    by_object, _ = scored(lambda _service, root, _draws: f"/o{root * 7 % 10}")
+    by_object, _ = share_and_confidence(lambda _service, root, _draws: f"/o{root * 7 % 10}")
     assert right >= 0.97 > by_object + 0.02
 
 
-def scored(target: Target | None, at_once: int = 32, count: int = 600) -> tuple[float, float]:
+def share_and_confidence(target: Target | None, at_once: int = 32, count: int = 600) -> tuple[float, float]:
     """Share of the children that have their true parent, and mean confidence of all links."""
     exchanges, truth = Simulation(FAN_OUT, seed=6).run("a", at_once, count)
-    spans = pl.DataFrame(link(exchanges if target is None else shown(exchanges, truth, target)))
+    spans = pl.DataFrame(link(exchanges if target is None else with_heads(exchanges, truth, target)))
     found = dict(spans.select("span_id", "parent_span_id").iter_rows())
     return sum(found[child] == parent for child, parent in truth.items()) / len(truth), float(
         str(spans["confidence"].mean())
@@ -133,8 +133,8 @@ def shop_target(service: str, root: int, draws: random.Random) -> str:
 
 @pytest.mark.parametrize("target", [store_target, shop_target])
 def test_names_identify_where_times_do_not(target: Target) -> None:
-    without, _ = scored(None)
-    right, confidence = scored(target)
+    without, _ = share_and_confidence(None)
+    right, confidence = share_and_confidence(target)
     least = 0.97 if target is store_target else without + 0.2
     assert right >= least
     assert abs(confidence - right) < 0.05
@@ -149,13 +149,13 @@ def test_names_identify_where_times_do_not(target: Target) -> None:
     ],
 )
 def test_words_that_say_nothing_change_nothing(target: Target) -> None:
-    assert scored(target, at_once=8) == scored(lambda *_: "/", at_once=8)
+    assert share_and_confidence(target, at_once=8) == share_and_confidence(lambda *_: "/", at_once=8)
 
 
 def test_few_calls_are_linked_by_the_names_that_they_share() -> None:
     """Of each kind there are too few to learn its delays from."""
-    right, confidence = scored(store_target, at_once=6, count=18)
-    without, _ = scored(None, at_once=6, count=18)
+    right, confidence = share_and_confidence(store_target, at_once=6, count=18)
+    without, _ = share_and_confidence(None, at_once=6, count=18)
     assert right >= 0.95 > without
     assert confidence >= 0.8
 
@@ -165,7 +165,7 @@ def test_calls_that_few_requests_of_a_kind_make_are_told_by_their_words() -> Non
     which each of these calls was nobody's."""
     loops = {name: Service(service.hosts, service.steps) for name, service in FAN_OUT.items()}
     exchanges, truth = Simulation(loops, seed=6).run("a", 32, 600)
-    rows = [row for row in shown(exchanges, truth, store_target).to_pylist() if row["service"] in "ax"]
+    rows = [row for row in with_heads(exchanges, truth, store_target).to_pylist() if row["service"] in "ax"]
     deletes = [row["exchange_id"] for row in rows if row["service"] == "a"][::2]
     calling = deletes[::40]
     for row in rows:

@@ -74,7 +74,7 @@ def test_turns_of_other_hosts_and_services_are_judged_by_themselves() -> None:
     assert found.tolist() == [True] * TURNS + [False] * TURNS
 
 
-def simulated() -> tuple[list[dict[str, object]], dict[int, int]]:
+def simulate() -> tuple[list[dict[str, object]], dict[int, int]]:
     exchanges, truth = Simulation(CHAIN, seed=4).run("a", 3, 400)
     return exchanges.to_pylist(), truth
 
@@ -86,7 +86,7 @@ def spans_of(rows: list[dict[str, object]]) -> pl.DataFrame:
 
 def test_turns_take_no_calls_from_requests() -> None:
     """As many turns as requests are open at A, at any time: calls went to them, surely."""
-    rows, truth = simulated()
+    rows, truth = simulate()
     spans = spans_of(rows + turns(0.3, 0.3, count=600)).filter(pl.col("span_id") < 100_000)
     parents = dict(spans.select("span_id", "parent_span_id").iter_rows())
     alone = dict(spans_of(rows).select("span_id", "parent_span_id").iter_rows())
@@ -96,7 +96,7 @@ def test_turns_take_no_calls_from_requests() -> None:
 
 def test_turns_have_no_parent() -> None:
     """While A serves a request, A begins a turn: by its time it is the request's, as it is without silences."""
-    rows, _ = simulated()
+    rows, _ = simulate()
     opened = [int(str(row["request_first_received_trace_ns"])) for row in rows if row["service"] == "a"]
     made = [at_time(row, at + 100 * US) for row, at in zip(turns(0.3, 0.3, count=len(opened)), opened, strict=True)]
     paused = spans_of(rows + made).filter(pl.col("span_id") >= 100_000)

@@ -16,7 +16,7 @@ from tests.helpers.exchange_lines import exchanges_of
 MAIN = ("connect_ns", "request_network_ns", "work_ns", "response_network_ns")
 
 
-def linked(text: str) -> list[str]:
+def span_lines(text: str) -> list[str]:
     """Each span as: id < parent, reason and confidence, ledger in µs (connect, request, work, response; the
     others by name where there is any)."""
     table = link(exchanges_of(text))
@@ -341,7 +341,7 @@ CASES = {
 
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
 def test_link(text: str, expected: list[str]) -> None:
-    assert linked(text) == expected
+    assert span_lines(text) == expected
 
 
 def test_no_exchanges_make_no_spans() -> None:

@@ -22,7 +22,7 @@ def candidate(turns: int) -> pl.DataFrame:
     return pl.DataFrame([row], schema=kinds | numbers).with_columns(begin_trace_ns=pl.lit(5, pl.Int64))
 
 
-def judged(late: list[tuple[int, bool]], said: list[tuple[int, int]], turns: int) -> StreamJudge:
+def judge_of(late: list[tuple[int, bool]], said: list[tuple[int, int]], turns: int) -> StreamJudge:
     """Arguments: when the reader's server spoke late and whether it was asked; messages: on which connection, when."""
     judge = StreamJudge()
     judge.add(
@@ -104,14 +104,14 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_who_waits_for_others_is_a_stream(case):
     late, said, turns, expected = CASES[case]
-    judge = judged(late, said, turns)
+    judge = judge_of(late, said, turns)
     assert judge.triggered_connections().tolist() == [READER] * expected
     assert judge.table().num_rows == expected
 
 
 def test_where_nobody_says_anything_nobody_waits_for_others():
     """The other messages of that server were seen by no capture."""
-    assert judged([(at, True) for at in PUBLISHED], [], 20).triggered_connections().tolist() == []
+    assert judge_of([(at, True) for at in PUBLISHED], [], 20).triggered_connections().tolist() == []
 
 
 def test_clients_in_step_at_a_slow_server_do_not_wait_for_each_other():
@@ -130,7 +130,7 @@ def test_clients_in_step_at_a_slow_server_do_not_wait_for_each_other():
 
 def test_a_stream_says_why_it_is_one():
     late, said, turns, _ = CASES["a subscriber, sent what others publish, that asks now and then"]
-    [row] = judged(late, said, turns).table().to_pylist()
+    [row] = judge_of(late, said, turns).table().to_pylist()
     assert (row["reason"], row["evidence"]) == (
         "triggered",
         "its server spoke 20 of 20 times when another client had spoken",

@@ -26,7 +26,7 @@ CAPTURES = Path(__file__).parents[2] / "golden" / "streams"
 HEADERS = 14 + 20 + 32
 
 
-def replayed(place: Path, captures: list[Path]) -> str:
+def report_of(place: Path, captures: list[Path]) -> str:
     trace = str(place / "trace")
     command = [sys.executable, "-m", "tracer", "replay", "--quiet", "-o", trace, *map(str, captures)]
     subprocess.run(command, check=True, capture_output=True)
@@ -56,7 +56,7 @@ def case(request, tmp_path_factory) -> tuple[str, str, Report]:
     name, _, cut = request.param.partition(", ")
     place = tmp_path_factory.mktemp(name)
     files = [cut_to_headers(each, place) if cut else each for each in captures(name)]
-    url = replayed(place, files)
+    url = report_of(place, files)
     return request.param, url, gather(url)
 
 
@@ -125,5 +125,5 @@ def test_each_line_of_the_page_leads_to_its_packets(case):
 
 def test_without_requests_the_headline_says_what_there_is(tmp_path):
     reader = [each for each in captures("redis-pubsub") if each.name.startswith("reader")]
-    report = gather(replayed(tmp_path, reader))
+    report = gather(report_of(tmp_path, reader))
     assert report.story.sentence == "No whole request was seen, but 1 stream with 22 messages."

@@ -34,7 +34,7 @@ PUT = (
 
 
 @contextmanager
-def served(data: Path, limits: Limits) -> Iterator[tuple[str, int]]:
+def serve(data: Path, limits: Limits) -> Iterator[tuple[str, int]]:
     door = Door(limits)
     app = create_app(CollectorSettings(data, local_only=True))
     config = uvicorn.Config(app, http=guarded_by(door), log_level="critical", port=0)
@@ -75,7 +75,7 @@ def answer(client: socket.socket) -> bytes:
 
 
 def test_half_sent_requests_shut_nobody_out(tmp_path: Path) -> None:
-    with served(tmp_path, PATIENT) as place, ExitStack() as stack:
+    with serve(tmp_path, PATIENT) as place, ExitStack() as stack:
         half = [stack.enter_context(socket.create_connection(place)) for _ in range(100)]
         for client in half:
             client.sendall(b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\n")
@@ -84,7 +84,7 @@ def test_half_sent_requests_shut_nobody_out(tmp_path: Path) -> None:
 
 
 def test_a_connection_at_work_gives_its_place_to_nobody(tmp_path: Path) -> None:
-    with served(tmp_path, PATIENT) as place, ExitStack() as stack:
+    with serve(tmp_path, PATIENT) as place, ExitStack() as stack:
         for _ in range(PATIENT.connections_of_address_count):
             stack.enter_context(socket.create_connection(place)).sendall(PUT)
         wait_for(
@@ -104,7 +104,7 @@ def test_a_connection_at_work_gives_its_place_to_nobody(tmp_path: Path) -> None:
     ],
 )
 def test_who_is_late_is_closed(tmp_path: Path, sent: bytes, status: bytes) -> None:
-    with served(tmp_path, QUICK) as place, socket.create_connection(place) as client:
+    with serve(tmp_path, QUICK) as place, socket.create_connection(place) as client:
         client.sendall(sent)
         assert answer(client).startswith(status)
         wait_for(lambda: served_in_time(place), "another client to be served")
@@ -121,13 +121,13 @@ def assert_closed_while_it_trickles(client: socket.socket, piece: bytes) -> None
 
 
 def test_a_body_that_trickles_is_closed_in_the_end(tmp_path: Path) -> None:
-    with served(tmp_path, QUICK) as place, socket.create_connection(place) as client:
+    with serve(tmp_path, QUICK) as place, socket.create_connection(place) as client:
         client.sendall(PUT)
         assert_closed_while_it_trickles(client, b".")
 
 
 def test_a_head_that_trickles_is_closed_in_the_end(tmp_path: Path) -> None:
-    with served(tmp_path, QUICK) as place, socket.create_connection(place) as client:
+    with serve(tmp_path, QUICK) as place, socket.create_connection(place) as client:
         assert_closed_while_it_trickles(client, b"G")
 
 
@@ -135,7 +135,7 @@ def test_a_body_beyond_its_limit_is_refused(tmp_path: Path) -> None:
     def pieces() -> Iterator[bytes]:
         yield from (b'{"last_number": 1, "x": "', *[b"a" * 10_000] * 10, b'"}')
 
-    with served(tmp_path, PATIENT) as (host, port):
+    with serve(tmp_path, PATIENT) as (host, port):
         url = f"http://{host}:{port}/api/sessions/s/hosts/h/close"
         assert httpx.post(url, content=b" " * (LARGEST_BODY_BYTES + 1)).status_code == 413
         assert httpx.post(url, content=pieces()).status_code in (400, 413)
@@ -171,7 +171,7 @@ def test_beyond_this_machine_any_name_is_answered_but_no_other_site() -> None:
 
 
 def test_a_foreign_name_gets_nothing_of_any_route(tmp_path: Path) -> None:
-    with served(tmp_path, PATIENT) as (host, port):
+    with serve(tmp_path, PATIENT) as (host, port):
         for path in ("/docs", "/openapi.json", "/api/health", "/api/sessions"):
             foreign = httpx.get(f"http://{host}:{port}{path}", headers={"Host": "evil.example"})
             assert foreign.status_code == 403

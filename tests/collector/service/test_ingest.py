@@ -230,11 +230,11 @@ def test_analysis_of_what_is_no_capture_is_told(client: AppClient, tmp_path: Pat
 def test_a_stage_that_raises_is_one_line_and_the_next_analysis_runs(
     client: AppClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+    def fail_in_a_stage(sources: Sequence[HostSource], trace: str) -> TraceInfo:
         raise IndexError("a stage")
 
     put(client, 1)
-    client.app.state.analysis = broken
+    client.app.state.analysis = fail_in_a_stage
     for _ in range(2):
         answer = client.post("/api/sessions/s1/analyse")
         assert answer.status_code == 500

@@ -467,12 +467,12 @@ def test_a_window_of_0_turns_it_off(tmp_path: Path, segments: dict[str, list[Pat
 def test_segments_are_taken_while_a_round_runs(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
     began, go_on = threading.Event(), threading.Event()
 
-    def blocked(sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
+    def wait_and_refuse(sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
         began.set()
         assert go_on.wait(60)
         raise InputError("not this time", "none")
 
-    tried = LiveAnalysis(tmp_path, 10, 1 << 30, analysis=blocked)
+    tried = LiveAnalysis(tmp_path, 10, 1 << 30, analysis=wait_and_refuse)
     tried.start()
     try:
         tried.arrived("s", "client", 1, segments["client"][0])

@@ -28,7 +28,7 @@ def replicas(text: str, *, sizes: Callable[[str], int] | None = None, hidden: bo
     return Choices(WATCHED, [WATCHED.calls(table)]).are_replicas(*PAIR)
 
 
-def served(count: int, calls: Callable[[int], Sequence[tuple[str, str]]], asked: Callable[[int], str]) -> str:
+def script_of_calls(count: int, calls: Callable[[int], Sequence[tuple[str, str]]], asked: Callable[[int], str]) -> str:
     """Requests of `web`, each of 100 µs, with their calls one after the other.
 
     Arguments: `calls`, which server each request asks, and for what; `asked`, what it is asked itself.
@@ -62,16 +62,16 @@ ITEM: Callable[[int], str] = "/item/{}".format
     ids=["in turn", "at random", "failed over", "four calls show nothing"],
 )
 def test_one_instead_of_the_other(pick: Callable[[int], str], expected: bool) -> None:
-    assert replicas(served(40, lambda number: [(pick(number), ITEM(number))], ITEM)) is expected
+    assert replicas(script_of_calls(40, lambda number: [(pick(number), ITEM(number))], ITEM)) is expected
 
 
 def test_services_that_each_request_asks_are_no_replicas() -> None:
-    assert not replicas(served(40, lambda _: [("a", "/check"), ("b", "/check")], ITEM))
+    assert not replicas(script_of_calls(40, lambda _: [("a", "/check"), ("b", "/check")], ITEM))
 
 
 def test_services_that_requests_ask_independently_are_no_replicas() -> None:
     drawn = random.Random(2)
-    assert not replicas(served(80, lambda _: [(name, "/rpc") for name in "ab" if drawn.random() < 0.5], ITEM))
+    assert not replicas(script_of_calls(80, lambda _: [(name, "/rpc") for name in "ab" if drawn.random() < 0.5], ITEM))
 
 
 def test_a_path_that_says_where_to_go_makes_no_replicas() -> None:
@@ -79,7 +79,7 @@ def test_a_path_that_says_where_to_go_makes_no_replicas() -> None:
     pick = picks()
     where = [pick(number) for number in range(60)]
     words = {"a": "orders", "b": "users"}
-    text = served(
+    text = script_of_calls(
         60, lambda number: [(where[number], f"/{number % 9}")], lambda number: f"/{words[where[number]]}/{number % 9}"
     )
     assert not replicas(text)
@@ -88,13 +88,15 @@ def test_a_path_that_says_where_to_go_makes_no_replicas() -> None:
 def test_a_query_that_says_where_to_go_makes_no_replicas() -> None:
     pick = picks()
     where = [pick(number) for number in range(60)]
-    text = served(60, lambda number: [(where[number], "/")], lambda number: f"/?app={where[number]}")
+    text = script_of_calls(60, lambda number: [(where[number], "/")], lambda number: f"/?app={where[number]}")
     assert not replicas(text)
 
 
 def test_a_target_that_has_its_server_makes_no_replicas() -> None:
     """Shards: each of a few items is always at the same one."""
-    assert not replicas(served(60, lambda number: [("ab"[hash(number % 7) % 2], ITEM(number % 7))], lambda _: "/go"))
+    assert not replicas(
+        script_of_calls(60, lambda number: [("ab"[hash(number % 7) % 2], ITEM(number % 7))], lambda _: "/go")
+    )
 
 
 def test_requests_at_once_are_told_apart_by_their_targets() -> None:
@@ -133,7 +135,7 @@ def test_clients_that_show_nothing(calls: Sequence[tuple[str, str]]) -> None:
     assert not replicas(direct(calls))
 
 
-ONE_OF_TWO = served(120, lambda number: [("ab"[number % 2], ITEM(number))], ITEM)
+ONE_OF_TWO = script_of_calls(120, lambda number: [("ab"[number % 2], ITEM(number))], ITEM)
 
 
 def drawn_sizes(apart: int) -> Callable[[str], int]:

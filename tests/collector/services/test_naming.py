@@ -36,14 +36,14 @@ def server(
     )
 
 
-def shown(*_: str) -> bool:
+def all_are_replicas(*_: str) -> bool:
     """All that may be replicas are shown to be."""
     return True
 
 
 def names(*servers: Server, **by_operator: str) -> list[str]:
     given = {place.replace("_", ":"): name for place, name in by_operator.items()}
-    found = ServiceNames(name_services(servers, given, shown))
+    found = ServiceNames(name_services(servers, given, all_are_replicas))
     return [found.of(each.host, each.port) for each in servers]
 
 
@@ -80,7 +80,7 @@ def test_below_one_common_prefix_targets_still_differ() -> None:
 def test_replicas_are_one_service() -> None:
     replicas = [server(f"app{n}:8000", "web", ITEMS[n:]) for n in range(3)]
     assert names(*replicas) == ["port 8000"] * 3
-    evidence = name_services(replicas, {}, shown)[0].evidence
+    evidence = name_services(replicas, {}, all_are_replicas)[0].evidence
     assert evidence == "3 hosts do the same: requests go now to one, now to another, whatever they are for"
 
 
@@ -176,7 +176,7 @@ def test_a_probe_names_nothing() -> None:
 
 
 def test_what_speaks_tls_says_so() -> None:
-    (info,) = name_services([server("a:443", seen="tls-hello")], {}, shown)
+    (info,) = name_services([server("a:443", seen="tls-hello")], {}, all_are_replicas)
     assert info == ServiceInfo("a", 443, "a:443", "speaks TLS")
 
 
@@ -314,15 +314,15 @@ def test_a_name_of_no_server_is_said(tmp_path: Path) -> None:
     file, trace = tmp_path / "client.pcap", str(tmp_path / "trace")
     file.write_bytes(pcap(conversation(8080, b"GET /a HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n")))
 
-    def said(name: str) -> str:
+    def output_with(name: str) -> str:
         ran = CliRunner().invoke(replay.command, ["-o", trace, "--name", name, str(file)], catch_exceptions=False)
         return " ".join(ran.output.split())
 
     near = "names no server of this trace; there are 10.0.0.2:8080"
-    assert f"--name 10.0.0.2:8081=shop {near}" in said("10.0.0.2:8081=shop")
-    assert f"--name web:8080=shop {near}" in said("web:8080=shop")
-    assert "--name db:5432=x names no server of this trace: none has that host or port" in said("db:5432=x")
-    assert "names no server" not in said("10.0.0.2:8080=shop")
+    assert f"--name 10.0.0.2:8081=shop {near}" in output_with("10.0.0.2:8081=shop")
+    assert f"--name web:8080=shop {near}" in output_with("web:8080=shop")
+    assert "--name db:5432=x names no server of this trace: none has that host or port" in output_with("db:5432=x")
+    assert "names no server" not in output_with("10.0.0.2:8080=shop")
 
 
 @pytest.mark.parametrize("text", ["db", "db=x", "db:x=y", "db:99999=x", ":80=x", "db:80=", "db:80"])

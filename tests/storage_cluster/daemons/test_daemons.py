@@ -15,8 +15,8 @@ from storage_cluster.daemons.daemon import Daemon, run_forever
 from storage_cluster.daemons.database_replicator import DatabaseReplicator, Place, places
 from storage_cluster.daemons.expirer import Expirer
 from storage_cluster.daemons.object_replicator import ObjectReplicator
-from storage_cluster.daemons.reach import Reach
 from storage_cluster.daemons.reaper import Reaper
+from storage_cluster.daemons.requests import DaemonRequests
 from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
 from storage_cluster.ring import path_hash
 from storage_cluster.servers.databases.container_db import ContainerDatabase, ObjectRow
@@ -64,23 +64,23 @@ class TestObjectReplicator:
         partition, primaries, _, digest = store.place(*NAMES)
         store.write(primaries[0], partition, digest, T2, b"new")
         store.write(primaries[1], partition, digest, T1, b"old")
-        assert once(ObjectReplicator(store.around(primaries[0].host))) == "2 files pushed"
+        assert once(ObjectReplicator(store.context(primaries[0].host))) == "2 files pushed"
         for device in primaries:
             assert store.files(device, partition, digest) == [f"{T2}.data"]
-        assert once(ObjectReplicator(store.around(primaries[1].host))) == ""
+        assert once(ObjectReplicator(store.context(primaries[1].host))) == ""
 
     def test_an_older_version_is_not_pushed_over_a_newer_one(self, store: InProcessStore) -> None:
         partition, primaries, _, digest = store.place(*NAMES)
         store.write(primaries[0], partition, digest, T1)
         object_dir(store.device_dir(primaries[1]), partition, digest).write_tombstone(T2)
-        once(ObjectReplicator(store.around(primaries[0].host)))
+        once(ObjectReplicator(store.context(primaries[0].host)))
         assert store.files(primaries[1], partition, digest) == [f"{T2}.ts"]
 
     def test_metadata_of_a_later_post_goes_with_its_body(self, store: InProcessStore) -> None:
         partition, primaries, _, digest = store.place(*NAMES)
         store.write(primaries[0], partition, digest, T1)
         object_dir(store.device_dir(primaries[0]), partition, digest).write_meta(T2, "", {"X-Object-Meta-A": "1"})
-        once(ObjectReplicator(store.around(primaries[0].host)))
+        once(ObjectReplicator(store.context(primaries[0].host)))
         info = object_dir(store.device_dir(primaries[2]), partition, digest).read_info()
         assert info is not None
         assert (info.timestamp, info.metadata) == (T2, {"X-Object-Meta-A": "1"})
@@ -89,11 +89,11 @@ class TestObjectReplicator:
         partition, primaries, handoff, digest = store.place(*NAMES)
         store.write(handoff, partition, digest, T1)
         store.down = {primaries[2].host}
-        once(ObjectReplicator(store.around(handoff.host)))
+        once(ObjectReplicator(store.context(handoff.host)))
         assert store.files(primaries[0], partition, digest) == [f"{T1}.data"]
         assert store.files(handoff, partition, digest) == [f"{T1}.data"]
         store.down = set()
-        assert "1 handoff partitions emptied" in once(ObjectReplicator(store.around(handoff.host)))
+        assert "1 handoff partitions emptied" in once(ObjectReplicator(store.context(handoff.host)))
         assert store.files(primaries[2], partition, digest) == [f"{T1}.data"]
         assert not (store.device_dir(handoff) / "objects" / str(partition)).exists()
 
@@ -102,14 +102,14 @@ class TestObjectReplicator:
         store.write(primaries[0], partition, digest, T1, b"precious")
         file = object_dir(store.device_dir(primaries[0]), partition, digest).directory / f"{T1}.data"
         file.write_bytes(b"P" + file.read_bytes()[1:])
-        assert once(ObjectReplicator(store.around(primaries[0].host))) == "1 damaged objects quarantined"
+        assert once(ObjectReplicator(store.context(primaries[0].host))) == "1 damaged objects quarantined"
         assert all(store.files(device, partition, digest) == [] for device in primaries)
 
     def test_what_all_agreed_on_is_left_alone_until_it_changes(self, tmp_path: Path) -> None:
         with InProcessStore(tmp_path, Intervals(recheck_s=3600)) as store:
             partition, primaries, _, digest = store.place(*NAMES)
             store.write(primaries[0], partition, digest, T1)
-            replicator = ObjectReplicator(store.around(primaries[0].host))
+            replicator = ObjectReplicator(store.context(primaries[0].host))
             once(replicator)
             store.requests.clear()
             once(replicator)
@@ -122,9 +122,9 @@ class TestObjectReplicator:
         partition, primaries, _, digest = store.place(*NAMES)
         for device in primaries:
             object_dir(store.device_dir(device), partition, digest).write_tombstone(T1)
-        assert once(ObjectReplicator(store.around(primaries[0].host))) == "1 tombstones reclaimed"
+        assert once(ObjectReplicator(store.context(primaries[0].host))) == "1 tombstones reclaimed"
         assert store.files(primaries[0], partition, digest) == []
-        assert once(ObjectReplicator(store.around(primaries[1].host))) == "1 tombstones reclaimed"
+        assert once(ObjectReplicator(store.context(primaries[1].host))) == "1 tombstones reclaimed"
         assert store.files(primaries[0], partition, digest) == []
 
     def test_all_partitions_are_compared_in_one_request_to_each_device(self, store: InProcessStore) -> None:
@@ -133,7 +133,7 @@ class TestObjectReplicator:
             for host in HOSTS:
                 if any(device.host == host for device in store.rings["object"].primaries(partition)):
                     store.write(Device(host, "d", 0), partition, digest, T1)
-        assert once(ObjectReplicator(store.around("one"))) == ""
+        assert once(ObjectReplicator(store.context("one"))) == ""
         assert [(asked.method, asked.path) for asked in store.requests] == [("REPLICATE", "/d")] * 3
 
     @pytest.mark.parametrize("body", [b"", b"{}x", b"7", b'["x"]', b"[[]]"])
@@ -164,7 +164,7 @@ class TestDatabaseReplicator:
         assert status in (201, 204)
 
     def replicate(self, store: InProcessStore, device: Device) -> str:
-        return once(DatabaseReplicator(store.around(device.host), "container"))
+        return once(DatabaseReplicator(store.context(device.host), "container"))
 
     def test_rows_go_both_ways_and_only_once(self, store: InProcessStore) -> None:
         _, (first, second, third), _, _ = store.place("AUTH_a", "c")
@@ -215,7 +215,7 @@ class TestDatabaseReplicator:
         state = database.state()
         database.close()
         self.put(store, handoff, "late")
-        replicator = DatabaseReplicator(store.around(handoff.host), "container")
+        replicator = DatabaseReplicator(store.context(handoff.host), "container")
         place = next(iter(_places(store, handoff)))
         asyncio.run(replicator._discard(place, state))
         assert rows(store, handoff, "AUTH_a", "c") == ["late"]
@@ -257,7 +257,7 @@ class TestDatabaseReplicator:
 
 
 def _places(store: InProcessStore, device: Device) -> list[Place]:
-    return places(store.around(device.host), "container")
+    return places(store.context(device.host), "container")
 
 
 def test_the_object_auditor_puts_aside_what_is_damaged(store: InProcessStore) -> None:
@@ -266,9 +266,9 @@ def test_the_object_auditor_puts_aside_what_is_damaged(store: InProcessStore) ->
         store.write(Device("one", "d", 0), partition, digest, T1, b"precious")
     (damaged, *_) = sorted((store.root / "data" / "one" / "d" / "objects").glob("**/*.data"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    assert once(ObjectAuditor(store.around("one"))) == "1 damaged objects quarantined"
+    assert once(ObjectAuditor(store.context("one"))) == "1 damaged objects quarantined"
     assert not damaged.exists()
-    assert once(ObjectAuditor(store.around("one"))) == ""
+    assert once(ObjectAuditor(store.context("one"))) == ""
 
 
 def test_the_container_auditor_finds_a_flipped_bit_that_sqlite_does_not(store: InProcessStore) -> None:
@@ -276,7 +276,7 @@ def test_the_container_auditor_finds_a_flipped_bit_that_sqlite_does_not(store: I
     ask(store, "container", first, "PUT", f"{partition}/AUTH_a/c", X_Timestamp=T1)
     ask(store, "container", first, "PUT", f"{partition}/AUTH_a/c/name", X_Timestamp=T2, X_Size="1", X_Etag="etag")
     (place,) = _places(store, first)
-    auditor = DatabaseAuditor(store.around(first.host), "container")
+    auditor = DatabaseAuditor(store.context(first.host), "container")
     assert once(auditor) == ""
     database = ContainerDatabase(place.file, create=False)
     database._sql.execute("UPDATE object SET etag = 'etaf'")
@@ -291,7 +291,7 @@ def test_the_container_updater_reports_to_all_replicas_of_the_account_once(store
     for device in holders:
         ask(store, "account", device, "PUT", f"{account_partition}/AUTH_a", X_Timestamp=T1)
     ask(store, "container", first, "PUT", f"{partition}/AUTH_a/c", X_Timestamp=T1)
-    updater = ContainerUpdater(store.around(first.host))
+    updater = ContainerUpdater(store.context(first.host))
     assert once(updater) == "1 containers reported"
     assert once(updater) == ""
     ask(store, "container", first, "PUT", f"{partition}/AUTH_a/c/o", X_Timestamp=T2, X_Size="7")
@@ -305,14 +305,14 @@ def test_the_container_updater_reports_to_all_replicas_of_the_account_once(store
         assert answer.headers["X-Account-Bytes-Used"] == "7"
 
 
-def test_the_object_updater_keeps_a_word_until_all_replicas_have_heard_it(store: InProcessStore) -> None:
+def test_the_object_updater_keeps_an_update_until_all_replicas_have_accepted_it(store: InProcessStore) -> None:
     partition, primaries, _, _ = store.place("AUTH_a", "c")
     for device in primaries[:2]:
         ask(store, "container", device, "PUT", f"{partition}/AUTH_a/c", X_Timestamp=T1)
     headers = {"X-Timestamp": T2, "X-Size": "1", "X-Etag": "e", "X-Content-Type": "t"}
     pending = PendingUpdates(store.root / "data" / "one" / "d")
     pending.add(Update("PUT", NAMES, headers), "tx1")
-    updater = ObjectUpdater(store.around("one"))
+    updater = ObjectUpdater(store.context("one"))
     store.down = {primaries[0].host}
     assert once(updater) == ""
     assert len(list(pending.read())) == 1
@@ -336,8 +336,8 @@ def test_the_expirer_deletes_what_is_due_and_leaves_what_was_given_another_time(
     stale = queue_entry(int(due), ("AUTH_a", "c", "changed"), "0")
     _enqueue(store, stale.names)
     for host in HOSTS:  # the queue's container must be known to its account
-        once(ContainerUpdater(store.around(host)))
-    did = [once(Expirer(store.around(host))) for host in HOSTS]
+        once(ContainerUpdater(store.context(host)))
+    did = [once(Expirer(store.context(host))) for host in HOSTS]
     assert sorted(did) == ["", "", "", "1 objects expired"]
     for name, gone in (("due", True), ("changed", False)):
         partition, primaries, _, digest = store.place("AUTH_a", "c", name)
@@ -369,11 +369,11 @@ def test_the_reaper_empties_deleted_accounts_only(store: InProcessStore) -> None
         for device in primaries:
             store.write(device, partition, digest, T2)
     for host in HOSTS:
-        once(ContainerUpdater(store.around(host)))
+        once(ContainerUpdater(store.context(host)))
     account_partition, holders, _, _ = store.place("AUTH_gone")
     for device in holders:
         ask(store, "account", device, "DELETE", f"{account_partition}/AUTH_gone", X_Timestamp=T3)
-    did = [once(Reaper(store.around(host))) for host in HOSTS]
+    did = [once(Reaper(store.context(host))) for host in HOSTS]
     assert sorted(did) == ["", "", "", "1 objects reaped, 1 containers reaped"]
     for account, names in (("AUTH_gone", []), ("AUTH_stays", ["o"])):
         _, primaries, _, _ = store.place(account, "c")
@@ -390,19 +390,19 @@ def test_who_is_silent_is_asked_once_in_a_pass(monkeypatch: pytest.MonkeyPatch) 
     async def upload(_: Backend, service: Service, *__: object) -> None:
         asked.append(service.address)
 
-    async def one_pass(reach: Reach) -> list[int]:
-        reach.begin_pass()
+    async def one_pass(requests: DaemonRequests) -> list[int]:
+        requests.begin_pass()
         services = [Service("object", "", address, 1) for address in ("silent", "well", "silent", "well")]
-        statuses = [(await reach.request(service, "GET", "/", {})).status for service in services]
-        assert await reach.upload(services[0], "/", {}) is None
+        statuses = [(await requests.request(service, "GET", "/", {})).status for service in services]
+        assert await requests.upload(services[0], "/", {}) is None
         return statuses
 
     monkeypatch.setattr(Backend, "request", request)
     monkeypatch.setattr(Backend, "upload", upload)
-    reach = Reach(Topology((), ()), {}, "object-replicator")
-    assert asyncio.run(one_pass(reach)) == asyncio.run(one_pass(reach)) == [0, 200, 0, 200]
+    requests = DaemonRequests(Topology((), ()), {}, "object-replicator")
+    assert asyncio.run(one_pass(requests)) == asyncio.run(one_pass(requests)) == [0, 200, 0, 200]
     assert asked == ["silent", "well", "well"] * 2
-    assert reach.user_agent == f"object-replicator {os.getpid()}"
+    assert requests.user_agent == f"object-replicator {os.getpid()}"
 
 
 @dataclasses.dataclass

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage_cluster.servers.databases.account_db import AccountDatabase, ContainerRow
 from storage_cluster.servers.databases.container_db import ContainerDatabase, ObjectRow
-from storage_cluster.servers.databases.database import OPEN_MAX, Opened
+from storage_cluster.servers.databases.database import OPEN_MAX, OpenDatabases
 from storage_cluster.servers.http.listings import Names
 
 ROWS = st.lists(
@@ -113,7 +113,7 @@ def test_containers_that_servers_keep_for_themselves_are_listed_only_for_them(tm
 
 def test_only_so_many_databases_stay_open(tmp_path: Path) -> None:
     closed: list[Path] = []
-    opened: Opened[Path] = Opened(lambda path: path, closed.append)
+    opened: OpenDatabases[Path] = OpenDatabases(lambda path: path, closed.append)
     paths = [tmp_path / str(n) for n in range(OPEN_MAX + 2)]
     for path in paths:
         opened.get(path, create=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from storage_cluster.servers.http.ranges import in_part, parse_ranges
+from storage_cluster.servers.http.ranges import parse_ranges, reply_with_ranges
 
 TEN = b"0123456789"
 
@@ -72,7 +72,7 @@ def test_no_header_asks_for_what_is_not_there(header: str, whole_len: int) -> No
     ],
 )
 def test_a_reply_in_part(asked: str | None, status: int, body: bytes, content_range: str | None) -> None:
-    reply = in_part(200, CIMultiDict({"Content-Type": "a/b"}), 10, asked, source)
+    reply = reply_with_ranges(200, CIMultiDict({"Content-Type": "a/b"}), 10, asked, source)
     whole = asyncio.run(reply.read())
     assert (reply.status, reply.headers.get("Content-Range")) == (status, content_range)
     assert whole.startswith(body)
@@ -80,7 +80,7 @@ def test_a_reply_in_part(asked: str | None, status: int, body: bytes, content_ra
 
 
 def test_several_ranges_are_parts_of_one_body() -> None:
-    reply = in_part(200, CIMultiDict({"Content-Type": "a/b"}), 10, "bytes=0-1,8-", source)
+    reply = reply_with_ranges(200, CIMultiDict({"Content-Type": "a/b"}), 10, "bytes=0-1,8-", source)
     whole = asyncio.run(reply.read())
     boundary = reply.headers["Content-Type"].removeprefix("multipart/byteranges;boundary=").encode()
     head = b"--" + boundary + b"\r\nContent-Type: a/b\r\nContent-Range: bytes "

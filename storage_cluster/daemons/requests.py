@@ -11,7 +11,7 @@ from storage_cluster.servers.http.backend import NO_ANSWER, Backend, BackendAnsw
 from storage_cluster.topology import Service, Topology
 
 
-class Reach(Backend):
+class DaemonRequests(Backend):
     """Requests of one daemon."""
 
     def __init__(self, topology: Topology, rings: Mapping[str, Ring], program: str) -> None:
@@ -19,7 +19,7 @@ class Reach(Backend):
         self._silent: set[tuple[str, int]] = set()
 
     def begin_pass(self) -> None:
-        """Ask everybody again."""
+        """Begin a pass, in which every server is asked again."""
         self._silent.clear()
 
     async def request(
