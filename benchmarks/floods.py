@@ -49,7 +49,7 @@ class Flood:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it."""
+    """The outcome of analysing it."""
 
     peak_rss_bytes: int
     status: int
@@ -59,7 +59,7 @@ class Outcome:
     counters: tuple[str, ...] = ()
 
     def faults(self, flood: Flood) -> Iterator[str]:
-        """What must not be."""
+        """The rules that this outcome breaks."""
         if self.peak_rss_bytes > MOST_BYTES:
             yield f"{self.peak_rss_bytes >> 20:,} MiB"
         if self.status not in (0, 2) or "Traceback" in self.said:

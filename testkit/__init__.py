@@ -19,7 +19,7 @@ Tables of a trace
 
 Running systems
     `live_hosts`        two hosts in network namespaces, an agent on them, and HTTP between them
-    `long_way`          a path between these that delays and loses frames
+    `lossy_path`        a path between these that delays and loses frames
     `loopback_store`    every server of the bundled store on loopback, in one process
     `swift_scenarios`   requests of the Swift API, by area, with the answers that OpenStack Swift gave
     `chromium`          a headless browser

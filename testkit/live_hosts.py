@@ -64,7 +64,7 @@ set_offload(sys.argv[1], tso=False, gso=False, gro=False)
 
 
 class NoNamespacesError(Exception):
-    """The kernel refused; its words."""
+    """The kernel refused to make namespaces; the message is its own."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Capturing:
         return self.rest()
 
     def rest(self) -> str:
-        """What it prints until it ends."""
+        """All that it prints until it ends."""
         _, said = self.process.communicate(timeout=60)
         return said
 
@@ -157,7 +157,7 @@ def pair() -> Iterator[Pair]:
 @contextmanager
 def far_pair(one_way_ms: float, lost: Sequence[str] = (), rules: Sequence[Rule] = ()) -> Iterator[Pair]:
     """Both hosts, so far apart; of each text in `lost` the first frame with it is lost on the way (or as
-    `testkit.long_way` says); `rules`, what else happens to frames there.
+    `testkit.lossy_path` says); `rules`, what else happens to frames there.
 
     Raises: NoNamespacesError where they cannot be made.
     """
@@ -170,7 +170,7 @@ def far_pair(one_way_ms: float, lost: Sequence[str] = (), rules: Sequence[Rule] 
             host.run(sys.executable, "-c", CUT_TO_MSS, interface)
             host.run("ip", "link", "set", interface, "up")
         way = subprocess.Popen(
-            [*between.enter, sys.executable, "-m", "testkit.long_way", "wa", "wb", *lost],
+            [*between.enter, sys.executable, "-m", "testkit.lossy_path", "wa", "wb", *lost],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -98,7 +98,7 @@ class LoopbackStore:
         return rings.load(self.root / "data" / rings.FILE_NAME)
 
     def stop(self, host: str, service: str) -> None:
-        """End one server: its port refuses connections from here on.
+        """Stop one server: from now on its port refuses connections.
 
         The updaters pause meanwhile: asyncio (3.11) loses a connection that comes in the moment a server closes.
         """

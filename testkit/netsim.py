@@ -190,7 +190,7 @@ class Network:
 
 
 class _End:
-    """One end of a connection: sends `total` bytes when it may, acknowledges, retransmits, closes."""
+    """One end of a connection: it sends `total` bytes as its window allows, acknowledges, retransmits and closes."""
 
     def __init__(
         self, net: Network, own: Station, other: Station, port: int, peer_port: int, isn: int, total: int, client: bool

@@ -55,7 +55,7 @@ class Service:
 
 @dataclass
 class Made:
-    """An exchange as it comes about."""
+    """A simulated exchange; its times are filled in as the simulation proceeds."""
 
     number: int
     parent: int | None

@@ -33,7 +33,7 @@ FLAGS = {"syn": 0x02, "syn_ack": 0x12, "data": 0x18, "ack": 0x10, "fin": 0x11, "
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What the trace holds."""
+    """The size and content of a synthetic trace."""
 
     uploads_count: int = 3
     storages_count: int = 3

@@ -183,7 +183,9 @@ def _files_of_the_checkout(*folders: str) -> set[str]:
 
 @pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
 def test_every_file_of_the_packages_is_in_the_wheel(built: dict[str, Path], name: str) -> None:
-    wanted = {name for name in _files_of_the_checkout(*PACKAGES) if not name.startswith(("tracer/core/", "collector/core/"))}
+    wanted = {
+        name for name in _files_of_the_checkout(*PACKAGES) if not name.startswith(("tracer/core/", "collector/core/"))
+    }
     held = _names(built[name])
     assert sorted(wanted - held) == []
     left_out = ("tests/", "testkit/", "benchmarks/", "tracer/core/", "collector/core/")

@@ -32,14 +32,14 @@ WAIT_NS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class SkewedClock:
-    """How wrong the stamps shall be, for tests: `offset_ns` ahead from `since_ns` on, and gaining `drift_ppb`."""
+    """The error to put on stamps, for tests: `offset_ns` ahead from `since_ns` on, and gaining `drift_ppb`."""
 
     offset_ns: int = 0
     drift_ppb: int = 0
     since_ns: int = 0
 
     def stamp(self, host_ns: int) -> int:
-        """What the wrong clock says when the right one says `host_ns`; the core does the same for packets."""
+        """The skewed clock's reading when the true one is `host_ns`; the core does the same for packets."""
         elapsed_ns = host_ns - self.since_ns
         return host_ns if elapsed_ns < 0 else host_ns + self.offset_ns + elapsed_ns * self.drift_ppb // 1_000_000_000
 

@@ -110,7 +110,7 @@ def tracer() -> None:
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    """Leave as after Ctrl-C, so that nothing stays behind; further signals do not cut that short."""
+    """Exit as after Ctrl-C, so that clean-up runs; further signals do not interrupt that."""
     for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(other, lambda *_: None)  # not ignored: programs that are started would inherit that
     sys.exit(128 + number)

@@ -39,16 +39,16 @@ class OwnDeliveries:
         self.look_up()
 
     def attach(self, exclude: Callable[[list[Endpoint]], None]) -> None:
-        """From now on a change is passed to `exclude`, which returns when the capture leaves these out."""
+        """From now on, pass each change to `exclude`, which returns when the capture excludes these endpoints."""
         with self._lock:
             self._exclude = exclude
 
     def look_up(self) -> None:
-        """Look the collector's name up, before a new connection to it. What was found earlier stays left out."""
+        """Resolve the collector's name before a new connection. Earlier addresses stay excluded."""
         self.add(self._endpoints_of(self._url))
 
     def add(self, found: Iterable[Endpoint]) -> None:
-        """Leave these out, too."""
+        """Exclude these endpoints, too."""
         with self._lock:
             if self.endpoints >= set(found):
                 return

@@ -15,7 +15,7 @@ AGAIN_S = 0.05
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """Within it no signal that asks to end has an effect; what came has it then. Does nothing in other threads."""
+    """Defer signals that request an end until the block ends. Does nothing in threads but the main one."""
     if not _in_main_thread():
         yield
         return
@@ -38,7 +38,7 @@ def put_off() -> Iterator[None]:
 
 @contextmanager
 def answered_by(ask_to_end: Callable[[], None]) -> Iterator[None]:
-    """Within it a signal that asks to end calls this and raises nothing; ignored ones stay so. For the main thread."""
+    """Within it, a signal that requests an end calls `ask_to_end` and raises nothing; ignored signals stay ignored."""
 
     def answer(_number: int, _frame: FrameType | None) -> None:
         ask_to_end()

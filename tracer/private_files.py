@@ -11,14 +11,14 @@ _earlier: list[int] = []
 
 
 def make_files_private() -> None:
-    """From here on what this process makes is for its owner only."""
+    """From now on, only the owner may read what this process writes."""
     earlier = os.umask(PRIVATE_UMASK)
     if not _earlier:
         _earlier.append(earlier)
 
 
 def operators_umask() -> int:
-    """What the operator's own programs make their files with: -1, as it is, where nothing was changed."""
+    """The umask for the operator's own programs; -1 where it was not changed."""
     return _earlier[0] if _earlier else -1
 
 

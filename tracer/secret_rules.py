@@ -19,7 +19,7 @@ VARIABLE = "TWINTAP_SECRETS"
 
 @dataclass(frozen=True, slots=True)
 class SecretChoice:
-    """What the operator said of secrets."""
+    """The operator's options for secrets."""
 
     more: str = ""  # rules beside the built-in ones, in the form of rules.txt
     are_kept: bool = False  # nothing is overwritten
@@ -46,7 +46,7 @@ def choose_file(file: Path) -> None:
 
 
 def keep_secrets(wanted: bool = True) -> None:
-    """From here on nothing is overwritten: the operator said so. Not `wanted`: as it was."""
+    """From now on overwrite nothing, as the operator requested; with `wanted=False`, overwrite again."""
     _chosen[:] = [SecretChoice(are_kept=True)] if wanted else []
 
 

@@ -94,7 +94,7 @@ def _deliver_rest(running: ShippingThread, shipper: Shipper, must_end: Stop) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What each capture into one of the two places has in common."""
+    """Settings that captures on the disk and in memory share."""
 
     options: CaptureOptions
     spool: Spool
@@ -146,7 +146,7 @@ def _capture_in_turns(turn: _Turn) -> CaptureCounts:
 
 
 def _room(spool: Spool, options: CaptureOptions, look_seconds: float) -> Stop:
-    """Whether the disk has room, looked at every so often."""
+    """Whether the disk has room, checked at most every `look_seconds`."""
     next_look = time.monotonic() + look_seconds
 
     def has_room() -> bool:

@@ -73,7 +73,7 @@ class CollectorClient:
         self._http.close()
 
     def limit_waiting(self, seconds: float) -> None:
-        """From now on a request fails where nothing moves for so long."""
+        """From now on, fail a request during which nothing was sent or received for so long."""
         self._http.timeout = httpx.Timeout(seconds)
 
     def last_number(self, session: str, host: str) -> int:
@@ -91,7 +91,7 @@ class CollectorClient:
             raise CollectorDownError(f"the collector at {self.url} did not acknowledge segment {number}")
 
     def close_host(self, session: str, host: str, state: SpoolState) -> None:
-        """Say that no more segments come."""
+        """Notify the collector that no more segments come."""
         self._send(
             "POST",
             f"/api/sessions/{session}/hosts/{host}/close",
@@ -132,7 +132,7 @@ class CollectorClient:
         raise CollectorRefusesError(f"the collector at {self.url} refuses ({detail})", _remedy(answer.status_code))
 
     def _has_new_token(self) -> bool:
-        """Whether the collector has another token than we showed, which is shown from here on."""
+        """Whether the collector has a new token; if so, requests carry it from now on."""
         found = _bearer(self._token_now() if self._token_now else "")
         is_new = bool(found) and self._http.headers.get("Authorization") != found["Authorization"]
         self._http.headers.update(found)
@@ -275,7 +275,7 @@ class ShippingThread:
         self._thread.start()
 
     def stop(self, must_end: Callable[[], bool] = _never) -> bool:
-        """End after the segment that is on its way; False if `must_end` came first: it may still be on its way."""
+        """End after the segment being sent; False if `must_end` came first: it may still be under way."""
         self._stopped.set()
         while self._thread.is_alive() and not must_end():
             self._thread.join(IDLE_SECONDS)

@@ -41,7 +41,7 @@ _LOCK_FILE = "lock"
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where an agent sends to, and where it keeps what is not there yet."""
+    """The collector to which an agent sends, and the folder for segments that it does not have yet."""
 
     url: str
     session: str
@@ -52,7 +52,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class SpoolState:
-    """What must outlive the segments."""
+    """What must be remembered when the segments are gone."""
 
     last_number: int = 0  # the highest that was ever acknowledged or thrown away
     lost_count: int = 0  # segments thrown away because the spool was full
@@ -90,7 +90,7 @@ class Spool:
         return True
 
     def close(self) -> None:
-        """Leave the spool to others."""
+        """Release the spool, so that another agent may take it."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -103,7 +103,7 @@ class Spool:
         return sorted([*segments(self.folder, self.host), *self._overflow_segments()])
 
     def state(self) -> SpoolState:
-        """Return what is remembered."""
+        """Return the stored state."""
         if self._state is None:
             self._state = self._read_state()
         return self._state
@@ -115,12 +115,12 @@ class Spool:
         return max(there, in_memory, self.state().last_number + 1)
 
     def skip_to(self, last_number: int) -> None:
-        """Never give a number up to this one: the collector has them."""
+        """Number new segments above this one: the collector has those up to it."""
         state = self.state()
         self._remember(replace(state, last_number=max(state.last_number, last_number)))
 
     def note_closed(self) -> None:
-        """Remember that the collector knows that this is the end, until there are more segments."""
+        """Record that the collector was notified of the end; a new segment undoes this."""
         self._remember(replace(self.state(), closed=True))
 
     def is_unfinished(self) -> bool:
@@ -129,7 +129,7 @@ class Spool:
         return bool(self.waiting()) or (state.last_number > 0 and not state.closed)
 
     def delete(self, number: int, path: Path) -> None:
-        """Forget a segment that the collector has."""
+        """Delete a segment that the collector has."""
         state = self.state()
         self._remember(replace(state, last_number=max(state.last_number, number), closed=False))
         path.unlink()
@@ -145,7 +145,7 @@ class Spool:
         return len(thrown)
 
     def has_room(self, wanted_bytes: int) -> bool:
-        """Whether the disk takes so much now."""
+        """Whether the disk has room for so many bytes now."""
         try:
             return shutil.disk_usage(self.folder).free >= wanted_bytes
         except OSError:
@@ -157,7 +157,7 @@ class Spool:
         return segments(self.overflow, self.host)
 
     def _remember(self, state: SpoolState) -> None:
-        """In memory, and on the disk if that has space; else when it has."""
+        """Store the state in memory, and on the disk as soon as that has room."""
         before = self._state
         self._state = state
         try:
@@ -169,7 +169,7 @@ class Spool:
                 raise
 
     def _read_state(self) -> SpoolState:
-        """What was remembered; what is damaged is repaired, and `repaired` says so."""
+        """Read the stored state; if it is damaged, repair it and say so in `repaired`."""
         try:
             return _parse_state(self.folder / _SENT_FILE)
         except FileNotFoundError:
@@ -189,7 +189,7 @@ class Spool:
 
 
 def spool_error(folder: Path, error: OSError) -> ResourceError:
-    """Why a spool cannot be used."""
+    """The error for a spool that cannot be used."""
     what = f"cannot write to the spool {folder}: {error.strerror}"
     if error.errno in DISK_FULL:
         return DiskFullError(what, "free some space, or choose another with --spool")
@@ -211,7 +211,7 @@ def _parse_state(file: Path) -> SpoolState:
 
 
 def _excess(waiting: list[tuple[int, Path]], limit_bytes: int) -> list[tuple[int, Path]]:
-    """The oldest that are beyond the limit; the newest stays, however small that is."""
+    """The oldest segments beyond the limit; the newest one stays, however low the limit is."""
     sizes = [path.stat().st_size for _, path in waiting]
     excess_bytes = sum(sizes) - limit_bytes
     thrown = []

@@ -41,7 +41,7 @@ def token_options(purpose: str, variable: str = VARIABLE) -> Callable[[Callable[
 
 
 def read_token(token: str | None, file: Path | None, warn: Callable[[str], None], variable: str = VARIABLE) -> str:
-    """The token that was given in whatever way; "" if none was.
+    """The token that was given by option, file, environment or prompt; "" if none was.
 
     Raises: InputError for a file that cannot be read or is empty, or for two tokens.
     """
@@ -111,7 +111,7 @@ def leave_token(port: int, token: str, service: str = COLLECTOR) -> Path:
 
 
 def take_back(place: Path, token: str) -> None:
-    """Remove a token that was left, unless another took its place."""
+    """Remove a token that was left, unless another replaced it."""
     try:
         if place.read_text().strip() == token:
             place.unlink()
@@ -125,7 +125,7 @@ def _place(port: int, service: str = COLLECTOR) -> Path:
 
 
 def _network() -> str:
-    """The network that a port is of, where a machine has several."""
+    """The network namespace to which this process's ports belong."""
     try:
         return f"{os.stat('/proc/self/ns/net').st_ino}-"
     except OSError:

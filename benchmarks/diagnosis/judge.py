@@ -31,7 +31,7 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was injected, what was found first, and whether that is right."""
+    """The injected fault, the first finding, and whether that names the fault."""
 
     run: str
     kind: str

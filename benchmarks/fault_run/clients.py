@@ -22,7 +22,7 @@ _FAILURES = (OSError, http.client.HTTPException)
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a server said; status 0 if nothing."""
+    """A server's answer; status 0 if there was none."""
 
     status: int
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)

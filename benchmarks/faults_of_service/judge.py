@@ -57,7 +57,7 @@ def packets_in(files: Iterator[Path]) -> int:
 
 
 def trace_faults(service: Service, trace: str) -> Iterator[str]:
-    """What the trace of all lacks or says wrongly."""
+    """Requests that the trace of the whole run lacks, and statements in it that are wrong."""
     info = Trace(trace).info()
     for host in info.hosts:
         files = (service.data / "sessions" / SESSION / host.host).glob("*.pcapng")
@@ -109,7 +109,7 @@ def captured_spans(service: Service, host: str) -> Iterator[tuple[float, float]]
 
 
 def said_faults(service: Service) -> Iterator[str]:
-    """Lines that no operator should read, and parts that ended by themselves."""
+    """Lines of output that no operator should see, and parts that ended by themselves."""
     for part in service.parts.values():
         for line in part.lines:
             if TROUBLE.search(line.text):
@@ -119,7 +119,7 @@ def said_faults(service: Service) -> Iterator[str]:
 
 
 def leftovers(service: Service) -> Iterator[str]:
-    """What lies about when all has ended."""
+    """Files and processes that are left when everything has ended."""
     for place in (service.data, *(service.folder / f"spool-{host}" for host in service.agents)):
         for path in sorted(place.rglob("*")):
             if path.name.endswith((".incoming", ".partial")) or (path.suffix == ".pcapng" and place != service.data):

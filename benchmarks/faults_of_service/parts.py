@@ -117,11 +117,11 @@ class Disk:
     place: Path
 
     def fill(self) -> None:
-        """Leave no byte."""
+        """Fill it to the last byte."""
         with contextlib.suppress(OSError), (self.place / ".ballast").open("wb", buffering=0) as ballast:
             while True:
                 ballast.write(bytes(4096))
 
     def empty(self) -> None:
-        """Take away what filled it."""
+        """Remove what filled it."""
         (self.place / ".ballast").unlink(missing_ok=True)

@@ -20,7 +20,7 @@ CAPTURE_KINDS = frozenset({"capture_drop", "unaligned_clock", "inconsistent_cloc
 
 
 def failures(run: Run) -> list[str]:
-    """What is wrong with how a run ended: its exit status, what it printed, what it took."""
+    """The rules that a run broke: by its exit status, its output, its time and memory."""
     found = []
     if run.status not in (0, EXIT_OPERATOR):
         found.append(f"exit status {run.status}")

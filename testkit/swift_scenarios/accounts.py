@@ -33,7 +33,7 @@ def auth(site: Site) -> None:
 
 
 def accounts(site: Site) -> None:
-    """Accounts: made, described, deleted; methods."""
+    """Accounts: PUT, POST, HEAD, DELETE and other methods."""
     site.ask("PUT", "")
     site.ask("DELETE", "")
     for method in ("PATCH", "COPY", "OPTIONS"):
@@ -60,7 +60,7 @@ def accounts(site: Site) -> None:
 
 
 def containers(site: Site) -> None:
-    """Containers: made, described, deleted; methods; policies."""
+    """Containers: PUT, POST, HEAD, DELETE and other methods; storage policies."""
     site.ask("HEAD", "/box")
     site.ask("GET", "/box")
     site.ask("POST", "/box")
@@ -173,7 +173,7 @@ def _forget(site: Site, path: str, names: list[str]) -> None:
 
 
 def pages(site: Site) -> None:
-    """What is open to all."""
+    """Pages that need no token."""
     for method in ("GET", "HEAD", "POST", "OPTIONS"):
         site.ask(method, "//healthcheck", user=None)
         if method != "GET":

@@ -10,7 +10,7 @@ PAST, FUTURE = "Mon, 01 Jan 2001 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"
 
 
 def objects(site: Site) -> None:
-    """Written, read, described, deleted."""
+    """Objects: PUT, GET, HEAD, DELETE."""
     site.ask("PUT", "/none/o", {}, b"x")
     site.quietly("PUT", "/c")
     described = {
@@ -54,7 +54,7 @@ def objects(site: Site) -> None:
 
 
 def posts(site: Site) -> None:
-    """Described anew."""
+    """POST: metadata is replaced."""
     site.quietly("PUT", "/c")
     site.quietly("PUT", "/c/o", {"Content-Type": "text/plain", "X-Object-Meta-A": "1", "Content-Encoding": "x"}, b"abc")
     site.ask("POST", "/c/none", {"X-Object-Meta-A": "1"})
@@ -76,7 +76,7 @@ def posts(site: Site) -> None:
 
 
 def conditions(site: Site) -> None:
-    """Only if it has (not) changed."""
+    """Conditional requests."""
     site.quietly("PUT", "/c")
     site.quietly("PUT", "/c/o", {}, b"hello world")
     for headers in (
@@ -134,7 +134,7 @@ def ranges(site: Site) -> None:
 
 
 def copies(site: Site) -> None:
-    """Copied by the store itself."""
+    """Copies that the store makes itself."""
     site.quietly("PUT", "/c")
     site.quietly("PUT", "/d")
     site.quietly(
@@ -174,7 +174,7 @@ def copies(site: Site) -> None:
 
 
 def expiry(site: Site) -> None:
-    """Gone at a time."""
+    """Objects that expire."""
     site.quietly("PUT", "/c")
     for headers in (
         *({"X-Delete-After": "600"}, {"X-Delete-At": "4102444800"}, {"X-Delete-At": "1"}, {"X-Delete-After": "-1"}),
@@ -189,7 +189,7 @@ def expiry(site: Site) -> None:
 
 
 def quotas(site: Site) -> None:
-    """Only so much."""
+    """Quotas."""
     site.ask("PUT", "/c", {"X-Container-Meta-Quota-Bytes": "x"})
     site.ask("PUT", "/c", {"X-Container-Meta-Quota-Count": "x"})
     site.ask("PUT", "/c", {"X-Container-Meta-Quota-Bytes": "10"})

@@ -51,6 +51,6 @@ def load() -> dict[str, list[Exchange]]:
 
 
 def disagreements(area: str, wanted: list[Exchange], got: list[Exchange]) -> list[Disagreement]:
-    """The exchanges that differ; the same requests were asked of both."""
+    """The exchanges that differ, where the same requests were sent to both stores."""
     pairs = zip(wanted, got, strict=True)
     return [Disagreement(area, *pair) for pair in pairs if pair[0] != pair[1]]

@@ -89,7 +89,7 @@ class Site:
         *,
         user: str | None = OWNER,
     ) -> Answer:
-        """A request that counts; `path` below the account of `test:tester`, unless it begins with `/v1` or `//`."""
+        """Record the answer to a request. `path` is below the owner's account unless it begins with `/v1` or `//`."""
         answer = self.quietly(method, path, headers, body, user=user)
         described = ", ".join(f"{name}: {value[:80]}" for name, value in (headers or {}).items())
         line = f"{method} {_full(path)} as {user or 'nobody'}" + (f" ({described})" if described else "")
@@ -105,7 +105,7 @@ class Site:
         *,
         user: str | None = OWNER,
     ) -> Answer:
-        """A request that only prepares others."""
+        """Send a request that only prepares others; its answer is not recorded."""
         given = dict(headers or {})
         if user is not None:
             given["X-Auth-Token"] = self.token(user)
@@ -173,7 +173,7 @@ def _header_value(key: str, value: str) -> str:
 
 
 def _length_says_nothing(method: str, answer: Answer) -> bool:
-    """Where the length is that of what differs, or Swift sends a 0 that HTTP forbids or does not ask for."""
+    """Whether Content-Length says nothing: it follows from other differences, or is a 0 that HTTP does not require."""
     kind = answer.header("Content-Type") or ""
     worded = "json" in kind or kind.startswith("text/html") or "multipart" in kind
     return worded or answer.status in (204, 304) or answer.status >= 400

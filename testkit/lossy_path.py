@@ -1,4 +1,4 @@
-"""A long way between two interfaces that loses some frames: `python -m testkit.long_way INNER OUTER [MARK…]`.
+"""A path between two interfaces that delays frames and loses some: `python -m testkit.lossy_path INNER OUTER [MARK…]`.
 
 For each MARK the first frame that contains it is lost; for `lose=SHARE:LEAST:MOST` that share of the frames of so many
 bytes; for `flip=SHARE:LEAST:MOST` a bit is flipped in the last byte of these.
