@@ -44,7 +44,7 @@ ifneq ($(words $(wildcard tracer/_capture*.so collector/_core*.so)),2)
 SETUP_INPUTS += again
 endif
 
-.PHONY: help setup demo test lint lint-python lint-rust test-rust test-python miri bench captures dist constraints clean again
+.PHONY: help setup demo test lint lint-python lint-rust lint-page test-rust test-python miri bench captures dist constraints clean again
 
 help: ## List the targets
 	@echo 'Usage: make TARGET'
@@ -70,7 +70,7 @@ test: setup
 		'$(MAKE) --no-print-directory lint-python test-python'
 endif
 
-lint: lint-python lint-rust ## Check style and types only: ruff, mypy, cargo fmt, clippy
+lint: lint-python lint-rust lint-page ## Check style and types only: ruff, mypy, cargo fmt, clippy, tsc
 
 lint-python: setup ## Check the style and types of Python only
 	@echo 'lint: ruff'
@@ -83,6 +83,10 @@ lint-rust: setup ## Check the style of Rust only
 	@echo 'lint: cargo fmt, clippy'
 	@$(CARGO) fmt --all --check
 	@PYO3_PYTHON="$(CURDIR)/$(VENV)/python" $(CARGO) clippy -q --workspace --all-targets -- -D warnings
+
+lint-page: ## Check the types of the page's scripts only (needs npm; else says that it does not)
+	@echo 'lint: tsc'
+	@scripts/lint-page
 
 test-rust: setup ## Run the Rust tests only
 	@echo 'test: Rust'

@@ -295,7 +295,8 @@ def test_every_page_of_the_viewer_opens(installed: Installed) -> None:
     captures = str(ROOT / "captures" / "bench-2-puts")
     installed.tracer("replay", "-o", "viewed", captures)
     pages = ("requests", "overlay", "services", "latency", "quality", "bench", "compare")
-    assets = [path.name for path in sorted((ROOT / "viewer" / "assets").iterdir())]
+    folder = ROOT / "viewer" / "assets"
+    assets = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
     with installed.serving("view", "viewed", "--no-browser", "--listen", "127.0.0.1:0") as url:
         for path in ("", *(f"pages/{name}" for name in pages), "api/overview", *(f"assets/{name}" for name in assets)):
             assert _status(f"{url}/{path}") == 200, path

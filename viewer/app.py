@@ -1,7 +1,5 @@
 """The Dash application over one opened trace."""
 
-from pathlib import Path
-
 import dash
 from dash.exceptions import DependencyException
 from flask import Flask, Response
@@ -12,6 +10,7 @@ from viewer.callbacks import add_callbacks, add_start_callbacks
 from viewer.explaining import add_explaining
 from viewer.layout import page, start_page
 from viewer.live import add_live
+from viewer.page_shell import new_app
 from viewer.pages.app import create_pages
 from viewer.pages.context import Beside, Given
 from viewer.revisions import Revisions
@@ -21,7 +20,7 @@ from viewer.search_routes import add_search_routes
 from viewer.upload_routes import add_uploads
 from viewer.uploads import Uploads
 
-ASSETS = Path(__file__).parent / "assets"
+TIMELINE_ENTRY = "app/main.js"
 
 
 def make_viewer(trace: TraceView | None, access: Access, beside: Beside | None = None) -> tuple[Revisions, Uploads]:
@@ -40,7 +39,7 @@ def make_viewer(trace: TraceView | None, access: Access, beside: Beside | None =
 
 def create_start_app(access: Access) -> dash.Dash:
     """The page without a trace: it takes captures."""
-    app = _new_app("Twintap")
+    app = _app_of("Twintap")
     app.layout = start_page()
     add_start_callbacks(app)
     guard(app.server, access, list(app.csp_hashes()))
@@ -54,7 +53,7 @@ def create_app(
 
     With `revisions`, the page follows newer ones.
     """
-    app = _new_app(f"{trace.summary.name} · Twintap")
+    app = _app_of(f"{trace.summary.name} · Twintap")
     runs = trace.runs_beside() or Given(trace, beside or Beside()).runs()
     app.layout = page(trace, runs, followed=revisions is not None)
     add_callbacks(app, trace)
@@ -64,20 +63,13 @@ def create_app(
     add_saving(app.server, trace)
     if revisions is not None:
         add_live(app.server, trace, runs, revisions)
-    pages = create_pages(app.server, trace, beside or Beside(), ASSETS)
+    pages = create_pages(app.server, trace, beside or Beside())
     guard(app.server, access or Access(), [*app.csp_hashes(), *pages.csp_hashes()])
     return app
 
 
-def _new_app(title: str) -> dash.Dash:
-    app = dash.Dash(
-        "viewer",
-        assets_folder=str(ASSETS),
-        serve_locally=True,
-        title=title,
-        update_title="",
-        suppress_callback_exceptions=True,  # the waterfall is there only while a request is selected
-    )
+def _app_of(title: str) -> dash.Dash:
+    app = new_app("viewer", TIMELINE_ENTRY, title)
 
     @app.server.errorhandler(DependencyException)
     def unknown_part(error: DependencyException) -> Response:  # of Dash's own scripts

@@ -6,7 +6,8 @@ float64 ns since the trace's start, NaN where not seen; they are whole numbers b
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,56 @@ Header = Mapping[str, int | str]
 Sample = tuple[Arrows, int]
 """Some arrows, and how many each stands for."""
 MOST_EXACT = 1 << 53
+MOST_DETAILED = 2_000
+"""Arrows of a message that has all of their columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of arrows in a message; also its type in the browser (`viewer.constants`)."""
+
+    name: str
+    dtypes: tuple[str, ...]  # as numpy has them, without the order of bytes
+    values: Callable[[Arrows], NDArray[np.generic]]
+    meaning: str
+    is_sent: Callable[[Arrows], bool] = lambda arrows: True
+
+
+def times(values: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Times as float64, NaN for those not seen."""
+    assert bool((np.abs(values[values != MISSING_NS]) < MOST_EXACT).all()), "a time is not exact as a float64"
+    return np.where(values == MISSING_NS, np.nan, values.astype(np.float64))
+
+
+def _pair(arrows: Arrows) -> NDArray[np.generic]:
+    return arrows.pair.astype(np.uint16) if int(arrows.pair.max(initial=0)) < 1 << 16 else arrows.pair
+
+
+def _is_detailed(arrows: Arrows) -> bool:
+    """Labels and whiskers are drawn only where there is room for them."""
+    return len(arrows.number) <= MOST_DETAILED
+
+
+def _has_uncertain(arrows: Arrows) -> bool:
+    return bool(arrows.uncertain.any())
+
+
+ARROW_COLUMNS = (
+    Column("number", ("u4",), lambda arrows: arrows.number, "the hop, by its rank in time within the trace"),
+    Column("sent", ("f8",), lambda arrows: times(arrows.sent_ns), "ns since the trace's start; NaN if not seen"),
+    Column("received", ("f8",), lambda arrows: times(arrows.received_ns), "as `sent`"),
+    Column("pair", ("u2", "u4"), _pair, "place in `meta.pairs`"),
+    Column("cls", ("u1",), lambda arrows: arrows.arrow_class, "one of `CLASS`"),
+    Column("kind", ("u1",), lambda arrows: arrows.kind, "place in `meta.kinds`"),
+    Column("state", ("u1",), lambda arrows: arrows.state, "place in `meta.states`"),
+    Column("attempt", ("u1",), lambda arrows: arrows.attempt, "1 for the first"),
+    Column("size", ("u4",), lambda arrows: arrows.size_bytes, "bytes"),
+    Column("request", ("i4",), lambda arrows: arrows.request, "-1 for none"),
+    Column("uncertain", ("u1",), lambda arrows: arrows.uncertain, "1: its call's parent is uncertain", _has_uncertain),
+    Column("offset", ("f8",), lambda arrows: arrows.stream_start.astype(np.float64), "bytes", _is_detailed),
+    Column("uncertainty", ("u4",), lambda arrows: arrows.uncertainty_ns, "ns, of the delay", _is_detailed),
+)
+"""The columns of arrows, in the order in which a message has them. The browser's types are generated from this list."""
 
 
 def encode(header: Header, columns: Mapping[str, NDArray[np.generic]]) -> bytes:
@@ -70,27 +121,7 @@ def encode_strips(strips: Sequence[Strip], from_ns: int, to_ns: int) -> bytes:
 
 
 def _arrow_columns(arrows: Arrows) -> dict[str, NDArray[np.generic]]:
-    columns: dict[str, NDArray[np.generic]] = {
-        "number": arrows.number,
-        "sent": times(arrows.sent_ns),
-        "received": times(arrows.received_ns),
-        "pair": arrows.pair.astype(np.uint16) if int(arrows.pair.max(initial=0)) < 1 << 16 else arrows.pair,
-        "cls": arrows.arrow_class,
-        "kind": arrows.kind,
-        "state": arrows.state,
-        "attempt": arrows.attempt,
-        "size": arrows.size_bytes,
-        "request": arrows.request,
-    }
-    if arrows.uncertain.any():
-        columns["uncertain"] = arrows.uncertain
-    if len(arrows.number) <= 2_000:  # labels and whiskers are drawn only where there is room for them
-        columns["offset"] = arrows.stream_start.astype(np.float64)
-        columns["uncertainty"] = arrows.uncertainty_ns
+    columns = {column.name: column.values(arrows) for column in ARROW_COLUMNS if column.is_sent(arrows)}
+    for column in ARROW_COLUMNS:
+        assert column.name not in columns or columns[column.name].dtype.str[1:] in column.dtypes, column.name
     return columns
-
-
-def times(values: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Times as float64, NaN for those not seen."""
-    assert bool((np.abs(values[values != MISSING_NS]) < MOST_EXACT).all()), "a time is not exact as a float64"
-    return np.where(values == MISSING_NS, np.nan, values.astype(np.float64))

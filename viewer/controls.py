@@ -1,4 +1,4 @@
-"""The timeline's buttons; their data attributes define the actions of `assets/timeline.js`."""
+"""The timeline's buttons; their data attributes define the actions of `assets/app/timeline.js`."""
 
 from collections.abc import Sequence
 from typing import Any

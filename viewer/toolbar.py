@@ -83,12 +83,12 @@ def upload_form() -> list[Component]:
 
 
 def _choose_button() -> Component:
-    """Off until the page takes files (`assets/upload.js`): what is dropped before that, the browser would open."""
+    """Off until the page takes files (`uploads.js`): before that, the browser would open what is dropped."""
     return html.Button("choose files…", id="upload-choose", className="small", disabled=True)
 
 
 def lane_menu() -> Component:
-    """Which hosts are shown, and how; `assets/lane_labels.js` fills it."""
+    """Which hosts are shown, and how; `assets/page/lane_labels.js` fills it."""
     summary = html.Summary("hosts ▾", id="lanes-summary", title="Hide, group and split hosts")
     return html.Details([summary, html.Div(id="lane-menu")], id="lanes-box", className="menu")
 

@@ -86,10 +86,10 @@ def arrow_point(page: Page, number: int) -> tuple[float, float]:
     """A point of the page on an arrow, a fifth along its way."""
     x, y = page.evaluate(
         """number => {
-            const { state, makeView, ends, meta } = window.twintap;
+            const { state, makeView, arrowEnds, meta } = window.twintap;
             const canvas = document.getElementById("arrows"), box = canvas.getBoundingClientRect();
             const view = makeView(state.from, state.to, box.width, box.height, meta.rulerHeight, meta.lanes.length);
-            const [x1, y1, x2, y2] = ends(view, state.data, state.data.number.indexOf(number));
+            const [x1, y1, x2, y2] = arrowEnds(view, state.data, state.data.number.indexOf(number));
             return [box.left + x1 + (x2 - x1) * 0.2, box.top + y1 + (y2 - y1) * 0.2];
         }""",
         number,

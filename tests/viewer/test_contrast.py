@@ -22,7 +22,7 @@ TEXT = [
 """Text and what it stands on."""
 ARROWS = ("data", "handshake", "ack", "again", "lost", "one-sided", "early")
 SHAPED = {"ack", "again", "lost", "one-sided", "early"}
-"""Drawn unlike a plain arrow: thin, thick, dashed with ×, dotted with a circle (`palette.js`, `draw_arrows.js`)."""
+"""Drawn unlike a plain arrow: thin, thick, dashed with ×, dotted with a circle (`palette.js`, `arrows.js`)."""
 TO_LMS = np.array([[17.8824, 43.5161, 4.11935], [3.45565, 27.1554, 3.86714], [0.0299566, 0.184309, 1.46709]])
 BLIND = {
     "protanopia": np.array([[0, 2.02344, -2.52581], [0, 1, 0], [0, 0, 1]]),
@@ -80,8 +80,8 @@ def test_plain_arrows_differ_for_colour_blind_eyes_or_in_shape(theme: str, eye: 
 
 
 def test_what_is_told_by_shape_is_drawn_so() -> None:
-    source = (ASSETS / "palette.js").read_text()
-    names = re.search(r"CLASS_NAMES = \[(.*?)\]", source, re.DOTALL)
+    source = (ASSETS / "draw" / "palette.js").read_text()
+    names = re.search(r"CLASS_NAMES = \[(.*?)\]", (ASSETS / "data" / "constants.js").read_text(), re.DOTALL)
     widths = re.search(r"LINE_WIDTHS = \[(.*?)\]", source, re.DOTALL)
     dashes = re.search(r"LINE_DASHES = \[(.*?)\];", source, re.DOTALL)
     assert names and widths and dashes

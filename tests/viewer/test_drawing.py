@@ -10,11 +10,13 @@ from viewer.wording import exact_time
 pytestmark = pytest.mark.browser
 
 HOUR_NS = 3_600_000_000_000
+EXACT_TIME = "async time => (await import('/assets/data/time.js')).exactTime(time)"
+TICKS = "async ([from, to]) => (await import('/assets/data/time.js')).ticks(from, to, 900)"
 
 
 @pytest.mark.parametrize("time_ns", [0, 1, 999, 40_907_790, -1, 60 * 10**9, HOUR_NS + 7, 2**52 + 1])
 def test_the_page_and_the_server_write_a_time_alike(asked_page: Page, time_ns: int) -> None:
-    assert asked_page.evaluate("time => window.twintap.exactTime(time)", time_ns) == exact_time(time_ns)
+    assert asked_page.evaluate(EXACT_TIME, time_ns) == exact_time(time_ns)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_the_page_and_the_server_write_a_time_alike(asked_page: Page, time_ns: i
 def test_ticks_are_round_and_say_where_they_are(
     asked_page: Page, from_ns: int, to_ns: int, base: str, first: str
 ) -> None:
-    ticks = asked_page.evaluate("([from, to]) => window.twintap.ticks(from, to, 900)", [from_ns, to_ns])
+    ticks = asked_page.evaluate(TICKS, [from_ns, to_ns])
     assert (ticks["base"], ticks["texts"][0]) == (base, first)
     assert 4 <= len(ticks["values"]) <= 10
     assert len(set(ticks["texts"])) == len(ticks["texts"])
@@ -50,10 +52,10 @@ def test_arrow_ends_are_exact_at_any_depth(asked_page: Page, small_trace: TraceV
     settled(page, lambda: page.evaluate(f"location.hash = '#from={from_ns}&to={from_ns + width_ns}'"))
     x1, y1, x2, y2, width = page.evaluate(
         """() => {
-            const { state, makeView, ends, meta } = window.twintap, { width, height } = document
+            const { state, makeView, arrowEnds, meta } = window.twintap, { width, height } = document
                 .getElementById("arrows").getBoundingClientRect();
             const view = makeView(state.from, state.to, width, height, meta.rulerHeight, meta.lanes.length);
-            return [...ends(view, state.data, state.data.number.indexOf(60)), width];
+            return [...arrowEnds(view, state.data, state.data.number.indexOf(60)), width];
         }"""
     )
     assert x1 == pytest.approx(width / 4, abs=1e-6 * width)

@@ -108,7 +108,7 @@ def test_a_packet_that_is_answered_late_is_not_shown(page: Page, small_url: str)
         page.mouse.click(*arrow_point(page, 3))
     page.keyboard.press("Escape")
     held.release()
-    page.wait_for_function("async () => (await window.twintap.hop(3)) !== null")
+    page.wait_for_function("async () => (await window.twintap.fetchHop(3)) !== null")
     page.evaluate(FRAMES)
     assert page.locator("#packet-details").inner_text() == ""
 

@@ -140,9 +140,9 @@ def test_the_view_is_saved_as_png_svg_and_a_page_that_needs_nothing_else(
 
 def test_svg_knows_every_stroke_that_the_timeline_is_drawn_with() -> None:
     drawn = set()
-    for name in ("draw_arrows", "marks", "save", "scene"):
+    for name in ("draw/arrows", "draw/marks", "draw/scene", "draw/strips", "page/save"):
         drawn |= set(re.findall(r"\bcontext\.(\w+)\(", (ASSETS / f"{name}.js").read_text()))
-    known = set(re.findall(r"^    (\w+)\(.*\{", (ASSETS / "svg.js").read_text(), re.MULTILINE))
+    known = set(re.findall(r"^  (\w+)\(.*\{", (ASSETS / "draw" / "svg.js").read_text(), re.MULTILINE))
     assert {"moveTo", "fillText", "strokeRect"} <= drawn
     assert drawn <= known
 

@@ -174,7 +174,7 @@ def _grid(scatter: Scatter, unit_ns: int) -> go.Heatmap:
 
 
 def _cell_meta(scatter: Scatter, unit_ns: int, area_link: str) -> dict[str, object]:
-    """What `assets/pages.js` needs to turn a click on a cell into an address."""
+    """What `assets/app/pages.js` needs to turn a click on a cell into an address."""
     times, durations = scatter.time_edges_ns, scatter.duration_edges_ns
     return {
         "link": area_link,

@@ -1,7 +1,6 @@
 """The pages' own Dash application, on the same server as the timeline: the address decides what is shown."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import dash
@@ -11,11 +10,13 @@ from flask import Flask
 
 from collector.queries import TraceView
 from viewer.navigation import PAGES, PREFIX, navigation
+from viewer.page_shell import new_app
 from viewer.pages import bench, compare, latency, overlay, quality, requests, services, streams
 from viewer.pages.address import Address
 from viewer.pages.context import Beside, Given
 from viewer.pages.parts import nothing
 
+PAGES_ENTRY = "app/pages.js"
 Content = Callable[[Given, Address], list[Component]]
 CONTENTS: dict[str, Content] = {
     f"{PREFIX}requests": requests.content,
@@ -29,18 +30,10 @@ CONTENTS: dict[str, Content] = {
 }
 
 
-def create_pages(server: Flask, trace: TraceView, beside: Beside, assets: Path) -> dash.Dash:
+def create_pages(server: Flask, trace: TraceView, beside: Beside) -> dash.Dash:
     """The pages of `trace` below `PREFIX`."""
-    app = dash.Dash(
-        "viewer.pages",
-        server=server,  # type: ignore[arg-type]  # a Flask server is what it is for
-        url_base_pathname=PREFIX,
-        assets_folder=str(assets),
-        serve_locally=True,
-        title=f"{trace.summary.name} · Twintap",
-        update_title="",
-        suppress_callback_exceptions=True,  # charts are there only on some pages
-    )
+    title = f"{trace.summary.name} · Twintap"
+    app = new_app("viewer.pages", PAGES_ENTRY, title, server=server, url_base_pathname=PREFIX)
     app.layout = _frame(trace)
     given = Given(trace, beside)
 

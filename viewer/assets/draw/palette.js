@@ -1,54 +1,36 @@
-// Colours from the page's style sheet, so that there is one place for them; classes as in collector.queries.ArrowClass.
-"use strict";
-window.twintap = window.twintap || {};
+// How arrows look: colours from the style sheet, so that there is one place for them; widths, dashes and heads by class.
 
-(function (T) {
-  T.CLASS = { DATA: 0, HANDSHAKE: 1, ACK: 2, RETRANSMISSION: 3, LOST: 4, ONE_SIDED: 5, EARLY: 6 };
-  T.CLASS_NAMES = ["data", "handshake", "ack", "again", "lost", "one-sided", "early"];
-  T.LINE_WIDTHS = [1.4, 1.4, 0.9, 3, 2, 1.3, 2.4];
-  T.LINE_DASHES = [[], [], [], [], [6, 4], [2, 3], []];
-  T.HEADS = [8, 8, 6, 11, 8, 7, 10];
-  T.PROBLEMS = [T.CLASS.RETRANSMISSION, T.CLASS.LOST, T.CLASS.EARLY]; // the worse, the later
-  T.isProblem = (cls) => T.PROBLEMS.includes(cls);
-  const FONT = "system-ui, sans-serif";
-  const large = matchMedia("(min-width: 2600px)"); // as in the style sheet
-  T.textScale = () => (large.matches ? 1.4 : 1);
-  T.font = (size, weight = "") => `${weight} ${size * T.textScale()}px ${FONT}`.trim();
+import { CLASS_NAMES } from "../data/constants.js";
 
-  // What is chosen by system preference or by hand.
-  T.theme = () => document.documentElement.dataset.theme || "light";
+export const LINE_WIDTHS = [1.4, 1.4, 0.9, 3, 2, 1.3, 2.4];
+export const LINE_DASHES = [[], [], [], [], [6, 4], [2, 3], []];
+export const HEADS = [8, 8, 6, 11, 8, 7, 10];
+const FONT = "system-ui, sans-serif";
+const LARGE_SCREEN = "(min-width: 2600px)"; // as in the style sheet
+const large = typeof matchMedia === "undefined" ? null : matchMedia(LARGE_SCREEN); // undefined in unit tests
 
-  T.readPalette = function () {
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
-    T.palette = {
-      classes: T.CLASS_NAMES.map((name) => colour("--arrow-" + name)),
-      ink: colour("--ink"),
-      faint: colour("--ink-faint"),
-      grid: colour("--grid"),
-      lane: colour("--lane"),
-      paper: colour("--paper"),
-      band: colour("--band"),
-      accent: colour("--accent"),
-    };
-    return T.palette;
-  };
+/** By how much texts are larger on a large screen. */
+export const textScale = () => (large && large.matches ? 1.4 : 1);
+export const font = (size, weight = "") => `${weight} ${size * textScale()}px ${FONT}`.trim();
 
-  T.setTheme = function (theme, remember) {
-    document.documentElement.dataset.theme = theme;
-    if (remember) localStorage.setItem("twintap-theme", theme);
-    T.readPalette();
-  };
+/** The theme that is shown. */
+export const currentTheme = () => document.documentElement.dataset.theme || "light";
 
-  T.startTheme = function (onChange) {
-    const system = matchMedia("(prefers-color-scheme: dark)");
-    const chosen = () => localStorage.getItem("twintap-theme") || (system.matches ? "dark" : "light");
-    T.setTheme(chosen(), false);
-    system.addEventListener("change", () => {
-      T.setTheme(chosen(), false);
-      onChange();
-    });
-  };
-  // Before anything is painted, so that a dark page does not flash white.
-  if (typeof document !== "undefined") T.startTheme(() => T.themeChanged && T.themeChanged());
-})(window.twintap);
+/** The colours of the theme that is shown. */
+export const palette = { classes: [], ink: "", faint: "", grid: "", lane: "", paper: "", band: "", accent: "" };
+
+/** Read the colours anew, after a change of the theme. */
+export function readPalette() {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  Object.assign(palette, {
+    classes: CLASS_NAMES.map((name) => colour("--arrow-" + name)),
+    ink: colour("--ink"),
+    faint: colour("--ink-faint"),
+    grid: colour("--grid"),
+    lane: colour("--lane"),
+    paper: colour("--paper"),
+    band: colour("--band"),
+    accent: colour("--accent"),
+  });
+}

@@ -1,66 +1,69 @@
 // The selected packet field by field: asked for when wanted, its bytes beside it; a field pointed at marks its bytes.
-"use strict";
-window.twintap = window.twintap || {};
 
-(function (T) {
-  let shownFor = null;
+import { listen } from "../data/events.js";
+import { fetchJson } from "../data/server.js";
+import { state } from "../data/trace.js";
+import { addAction } from "./actions.js";
+import { byId, element } from "./elements.js";
+import { showNote } from "./notices.js";
 
-  async function explain(end) {
-    const hop = T.state.selection.hop, box = document.getElementById("packet-fields");
-    if (hop === null) return T.note("Select a packet first: click an arrow, or Enter in the list (l)");
-    shownFor = `${hop} ${end}`;
-    box.replaceChildren(T.element("p", "reading the packet…", "hint"));
-    const mine = shownFor;
-    const reply = await T.fetchJson(`api/hops/${hop}/fields?end=${end}`).catch(() => null);
-    if (mine !== shownFor) return;
-    if (!reply && end === "sent") return explain("received");
-    if (!reply) return box.replaceChildren(T.element("p", "That packet was not seen there.", "hint"));
-    const head = T.element("p", `As ${end}, by ${reply.by}${reply.note ? `: ${reply.note}` : ""}`, "hint");
-    box.replaceChildren(head, ...reply.layers.map((each, at) => layer(each, at, reply.layers.length)), bytes(reply.bytes));
-    box.querySelector("summary").focus();
-    box.scrollIntoView({ block: "start" });
+let shownFor = null;
+
+async function explain(end) {
+  const hop = state.selection.hop, box = byId("packet-fields");
+  if (hop === null) return showNote("Select a packet first: click an arrow, or Enter in the list (l)");
+  shownFor = `${hop} ${end}`;
+  box.replaceChildren(element("p", "reading the packet…", "hint"));
+  const mine = shownFor;
+  const reply = await fetchJson(`api/hops/${hop}/fields?end=${end}`).catch(() => null);
+  if (mine !== shownFor) return;
+  if (!reply && end === "sent") return explain("received");
+  if (!reply) return box.replaceChildren(element("p", "That packet was not seen there.", "hint"));
+  const head = element("p", `As ${end}, by ${reply.by}${reply.note ? `: ${reply.note}` : ""}`, "hint");
+  box.replaceChildren(head, ...reply.layers.map((each, at) => layer(each, at, reply.layers.length)), bytes(reply.bytes));
+  box.querySelector("summary").focus();
+  box.scrollIntoView({ block: "start" });
+}
+
+// The innermost layer is open: what the packet was sent for.
+function layer({ name, fields }, at, count) {
+  const box = element("details");
+  box.open = at === count - 1;
+  box.append(element("summary", name));
+  for (const field of fields) {
+    const line = element("div", field.text, "field");
+    line.tabIndex = field.size > 0 && field.at >= 0 ? 0 : -1;
+    line.dataset.at = field.at;
+    line.dataset.size = field.size;
+    box.append(line);
   }
+  return box;
+}
 
-  // The innermost layer is open: what the packet was sent for.
-  function layer({ name, fields }, at, count) {
-    const box = T.element("details");
-    box.open = at === count - 1;
-    box.append(T.element("summary", name));
-    for (const field of fields) {
-      const line = T.element("div", field.text, "field");
-      line.tabIndex = field.size > 0 && field.at >= 0 ? 0 : -1;
-      line.dataset.at = field.at;
-      line.dataset.size = field.size;
-      box.append(line);
-    }
-    return box;
+function bytes(text) {
+  const box = element("div", undefined, "bytes");
+  for (let at = 0; at < text.length; at += 2) box.append(element("span", text.slice(at, at + 2)));
+  return box;
+}
+
+function markBytes(line) {
+  const spans = document.querySelectorAll("#packet-fields .bytes span");
+  const at = line ? Number(line.dataset.at) : -1, size = line ? Number(line.dataset.size) : 0;
+  spans.forEach((span, place) => span.classList.toggle("marked", at >= 0 && place >= at && place < at + size));
+}
+
+/** Add the actions, and forget the fields when another packet is selected. */
+export function startExplanation() {
+  const box = byId("packet-fields");
+  addAction("explain", () => explain("sent"), "x");
+  addAction("explain-received", () => explain("received"));
+  for (const event of ["pointerover", "focusin"]) {
+    box.addEventListener(event, (about) => markBytes(about.target.closest(".field")));
   }
-
-  function bytes(text) {
-    const box = T.element("div", undefined, "bytes");
-    for (let at = 0; at < text.length; at += 2) box.append(T.element("span", text.slice(at, at + 2)));
-    return box;
-  }
-
-  function markBytes(line) {
-    const spans = document.querySelectorAll("#packet-fields .bytes span");
-    const at = line ? Number(line.dataset.at) : -1, size = line ? Number(line.dataset.size) : 0;
-    spans.forEach((span, place) => span.classList.toggle("marked", at >= 0 && place >= at && place < at + size));
-  }
-
-  (T.parts = T.parts || []).push(() => {
-    const box = document.getElementById("packet-fields");
-    T.actions.explain = () => explain("sent");
-    T.actions["explain-received"] = () => explain("received");
-    T.keys.x = "explain";
-    for (const event of ["pointerover", "focusin"]) {
-      box.addEventListener(event, (about) => markBytes(about.target.closest(".field")));
-    }
-    T.hear("selected", () => {
-      document.getElementById("explain-buttons").hidden = T.state.selection.hop === null;
-      if (shownFor && shownFor.split(" ")[0] === String(T.state.selection.hop)) return;
-      shownFor = null;
-      box.replaceChildren();
-    });
+  listen("selected", () => {
+    byId("explain-buttons").hidden = state.selection.hop === null;
+    if (shownFor && shownFor.split(" ")[0] === String(state.selection.hop)) return;
+    shownFor = null;
+    box.replaceChildren();
   });
-})(window.twintap);
+}

@@ -1,180 +1,189 @@
 // The names beside the rows: drawn for those in sight, moved by dragging or by keys; and the menu that arranges them.
-"use strict";
-window.twintap = window.twintap || {};
 
-(function (T) {
-  const LEAST_GAPS = { close: 64, closer: 49, tight: 34 }; // px for a name with an address and two lines, one, or none
-  const DRAG_PX = 5; // less movement than this is a click
-  const byId = (id) => document.getElementById(id);
-  const plural = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
+import { listen } from "../data/events.js";
+import {
+  arrangement, GROUPINGS, groupLanes, hideLanes, laneOrder, moveLane, resetLanes, rowTable, servicesOf, showLanes,
+  splitLanes, toggleGroup,
+} from "../data/rows.js";
+import { state, trace } from "../data/trace.js";
+import { textScale } from "../draw/palette.js";
+import { byId, element, queryAll } from "./elements.js";
 
-  // Put a name beside each row that is in sight.
-  T.placeLanes = function (view) {
-    const box = byId("lanes"), kept = new Map([...box.querySelectorAll(".row")].map((each) => [each.dataset.key, each]));
-    T.hostBoxes = T.hostBoxes || [...box.querySelectorAll(".lane")];
-    const wanted = [];
-    T.rows.forEach((row, at) => {
-      const y = view.y(at), seen = y > view.ruler - 8 && y < view.height + 8;
-      if (seen) wanted.push([row, y, at]);
-    });
-    for (const host of T.hostBoxes) host.hidden = true;
-    for (const [row, y, at] of wanted) placeRow(box, kept, row, y, at, view);
-    for (const left of kept.values()) left.remove();
-    placeScroll(view);
-  };
+const LEAST_GAPS = { close: 64, closer: 49, tight: 34 }; // px for a name with an address and two lines, one, or none
+const DRAG_PX = 5; // less movement than this is a click
+let hostBoxes = null;
+/** @type {Timeline} */
+let timeline;
+const plural = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
-  function placeRow(box, kept, row, y, at, view) {
-    const key = keyOf(row);
-    let made = row.kind === "host" ? T.hostBoxes[row.lane] : kept.get(key);
-    kept.delete(key);
-    if (!made) box.append((made = newBox(row, key)));
-    made.hidden = false;
-    made.dataset.row = at;
-    made.tabIndex = 0;
-    made.style.top = `${y}px`;
-    for (const [name, least] of Object.entries(LEAST_GAPS)) made.classList.toggle(name, view.gap < least * T.textScale());
-    made.classList.toggle("in-group", Boolean(row.inGroup));
-    if (row.kind === "group") made.setAttribute("aria-expanded", row.open);
-  }
+// Put a name beside each row that is in sight.
+export function placeLanes(view) {
+  const box = byId("lanes"), kept = new Map([...box.querySelectorAll(".row")].map((each) => [each.dataset.key, each]));
+  hostBoxes = hostBoxes || [...box.querySelectorAll(".lane")];
+  const wanted = [];
+  rowTable.rows.forEach((row, at) => {
+    const y = view.y(at), seen = y > view.ruler - 8 && y < view.height + 8;
+    if (seen) wanted.push([row, y, at]);
+  });
+  for (const host of hostBoxes) host.hidden = true;
+  for (const [row, y, at] of wanted) placeRow(box, kept, row, y, at, view);
+  for (const left of kept.values()) left.remove();
+  placeScroll(view);
+}
 
-  const keyOf = (row) => (row.kind === "group" ? `group ${row.name} ${row.size} ${row.open}` : `${row.lane}/${row.service}`);
+function placeRow(box, kept, row, y, at, view) {
+  const key = keyOf(row);
+  let made = row.kind === "host" ? hostBoxes[row.lane] : kept.get(key);
+  kept.delete(key);
+  if (!made) box.append((made = newBox(row, key)));
+  made.hidden = false;
+  made.dataset.row = at;
+  made.tabIndex = 0;
+  made.style.top = `${y}px`;
+  for (const [name, least] of Object.entries(LEAST_GAPS)) made.classList.toggle(name, view.gap < least * textScale());
+  made.classList.toggle("in-group", Boolean(row.inGroup));
+  if (row.kind === "group") made.setAttribute("aria-expanded", row.open);
+}
 
-  function newBox(row, key) {
-    const made = T.element("div", undefined, `row ${row.kind}`);
-    made.dataset.key = key;
-    const title = row.kind === "group" ? `${row.open ? "▾" : "▸"} ${row.name}` : T.meta.services[row.service];
-    made.append(T.element("b", title));
-    if (row.kind === "group") made.append(T.element("span", plural(row.size, "host")));
-    made.title = row.kind === "group"
-      ? `${plural(row.size, "host")}; click or Enter to ${row.open ? "close" : "open"}` : `${title} on ${T.meta.lanes[row.lane]}`;
-    made.setAttribute("role", "button");
-    return made;
-  }
+const keyOf = (row) => (row.kind === "group" ? `group ${row.name} ${row.size} ${row.open}` : `${row.lane}/${row.service}`);
 
-  function placeScroll(view) {
-    const bar = byId("lane-scroll"), hidden = view.content <= view.height;
-    bar.hidden = hidden;
-    bar.firstChild.style.height = `${view.content - view.ruler}px`;
-    if (Math.abs(bar.scrollTop - view.scroll) > 1) bar.scrollTop = view.scroll;
-  }
+function newBox(row, key) {
+  const made = element("div", undefined, `row ${row.kind}`);
+  made.dataset.key = key;
+  const title = row.kind === "group" ? `${row.open ? "▾" : "▸"} ${row.name}` : trace.meta.services[row.service];
+  made.append(element("b", title));
+  if (row.kind === "group") made.append(element("span", plural(row.size, "host")));
+  made.title = row.kind === "group"
+    ? `${plural(row.size, "host")}; click or Enter to ${row.open ? "close" : "open"}` : `${title} on ${trace.meta.lanes[row.lane]}`;
+  made.setAttribute("role", "button");
+  return made;
+}
 
-  // --- dragging and keys
+function placeScroll(view) {
+  const bar = byId("lane-scroll"), hidden = view.content <= view.height;
+  bar.hidden = hidden;
+  bar.firstChild.style.height = `${view.content - view.ruler}px`;
+  if (Math.abs(bar.scrollTop - view.scroll) > 1) bar.scrollTop = view.scroll;
+}
 
-  const rowAt = (target) => {
-    const box = target.closest && target.closest("#lanes .lane, #lanes .row");
-    return box ? [T.rows[Number(box.dataset.row)], box] : [null, null];
-  };
+// --- dragging and keys
 
-  function attachDrag(lanes) {
-    let held = null;
-    lanes.addEventListener("pointerdown", (event) => {
-      const [row, box] = rowAt(event.target);
-      if (row) held = { row, box, y: event.clientY, moved: false };
-    });
-    document.addEventListener("pointermove", (event) => {
-      if (!held) return;
-      const by = event.clientY - held.y;
-      held.moved = held.moved || Math.abs(by) > DRAG_PX;
-      if (!held.moved || held.row.lane === undefined) return;
-      held.box.classList.add("held");
-      held.box.style.marginTop = `${by}px`;
-    });
-    document.addEventListener("pointerup", (event) => {
-      if (!held) return;
-      const { row, box, moved } = held;
-      held = null;
-      box.classList.remove("held");
-      box.style.marginTop = "";
-      if (moved && row.lane !== undefined) drop(row, event.clientY);
-      else if (!moved && row.kind === "group") T.toggleGroup(row.name);
-    });
-  }
+const rowAt = (target) => {
+  const box = target.closest && target.closest("#lanes .lane, #lanes .row");
+  return box ? [rowTable.rows[Number(box.dataset.row)], box] : [null, null];
+};
 
-  function drop(row, clientY) {
-    const view = T.currentView(), y = clientY - byId("plot").getBoundingClientRect().top;
-    const hosts = T.rows.map((each, at) => [each, Math.abs(view.y(at) - y)]).filter(([each]) => each.kind === "host");
-    const [nearest] = hosts.reduce((best, each) => (each[1] < best[1] ? each : best));
-    if (nearest.lane !== row.lane) T.moveLane(row.lane, nearest.lane);
-  }
-
-  // Alt with an arrow key moves the host; Enter opens a group or splits a host; Delete hides.
-  function onKey(event) {
+function attachDrag(lanes) {
+  let held = null;
+  lanes.addEventListener("pointerdown", (event) => {
     const [row, box] = rowAt(event.target);
-    if (!row) return;
-    const acts = {
-      ArrowUp: () => (event.altKey ? step(row, -1) : focusRow(Number(box.dataset.row) - 1)),
-      ArrowDown: () => (event.altKey ? step(row, 1) : focusRow(Number(box.dataset.row) + 1)),
-      Enter: () => (row.kind === "group" ? T.toggleGroup(row.name) : T.splitLanes([row.lane])),
-      Delete: () => T.hideLanes(row.kind === "group" ? row.lanes : [row.lane]),
-    };
-    if (!acts[event.key]) return;
-    event.preventDefault();
-    event.stopPropagation();
-    acts[event.key]();
-  }
+    if (row) held = { row, box, y: event.clientY, moved: false };
+  });
+  document.addEventListener("pointermove", (event) => {
+    if (!held) return;
+    const by = event.clientY - held.y;
+    held.moved = held.moved || Math.abs(by) > DRAG_PX;
+    if (!held.moved || held.row.lane === undefined) return;
+    held.box.classList.add("held");
+    held.box.style.marginTop = `${by}px`;
+  });
+  document.addEventListener("pointerup", (event) => {
+    if (!held) return;
+    const { row, box, moved } = held;
+    held = null;
+    box.classList.remove("held");
+    box.style.marginTop = "";
+    if (moved && row.lane !== undefined) drop(row, event.clientY);
+    else if (!moved && row.kind === "group") toggleGroup(row.name);
+  });
+}
 
-  function step(row, by) {
-    if (row.lane === undefined) return;
-    const hosts = T.rows.filter((each) => each.kind === "host").map((each) => each.lane);
-    const next = hosts[hosts.indexOf(row.lane) + by];
-    if (next === undefined) return;
-    T.moveLane(row.lane, next);
-    focusRow(T.rows.findIndex((each) => each.kind === "host" && each.lane === row.lane));
-  }
+function drop(row, clientY) {
+  const view = state.view, y = clientY - byId("plot").getBoundingClientRect().top;
+  const hosts = rowTable.rows.map((each, at) => [each, Math.abs(view.y(at) - y)]).filter(([each]) => each.kind === "host");
+  const [nearest] = hosts.reduce((best, each) => (each[1] < best[1] ? each : best));
+  if (nearest.lane !== row.lane) moveLane(row.lane, nearest.lane);
+}
 
-  function focusRow(at) {
-    if (at < 0 || at >= T.rows.length) return;
-    T.scrollToRow(at);
-    const box = document.querySelector(`#lanes [data-row="${at}"]:not([hidden])`);
-    if (box) box.focus();
-  }
+// Alt with an arrow key moves the host; Enter opens a group or splits a host; Delete hides.
+function onKey(event) {
+  const [row, box] = rowAt(event.target);
+  if (!row) return;
+  const acts = {
+    ArrowUp: () => (event.altKey ? step(row, -1) : focusRow(Number(box.dataset.row) - 1)),
+    ArrowDown: () => (event.altKey ? step(row, 1) : focusRow(Number(box.dataset.row) + 1)),
+    Enter: () => (row.kind === "group" ? toggleGroup(row.name) : splitLanes([row.lane])),
+    Delete: () => hideLanes(row.kind === "group" ? row.lanes : [row.lane]),
+  };
+  if (!acts[event.key]) return;
+  event.preventDefault();
+  event.stopPropagation();
+  acts[event.key]();
+}
 
-  // --- the menu
+function step(row, by) {
+  if (row.lane === undefined) return;
+  const hosts = rowTable.rows.filter((each) => each.kind === "host").map((each) => each.lane);
+  const next = hosts[hosts.indexOf(row.lane) + by];
+  if (next === undefined) return;
+  moveLane(row.lane, next);
+  focusRow(rowTable.rows.findIndex((each) => each.kind === "host" && each.lane === row.lane));
+}
 
-  function fillMenu() {
-    const { hidden, group, split } = T.arrangement, box = byId("lane-menu");
-    const choices = T.groupings.map((name) => {
-      const label = T.element("label", ` ${name === "none" ? "no groups" : `by ${name}`}`), input = T.element("input");
-      Object.assign(input, { type: "radio", name: "lane-group", checked: name === group });
-      input.addEventListener("change", () => T.groupLanes(name));
-      label.prepend(input);
-      return label;
-    });
-    const all = T.meta.lanes.map((_, lane) => lane), able = all.filter((lane) => T.servicesOf(lane).length > 1);
-    const whole = able.length > 0 && able.every((lane) => split.has(lane));
-    const flip = () => T.splitLanes(able.filter((lane) => split.has(lane) === whole));
-    box.replaceChildren(
-      T.element("h4", "Group hosts"), ...choices, T.element("h4", "Rows"),
-      ...(able.length ? [button(whole ? "join services" : "split hosts into services", flip)] : []),
-      button("as at first", T.resetLanes), T.element("h4", `Hosts${hidden.size ? `, ${hidden.size} hidden` : ""}`),
-      ...(hidden.size ? [button("show all", () => T.showLanes(all))] : []),
-      ...T.laneOrder().map((lane) => hostChoice(lane, hidden)),
-    );
-    byId("lanes-summary").textContent = hidden.size ? `hosts (${hidden.size} hidden) ▾` : "hosts ▾";
-  }
+function focusRow(at) {
+  if (at < 0 || at >= rowTable.rows.length) return;
+  timeline.scrollToRow(at);
+  const [box] = queryAll(`#lanes [data-row="${at}"]:not([hidden])`);
+  if (box) box.focus();
+}
 
-  function hostChoice(lane, hidden) {
-    const label = T.element("label", ` ${T.meta.lanes[lane]}`), input = T.element("input");
-    Object.assign(input, { type: "checkbox", checked: !hidden.has(lane) });
-    input.addEventListener("change", () => (input.checked ? T.showLanes([lane]) : T.hideLanes([lane])));
+// --- the menu
+
+function fillMenu() {
+  const { hidden, group, split } = arrangement, box = byId("lane-menu");
+  const choices = GROUPINGS.map((name) => {
+    const label = element("label", ` ${name === "none" ? "no groups" : `by ${name}`}`), input = element("input");
+    Object.assign(input, { type: "radio", name: "lane-group", checked: name === group });
+    input.addEventListener("change", () => groupLanes(name));
     label.prepend(input);
     return label;
-  }
-
-  function button(text, act) {
-    const made = T.element("button", text);
-    made.addEventListener("click", act);
-    return made;
-  }
-
-  (T.parts = T.parts || []).push(() => {
-    const lanes = byId("lanes"), bar = byId("lane-scroll");
-    attachDrag(lanes);
-    lanes.addEventListener("keydown", onKey);
-    lanes.addEventListener("wheel", (event) => (bar.scrollTop += event.deltaY), { passive: true });
-    bar.addEventListener("scroll", () => T.scrollLanes(bar.scrollTop));
-    byId("lanes-box").addEventListener("toggle", fillMenu);
-    T.hear("arranged", () => byId("lanes-box").open && fillMenu());
-    fillMenu();
   });
-})(window.twintap);
+  const all = trace.meta.lanes.map((_, lane) => lane), able = all.filter((lane) => servicesOf(lane).length > 1);
+  const whole = able.length > 0 && able.every((lane) => split.has(lane));
+  const flip = () => splitLanes(able.filter((lane) => split.has(lane) === whole));
+  box.replaceChildren(
+    element("h4", "Group hosts"), ...choices, element("h4", "Rows"),
+    ...(able.length ? [button(whole ? "join services" : "split hosts into services", flip)] : []),
+    button("as at first", resetLanes), element("h4", `Hosts${hidden.size ? `, ${hidden.size} hidden` : ""}`),
+    ...(hidden.size ? [button("show all", () => showLanes(all))] : []),
+    ...laneOrder().map((lane) => hostChoice(lane, hidden)),
+  );
+  byId("lanes-summary").textContent = hidden.size ? `hosts (${hidden.size} hidden) ▾` : "hosts ▾";
+}
+
+function hostChoice(lane, hidden) {
+  const label = element("label", ` ${trace.meta.lanes[lane]}`), input = element("input");
+  Object.assign(input, { type: "checkbox", checked: !hidden.has(lane) });
+  input.addEventListener("change", () => (input.checked ? showLanes([lane]) : hideLanes([lane])));
+  label.prepend(input);
+  return label;
+}
+
+function button(text, act) {
+  const made = element("button", text);
+  made.addEventListener("click", act);
+  return made;
+}
+
+/** Follow the pointer and the keys. @param {Timeline} of */
+export function startLaneLabels(of) {
+  timeline = of;
+  const lanes = byId("lanes"), bar = byId("lane-scroll");
+  attachDrag(lanes);
+  lanes.addEventListener("keydown", onKey);
+  lanes.addEventListener("wheel", (event) => (bar.scrollTop += event.deltaY), { passive: true });
+  bar.addEventListener("scroll", () => timeline.scrollLanes(bar.scrollTop));
+  byId("lanes-box").addEventListener("toggle", fillMenu);
+  listen("arranged", () => byId("lanes-box").open && fillMenu());
+  fillMenu();
+}

@@ -1,0 +1,85 @@
+// Hosts become rows: in the user's order, hidden, grouped or split into services.
+
+import assert from "node:assert/strict";
+import test, { beforeEach } from "node:test";
+import { listen } from "../../../viewer/assets/data/events.js";
+import {
+  groupLanes, hideLanes, moveLane, NO_ROW, placeArrows, resetLanes, rowName, rowOfLane, rowsCovered, rowsOfPair, rowTable,
+  showLanes, splitLanes, toggleGroup, wantedRows,
+} from "../../../viewer/assets/data/rows.js";
+import { makeView } from "../../../viewer/assets/data/view.js";
+import { describeTrace, META } from "./fixtures.mjs";
+
+const names = () => rowTable.rows.map(rowName);
+
+beforeEach(() => {
+  describeTrace();
+  resetLanes();
+});
+
+test("at first each host is a row, and a pair of hosts a pair of rows", () => {
+  assert.deepEqual(names(), META.lanes);
+  assert.deepEqual(rowsOfPair(2), [1, 2]);
+  assert.deepEqual(rowsOfPair(5), [2, NO_ROW], "an uncaptured host has no row");
+});
+
+test("a host is moved to the place of another", () => {
+  moveLane(0, 2);
+  assert.deepEqual(names(), ["proxy", "storage1", "client", "storage2"]);
+  moveLane(0, 1);
+  assert.deepEqual(names(), META.lanes);
+});
+
+test("a hidden host has no row, and is shown again", () => {
+  hideLanes([1]);
+  assert.deepEqual(names(), ["client", "storage1", "storage2"]);
+  assert.equal(rowOfLane(1), NO_ROW);
+  assert.deepEqual(rowsOfPair(0), [0, NO_ROW]);
+  showLanes([1]);
+  assert.deepEqual(names(), META.lanes);
+});
+
+test("hosts of a group are one row until it is opened", () => {
+  groupLanes("prefix");
+  assert.deepEqual(names(), ["client", "proxy", "storage"]);
+  assert.deepEqual([rowsOfPair(2), rowsOfPair(4)], [[1, 2], [1, 2]]);
+  toggleGroup("storage");
+  assert.deepEqual(names(), ["client", "proxy", "storage", "storage1", "storage2"]);
+  assert.deepEqual(rowsOfPair(4), [1, 4]);
+});
+
+test("a split host has a row for what it asks and one for each service", () => {
+  splitLanes([2]);
+  assert.deepEqual(names(), ["client", "proxy", "storage1", "swift-object", "swift-account", "storage2"]);
+  assert.deepEqual([rowsOfPair(2), rowsOfPair(3)], [[1, 3], [1, 4]]);
+});
+
+test("arrows follow the rows, and keep their places until these change", () => {
+  const arrows = /** @type {any} */ ({ pair: Uint16Array.from([0, 4]) });
+  placeArrows(arrows);
+  assert.deepEqual([[...arrows.fromRow], [...arrows.toRow]], [[0, 1], [1, 3]]);
+  const before = arrows.fromRow;
+  assert.equal(placeArrows(arrows).fromRow, before);
+  hideLanes([0]);
+  placeArrows(arrows);
+  assert.deepEqual([[...arrows.fromRow], [...arrows.toRow]], [[NO_ROW, 0], [0, 2]]);
+});
+
+test("each change of the rows is announced once", () => {
+  let heard = 0;
+  listen("arranged", () => (heard += 1));
+  hideLanes([1, 2]);
+  assert.equal(heard, 1);
+});
+
+test("where counts are kept by end, the rows in sight are asked for, as ranges", () => {
+  describeTrace({ ...META, ends: [[0, 255], [1, 0], [1, 255], [2, 1], [2, 2], [3, 1]] });
+  resetLanes();
+  const view = makeView(0, 1, 1000, 500, 30, 4), wanted = wantedRows(view);
+  assert.deepEqual(wanted, { query: "&rows=0,1-2,3-4,5", numbers: [0, 1, 2, 3] });
+  const data = /** @type {any} */ ({ mode: "ends", rows: wanted.numbers, arranged: rowTable.version });
+  assert.ok(rowsCovered(data, view));
+  assert.ok(!rowsCovered({ ...data, rows: [0, 1] }, view));
+  hideLanes([3]);
+  assert.ok(!rowsCovered(data, view), "counts of rows as they were before");
+});

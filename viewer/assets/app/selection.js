@@ -1,0 +1,77 @@
+// The selected request and packet: what stands beside the timeline about them, and what is zoomed to.
+
+import { writeAddress } from "../data/address.js";
+import { notify } from "../data/events.js";
+import { withEnds } from "../data/message.js";
+import { fetchJson, fetchMessage } from "../data/server.js";
+import { state, trace } from "../data/trace.js";
+import { byId, fillParts } from "../page/elements.js";
+import { markRequest } from "../page/notices.js";
+import { showPacket } from "../page/tip.js";
+import { paint, redraw } from "./drawing.js";
+import { reportNoAnswer } from "./loading.js";
+import { glide } from "./movement.js";
+
+const ROOM_SHARE = 0.06, LEAST_ROOM_NS = 10; // around a request that is zoomed to
+let requestTimes = new Map();
+let awaited = null; // the request to zoom to once its times are known
+
+/** The times of the listed requests, of a revision of the trace. */
+export function setRequestTimes(meta) {
+  requestTimes = new Map(meta.requestTimes.map(([number, from, to]) => [number, [from, to]]));
+}
+
+/** Select a request and a hop, or neither. @param {number | null} request @param {number | null} hop */
+export function select(request, hop) {
+  const before = state.selection;
+  state.selection = { request, hop };
+  showPacket(byId("packet-details"), hop);
+  markRequest(request);
+  if (request !== before.request) {
+    state.selected = awaited = null;
+    if (request !== null) loadRequest(request);
+    loadDetails(request);
+  }
+  writeAddress(state);
+  notify("selected");
+  redraw();
+}
+
+/** Load the arrows of a request. */
+export function loadRequest(number) {
+  fetchMessage(`api/requests/${number}/arrows${state.raw ? "?clocks=raw" : ""}`)
+    .then((message) => {
+      if (state.selection.request !== number) return;
+      requestTimes.set(number, requestTimes.get(number) || [message.from, message.to]);
+      state.selected = message.number ? withEnds(message, trace.meta) : message;
+      state.selected.picture = paint(state.selected);
+      redraw();
+      if (awaited === number) fitRequest();
+    })
+    .catch(reportNoAnswer);
+}
+
+// The ledger first; when it is seen the waterfall, which takes longer to draw.
+async function loadDetails(number) {
+  const trees = number === null ? [] : await fetchJson(`api/requests/${number}/details`).catch(reportNoAnswer);
+  if (!trees || state.selection.request !== number) return;
+  fillParts({ "request-details": trees });
+  if (number !== null) await new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)));
+  if (state.selection.request === number) window.dash_clientside.set_props("selection", { data: { request: number } });
+}
+
+/** Zoom to the selected request; its times come with its arrows, so that may be a moment later. */
+export function fitRequest() {
+  const times = requestTimes.get(state.selection.request);
+  awaited = times ? null : state.selection.request;
+  if (!times) return;
+  const room = Math.max(ROOM_SHARE * (times[1] - times[0]), LEAST_ROOM_NS);
+  glide(times[0] - room, times[1] + room);
+}
+
+/** Dash calls this when a bar of the waterfall is clicked. */
+export function zoomToBar(clicked) {
+  const span = clicked && clicked.points && clicked.points[0].customdata;
+  if (span) glide(span[0] - ROOM_SHARE * (span[1] - span[0]), span[1] + ROOM_SHARE * (span[1] - span[0]));
+  return null;
+}

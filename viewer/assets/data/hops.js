@@ -1,0 +1,18 @@
+// Hops in full, each asked for once.
+
+import { fetchJson } from "./server.js";
+
+const MOST_KEPT = 500;
+const answers = new Map();
+
+/** What the server says about a hop; null if it does not answer. */
+export async function fetchHop(number) {
+  if (!answers.has(number)) {
+    if (answers.size > MOST_KEPT) answers.clear();
+    answers.set(number, await fetchJson(`api/hops/${number}`).catch(() => null));
+  }
+  return answers.get(number);
+}
+
+/** Another revision of the trace numbers its hops anew. */
+export const forgetHops = () => answers.clear();

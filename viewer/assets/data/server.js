@@ -1,0 +1,34 @@
+// Questions to the server. A page asks about the revision of the trace that it shows, by a header (viewer/revisions.py).
+
+import { decodeMessage } from "./message.js";
+import { trace } from "./trace.js";
+
+const plainFetch = globalThis.fetch.bind(globalThis);
+
+/** `fetch` about a revision; an empty name asks for the newest. */
+function fetchFrom(revision, url, options = {}) {
+  const headers = new Headers(options.headers);
+  if (revision) headers.set("X-Twintap-Made", revision);
+  return plainFetch(url, { ...options, headers });
+}
+
+/** Let everything on the page, Dash included, ask about the revision that is shown. */
+export function nameRevisionInRequests() {
+  window.fetch = (url, options) => fetchFrom(shownRevision(), url, options);
+}
+
+const shownRevision = () => trace.meta && trace.meta.made;
+
+async function answerOf(url, options, revision = shownRevision()) {
+  const response = await fetchFrom(revision, url, options);
+  if (response.ok) return response;
+  throw Object.assign(new Error(`the server answered ${response.status}`), { outdated: response.status === 409 });
+}
+
+export async function fetchMessage(url, signal, revision) {
+  return decodeMessage(await (await answerOf(url, { signal }, revision)).arrayBuffer());
+}
+
+export async function fetchJson(url, signal, revision) {
+  return (await answerOf(url, { signal }, revision)).json();
+}

@@ -1,0 +1,198 @@
+// Types of what the page's modules share. They hold for the checker (`make lint`) and for readers; no browser loads them.
+
+/** Times are ns since the trace's start: whole numbers below 2^53, so exact as numbers. */
+type Ns = number;
+
+/** A place among the lanes, the hosts of the trace; NO_LANE for a host that was not captured. */
+type LaneNumber = number;
+
+/** A place among the rows of the timeline; NO_ROW for none. */
+type RowNumber = number;
+
+/** Columns of arrows, generated from viewer/binary.py. */
+type ArrowColumns = import("./constants.js").ArrowColumns;
+
+/** What viewer/layout.py (`page_meta`) describes the trace by. */
+interface Meta {
+  made: string; // the revision
+  startNs: string;
+  duration: Ns;
+  lanes: string[];
+  pairs: [LaneNumber, LaneNumber][]; // between which packets pass
+  pairServices: [number, number][]; // places in `services`, or NO_SERVICE
+  services: string[];
+  ends: [LaneNumber, number][] | null; // where counts are kept by end: lane and service
+  laneGroups: Record<string, string[]>; // for each way to group: the group of each lane
+  typical: Ns[]; // delay, for each of `pairs`
+  kinds: string[];
+  states: string[];
+  classCounts: string[];
+  hops: number;
+  roots: number;
+  requests: number;
+  rulerHeight: number; // px
+  clocksApart: Ns;
+  firstHop: Ns;
+  command: { lane: LaneNumber; from: Ns; to: Ns; text: string } | null;
+  faults: Mark[];
+  findings: Mark[];
+  load: Mark[];
+  uncovered?: Mark[];
+  strips: string[];
+  parts: Record<string, Tree[]>;
+  requestTimes: [number, Ns, Ns][];
+  followed?: boolean;
+}
+
+/** A stretch of time on a lane that something is said about. */
+interface Mark {
+  kind: string;
+  lane: LaneNumber;
+  from: Ns;
+  to: Ns;
+  text: string;
+}
+
+/** A text, or an element: tag, attributes, children (viewer/serialise.py). */
+type Tree = string | [string, Record<string, any>, Tree[]];
+
+/** The header of a message (viewer/binary.py). */
+interface MessageHeader {
+  mode: "arrows" | "density" | "ends" | "usage";
+  from: Ns;
+  to: Ns;
+  count?: number;
+  columns: { name: string; dtype: string; offset: number; length: number }[];
+}
+
+/** What the page adds to a message. */
+interface Loaded {
+  askedWidth?: Ns; // of the view that it was loaded for
+  raw?: boolean;
+  rows?: number[]; // rows whose counts are there
+  arranged?: number; // version of the rows
+  picture?: HTMLCanvasElement | null;
+}
+
+/** Arrows one by one. Those with a missing end are given one (`withEnds`); rows are those of now (`placeArrows`). */
+interface Arrows extends ArrowColumns {
+  mode?: string;
+  from?: Ns;
+  to?: Ns;
+  count?: number;
+  source: Uint16Array;
+  target: Uint16Array;
+  begin: Float64Array;
+  end: Float64Array;
+  byClass: number[][];
+  fromRow: Int16Array;
+  toRow: Int16Array;
+  placed?: number;
+}
+
+/** Counts by pair (or row and direction), class and bin. */
+interface Counts {
+  mode: string;
+  from: Ns;
+  to: Ns;
+  count: number;
+  bin: Ns;
+  bins: number;
+  pairs: number;
+  classes: number;
+  step: number;
+  cells: Uint32Array;
+  counts: Uint8Array | Uint16Array | Uint32Array;
+  rows?: number[];
+  byClass?: Float64Array[];
+}
+
+/** Counts with a sample of the arrows, or arrows; what the page draws. `mode` distinguishes them. */
+type Message = MessageHeader & Loaded & Omit<Arrows, "mode" | "byClass"> & Omit<Counts, "mode" | "byClass"> & { byClass: any };
+
+/** Where times and rows are on the canvas (`makeView`). */
+interface View {
+  from: Ns;
+  to: Ns;
+  width: number;
+  height: number;
+  ruler?: number; // px on top that belong to the axis
+  rows?: number;
+  gap: number; // px between rows
+  top: number;
+  bar?: number; // px of a full bar of counts
+  content?: number; // px that all rows take
+  scroll?: number;
+  strips?: number;
+  x: (time: Ns) => number;
+  y: (row: RowNumber) => number;
+  time?: (x: number) => Ns;
+  shows?: (row: RowNumber) => boolean;
+}
+
+/** A row of the timeline: a host, a service of a host, or a group of hosts. */
+interface Row {
+  kind: "host" | "service" | "group";
+  lanes: LaneNumber[]; // whose packets end at it
+  lane?: LaneNumber;
+  service?: number;
+  name?: string;
+  open?: boolean;
+  size?: number;
+  inGroup?: boolean;
+  split?: boolean;
+}
+
+/** What is shown, and what is loaded for it. */
+interface State {
+  from: Ns;
+  to: Ns;
+  view: View | null;
+  data: Message | null;
+  picture: HTMLCanvasElement | null;
+  still: { from: Ns; to: Ns; bins: number; picture: HTMLCanvasElement } | null; // arrows, for a gesture to stretch
+  overview: Message | null;
+  overviewPicture: HTMLCanvasElement | null;
+  selected: Message | null;
+  hidden: Set<number>; // classes
+  raw: boolean; // by the hosts' own clocks
+  hover: number | null;
+  selection: { request: number | null; hop: number | null };
+  moving: boolean;
+  withTicks: boolean; // the canvas draws the ticks, not Plotly
+  usage: any;
+  settledCount: number;
+  settledAt: number; // ms
+}
+
+type AddressState = Pick<State, "from" | "to" | "selection" | "hidden">;
+
+/** A part of the page's address. */
+interface AddressPart {
+  read(text: string | null): void;
+  write(): string;
+}
+
+/** What the parts of the page beside the timeline may do with it. */
+interface Timeline {
+  select(request: number | null, hop: number | null): void;
+  glide(from: Ns, to: Ns): void;
+  renew(meta: Meta, from: Ns, to: Ns, wanted: () => boolean): Promise<boolean>;
+  scrollLanes(px: number): void;
+  scrollToRow(row: RowNumber): void;
+}
+
+/** How arrows are drawn. */
+interface ArrowOptions {
+  hidden: Set<number>;
+  alpha: number;
+  grow?: number; // factor of the width of lines
+  moving?: boolean;
+  keep?: (at: number) => boolean;
+}
+
+interface Window {
+  twintap: object;
+  dash_clientside: any;
+  Plotly: any;
+}
