@@ -3,8 +3,10 @@
 import { ARRAYS, CLASS, CLASS_NAMES, PROBLEMS } from "./constants.js";
 import { trace } from "./trace.js";
 
+/** @param {number} cls */
 export const isProblem = (cls) => PROBLEMS.includes(cls);
 
+/** The columns of a message, as typed arrays without a copy, beside its header. @param {ArrayBuffer} buffer */
 export function decodeMessage(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
@@ -16,7 +18,7 @@ export function decodeMessage(buffer) {
   return message;
 }
 
-// The lanes at both ends of the arrows, when asked for.
+/** The lanes at both ends of the arrows, when asked for. @param {Arrows} arrows */
 function addLanes(arrows) {
   ["source", "target"].forEach((name, end) => {
     let lanes = null;
@@ -25,7 +27,10 @@ function addLanes(arrows) {
   });
 }
 
-// Arrows with both ends known as drawn: a missing end is as far away as is typical for the pair of lanes.
+/**
+ * Arrows with both ends known as drawn: a missing end is as far away as is typical for the pair of lanes.
+ * @template {Arrows} A @param {A} arrows @param {Meta} meta @returns {A}
+ */
 export function withEnds(arrows, meta) {
   const count = arrows.number.length;
   arrows.begin = new Float64Array(count);

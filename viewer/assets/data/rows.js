@@ -12,12 +12,15 @@ export const GROUPINGS = ["none", "role", "prefix", "subnet"];
 const AROUND = 12; // rows beyond those in sight
 const MANY_LANES = 40; // from so many on, hosts are grouped by default
 export const arrangement = { order: [], hidden: new Set(), group: "none", open: new Set(), split: new Set() };
+/** @type {{ rows: Row[], version: number }} */
 export const rowTable = { rows: [], version: 0 }; // the version grows whenever the rows are made anew
 let laneRows, serviceRows, pairRows;
 
+/** @param {Meta} meta */
 export const defaultGroup = (meta) => (meta.lanes.length > MANY_LANES ? "prefix" : "none");
-// Packets within a lone host are seen between its services.
+/** Packets within a lone host are seen between its services. @param {Meta} meta */
 export const defaultSplit = (meta) => new Set(meta.lanes.length === 1 ? [0] : []);
+/** @param {LaneNumber} lane */
 const groupName = (lane) => (arrangement.group === "none" ? "" : trace.meta.laneGroups[arrangement.group][lane]);
 
 // The lanes that can be shown, in order.
@@ -39,22 +42,29 @@ export function arrange() {
   rowTable.version += 1;
 }
 
+/** @param {string} name @param {LaneNumber[]} lanes @returns {Row[]} */
 function groupRows(name, lanes) {
   if (lanes.length === 1) return hostRows(lanes[0], false);
-  const open = arrangement.open.has(name), head = { kind: "group", name, open, lanes: open ? [] : lanes, size: lanes.length };
+  const open = arrangement.open.has(name);
+  /** @type {Row} */
+  const head = { kind: "group", name, open, lanes: open ? [] : lanes, size: lanes.length };
   return open ? [head, ...lanes.flatMap((lane) => hostRows(lane, true))] : [head];
 }
 
+/** @param {LaneNumber} lane @param {boolean} inGroup @returns {Row[]} */
 function hostRows(lane, inGroup) {
+  /** @type {Row} */
   const host = { kind: "host", lane, lanes: [lane], inGroup };
   if (!arrangement.split.has(lane)) return [host];
+  /** @type {Row[]} */
   const served = servicesOf(lane).map((service) => ({ kind: "service", lane, service, lanes: [], inGroup }));
   return [{ ...host, split: true }, ...served];
 }
 
+/** @param {Row} row */
 export const rowName = (row) => ({ group: row.name, service: trace.meta.services[row.service], host: trace.meta.lanes[row.lane] })[row.kind];
 
-// The services that packets went to or came from on a lane.
+/** The services that packets went to or came from on a lane. @param {LaneNumber} lane */
 export function servicesOf(lane) {
   const found = new Set();
   trace.meta.pairs.forEach(([source, target], pair) => {
@@ -80,15 +90,18 @@ function place() {
   });
 }
 
+/** @param {LaneNumber} lane @param {number} service */
 export function rowOfEnd(lane, service) {
   if (lane === NO_LANE) return NO_ROW;
   const own = serviceRows.get(lane * 256 + service);
   return own === undefined ? laneRows[lane] : own;
 }
+/** @param {LaneNumber} lane */
 export const rowOfLane = (lane) => (lane === NO_LANE ? NO_ROW : laneRows[lane]);
+/** @param {number} pair */
 export const rowsOfPair = (pair) => [pairRows[2 * pair], pairRows[2 * pair + 1]];
 
-// The rows at both ends of each arrow, kept until the rows change.
+/** The rows at both ends of each arrow, kept until the rows change. @param {Arrows} arrows */
 export function placeArrows(arrows) {
   if (!arrows || !arrows.pair || arrows.placed === rowTable.version) return arrows;
   const count = arrows.pair.length;
@@ -101,7 +114,10 @@ export function placeArrows(arrows) {
   return arrows;
 }
 
-// Where counts are kept by end, those of the rows in sight are asked for: places in `meta.ends`, row by row.
+/**
+ * Where counts are kept by end, those of the rows in sight are asked for: places in `meta.ends`, row by row.
+ * @param {View} view
+ */
 export function wantedRows(view) {
   if (!trace.meta.ends) return { query: "", numbers: [] };
   const [first, last] = rowsInSight(view), members = new Map();
@@ -114,7 +130,7 @@ export function wantedRows(view) {
   return { query: `&rows=${numbers.map((row) => ranges(members.get(row), ".")).join(",")}`, numbers };
 }
 
-// Whether counts that came are of the rows in sight, as they are now.
+/** Whether counts that came are of the rows in sight, as they are now. @param {View} view */
 export function rowsCovered(data, view) {
   if (!data || data.mode !== "ends") return true;
   const [first, last] = rowsInSight(view), known = new Set(data.rows);
@@ -133,17 +149,24 @@ function change(act) {
   notify("arranged");
 }
 
-// Move a lane to the place of another: before it, or after it if it came from above.
+/**
+ * Move a lane to the place of another: before it, or after it if it came from above.
+ * @param {LaneNumber} lane @param {Ns} to
+ */
 export const moveLane = (lane, to) => change(() => {
   const order = laneOrder(), place = order.indexOf(to);
   order.splice(order.indexOf(lane), 1);
   order.splice(place, 0, lane);
   arrangement.order = order;
 });
+/** @param {LaneNumber[]} lanes */
 export const hideLanes = (lanes) => change(() => lanes.forEach((lane) => arrangement.hidden.add(lane)));
+/** @param {LaneNumber[]} lanes */
 export const showLanes = (lanes) => change(() => lanes.forEach((lane) => arrangement.hidden.delete(lane)));
 export const groupLanes = (group) => change(() => Object.assign(arrangement, { group, open: new Set() }));
+/** @param {string} name */
 export const toggleGroup = (name) => change(() => toggle(arrangement.open, name));
+/** @param {LaneNumber[]} lanes */
 export const splitLanes = (lanes) => change(() => lanes.forEach((lane) => toggle(arrangement.split, lane)));
 export const resetLanes = () => change(() => Object.assign(arrangement, {
   order: [], hidden: new Set(), group: defaultGroup(trace.meta), open: new Set(), split: defaultSplit(trace.meta),
@@ -155,6 +178,7 @@ function toggle(set, value) {
 
 // --- in the address: numbers of lanes, with ranges
 
+/** @param {string} text */
 const numbers = (text) => (text || "").split(",").flatMap((part) => {
   const found = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(part);
   if (!found) return [];
@@ -162,6 +186,7 @@ const numbers = (text) => (text || "").split(",").flatMap((part) => {
   return Array.from({ length: Math.min(Math.max(0, last - first + 1), trace.meta.lanes.length) }, (_, at) => first + at);
 });
 
+/** @param {number[]} values */
 function ranges(values, between = ",") {
   const parts = [];
   for (const value of values) {
@@ -173,6 +198,7 @@ function ranges(values, between = ",") {
 }
 const ascending = (set) => [...set].sort((a, b) => a - b);
 const asGiven = (order) => ranges(order.every((lane, at) => lane === at) ? [] : order);
+/** @param {string} text */
 const known = (text) => numbers(text).filter((lane) => lane < trace.meta.lanes.length);
 
 addAddressPart("lanes", {

@@ -19,16 +19,19 @@ export function nameRevisionInRequests() {
 
 const shownRevision = () => trace.meta && trace.meta.made;
 
+/** @param {string} url @param {RequestInit} options @param {string} [revision] */
 async function answerOf(url, options, revision = shownRevision()) {
   const response = await fetchFrom(revision, url, options);
   if (response.ok) return response;
   throw Object.assign(new Error(`the server answered ${response.status}`), { outdated: response.status === 409 });
 }
 
+/** A message, decoded. @param {string} url @param {AbortSignal} [signal] @param {string} [revision] @returns {Promise<Message>} */
 export async function fetchMessage(url, signal, revision) {
   return decodeMessage(await (await answerOf(url, { signal }, revision)).arrayBuffer());
 }
 
+/** An answer in JSON. @param {string} url @param {AbortSignal} [signal] @param {string} [revision] */
 export async function fetchJson(url, signal, revision) {
   return (await answerOf(url, { signal }, revision)).json();
 }

@@ -4,7 +4,7 @@
 const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 const MOST_DECIMALS = 4; // of a tick's label; with more, ticks count from a base
 
-// A duration in the unit that suits it: 73.2 ms.
+/** A duration in the unit that suits it: 73.2 ms. @param {Ns} ns */
 export function duration(ns, digits = 3) {
   const size = Math.abs(ns);
   for (const [unitNs, unit] of UNITS) {
@@ -16,7 +16,7 @@ export function duration(ns, digits = 3) {
   return "0 ns";
 }
 
-// To the nanosecond, in groups of three: 0.040 907 790 s.
+/** To the nanosecond, in groups of three: 0.040 907 790 s. @param {Ns} ns */
 export function exactTime(ns) {
   const size = Math.abs(Math.round(ns));
   const fraction = String(size % 1e9).padStart(9, "0");
@@ -24,7 +24,10 @@ export function exactTime(ns) {
   return (ns < 0 ? "-" : "") + Math.floor(size / 1e9) + "." + groups.join(" ") + " s";
 }
 
-// Ticks for [from, to] on `width` pixels: {base: text, values: [ns], texts: [text]}.
+/**
+ * Ticks for [from, to] on `width` pixels: {base: text, values: [ns], texts: [text]}.
+ * @param {Ns} from @param {Ns} to @param {number} width
+ */
 export function ticks(from, to, width) {
   const step = niceStep(((to - from) * 110) / Math.max(110, width));
   const values = [];
@@ -38,6 +41,7 @@ function niceStep(least) {
   return 10 * decade;
 }
 
+/** @param {number[]} values */
 function labels(values, step, largest) {
   const [unitNs, unit] = UNITS.find(([each]) => largest >= each) || UNITS[3];
   const decimals = Math.max(0, Math.ceil(Math.log10(unitNs / step) - 1e-9));

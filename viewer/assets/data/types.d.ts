@@ -196,3 +196,9 @@ interface Window {
   dash_clientside: any;
   Plotly: any;
 }
+
+/** What the timeline is drawn on. */
+type CanvasContext = CanvasRenderingContext2D | import("../draw/svg.js").SvgContext;
+
+/** Of a picture of counts or arrows: the times that it covers, and its width in px. */
+type Picture = Pick<Counts, "from" | "to" | "bins">;

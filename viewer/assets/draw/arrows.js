@@ -20,7 +20,10 @@ const LEAST_WHISKER = 2.5; // px
 const UNSURE_DASH = [7, 4];
 const EDGE = 60; // px beyond the canvas to which lines are cut
 
-// Geometry of one arrow in px: [x1, y1, x2, y2]; a partner that is on no row gives a short stub.
+/**
+ * Geometry of one arrow in px: [x1, y1, x2, y2]; a partner that is on no row gives a short stub.
+ * @param {View} view @param {Arrows} arrows @param {number} at @returns {[number, number, number, number]}
+ */
 export function arrowEnds(view, arrows, at) {
   const from = arrows.fromRow[at], to = arrows.toRow[at];
   const x1 = view.x(arrows.begin[at]), x2 = view.x(arrows.end[at]);
@@ -29,9 +32,13 @@ export function arrowEnds(view, arrows, at) {
   const y2 = to === NO_ROW ? view.y(from) + away : view.y(to);
   return [x1, y1, x2, y2];
 }
+/** @param {Arrows} arrows @param {number} at */
 const within = (arrows, at) => arrows.fromRow[at] === arrows.toRow[at];
 
-// Draw `arrows`; options: {hidden: Set, alpha, grow, moving, keep(at)}. Returns how many were in view.
+/**
+ * Draw `arrows`. Returns how many were in view.
+ * @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {ArrowOptions} options
+ */
 export function drawArrows(context, view, arrows, options) {
   let inView = 0;
   placeArrows(arrows);
@@ -48,6 +55,7 @@ export function drawArrows(context, view, arrows, options) {
   return inView;
 }
 
+/** @param {View} view @param {Arrows} arrows @param {number} cls @param {ArrowOptions} options */
 function visible(view, arrows, cls, options) {
   const found = [], [first, last] = rowsInSight(view);
   for (const at of arrows.byClass[cls]) {
@@ -61,6 +69,10 @@ function visible(view, arrows, cls, options) {
   return found;
 }
 
+/**
+ * @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {number} cls @param {number[]} list
+ * @param {ArrowOptions} options @param {boolean} heads @param {number} inView
+ */
 function drawClass(context, view, arrows, cls, list, options, heads, inView) {
   const crowded = Math.max(0.18, Math.min(1, (2.2 * view.width) / inView));
   context.globalAlpha = options.alpha * (isProblem(cls) ? 1 : crowded);
@@ -81,10 +93,12 @@ function drawClass(context, view, arrows, cls, list, options, heads, inView) {
   if (heads) inChunks(list, CHUNK_HEADS, (chunk) => drawHeads(context, view, arrows, cls, chunk));
 }
 
+/** @param {number[]} list */
 function inChunks(list, size, act) {
   for (let first = 0; first < list.length; first += size) act(list.slice(first, first + size));
 }
 
+/** @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {number} at */
 function line(context, view, arrows, at) {
   let [x1, y1, x2, y2] = arrowEnds(view, arrows, at);
   if (within(arrows, at)) return loop(context, x1, x2, y1, view.gap);
@@ -97,14 +111,17 @@ function line(context, view, arrows, at) {
 
 const along = (x1, y1, x2, y2, share) => [x1 + (x2 - x1) * share, y1 + (y2 - y1) * share];
 
-// Within one host (its loopback): a small arch over its lane.
+/** Within one host (its loopback): a small arch over its lane. @param {CanvasContext} context @param {number} y */
 function loop(context, x1, x2, y, gap) {
   const height = Math.min(18, gap * 0.3);
   context.moveTo(x1, y);
   context.bezierCurveTo(x1, y - height, x2, y - height, x2, y);
 }
 
-// The part of a line that is near the canvas: far beyond it, canvas coordinates (float32) are not exact.
+/**
+ * The part of a line that is near the canvas: far beyond it, canvas coordinates (float32) are not exact.
+ * @param {number} x1 @param {number} y1 @param {number} x2 @param {number} y2 @param {number} width @param {number} [edge]
+ */
 function cut(x1, y1, x2, y2, width, edge = EDGE) {
   const inside = (x) => Math.min(Math.max(x, -edge), width + edge);
   const slope = x2 === x1 ? 0 : (y2 - y1) / (x2 - x1);
@@ -112,6 +129,10 @@ function cut(x1, y1, x2, y2, width, edge = EDGE) {
   return [a, a === x1 ? y1 : y1 + (a - x1) * slope, b, b === x2 ? y2 : y1 + (b - x1) * slope];
 }
 
+/**
+ * @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {number} cls
+ * @param {number[]} chunk
+ */
 function drawHeads(context, view, arrows, cls, chunk) {
   const marks = [];
   context.beginPath();
@@ -127,7 +148,10 @@ function drawHeads(context, view, arrows, cls, chunk) {
   if (marks.length) drawMarks(context, arrows, cls, marks);
 }
 
-// How far the receive may be off on the sender's clock: a bar across the arrow's end, where it is long enough to see.
+/**
+ * How far the receive may be off on the sender's clock: a bar across the arrow's end, where it is long enough to see.
+ * @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {[number, number[]][]} shown
+ */
 function drawWhiskers(context, view, arrows, shown) {
   context.save();
   context.lineWidth = 1;
@@ -141,6 +165,7 @@ function drawWhiskers(context, view, arrows, shown) {
   context.restore();
 }
 
+/** @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {number} at */
 function whisker(context, view, arrows, at) {
   const off = arrows.uncertainty[at], [, , x, y] = arrowEnds(view, arrows, at);
   const half = view.x(view.from + off);
@@ -155,6 +180,10 @@ function whisker(context, view, arrows, at) {
   }
 }
 
+/**
+ * @param {CanvasContext} context @param {number} x @param {number} y
+ * @param {number} dx @param {number} dy @param {number} size
+ */
 function head(context, x, y, dx, dy, size) {
   const length = Math.hypot(dx, dy) || 1;
   const ux = dx / length, uy = dy / length, half = size * 0.36;
@@ -164,7 +193,10 @@ function head(context, x, y, dx, dy, size) {
   context.closePath();
 }
 
-// × where a packet was lost, a hollow circle where the other end is not known.
+/**
+ * × where a packet was lost, a hollow circle where the other end is not known.
+ * @param {CanvasContext} context @param {Arrows} arrows @param {number} cls
+ */
 function drawMarks(context, arrows, cls, marks) {
   context.beginPath();
   for (const [at, x1, y1, x2, y2] of marks) {
@@ -184,7 +216,10 @@ function drawMarks(context, arrows, cls, marks) {
   context.stroke();
 }
 
-// A label beside each arrow, as in a textbook, where there is room for it.
+/**
+ * A label beside each arrow, as in a textbook, where there is room for it.
+ * @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {[number, number[]][]} shown
+ */
 function labelArrows(context, view, arrows, shown) {
   const taken = [];
   const count = shown.reduce((sum, [, list]) => sum + list.length, 0);
@@ -201,6 +236,10 @@ function labelArrows(context, view, arrows, shown) {
   context.restore();
 }
 
+/**
+ * @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {number} at
+ * @param {number[][]} taken
+ */
 function label(context, view, arrows, at, long, taken) {
   const [x1, y1, x2, y2] = cut(...arrowEnds(view, arrows, at), view.width, 0); // beside the part that is in view
   const text = labelText(arrows, at, long);
@@ -218,6 +257,7 @@ function label(context, view, arrows, at, long, taken) {
   }
 }
 
+/** @param {Arrows} arrows @param {number} at */
 function labelText(arrows, at, long) {
   const again = arrows.attempt[at] > 1 ? ` #${arrows.attempt[at]}` : "";
   const kind = trace.meta.kinds[arrows.kind[at]] + again;
@@ -227,9 +267,14 @@ function labelText(arrows, at, long) {
 }
 
 const overlap = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+/** @param {View} view @param {number} y */
 const onLane = (view, y) => Math.abs(y - view.y(Math.round((y - view.top) / view.gap))) < 9;
 
-// The arrow nearest to a point, within `reach` px; -1 if there is none.
+/**
+ * The arrow nearest to a point, within `reach` px; -1 if there is none.
+ * @param {View} view @param {Arrows} arrows @param {Set<number>} hidden @param {number} x @param {number} y
+ * @param {number} reach
+ */
 export function nearestArrow(view, arrows, hidden, x, y, reach) {
   let best = -1, bestDistance = reach;
   placeArrows(arrows);
@@ -244,6 +289,7 @@ export function nearestArrow(view, arrows, hidden, x, y, reach) {
   return best;
 }
 
+/** @param {number} x @param {number} y */
 function toSegment(x, y, x1, y1, x2, y2) {
   const dx = x2 - x1, dy = y2 - y1;
   const share = Math.min(1, Math.max(0, ((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy || 1)));

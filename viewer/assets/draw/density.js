@@ -11,11 +11,14 @@ const STACK = [0, 1, 2, 5, 3, 4, 6]; // classes from the lane outwards, problems
 const LEAST_TROUBLE_PX = 1.5;
 const MOST_OCTAVES = 33, PER_OCTAVE = 16; // counts are distinguished to 4 % when a scale is looked for
 
-// How loudly trouble is shown, from its share of the packets: 1 from a fifth of them on.
+/** How loudly trouble is shown, from its share of the packets: 1 from a fifth of them on. */
 export const troubleStrength = (trouble, others) => Math.min(1, Math.sqrt((5 * trouble) / (trouble + others)));
 
-// Each pair (or row of ends) and class that has counts: act(what, cls, counts of its bins, until the next call). They are
-// sent in several types; adding is quick if it always sees one.
+/**
+ * Each pair (or row of ends) and class that has counts: act(what, cls, counts of its bins, until the next call). They are
+ * sent in several types; adding is quick if it always sees one.
+ * @param {Counts} density
+ */
 export function eachCell(density, act) {
   const { bins, classes, cells, counts } = density, own = new Float64Array(bins);
   cells.forEach((cell, at) => {
@@ -24,7 +27,10 @@ export function eachCell(density, act) {
   });
 }
 
-// Sums for the rows in sight: per gap between rows, and per row, direction and class; null where there are none.
+/**
+ * Sums for the rows in sight: per gap between rows, and per row, direction and class; null where there are none.
+ * @param {Counts} density @param {View} view @param {Set<number>} hidden
+ */
 function sums(density, view, hidden) {
   const made = { first: 0, last: 0, gaps: [], trouble: [], ends: [] };
   [made.first, made.last] = rowsInSight(view);
@@ -47,6 +53,7 @@ function sums(density, view, hidden) {
   return made;
 }
 
+/** @param {Float64Array} row @param {Float64Array} counts */
 function add(row, counts) {
   for (let bin = 0; bin < row.length; bin++) row[bin] += counts[bin];
 }
@@ -70,8 +77,11 @@ function high(rows) {
   return Math.pow(2, at / PER_OCTAVE);
 }
 
-// A picture of a density message, one px wide for each bin, as high as the plot. Its pixels are written one by one: that
-// takes a fifth of the time that rectangles take.
+/**
+ * A picture of a density message, one px wide for each bin, as high as the plot. Its pixels are written one by one: that
+ * takes a fifth of the time that rectangles take.
+ * @param {Counts} density @param {View} view @param {Set<number>} hidden
+ */
 export function densityPicture(density, view, hidden) {
   const picture = document.createElement("canvas");
   picture.width = density.bins;
@@ -86,6 +96,7 @@ export function densityPicture(density, view, hidden) {
 
 // Pixels to write into, the same ones each time: new ones cost more than all that is written.
 let pool = null;
+/** @param {number} width @param {number} height */
 function blank(width, height) {
   if (pool && pool.width === width && pool.height === height) pool.pixels.fill(0);
   else {
@@ -95,7 +106,7 @@ function blank(width, height) {
   return pool;
 }
 
-// A colour as a pixel without its alpha, little-endian: alpha, blue, green, red.
+/** A colour as a pixel without its alpha, little-endian: alpha, blue, green, red. @param {string} colour */
 function clear(colour) {
   const value = parseInt(colour.slice(1), 16);
   return ((value & 255) << 16) | (value & 0xff00) | (value >> 16);
@@ -147,7 +158,10 @@ function drawStack(paint, { y, sign, own, total: all }, most, full) {
   }
 }
 
-// Of one class, on what is there. With arguments of one type each it is compiled well, which the picture's time hangs on.
+/**
+ * Of one class, on what is there. With arguments of one type each it is compiled well, which the picture's time hangs on.
+ * @param {number} width @param {number} height @param {number} y @param {Float64Array} row
+ */
 function drawBars(pixels, width, height, y, sign, row, scale, base, full, least, value) {
   for (let bin = 0; bin < width; bin++) {
     if (row[bin] === 0) continue;
@@ -159,7 +173,11 @@ function drawBars(pixels, width, height, y, sign, row, scale, base, full, least,
   }
 }
 
-// Stretch a picture over the view.
+/**
+ * Stretch a picture over the view.
+ * @param {CanvasContext} context @param {View} view @param {Picture} density
+ * @param {HTMLCanvasElement} picture
+ */
 export function drawDensity(context, view, density, picture) {
   const share = (time) => ((time - density.from) / (density.to - density.from)) * density.bins;
   const first = Math.max(0, share(view.from)), last = Math.min(density.bins, share(view.to));
@@ -170,7 +188,10 @@ export function drawDensity(context, view, density, picture) {
   context.drawImage(picture, first, 0, last - first, picture.height, left, 0, right - left, view.height);
 }
 
-// Counts of a bin by class, over all pairs; of ends, over what these rows have sent.
+/**
+ * Counts of a bin by class, over all pairs; of ends, over what these rows have sent.
+ * @param {Counts} density @param {number} bin
+ */
 export function binCounts(density, bin) {
   if (!density.byClass) {
     density.byClass = Array.from({ length: density.classes }, () => new Float64Array(density.bins));
@@ -181,7 +202,10 @@ export function binCounts(density, bin) {
   return density.byClass.map((counts) => counts[bin]);
 }
 
-// Counts of a bin by class, and where it lies: what to show under the cursor.
+/**
+ * Counts of a bin by class, and where it lies: what to show under the cursor.
+ * @param {Counts} density @param {Ns} time @param {Set<number>} hidden
+ */
 export function binAt(density, time, hidden) {
   const bin = Math.floor((time - density.from) / density.bin);
   if (bin < 0 || bin >= density.bins) return null;

@@ -11,6 +11,7 @@ import { font, palette } from "./palette.js";
 const SERIOUS = ["warning", "error"];
 const REACH_PX = 7, HATCH_PX = 9, NEAR_ROW_PX = 16;
 
+/** @param {View} view @param {Mark} mark */
 const placed = (view, mark) => {
   const row = mark.lane === NO_LANE ? NO_ROW : rowOfLane(mark.lane);
   if (mark.lane !== NO_LANE && (row === NO_ROW || !view.shows(row))) return null;
@@ -18,9 +19,13 @@ const placed = (view, mark) => {
   if (right < -REACH_PX || left > view.width + REACH_PX) return null;
   return { mark, row, left: Math.max(left, -REACH_PX), right: Math.min(right, view.width + REACH_PX) };
 };
+/** @param {View} view */
 const inSight = (view, marks) => marks.map((mark) => placed(view, mark)).filter(Boolean);
 
-// Behind the arrows: a fault tints its host's row from its beginning to its end.
+/**
+ * Behind the arrows: a fault tints its host's row from its beginning to its end.
+ * @param {CanvasContext} context @param {View} view
+ */
 export function drawFaults(context, view) {
   context.save();
   for (const { mark, row, left, right } of inSight(view, trace.meta.faults)) {
@@ -39,7 +44,10 @@ export function drawFaults(context, view) {
 
 const IN_PART = "in part", DOT_PX = 5;
 
-// Behind everything: where a host was not capturing its row is hatched, where it captured in part it is dotted.
+/**
+ * Behind everything: where a host was not capturing its row is hatched, where it captured in part it is dotted.
+ * @param {CanvasContext} context @param {View} view
+ */
 export function drawUncovered(context, view) {
   const shown = inSight(view, trace.meta.uncovered || []);
   if (!shown.length) return;
@@ -81,7 +89,10 @@ function dots(context, { left, from, to, top, bottom }) {
   }
 }
 
-// Near its row; elsewhere what passes over the hatch is said.
+/**
+ * Near its row; elsewhere what passes over the hatch is said.
+ * @param {View} view @param {number} x @param {number} y
+ */
 export function uncoveredAt(view, x, y) {
   const near = Math.min(NEAR_ROW_PX, 0.46 * view.gap);
   const found = inSight(view, trace.meta.uncovered || []).find(
@@ -95,6 +106,7 @@ export function uncoveredAt(view, x, y) {
   return { title, lines: [`from ${exactTime(from)}, for ${duration(to - from)}`, meaning] };
 }
 
+/** @param {CanvasContext} context @param {View} view @param {number} left @param {number} right @param {number} y */
 function text(context, view, words, left, right, y) {
   const begin = Math.max(left, 0) + 5;
   context.font = font(11.5, "600");
@@ -103,9 +115,10 @@ function text(context, view, words, left, right, y) {
   context.fillText(words, begin, y);
 }
 
-// Under the rows: a band for each step of the load, whose bounds go up through all of them.
+/** Under the rows: a band for each step of the load, whose bounds go up through all of them. @param {View} view */
 const loadTop = (view) => view.height - stripsRoom();
 
+/** @param {CanvasContext} context @param {View} view */
 export function drawLoad(context, view) {
   if (!loadRoom()) return;
   const top = loadTop(view), bottom = top + LOAD_PX - 4;
@@ -131,7 +144,7 @@ export function drawLoad(context, view) {
   context.restore();
 }
 
-// In front: where a finding begins, and how long it lasts.
+/** In front: where a finding begins, and how long it lasts. @param {CanvasContext} context @param {View} view */
 export function drawFindings(context, view) {
   context.save();
   for (const { mark, row, left, right } of inSight(view, trace.meta.findings)) {
@@ -150,11 +163,13 @@ export function drawFindings(context, view) {
   context.restore();
 }
 
+/** @param {View} view @param {RowNumber} row */
 const findingY = (view, row) => (row < 0 ? view.ruler + 14 : view.y(row) - Math.min(16, 0.3 * view.gap));
 
+/** @param {Mark} mark */
 const tipOf = (mark) => ({ title: `${mark.kind}: ${mark.text}`, lines: [`${exactTime(mark.from)}, for ${duration(mark.to - mark.from)}`] });
 
-// What to show at a point; null where nothing is marked.
+/** What to show at a point; null where nothing is marked. @param {View} view @param {number} x @param {number} y */
 export function markAt(view, x, y) {
   const found = inSight(view, trace.meta.findings).find(
     ({ row, left }) => Math.abs(x - left) <= REACH_PX && Math.abs(y - findingY(view, row)) <= REACH_PX,
@@ -162,19 +177,24 @@ export function markAt(view, x, y) {
   return found ? tipOf(found.mark) : loadAt(view, x, y);
 }
 
+/** @param {View} view @param {number} x @param {number} y */
 function loadAt(view, x, y) {
   if (y < loadTop(view) || y > loadTop(view) + loadRoom()) return null;
   const found = inSight(view, trace.meta.load).find(({ left, right }) => left <= x && x <= right);
   return found ? tipOf(found.mark) : null;
 }
 
-// A fault, at the lower edge of its band: elsewhere what is in front of it is shown.
+/**
+ * A fault, at the lower edge of its band: elsewhere what is in front of it is shown.
+ * @param {View} view @param {number} x @param {number} y
+ */
 export function faultAt(view, x, y) {
   const found = inSight(view, trace.meta.faults).find(({ row, left, right }) =>
     left - REACH_PX <= x && x <= right + REACH_PX && Math.abs(y - band(view, row)[1] + 8) < 10);
   return found ? tipOf(found.mark) : null;
 }
 
+/** @param {View} view @param {RowNumber} row */
 function band(view, row) {
   const half = 0.46 * view.gap;
   return row < 0 ? [view.ruler, loadTop(view)] : [view.y(row) - half, view.y(row) + half];

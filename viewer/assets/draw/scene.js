@@ -34,6 +34,7 @@ export function drawScene(context, view, state) {
   return inView;
 }
 
+/** @param {CanvasContext} context @param {View} view @param {State} state */
 function drawTraffic(context, view, state) {
   const alpha = state.selected ? 0.13 : 1, options = { hidden: state.hidden, moving: state.moving };
   const data = state.data;
@@ -56,7 +57,11 @@ function drawTraffic(context, view, state) {
   return inView;
 }
 
-// The selected request; one of many packets is counted too, until its arrows are there.
+/**
+ * The selected request; one of many packets is counted too, until its arrows are there.
+ * @param {CanvasContext} context @param {View} view @param {State} state
+ * @param {Omit<ArrowOptions, "alpha">} options @param {boolean} covered
+ */
 function drawSelected(context, view, state, options, covered) {
   const { selected, data, selection } = state;
   if (selected.mode === "arrows") {
@@ -69,6 +74,10 @@ function drawSelected(context, view, state, options, covered) {
   }
 }
 
+/**
+ * @param {CanvasContext} context @param {View} view @param {Picture} density @param {HTMLCanvasElement} picture
+ * @param {number} alpha
+ */
 function drawCounts(context, view, density, picture, alpha) {
   if (!picture) return;
   context.globalAlpha = alpha;
@@ -76,12 +85,18 @@ function drawCounts(context, view, density, picture, alpha) {
   context.globalAlpha = 1;
 }
 
-// A canvas is painted when it is first read, which else is in a gesture's first frame.
+/**
+ * A canvas is painted when it is first read, which else is in a gesture's first frame.
+ * @param {HTMLCanvasElement} picture
+ */
 function paintNow(picture) {
   picture.getContext("2d").getImageData(0, 0, 1, 1);
 }
 
-// Many arrows as a picture of twice the view, for a gesture to stretch: drawing them takes longer than a frame.
+/**
+ * Many arrows as a picture of twice the view, for a gesture to stretch: drawing them takes longer than a frame.
+ * @param {View} view @param {Set<number>} hidden
+ */
 function stillPicture(view, data, hidden) {
   const margin = (view.to - view.from) / 2, picture = document.createElement("canvas");
   const wide = makeView(view.from - margin, view.to + margin, 2 * view.width, view.height, view.ruler, view.rows, view.scroll, view.strips);
@@ -93,13 +108,16 @@ function stillPicture(view, data, hidden) {
   return { from: wide.from, to: wide.to, bins: wide.width, picture };
 }
 
-// Make that picture, if a gesture would need it.
+/** Make that picture, if a gesture would need it. @param {View} view @param {State} state */
 export function prepareStill(view, state) {
   const { data, still, hidden } = state;
   if (!still && data && data.mode === "arrows" && data.number.length >= MANY_ARROWS) state.still = stillPicture(view, data, hidden);
 }
 
-// Where arrows are known, counts of the overview behind them are taken away.
+/**
+ * Where arrows are known, counts of the overview behind them are taken away.
+ * @param {CanvasContext} context @param {View} view
+ */
 function clearCovered(context, view, data) {
   const left = Math.max(0, view.x(data.from)), right = Math.min(view.width, view.x(data.to));
   if (right > left) {
@@ -114,7 +132,11 @@ function clearCovered(context, view, data) {
   }
 }
 
-// One arrow, again, so that it stands out.
+/**
+ * One arrow, again, so that it stands out.
+ * @param {CanvasContext} context @param {View} view @param {State} state @param {number | null} number
+ * @param {string} colour
+ */
 function drawOne(context, view, state, number, colour) {
   if (number === null) return;
   for (const arrows of [state.selected, state.data]) {
@@ -131,6 +153,7 @@ function drawOne(context, view, state, number, colour) {
   }
 }
 
+/** @param {CanvasContext} context @param {View} view */
 function drawLanes(context, view) {
   context.save();
   context.strokeStyle = palette.lane;
@@ -146,7 +169,7 @@ function drawLanes(context, view) {
   context.restore();
 }
 
-// The ruler while it moves; at rest it is Plotly's.
+/** The ruler while it moves; at rest it is Plotly's. @param {CanvasContext} context @param {View} view */
 function drawTicks(context, view) {
   const { values, texts } = ticks(view.from, view.to, view.width);
   context.save();
@@ -165,7 +188,10 @@ function drawTicks(context, view) {
   context.restore();
 }
 
-// The recorded command: a band along its host's lane, with the time before the first packet named.
+/**
+ * The recorded command: a band along its host's lane, with the time before the first packet named.
+ * @param {CanvasContext} context @param {View} view
+ */
 function drawCommand(context, view) {
   const command = trace.meta.command;
   const row = command ? rowOfLane(command.lane) : NO_ROW;
@@ -189,6 +215,7 @@ function drawCommand(context, view) {
   context.restore();
 }
 
+/** @param {CanvasContext} context @param {View} view @param {number} left @param {number} y */
 function bandText(context, view, left, firstPacket, y, command) {
   const begin = Math.max(left, 0) + 6, room = Math.min(firstPacket, view.width) - begin - 6;
   context.font = font(12, "600");
@@ -198,7 +225,10 @@ function bandText(context, view, left, firstPacket, y, command) {
   if (text && view.x(command.from) > -view.width) context.fillText(text, begin, y - 12);
 }
 
-// Marks under the ruler where something went wrong, at every zoom; faint where it is little of much.
+/**
+ * Marks under the ruler where something went wrong, at every zoom; faint where it is little of much.
+ * @param {CanvasContext} context @param {View} view @param {State} state
+ */
 function drawTrouble(context, view, state) {
   const marks = new Map();
   const mark = (x, cls, strength) => {
@@ -218,6 +248,7 @@ function drawTrouble(context, view, state) {
   context.globalAlpha = 1;
 }
 
+/** @param {View} view @param {Counts} density @param {(x: number, cls: number, strength: number) => void} mark */
 function troubleOfBins(view, density, classes, mark) {
   const width = (density.to - density.from) / density.bins;
   for (let bin = 0; bin < density.bins; bin++) {
@@ -231,6 +262,7 @@ function troubleOfBins(view, density, classes, mark) {
   }
 }
 
+/** @param {CanvasContext} context @param {number} x @param {number} y @param {string} colour */
 function triangle(context, x, y, colour) {
   context.fillStyle = colour;
   context.beginPath();

@@ -9,6 +9,7 @@ const GAP_PX = 6;
 const COLOURS = { CPU: "--part-3", disk: "--part-2", network: "--part-1" };
 /** @type {[number, string][]} */
 const RATES = [[1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]];
+/** @param {View} view */
 const firstTop = (view) => view.height - stripsRoom() + loadRoom();
 
 const inUnits = (value, unit) => {
@@ -17,7 +18,10 @@ const inUnits = (value, unit) => {
   return `${(value / size).toFixed(value >= 10 * size ? 0 : 1)} ${name}`;
 };
 
-// The bins in sight as [left, right, bin]; a bin without a measurement belongs to the next one that has some.
+/**
+ * The bins in sight as [left, right, bin]; a bin without a measurement belongs to the next one that has some.
+ * @param {View} view @param {any} usage
+ */
 function bars(view, usage, peak) {
   const found = [], width = (usage.to - usage.from) / peak.length, most = 3e9;
   let begin = null;
@@ -32,6 +36,7 @@ function bars(view, usage, peak) {
   return found;
 }
 
+/** @param {CanvasContext} context @param {View} view @param {any} usage */
 export function drawStrips(context, view, usage) {
   if (!trace.meta.strips.length) return;
   const style = getComputedStyle(document.documentElement);
@@ -50,6 +55,10 @@ export function drawStrips(context, view, usage) {
   context.restore();
 }
 
+/**
+ * @param {CanvasContext} context @param {View} view @param {any} usage @param {string} name @param {number} top
+ * @param {number} bottom
+ */
 function drawStrip(context, view, usage, name, top, bottom) {
   const number = indexOf(usage, name);
   if (number < 0) return;
@@ -75,9 +84,13 @@ function drawStrip(context, view, usage, name, top, bottom) {
   context.fillText(text, 6, top + 10);
 }
 
+/** @param {any} usage @param {string} name */
 const indexOf = (usage, name) => Array.from({ length: usage.strips }, (_, at) => usage[`name${at}`]).indexOf(name);
 
-// What to show under the cursor: the busiest host then, and the mean; null elsewhere.
+/**
+ * What to show under the cursor: the busiest host then, and the mean; null elsewhere.
+ * @param {View} view @param {any} usage @param {number} x @param {number} y
+ */
 export function stripAt(view, usage, x, y) {
   const at = Math.floor((y - firstTop(view)) / STRIP_PX);
   if (!usage || at < 0 || at >= trace.meta.strips.length) return null;

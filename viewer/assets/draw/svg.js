@@ -3,9 +3,11 @@
 
 import { palette } from "./palette.js";
 
+/** @param {string} text */
 const escape = (text) => String(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
-// What XML 1.0 cannot hold, and what would turn the order of letters around.
+/** What XML 1.0 cannot hold, and what would turn the order of letters around. @param {string} text */
 const withoutControls = (text) => String(text).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u202a-\u202e\u2066-\u2069\ufffe\uffff]/g, "\ufffd");
+/** @param {string} text */
 export const escapeMarkup = (text) => escape(withoutControls(text));
 
 const KEPT = [

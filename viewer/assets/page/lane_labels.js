@@ -100,8 +100,8 @@ function attachDrag(lanes) {
 
 function drop(row, clientY) {
   const view = state.view, y = clientY - byId("plot").getBoundingClientRect().top;
-  const hosts = rowTable.rows.map((each, at) => [each, Math.abs(view.y(at) - y)]).filter(([each]) => each.kind === "host");
-  const [nearest] = hosts.reduce((best, each) => (each[1] < best[1] ? each : best));
+  const distances = rowTable.rows.map((each, at) => (each.kind === "host" ? Math.abs(view.y(at) - y) : Infinity));
+  const nearest = rowTable.rows[distances.indexOf(Math.min(...distances))];
   if (nearest.lane !== row.lane) moveLane(row.lane, nearest.lane);
 }
 

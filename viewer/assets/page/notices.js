@@ -85,5 +85,5 @@ export function drawChip(chip, cls) {
   const view = { from: 0, to: 1, width: 22, height: 12, ruler: 0, rows: 2, gap: 8, top: 2, x: (t) => 2 + 18 * t, y: (row) => 2 + 8 * row };
   context.setTransform(2, 0, 0, 2, 0, 0);
   context.clearRect(0, 0, 22, 12);
-  drawArrows(context, view, arrows, { hidden: new Set(), alpha: 1, moving: true });
+  drawArrows(context, view, /** @type {any} */ (arrows), { hidden: new Set(), alpha: 1, moving: true });
 }
