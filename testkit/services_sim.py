@@ -142,9 +142,11 @@ class Simulation:
             free = self._free.setdefault((host, caller, server, service), [])
             connection, answered = free.pop() if free else None, done
 
-            def done() -> None:
+            def return_connection() -> None:
                 free.append(made.connection)
                 answered()
+
+            done = return_connection
 
         fresh = connection is None
         made = Made(number, parent, host, server, service, connection or 1_000_000 + number, 200 + body, 300)

@@ -24,7 +24,7 @@ def test_every_command_has_a_summary_and_every_summary_a_command() -> None:
 
 
 @pytest.mark.parametrize("point", COMMANDS, ids=lambda point: point.name)
-def test_a_command_loads_and_tells_about_itself(point) -> None:
+def test_a_command_loads_and_describes_itself(point) -> None:
     for path, command in _commands(point.load(), f"tracer {point.name}"):
         assert command.help, f"`{path}` has no help text"
         for parameter in command.params:

@@ -36,7 +36,7 @@ def start(*argv: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*TRACER, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def left(place: Path) -> list[str]:
+def files_left(place: Path) -> list[str]:
     """What is there beside the folders of the test itself."""
     ours = {"tmp", "state", "data"}
     return sorted(str(path.relative_to(place)) for path in place.iterdir() if path.name not in ours) + sorted(
@@ -69,7 +69,7 @@ def test_a_replay_that_is_ended_leaves_nothing(place: Path, stage: str, number: 
     assert seen_within(lambda: STAGES[stage](place), process)
     process.send_signal(number)
     _, said = process.communicate(timeout=PATIENCE_S)
-    assert left(place) == [] or (process.returncode == 0 and left(place) == ["trace"])
+    assert files_left(place) == [] or (process.returncode == 0 and files_left(place) == ["trace"])
     assert stage == "begin" or process.returncode in (QUIET[number], 0), said
     assert stage == "begin" or "Traceback" not in said, said
 
@@ -79,12 +79,12 @@ def test_what_a_killed_replay_left_the_next_one_removes_and_says(place: Path) ->
     assert seen_within(lambda: STAGES["tables"](place), process)
     process.kill()
     process.communicate()
-    (partial,) = left(place)
+    (partial,) = files_left(place)
     assert partial.endswith(".partial")
     again = start("replay", "--quiet", "-o", str(place / "trace"), str(CAPTURES))
     _, said = again.communicate(timeout=PATIENCE_S)
     assert said == f"tracer: removed {place / partial}, left by a run that was killed\n"
-    assert left(place) == ["trace"]
+    assert files_left(place) == ["trace"]
     modes = {path.stat().st_mode & 0o777 for path in (place / "trace").iterdir()}
     assert ((place / "trace").stat().st_mode & 0o777, modes) == (0o700, {0o600})
 
@@ -231,17 +231,17 @@ def test_a_viewer_that_is_ended_leaves_nothing_or_the_next_one_removes_it(place:
     process.send_signal(number)
     process.communicate(timeout=PATIENCE_S)
     if number != signal.SIGKILL:
-        assert left(place) == []
+        assert files_left(place) == []
         assert list((place / "state").rglob("*.token")) == []
         return
-    assert len(left(place)) == 1
+    assert len(files_left(place)) == 1
     again = start(*view)
     assert again.stdout is not None
     again.stdout.readline()
     again.terminate()
     _, said = again.communicate(timeout=PATIENCE_S)
     assert said.count("left by a run that was killed") == 1
-    assert left(place) == []
+    assert files_left(place) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -254,7 +254,7 @@ def test_a_collector_that_is_ended_leaves_nothing_but_its_data(place: Path, numb
     process.send_signal(number)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in said
-    assert left(place) == []
+    assert files_left(place) == []
     assert bool(list((place / "state").rglob("*.token"))) is (number == signal.SIGKILL)
     assert list((place / "data").rglob("*.incoming")) == []
 
@@ -289,7 +289,7 @@ def store() -> Iterator[str]:
 
 @pytest.mark.parametrize("stage", ["begin", "rows"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_of_a_load_that_is_ended_is_told_what_was_done(
+def test_a_load_that_is_ended_reports_what_was_done(
     place: Path, store: str, stage: str, number: signal.Signals
 ) -> None:
     file, run = place / "tmp" / "w.toml", place / "run"
@@ -301,7 +301,7 @@ def test_of_a_load_that_is_ended_is_told_what_was_done(
     process.send_signal(number)
     printed, said = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in printed + said
-    assert left(place) == ["run", "tmp/w.toml"]
+    assert files_left(place) == ["run", "tmp/w.toml"]
     assert run.stat().st_mode & 0o777 == 0o700
     files = sorted(path.name for path in run.iterdir())
     assert {path.stat().st_mode & 0o777 for path in run.iterdir()} <= {0o600}
@@ -319,11 +319,11 @@ def test_what_a_killed_load_left_the_next_one_removes_and_says(place: Path, stor
     assert seen_within(lambda: any((place / "tmp").glob("*/run/run.json")), process)
     process.kill()
     process.communicate()
-    (scratch_folder,) = left(place)
+    (scratch_folder,) = files_left(place)
     again = start(*put, "1")
     _, said = again.communicate(timeout=PATIENCE_S)
     assert f"tracer: removed {place / scratch_folder}, left by a run that was killed\n" in said
-    assert left(place) == []
+    assert files_left(place) == []
 
 
 @pytest.mark.parametrize("service", ["driver", "controller"])
@@ -338,5 +338,5 @@ def test_a_driver_and_a_controller_that_are_ended_leave_nothing(
     process.send_signal(number)
     printed, said = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in printed + said
-    assert left(place) == []
+    assert files_left(place) == []
     assert not (place / "data").exists() or list((place / "data").iterdir()) == []

@@ -81,7 +81,7 @@ def test_captures_that_begin_apart_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("begins_ns", [{"server": 2_000_000}, {"client": 3_000_000, "server": 2_000_000}])
-def test_two_hosts_alone_are_told_apart_without_their_handshake(tmp_path: Path, begins_ns: dict[str, int]) -> None:
+def test_two_hosts_alone_are_distinguished_without_their_handshake(tmp_path: Path, begins_ns: dict[str, int]) -> None:
     info = analyse(one_connection(tmp_path, begins_ns), str(tmp_path / "trace"))
     assert [host.addresses for host in info.hosts] == [("10.0.0.1",), ("10.0.0.2",)]
     hops = table(tmp_path / "trace", "hops")

@@ -23,7 +23,7 @@ def test_answers_are_swifts(site: Site, area: str) -> None:
     assert [(each.wanted.request, unexplained_parts(each)) for each in found if unexplained_parts(each)] == []
 
 
-def test_a_difference_is_told() -> None:
+def test_a_difference_is_reported() -> None:
     wanted = Exchange("GET /x", "200 OK", {"etag": "a", "vary": "v"}, "body")
     got = Exchange("GET /x", "404 Not Found", {"etag": "b"}, "")
     (found,) = disagreements("objects", [wanted], [got])

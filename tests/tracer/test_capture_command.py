@@ -42,7 +42,7 @@ def test_refusals(arguments: tuple[str, ...], message: str, tmp_path: Path, monk
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_other_systems_than_linux_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_systems_than_linux_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tracer.agent.sys.platform", "darwin")
     raised = run("-i", "lo0", "--write", str(tmp_path))
     assert isinstance(raised, InputError)

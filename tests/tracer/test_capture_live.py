@@ -261,7 +261,7 @@ def test_a_killed_agent_leaves_nothing_that_trips_the_next(hosts: Pair, tmp_path
     assert packets(tmp_path / "a")
 
 
-def test_an_interface_that_goes_down_is_told_and_captured_again(hosts: Pair, tmp_path: Path) -> None:
+def test_an_interface_that_goes_down_is_reported_and_captured_again(hosts: Pair, tmp_path: Path) -> None:
     with hosts.a.capture(tmp_path) as agent:
         hosts.a.run("ip", "link", "set", "va", "down")
         assert "interface va is down" in agent.line()

@@ -63,7 +63,7 @@ def test_an_expression_on_ethernet_addresses_has_no_program_for_raw_ip() -> None
 
 @needs_libpcap
 @pytest.mark.parametrize("expression", ["tcp prot 80", "host", "tcp)", "(tcp"])
-def test_a_bad_expression_is_told_with_libpcaps_words(expression: str) -> None:
+def test_a_bad_expression_is_reported_with_libpcaps_words(expression: str) -> None:
     with pytest.raises(InputError, match=r"does not compile: .+"):
         compile_filter(expression, 128)
 

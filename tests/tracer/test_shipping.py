@@ -144,7 +144,7 @@ def test_an_answer_without_acknowledgement_deletes_nothing(scene: Scene) -> None
     assert len(scene.spool.waiting()) == 1
 
 
-def test_retries_come_later_and_later_and_are_told_once(scene: Scene) -> None:
+def test_retries_come_later_and_later_and_are_reported_once(scene: Scene) -> None:
     scene.write(1)
     scene.collector.fault = no_answer
     shipper = scene.shipper()
@@ -165,7 +165,7 @@ def test_retries_come_later_and_later_and_are_told_once(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("code", "remedy"), [(401, "--token-file"), (404, "check the URL"), (409, "another --session"), (413, "messages")]
 )
-def test_a_refusal_is_told_once_and_the_segments_stay(scene: Scene, code: int, remedy: str) -> None:
+def test_a_refusal_is_reported_once_and_the_segments_stay(scene: Scene, code: int, remedy: str) -> None:
     scene.write(1)
     scene.collector.fault = status(code)
     shipper = scene.shipper()
@@ -180,7 +180,7 @@ def test_a_refusal_is_told_once_and_the_segments_stay(scene: Scene, code: int, r
     assert scene.collector.closed == {}
 
 
-def test_closing_sends_the_rest_at_once_and_tells_how_many_there_were(scene: Scene) -> None:
+def test_closing_sends_the_rest_at_once_and_shows_how_many_there_were(scene: Scene) -> None:
     scene.collector.fault = no_answer
     shipper = scene.shipper()
     scene.write(1)
@@ -444,7 +444,7 @@ def test_errors_are_sorted_by_whether_trying_again_helps() -> None:
 
 
 @pytest.mark.parametrize("content", [b"<html>another service</html>", b"[]", b"{}", b"null"])
-def test_another_service_at_the_url_is_told(content: bytes) -> None:
+def test_another_service_at_the_url_is_reported(content: bytes) -> None:
     client = CollectorClient(URL, transport=httpx.MockTransport(lambda _: httpx.Response(200, content=content)))
     for ask in (lambda: client.last_number("s1", "proxy"), lambda: client.put_segment("s1", "proxy", 1, b"x")):
         with pytest.raises(CollectorRefusesError, match="is no collector; check the URL"):
@@ -452,7 +452,7 @@ def test_another_service_at_the_url_is_told(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "collector", "collector:8710", "ftp://collector", "http://", "file:///etc/passwd"])
-def test_what_is_no_url_is_told(url: str) -> None:
+def test_what_is_no_url_is_reported(url: str) -> None:
     with pytest.raises(InputError, match="is no collector's URL"):
         check_url(url)
 

@@ -32,14 +32,16 @@ def test_a_port_in_use_names_another(small_trace: TraceView) -> None:
     assert f"--listen 127.0.0.1:{port + 1}" in str(error)
 
 
-def test_a_port_in_use_is_told_before_an_index_is_made(small_trace: TraceView, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_reported_before_an_index_is_made(
+    small_trace: TraceView, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("viewer.commands.open_trace", lambda *_: pytest.fail("opened all the same"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         error = error_of(small_trace.url, "--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--no-browser")
     assert isinstance(error, ResourceError)
 
 
-def test_that_an_index_is_made_is_told_once_where_it_takes_long(
+def test_that_an_index_is_made_is_reported_once_where_it_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seconds = iter([0.0, 0.1, QUIET_SECONDS + 1, QUIET_SECONDS + 2])

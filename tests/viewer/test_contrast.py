@@ -79,7 +79,7 @@ def test_plain_arrows_differ_for_colour_blind_eyes_or_in_shape(theme: str, eye: 
         assert not alike or {one, other} & SHAPED, f"{one} and {other}"
 
 
-def test_what_is_told_by_shape_is_drawn_so() -> None:
+def test_what_is_shown_by_shape_is_drawn_so() -> None:
     source = (ASSETS / "draw" / "palette.js").read_text()
     names = re.search(r"CLASS_NAMES = \[(.*?)\]", (ASSETS / "data" / "constants.js").read_text(), re.DOTALL)
     widths = re.search(r"LINE_WIDTHS = \[(.*?)\]", source, re.DOTALL)

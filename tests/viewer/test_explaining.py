@@ -45,7 +45,7 @@ needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark
 
 
 @needs_tshark
-def test_tshark_tells_every_layer_of_that_packet_alone(trace: TraceView) -> None:
+def test_tshark_shows_every_layer_of_that_packet_alone(trace: TraceView) -> None:
     packet = request_packet(trace)
     explained = explain(trace, packet)
     assert (explained.by, explained.note) == ("tshark", "")
@@ -59,7 +59,9 @@ def test_tshark_tells_every_layer_of_that_packet_alone(trace: TraceView) -> None
 
 
 @pytest.mark.parametrize("missing", ["tshark", "pyshark"])
-def test_without_tshark_our_own_decoder_tells(trace: TraceView, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_without_tshark_our_own_decoder_answers(
+    trace: TraceView, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
     gone = "viewer.explaining.shutil.which" if missing == "tshark" else "viewer.explaining.find_spec"
     monkeypatch.setattr(gone, lambda name: None)
     packet = request_packet(trace)

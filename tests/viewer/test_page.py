@@ -24,7 +24,7 @@ from viewer.wording import facts_line
 pytestmark = pytest.mark.browser
 
 
-def test_the_first_screen_tells_the_story_and_the_facts(page: Page, small_url: str, small_trace: TraceView) -> None:
+def test_the_first_screen_shows_the_story_and_the_facts(page: Page, small_url: str, small_trace: TraceView) -> None:
     open_page(page, small_url)
     expect(page.locator("h1")).to_have_text(small_trace.story.sentence.replace("`", ""))
     for fact in facts_line(small_trace.summary, len(small_trace.lanes)):
@@ -73,7 +73,7 @@ def test_zoom_reaches_nanoseconds_and_the_ruler_says_so(page: Page, small_url: s
     expect(page.locator("#ruler .xtick text").first).to_contain_text("ns")
 
 
-def test_hovering_tells_the_packets_fields_and_the_delay_with_its_uncertainty(page: Page, small_url: str) -> None:
+def test_hovering_shows_the_packets_fields_and_the_delay_with_its_uncertainty(page: Page, small_url: str) -> None:
     open_page(page, small_url, "#from=40000000&to=40400000")
     page.mouse.move(*arrow_point(page, 3))
     tip = page.locator("#tip")

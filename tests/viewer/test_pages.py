@@ -125,7 +125,7 @@ def test_an_overlay_of_services_has_one_lane_for_hosts_that_serve_the_same(page:
     expect(page.locator("#card-overlay .ytick")).to_have_text(["client", "swift-proxy", "swift-object"])
 
 
-def test_the_service_graph_tells_calls_and_a_call_leads_to_its_requests(page: Page, url: str) -> None:
+def test_the_service_graph_shows_calls_and_a_call_leads_to_its_requests(page: Page, url: str) -> None:
     open_page(page, url, "services?nodes=services")
     graph = page.locator("#card-services")
     expect(graph.locator(".textpoint text", has_text="swift-object")).to_have_count(1)
@@ -159,7 +159,7 @@ def test_latency_tables_hold_what_the_charts_show(page: Page, url: str, crowd: T
     expect(page.locator("#card-concurrency tbody tr")).to_have_count(len(in_flight))
 
 
-def test_quality_tells_pairs_connections_and_clocks(page: Page, url: str, crowd: TraceView) -> None:
+def test_quality_shows_pairs_connections_and_clocks(page: Page, url: str, crowd: TraceView) -> None:
     open_page(page, url, "quality")
     expect(page.locator("#content")).to_contain_text(crowd.pairing.words)
     assert cell(page, "#clocks", "client", "clock") == "reference clock"
@@ -183,7 +183,7 @@ def test_bench_shows_runs_over_concurrency_and_leads_to_requests_in_the_trace(pa
     expect(page.locator("#request-details h2")).to_have_text(re.compile(r"^Request #\d+$"))
 
 
-def test_compare_tells_slow_from_typical_and_from_a_trace_given_at_start(page: Page, url: str) -> None:
+def test_compare_distinguishes_slow_from_typical_and_from_a_trace_given_at_start(page: Page, url: str) -> None:
     open_page(page, url, "compare")
     expect(page.locator("#card-kind-0 h2")).to_have_text("PUT at swift-proxy")
     expect(page.locator("#card-kind-0 .barlayer .trace")).to_have_count(2)

@@ -125,7 +125,7 @@ def test_a_request_sends_its_own_arrows(small: FlaskClient, small_trace: TraceVi
     assert len(message.columns["number"]) == small_trace.request(1).hops_count > 0
 
 
-def test_a_hop_tells_the_packet_at_both_ends(small: FlaskClient) -> None:
+def test_a_hop_shows_the_packet_at_both_ends(small: FlaskClient) -> None:
     hop = small.get("/api/hops/10", base_url="http://localhost").json
     assert hop is not None
     assert [section["title"] for section in hop["sections"]] == ["", "Packet, as sent → as received"]

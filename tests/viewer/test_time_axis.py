@@ -83,7 +83,7 @@ def drawn_texts(page: Page) -> str:
     return str(page.evaluate("window.twintap.svgPicture().match(/>[^<]+<.text>/g).join(' ')"))
 
 
-def test_a_strip_tells_the_busiest_host_and_the_mean(page: Page, url: str) -> None:
+def test_a_strip_shows_the_busiest_host_and_the_mean(page: Page, url: str) -> None:
     open_page(page, url)
     page.wait_for_function("() => window.twintap.svgPicture().includes('CPU up to 80 %')")
     x, _, _, below = place(page, 52 * MS)

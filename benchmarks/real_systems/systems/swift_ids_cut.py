@@ -22,22 +22,22 @@ MIXED = """
 import json, os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from swiftclient.client import Connection
-def timed(of, *words):
+def answer_and_time(of, *words):
     began, answer = time.time_ns(), {}
     found = of("judge", *words, response_dict=answer) if of.__name__ == "put_object" else of("judge", *words)
     took = time.time_ns() - began
     headers = answer.get("headers") or (found[0] if isinstance(found, tuple) else found)
     os.write(1, (json.dumps(dict(tx=headers["x-trans-id"], took_ns=took)) + chr(10)).encode())
-def asked(worker):
+def send_requests(worker):
     connection = Connection(preauthurl=url, preauthtoken=token, retries=0)
     for n in range(int(sys.argv[4])):
         name = f"w{worker}-{n}"
-        timed(connection.put_object, name, b"x" * 1000)
-        timed(connection.get_object, name)
-        timed(connection.head_object, name)
+        answer_and_time(connection.put_object, name, b"x" * 1000)
+        answer_and_time(connection.get_object, name)
+        answer_and_time(connection.head_object, name)
 url, token = Connection(authurl=sys.argv[1], user=sys.argv[2], key=sys.argv[3], auth_version="1").get_auth()
 with ThreadPoolExecutor(32) as pool:
-    list(pool.map(asked, range(32)))
+    list(pool.map(send_requests, range(32)))
 """
 
 

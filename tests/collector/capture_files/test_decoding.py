@@ -364,7 +364,7 @@ def test_rows_do_not_depend_on_where_a_batch_ends(write):
         (4, Direction.SEND),
     ],
 )
-def test_cooked_captures_tell_the_direction(write, kind, direction):
+def test_cooked_captures_show_the_direction(write, kind, direction):
     packet = IP(src="10.0.0.1", dst="10.0.0.2") / TCP()
     for link_type, wrap in ((113, _sll), (276, _sll2)):
         rows = ours(write(files.pcap(with_stamps([wrap(packet, kind)]), link_type=link_type)))
@@ -391,7 +391,7 @@ def test_the_payload_is_the_ip_headers_not_the_frames(write):
     assert [row["payload_len"] for row in ours(write(files.pcap(with_stamps([padded]))))] == [0]
 
 
-def test_a_sack_hash_tells_blocks_apart(write):
+def test_a_sack_hash_distinguishes_blocks(write):
     def ack(*blocks: int) -> bytes:
         return bytes(ETHERNET / IP() / TCP(flags="A", options=[("SAck", blocks)]))
 

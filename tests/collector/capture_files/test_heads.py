@@ -118,7 +118,7 @@ def test_a_cut_head_says_so_and_gives_whole_values_only(write):
     assert head["target"] == "/v1/AUTH_test/c/"
 
 
-def test_chunked_is_told(write):
+def test_chunked_is_reported(write):
     [head] = heads(write([CHUNKED]))
     assert (head["head_flags"], head["content_length"]) == (HeadFlag.CHUNKED, -1)
 

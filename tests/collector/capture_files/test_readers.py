@@ -353,7 +353,7 @@ def test_more_interfaces_than_there_can_be(write):
     assert counts(reader)["interface_unknown"] == 1
 
 
-def test_interfaces_of_a_cooked_capture_are_told_apart_in_every_section(write):
+def test_interfaces_of_a_cooked_capture_are_distinguished_in_every_section(write):
     def cooked_frame(number: int) -> bytes:
         return b"\x08\0\0\0" + struct.pack(">I", number) + b"\0\1\0\6" + bytes(8) + PACKET[14:]
 

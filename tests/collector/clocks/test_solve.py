@@ -158,7 +158,7 @@ def test_a_step_that_thinned_evidence_shows_roughly_is_looked_at_again() -> None
     assert cut == true_cut != rough[0]
 
 
-def test_the_first_packet_after_a_step_is_on_the_new_line_though_few_tell_where_that_is() -> None:
+def test_the_first_packet_after_a_step_is_on_the_new_line_though_few_show_where_that_is() -> None:
     """As captured: requests every 25 ms, nothing for 8 s, then a step, three requests, and another step."""
     true_us = np.array([*range(0, 5_000_000, 25_000), *range(13_000_000, 18_000_000, 25_000)])
     true_us[203:] += 700_000
@@ -190,7 +190,7 @@ def test_resets_of_what_has_begun_show_nothing_of_clocks(stream_end: int, shows:
     assert (len(clocks) > 2) == shows
 
 
-def test_thinned_evidence_of_many_parts_tells_the_same() -> None:
+def test_thinned_evidence_of_many_parts_shows_the_same() -> None:
     clocks = {
         "proxy": SkewedClock(),
         "client": SkewedClock(5_000_000, 70_000),

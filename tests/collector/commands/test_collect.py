@@ -34,7 +34,7 @@ def test_addresses_to_listen_at(text: str, expected: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "8710", ":8710", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "h:-1"]
 )
-def test_what_is_no_address_is_told(text: str) -> None:
+def test_what_is_no_address_is_reported(text: str) -> None:
     with pytest.raises(InputError, match="is no address to listen at"):
         parse_listen(text)
 
@@ -48,14 +48,14 @@ def test_only_loopback_is_open_to_all(address: str, expected: bool) -> None:
     assert is_loopback(address) is expected
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with open_listener("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ResourceError, match=f"cannot listen at 127.0.0.1:{port}: Address already in use"):
             open_listener("127.0.0.1", port)
 
 
-def test_another_machines_address_is_told() -> None:
+def test_another_machines_address_is_reported() -> None:
     with pytest.raises(ResourceError, match="Cannot assign requested address"):
         open_listener("192.0.2.1", 0)
 

@@ -155,7 +155,7 @@ def test_an_address_that_has_its_own_capture_is_no_container() -> None:
     assert containers(BOTH_WAYS, PASSED, TEXTS, {1}) == []
 
 
-def test_stamps_that_are_equal_tell_no_order() -> None:
+def test_stamps_that_are_equal_show_no_order() -> None:
     same = [(src, dst, [(0, interface, way) for _, interface, way in sights]) for src, dst, sights in BOTH_WAYS]
     assert containers(same, PASSED, TEXTS, ()) == []
 

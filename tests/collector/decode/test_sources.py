@@ -91,7 +91,7 @@ def test_without_a_note_there_is_no_command(folder: Path, arguments: list[str]) 
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"argv": [], "what": 1}'])
-def test_a_damaged_note_is_told(folder: Path, text: str) -> None:
+def test_a_damaged_note_is_reported(folder: Path, text: str) -> None:
     (folder / "captures" / "command.json").write_text(text)
     with pytest.raises(InputError, match=r"command\.json is damaged"):
         command_of(["captures"])

@@ -224,7 +224,7 @@ def test_what_captures_dropped_is_not_taken_for_lost(
     assert all("no proof, since the captures there" in text for text in texts)
 
 
-def test_a_full_listen_queue_is_told_from_a_lost_syn() -> None:
+def test_a_full_listen_queue_is_distinguished_from_a_lost_syn() -> None:
     """The SYN arrived, and the kernel said nothing."""
     script = """
         client:40000 > proxy:8080
@@ -417,7 +417,7 @@ def test_a_request_given_up_before_all_of_it_arrived_took_no_time() -> None:
         "one device most of all: the host",
     ],
 )
-def test_what_is_slow_tells_why(took, expected: str) -> None:
+def test_what_is_slow_is_explained(took, expected: str) -> None:
     assert urgent_findings(of_requests(replicas(20, took))) == [expected]
 
 

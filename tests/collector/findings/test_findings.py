@@ -450,7 +450,9 @@ def test_a_clock_that_is_not_aligned_is_so_for_the_whole_trace() -> None:
         (0.5, 40, "40.1 ms ahead of the reference"),
     ],
 )
-def test_a_drift_is_told_where_the_packets_allow_no_other(seconds: float, offset_ms: int, expected: str | None) -> None:
+def test_a_drift_is_reported_where_the_packets_allow_no_other(
+    seconds: float, offset_ms: int, expected: str | None
+) -> None:
     line = {"from_host_ns": 0, "to_host_ns": int(seconds * 1e9), "reference": False, "uncertainty_ns": 200_000}
     clock = {**line, "host": "b", "method": "hull", "offset_ns": offset_ms * 10**6 + 120_000, "skew_ppb": 150_000}
     other = {**line, "host": "a", "method": "hull", "offset_ns": 0, "skew_ppb": 0, "reference": True}
@@ -460,7 +462,7 @@ def test_a_drift_is_told_where_the_packets_allow_no_other(seconds: float, offset
     assert [text.split(";")[0] for text in reported] == ([f"the clock of b is {expected}"] if expected else [])
 
 
-def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
+def test_what_the_kernel_turned_away_is_reported_from_the_samples() -> None:
     tables = play("client:40000 > proxy:8080\n 100 > 0:100 GET /a\n 300 < 0:50 200")
     row = {"from_host_ns": 0, "to_host_ns": 10**18, "offset_ns": 7, "skew_ppb": 0, "uncertainty_ns": 0}
     clocks = table("clocks", [{**row, "host": "proxy", "reference": False, "method": "m", "from_frame": 1}])
@@ -681,7 +683,7 @@ def test_what_is_left_in_an_unknown_protocol_counts_if_it_waited_for_an_answer()
     assert line.startswith("warning client_gave_up db | 2 requests from client to db:5432")
 
 
-def test_delays_of_slices_decades_apart_are_told_apart() -> None:
+def test_delays_of_slices_decades_apart_are_distinguished() -> None:
     century = 1 << 36
     rows = pl.DataFrame(
         {"send_host": ["a"] * 3, "receive_host": ["b"] * 3, "slice": [0, century, 0], "hops": [1, 1, 2]}

@@ -52,7 +52,7 @@ def test_parts_of_the_table_are_counted_together(part: int) -> None:
     assert lines(ports, part=part) == lines(ports) != []
 
 
-def test_ports_used_again_are_told() -> None:
+def test_ports_used_again_are_reported() -> None:
     (line,) = lines(2 * in_random_order(range(40_000, 40_040)))
     assert "all that it has there (40 of them again)" in line
 

@@ -85,7 +85,7 @@ def test_sequence_numbers_that_wrap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", [{}, {"timestamps": False}], ids=["timestamps", "nothing"])
-def test_where_nothing_can_tell_it_says_so(tmp_path: Path, host: dict[str, object]) -> None:
+def test_where_nothing_decides_it_says_so(tmp_path: Path, host: dict[str, object]) -> None:
     score = score_of(tmp_path, NetworkPath(loss=0.02), ip_id="zero", **host)
     assert score.right == score.found, "a wrong hop is worse than none"
     assert score.right >= 0.9 * score.truth

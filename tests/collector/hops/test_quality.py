@@ -114,7 +114,7 @@ def test_sums_over_all() -> None:
     assert (counts.matched_share, counts.bytes_share) == ("85.71 %", "96.21 %")
 
 
-def test_pairs_of_hosts_are_told_worst_first() -> None:
+def test_pairs_of_hosts_are_reported_worst_first() -> None:
     pairs = summary_of([quality_and_connections()[0]], 0).host_pairs
     assert [(pair.send_host, pair.receive_host, pair.counts.failed_count) for pair in pairs] == [
         ("storage1", "proxy", 2),

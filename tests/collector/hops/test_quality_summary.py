@@ -36,7 +36,7 @@ def capture_sources(folder: Path, clock: Clock) -> list[HostSource]:
     return [HostSource(None, (file,)) for file in net.write(folder)]
 
 
-def test_a_stepped_clock_is_told_with_its_size(tmp_path: Path) -> None:
+def test_a_stepped_clock_is_reported_with_its_size(tmp_path: Path) -> None:
     analyse(capture_sources(tmp_path, Stepped()), str(tmp_path / "trace"))
     pairing = read_pairing(Trace(str(tmp_path / "trace")))
     (step,) = pairing.clock_steps
@@ -64,7 +64,7 @@ def test_a_step_is_what_the_drift_before_it_does_not_explain() -> None:
     assert step.words == "clock of a stepped by -50.0 µs ± 50 ns before its frame 77"
 
 
-def test_translated_addresses_are_told_once_with_their_count(tmp_path: Path) -> None:
+def test_translated_addresses_are_reported_once_with_their_count(tmp_path: Path) -> None:
     sources = capture_sources(tmp_path, Clock())
     (server,) = (source.files[0] for source in sources if source.files[0].stem == "server")
     server.write_bytes(server.read_bytes().replace(inet_aton("10.0.0.1"), inet_aton("10.9.9.9")))

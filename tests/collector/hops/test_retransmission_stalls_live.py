@@ -162,7 +162,7 @@ def test_a_lost_last_packet_waits_for_a_timer(tmp_path: Path) -> None:
     assert 60e6 <= tail["cost_ns"] <= 2e9
 
 
-def test_a_lost_packet_is_told_by_those_behind_it(tmp_path: Path) -> None:
+def test_a_lost_packet_is_known_by_those_behind_it(tmp_path: Path) -> None:
     found = far_found(tmp_path, "100000,0,", "100000,0,", "60000,0,LOSE", lost="LOSE")
     fast = found["fast_retransmission"]
     assert (fast["host"], fast["count"], fast["cause"]) == ("a", 1, "packet_loss on b")

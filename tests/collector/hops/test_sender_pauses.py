@@ -60,7 +60,7 @@ def why(stood_ns: int, rtt_ns: int | None, **figures: object) -> list[str]:
         "never opened again",
     ],
 )
-def test_a_receiver_that_does_not_read_is_told_from_a_lossy_path(
+def test_a_receiver_that_does_not_read_is_distinguished_from_a_lossy_path(
     stood_ns: int, rtt_ns: int | None, figures: dict[str, object], expected: str | None
 ) -> None:
     assert why(stood_ns, rtt_ns, **figures) == ([expected] if expected else [])

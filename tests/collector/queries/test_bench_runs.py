@@ -25,7 +25,7 @@ def test_a_folder_of_runs_is_a_sweep(sweep: Path) -> None:
     assert find_runs([sweep / "nothing"]) == ()
 
 
-def test_a_run_is_told_by_its_figures(sweep: Path) -> None:
+def test_a_run_is_described_by_its_figures(sweep: Path) -> None:
     run = read_run(sweep / "ssd-1B-0008")
     assert run is not None
     assert (run.series, run.concurrency, run.stage) == ("ssd-1B", 8, "put")
@@ -55,14 +55,14 @@ def test_operations_come_failed_first_then_slowest(sweep: Path) -> None:
 def test_runs_of_a_trace_are_those_its_command_wrote_and_those_of_its_name(tmp_path: Path) -> None:
     trace = tmp_path / "load"
     trace.mkdir()
-    write_run(tmp_path / "told", 8, IDS)
+    write_run(tmp_path / "written", 8, IDS)
     write_run(tmp_path / "load.bench", 8, IDS)
     write_run(tmp_path / "other", 8, IDS)
-    argv = ("tracer", "bench", "run", "put", "-o", str(tmp_path / "told"))
-    assert [each.name for each in runs_recorded_with(trace, argv)] == ["told", "load.bench"]
+    argv = ("tracer", "bench", "run", "put", "-o", str(tmp_path / "written"))
+    assert [each.name for each in runs_recorded_with(trace, argv)] == ["written", "load.bench"]
     assert [each.name for each in runs_recorded_with(trace, ("swift", "upload"))] == ["load.bench"]
     # A trace that was moved together with its run: the run is found by its name beside it.
-    assert [each.name for each in runs_recorded_with(trace, ("-o", "/elsewhere/told"))] == ["told", "load.bench"]
+    assert [each.name for each in runs_recorded_with(trace, ("-o", "/elsewhere/written"))] == ["written", "load.bench"]
 
 
 def test_a_run_overlaps_the_time_it_went_on(sweep: Path) -> None:

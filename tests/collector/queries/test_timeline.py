@@ -237,7 +237,7 @@ def test_counts_by_bin_are_those_of_the_rows(index: HopIndex, most_bins: int) ->
     assert everything.counts.sum(axis=(0, 2)).tolist() == classes.tolist()
 
 
-def test_what_takes_long_to_count_is_told_as_finely_as_it_was_counted_ahead(
+def test_what_takes_long_to_count_is_shown_as_finely_as_it_was_counted_ahead(
     index: HopIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from_ns, to_ns = SPAN_NS // 3, SPAN_NS // 2

@@ -35,7 +35,7 @@ def trace(tmp_path: Path) -> TraceView:
     return open_trace(str(tmp_path / "trace"))
 
 
-def test_each_bin_tells_its_busiest_host_and_the_mean(trace: TraceView) -> None:
+def test_each_bin_shows_its_busiest_host_and_the_mean(trace: TraceView) -> None:
     usage = Usage(trace)
     assert usage.names == ("CPU", "disk", "network")
     cpu, disk, network = usage.strips(0, 12 * STEP_NS, 12)

@@ -105,7 +105,7 @@ def test_slow_against_typical_names_what_makes_them_slow() -> None:
     assert found.kinds[0].first.requests_count == 200
 
 
-def test_too_few_to_tell_are_left_out() -> None:
+def test_too_few_to_judge_are_left_out() -> None:
     few, many = requests({"work": noise(12, 10, 4)}), requests({"work": noise(13, 1000, 400)})
     found = compare(few, many, "a", "b")
     assert found.kinds == ()

@@ -161,7 +161,7 @@ def test_the_servers_end_alone_shows_its_work_and_nothing_of_the_client() -> Non
     )
 
 
-def test_many_requests_tell_of_the_slowest() -> None:
+def test_many_requests_name_the_slowest() -> None:
     story = story_of(
         """
         client > proxy    0 10 90 100

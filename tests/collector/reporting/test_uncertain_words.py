@@ -64,7 +64,7 @@ def test_the_stage_table_has_a_round_trip_as_one_row_where_its_split_is_open() -
     }
 
 
-def test_the_stage_table_has_each_way_where_the_clocks_tell() -> None:
+def test_the_stage_table_has_each_way_where_the_clocks_allow_it() -> None:
     assert set(stages(MS)["stage"]) == {"uplink to web", "downlink from web", "work in web"}
 
 

@@ -64,7 +64,7 @@ def test_so_many_links_are_right(services: dict[str, Service], at_once: int, lea
     assert right_share(services, at_once) >= least
 
 
-def test_bytes_that_pass_through_identify_where_order_tells_nothing() -> None:
+def test_bytes_that_pass_through_identify_where_order_shows_nothing() -> None:
     threads = {
         "a": Service(("A",), (Step(200 * US, ("b",)), Step(100 * US)), loop=False, passes_body=True),
         "b": Service(("B",), (LEAF,), loop=False),
@@ -132,7 +132,7 @@ def test_a_call_without_an_id_to_a_service_that_receives_ids_is_its_caller_s_own
     assert spans.filter(pl.col("span_id") >= 10_000)["parent_span_id"].null_count() == len(daemon)
 
 
-def test_processes_of_one_host_are_told_apart_by_the_connections_that_they_keep() -> None:
+def test_processes_of_one_host_are_distinguished_by_the_connections_that_they_keep() -> None:
     process = Service(("A",), (Step(300 * US, ("cache",)), Step(400 * US, ("disk",), share=0.4), Step(100 * US)))
     services = {
         "front": Service(("F",), (Step(50 * US, ("one",), share=0.5), Step(50 * US, ("two",), share=0.5)), loop=False),

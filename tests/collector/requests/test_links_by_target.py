@@ -86,7 +86,7 @@ def test_ranges_that_are_not_handed_on_say_nothing() -> None:
     assert abs(right_by_ranges(block, lambda number: block(number + 10_000)) - without) <= 0.02
 
 
-def test_the_same_bytes_of_two_objects_are_told_apart() -> None:
+def test_the_same_bytes_of_two_objects_are_distinguished() -> None:
     """Of 10 objects one of 30 blocks each is asked for: neither says enough alone."""
     exchanges, truth = Simulation(FAN_OUT, seed=6).run("a", 32, 600)
     rows = with_heads(exchanges, truth, lambda _service, root, _draws: f"/o{root * 7 % 10}").to_pylist()
@@ -160,7 +160,7 @@ def test_few_calls_are_linked_by_the_names_that_they_share() -> None:
     assert confidence >= 0.8
 
 
-def test_calls_that_few_requests_of_a_kind_make_are_told_by_their_words() -> None:
+def test_calls_that_few_requests_of_a_kind_make_are_linked_by_their_words() -> None:
     """A loop calls `x` for each GET, and for one DELETE in forty: too few for the best guess of who calls how often, by
     which each of these calls was nobody's."""
     loops = {name: Service(service.hosts, service.steps) for name, service in FAN_OUT.items()}

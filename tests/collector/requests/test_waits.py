@@ -36,7 +36,7 @@ def test_a_queue_is_what_a_request_waits_beyond_the_unhurried() -> None:
     assert found[59]["work"] == found[1]["work"] == 40
 
 
-def test_a_queue_is_not_told_from_a_few() -> None:
+def test_a_queue_is_not_distinguished_from_a_few() -> None:
     found = ledger(call(1000, 0) + call(3000, 300))
     assert all("queue" not in span for span in found.values())
 

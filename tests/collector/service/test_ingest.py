@@ -113,7 +113,7 @@ def test_numbers_that_cannot_be_one_are_refused(client: AppClient, tmp_path: Pat
     assert files(tmp_path) == []
 
 
-def test_status_tells_what_is_here_and_what_is_missing(client: AppClient) -> None:
+def test_status_shows_what_is_here_and_what_is_missing(client: AppClient) -> None:
     assert client.get("/api/sessions").json() == []
     put(client, 1)
     put(client, 4)
@@ -219,7 +219,7 @@ def test_analysis_gets_each_hosts_segments_in_order(client: AppClient, tmp_path:
     assert [path.name for path in source.files] == [f"proxy-{number:06d}.pcapng" for number in (1, 9, 10)]
 
 
-def test_analysis_of_what_is_no_capture_is_told(client: AppClient, tmp_path: Path) -> None:
+def test_analysis_of_what_is_no_capture_is_reported(client: AppClient, tmp_path: Path) -> None:
     client.app.state.analysis = analyse
     put(client, 1)
     answer = client.post("/api/sessions/s1/analyse")

@@ -80,7 +80,7 @@ def test_without_a_margin_the_edges_would_look_like_trouble(tmp_path: Path) -> N
     assert {"lost", "capture_dropped"} & set(lone(hops)["state"])
 
 
-def test_real_loss_is_told_once_it_is_older_than_the_margin(tmp_path: Path) -> None:
+def test_real_loss_is_reported_once_it_is_older_than_the_margin(tmp_path: Path) -> None:
     net = network(loss=0.01)
     sources = window(net, tmp_path)
     hops = live_trace(sources, tmp_path / "trace")
@@ -238,7 +238,7 @@ def test_slow_rounds_make_the_window_shorter_and_quick_ones_long_again(
     assert sizes[-1] > 4 * max(sizes[4:12])
 
 
-def test_a_cut_window_is_told_in_its_trace(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+def test_a_cut_window_is_reported_in_its_trace(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
     room = segments["client"][4].stat().st_size + segments["server"][4].stat().st_size
     tried = LiveAnalysis(tmp_path, 10, room)
     for number in (4, 5):

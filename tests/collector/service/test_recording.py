@@ -122,7 +122,7 @@ def test_what_the_hosts_use_is_noted_beside_the_captures(tracer_is: FailingScrip
 @pytest.mark.parametrize(
     "script", ["sys.exit('tracer: no such cluster')", "sys.stderr.write('tracer: no such cluster')"]
 )
-def test_a_sampler_that_fails_is_told_and_the_recording_goes_on(
+def test_a_sampler_that_fails_is_reported_and_the_recording_goes_on(
     tracer_is: FailingScript, tmp_path: Path, script: str
 ) -> None:
     tracer_is(GOOD_AGENT)
@@ -133,7 +133,7 @@ def test_a_sampler_that_fails_is_told_and_the_recording_goes_on(
     assert samples_of([str(tmp_path)]) is None
 
 
-def test_each_agent_is_told_its_interfaces_and_host(tracer_is: FailingScript, tmp_path: Path) -> None:
+def test_each_agent_gets_its_interfaces_and_host(tracer_is: FailingScript, tmp_path: Path) -> None:
     tracer_is(GOOD_AGENT)
     with capturing([PROXY], tmp_path) as (agent,):
         assert agent.lines[0].endswith(f"capture -i eth0 -i lo --host proxy --write {tmp_path} --until-eof")
@@ -170,7 +170,7 @@ def test_hosts_can_be_chosen(tracer_is: FailingScript, tmp_path: Path) -> None:
         record(CLUSTER, ["nope"], shell("true"), tmp_path)
 
 
-def test_an_agent_that_does_not_start_stops_all_and_its_words_are_told(
+def test_an_agent_that_does_not_start_stops_all_and_its_words_are_reported(
     tmp_path: Path, tracer_is: FailingScript
 ) -> None:
     tracer_is(f"import sys\nif 'proxy' in sys.argv: sys.exit('tracer: no interface eth0; there are: lo')\n{GOOD_AGENT}")
@@ -181,7 +181,7 @@ def test_an_agent_that_does_not_start_stops_all_and_its_words_are_told(
     assert not ran.exists()
 
 
-def test_an_agent_that_ends_early_is_told_and_the_command_goes_on(tracer_is: FailingScript, tmp_path: Path) -> None:
+def test_an_agent_that_ends_early_is_reported_and_the_command_goes_on(tracer_is: FailingScript, tmp_path: Path) -> None:
     tracer_is(
         "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN);"  # it ends, asked or not
         "print('tracer: capturing on eth0', file=sys.stderr, flush=True); sys.exit('tracer: no space left')"
@@ -216,7 +216,7 @@ def test_addresses_are_of_hosts_that_are_captured(monkeypatch: pytest.MonkeyPatc
     assert len(given) == 1
 
 
-def test_an_unknown_command_is_told_before_anything_starts() -> None:
+def test_an_unknown_command_is_reported_before_anything_starts() -> None:
     with pytest.raises(InputError, match="command not found: nonesuch-command"):
         find_program(["nonesuch-command", "--option"])
 

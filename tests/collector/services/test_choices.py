@@ -99,7 +99,7 @@ def test_a_target_that_has_its_server_makes_no_replicas() -> None:
     )
 
 
-def test_requests_at_once_are_told_apart_by_their_targets() -> None:
+def test_requests_at_once_are_distinguished_by_their_targets() -> None:
     text, pick, late = "", picks(), random.Random(4)
     for number in range(40):
         at, server = 50 * number, pick(number)

@@ -119,7 +119,9 @@ def test_an_operators_file_adds_to_what_is_known(tmp_path: Path, monkeypatch: py
         (None, "cannot be read"),
     ],
 )
-def test_a_wrong_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str) -> None:
+def test_a_wrong_file_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
+) -> None:
     own = tmp_path / "services.toml"
     if text is not None:
         own.write_text(text)

@@ -100,7 +100,7 @@ def test_rows_are_written_wherever_they_stand_in_their_arrays(name: str, first: 
     assert pq.read_table(tmp_path / "table.parquet")["value"].to_pylist() == table["value"].to_pylist()
 
 
-def test_row_groups_tell_their_extremes_where_they_are_asked_to(tmp_path: Path) -> None:
+def test_row_groups_show_their_extremes_where_they_are_asked_to(tmp_path: Path) -> None:
     names = ("any uint32", "times", "texts", "null texts", "null times", "all null", "any uint16")
     table = pa.table({name: COLUMNS[name] for name in names})
     write(tmp_path / "ours.parquet", table, names[:-1], group_rows=1_000)

@@ -270,7 +270,7 @@ def test_what_is_read_is_of_one_trace(tmp_path: Path, error: Exception) -> None:
     assert Trace(str(place)).read_unchanged(read) == 3
 
 
-def test_a_trace_that_is_always_replaced_is_told(tmp_path: Path) -> None:
+def test_a_trace_that_is_always_replaced_is_reported(tmp_path: Path) -> None:
     place = tmp_path / "trace"
     _write_of(place, 1)
     with pytest.raises(InputError, match="replaced faster than it can be read"):
