@@ -83,6 +83,7 @@ lint-rust: setup ## Check the style of Rust only
 	@echo 'lint: cargo fmt, clippy'
 	@$(CARGO) fmt --all --check
 	@PYO3_PYTHON="$(CURDIR)/$(VENV)/python" $(CARGO) clippy -q --workspace --all-targets -- -D warnings
+	@$(CARGO) clippy -q -p twintap-links --all-targets --features tunable -- -D warnings
 
 lint-page: ## Check the types of the page's scripts only (needs npm; else says that it does not)
 	@echo 'lint: tsc'

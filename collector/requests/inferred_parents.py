@@ -31,20 +31,12 @@ class Inferred:
     judged: NDArray[np.bool_]
 
 
-def infer_links(exchanges: pl.DataFrame, asked: NDArray[np.bool_], words: NDArray[np.uint32]) -> Inferred:
-    """The parents of those exchanges that are `asked` about; the others are linked otherwise, but may be parents.
+def infer_links(exchanges: pl.DataFrame, in_scope: NDArray[np.bool_], words: NDArray[np.uint32]) -> Inferred:
+    """The parents of those exchanges that are `in_scope`; the others are linked otherwise, but may be parents.
 
-    Arguments: columns of `collector.trace.schema.EXCHANGES`, hosts, services and methods as enums; of each of them
-    `asked`, and the words of its target, as `collector._core.linking_words` gives them.
+    Arguments: see `core_columns`.
     """
-    codes = exchanges.with_columns(client_host=pl.when(pl.Series(asked)).then("client_host")).select(
-        pl.col("client_host", "server_host", "service", "method").to_physical().cast(pl.Int64).fill_null(NO_HOST),
-        pl.col("connection_id"),
-        pl.col("request_bytes", "response_bytes").fill_null(0),
-    )
-    columns = {name: np.ascontiguousarray(codes[name].to_numpy()) for name in codes.columns}
-    columns["words"] = np.ascontiguousarray(words)
-    found = _core.link_exchanges(columns | {f"{name}_ns": first_times_of_frame(exchanges, name) for name in TIMES})
+    found = _core.link_exchanges(core_columns(exchanges, in_scope, words))
     return Inferred(
         found["parent"],
         found["confidence"],
@@ -52,3 +44,23 @@ def infer_links(exchanges: pl.DataFrame, asked: NDArray[np.bool_], words: NDArra
         found["alternative_confidence"],
         found["judged"],
     )
+
+
+def core_columns(
+    exchanges: pl.DataFrame, in_scope: NDArray[np.bool_], words: NDArray[np.uint32]
+) -> dict[str, NDArray[np.generic]]:
+    """The columns that the core's `link_exchanges` reads.
+
+    Arguments: columns of `collector.trace.schema.EXCHANGES`, hosts, services and methods as enums; for each of them
+    whether its parent is to be inferred, and the words of its target, as the core's `linking_words` returns them.
+    """
+    codes = exchanges.with_columns(client_host=pl.when(pl.Series(in_scope)).then("client_host")).select(
+        pl.col("client_host", "server_host", "service", "method").to_physical().cast(pl.Int64).fill_null(NO_HOST),
+        pl.col("connection_id"),
+        pl.col("request_bytes", "response_bytes").fill_null(0),
+    )
+    columns: dict[str, NDArray[np.generic]] = {
+        name: np.ascontiguousarray(codes[name].to_numpy()) for name in codes.columns
+    }
+    columns["words"] = np.ascontiguousarray(words)
+    return columns | {f"{name}_ns": first_times_of_frame(exchanges, name) for name in TIMES}

@@ -9,15 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::calls::Call;
-
-/// Calls of a connection, on average, without which it is not asked whose it is.
-const MANY: usize = 4;
-/// A share is never held to be certainly none.
-const LEAST_SHARE: f64 = 0.01;
-/// How much better calls must be explained for each connection, as a logarithm, and how sure it must be in the mean whose
-/// a call's connection is.
-const BETTER: f64 = 1.0;
-const SURE: f64 = 0.9;
+use crate::tuning::TUNING;
 
 /// How likely each service of a host made a call.
 pub struct Shared {
@@ -29,7 +21,7 @@ pub struct Shared {
 /// The services that may have been asked for `children`, calls that reuse connections; nothing if there is one only.
 pub fn services(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
     let connections: BTreeSet<i64> = children.iter().map(|&c| calls[c as usize].connection_id).collect();
-    if connections.len() * MANY > children.len() {
+    if connections.len() * TUNING.owner_min_calls_per_connection > children.len() {
         return vec![];
     }
     let services: BTreeSet<i64> = parents.iter().map(|&p| calls[p as usize].service).collect();
@@ -45,7 +37,7 @@ pub type Owners = BTreeMap<i64, (i64, f64)>;
 
 /// The owners of connections, if connections belong to services.
 pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> Owners {
-    let mut usual = vec![LEAST_SHARE; services.len()];
+    let mut usual = vec![TUNING.owner_min_share; services.len()];
     for one in shared {
         usual
             .iter_mut()
@@ -57,13 +49,13 @@ pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> Owners {
     // of each connection, by service: how likely its calls are beside those of a connection that all use, as logarithms
     let mut likely: BTreeMap<i64, (Vec<f64>, f64)> = BTreeMap::new();
     for one in shared {
-        let some = one.by_service.iter().sum::<f64>() + LEAST_SHARE;
+        let some = one.by_service.iter().sum::<f64>() + TUNING.owner_min_share;
         let (sums, count) = likely
             .entry(calls[one.call as usize].connection_id)
             .or_insert_with(|| (usual.iter().map(|share| share.ln()).collect(), 0.0));
         *count += 1.0;
         for ((sum, share), usual) in sums.iter_mut().zip(&one.by_service).zip(&usual) {
-            *sum += ((share + LEAST_SHARE * usual) / some / usual).ln();
+            *sum += ((share + TUNING.owner_min_share * usual) / some / usual).ln();
         }
     }
     let gain: f64 = likely.values().map(|(sums, _)| log_sum(sums)).sum();
@@ -74,7 +66,9 @@ pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> Owners {
         (place, (sums[place] - log_sum(sums)).exp())
     };
     let sure: f64 = likely.values().map(|(sums, count)| best(sums).1 * count).sum();
-    if gain < BETTER * likely.len() as f64 || sure < SURE * shared.len() as f64 {
+    if gain < TUNING.owner_min_gain_nats * likely.len() as f64
+        || sure < TUNING.owner_min_probability * shared.len() as f64
+    {
         return Owners::new();
     }
     let owner = |sums: &[f64]| {

@@ -7,16 +7,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::tuning::TUNING;
 use crate::words::Words;
 use crate::{Exchanges, UNSEEN};
 
 /// In place of a time that never came.
 pub const FAR: i64 = i64::MAX / 4;
-/// An interim answer has no body and hardly a head.
-const SHORT_BYTES: i64 = 64;
-/// Of the answers of that length, so many in ten must come first, and so many be followed.
-const NEARLY_ALL: usize = 9;
-const MOST: usize = 5;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
@@ -137,7 +133,7 @@ fn whole_ones(calls: &[Call], is_dialogue: impl Fn(usize) -> bool) -> Vec<u32> {
 fn interim_answers(e: &Exchanges, order: &[u32]) -> HashSet<(i64, i64)> {
     let mut counts: HashMap<(i64, i64), (usize, usize, usize)> = HashMap::new();
     for (place, row) in order.iter().map(|&row| row as usize).enumerate() {
-        if !(1..=SHORT_BYTES).contains(&e.response_bytes[row]) {
+        if !(1..=TUNING.interim_max_bytes).contains(&e.response_bytes[row]) {
             continue;
         }
         let same = |other: Option<&u32>| other.is_some_and(|&o| e.connection_id[o as usize] == e.connection_id[row]);
@@ -148,7 +144,7 @@ fn interim_answers(e: &Exchanges, order: &[u32]) -> HashSet<(i64, i64)> {
         *followed += usize::from(first && same(order.get(place + 1)));
     }
     let fits = |(_, (all, firsts, followed)): &(_, (usize, usize, usize))| {
-        firsts * 10 >= all * NEARLY_ALL && followed * 10 >= all * MOST
+        firsts * 100 >= all * TUNING.interim_first_percent && followed * 100 >= all * TUNING.interim_followed_percent
     };
     counts.into_iter().filter(fits).map(|(key, _)| key).collect()
 }

@@ -7,16 +7,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::NONE;
 use crate::calls::Call;
+use crate::tuning::TUNING;
 
 /// A service and what it was asked, and the half octaves of its request's and its response's bytes.
 type Cell = ((i64, i64), i32, i32);
-
-/// Cells so many steps apart, or nearer, belong together.
-const REACH: i32 = 2;
-/// A cell with fewer of a service's calls than one in so many is not a cell of its own.
-const RARE: usize = 1000;
-/// No more heads of a service than one in so many may be lost for its calls to be distinguished by them.
-const LOST: usize = 50;
 
 fn half_octave(bytes: i64) -> i32 {
     let value = bytes.max(0) as u64 + 1;
@@ -46,7 +40,7 @@ fn with_methods(calls: &[Call]) -> HashSet<i64> {
         *all += 1;
         *shown += usize::from(call.method != NONE);
     }
-    let nearly_all = |(_, (all, shown)): &(i64, (usize, usize))| (all - shown) * LOST <= *all;
+    let nearly_all = |(_, (all, shown)): &(i64, (usize, usize))| (all - shown) * TUNING.lost_heads_ratio <= *all;
     seen.into_iter()
         .filter(nearly_all)
         .map(|(service, _)| service)
@@ -63,7 +57,8 @@ pub fn classes(calls: &[Call]) -> Vec<u16> {
         *counts.entry(*cell).or_default() += 1;
         *of_service.entry(cell.0).or_default() += 1;
     }
-    let common = |(cell, count): &(&Cell, &usize)| **count >= 2.max(of_service[&cell.0] / RARE);
+    let common =
+        |(cell, count): &(&Cell, &usize)| **count >= 2.max(of_service[&cell.0] / TUNING.common_cell_calls_ratio);
     let common: Vec<Cell> = counts.iter().filter(common).map(|(cell, _)| *cell).collect();
     let number = numbered(&counts, &common);
     cells.iter().map(|cell| number[cell]).collect()
@@ -98,8 +93,10 @@ fn flood(from: Cell, common: &[Cell], class: u16, number: &mut HashMap<Cell, u16
             continue;
         }
         number.insert(at, class);
-        for (request, response) in (-REACH..=REACH).flat_map(|q| (-REACH..=REACH).map(move |r| (q, r))) {
-            if request.abs() + response.abs() <= REACH {
+        for (request, response) in (-TUNING.class_reach_cells..=TUNING.class_reach_cells)
+            .flat_map(|q| (-TUNING.class_reach_cells..=TUNING.class_reach_cells).map(move |r| (q, r)))
+        {
+            if request.abs() + response.abs() <= TUNING.class_reach_cells {
                 open.push((at.0, at.1 + request, at.2 + response));
             }
         }

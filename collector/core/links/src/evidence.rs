@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::problem::{Child, Slot};
+use crate::tuning::TUNING;
 use crate::words::{PATTERNS, UNSEEN_WORDS, shared};
 
 const BINS: usize = 400;
@@ -16,21 +17,8 @@ const MIDDLE: usize = BINS / 2;
 const KERNEL: [f64; 7] = [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05];
 /// Of a delay, what is counted in its own bin.
 pub const IN_ITS_BIN: f64 = KERNEL[KERNEL.len() / 2];
-/// Links that a table must be worth before it is believed.
-const PRIOR_LINKS: f64 = 3.0;
-const LEAST_SCORE: f64 = -8.0;
-const MOST_SCORE: f64 = 8.0;
-/// About how much byte counts differ is believed if it separates links from possible pairs by so many nats in the mean.
-const LEAST_NATS: f64 = 0.1;
-/// Before anything is linked, differences are held to be those of links if they are so many standard deviations more
-/// frequent among requests that were open, and if this accounts for so many of the links.
-const DEVIATIONS: f64 = 4.0;
-const MORE_DEVIATIONS: f64 = 3.0;
-const LEAST_SHOWN: f64 = 0.3;
 /// In place of a difference that says nothing.
 const UNKNOWN: i64 = i64::MIN;
-/// A difference seen in fewer links is not usual: were it counted, links would be evidence of themselves.
-const SEVERAL: f64 = 4.0;
 /// Differences kept apart in a table; those beyond share a cell with another.
 const MOST_DIFFERENCES: usize = 4096;
 
@@ -332,11 +320,11 @@ fn delay_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
 
 /// The share of each bin among pairs of both kinds.
 fn usual(linked: &[f64], possible: &[f64]) -> Vec<f64> {
-    let all: f64 = linked.iter().chain(possible).sum::<f64>() + 0.05 * BINS as f64;
+    let all: f64 = linked.iter().chain(possible).sum::<f64>() + TUNING.prior_pairs_per_bin * BINS as f64;
     linked
         .iter()
         .zip(possible)
-        .map(|(link, pair)| (link + pair + 0.05) / all)
+        .map(|(link, pair)| (link + pair + TUNING.prior_pairs_per_bin) / all)
         .collect()
 }
 
@@ -356,7 +344,8 @@ fn word_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
     let others = |pattern: usize| (possible[pattern] - linked[pattern]).max(0.0);
     let pairs: f64 = (seen..PATTERNS).map(others).sum();
     let score = |pattern: usize| {
-        let by_chance = (others(pattern) + 0.05) / (pairs + 0.05 * PATTERNS as f64);
+        let by_chance =
+            (others(pattern) + TUNING.prior_pairs_per_bin) / (pairs + TUNING.prior_pairs_per_bin * PATTERNS as f64);
         log_ratio((linked[pattern] - own).max(0.0), (links - own).max(0.0), by_chance)
     };
     let mut scores = vec![0.0; PATTERNS];
@@ -371,7 +360,11 @@ fn word_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
 /// evidence of themselves.
 fn about_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
     let (mut links, mut pairs) = (vec![0.0; BINS], vec![0.0; BINS]);
-    let is_usual = |difference: &i64| linked.get(difference).is_some_and(|&count| count >= SEVERAL);
+    let is_usual = |difference: &i64| {
+        linked
+            .get(difference)
+            .is_some_and(|&count| count >= TUNING.usual_difference_links)
+    };
     for (tally, counts) in [(linked, &mut links), (possible, &mut pairs)] {
         for (&difference, &count) in tally.iter().filter(|(difference, _)| !is_usual(difference)) {
             counts[byte_bin(difference)] += count;
@@ -386,13 +379,13 @@ fn about_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
     for (&link, &pair) in links
         .iter()
         .zip(&pairs)
-        .filter(|(link, _)| **link < SEVERAL * IN_ITS_BIN)
+        .filter(|(link, _)| **link < TUNING.usual_difference_links * IN_ITS_BIN)
     {
         (few, few_seen) = (few + link, few_seen + link + pair);
     }
     let of_few = log_ratio(few, all_links, few_seen / all);
     let score = |(&link, &pair): (&f64, &f64)| {
-        if link < SEVERAL * IN_ITS_BIN {
+        if link < TUNING.usual_difference_links * IN_ITS_BIN {
             of_few
         } else {
             log_ratio(
@@ -408,19 +401,26 @@ fn about_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
         .zip(&scores)
         .map(|(link, &score)| link * f64::from(score))
         .sum();
-    if nats > LEAST_NATS * all_links { scores } else { vec![] }
+    if nats > TUNING.min_bytes_nats * all_links {
+        scores
+    } else {
+        vec![]
+    }
 }
 
 /// Whether something is more frequent in pairs of which some are links than `chance`, what the rest of these shows, and than
 /// in as many `other` pairs: where all is alike, links show what others do.
 fn is_more(count: f64, other: f64, chance: f64) -> bool {
-    count - chance > DEVIATIONS * (chance + 1.0).sqrt() && count - other > MORE_DEVIATIONS * (count + other).sqrt()
+    count - chance > TUNING.bytes_beyond_chance_sigmas * (chance + 1.0).sqrt()
+        && count - other > TUNING.bytes_beyond_others_sigmas * (count + other).sqrt()
 }
 
 /// Logarithm of how much more frequent something is among links than usual, of its count among them.
 pub fn log_ratio(count: f64, links: f64, usual: f64) -> f32 {
-    let found = (count + PRIOR_LINKS * usual) / (links + PRIOR_LINKS);
-    (found / usual).ln().clamp(LEAST_SCORE, MOST_SCORE) as f32
+    let found = (count + TUNING.prior_links * usual) / (links + TUNING.prior_links);
+    (found / usual)
+        .ln()
+        .clamp(-TUNING.max_score_nats, TUNING.max_score_nats) as f32
 }
 
 /// Scores of differences of byte counts: of usual ones exactly, in a table of a power of two, of others by about how much.
@@ -438,7 +438,7 @@ impl Differences {
         let (links, pairs): (f64, f64) = (linked.values().sum(), possible.values().sum());
         let mut known: Vec<(i64, f64, f64)> = linked
             .iter()
-            .filter(|(_, count)| **count >= SEVERAL)
+            .filter(|(_, count)| **count >= TUNING.usual_difference_links)
             .map(|(&difference, &count)| (difference, count, count + possible.get(&difference).unwrap_or(&0.0)))
             .collect();
         if possible.len() <= 1 {
@@ -505,7 +505,7 @@ impl Differences {
             })
             .collect();
         let shown: f64 = more.values().chain(&about).sum();
-        if shown < LEAST_SHOWN * links {
+        if shown < TUNING.min_explained_links_share * links {
             return Differences::default();
         }
         let links = links.max(shown);
@@ -543,7 +543,7 @@ impl Differences {
             table.cells[cell] = (difference, score);
             nats += count * f64::from(score);
         }
-        if nats > LEAST_NATS * links {
+        if nats > TUNING.min_bytes_nats * links {
             table
         } else {
             Differences::default()

@@ -10,7 +10,7 @@
 //! places with one of its kind (or goes where there is room); two requests change all calls from a moment on. Several such
 //! chains begin apart: what only one of them says is not sure.
 //!
-//! Cost: for each call in doubt, `CHAINS` times `SWEEPS` times two moves, about a millisecond of CPU time. Limits: chains are
+//! Cost: for each call in doubt, `Tuning::chains` times `Tuning::sweeps` times two moves, about a millisecond of CPU time. Limits: chains are
 //! short, so shares are rough; hosts with more than `MOST_DOUBTS` such calls, or `MOST_KINDS` kinds of calls, are left as they
 //! are.
 //! Source: Hastings, "Monte Carlo Sampling Methods Using Markov Chains and Their Applications", Biometrika 57, 1970.
@@ -22,24 +22,15 @@ use rayon::prelude::*;
 
 use crate::calls::Call;
 use crate::evidence::{log_bin, log_width};
+use crate::tuning::TUNING;
 
-/// Chains, each from links of its own; sweeps of each over all calls in doubt, the first of them without regard to times,
-/// more before shares are counted.
-const CHAINS: usize = 4;
-const SWEEPS: usize = 120;
-const HOT_SWEEPS: usize = 8;
-const FIRST_SWEEPS: usize = 30;
-/// Counted anew each so many sweeps.
-const EACH: usize = 2;
+/// Bounds the size of tables: a host with more kinds is left as it is.
 const MOST_KINDS: usize = 32;
 /// More calls in doubt than this, at one host, would take too long.
 const MOST_DOUBTS: usize = 4_000;
 /// Calls of a kind beyond so many in one history are counted as so many.
 const MOST_CALLS: usize = 7;
 const BINS: usize = 200;
-/// Actions that a table must have seen before it is believed, and requests before a number of calls is.
-const PRIOR: f64 = 2.0;
-const PRIOR_REQUESTS: f64 = 0.5;
 /// What is before an action: the request's arrival; or, for each kind, the start or the end of a call.
 const ARRIVAL: usize = 0;
 
@@ -68,7 +59,7 @@ pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) ->
     if in_doubt == 0 || in_doubt > MOST_DOUBTS || kinds.len() > MOST_KINDS {
         return vec![None; doubts.len()];
     }
-    let seen: Vec<Vec<Vec<u32>>> = (0..CHAINS as u64)
+    let seen: Vec<Vec<Vec<u32>>> = (0..TUNING.chains as u64)
         .into_par_iter()
         .map(|seed| Chain::new(calls, class, kind, doubts, seed).run())
         .collect();
@@ -95,7 +86,7 @@ fn together(seen: &[&[u32]]) -> Option<(usize, f64)> {
         let sum = |at: usize| chains().map(|(_, seen)| seen[at]).sum::<u32>();
         (0..seen[0].len()).map(|at| (sum(at), Reverse(at))).max()
     };
-    let all = (seen.len() * (SWEEPS - FIRST_SWEEPS)) as f64;
+    let all = (seen.len() * (TUNING.sweeps - TUNING.burn_in_sweeps)) as f64;
     let (sum, Reverse(chosen)) = best(usize::MAX).filter(|(sum, _)| *sum > 0)?;
     let of_others = |(chain, seen): (usize, &&[u32])| best(chain).map_or(0, |(_, Reverse(at))| seen[at]);
     let by_others: u32 = seen.iter().enumerate().map(of_others).sum();
@@ -104,7 +95,7 @@ fn together(seen: &[&[u32]]) -> Option<(usize, f64)> {
 
 /// The candidate that all chains saw most often but for one, and its share.
 fn next_after(best: usize, seen: &[&[u32]]) -> Option<(usize, f64)> {
-    let all = (seen.len() * (SWEEPS - FIRST_SWEEPS)) as f64;
+    let all = (seen.len() * (TUNING.sweeps - TUNING.burn_in_sweeps)) as f64;
     let sum = |at: usize| seen.iter().map(|seen| seen[at]).sum::<u32>();
     let others = (0..seen[0].len()).filter(|&at| at != best);
     let (sum, Reverse(next)) = others.map(|at| (sum(at), Reverse(at))).max()?;
@@ -220,13 +211,13 @@ impl Chain {
     /// How often each candidate of each child was its parent.
     fn run(mut self) -> Vec<Vec<u32>> {
         let mut seen: Vec<Vec<u32>> = self.candidates.iter().map(|all| vec![0; all.len()]).collect();
-        for sweep in 0..SWEEPS {
-            self.warm = if sweep < HOT_SWEEPS { 0.0 } else { 1.0 };
-            if sweep % EACH == 0 {
+        for sweep in 0..TUNING.sweeps {
+            self.warm = if sweep < TUNING.hot_sweeps { 0.0 } else { 1.0 };
+            if sweep % TUNING.recount_sweeps == 0 {
                 self.learn();
             }
             self.sweep();
-            if sweep >= FIRST_SWEEPS {
+            if sweep >= TUNING.burn_in_sweeps {
                 for &child in &self.open {
                     seen[child as usize][self.children[child as usize].place as usize] += 1;
                 }
@@ -442,7 +433,7 @@ struct Counts {
 
 impl Counts {
     fn new(classes: usize, kinds: usize) -> Self {
-        let numbers = vec![[PRIOR_REQUESTS; MOST_CALLS + 1]; classes * kinds];
+        let numbers = vec![[TUNING.prior_requests; MOST_CALLS + 1]; classes * kinds];
         Counts {
             kinds,
             gaps: HashMap::new(),
@@ -470,10 +461,10 @@ impl Counts {
         }
         let widths: Vec<f64> = (0..BINS).map(log_width).collect();
         let log = |count: f64, all: f64, bin: usize| {
-            ((count + PRIOR / (events * BINS) as f64) / (all + PRIOR)).ln() - widths[bin]
+            ((count + TUNING.prior_actions / (events * BINS) as f64) / (all + TUNING.prior_actions)).ln() - widths[bin]
         };
         let logs = |counts: &[f64; MOST_CALLS + 1], own: f64| {
-            let without = |count: f64| (count - own).max(PRIOR_REQUESTS);
+            let without = |count: f64| (count - own).max(TUNING.prior_requests);
             counts.map(|count| (without(count) / counts[0]).ln())
         };
         let mut tables = Tables {
@@ -537,7 +528,7 @@ mod tests {
 
     #[test]
     fn what_all_chains_say_is_sure_and_what_one_says_is_not() {
-        let all = (SWEEPS - FIRST_SWEEPS) as u32;
+        let all = (TUNING.sweeps - TUNING.burn_in_sweeps) as u32;
         assert_eq!(together(&[&[0, all], &[0, all]]), Some((1, 1.0)));
         let (_, apart) = together(&[&[all, 0], &[0, all]]).unwrap_or_default();
         assert!(apart <= 0.5, "chains that contradict each other say {apart}");

@@ -14,49 +14,12 @@ use crate::pools::Pool;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
 use crate::sizes::{self, Sizes};
-use crate::unordered::{self, MOST_SURE, Parents, Unordered, slots_of, sure};
+use crate::tuning::TUNING;
+use crate::unordered::{Parents, Unordered, slots_of, sure};
 use crate::words::{self, Usual};
 
-/// Children on which all guesses are compared, and on which the best of them are.
-const SHORT: usize = 1000;
-const LONG: usize = 8000;
-/// Rounds of linking and learning there.
-const ROUNDS: usize = 3;
-/// On how many children it is judged whether an order is kept, and on how many for each request that is open at a time.
-const LEAST_JUDGED: usize = 1000;
-const CROWDS: usize = 10;
-/// Odds (as logarithms) that are not looked at twice.
-const SURE: f64 = 4.0;
-/// A call that is less likely to have any parent is given none.
-const HALF: f64 = 0.5;
-/// A link that is surer is not in doubt; a request that is less likely to have made a call is not looked at.
-const CLEAR: f64 = 0.95;
-const LEAST_SHARE: f64 = 0.002;
-/// Guesses that are compared on the long stretch.
-const LAST_PLANS: usize = 3;
-/// How far from one a server's share of a request's calls may be for the calls to go one to each server.
-const ONE_EACH: Range<f64> = 0.9..1.1;
 /// A trace is seen whole, but for requests that were never answered.
 const ALL: Range<i64> = i64::MIN..FAR;
-
-/// Stretches of which it is asked whose connections are.
-const SOME_PARTS: usize = 8;
-/// Turns of sharing calls and counting how many each class makes; how much better each must explain them, and what comes
-/// of it for each call, as logarithms.
-const TURNS: usize = 6;
-const LEAST_STEP: f64 = 1.0;
-const ENOUGH: f64 = 0.2;
-/// Where an order leaves more calls than this without parent, they are also counted without it.
-const MANY_ALONE: f64 = 0.1;
-/// Where requests make fewer calls than this, those that do may be the ones that take long.
-const SELDOM: f64 = 0.5;
-/// Calls of each request of a class that hardly makes any.
-const HARDLY_ANY: f64 = 0.01;
-/// Requests of about one duration differ by no more octaves.
-const OCTAVES: u32 = 2;
-
-/// A kind with fewer calls teaches nothing.
-const FEW: usize = 20;
 
 /// The parent of each child of a kind if an order is kept.
 type InOrder = HashMap<u32, Option<u32>>;
@@ -162,9 +125,12 @@ pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u3
         linger_ns: 0,
         parents,
     };
-    let mut few = kinds().filter(|kind| kind.len() < FEW).collect::<Vec<_>>().concat();
+    let mut few = kinds()
+        .filter(|kind| kind.len() < TUNING.min_calls_per_kind)
+        .collect::<Vec<_>>()
+        .concat();
     few.sort_by_key(|&call| calls[call as usize].start_ns);
-    let kinds: Vec<&[u32]> = kinds().filter(|kind| kind.len() >= FEW).collect();
+    let kinds: Vec<&[u32]> = kinds().filter(|kind| kind.len() >= TUNING.min_calls_per_kind).collect();
     let owners = host.owners(&kinds);
     let mut found: Vec<Found> = apart(calls, &owners, &kinds)
         .into_par_iter()
@@ -188,7 +154,8 @@ fn apart(calls: &[Call], owners: &Owners, kinds: &[&[u32]]) -> Vec<(Option<i64>,
             let owner = owners.get(&calls[child as usize].connection_id);
             by_service.entry(owner.map(|owner| owner.0)).or_default().push(child);
         }
-        let enough = |(service, part): (&Option<i64>, &Vec<u32>)| service.is_none() || part.len() >= FEW;
+        let enough =
+            |(service, part): (&Option<i64>, &Vec<u32>)| service.is_none() || part.len() >= TUNING.min_calls_per_kind;
         if by_service.iter().all(enough) {
             parts.extend(by_service);
         } else {
@@ -223,9 +190,9 @@ fn settle(calls: &[Call], class: &[u16], kind: &[u16], found: &mut [Found]) {
             let other = own.into_iter().chain(settled.next.map(mixed));
             let (parent, confidence) = mixed((settled.parent, settled.share));
             found.parent = Some(parent);
-            found.confidence = confidence.min(MOST_SURE);
+            found.confidence = confidence.min(TUNING.max_confidence);
             found.other = other
-                .filter(|other| other.1 > LEAST_SHARE)
+                .filter(|other| other.1 > TUNING.min_candidate_share)
                 .max_by(|a, b| a.1.total_cmp(&b.1))
                 .map(|(other, share)| (other, share.min(found.confidence)));
         }
@@ -291,8 +258,8 @@ impl Host<'_> {
             return vec![];
         };
         let none: InOrder = children.iter().map(|&child| (child, None)).collect();
-        let parts: Vec<&[u32]> = children.chunks(LEAST_JUDGED).collect();
-        let some = parts.iter().step_by(parts.len().div_ceil(SOME_PARTS));
+        let parts: Vec<&[u32]> = children.chunks(TUNING.judged_calls).collect();
+        let some = parts.iter().step_by(parts.len().div_ceil(TUNING.owner_stretches));
         let services_of = |part: &&[u32]| {
             self.unordered(children, part, &guess, &none, 1, |unordered| {
                 let by_service = |parents: Parents| {
@@ -320,8 +287,11 @@ impl Host<'_> {
             Found {
                 child,
                 parent: Some(parent),
-                confidence: confidence.min(MOST_SURE),
-                other: parents.get(1).copied().filter(|other| other.1 > LEAST_SHARE),
+                confidence: confidence.min(TUNING.max_confidence),
+                other: parents
+                    .get(1)
+                    .copied()
+                    .filter(|other| other.1 > TUNING.min_candidate_share),
                 own: None,
                 right: 0.0,
                 candidates: vec![],
@@ -367,10 +337,11 @@ impl Host<'_> {
             return vec![];
         };
         let most = plan.guess.rates.iter().map(|rate| rate.1).fold(0.0, f64::max);
-        if plan.guess.alone > MANY_ALONE || most < SELDOM {
+        if plan.guess.alone > TUNING.many_orphans_share || most < TUNING.seldom_calls_per_request {
             let class = self.classes_by_duration();
             let host = Host { class: &class, ..*self };
-            let least = plan.score + ENOUGH * children.len().min(LONG) as f64;
+            let least =
+                plan.score + TUNING.better_guess_nats_per_call * children.len().min(TUNING.long_stretch_calls) as f64;
             if let Some(better) = host.best_plan(children).filter(|other| other.score > least) {
                 return host.link_by(children, &better);
             }
@@ -387,7 +358,10 @@ impl Host<'_> {
             let call = &self.calls[parent as usize];
             let duration_ns = call.out_ns.saturating_sub(call.open_ns).max(1) as u64;
             let next = number.len() as u16;
-            let key = (self.class[parent as usize], duration_ns.ilog2() / OCTAVES);
+            let key = (
+                self.class[parent as usize],
+                duration_ns.ilog2() / TUNING.duration_class_octaves,
+            );
             class[parent as usize] = *number.entry(key).or_insert(next);
         }
         class
@@ -420,7 +394,7 @@ impl Host<'_> {
         let mut all = guess.clone();
         if self.usual.table(self.host, self.kind[children[0] as usize]).is_some() {
             let is_new = |rate: &&(u16, f64)| guess.rates.iter().all(|known| known.0 != rate.0);
-            let rare = |&(class, rate): &(u16, f64)| (class, rate.min(HARDLY_ANY));
+            let rare = |&(class, rate): &(u16, f64)| (class, rate.min(TUNING.rare_class_calls_per_request));
             all.rates.extend(wide.rates.iter().filter(is_new).map(rare));
         }
         all
@@ -434,20 +408,20 @@ impl Host<'_> {
         for guess in all {
             tries.extend([Order::Front, Order::Back].map(|order| (guess.clone(), order, None)));
         }
-        let plans = self.compared(children, SHORT, tries);
-        if children.len() <= SHORT {
+        let plans = self.compared(children, TUNING.short_stretch_calls, tries);
+        if children.len() <= TUNING.short_stretch_calls {
             return plans.into_iter().next().map(|p| Plan { wide, ..p });
         }
         let mut last: Vec<Plan> = vec![];
         for plan in plans {
-            if last.len() < LAST_PLANS && last.iter().all(|other| other.guess != plan.guess) {
+            if last.len() < TUNING.long_stretch_guesses && last.iter().all(|other| other.guess != plan.guess) {
                 last.push(plan);
             }
         }
         let again =
             |plan: &Plan| [None, Some(plan.evidence.clone())].map(|known| (plan.guess.clone(), plan.order, known));
         let tries = last.iter().flat_map(again).collect();
-        self.compared(children, LONG, tries)
+        self.compared(children, TUNING.long_stretch_calls, tries)
             .into_iter()
             .next()
             .map(|p| Plan { wide, ..p })
@@ -463,7 +437,7 @@ impl Host<'_> {
             let mut chosen = known.map_or_else(|| problem.first_links(), |evidence| problem.links(&evidence));
             let mut sides = problem.sides(&chosen);
             let mut evidence = problem.learn(&chosen, sides.queued());
-            for _ in 1..ROUNDS {
+            for _ in 1..TUNING.plan_rounds {
                 chosen = problem.links(&evidence);
                 sides = problem.sides(&chosen);
                 evidence = problem.learn(&chosen, sides.queued());
@@ -555,8 +529,11 @@ impl Host<'_> {
         let mut servers: Vec<i64> = children.iter().map(|&c| self.calls[c as usize].server_host).collect();
         servers.sort_unstable();
         let most = guess.rates.iter().map(|rate| rate.1).fold(0.0, f64::max);
-        let one = |same: &[i64]| ONE_EACH.contains(&(same.len() as f64 / children.len() as f64 * most));
-        if !servers.chunk_by(|a, b| a == b).all(one) {
+        let is_one = |same: &[i64]| {
+            let each = same.len() as f64 / children.len() as f64 * most;
+            (each - 1.0).abs() <= TUNING.one_each_tolerance_calls
+        };
+        if !servers.chunk_by(|a, b| a == b).all(is_one) {
             return vec![];
         }
         servers.dedup();
@@ -572,39 +549,52 @@ impl Host<'_> {
     }
 
     fn linked(&self, children: &[u32], guess: &Guess, plan: &Plan) -> Vec<Found> {
-        let length = LEAST_JUDGED.max(CROWDS * self.mean_open(children, guess));
+        let length = TUNING
+            .judged_calls
+            .max(TUNING.judged_calls_per_open_request * self.mean_open(children, guess));
         let stretch = self.quiet_stretch(children, length);
         let in_order = self.in_order(children, guess, plan);
         let guess = &self.with_rare_classes(children, guess, &plan.wide);
-        let (mut kept, mut found) =
-            self.unordered(children, stretch, guess, &in_order, unordered::ROUNDS, |unordered| {
+        let (mut kept, mut found) = self.unordered(
+            children,
+            stretch,
+            guess,
+            &in_order,
+            TUNING.sharing_rounds,
+            |unordered| {
                 let parents = unordered.parents();
                 let kept = unordered.order(plan.order, &parents);
                 let found = mixed(parents, kept.right.iter().copied(), &in_order);
                 (kept, found)
-            });
-        let refitted = if kept.odds < 0.0 || guess.alone > MANY_ALONE {
+            },
+        );
+        let refitted = if kept.odds < 0.0 || guess.alone > TUNING.many_orphans_share {
             self.refitted(children, stretch, plan, guess, &in_order)
         } else {
             None
         };
         if refitted.is_some() && kept.odds >= 0.0 {
             // an order that leaves calls alone which others explain is none
-            kept.odds = -SURE;
+            kept.odds = -TUNING.settled_log_odds;
             kept.right.fill(0.0);
         }
         let guess = refitted.as_ref().unwrap_or(guess);
         if refitted.is_some() {
-            found = self.unordered(children, stretch, guess, &in_order, unordered::ROUNDS, |unordered| {
-                mixed(unordered.parents(), kept.right.iter().copied(), &in_order)
-            });
+            found = self.unordered(
+                children,
+                stretch,
+                guess,
+                &in_order,
+                TUNING.sharing_rounds,
+                |unordered| mixed(unordered.parents(), kept.right.iter().copied(), &in_order),
+            );
         }
         if stretch.len() == children.len() {
             return found;
         }
         let right = sure(kept.odds);
         let says_nothing = |&child: &u32| self.calls[child as usize].asked.is_empty();
-        if kept.odds > SURE && children.iter().all(says_nothing) {
+        if kept.odds > TUNING.settled_log_odds && children.iter().all(says_nothing) {
             let found = |&child: &u32| Found {
                 child,
                 parent: in_order[&child],
@@ -617,7 +607,7 @@ impl Host<'_> {
             return children.iter().map(found).collect();
         }
         let part = |part: &[u32]| {
-            self.unordered(children, part, guess, &in_order, unordered::ROUNDS, |unordered| {
+            self.unordered(children, part, guess, &in_order, TUNING.sharing_rounds, |unordered| {
                 mixed(unordered.parents(), unordered.right(right).into_iter(), &in_order)
             })
         };
@@ -635,17 +625,17 @@ impl Host<'_> {
         in_order: &InOrder,
     ) -> Option<Guess> {
         let judge = |guess: &Guess| {
-            self.unordered(children, stretch, guess, in_order, unordered::ROUNDS, |unordered| {
+            self.unordered(children, stretch, guess, in_order, TUNING.sharing_rounds, |unordered| {
                 (unordered.likelihood(), unordered.counted(guess))
             })
         };
         let (first, next) = judge(guess);
-        let mut best = (first + ENOUGH * stretch.len() as f64, None);
+        let mut best = (first + TUNING.better_guess_nats_per_call * stretch.len() as f64, None);
         for mut guess in [next, plan.wide.never_alone()] {
             let mut before = f64::NEG_INFINITY;
-            for _ in 0..TURNS {
+            for _ in 0..TUNING.refit_rounds {
                 let (likelihood, next) = judge(&guess);
-                if likelihood < before + LEAST_STEP {
+                if likelihood < before + TUNING.refit_min_gain_nats {
                     break;
                 }
                 before = likelihood;
@@ -702,17 +692,20 @@ fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InO
             .shares
             .iter()
             .zip(&parents.contents)
-            .filter(|(share, _)| share.1 > LEAST_SHARE);
+            .filter(|(share, _)| share.1 > TUNING.min_candidate_share);
         let near: Vec<Candidate> = near.map(|(share, &contents)| (share.0, contents)).collect();
         let [best, next] = likeliest(&parents.shares, own, right);
-        let best = best.filter(|_| some >= HALF);
+        let best = best.filter(|_| some >= TUNING.min_parent_probability);
         let (parent, confidence) = best.map_or((None, 0.0), |(parent, confidence)| (Some(parent), confidence));
-        let in_doubt = all_listed && right < HALF && confidence < CLEAR && near.iter().any(|c| Some(c.0) == parent);
+        let in_doubt = all_listed
+            && right < TUNING.min_parent_probability
+            && confidence < TUNING.doubt_max_confidence
+            && near.iter().any(|c| Some(c.0) == parent);
         Found {
             child,
             parent,
             confidence,
-            other: next.filter(|next| parent.is_some() && next.1 > LEAST_SHARE),
+            other: next.filter(|next| parent.is_some() && next.1 > TUNING.min_candidate_share),
             own,
             right,
             candidates: if in_doubt { near } else { vec![] },

@@ -51,6 +51,10 @@ mod rates;
 mod shares;
 mod sides;
 mod sizes;
+#[cfg(feature = "tunable")]
+pub mod tuning;
+#[cfg(not(feature = "tunable"))]
+mod tuning;
 mod unordered;
 mod words;
 

@@ -10,31 +10,25 @@
 
 use crate::calls::Call;
 use crate::evidence::{log_bin, log_lower_ns};
+use crate::tuning::TUNING;
 
 /// Calls that are looked at, requests before each, and how far back they may be.
 const SOME_CALLS: usize = 1000;
 const SOME_REQUESTS: usize = 128;
 const LONGEST_NS: i64 = 10_000_000_000;
-/// Of the calls of a kind at least this share is made while no request is open, or requests are held to make all of them.
-const MANY_ALONE: f64 = 0.2;
-const LEAST_ALONE: usize = 10;
 /// Steps of time.
 const BINS: usize = 160;
 /// The other times, in parts of the mean time between calls, before and after.
 const SHIFTS: [f64; 6] = [-7.3, -5.1, -3.7, 3.3, 5.7, 7.9];
-/// So many requests more than at other times there must be for each call, so many standard deviations.
-const LEAST_MORE: f64 = 0.5;
-const DEVIATIONS: f64 = 5.0;
-/// The share of those after which no more are looked for, and how much longer requests then go on.
-const NEARLY_ALL: f64 = 0.97;
-const SPARE: f64 = 1.5;
 
 /// How long after their answers requests go on to make such calls; nothing if they do not.
 ///
 /// `parents` in order of opening, `children` in order of start.
 pub fn linger_ns(calls: &[Call], parents: &[u32], children: &[u32]) -> Option<i64> {
     let alone = alone(calls, parents, children);
-    if alone.len() < LEAST_ALONE || (alone.len() as f64) < MANY_ALONE * children.len() as f64 {
+    if alone.len() < TUNING.linger_min_orphans
+        || (alone.len() as f64) < TUNING.linger_min_orphan_share * children.len() as f64
+    {
         return None;
     }
     let opened: Vec<i64> = parents.iter().map(|&parent| calls[parent as usize].open_ns).collect();
@@ -44,12 +38,17 @@ pub fn linger_ns(calls: &[Call], parents: &[u32], children: &[u32]) -> Option<i6
     let more: Vec<[f64; BINS]> = some.iter().map(|&at| more_at(&opened, at, between)).collect();
     let sums: Vec<f64> = (0..BINS).map(|bin| more.iter().map(|call| call[bin]).sum()).collect();
     let is_more = |bin: usize| {
-        sums[bin] > LEAST_MORE * some.len() as f64 && sums[bin] > DEVIATIONS * deviation(&some, &more, bin)
+        sums[bin] > TUNING.linger_min_excess_requests * some.len() as f64
+            && sums[bin] > TUNING.linger_sigmas * deviation(&some, &more, bin)
     };
     // a call has one request: more of them at longer distances are those that come in bursts with it
     let most = sums.iter().copied().fold(0.0, f64::max).min(some.len() as f64);
-    let end = sums.iter().position(|&more| more >= NEARLY_ALL * most)?;
-    (0..BINS).any(is_more).then(|| (SPARE * log_lower_ns(end + 1)) as i64)
+    let end = sums
+        .iter()
+        .position(|&more| more >= TUNING.linger_covered_share * most)?;
+    (0..BINS)
+        .any(is_more)
+        .then(|| (TUNING.linger_margin_ratio * log_lower_ns(end + 1)) as i64)
 }
 
 /// How many more requests came before a call than before other times, by bins of time up to which they are counted.

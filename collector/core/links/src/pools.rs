@@ -12,11 +12,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::calls::{Call, FAR};
+use crate::tuning::TUNING;
 use crate::words::Host;
 
-/// A host with so many calls of a kind is learned from by itself; a pool of fewer, or of more, is not made.
-const MANY: usize = 150;
-const LEAST: usize = 20;
+/// Bounds the cost: a pool of more calls is not made, since its hosts have enough of their own.
 const MOST: usize = 3_000;
 /// Requests for each call in the mean; with more, pools cost more than they are worth.
 const MOST_REQUESTS: usize = 50;
@@ -52,14 +51,17 @@ pub fn pools(calls: &[Call], class: &[u16], kind: &[u16], hosts: &[Host], places
         for &child in &hosts[place].2 {
             mine.entry(kind[child as usize]).or_default().push(child);
         }
-        for (kind, children) in mine.into_iter().filter(|(_, children)| children.len() < MANY) {
+        for (kind, children) in mine
+            .into_iter()
+            .filter(|(_, children)| children.len() < TUNING.pool_max_calls_per_host)
+        {
             of_kind.entry(kind).or_default().push((place, children));
         }
     }
     let is_worth = |parts: &Vec<(usize, Vec<u32>)>| {
         let children: usize = parts.iter().map(|part| part.1.len()).sum();
         let requests: usize = parts.iter().map(|part| hosts[part.0].1.len()).sum();
-        parts.len() > 1 && (LEAST..MOST).contains(&children) && requests <= MOST_REQUESTS * children
+        parts.len() > 1 && (TUNING.min_calls_per_kind..MOST).contains(&children) && requests <= MOST_REQUESTS * children
     };
     let parts = of_kind.into_values().filter(is_worth);
     parts

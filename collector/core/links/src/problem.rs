@@ -10,6 +10,7 @@ use crate::calls::Call;
 use crate::evidence::{Evidence, Pair, Queued, Sample};
 use crate::sides::Sides;
 use crate::sizes::Sizes;
+use crate::tuning::TUNING;
 use crate::words::{Table, Words, is_much, shared};
 
 /// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
@@ -22,10 +23,10 @@ pub struct Guess {
 impl Guess {
     /// The same classes, making all calls.
     pub fn never_alone(&self) -> Guess {
-        let more = (1.0 - NEVER) / (1.0 - self.alone).max(NEVER);
+        let more = (1.0 - TUNING.assumed_orphan_share) / (1.0 - self.alone).max(TUNING.assumed_orphan_share);
         Guess {
             rates: self.rates.iter().map(|&(class, rate)| (class, rate * more)).collect(),
-            alone: NEVER,
+            alone: TUNING.assumed_orphan_share,
         }
     }
 }
@@ -82,22 +83,6 @@ pub enum Order {
     Back,
 }
 
-/// Pairs looked at for each child to learn what possible pairs look like.
-const PAIRS_EACH: usize = 16;
-/// Guesses that leave calls without parent pay for it: a server makes its calls because it was asked.
-const ALONE_PRICE: f64 = 1.0;
-/// The share of calls without parent where all are held to have one.
-const NEVER: f64 = 0.02;
-/// A slot is never held to be certainly filled, or certainly empty.
-const LEAST_ODDS: f64 = 0.001;
-const MOST_ODDS: f64 = 0.995;
-/// A call beside others of the same request that is less likely than this is of another kind (a retry, a second look).
-const AGAIN_ODDS: f64 = 0.7;
-/// A slot of a request that was not seen whole is filled as often as not.
-const EDGE_ODDS: f64 = 0.5;
-/// A mean of up to so much above a whole number is held to be noise.
-const SPARE: f64 = 0.15;
-
 /// Slots and children in the order of cause and action, and which slots are possible for each child.
 pub struct Problem {
     pub slots: Vec<Slot>,
@@ -145,7 +130,10 @@ impl Problem {
         let (children, ranges): (Vec<Child>, Vec<(u32, u32)>) = both.into_iter().unzip();
         let empty = slots.iter().map(|s| s.empty).collect();
         let band = Band::new(ranges, slots.len());
-        let alone = guess.alone.clamp(LEAST_ODDS, 0.9).ln() as f32;
+        let alone = guess
+            .alone
+            .clamp(TUNING.min_slot_probability, TUNING.max_orphan_probability)
+            .ln() as f32;
         Problem {
             slots,
             children,
@@ -180,7 +168,8 @@ impl Problem {
             } else {
                 (slot.out_ns - child.end_ns) as f64 / typical
             };
-            slot.filled - (0.02 * (before * before + after * after).min(100.0)) as f32 + self.usual(slot, child)
+            let squares = (before * before + after * after).min(TUNING.first_link_max_squares);
+            slot.filled - (TUNING.first_link_nats * squares) as f32 + self.usual(slot, child)
         })
     }
 
@@ -230,7 +219,7 @@ impl Problem {
                 possible.add_words(slot.class, pair, 1.0);
             }
             let range = self.band.range(place);
-            let step = 1 + range.len() / PAIRS_EACH;
+            let step = 1 + range.len() / TUNING.possible_pairs_per_call;
             for at in range.skip(place % step).step_by(step) {
                 let other = &self.slots[at];
                 if other.was_open(child) {
@@ -250,7 +239,7 @@ impl Problem {
         let nothing: f64 = self.empty.iter().map(|&e| f64::from(e)).sum();
         let gain = |(child, &slot): (&Child, &u32)| {
             if slot == NO_SLOT {
-                return f64::from(self.alone) - ALONE_PRICE;
+                return f64::from(self.alone) - TUNING.ordered_orphan_nats;
             }
             let slot = &self.slots[slot as usize];
             f64::from(slot.filled - slot.empty + evidence.score(slot.class, evidence.pair(slot, child)))
@@ -306,14 +295,18 @@ fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess, seen: &R
     for &parent in parents {
         if let Some(place) = guess.rates.iter().position(|rate| rate.0 == class[parent as usize]) {
             let rate = guess.rates[place].1;
-            let many = (rate - SPARE).ceil().max(1.0);
+            let many = (rate - TUNING.rate_noise_calls).ceil().max(1.0);
             let call = &calls[parent as usize];
             let whole = seen.start <= call.open_ns && call.close_ns < seen.end;
-            let most = if whole { MOST_ODDS } else { EDGE_ODDS };
+            let most = if whole {
+                TUNING.max_slot_probability
+            } else {
+                TUNING.edge_slot_probability
+            };
             // one call for sure, and another one of every third request: not two of two thirds each
             slots.extend((0..many as usize).map(|before| {
-                let odds = (rate - before as f64).clamp(LEAST_ODDS, MOST_ODDS);
-                let is_again = before > 0 && odds < AGAIN_ODDS;
+                let odds = (rate - before as f64).clamp(TUNING.min_slot_probability, TUNING.max_slot_probability);
+                let is_again = before > 0 && odds < TUNING.repeat_slot_probability;
                 let class = place + if is_again { guess.rates.len() } else { 0 };
                 let slot = slot(calls, parent, class as u32, odds.min(most));
                 Slot { is_again, ..slot }
@@ -428,7 +421,7 @@ mod tests {
         ];
         let guess = Guess {
             rates: vec![(0, 1.0)],
-            alone: NEVER,
+            alone: TUNING.assumed_orphan_share,
         };
         let problem = Problem::new(
             &calls,

@@ -6,32 +6,19 @@
 //! may make them all.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use crate::calls::Call;
 use crate::evidence::{Evidence, Pair, Sample};
 use crate::problem::{Child, Guess, Slot, child, slot};
+use crate::tuning::TUNING;
 
 /// Pairs that are looked at: bounds the cost of learning, whatever the size of the trace.
 const PAIRS: usize = 20_000;
-const ROUNDS: usize = 15;
-/// Classes that make fewer calls than this for each request, or less than this share of the calls, are also left out.
-const LEAST_RATE: f64 = 0.003;
-const MAIN_SHARE: f64 = 0.05;
-/// How near a whole number of calls for each request there must be, as a share of the calls.
-const NEARLY_WHOLE: f64 = 0.03;
-/// A class with fewer requests than this share of another's is rare beside it.
-const RARE: f64 = 0.05;
-/// How likely a slot is then held to be filled, in the main class and in a rare one; and the share of other calls.
-const MOST_FILLED: f64 = 0.995;
-const RARE_FILLED: f64 = 0.5;
-const COUNTED_ALONE: f64 = 0.002;
 
-/// Calls for each request that some requests make and others do not.
-const OPTIONAL: Range<f64> = 0.2..8.0;
-
-/// The share of calls that may be beyond a whole number for each request.
-const MORE: Range<f64> = NEARLY_WHOLE..0.3;
+/// Whether so many calls for each request are what some requests make and others do not.
+fn is_optional(calls_per_request: f64) -> bool {
+    (TUNING.optional_min_calls..TUNING.optional_max_calls).contains(&calls_per_request)
+}
 
 struct Open {
     class: usize,
@@ -59,13 +46,13 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
         plain_shares(&sample, classes.len()),
         learned_shares(&sample, classes.len()),
     ] {
-        for least in [0.0, MAIN_SHARE] {
+        for least in [0.0, TUNING.main_class_share] {
             let rate = |(at, class): (usize, &u16)| (*class, shares.of[at] * count / requests[class], shares.of[at]);
             let rates = classes
                 .iter()
                 .enumerate()
                 .map(rate)
-                .filter(|(_, rate, share)| *rate > LEAST_RATE && *share > least);
+                .filter(|(_, rate, share)| *rate > TUNING.min_calls_per_request && *share > least);
             guesses.push(Guess {
                 rates: rates.map(|(class, rate, _)| (class, rate)).collect(),
                 alone: shares.alone,
@@ -97,23 +84,25 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
 /// service (requests of an unusual size) may make some too.
 fn counted(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, class: u16, calls: f64) -> Option<Guess> {
     let many = requests[&class];
-    let rare = |other: &u16| *other != class && service[other] == service[&class] && requests[other] < RARE * many;
+    let rare = |other: &u16| {
+        *other != class && service[other] == service[&class] && requests[other] < TUNING.rare_class_share * many
+    };
     let rare: Vec<u16> = requests.keys().copied().filter(rare).collect();
     let whole = (calls / many).round();
     let most = whole * (many + rare.iter().map(|other| requests[other]).sum::<f64>());
-    let slack = (NEARLY_WHOLE * calls).max(1.0);
+    let slack = (TUNING.whole_number_tolerance_share * calls).max(1.0);
     if whole < 1.0 || calls < whole * many - slack || calls > most + slack {
-        let some = OPTIONAL.contains(&(calls / many));
+        let some = is_optional(calls / many);
         return some.then(|| Guess {
             rates: vec![(class, calls / many)],
-            alone: COUNTED_ALONE,
+            alone: TUNING.min_orphan_share,
         });
     }
-    let mut rates = vec![(class, whole * MOST_FILLED)];
-    rates.extend(rare.into_iter().map(|other| (other, whole * RARE_FILLED)));
+    let mut rates = vec![(class, whole * TUNING.max_slot_probability)];
+    rates.extend(rare.into_iter().map(|other| (other, whole * TUNING.rare_class_fill)));
     Some(Guess {
         rates,
-        alone: COUNTED_ALONE,
+        alone: TUNING.min_orphan_share,
     })
 }
 
@@ -126,15 +115,15 @@ fn of_services(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, call
     let guess = |classes: &Vec<u16>| {
         let each = calls / classes.iter().map(|class| requests[class]).sum::<f64>();
         let whole = each.round().max(1.0);
-        let each = if (each - whole).abs() <= NEARLY_WHOLE * whole {
-            whole * MOST_FILLED
+        let each = if (each - whole).abs() <= TUNING.whole_number_tolerance_share * whole {
+            whole * TUNING.max_slot_probability
         } else {
             each
         };
         let rates = classes.iter().map(|&class| (class, each)).collect();
-        (classes.len() > 1 && OPTIONAL.contains(&each)).then_some(Guess {
+        (classes.len() > 1 && is_optional(each)).then_some(Guess {
             rates,
-            alone: COUNTED_ALONE,
+            alone: TUNING.min_orphan_share,
         })
     };
     classes.values().filter_map(guess).collect()
@@ -145,10 +134,12 @@ fn of_services(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, call
 fn with_more(class: u16, many: f64, calls: f64) -> Option<Guess> {
     let whole = (calls / many).floor();
     let more = 1.0 - whole * many / calls;
-    MORE.contains(&more).then(|| Guess {
-        rates: vec![(class, whole * MOST_FILLED)],
-        alone: more,
-    })
+    (TUNING.whole_number_tolerance_share..TUNING.max_repeated_share)
+        .contains(&more)
+        .then(|| Guess {
+            rates: vec![(class, whole * TUNING.max_slot_probability)],
+            alone: more,
+        })
 }
 
 /// For some children, spread over the trace, the requests that were open when they began.
@@ -206,10 +197,10 @@ fn plain_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
         })
         .collect();
     let mut shares = Shares {
-        of: vec![0.9 / classes.max(1) as f64; classes],
-        alone: 0.1,
+        of: vec![(1.0 - TUNING.initial_orphan_share) / classes.max(1) as f64; classes],
+        alone: TUNING.initial_orphan_share,
     };
-    for _ in 0..4 * ROUNDS {
+    for _ in 0..4 * TUNING.em_rounds {
         shares = next_shares(&weights, &shares, |_, _, _| ());
     }
     shares
@@ -226,10 +217,10 @@ fn learned_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
     }
     let mut evidence = Evidence::learn(&Sample::new(classes), &possible);
     let mut shares = Shares {
-        of: vec![0.95 / classes.max(1) as f64; classes],
-        alone: 0.05,
+        of: vec![(1.0 - TUNING.initial_learned_orphan_share) / classes.max(1) as f64; classes],
+        alone: TUNING.initial_learned_orphan_share,
     };
-    for _ in 0..ROUNDS {
+    for _ in 0..TUNING.em_rounds {
         let weight = |open: &Open| {
             (
                 open.class,

@@ -9,9 +9,7 @@
 //! are open at a time much too sure: what links say at the end is then summed up exactly ([`crate::exact`]).
 //! Source: Huang and Jebara, "Approximating the Permanent with Belief Propagation", 2009.
 
-/// Turns at most, and the change of a wish after which there are no more.
-const TURNS: usize = 12;
-const SETTLED: f64 = 0.003;
+use crate::tuning::TUNING;
 
 /// Possible pairs by child.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +41,7 @@ pub fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Shares {
     let mut free = vec![1.0; pairs.slot.len()];
     let mut wish = vec![0.0; pairs.slot.len()];
     let mut wanted = vec![0.0; slots];
-    for turn in 0..TURNS {
+    for turn in 0..TUNING.propagation_rounds {
         wanted.fill(0.0);
         let mut is_settled = true;
         for child in 0..pairs.from.len() - 1 {
@@ -56,7 +54,7 @@ pub fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Shares {
                 let new = weight / (total - weight * free).max(least);
                 // the mean with the turn before keeps shares from swinging
                 let next = if turn == 0 { new } else { (*wish * new).sqrt() };
-                is_settled &= (next - *wish).abs() < SETTLED * (1.0 + next);
+                is_settled &= (next - *wish).abs() < TUNING.propagation_tolerance * (1.0 + next);
                 *wish = next;
             }
             for (slot, wish) in slots.iter().zip(wish.iter()) {

@@ -11,9 +11,8 @@
 
 use crate::evidence::{Queued, mean_density};
 use crate::problem::{Child, Slot};
+use crate::tuning::TUNING;
 
-/// What who is next is worth if calls are a few requests from their place: about the entropy of four places.
-const NEAR_NEXT: f64 = 1.4;
 /// Octaves of places in a queue.
 const PLACES: usize = 32;
 
@@ -42,7 +41,9 @@ impl Sides {
     /// How much better delays of one side are explained as those of a queue, for each link; 0 if worse.
     pub fn by_queue(&self, class: u32, side: usize) -> f64 {
         let side = &self.0[class as usize][side];
-        (side.queued - side.free).min(side.next + NEAR_NEXT).max(0.0)
+        (side.queued - side.free)
+            .min(side.next + TUNING.next_in_queue_nats)
+            .max(0.0)
     }
 
     /// Mean logarithm of how dense the delays of a link are on both sides.

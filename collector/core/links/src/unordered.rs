@@ -9,66 +9,11 @@ use crate::evidence::{Evidence, Pair, Sample, gap_densities};
 use crate::exact;
 use crate::problem::{Child, Guess, NO_SLOT, Order, Problem, Slot};
 use crate::shares::{Pairs, Shares, shares};
+use crate::tuning::TUNING;
 
-/// Possible pairs that are kept for a child, and how many of them are those near the link in order.
-const MOST_PAIRS: usize = 128;
-const NEAR_PAIRS: usize = 48;
-/// How much likelier a call ends within its request than after it, before anything is known.
-const OUTSIDE: f64 = 0.02;
-/// Of fewer links than this, what a pair shows of itself is left out, in so many steps of its share: an order sorts links
-/// to what they then show, and explains itself.
-const MANY: usize = 1000;
-const SHARE_STEPS: usize = 4;
-/// A smaller share teaches nothing.
-const LEAST_SHARE: f64 = 1e-3;
-/// Turns of sharing and learning.
-pub const ROUNDS: usize = 3;
-const NEAR_ROUNDS: usize = 2;
-
-/// Odds (as logarithms) that an order is kept: none if the side of the order explains half of what is open without it, or
-/// less but something, as a server that is never idle makes it; how fast they grow with that part, and the most that this
-/// says; how fast they fall where that side is explained worse.
-const HALF: f64 = 0.5;
-const STEEP: f64 = 20.0;
-const MOST_BY_CAUSE: f64 = 5.0;
-const STEEP_BELOW: f64 = 100.0;
-/// A part that needs no closer look at the other side.
-const CLEAR: f64 = 0.6;
 /// The part that is all that is open. Where a server stalls, what was due meanwhile goes on together, one action shortly
 /// after the other: any order explains a part of that, but not all.
 const ALL_OPEN: f64 = 1.0;
-/// Where so little is open, an order is not asked to explain it.
-const LEAST_UNSURE: f64 = 0.1;
-/// How far from their place, in requests, calls are held to be to see whether that explains the other side better.
-const NEAR: [f64; 2] = [4.0, 16.0];
-/// How much better the order must explain it, for each call of which something is open, being chosen to do so, and where a
-/// request makes several such calls, not at once; what more than that is worth, at most and at least.
-const LEAST_BETTER: f64 = 0.06;
-const MUCH_BETTER: f64 = 0.5;
-const BETTER: f64 = 80.0;
-const MOST_BETTER: f64 = 12.0;
-const MOST_WORSE: f64 = 10.0;
-/// Calls of one request are made at once if they are so many times closer together than those of different ones. They are
-/// not asked to if there are so many times fewer of them.
-const TOGETHER: i64 = 2;
-const FEW_SAME: usize = 20;
-/// What is open in all, in nats, where it is little.
-const FEW_DOUBTS: f64 = 30.0;
-/// What is open of a call that is in doubt.
-const DOUBT: f64 = 0.3;
-/// If less than this share of what should be explained around a link is, the order may have slipped there.
-const SLIP: f64 = 0.6;
-/// Links on each side among which a slip of the order shows.
-const WINDOW: usize = 100;
-/// What a call without parent costs beside its odds: 1, as calls that come at any time (Poisson's) may also not come, and
-/// more, as servers make calls because they were asked.
-const ALONE_PRICE: f64 = 1.5;
-/// However calls are shared, so many of them may have no parent.
-const LEAST_ALONE: f64 = 0.002;
-/// An order is not surer of a link whose words speak against it.
-const MOST_UNLIKE: f64 = 0.9;
-/// No link is surer.
-pub const MOST_SURE: f64 = 0.995;
 
 /// The requests that may have made a call where no order is known.
 pub struct Parents {
@@ -93,7 +38,7 @@ impl Parents {
 
 /// The probability of a link in order, of the logarithm of odds.
 pub fn sure(odds: f64) -> f64 {
-    MOST_SURE / (1.0 + (-odds).exp())
+    TUNING.max_confidence / (1.0 + (-odds).exp())
 }
 
 /// How sure the links in order are.
@@ -135,7 +80,7 @@ impl Learned {
 }
 
 impl<'a> Unordered<'a> {
-    /// `problem` must be in the order of `Front`. With fewer `rounds` than `ROUNDS`, shares are less sure, also of what is
+    /// `problem` must be in the order of `Front`. With fewer `rounds` than `Tuning::sharing_rounds`, shares are less sure, also of what is
     /// wrong.
     pub fn new(problem: &'a Problem, in_order: &'a [u32], rounds: usize) -> Self {
         let mut unordered = Unordered {
@@ -162,9 +107,15 @@ impl<'a> Unordered<'a> {
             let inside = if problem.linger_ns > 0 || child.end_ns <= slot.out_ns {
                 1.0
             } else {
-                OUTSIDE
+                TUNING.ends_outside_probability
             };
-            words * inside * if slot.is_again { late.clamp(OUTSIDE, 1.0) } else { 1.0 }
+            words
+                * inside
+                * if slot.is_again {
+                    late.clamp(TUNING.ends_outside_probability, 1.0)
+                } else {
+                    1.0
+                }
         };
         unordered.found = unordered.shared(inside);
         for round in 1..=rounds {
@@ -198,11 +149,13 @@ impl<'a> Unordered<'a> {
                 NO_SLOT => all.len() / 2,
                 slot => all.partition_point(|&other| other < slot),
             };
-            let near = middle.saturating_sub(NEAR_PAIRS / 2)..(middle + NEAR_PAIRS / 2).min(all.len());
-            let step = if all.len() <= MOST_PAIRS {
+            let near = middle.saturating_sub(TUNING.near_pairs_per_call / 2)
+                ..(middle + TUNING.near_pairs_per_call / 2).min(all.len());
+            let step = if all.len() <= TUNING.max_pairs_per_call {
                 1
             } else {
-                all.len().div_ceil(MOST_PAIRS - NEAR_PAIRS)
+                all.len()
+                    .div_ceil(TUNING.max_pairs_per_call - TUNING.near_pairs_per_call)
             };
             for (at, slot) in all.into_iter().enumerate() {
                 let is_near = near.contains(&at) || self.problem.shares_much(slot, child);
@@ -227,7 +180,7 @@ impl<'a> Unordered<'a> {
 
     /// Links are so many that one is no matter.
     fn has_many(&self) -> bool {
-        self.problem.children.len() >= MANY
+        self.problem.children.len() >= TUNING.self_evidence_calls
     }
 
     fn odds(&self, slot: &Slot) -> f64 {
@@ -237,12 +190,12 @@ impl<'a> Unordered<'a> {
     fn learned(&self, found: &Shares) -> Learned {
         let mut linked = Sample::new(self.problem.classes);
         self.each(|at, slot, child| {
-            if found.of[at] > LEAST_SHARE {
+            if found.of[at] > TUNING.min_learned_share {
                 linked.add(slot.class, Pair::new(slot, child), found.of[at]);
                 linked.add_words(slot.class, Pair::new(slot, child), found.of[at]);
             }
         });
-        let steps = if self.has_many() { 0 } else { SHARE_STEPS };
+        let steps = if self.has_many() { 0 } else { TUNING.self_evidence_steps };
         let own = |step: usize| step as f64 / steps.max(1) as f64;
         let learn = |step| Evidence::learn_densities(&linked, &self.possible, self.scales_ns, own(step));
         Learned {
@@ -262,7 +215,7 @@ impl<'a> Unordered<'a> {
     pub fn likelihood(&self) -> f64 {
         let empty: f64 = self.problem.slots.iter().map(|slot| f64::from(slot.empty)).sum();
         let (calls, alone) = (self.problem.children.len() as f64, f64::from(self.problem.alone));
-        empty + calls * (alone - ALONE_PRICE * alone.exp()) + self.found.log_sums.iter().sum::<f64>()
+        empty + calls * (alone - TUNING.shared_orphan_nats * alone.exp()) + self.found.log_sums.iter().sum::<f64>()
     }
 
     /// How many calls each class makes by these shares.
@@ -279,7 +232,7 @@ impl<'a> Unordered<'a> {
         let rate = |(at, &(class, _)): (usize, &(u16, f64))| (class, filled[at] / f64::max(requests[at], 1.0));
         Guess {
             rates: guess.rates.iter().enumerate().map(rate).collect(),
-            alone: (1.0 - linked / self.problem.children.len() as f64).max(LEAST_ALONE),
+            alone: (1.0 - linked / self.problem.children.len() as f64).max(TUNING.min_orphan_share),
         }
     }
 
@@ -348,24 +301,28 @@ impl<'a> Unordered<'a> {
         }
         .part();
         let mut better = mean(&gains.other_side);
-        if part < CLEAR {
-            for far in NEAR {
+        if part < TUNING.clear_part {
+            for far in [TUNING.near_order_requests, TUNING.far_order_requests] {
                 let near = mean(&self.other_side(order, far)) - mean(&gains.free);
                 better = better.min(mean(&gains.other_side) - near);
             }
         }
         let by_cause = if part > 0.0 {
-            (STEEP * (part - HALF)).clamp(0.0, MOST_BY_CAUSE)
+            (TUNING.cause_side_log_odds_per_part * (part - TUNING.cause_side_part))
+                .clamp(0.0, TUNING.cause_side_max_log_odds)
         } else {
-            (STEEP_BELOW * part).max(-MOST_WORSE - MOST_BETTER)
+            (TUNING.worse_side_log_odds_per_part * part)
+                .max(-TUNING.other_side_max_worse_log_odds - TUNING.other_side_max_log_odds)
         };
         let again = self.problem.slots.iter().any(|slot| slot.is_again);
         let least = if (!again || part > ALL_OPEN) && self.made_at_once(order) {
-            LEAST_BETTER
+            TUNING.other_side_min_nats
         } else {
-            MUCH_BETTER
+            TUNING.repeated_min_nats
         } * mean(&unsure).clamp(0.0, 1.0);
-        let odds = by_cause + (BETTER * (better - least)).clamp(-MOST_WORSE, MOST_BETTER);
+        let odds = by_cause
+            + (TUNING.other_side_log_odds_per_nat * (better - least))
+                .clamp(-TUNING.other_side_max_worse_log_odds, TUNING.other_side_max_log_odds);
         let odds = odds.min(self.agreement(parents));
         let gain: Vec<f64> = gains
             .cause_side
@@ -382,7 +339,10 @@ impl<'a> Unordered<'a> {
                 gain: gain[at],
                 open: unsure[at],
             };
-            right[child] = self.by_words(child, sure(odds.min(MOST_BY_CAUSE) - STEEP * here.slip(whole)));
+            right[child] = self.by_words(
+                child,
+                sure(odds.min(TUNING.cause_side_max_log_odds) - TUNING.cause_side_log_odds_per_part * here.slip(whole)),
+            );
         }
         Kept { right, odds }
     }
@@ -391,7 +351,7 @@ impl<'a> Unordered<'a> {
     /// several requests may have made a call: as a logarithm, how much likelier these links are than if any was as likely as
     /// another. Where much is open this is left to the order itself, which then explains more than delays can.
     fn agreement(&self, parents: &[Parents]) -> f64 {
-        if parents.iter().map(Parents::doubt).sum::<f64>() > FEW_DOUBTS {
+        if parents.iter().map(Parents::doubt).sum::<f64>() > TUNING.little_doubt_nats {
             return f64::INFINITY;
         }
         let of_link = |(parents, &slot): (&Parents, &u32)| {
@@ -404,9 +364,9 @@ impl<'a> Unordered<'a> {
                 .iter()
                 .find(|share| share.0 == own)
                 .map_or(0.0, |share| share.1);
-            let likelier = (share.max(LEAST_SHARE) * parents.shares.len() as f64).ln();
+            let likelier = (share.max(TUNING.min_learned_share) * parents.shares.len() as f64).ln();
             // what is clear without an order is as it is whether one is kept or not
-            if parents.doubt() < DOUBT {
+            if parents.doubt() < TUNING.doubtful_call_nats {
                 likelier.min(0.0)
             } else {
                 likelier
@@ -430,9 +390,13 @@ impl<'a> Unordered<'a> {
         }
         let (slot, child) = (&self.problem.slots[slot as usize], &self.problem.children[child]);
         let score = self.evidence.of(0.0).words(slot.class, Pair::new(slot, child));
-        let right = if score < 0.0 { right.min(MOST_UNLIKE) } else { right };
+        let right = if score < 0.0 {
+            right.min(TUNING.unlike_words_max_probability)
+        } else {
+            right
+        };
         let likely = f64::from(score).exp() * right;
-        (likely / (likely + 1.0 - right)).min(MOST_SURE)
+        (likely / (likely + 1.0 - right)).min(TUNING.max_confidence)
     }
 
     /// Whether several calls of one request leave together, beside those of the next request. Calls of different steps of
@@ -456,7 +420,8 @@ impl<'a> Unordered<'a> {
             }
             last = Some((slot, start_ns));
         }
-        same.len() * FEW_SAME < other.len() || TOGETHER * median(&mut same) <= median(&mut other)
+        same.len() * TUNING.few_repeated_ratio < other.len()
+            || TUNING.made_at_once_ratio * median(&mut same) <= median(&mut other)
     }
 
     /// Children in the order of their actions.
@@ -529,7 +494,7 @@ impl<'a> Unordered<'a> {
         }
         let plain = self.shared(|at, _, _| nearness[at]);
         let (mut evidence, mut found) = (self.evidence.clone(), self.found.clone());
-        for round in 0..NEAR_ROUNDS {
+        for round in 0..TUNING.near_order_rounds {
             if round > 0 {
                 evidence = self.learned(&found);
             }
@@ -568,7 +533,7 @@ struct Explained {
 impl Explained {
     /// The part of what is open; above 1 where delays and bytes leave less open than the order explains.
     fn part(self) -> f64 {
-        (self.gain + LEAST_UNSURE) / (self.open.max(0.0) + LEAST_UNSURE)
+        (self.gain + TUNING.min_open_nats) / (self.open.max(0.0) + TUNING.min_open_nats)
     }
 
     /// How much too small this part is around a link. It should be as large as on the `whole`, but where more is open than
@@ -580,7 +545,7 @@ impl Explained {
             open: self.open,
         };
         let due = whole.part().min(as_many_nats.part().max(ALL_OPEN));
-        (SLIP * due - self.part()).max(0.0)
+        (TUNING.slip_part * due - self.part()).max(0.0)
     }
 }
 
@@ -605,14 +570,17 @@ fn ranks(slots: &[Slot], order: Order) -> Vec<f64> {
     ranks
 }
 
-/// Means of the values around each, of no more than `WINDOW` to either side.
+/// Means of the values around each, of no more than `Tuning::slip_window_calls` to either side.
 fn windows(values: &[f64]) -> Vec<f64> {
     let mut sums = vec![0.0];
     for value in values {
         sums.push(sums[sums.len() - 1] + value);
     }
     let mean = |at: usize| {
-        let (from, to) = (at.saturating_sub(WINDOW), (at + WINDOW + 1).min(values.len()));
+        let (from, to) = (
+            at.saturating_sub(TUNING.slip_window_calls),
+            (at + TUNING.slip_window_calls + 1).min(values.len()),
+        );
         (sums[to] - sums[from]) / (to - from) as f64
     };
     (0..values.len()).map(mean).collect()

@@ -25,6 +25,7 @@ use rayon::prelude::*;
 
 use crate::calls::{Call, Calls, by_class};
 use crate::evidence::log_ratio;
+use crate::tuning::TUNING;
 
 /// Words that are kept of a target; of longer ones the first two, and the last.
 pub const MOST_WORDS: usize = 8;
@@ -42,18 +43,6 @@ pub const UNSEEN_WORDS: u8 = 0;
 /// Calls of a kind, and pairs of each, that are looked at to begin with.
 const SOME_CALLS: usize = 2000;
 const SOME_PAIRS: usize = 64;
-/// A kind with fewer calls may begin with what all kinds show.
-const FEW: usize = 200;
-/// Shared words are believed if some pattern is so many standard deviations too frequent among requests that were open,
-/// and links differ from pairs by so many nats in the mean.
-const DEVIATIONS: f64 = 4.0;
-const LEAST_NATS: f64 = 0.05;
-/// A surprise, in nats, that is much.
-const LEAST_SHARED: u8 = 2;
-/// How likely it is that nobody made a call, beside all requests that share what is shared by chance; and that one made it
-/// that ended before the call did, beside one that did not.
-const ALONE: f64 = 0.1;
-const OUTSIDE: f64 = 0.02;
 
 /// The first and the last byte that a message is about, -1 where not given: (-1, n) are the last n.
 pub type ByteRange = (i64, i64);
@@ -210,7 +199,7 @@ fn shared_nats(pattern: u8) -> Option<u8> {
 
 /// Whether a pattern is of a word that few requests have.
 pub fn is_much(pattern: u8) -> bool {
-    shared_nats(pattern).is_some_and(|nats| nats >= LEAST_SHARED)
+    shared_nats(pattern).is_some_and(|nats| nats >= TUNING.rare_word_nats)
 }
 
 /// In how many targets of the requests that a host serves each word is.
@@ -266,7 +255,7 @@ impl Usual {
                 all.add(&counts);
                 if let Some(table) = counts.table() {
                     usual.of_kind.insert((*host, kind), table);
-                } else if children.len() < FEW {
+                } else if children.len() < TUNING.words_min_calls_per_kind {
                     few.extend(children);
                 } else {
                     forget(&mut made.calls, &children);
@@ -407,19 +396,20 @@ impl Counts {
         let is_shared = |pattern: &usize| shared_nats(*pattern as u8).is_some();
         if !(0..PATTERNS)
             .filter(is_shared)
-            .any(|pattern| deviations(pattern) > DEVIATIONS)
+            .any(|pattern| deviations(pattern) > TUNING.words_beyond_chance_sigmas)
         {
             return None;
         }
         let links: f64 = (0..PATTERNS).map(|pattern| more(pattern).max(0.0)).sum();
         let score = |pattern: usize| {
-            let by_chance = (self.other[pattern] + 0.05) / (self.pairs + 0.05 * PATTERNS as f64);
+            let by_chance = (self.other[pattern] + TUNING.prior_pairs_per_bin)
+                / (self.pairs + TUNING.prior_pairs_per_bin * PATTERNS as f64);
             log_ratio(more(pattern).max(0.0), links, by_chance)
         };
         let mut table: Table = std::array::from_fn(score);
         table[UNSEEN_WORDS as usize] = 0.0;
         let nats = |pattern: usize| more(pattern).max(0.0) / links * f64::from(table[pattern]);
-        ((0..PATTERNS).map(nats).sum::<f64>() > LEAST_NATS).then_some(table)
+        ((0..PATTERNS).map(nats).sum::<f64>() > TUNING.min_words_nats).then_some(table)
     }
 }
 
@@ -453,7 +443,7 @@ pub fn parents_of_few(
             let inside = if child.end_ns <= parent_call.out_ns {
                 1.0
             } else {
-                OUTSIDE
+                TUNING.ends_outside_probability
             };
             let pattern = shared(&child.asked, &parent_call.served);
             (
@@ -467,7 +457,7 @@ pub fn parents_of_few(
         let mut likely: Vec<(u32, f64, u8)> = open.iter().rev().filter(may_be).map(weight).collect();
         likely.sort_by(|a, b| b.1.total_cmp(&a.1));
         if likely.first().is_some_and(|best| is_much(best.2)) {
-            let total: f64 = likely.iter().map(|one| one.1).sum::<f64>() + ALONE;
+            let total: f64 = likely.iter().map(|one| one.1).sum::<f64>() + TUNING.few_calls_orphan_weight;
             found.push((number, likely.into_iter().map(|one| (one.0, one.1 / total)).collect()));
         }
     }
