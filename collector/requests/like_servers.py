@@ -14,7 +14,7 @@ name, on different hosts, look alike if
 
 Limits: two services with the same port, callers and sizes by accident are treated as one. A request that makes one call
 to each is then learned as making two calls of one kind, each to a different server (`one_each` in the core's
-`links/src/host.rs`), which is equivalent.
+`links/src/host_links.rs`), which is equivalent.
 """
 
 from collections.abc import Mapping

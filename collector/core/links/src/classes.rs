@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::NONE;
-use crate::calls::Call;
+use crate::dialogues::Call;
 use crate::tuning::TUNING;
 
 /// A service and what it was asked, and the half octaves of its request's and its response's bytes.

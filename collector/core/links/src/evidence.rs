@@ -1,5 +1,5 @@
 //! What links look like, learned by counting: delays before and after a call, byte counts that pass through, and words of
-//! targets that are shared ([`crate::words`]).
+//! targets that are shared ([`crate::target_words`]).
 //!
 //! Each table gives the logarithm of how much more often a value is seen in links than in possible pairs (a call and a
 //! request that was open when it began). What does not distinguish them gives 0, so no table is tuned to any protocol.
@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::problem::{Child, Slot};
+use crate::target_words::{PATTERNS, UNSEEN_WORDS, shared};
 use crate::tuning::TUNING;
-use crate::words::{PATTERNS, UNSEEN_WORDS, shared};
 
 const BINS: usize = 400;
 const MIDDLE: usize = BINS / 2;

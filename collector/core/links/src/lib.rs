@@ -12,18 +12,18 @@
 //! 3. *Evidence.* From these links it is learned what delays before and after a call look like, and which differences of
 //!    byte counts are usual ([`evidence`]); what passes through unchanged identifies. Then links are made anew with it.
 //!
-//!    So is what calls and requests share in their targets, where these are visible ([`words`]).
+//!    So is what calls and requests share in their targets, where these are visible ([`target_words`]).
 //!
-//! 4. *Without order.* Calls are shared among all requests that were open ([`shares`]). How much better links in order
+//! 4. *Without order.* Calls are shared among all requests that were open ([`marginals`]). How much better links in order
 //!    explain what was seen than those shares do says how sure the order is; the rest goes to the shares ([`unordered`]).
 //!    Where there is no order, these shares also show how many calls there are of each class.
-//! 5. *Histories.* What is still in doubt is asked what it makes of all that a request did, call by call ([`histories`]).
+//! 5. *Histories.* What is still in doubt is asked what it makes of all that a request did, call by call ([`mcmc_histories`]).
 //!
-//! Calls that are made while no request is open may be made for one that was answered before ([`lingers`]).
+//! Calls that are made while no request is open may be made for one that was answered before ([`work_after_response`]).
 //!
 //! Kinds of which no host makes many are learned from at all hosts of one service together ([`pools`]).
 //!
-//! Calls over connections that turn out to be one service's are looked at by themselves ([`callers`]).
+//! Calls over connections that turn out to be one service's are looked at by themselves ([`connection_owners`]).
 //!
 //! Of all guesses and both orders, the one that explains a stretch from a quiet moment on best is taken for all.
 //!
@@ -37,35 +37,35 @@
 #![forbid(unsafe_code)]
 
 mod alignment;
-mod callers;
-mod calls;
 mod classes;
+mod connection_owners;
+mod dialogues;
+mod directional;
 mod evidence;
-mod exact;
-mod histories;
-mod host;
-mod lingers;
+mod exact_marginals;
+mod host_links;
+mod initial_sizes;
+mod marginals;
+mod mcmc_histories;
 mod pools;
 mod problem;
 mod rates;
-mod shares;
-mod sides;
-mod sizes;
+mod target_words;
 #[cfg(feature = "tunable")]
 pub mod tuning;
 #[cfg(not(feature = "tunable"))]
 mod tuning;
 mod unordered;
-mod words;
+mod work_after_response;
 
 use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
-use crate::host::{Found, Known};
+use crate::host_links::{Found, Known};
 use crate::pools::Pool;
-use crate::words::Usual;
-pub use crate::words::{MOST_WORDS, words_of};
+use crate::target_words::Usual;
+pub use crate::target_words::{MOST_WORDS, words_of};
 
 /// A time that was not seen, or another value that is not known. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
@@ -135,7 +135,7 @@ pub struct Links {
 
 /// The parent of each exchange for which one is found.
 pub fn link(exchanges: &Exchanges) -> Links {
-    let mut made = calls::calls(exchanges);
+    let mut made = dialogues::calls(exchanges);
     let class = classes::classes(&made.calls);
     let kind = made.kinds(&class);
     let count = exchanges.service.len();
@@ -152,15 +152,15 @@ pub fn link(exchanges: &Exchanges) -> Links {
         hosts.entry(call.client_host).or_default().1.push(number as u32);
     }
     hosts.remove(&NONE);
-    let hosts: Vec<words::Host> = hosts
+    let hosts: Vec<target_words::Host> = hosts
         .into_iter()
         .map(|(host, (mut parents, mut children))| {
-            host::in_time(&made.calls, &mut parents, &mut children);
+            host_links::in_time(&made.calls, &mut parents, &mut children);
             (host, parents, children)
         })
         .collect();
     let usual = Usual::new(&mut made, exchanges.words, &class, &kind, &hosts);
-    let known = host::Known {
+    let known = host_links::Known {
         calls: &made.calls,
         class: &class,
         kind: &kind,
@@ -185,7 +185,7 @@ pub fn link(exchanges: &Exchanges) -> Links {
 }
 
 /// What is found of the calls of all hosts; those of small kinds that hosts of one service make are learned from together.
-fn found(known: &Known, hosts: Vec<words::Host>) -> Vec<Vec<Found>> {
+fn found(known: &Known, hosts: Vec<target_words::Host>) -> Vec<Vec<Found>> {
     let alike = pools::alike(known.calls, &hosts);
     let pools: Vec<Pool> = alike
         .iter()
@@ -193,7 +193,10 @@ fn found(known: &Known, hosts: Vec<words::Host>) -> Vec<Vec<Found>> {
         .collect();
     let mut of_host: HashMap<i64, Vec<Found>> = HashMap::new();
     let mut is_done = vec![false; if pools.is_empty() { 0 } else { known.calls.len() }];
-    let pooled: Vec<Vec<Found>> = pools.par_iter().map(|pool| host::link_pool(known, pool)).collect();
+    let pooled: Vec<Vec<Found>> = pools
+        .par_iter()
+        .map(|pool| host_links::link_pool(known, pool))
+        .collect();
     for found in pooled.into_iter().flatten() {
         is_done[found.child as usize] = true;
         of_host
@@ -201,12 +204,12 @@ fn found(known: &Known, hosts: Vec<words::Host>) -> Vec<Vec<Found>> {
             .or_default()
             .push(found);
     }
-    let with = |(host, parents, mut children): words::Host| {
+    let with = |(host, parents, mut children): target_words::Host| {
         let done = of_host.get(&host).cloned().unwrap_or_default();
         if !done.is_empty() {
             children.retain(|&child| !is_done[child as usize]);
         }
-        host::link_host(known, host, &parents, children, done)
+        host_links::link_host(known, host, &parents, children, done)
     };
     hosts.into_par_iter().map(with).collect()
 }

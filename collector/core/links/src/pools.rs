@@ -11,9 +11,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::calls::{Call, FAR};
+use crate::dialogues::{Call, FAR};
+use crate::target_words::Host;
 use crate::tuning::TUNING;
-use crate::words::Host;
 
 /// Bounds the cost: a pool of more calls is not made, since its hosts have enough of their own.
 const MOST: usize = 3_000;

@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use crate::UNSEEN;
 use crate::alignment::{Band, align};
-use crate::calls::Call;
+use crate::dialogues::Call;
+use crate::directional::Sides;
 use crate::evidence::{Evidence, Pair, Queued, Sample};
-use crate::sides::Sides;
-use crate::sizes::Sizes;
+use crate::initial_sizes::Sizes;
+use crate::target_words::{Table, Words, is_much, shared};
 use crate::tuning::TUNING;
-use crate::words::{Table, Words, is_much, shared};
 
 /// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
 #[derive(Clone, Debug, PartialEq)]

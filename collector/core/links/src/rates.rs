@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::calls::Call;
+use crate::dialogues::Call;
 use crate::evidence::{Evidence, Pair, Sample};
 use crate::problem::{Child, Guess, Slot, child, slot};
 use crate::tuning::TUNING;

@@ -62,7 +62,7 @@ fn from_environment() -> Tuning {
 }
 
 tuning! {
-    // --- Dialogues (`calls`): exchanges that are one call ---
+    // --- Dialogues (`dialogues`): exchanges that are one call ---
 
     /// Bytes of the longest interim answer. An interim answer is a status line without a body: `HTTP/1.1 100 Continue`
     /// and an empty line are 25 bytes. Reasoned.
@@ -128,7 +128,7 @@ tuning! {
     /// Pairs that are looked at for each call to learn what possible pairs look like. Round.
     possible_pairs_per_call: usize = 16;
 
-    // --- First links in order, and which order (`problem`, `host`) ---
+    // --- First links in order, and which order (`problem`, `host_links`) ---
 
     /// Nats that a first link loses for a delay of the typical duration; by its square. Round.
     first_link_nats: f64 = 0.02;
@@ -182,7 +182,7 @@ tuning! {
     /// Share of the links that such differences must explain. Round.
     min_explained_links_share: f64 = 0.3;
 
-    // --- Words of targets (`words`) ---
+    // --- Words of targets (`target_words`) ---
 
     /// Calls below which a kind may begin with what the words of all kinds show. Round.
     words_min_calls_per_kind: usize = 200;
@@ -195,7 +195,7 @@ tuning! {
     /// Weight of no parent for a call of a rare kind, beside all requests that share as much as chance allows. Round.
     few_calls_orphan_weight: f64 = 0.1;
 
-    // --- Connections of one service (`callers`) ---
+    // --- Connections of one service (`connection_owners`) ---
 
     /// Calls of a connection, in the mean, below which it is not asked whose it is. Round.
     owner_min_calls_per_connection: usize = 4;
@@ -208,7 +208,7 @@ tuning! {
     /// Stretches of calls of which it is asked whose connections are. Round; bounds the cost.
     owner_stretches: usize = 8;
 
-    // --- Work after the answer (`lingers`) ---
+    // --- Work after the answer (`work_after_response`) ---
 
     /// Share of a kind's calls that must be made while no request is open. Round.
     linger_min_orphan_share: f64 = 0.2;
@@ -223,7 +223,7 @@ tuning! {
     /// How much longer than that requests go on. Round.
     linger_margin_ratio: f64 = 1.5;
 
-    // --- Links without order (`unordered`, `shares`) ---
+    // --- Links without order (`unordered`, `marginals`) ---
 
     /// Possible pairs that are kept for a call. Round; bounds the cost.
     max_pairs_per_call: usize = 128;
@@ -309,7 +309,7 @@ tuning! {
     /// Confidence at most of any link. Reasoned: one in two hundred is wrong for reasons that are not modelled.
     max_confidence: f64 = 0.995;
 
-    // --- Choice (`host`) ---
+    // --- Choice (`host_links`) ---
 
     /// A call that is less likely to have any parent is given none. Reasoned: half.
     min_parent_probability: f64 = 0.5;
@@ -318,7 +318,7 @@ tuning! {
     /// A request that is less likely to have made a call is no candidate. Round; bounds the cost.
     min_candidate_share: f64 = 0.002;
 
-    // --- Histories (`histories`) ---
+    // --- Histories (`mcmc_histories`) ---
 
     /// Chains that begin apart. Round.
     chains: usize = 4;

@@ -1,14 +1,14 @@
 //! Links where no order is kept, and whether what was seen is better explained by an order that is.
 //!
-//! Each call is shared among the requests that were open ([`shares`]). What delays and byte counts are usual is learned in
+//! Each call is shared among the requests that were open ([`marginals`]). What delays and byte counts are usual is learned in
 //! turns, beginning with calls being inside of their requests.
 
 use std::collections::HashMap;
 
 use crate::evidence::{Evidence, Pair, Sample, gap_densities};
-use crate::exact;
+use crate::exact_marginals;
+use crate::marginals::{Pairs, Shares, shares};
 use crate::problem::{Child, Guess, NO_SLOT, Order, Problem, Slot};
-use crate::shares::{Pairs, Shares, shares};
 use crate::tuning::TUNING;
 
 /// The part that is all that is open. Where a server stalls, what was due meanwhile goes on together, one action shortly
@@ -128,7 +128,7 @@ impl<'a> Unordered<'a> {
             unordered.found = shares(&unordered.pairs, &weight, problem.slots.len());
             unordered.of.clone_from(&unordered.found.of);
             if round == rounds {
-                exact::refine(&unordered.pairs, &weight, problem.slots.len(), &mut unordered.of);
+                exact_marginals::refine(&unordered.pairs, &weight, problem.slots.len(), &mut unordered.of);
             }
             unordered.evidence = evidence;
         }

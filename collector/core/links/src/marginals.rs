@@ -6,7 +6,7 @@
 //!
 //! Cost: for each round, the pairs that are possible, of which no more than `MOST_PAIRS` are kept for a call. Limits:
 //! graphs of pairs have loops, so shares are approximate; they are then a little too sure, and where few requests
-//! are open at a time much too sure: what links say at the end is then summed up exactly ([`crate::exact`]).
+//! are open at a time much too sure: what links say at the end is then summed up exactly ([`crate::exact_marginals`]).
 //! Source: Huang and Jebara, "Approximating the Permanent with Belief Propagation", 2009.
 
 use crate::tuning::TUNING;

@@ -1,6 +1,6 @@
 //! Shares over all ways to link calls, exactly, where few slots are possible at a time.
 //!
-//! Belief propagation ([`crate::shares`]) takes the likelier of two ways to link two calls with two requests for the only
+//! Belief propagation ([`crate::marginals`]) takes the likelier of two ways to link two calls with two requests for the only
 //! one (Bethe's approximation of the permanent of two rows is the larger of its two products; Vontobel, "The Bethe
 //! Permanent of a Nonnegative Matrix", 2013): where few requests are open at a time it is sure of what chance decided.
 //! There all ways can be summed up: call by call, in order of start, by which of the slots that a later call may also take
@@ -15,7 +15,7 @@
 //! Cost: for each call 2^(slots carried) times the slots that it may take, three times; bounded by `MOST_STEPS` in all beyond
 //! components that carry no more than `FEW_SLOTS`: at most some 0.3 s of CPU time, and 32 MB, for a thousand calls.
 
-use crate::shares::Pairs;
+use crate::marginals::Pairs;
 
 /// Slots carried at once in components that are always done, and in any.
 const FEW_SLOTS: usize = 4;
@@ -241,10 +241,10 @@ fn forget(sums: &mut [f64], over: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shares::tests::{every_pair, sums_over_matchings};
+    use crate::marginals::tests::{every_pair, sums_over_matchings};
 
     fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Vec<f64> {
-        let mut found = crate::shares::shares(pairs, weight, slots).of;
+        let mut found = crate::marginals::shares(pairs, weight, slots).of;
         refine(pairs, weight, slots, &mut found);
         found
     }
@@ -326,7 +326,7 @@ mod tests {
         let rows: Vec<Vec<f64>> = (0..12).map(row).collect();
         let weights: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
         let (pairs, weight) = (every_pair(&weights), weights.concat());
-        let by_turns = crate::shares::shares(&pairs, &weight, 12).of[0];
+        let by_turns = crate::marginals::shares(&pairs, &weight, 12).of[0];
         let found = shares(&pairs, &weight, 12)[0];
         assert!(
             (found - 0.55).abs() < 0.01 && by_turns > 0.6,
@@ -341,7 +341,7 @@ mod tests {
         let (pairs, weight) = (every_pair(&weights), weights.concat());
         assert_eq!(
             shares(&pairs, &weight, 70),
-            crate::shares::shares(&pairs, &weight, 70).of
+            crate::marginals::shares(&pairs, &weight, 70).of
         );
     }
 

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::calls::Call;
+use crate::dialogues::Call;
 use crate::tuning::TUNING;
 
 /// How likely each service of a host made a call.
@@ -106,8 +106,8 @@ mod tests {
             response_bytes: 0,
             is_cut: false,
             method: crate::NONE,
-            asked: crate::words::Words::default(),
-            served: crate::words::Words::default(),
+            asked: crate::target_words::Words::default(),
+            served: crate::target_words::Words::default(),
         }
     }
 

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
-use crate::calls::Call;
+use crate::dialogues::Call;
 use crate::evidence::{log_bin, log_width};
 use crate::tuning::TUNING;
 

@@ -7,8 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::target_words::Words;
 use crate::tuning::TUNING;
-use crate::words::Words;
 use crate::{Exchanges, UNSEEN};
 
 /// In place of a time that never came.

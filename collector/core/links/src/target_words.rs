@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
-use crate::calls::{Call, Calls, by_class};
+use crate::dialogues::{Call, Calls, by_class};
 use crate::evidence::log_ratio;
 use crate::tuning::TUNING;
 

@@ -3,7 +3,7 @@
 //! A body that passes through identifies its request, but that is learned from links, and where delays say nothing (random
 //! waits, many requests at once) first links are wrong and teach nothing. So to begin with, requests that were open when a
 //! call began are compared with requests of the same classes shortly after or before, much as words are
-//! ([`crate::words`]): a call has one request among those that were open, so differences of byte counts that these show more
+//! ([`crate::target_words`]): a call has one request among those that were open, so differences of byte counts that these show more
 //! often are those of links. Where there are none, sizes wait until links show some.
 //!
 //! Cost: for each kind of calls, a bounded sample of pairs.
@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::calls::{Call, by_class};
+use crate::dialogues::{Call, by_class};
 use crate::evidence::{Differences, Tally};
 
 /// Calls of a kind, and pairs of each, that are looked at.
@@ -80,7 +80,7 @@ fn not_open(same: &[u32], place: usize, ends: (usize, usize)) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::NONE;
-    use crate::words::Words;
+    use crate::target_words::Words;
 
     const SEEDS: i64 = 20;
 

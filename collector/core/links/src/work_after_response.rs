@@ -8,7 +8,7 @@
 //!
 //! Cost: for a bounded sample of calls, a bounded number of the requests before each.
 
-use crate::calls::Call;
+use crate::dialogues::Call;
 use crate::evidence::{log_bin, log_lower_ns};
 use crate::tuning::TUNING;
 
@@ -146,8 +146,8 @@ mod tests {
             response_bytes: 100,
             is_cut: false,
             method: -1,
-            asked: crate::words::Words::default(),
-            served: crate::words::Words::default(),
+            asked: crate::target_words::Words::default(),
+            served: crate::target_words::Words::default(),
         }
     }
 

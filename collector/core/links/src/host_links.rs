@@ -5,18 +5,18 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::callers::{self, Owners, Shared};
-use crate::calls::{Call, FAR};
+use crate::connection_owners::{self, Owners, Shared};
+use crate::dialogues::{Call, FAR};
 use crate::evidence::Evidence;
-use crate::histories::{self, Candidate, Doubt};
-use crate::lingers;
+use crate::initial_sizes::{self, Sizes};
+use crate::mcmc_histories::{self, Candidate, Doubt};
 use crate::pools::Pool;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
-use crate::sizes::{self, Sizes};
+use crate::target_words::{self, Usual};
 use crate::tuning::TUNING;
 use crate::unordered::{Parents, Unordered, slots_of, sure};
-use crate::words::{self, Usual};
+use crate::work_after_response;
 
 /// A trace is seen whole, but for requests that were never answered.
 const ALL: Range<i64> = i64::MIN..FAR;
@@ -177,7 +177,10 @@ fn settle(calls: &[Call], class: &[u16], kind: &[u16], found: &mut [Found]) {
         candidates: std::mem::take(&mut found.candidates),
     };
     let doubts: Vec<Doubt> = linked.iter_mut().map(doubt).collect();
-    for (found, settled) in linked.iter_mut().zip(histories::parents(calls, class, kind, &doubts)) {
+    for (found, settled) in linked
+        .iter_mut()
+        .zip(mcmc_histories::parents(calls, class, kind, &doubts))
+    {
         if let Some(settled) = settled {
             let mixed = |(parent, share): (u32, f64)| {
                 let in_place = if found.own == Some(parent) { found.right } else { 0.0 };
@@ -218,9 +221,9 @@ fn likeliest(shares: &[(u32, f64)], own: Option<u32>, right: f64) -> [Option<(u3
 impl Host<'_> {
     /// The service to which each connection belongs that calls of these kinds use, if that shows.
     fn owners(&self, kinds: &[&[u32]]) -> Owners {
-        let reused = |kind: &&&[u32]| !callers::services(self.calls, self.parents, kind).is_empty();
+        let reused = |kind: &&&[u32]| !connection_owners::services(self.calls, self.parents, kind).is_empty();
         let reused: Vec<&[u32]> = kinds.iter().filter(reused).copied().collect();
-        let services = callers::services(self.calls, self.parents, &reused.concat());
+        let services = connection_owners::services(self.calls, self.parents, &reused.concat());
         if services.is_empty() {
             return Owners::new();
         }
@@ -228,7 +231,7 @@ impl Host<'_> {
             .par_iter()
             .flat_map_iter(|kind| self.shared(kind, &services))
             .collect();
-        callers::owners(self.calls, &services, &shared)
+        connection_owners::owners(self.calls, &services, &shared)
     }
 
     /// Links to requests of one service, so sure as it is that their connections are its.
@@ -297,12 +300,12 @@ impl Host<'_> {
                 candidates: vec![],
             }
         };
-        let few = words::parents_of_few(self.calls, self.parents, children, table);
+        let few = target_words::parents_of_few(self.calls, self.parents, children, table);
         few.into_iter().map(found).collect()
     }
 
     fn link_kind(&self, children: &[u32]) -> Vec<Found> {
-        let sizes = sizes::sizes(self.calls, self.class, self.parents, children);
+        let sizes = initial_sizes::sizes(self.calls, self.class, self.parents, children);
         let host = Host {
             sizes: sizes.as_ref(),
             ..*self
@@ -311,7 +314,7 @@ impl Host<'_> {
     }
 
     fn link_begun(&self, children: &[u32]) -> Vec<Found> {
-        match lingers::linger_ns(self.calls, self.parents, children) {
+        match work_after_response::linger_ns(self.calls, self.parents, children) {
             None => self.link_open(children),
             Some(linger_ns) => self.link_lingering(children, linger_ns),
         }
