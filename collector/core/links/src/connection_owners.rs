@@ -33,10 +33,10 @@ pub fn services(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
 }
 
 /// For each connection the service to which it belongs, and how likely that is.
-pub type Owners = BTreeMap<i64, (i64, f64)>;
+pub type ConnectionOwners = BTreeMap<i64, (i64, f64)>;
 
 /// The owners of connections, if connections belong to services.
-pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> Owners {
+pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> ConnectionOwners {
     let mut usual = vec![TUNING.owner_min_share; services.len()];
     for one in shared {
         usual
@@ -69,7 +69,7 @@ pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> Owners {
     if gain < TUNING.owner_min_gain_nats * likely.len() as f64
         || sure < TUNING.owner_min_probability * shared.len() as f64
     {
-        return Owners::new();
+        return ConnectionOwners::new();
     }
     let owner = |sums: &[f64]| {
         let (place, likely) = best(sums);
@@ -98,21 +98,21 @@ mod tests {
             connection_id,
             start_ns: 0,
             sent_ns: 0,
-            end_ns: 0,
-            open_ns: 0,
-            out_ns: 0,
+            answered_ns: 0,
+            arrival_ns: 0,
+            response_ns: 0,
             close_ns: 0,
             request_bytes: 0,
             response_bytes: 0,
             is_cut: false,
             method: crate::NONE,
-            asked: crate::target_words::Words::default(),
-            served: crate::target_words::Words::default(),
+            call_words: crate::target_words::Words::default(),
+            served_words: crate::target_words::Words::default(),
         }
     }
 
     /// Four connections with eight calls each; `share` is how likely the first of two services made a call.
-    fn owners_of(share: impl Fn(i64, u32) -> f64) -> Owners {
+    fn owners_of(share: impl Fn(i64, u32) -> f64) -> ConnectionOwners {
         let calls: Vec<Call> = (0..32).map(|number| call(number % 4)).collect();
         let shared = |number: u32| {
             let first = share(i64::from(number % 4), number / 4);

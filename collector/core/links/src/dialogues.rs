@@ -12,7 +12,7 @@ use crate::tuning::TUNING;
 use crate::{Exchanges, UNSEEN};
 
 /// In place of a time that never came.
-pub const FAR: i64 = i64::MAX / 4;
+pub const NEVER_NS: i64 = i64::MAX / 4;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
@@ -25,10 +25,10 @@ pub struct Call {
     /// At the client: when it began to send.
     pub sent_ns: i64,
     /// At the client: when the answer began to arrive.
-    pub end_ns: i64,
+    pub answered_ns: i64,
     /// At the server: when the request began to arrive, when its answer began to leave, and when all of it had left.
-    pub open_ns: i64,
-    pub out_ns: i64,
+    pub arrival_ns: i64,
+    pub response_ns: i64,
     pub close_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
@@ -37,8 +37,8 @@ pub struct Call {
     /// What was asked, `NONE` where not known.
     pub method: i64,
     /// Of its target what requests at its client's host may share, and what calls of its server's host may.
-    pub asked: Words,
-    pub served: Words,
+    pub call_words: Words,
+    pub served_words: Words,
 }
 
 pub struct Calls {
@@ -63,12 +63,12 @@ impl Calls {
     /// Of the exchanges of a call, the row of the last one that its server had begun to receive by then.
     pub fn row_at(&self, exchanges: &Exchanges, call: usize, at_ns: i64) -> i64 {
         let rows = self.rows(call);
-        let begun = |row: &&u32| opened(exchanges, **row as usize) <= at_ns;
+        let begun = |row: &&u32| arrival_of(exchanges, **row as usize) <= at_ns;
         (*rows.iter().rev().find(begun).unwrap_or(&rows[0])).into()
     }
 }
 
-fn seen(values: &[i64], otherwise: i64) -> i64 {
+fn first_known(values: &[i64], otherwise: i64) -> i64 {
     values
         .iter()
         .copied()
@@ -76,16 +76,22 @@ fn seen(values: &[i64], otherwise: i64) -> i64 {
         .unwrap_or(otherwise)
 }
 
-fn opened(e: &Exchanges, row: usize) -> i64 {
-    seen(&[e.request_first_received_ns[row], e.request_first_sent_ns[row]], FAR)
+fn arrival_of(e: &Exchanges, row: usize) -> i64 {
+    first_known(
+        &[e.request_first_received_ns[row], e.request_first_sent_ns[row]],
+        NEVER_NS,
+    )
 }
 
-fn sent(e: &Exchanges, row: usize) -> i64 {
-    seen(&[e.request_first_sent_ns[row], e.request_first_received_ns[row]], FAR)
+fn sending_of(e: &Exchanges, row: usize) -> i64 {
+    first_known(
+        &[e.request_first_sent_ns[row], e.request_first_received_ns[row]],
+        NEVER_NS,
+    )
 }
 
-pub fn calls(e: &Exchanges) -> Calls {
-    let began = |row: usize| sent(e, row);
+pub fn group_into_calls(e: &Exchanges) -> Calls {
+    let began = |row: usize| sending_of(e, row);
     let mut order: Vec<u32> = (0..e.service.len() as u32).collect();
     order.sort_by_key(|&row| (e.connection_id[row as usize], began(row as usize)));
     let interim = interim_answers(e, &order);
@@ -105,7 +111,7 @@ pub fn calls(e: &Exchanges) -> Calls {
         .windows(2)
         .map(|ends| call(e, rows(ends), is_cut(rows(ends))))
         .collect();
-    let like = whole_ones(&calls, |number| from[number + 1] - from[number] > 1);
+    let like = whole_dialogues(&calls, |number| from[number + 1] - from[number] > 1);
     Calls {
         calls,
         like,
@@ -115,7 +121,7 @@ pub fn calls(e: &Exchanges) -> Calls {
 }
 
 /// For each call itself, or where it was cut short the last whole dialogue of its service, if there was one.
-fn whole_ones(calls: &[Call], is_dialogue: impl Fn(usize) -> bool) -> Vec<u32> {
+fn whole_dialogues(calls: &[Call], is_dialogue: impl Fn(usize) -> bool) -> Vec<u32> {
     let mut whole: HashMap<i64, u32> = HashMap::new();
     let like = |(number, call): (usize, &Call)| {
         if call.is_cut {
@@ -151,43 +157,43 @@ fn interim_answers(e: &Exchanges, order: &[u32]) -> HashSet<(i64, i64)> {
 
 fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
     let (first, last) = (rows[0] as usize, rows[rows.len() - 1] as usize);
-    let out_ns = seen(
+    let response_ns = first_known(
         &[
             e.response_first_sent_ns[last],
             e.response_first_received_ns[last],
             e.given_up_ns[last],
         ],
-        FAR,
+        NEVER_NS,
     );
-    let open_ns = opened(e, first);
-    let close_ns = seen(
+    let arrival_ns = arrival_of(e, first);
+    let close_ns = first_known(
         &[e.response_last_sent_ns[last], e.response_last_received_ns[last]],
-        out_ns,
+        response_ns,
     );
     Call {
         client_host: e.client_host[first],
         server_host: e.server_host[first],
         service: e.service[first],
         connection_id: e.connection_id[first],
-        start_ns: seen(&[e.connect_start_ns[first]], sent(e, first)),
-        sent_ns: sent(e, first),
-        end_ns: seen(
+        start_ns: first_known(&[e.connect_start_ns[first]], sending_of(e, first)),
+        sent_ns: sending_of(e, first),
+        answered_ns: first_known(
             &[
                 e.response_first_received_ns[last],
                 e.response_first_sent_ns[last],
                 e.given_up_ns[last],
             ],
-            FAR,
+            NEVER_NS,
         ),
-        open_ns,
-        out_ns,
-        close_ns: close_ns.max(open_ns), // damaged stamps can end a request before it begins
+        arrival_ns,
+        response_ns,
+        close_ns: close_ns.max(arrival_ns), // damaged stamps can end a request before it begins
         request_bytes: rows.iter().map(|&row| e.request_bytes[row as usize].max(0)).sum(),
         response_bytes: e.response_bytes[last].max(0),
         is_cut,
         method: e.method[first],
-        asked: Words::default(),
-        served: Words::default(),
+        call_words: Words::default(),
+        served_words: Words::default(),
     }
 }
 
@@ -216,7 +222,7 @@ mod tests {
             .collect();
         let (same, bytes) = (vec![1; lengths.len()], vec![100; lengths.len()]);
         let times: Vec<i64> = (0..lengths.len() as i64).map(|place| 1000 * place).collect();
-        calls(&Exchanges {
+        group_into_calls(&Exchanges {
             client_host: &same,
             server_host: &same,
             service: &same,
@@ -237,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn dialogues_cut_short_are_of_the_kind_of_whole_ones() {
+    fn dialogues_cut_short_are_of_the_kind_of_whole_dialogues() {
         let found = made(&[&[25], &[25, 300], &[25], &[25, 300], &[500], &[25, 300]]);
         let cut: Vec<bool> = found.calls.iter().map(|call| call.is_cut).collect();
         assert_eq!(cut, [true, false, true, false, false, false]);
@@ -248,7 +254,7 @@ mod tests {
     #[test]
     fn a_request_whose_stamps_end_it_before_it_begins_is_open_for_no_time() {
         let answered = [900];
-        let found = calls(&Exchanges {
+        let found = group_into_calls(&Exchanges {
             client_host: &[1],
             server_host: &[2],
             service: &[3],
@@ -266,7 +272,7 @@ mod tests {
             method: &[crate::NONE],
             words: &[[0; crate::MOST_WORDS]],
         });
-        assert_eq!((found.calls[0].open_ns, found.calls[0].close_ns), (6_000, 6_000));
+        assert_eq!((found.calls[0].arrival_ns, found.calls[0].close_ns), (6_000, 6_000));
     }
 
     #[test]

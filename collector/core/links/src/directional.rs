@@ -17,31 +17,31 @@ use crate::tuning::TUNING;
 const PLACES: usize = 32;
 
 /// Delays before and after calls, by the class of the request.
-pub struct Sides(Vec<[Side; 2]>);
+pub struct DirectionalDelays(Vec<[Side; 2]>);
 
-impl Sides {
+impl DirectionalDelays {
     pub fn new<'a>(links: impl Iterator<Item = (&'a Slot, &'a Child)>, classes: usize) -> Self {
         let mut times: Vec<[Vec<Times>; 2]> = vec![Default::default(); classes];
         for (slot, child) in links {
             let [before, after] = &mut times[slot.class as usize];
-            before.push([slot.open_ns, child.before_ns, child.start_ns]);
-            after.push([child.end_ns, slot.before_ns, slot.out_ns]);
+            before.push([slot.arrival_ns, child.previous_ns, child.start_ns]);
+            after.push([child.answered_ns, slot.previous_ns, slot.response_ns]);
         }
-        Sides(times.into_iter().map(|sides| sides.map(Side::new)).collect())
+        DirectionalDelays(times.into_iter().map(|sides| sides.map(Side::new)).collect())
     }
 
     /// Where delays are better explained as those of a queue.
     pub fn queued(&self) -> Queued {
         self.0
             .iter()
-            .map(|sides| sides.each_ref().map(|side| side.queued > side.free))
+            .map(|sides| sides.each_ref().map(|side| side.queued > side.independent))
             .collect()
     }
 
     /// How much better delays of one side are explained as those of a queue, for each link; 0 if worse.
-    pub fn by_queue(&self, class: u32, side: usize) -> f64 {
+    pub fn queue_gain(&self, class: u32, side: usize) -> f64 {
         let side = &self.0[class as usize][side];
-        (side.queued - side.free)
+        (side.queued - side.independent)
             .min(side.next + TUNING.next_in_queue_nats)
             .max(0.0)
     }
@@ -50,7 +50,9 @@ impl Sides {
     pub fn fit(&self) -> f64 {
         let sides = || self.0.iter().flatten();
         let links: usize = sides().map(|side| side.count).sum();
-        let sum: f64 = sides().map(|side| side.count as f64 * side.queued.max(side.free)).sum();
+        let sum: f64 = sides()
+            .map(|side| side.count as f64 * side.queued.max(side.independent))
+            .sum();
         2.0 * sum / links.max(1) as f64
     }
 }
@@ -62,7 +64,7 @@ type Times = [i64; 3];
 struct Side {
     count: usize,
     /// Each so long after its cause.
-    free: f64,
+    independent: f64,
     /// Each so long after its cause or the action before, whatever is later, and of the causes that wait mostly the first
     /// is next.
     queued: f64,
@@ -73,7 +75,7 @@ struct Side {
 impl Side {
     fn new(mut times: Vec<Times>) -> Self {
         let links = times.len();
-        let free = mean_density(times.iter().map(|[cause, _, action]| action - cause));
+        let independent = mean_density(times.iter().map(|[cause, _, action]| action - cause));
         let queued = mean_density(times.iter().map(|[cause, before, action]| action - *cause.max(before)));
         times.retain(|[cause, _, action]| cause <= action);
         times.sort_by_key(|times| times[2]);
@@ -100,7 +102,7 @@ impl Side {
         let order: f64 = (0..).zip(&found).map(each).sum::<f64>() / (count + 1.0);
         Side {
             count: links,
-            free,
+            independent,
             queued: queued + order,
             next: order,
         }
@@ -139,23 +141,28 @@ mod tests {
     #[test]
     fn one_thing_after_another_is_a_queue_and_each_by_itself_is_none() {
         let arrivals = (0..500).map(|number| 90 * US * number);
-        let in_turn = arrivals.clone().zip(delays()).scan(0, |free, (cause, takes)| {
+        let one_by_one = arrivals.clone().zip(delays()).scan(0, |free, (cause, takes)| {
             *free = cause.max(*free) + takes;
             Some([cause, *free])
         });
         let by_itself = arrivals.zip(delays()).map(|(cause, takes)| [cause, cause + 10 * takes]);
-        let (in_turn, by_itself) = (side_of(in_turn.collect()), side_of(by_itself.collect()));
-        assert!(in_turn.queued > in_turn.free, "{} {}", in_turn.queued, in_turn.free);
+        let (one_by_one, by_itself) = (side_of(one_by_one.collect()), side_of(by_itself.collect()));
         assert!(
-            by_itself.queued < by_itself.free,
+            one_by_one.queued > one_by_one.independent,
             "{} {}",
-            by_itself.queued,
-            by_itself.free
+            one_by_one.queued,
+            one_by_one.independent
         );
         assert!(
-            in_turn.next > -0.1 && by_itself.next < -1.0,
+            by_itself.queued < by_itself.independent,
             "{} {}",
-            in_turn.next,
+            by_itself.queued,
+            by_itself.independent
+        );
+        assert!(
+            one_by_one.next > -0.1 && by_itself.next < -1.0,
+            "{} {}",
+            one_by_one.next,
             by_itself.next
         );
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::problem::{Child, Slot};
-use crate::target_words::{PATTERNS, UNSEEN_WORDS, shared};
+use crate::target_words::{PATTERNS, UNSEEN_WORDS, shared_pattern};
 use crate::tuning::TUNING;
 
 const BINS: usize = 400;
@@ -16,13 +16,13 @@ const MIDDLE: usize = BINS / 2;
 /// A triangle over seven bins, nearly two octaves: what a few hundred links can show.
 const KERNEL: [f64; 7] = [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05];
 /// Of a delay, what is counted in its own bin.
-pub const IN_ITS_BIN: f64 = KERNEL[KERNEL.len() / 2];
+pub const PEAK_WEIGHT: f64 = KERNEL[KERNEL.len() / 2];
 /// In place of a difference that says nothing.
 const UNKNOWN: i64 = i64::MIN;
 /// Differences kept apart in a table; those beyond share a cell with another.
 const MOST_DIFFERENCES: usize = 4096;
 
-/// Signed logarithmic bins, four to the octave, from about 1 us on.
+/// Signed logarithmic bins, four to the octave, from by_magnitude 1 us on.
 #[inline]
 fn bin(delay_ns: i64) -> usize {
     let value = (delay_ns.unsigned_abs() >> 10) + 4;
@@ -111,11 +111,11 @@ impl Pair {
         ];
         Pair {
             delays: [
-                bin(child.start_ns - slot.open_ns) as u32,
-                bin(slot.out_ns - child.end_ns) as u32,
+                bin(child.start_ns - slot.arrival_ns) as u32,
+                bin(slot.response_ns - child.answered_ns) as u32,
             ],
             bytes: if child.is_cut { [UNKNOWN; 2] } else { differences },
-            words: shared(&child.words, &slot.words),
+            words: shared_pattern(&child.words, &slot.words),
         }
     }
 
@@ -125,10 +125,10 @@ impl Pair {
     pub fn queued(slot: &Slot, child: &Child, queued: [bool; 2]) -> Self {
         let mut pair = Pair::new(slot, child);
         if queued[0] {
-            pair.delays[0] = bin(child.start_ns - slot.open_ns.max(child.before_ns)) as u32;
+            pair.delays[0] = bin(child.start_ns - slot.arrival_ns.max(child.previous_ns)) as u32;
         }
         if queued[1] {
-            pair.delays[1] = bin(slot.out_ns - child.end_ns.max(slot.before_ns)) as u32;
+            pair.delays[1] = bin(slot.response_ns - child.answered_ns.max(slot.previous_ns)) as u32;
         }
         pair
     }
@@ -136,7 +136,7 @@ impl Pair {
 
 impl Pair {
     /// What its byte counts say by these scores.
-    pub fn bytes_by(&self, scores: &[Differences; 2]) -> f32 {
+    pub fn size_score(&self, scores: &[Differences; 2]) -> f32 {
         scores[0].score(self.bytes[0]) + scores[1].score(self.bytes[1])
     }
 }
@@ -287,7 +287,7 @@ pub fn mean_density(delays_ns: impl Iterator<Item = i64>) -> f64 {
     let mut counts = vec![0.0; BINS];
     delays_ns.for_each(|delay_ns| counts[bin(delay_ns)] += 1.0);
     let all: f64 = counts.iter().sum();
-    let smooth = smoothed(&counts);
+    let smooth = smooth(&counts);
     let log = |(bin, (count, smooth)): (usize, (&f64, &f64))| {
         if *count > 0.0 {
             count * (smooth / all / width_ns(bin)).ln()
@@ -298,7 +298,7 @@ pub fn mean_density(delays_ns: impl Iterator<Item = i64>) -> f64 {
     counts.iter().zip(&smooth).enumerate().map(log).sum::<f64>() / all.max(1.0)
 }
 
-pub fn smoothed(counts: &[f64]) -> Vec<f64> {
+pub fn smooth(counts: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; counts.len()];
     for (place, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
         for (offset, weight) in KERNEL.iter().enumerate() {
@@ -311,10 +311,10 @@ pub fn smoothed(counts: &[f64]) -> Vec<f64> {
 
 /// Scores of delays that count `own` among the linked ones.
 fn delay_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
-    let (linked, possible) = (smoothed(linked), smoothed(possible));
+    let (linked, possible) = (smooth(linked), smooth(possible));
     let links: f64 = linked.iter().sum();
     let score =
-        |(&link, usual): (&f64, f64)| log_ratio((link - own * IN_ITS_BIN).max(0.0), (links - own).max(0.0), usual);
+        |(&link, usual): (&f64, f64)| log_ratio((link - own * PEAK_WEIGHT).max(0.0), (links - own).max(0.0), usual);
     linked.iter().zip(usual(&linked, &possible)).map(score).collect()
 }
 
@@ -331,7 +331,7 @@ fn usual(linked: &[f64], possible: &[f64]) -> Vec<f64> {
 /// Logarithms of how many delays of each bin there are in `scale_ns`.
 fn densities(linked: &[f64], possible: &[f64], scale_ns: f64, own: f64) -> Vec<f32> {
     let scores = delay_scores(linked, possible, own);
-    let usual = usual(&smoothed(linked), &smoothed(possible));
+    let usual = usual(&smooth(linked), &smooth(possible));
     let density = |(bin, (score, usual)): (usize, (f32, f64))| score + (usual * scale_ns / width_ns(bin)).ln() as f32;
     scores.into_iter().zip(usual).enumerate().map(density).collect()
 }
@@ -358,7 +358,7 @@ fn word_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
 /// Scores, by bins, of differences of byte counts that are not usual themselves, which count `own` among the linked ones;
 /// nothing if links are no more alike than possible pairs. Bins with few links share one score, or these would be
 /// evidence of themselves.
-fn about_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
+fn magnitude_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
     let (mut links, mut pairs) = (vec![0.0; BINS], vec![0.0; BINS]);
     let is_usual = |difference: &i64| {
         linked
@@ -370,7 +370,7 @@ fn about_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
             counts[byte_bin(difference)] += count;
         }
     }
-    let (links, pairs) = (smoothed(&links), smoothed(&pairs));
+    let (links, pairs) = (smooth(&links), smooth(&pairs));
     let (all_links, all): (f64, f64) = (
         linked.values().sum(),
         linked.values().chain(possible.values()).sum::<f64>() + 1.0,
@@ -379,17 +379,17 @@ fn about_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
     for (&link, &pair) in links
         .iter()
         .zip(&pairs)
-        .filter(|(link, _)| **link < TUNING.usual_difference_links * IN_ITS_BIN)
+        .filter(|(link, _)| **link < TUNING.usual_difference_links * PEAK_WEIGHT)
     {
         (few, few_seen) = (few + link, few_seen + link + pair);
     }
     let of_few = log_ratio(few, all_links, few_seen / all);
     let score = |(&link, &pair): (&f64, &f64)| {
-        if link < TUNING.usual_difference_links * IN_ITS_BIN {
+        if link < TUNING.usual_difference_links * PEAK_WEIGHT {
             of_few
         } else {
             log_ratio(
-                (link - own * IN_ITS_BIN).max(0.0),
+                (link - own * PEAK_WEIGHT).max(0.0),
                 (all_links - own).max(0.0),
                 (link + pair) / all,
             )
@@ -410,7 +410,7 @@ fn about_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
 
 /// Whether something is more frequent in pairs of which some are links than `chance`, what the rest of these shows, and than
 /// in as many `other` pairs: where all is alike, links show what others do.
-fn is_more(count: f64, other: f64, chance: f64) -> bool {
+fn is_beyond_chance(count: f64, other: f64, chance: f64) -> bool {
     count - chance > TUNING.bytes_beyond_chance_sigmas * (chance + 1.0).sqrt()
         && count - other > TUNING.bytes_beyond_others_sigmas * (count + other).sqrt()
 }
@@ -423,13 +423,13 @@ pub fn log_ratio(count: f64, links: f64, usual: f64) -> f32 {
         .clamp(-TUNING.max_score_nats, TUNING.max_score_nats) as f32
 }
 
-/// Scores of differences of byte counts: of usual ones exactly, in a table of a power of two, of others by about how much.
+/// Scores of differences of byte counts: of usual ones exactly, in a table of a power of two, of others by by_magnitude how much.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
     cells: Vec<(i64, f32)>,
-    /// By bins, four to the octave from one byte on; empty if about how much says nothing.
-    about: Vec<f32>,
-    otherwise: f32,
+    /// By bins, four to the octave from one byte on; empty if by_magnitude how much says nothing.
+    by_magnitude: Vec<f32>,
+    unseen_score: f32,
 }
 
 impl Differences {
@@ -446,20 +446,20 @@ impl Differences {
         }
         known.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
         let (weight, all) = known.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
-        let about = about_scores(linked, possible, own);
-        if known.is_empty() && about.is_empty() {
+        let by_magnitude = magnitude_scores(linked, possible, own);
+        if known.is_empty() && by_magnitude.is_empty() {
             return Differences::default();
         }
-        let otherwise = log_ratio(
+        let unseen_score = log_ratio(
             links - weight,
             links,
             (pairs + links - all + 1.0) / (pairs + links + 1.0),
         );
         let size = (2 * known.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES);
         let mut table = Differences {
-            cells: vec![(i64::MIN, otherwise); size],
-            about,
-            otherwise,
+            cells: vec![(i64::MIN, unseen_score); size],
+            by_magnitude,
+            unseen_score,
         };
         for (difference, count, seen) in known {
             let score = log_ratio(
@@ -475,7 +475,7 @@ impl Differences {
 
     /// The same before anything is linked, of requests that were open when a call began and `other` ones, so many of each.
     /// Among the open ones are so many `links`; what these show more often than chance allows is theirs.
-    pub fn beginning(open: &Tally, other: &Tally, links: f64) -> Self {
+    pub fn before_links(open: &Tally, other: &Tally, links: f64) -> Self {
         let pairs: f64 = open.values().sum();
         let others = 1.0 - links / pairs.max(1.0);
         let mut more = Tally::default();
@@ -483,7 +483,7 @@ impl Differences {
         let mut other_about = vec![0.0; BINS];
         for (&difference, &count) in open {
             let chance = others * other.get(&difference).unwrap_or(&0.0);
-            if is_more(count, *other.get(&difference).unwrap_or(&0.0), chance) {
+            if is_beyond_chance(count, *other.get(&difference).unwrap_or(&0.0), chance) {
                 more.insert(difference, count - chance);
             } else {
                 open_about[byte_bin(difference)] += count;
@@ -492,47 +492,47 @@ impl Differences {
         for (&difference, &count) in other.iter().filter(|(difference, _)| !more.contains_key(difference)) {
             other_about[byte_bin(difference)] += count;
         }
-        let about: Vec<f64> = open_about
+        let by_magnitude: Vec<f64> = open_about
             .iter()
             .zip(&other_about)
             .map(|(&count, &other)| {
                 let chance = others * other;
-                if is_more(count, other, chance) {
+                if is_beyond_chance(count, other, chance) {
                     count - chance
                 } else {
                     0.0
                 }
             })
             .collect();
-        let shown: f64 = more.values().chain(&about).sum();
+        let shown: f64 = more.values().chain(&by_magnitude).sum();
         if shown < TUNING.min_explained_links_share * links {
             return Differences::default();
         }
         let links = links.max(shown);
         let usual = |count: f64| (count + 1.0) / (pairs + 1.0);
         let by_chance: f64 = more.keys().filter_map(|difference| other.get(difference)).sum::<f64>()
-            + about
+            + by_magnitude
                 .iter()
                 .zip(&other_about)
                 .filter(|(more, _)| **more > 0.0)
                 .map(|(_, other)| other)
                 .sum::<f64>();
-        let otherwise = log_ratio(links - shown, links, usual((pairs - by_chance).max(0.0)));
+        let unseen_score = log_ratio(links - shown, links, usual((pairs - by_chance).max(0.0)));
         let of_bin = |(&more, &other): (&f64, &f64)| {
             if more > 0.0 {
                 log_ratio(more, links, usual(other))
             } else {
-                otherwise
+                unseen_score
             }
         };
         let mut table = Differences {
-            cells: vec![(i64::MIN, otherwise); (2 * more.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES)],
-            about: about.iter().zip(&other_about).map(of_bin).collect(),
-            otherwise,
+            cells: vec![(i64::MIN, unseen_score); (2 * more.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES)],
+            by_magnitude: by_magnitude.iter().zip(&other_about).map(of_bin).collect(),
+            unseen_score,
         };
-        let mut nats: f64 = about
+        let mut nats: f64 = by_magnitude
             .iter()
-            .zip(&table.about)
+            .zip(&table.by_magnitude)
             .map(|(more, &score)| more * f64::from(score))
             .sum();
         let mut more: Vec<(i64, f64)> = more.into_iter().collect();
@@ -550,7 +550,7 @@ impl Differences {
         }
     }
 
-    pub fn says_anything(&self) -> bool {
+    pub fn distinguishes(&self) -> bool {
         !self.cells.is_empty()
     }
 
@@ -568,10 +568,10 @@ impl Differences {
         let (kept, score) = self.cells[self.cell(difference)];
         if kept == difference {
             score
-        } else if self.about.is_empty() {
-            self.otherwise
+        } else if self.by_magnitude.is_empty() {
+            self.unseen_score
         } else {
-            self.about[byte_bin(difference)]
+            self.by_magnitude[byte_bin(difference)]
         }
     }
 }

@@ -73,16 +73,18 @@ fn components(pairs: &Pairs, lives: &mut [Life]) -> Vec<u32> {
             if life.first == u32::MAX {
                 (life.first, life.of) = (child as u32, child as u32);
             } else {
-                let (a, b) = (led(&mut leader, life.of), led(&mut leader, child as u32));
+                let (a, b) = (leader_of(&mut leader, life.of), leader_of(&mut leader, child as u32));
                 leader[a.max(b) as usize] = a.min(b);
             }
             life.last = child as u32;
         }
     }
-    (0..children as u32).map(|child| led(&mut leader, child)).collect()
+    (0..children as u32)
+        .map(|child| leader_of(&mut leader, child))
+        .collect()
 }
 
-fn led(leader: &mut [u32], child: u32) -> u32 {
+fn leader_of(leader: &mut [u32], child: u32) -> u32 {
     let mut at = child;
     while leader[at as usize] != at {
         leader[at as usize] = leader[leader[at as usize] as usize];
@@ -244,7 +246,7 @@ mod tests {
     use crate::marginals::tests::{every_pair, sums_over_matchings};
 
     fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Vec<f64> {
-        let mut found = crate::marginals::shares(pairs, weight, slots).of;
+        let mut found = crate::marginals::propagate(pairs, weight, slots).probability;
         refine(pairs, weight, slots, &mut found);
         found
     }
@@ -326,11 +328,11 @@ mod tests {
         let rows: Vec<Vec<f64>> = (0..12).map(row).collect();
         let weights: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
         let (pairs, weight) = (every_pair(&weights), weights.concat());
-        let by_turns = crate::marginals::shares(&pairs, &weight, 12).of[0];
+        let by_propagation = crate::marginals::propagate(&pairs, &weight, 12).probability[0];
         let found = shares(&pairs, &weight, 12)[0];
         assert!(
-            (found - 0.55).abs() < 0.01 && by_turns > 0.6,
-            "{found}, {by_turns} by turns"
+            (found - 0.55).abs() < 0.01 && by_propagation > 0.6,
+            "{found}, {by_propagation} by turns"
         );
     }
 
@@ -341,7 +343,7 @@ mod tests {
         let (pairs, weight) = (every_pair(&weights), weights.concat());
         assert_eq!(
             shares(&pairs, &weight, 70),
-            crate::marginals::shares(&pairs, &weight, 70).of
+            crate::marginals::propagate(&pairs, &weight, 70).probability
         );
     }
 

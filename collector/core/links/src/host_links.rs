@@ -5,46 +5,46 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::connection_owners::{self, Owners, Shared};
-use crate::dialogues::{Call, FAR};
+use crate::connection_owners::{self, ConnectionOwners, Shared};
+use crate::dialogues::{Call, NEVER_NS};
 use crate::evidence::Evidence;
 use crate::initial_sizes::{self, Sizes};
 use crate::mcmc_histories::{self, Candidate, Doubt};
 use crate::pools::Pool;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
-use crate::target_words::{self, Usual};
+use crate::target_words::{self, WordModel};
 use crate::tuning::TUNING;
-use crate::unordered::{Parents, Unordered, slots_of, sure};
+use crate::unordered::{Parents, Unordered, order_confidence, slots_of};
 use crate::work_after_response;
 
 /// A trace is seen whole, but for requests that were never answered.
-const ALL: Range<i64> = i64::MIN..FAR;
+const ALL: Range<i64> = i64::MIN..NEVER_NS;
 
 /// The parent of each child of a kind if an order is kept.
-type InOrder = HashMap<u32, Option<u32>>;
+type OrderedLinks = HashMap<u32, Option<u32>>;
 
 /// What was found for a call whose kind is common enough to learn from: its parent, or that it has none.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct InferredLink {
     pub child: u32,
     pub parent: Option<u32>,
     pub confidence: f64,
     /// The next likeliest parent, and how likely that is.
-    pub other: Option<(u32, f64)>,
+    pub alternative: Option<(u32, f64)>,
     /// Its parent if an order is kept, and how sure that is.
-    own: Option<u32>,
-    right: f64,
+    ordered_parent: Option<u32>,
+    order_confidence: f64,
     /// If in doubt, who else may have made it.
     candidates: Vec<Candidate>,
 }
 
 /// All calls, the class and the kind of each, and what their words mean.
-pub struct Known<'a> {
+pub struct Context<'a> {
     pub calls: &'a [Call],
     pub class: &'a [u16],
     pub kind: &'a [u16],
-    pub usual: &'a Usual,
+    pub words: &'a WordModel,
 }
 
 /// The requests that a host serves, in order of their opening.
@@ -53,7 +53,7 @@ struct Host<'a> {
     calls: &'a [Call],
     class: &'a [u16],
     kind: &'a [u16],
-    usual: &'a Usual,
+    words: &'a WordModel,
     /// What byte counts mean before anything is linked, of the kind that is looked at.
     sizes: Option<&'a Sizes>,
     /// How long requests go on after their answers, by which `calls` close later; 0 if they do not.
@@ -62,10 +62,10 @@ struct Host<'a> {
 }
 
 /// Leaves out requests and calls without times, and puts requests in order of opening, calls in order of start.
-pub fn in_time(calls: &[Call], parents: &mut Vec<u32>, children: &mut Vec<u32>) {
-    parents.retain(|&call| calls[call as usize].open_ns < FAR);
-    children.retain(|&call| calls[call as usize].start_ns < FAR);
-    parents.sort_by_key(|&call| calls[call as usize].open_ns);
+pub fn keep_timed_in_order(calls: &[Call], parents: &mut Vec<u32>, children: &mut Vec<u32>) {
+    parents.retain(|&call| calls[call as usize].arrival_ns < NEVER_NS);
+    children.retain(|&call| calls[call as usize].start_ns < NEVER_NS);
+    parents.sort_by_key(|&call| calls[call as usize].arrival_ns);
     children.sort_by_key(|&call| calls[call as usize].start_ns);
 }
 
@@ -82,23 +82,23 @@ struct Plan {
 }
 
 /// Links of the calls of a pool, by their numbers outside of it.
-pub fn link_pool(known: &Known, pool: &Pool) -> Vec<Found> {
+pub fn link_pool(known: &Context, pool: &Pool) -> Vec<InferredLink> {
     let host = Host {
         host: crate::NONE,
         calls: &pool.calls,
         class: &pool.class,
         kind: &pool.kind,
-        usual: known.usual,
+        words: known.words,
         sizes: None,
         linger_ns: 0,
         parents: &pool.parents,
     };
     let outside = |call: u32| pool.number[call as usize];
-    let renumbered = |found: Found| Found {
+    let renumbered = |found: InferredLink| InferredLink {
         child: outside(found.child),
         parent: found.parent.map(outside),
-        other: found.other.map(|(parent, share)| (outside(parent), share)),
-        own: found.own.map(outside),
+        alternative: found.alternative.map(|(parent, share)| (outside(parent), share)),
+        ordered_parent: found.ordered_parent.map(outside),
         candidates: found
             .candidates
             .iter()
@@ -109,10 +109,16 @@ pub fn link_pool(known: &Known, pool: &Pool) -> Vec<Found> {
     host.link_kind(&pool.children).into_iter().map(renumbered).collect()
 }
 
-/// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves), as `in_time` gives
+/// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves), as `keep_timed_in_order` gives
 /// them; and those that are `done`.
-pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u32>, done: Vec<Found>) -> Vec<Found> {
-    let Known { calls, kind, .. } = *known;
+pub fn link_host(
+    known: &Context,
+    host: i64,
+    parents: &[u32],
+    mut children: Vec<u32>,
+    done: Vec<InferredLink>,
+) -> Vec<InferredLink> {
+    let Context { calls, kind, .. } = *known;
     children.sort_by_key(|&call| kind[call as usize]);
     let kinds = || children.chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
     let host = Host {
@@ -120,7 +126,7 @@ pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u3
         calls,
         class: known.class,
         kind,
-        usual: known.usual,
+        words: known.words,
         sizes: None,
         linger_ns: 0,
         parents,
@@ -132,7 +138,7 @@ pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u3
     few.sort_by_key(|&call| calls[call as usize].start_ns);
     let kinds: Vec<&[u32]> = kinds().filter(|kind| kind.len() >= TUNING.min_calls_per_kind).collect();
     let owners = host.owners(&kinds);
-    let mut found: Vec<Found> = apart(calls, &owners, &kinds)
+    let mut found: Vec<InferredLink> = split_by_owner(calls, &owners, &kinds)
         .into_par_iter()
         .flat_map_iter(|(service, kind)| match service {
             None => host.link_kind(&kind),
@@ -140,13 +146,13 @@ pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u3
         })
         .collect();
     found.extend(done);
-    settle(calls, known.class, kind, &mut found);
+    resolve_doubts(calls, known.class, kind, &mut found);
     found.extend(host.link_few(&few));
     found
 }
 
 /// Kinds of calls, with the service that makes them where its connections are known.
-fn apart(calls: &[Call], owners: &Owners, kinds: &[&[u32]]) -> Vec<(Option<i64>, Vec<u32>)> {
+fn split_by_owner(calls: &[Call], owners: &ConnectionOwners, kinds: &[&[u32]]) -> Vec<(Option<i64>, Vec<u32>)> {
     let mut parts: Vec<(Option<i64>, Vec<u32>)> = vec![];
     for kind in kinds {
         let mut by_service: BTreeMap<Option<i64>, Vec<u32>> = BTreeMap::new();
@@ -166,35 +172,39 @@ fn apart(calls: &[Call], owners: &Owners, kinds: &[&[u32]]) -> Vec<(Option<i64>,
 }
 
 /// Calls in doubt are given to requests by what these did before and after.
-fn settle(calls: &[Call], class: &[u16], kind: &[u16], found: &mut [Found]) {
+fn resolve_doubts(calls: &[Call], class: &[u16], kind: &[u16], found: &mut [InferredLink]) {
     if found.iter().all(|found| found.candidates.is_empty()) {
         return;
     }
-    let mut linked: Vec<&mut Found> = found.iter_mut().filter(|found| found.parent.is_some()).collect();
-    let doubt = |found: &mut &mut Found| Doubt {
+    let mut linked: Vec<&mut InferredLink> = found.iter_mut().filter(|found| found.parent.is_some()).collect();
+    let doubt = |found: &mut &mut InferredLink| Doubt {
         child: found.child,
         parent: found.parent.unwrap_or_default(),
         candidates: std::mem::take(&mut found.candidates),
     };
     let doubts: Vec<Doubt> = linked.iter_mut().map(doubt).collect();
-    for (found, settled) in linked
+    for (found, resolved) in linked
         .iter_mut()
         .zip(mcmc_histories::parents(calls, class, kind, &doubts))
     {
-        if let Some(settled) = settled {
+        if let Some(resolved) = resolved {
             let mixed = |(parent, share): (u32, f64)| {
-                let in_place = if found.own == Some(parent) { found.right } else { 0.0 };
-                (parent, in_place + (1.0 - found.right) * share)
+                let in_place = if found.ordered_parent == Some(parent) {
+                    found.order_confidence
+                } else {
+                    0.0
+                };
+                (parent, in_place + (1.0 - found.order_confidence) * share)
             };
             let own = found
-                .own
-                .filter(|&own| own != settled.parent)
+                .ordered_parent
+                .filter(|&own| own != resolved.parent)
                 .map(|own| mixed((own, 0.0)));
-            let other = own.into_iter().chain(settled.next.map(mixed));
-            let (parent, confidence) = mixed((settled.parent, settled.share));
+            let other = own.into_iter().chain(resolved.alternative.map(mixed));
+            let (parent, confidence) = mixed((resolved.parent, resolved.share));
             found.parent = Some(parent);
             found.confidence = confidence.min(TUNING.max_confidence);
-            found.other = other
+            found.alternative = other
                 .filter(|other| other.1 > TUNING.min_candidate_share)
                 .max_by(|a, b| a.1.total_cmp(&b.1))
                 .map(|(other, share)| (other, share.min(found.confidence)));
@@ -203,7 +213,7 @@ fn settle(calls: &[Call], class: &[u16], kind: &[u16], found: &mut [Found]) {
 }
 
 /// Of shares and a link in order that is so sure, the parent for which both say most, and the one after it.
-fn likeliest(shares: &[(u32, f64)], own: Option<u32>, right: f64) -> [Option<(u32, f64)>; 2] {
+fn two_likeliest(shares: &[(u32, f64)], own: Option<u32>, right: f64) -> [Option<(u32, f64)>; 2] {
     let in_place = |parent| if own == Some(parent) { right } else { 0.0 };
     let mixed = |&(parent, share): &(u32, f64)| (parent, in_place(parent) + (1.0 - right) * share);
     let unlisted = own.filter(|own| shares.iter().all(|share| share.0 != *own));
@@ -220,22 +230,22 @@ fn likeliest(shares: &[(u32, f64)], own: Option<u32>, right: f64) -> [Option<(u3
 
 impl Host<'_> {
     /// The service to which each connection belongs that calls of these kinds use, if that shows.
-    fn owners(&self, kinds: &[&[u32]]) -> Owners {
+    fn owners(&self, kinds: &[&[u32]]) -> ConnectionOwners {
         let reused = |kind: &&&[u32]| !connection_owners::services(self.calls, self.parents, kind).is_empty();
         let reused: Vec<&[u32]> = kinds.iter().filter(reused).copied().collect();
         let services = connection_owners::services(self.calls, self.parents, &reused.concat());
         if services.is_empty() {
-            return Owners::new();
+            return ConnectionOwners::new();
         }
         let shared: Vec<Shared> = reused
             .par_iter()
-            .flat_map_iter(|kind| self.shared(kind, &services))
+            .flat_map_iter(|kind| self.service_shares(kind, &services))
             .collect();
         connection_owners::owners(self.calls, &services, &shared)
     }
 
     /// Links to requests of one service, so sure as it is that their connections are its.
-    fn link_kind_of(&self, service: i64, children: &[u32], owners: &Owners) -> Vec<Found> {
+    fn link_kind_of(&self, service: i64, children: &[u32], owners: &ConnectionOwners) -> Vec<InferredLink> {
         let mut parents = self.parents.to_vec();
         parents.retain(|&p| self.calls[p as usize].service == service);
         let host = Host {
@@ -246,21 +256,21 @@ impl Host<'_> {
         for found in &mut found {
             let likely = owners[&self.calls[found.child as usize].connection_id].1;
             found.confidence *= likely;
-            found.other = found.other.map(|(parent, share)| (parent, share * likely));
-            found.right *= likely;
+            found.alternative = found.alternative.map(|(parent, share)| (parent, share * likely));
+            found.order_confidence *= likely;
         }
         found
     }
 
     /// How likely each of the `services` made the calls of a kind, of some stretches of it.
-    fn shared(&self, children: &[u32], services: &[i64]) -> Vec<Shared> {
+    fn service_shares(&self, children: &[u32], services: &[i64]) -> Vec<Shared> {
         let Some(guess) = guesses(self.calls, self.class, self.parents, children)
             .into_iter()
             .next()
         else {
             return vec![];
         };
-        let none: InOrder = children.iter().map(|&child| (child, None)).collect();
+        let none: OrderedLinks = children.iter().map(|&child| (child, None)).collect();
         let parts: Vec<&[u32]> = children.chunks(TUNING.judged_calls).collect();
         let some = parts.iter().step_by(parts.len().div_ceil(TUNING.owner_stretches));
         let services_of = |part: &&[u32]| {
@@ -283,20 +293,20 @@ impl Host<'_> {
     }
 
     /// Links of calls whose kinds are too rare to learn from, where they share words with a request.
-    fn link_few(&self, children: &[u32]) -> Vec<Found> {
-        let table = |child: u32| self.usual.table(self.host, self.kind[child as usize]).copied();
+    fn link_few(&self, children: &[u32]) -> Vec<InferredLink> {
+        let table = |child: u32| self.words.table(self.host, self.kind[child as usize]).copied();
         let found = |(child, parents): (u32, Vec<(u32, f64)>)| {
             let (parent, confidence) = parents[0];
-            Found {
+            InferredLink {
                 child,
                 parent: Some(parent),
                 confidence: confidence.min(TUNING.max_confidence),
-                other: parents
+                alternative: parents
                     .get(1)
                     .copied()
                     .filter(|other| other.1 > TUNING.min_candidate_share),
-                own: None,
-                right: 0.0,
+                ordered_parent: None,
+                order_confidence: 0.0,
                 candidates: vec![],
             }
         };
@@ -304,7 +314,7 @@ impl Host<'_> {
         few.into_iter().map(found).collect()
     }
 
-    fn link_kind(&self, children: &[u32]) -> Vec<Found> {
+    fn link_kind(&self, children: &[u32]) -> Vec<InferredLink> {
         let sizes = initial_sizes::sizes(self.calls, self.class, self.parents, children);
         let host = Host {
             sizes: sizes.as_ref(),
@@ -313,7 +323,7 @@ impl Host<'_> {
         host.link_begun(children)
     }
 
-    fn link_begun(&self, children: &[u32]) -> Vec<Found> {
+    fn link_begun(&self, children: &[u32]) -> Vec<InferredLink> {
         match work_after_response::linger_ns(self.calls, self.parents, children) {
             None => self.link_open(children),
             Some(linger_ns) => self.link_lingering(children, linger_ns),
@@ -321,11 +331,11 @@ impl Host<'_> {
     }
 
     /// Links to requests that go on for so long after their answers.
-    fn link_lingering(&self, children: &[u32], linger_ns: i64) -> Vec<Found> {
+    fn link_lingering(&self, children: &[u32], linger_ns: i64) -> Vec<InferredLink> {
         let mut calls = self.calls.to_vec();
         for &parent in self.parents {
             let call = &mut calls[parent as usize];
-            call.close_ns = call.close_ns.saturating_add(linger_ns).min(FAR);
+            call.close_ns = call.close_ns.saturating_add(linger_ns).min(NEVER_NS);
         }
         let host = Host {
             calls: &calls,
@@ -335,21 +345,21 @@ impl Host<'_> {
         host.link_open(children)
     }
 
-    fn link_open(&self, children: &[u32]) -> Vec<Found> {
+    fn link_open(&self, children: &[u32]) -> Vec<InferredLink> {
         let Some(plan) = self.best_plan(children) else {
             return vec![];
         };
         let most = plan.guess.rates.iter().map(|rate| rate.1).fold(0.0, f64::max);
-        if plan.guess.alone > TUNING.many_orphans_share || most < TUNING.seldom_calls_per_request {
+        if plan.guess.orphan_share > TUNING.many_orphans_share || most < TUNING.seldom_calls_per_request {
             let class = self.classes_by_duration();
             let host = Host { class: &class, ..*self };
             let least =
                 plan.score + TUNING.better_guess_nats_per_call * children.len().min(TUNING.long_stretch_calls) as f64;
             if let Some(better) = host.best_plan(children).filter(|other| other.score > least) {
-                return host.link_by(children, &better);
+                return host.link_per_server(children, &better);
             }
         }
-        self.link_by(children, &plan)
+        self.link_per_server(children, &plan)
     }
 
     /// Classes of which each has requests of about one duration. Of a class of which only some requests make a call (the
@@ -359,7 +369,7 @@ impl Host<'_> {
         let mut class = vec![0; self.calls.len()];
         for &parent in self.parents {
             let call = &self.calls[parent as usize];
-            let duration_ns = call.out_ns.saturating_sub(call.open_ns).max(1) as u64;
+            let duration_ns = call.response_ns.saturating_sub(call.arrival_ns).max(1) as u64;
             let next = number.len() as u16;
             let key = (
                 self.class[parent as usize],
@@ -370,10 +380,10 @@ impl Host<'_> {
         class
     }
 
-    fn link_by(&self, children: &[u32], plan: &Plan) -> Vec<Found> {
+    fn link_per_server(&self, children: &[u32], plan: &Plan) -> Vec<InferredLink> {
         let servers = self.one_each(children, &plan.guess);
         if servers.is_empty() {
-            return self.linked(children, &plan.guess, plan);
+            return self.link_by_plan(children, &plan.guess, plan);
         }
         let part = 1.0 / servers.len() as f64;
         let rates = plan
@@ -384,18 +394,18 @@ impl Host<'_> {
             .collect();
         let guess = Guess {
             rates,
-            alone: plan.guess.alone,
+            orphan_share: plan.guess.orphan_share,
         };
         servers
             .par_iter()
-            .flat_map_iter(|&server| self.linked(&self.on(children, server), &guess, plan))
+            .flat_map_iter(|&server| self.link_by_plan(&self.calls_to(children, server), &guess, plan))
             .collect()
     }
 
     /// The same guess; where words show whose a call is, requests of a class that hardly makes any may have made it, too.
     fn with_rare_classes(&self, children: &[u32], guess: &Guess, wide: &Guess) -> Guess {
         let mut all = guess.clone();
-        if self.usual.table(self.host, self.kind[children[0] as usize]).is_some() {
+        if self.words.table(self.host, self.kind[children[0] as usize]).is_some() {
             let is_new = |rate: &&(u16, f64)| guess.rates.iter().all(|known| known.0 != rate.0);
             let rare = |&(class, rate): &(u16, f64)| (class, rate.min(TUNING.rare_class_calls_per_request));
             all.rates.extend(wide.rates.iter().filter(is_new).map(rare));
@@ -409,9 +419,9 @@ impl Host<'_> {
         let all = guesses(self.calls, self.class, self.parents, children);
         let wide = all.first()?.clone();
         for guess in all {
-            tries.extend([Order::Front, Order::Back].map(|order| (guess.clone(), order, None)));
+            tries.extend([Order::ByArrival, Order::ByAnswer].map(|order| (guess.clone(), order, None)));
         }
-        let plans = self.compared(children, TUNING.short_stretch_calls, tries);
+        let plans = self.compare_plans(children, TUNING.short_stretch_calls, tries);
         if children.len() <= TUNING.short_stretch_calls {
             return plans.into_iter().next().map(|p| Plan { wide, ..p });
         }
@@ -424,7 +434,7 @@ impl Host<'_> {
         let again =
             |plan: &Plan| [None, Some(plan.evidence.clone())].map(|known| (plan.guess.clone(), plan.order, known));
         let tries = last.iter().flat_map(again).collect();
-        self.compared(children, TUNING.long_stretch_calls, tries)
+        self.compare_plans(children, TUNING.long_stretch_calls, tries)
             .into_iter()
             .next()
             .map(|p| Plan { wide, ..p })
@@ -432,17 +442,22 @@ impl Host<'_> {
 
     /// Plans for a stretch of so many children, the best first; each from what is known already, or from short links. Of
     /// those of one guess only the one that fits best.
-    fn compared(&self, children: &[u32], length: usize, tries: Vec<(Guess, Order, Option<Evidence>)>) -> Vec<Plan> {
+    fn compare_plans(
+        &self,
+        children: &[u32],
+        length: usize,
+        tries: Vec<(Guess, Order, Option<Evidence>)>,
+    ) -> Vec<Plan> {
         let stretch = self.quiet_stretch(children, length);
         let seen = self.seen_with(children, stretch);
         let plan = |(guess, order, known): (Guess, Order, Option<Evidence>)| {
             let problem = self.problem(stretch, &guess, order, &seen);
             let mut chosen = known.map_or_else(|| problem.first_links(), |evidence| problem.links(&evidence));
-            let mut sides = problem.sides(&chosen);
+            let mut sides = problem.directional_delays(&chosen);
             let mut evidence = problem.learn(&chosen, sides.queued());
             for _ in 1..TUNING.plan_rounds {
                 chosen = problem.links(&evidence);
-                sides = problem.sides(&chosen);
+                sides = problem.directional_delays(&chosen);
                 evidence = problem.learn(&chosen, sides.queued());
             }
             let score = problem.score(&chosen, &evidence);
@@ -454,7 +469,7 @@ impl Host<'_> {
                 score,
                 wide: Guess {
                     rates: vec![],
-                    alone: 0.0,
+                    orphan_share: 0.0,
                 },
                 fit,
             }
@@ -479,8 +494,8 @@ impl Host<'_> {
             order,
             seen,
         )
-        .with_usual(
-            self.usual.table(self.host, self.kind[children[0] as usize]).copied(),
+        .with_initial_evidence(
+            self.words.table(self.host, self.kind[children[0] as usize]).copied(),
             self.sizes.cloned(),
             self.linger_ns,
         )
@@ -505,7 +520,7 @@ impl Host<'_> {
         let mut quietest = (usize::MAX, 0);
         for (place, &child) in children[..=last].iter().enumerate() {
             let start_ns = self.calls[child as usize].start_ns;
-            while next < self.parents.len() && self.calls[self.parents[next] as usize].open_ns <= start_ns {
+            while next < self.parents.len() && self.calls[self.parents[next] as usize].arrival_ns <= start_ns {
                 open.push(self.parents[next]);
                 next += 1;
             }
@@ -521,7 +536,7 @@ impl Host<'_> {
         let (first, last) = (ends(0), ends(children.len() - 1));
         let until = self
             .parents
-            .partition_point(|&p| self.calls[p as usize].open_ns <= last);
+            .partition_point(|&p| self.calls[p as usize].arrival_ns <= last);
         let still_open = |&p: &u32| self.calls[p as usize].close_ns >= first;
         let from = self.parents[..until].iter().position(still_open).unwrap_or(until);
         &self.parents[from..until]
@@ -543,7 +558,7 @@ impl Host<'_> {
         servers
     }
 
-    fn on(&self, children: &[u32], server: i64) -> Vec<u32> {
+    fn calls_to(&self, children: &[u32], server: i64) -> Vec<u32> {
         children
             .iter()
             .copied()
@@ -551,12 +566,12 @@ impl Host<'_> {
             .collect()
     }
 
-    fn linked(&self, children: &[u32], guess: &Guess, plan: &Plan) -> Vec<Found> {
+    fn link_by_plan(&self, children: &[u32], guess: &Guess, plan: &Plan) -> Vec<InferredLink> {
         let length = TUNING
             .judged_calls
-            .max(TUNING.judged_calls_per_open_request * self.mean_open(children, guess));
+            .max(TUNING.judged_calls_per_open_request * self.mean_concurrency(children, guess));
         let stretch = self.quiet_stretch(children, length);
-        let in_order = self.in_order(children, guess, plan);
+        let in_order = self.links_in_order(children, guess, plan);
         let guess = &self.with_rare_classes(children, guess, &plan.wide);
         let (mut kept, mut found) = self.unordered(
             children,
@@ -567,19 +582,19 @@ impl Host<'_> {
             |unordered| {
                 let parents = unordered.parents();
                 let kept = unordered.order(plan.order, &parents);
-                let found = mixed(parents, kept.right.iter().copied(), &in_order);
+                let found = combine(parents, kept.by_call.iter().copied(), &in_order);
                 (kept, found)
             },
         );
-        let refitted = if kept.odds < 0.0 || guess.alone > TUNING.many_orphans_share {
-            self.refitted(children, stretch, plan, guess, &in_order)
+        let refitted = if kept.log_odds < 0.0 || guess.orphan_share > TUNING.many_orphans_share {
+            self.refit_rates(children, stretch, plan, guess, &in_order)
         } else {
             None
         };
-        if refitted.is_some() && kept.odds >= 0.0 {
+        if refitted.is_some() && kept.log_odds >= 0.0 {
             // an order that leaves calls alone which others explain is none
-            kept.odds = -TUNING.settled_log_odds;
-            kept.right.fill(0.0);
+            kept.log_odds = -TUNING.settled_log_odds;
+            kept.by_call.fill(0.0);
         }
         let guess = refitted.as_ref().unwrap_or(guess);
         if refitted.is_some() {
@@ -589,29 +604,33 @@ impl Host<'_> {
                 guess,
                 &in_order,
                 TUNING.sharing_rounds,
-                |unordered| mixed(unordered.parents(), kept.right.iter().copied(), &in_order),
+                |unordered| combine(unordered.parents(), kept.by_call.iter().copied(), &in_order),
             );
         }
         if stretch.len() == children.len() {
             return found;
         }
-        let right = sure(kept.odds);
-        let says_nothing = |&child: &u32| self.calls[child as usize].asked.is_empty();
-        if kept.odds > TUNING.settled_log_odds && children.iter().all(says_nothing) {
-            let found = |&child: &u32| Found {
+        let right = order_confidence(kept.log_odds);
+        let says_nothing = |&child: &u32| self.calls[child as usize].call_words.is_empty();
+        if kept.log_odds > TUNING.settled_log_odds && children.iter().all(says_nothing) {
+            let found = |&child: &u32| InferredLink {
                 child,
                 parent: in_order[&child],
                 confidence: right,
-                other: None,
-                own: in_order[&child],
-                right,
+                alternative: None,
+                ordered_parent: in_order[&child],
+                order_confidence: right,
                 candidates: vec![],
             };
             return children.iter().map(found).collect();
         }
         let part = |part: &[u32]| {
             self.unordered(children, part, guess, &in_order, TUNING.sharing_rounds, |unordered| {
-                mixed(unordered.parents(), unordered.right(right).into_iter(), &in_order)
+                combine(
+                    unordered.parents(),
+                    unordered.order_confidences(right).into_iter(),
+                    &in_order,
+                )
             })
         };
         children.par_chunks(length).flat_map_iter(part).collect()
@@ -619,22 +638,22 @@ impl Host<'_> {
 
     /// Where no order is kept, how many calls each class makes is not shown by links in order. But calls can be shared and
     /// counted in turns, each of which explains them better. From some beginnings; nothing if that is hardly better.
-    fn refitted(
+    fn refit_rates(
         &self,
         children: &[u32],
         stretch: &[u32],
         plan: &Plan,
         guess: &Guess,
-        in_order: &InOrder,
+        in_order: &OrderedLinks,
     ) -> Option<Guess> {
         let judge = |guess: &Guess| {
             self.unordered(children, stretch, guess, in_order, TUNING.sharing_rounds, |unordered| {
-                (unordered.likelihood(), unordered.counted(guess))
+                (unordered.likelihood(), unordered.rates_by_shares(guess))
             })
         };
         let (first, next) = judge(guess);
         let mut best = (first + TUNING.better_guess_nats_per_call * stretch.len() as f64, None);
-        for mut guess in [next, plan.wide.never_alone()] {
+        for mut guess in [next, plan.wide.with_all_linked()] {
             let mut before = f64::NEG_INFINITY;
             for _ in 0..TUNING.refit_rounds {
                 let (likelihood, next) = judge(&guess);
@@ -652,7 +671,7 @@ impl Host<'_> {
     }
 
     /// The parent of each child if an order is kept.
-    fn in_order(&self, children: &[u32], guess: &Guess, plan: &Plan) -> InOrder {
+    fn links_in_order(&self, children: &[u32], guess: &Guess, plan: &Plan) -> OrderedLinks {
         let problem = self.problem(children, guess, plan.order, &ALL);
         let first = problem.links(&plan.evidence);
         let chosen = problem.links(&problem.learn(&first, plan.evidence.queued.clone()));
@@ -665,31 +684,31 @@ impl Host<'_> {
         children: &[u32],
         stretch: &[u32],
         guess: &Guess,
-        in_order: &InOrder,
+        in_order: &OrderedLinks,
         rounds: usize,
         summarise: impl Fn(&Unordered) -> T,
     ) -> T {
-        let problem = self.problem(stretch, guess, Order::Front, &self.seen_with(children, stretch));
+        let problem = self.problem(stretch, guess, Order::ByArrival, &self.seen_with(children, stretch));
         summarise(&Unordered::new(&problem, &slots_of(&problem, in_order), rounds))
     }
 
     /// How many of the requests that may make such calls are open at a time.
-    fn mean_open(&self, children: &[u32], guess: &Guess) -> usize {
+    fn mean_concurrency(&self, children: &[u32], guess: &Guess) -> usize {
         let start_ns = |child: u32| self.calls[child as usize].start_ns;
         let span_ns = start_ns(children[children.len() - 1]) - start_ns(children[0]);
         let asks = |p: &&u32| guess.rates.iter().any(|rate| rate.0 == self.class[**p as usize]);
-        let open_ns = |p: &u32| (self.calls[*p as usize].close_ns - self.calls[*p as usize].open_ns).min(span_ns);
+        let arrival_ns = |p: &u32| (self.calls[*p as usize].close_ns - self.calls[*p as usize].arrival_ns).min(span_ns);
         let open = self.parents_of(children).iter().filter(asks);
-        let all_ns: i128 = open.map(|p| i128::from(open_ns(p))).sum(); // many requests, each open for a year
+        let all_ns: i128 = open.map(|p| i128::from(arrival_ns(p))).sum(); // many requests, each open for a year
         (all_ns / i128::from(span_ns.max(1))) as usize
     }
 }
 
 /// Links in order, each so far as it is right, the rest shared: the likeliest parent of each child, if any is likely.
-fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InOrder) -> Vec<Found> {
+fn combine(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &OrderedLinks) -> Vec<InferredLink> {
     let found = |(parents, right): (Parents, f64)| {
         let (child, own) = (parents.child, in_order[&parents.child]);
-        let some = (1.0 - right) * parents.some + if own.is_some() { right } else { 0.0 };
+        let some = (1.0 - right) * parents.any_probability + if own.is_some() { right } else { 0.0 };
         let all_listed = parents.contents.len() == parents.shares.len();
         let near = parents
             .shares
@@ -697,20 +716,20 @@ fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InO
             .zip(&parents.contents)
             .filter(|(share, _)| share.1 > TUNING.min_candidate_share);
         let near: Vec<Candidate> = near.map(|(share, &contents)| (share.0, contents)).collect();
-        let [best, next] = likeliest(&parents.shares, own, right);
+        let [best, next] = two_likeliest(&parents.shares, own, right);
         let best = best.filter(|_| some >= TUNING.min_parent_probability);
         let (parent, confidence) = best.map_or((None, 0.0), |(parent, confidence)| (Some(parent), confidence));
         let in_doubt = all_listed
             && right < TUNING.min_parent_probability
             && confidence < TUNING.doubt_max_confidence
             && near.iter().any(|c| Some(c.0) == parent);
-        Found {
+        InferredLink {
             child,
             parent,
             confidence,
-            other: next.filter(|next| parent.is_some() && next.1 > TUNING.min_candidate_share),
-            own,
-            right,
+            alternative: next.filter(|next| parent.is_some() && next.1 > TUNING.min_candidate_share),
+            ordered_parent: own,
+            order_confidence: right,
             candidates: if in_doubt { near } else { vec![] },
         }
     };
@@ -722,21 +741,21 @@ mod tests {
     use super::*;
 
     /// What is found for call 0, which requests 1 and 2 may have made; byte counts are known for so many of them.
-    fn found(known: usize) -> Found {
+    fn link_of(listed: usize) -> InferredLink {
         let parents = Parents {
             child: 0,
-            some: 1.0,
-            unsure: 0.7,
+            any_probability: 1.0,
+            entropy: 0.7,
             shares: vec![(1, 0.6), (2, 0.4)],
-            contents: vec![0.0; known],
+            contents: vec![0.0; listed],
         };
-        mixed(vec![parents], std::iter::once(0.0), &InOrder::from([(0, None)])).remove(0)
+        combine(vec![parents], std::iter::once(0.0), &OrderedLinks::from([(0, None)])).remove(0)
     }
 
     #[test]
     fn only_where_all_requests_that_may_have_made_a_call_are_listed_histories_are_asked() {
-        assert_eq!(found(2).candidates.len(), 2);
-        assert!(found(1).candidates.is_empty());
-        assert_eq!(found(1).parent, found(2).parent);
+        assert_eq!(link_of(2).candidates.len(), 2);
+        assert!(link_of(1).candidates.is_empty());
+        assert_eq!(link_of(1).parent, link_of(2).parent);
     }
 }

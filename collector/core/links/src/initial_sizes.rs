@@ -15,8 +15,8 @@ use crate::dialogues::{Call, by_class};
 use crate::evidence::{Differences, Tally};
 
 /// Calls of a kind, and pairs of each, that are looked at.
-const SOME_CALLS: usize = 1000;
-const SOME_PAIRS: usize = 32;
+const SAMPLED_CALLS: usize = 1000;
+const SAMPLED_PAIRS: usize = 32;
 
 /// Scores of the differences of requests and of responses; shared, since many problems of a kind begin with them.
 pub type Sizes = Arc<[Differences; 2]>;
@@ -29,9 +29,9 @@ pub fn sizes(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -
     let mut near: [Tally; 2] = Default::default();
     let mut far: [Tally; 2] = Default::default();
     let (mut open, mut next, mut links): (Vec<usize>, usize, f64) = (vec![], 0, 0.0);
-    let step = children.len().div_ceil(SOME_CALLS).max(1);
+    let step = children.len().div_ceil(SAMPLED_CALLS).max(1);
     for child in children.iter().step_by(step).map(|&child| &calls[child as usize]) {
-        while next < parents.len() && calls[parents[next] as usize].open_ns <= child.start_ns {
+        while next < parents.len() && calls[parents[next] as usize].arrival_ns <= child.start_ns {
             open.push(next);
             next += 1;
         }
@@ -46,7 +46,7 @@ pub fn sizes(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -
                 .or_insert((place[at], place[at]));
             of_class.1 = place[at];
         }
-        let step = open.len().div_ceil(SOME_PAIRS).max(1);
+        let step = open.len().div_ceil(SAMPLED_PAIRS).max(1);
         for &at in open.iter().step_by(step) {
             let number = class[parents[at] as usize];
             let Some(other) = not_open(&of_class[&number], place[at], ends[&number]) else {
@@ -64,8 +64,8 @@ pub fn sizes(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -
             }
         }
     }
-    let found = [0, 1].map(|side| Differences::beginning(&near[side], &far[side], links));
-    found.iter().any(Differences::says_anything).then(|| Arc::new(found))
+    let found = [0, 1].map(|side| Differences::before_links(&near[side], &far[side], links));
+    found.iter().any(Differences::distinguishes).then(|| Arc::new(found))
 }
 
 /// In place of one of the requests of a class that were open, the nearest that were not: else what changes in the course of
@@ -94,16 +94,16 @@ mod tests {
             connection_id: 0,
             start_ns: from,
             sent_ns: from,
-            end_ns: until,
-            open_ns: from,
-            out_ns: until,
+            answered_ns: until,
+            arrival_ns: from,
+            response_ns: until,
             close_ns: until,
             request_bytes: 100,
             response_bytes,
             is_cut: false,
             method: NONE,
-            asked: Words::default(),
-            served: Words::default(),
+            call_words: Words::default(),
+            served_words: Words::default(),
         }
     }
 

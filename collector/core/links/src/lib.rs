@@ -62,9 +62,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
-use crate::host_links::{Found, Known};
+use crate::host_links::{Context, InferredLink};
 use crate::pools::Pool;
-use crate::target_words::Usual;
+use crate::target_words::WordModel;
 pub use crate::target_words::{MOST_WORDS, words_of};
 
 /// A time that was not seen, or another value that is not known. Less than every time.
@@ -135,7 +135,7 @@ pub struct Links {
 
 /// The parent of each exchange for which one is found.
 pub fn link(exchanges: &Exchanges) -> Links {
-    let mut made = dialogues::calls(exchanges);
+    let mut made = dialogues::group_into_calls(exchanges);
     let class = classes::classes(&made.calls);
     let kind = made.kinds(&class);
     let count = exchanges.service.len();
@@ -155,18 +155,18 @@ pub fn link(exchanges: &Exchanges) -> Links {
     let hosts: Vec<target_words::Host> = hosts
         .into_iter()
         .map(|(host, (mut parents, mut children))| {
-            host_links::in_time(&made.calls, &mut parents, &mut children);
+            host_links::keep_timed_in_order(&made.calls, &mut parents, &mut children);
             (host, parents, children)
         })
         .collect();
-    let usual = Usual::new(&mut made, exchanges.words, &class, &kind, &hosts);
-    let known = host_links::Known {
+    let word_model = WordModel::new(&mut made, exchanges.words, &class, &kind, &hosts);
+    let known = host_links::Context {
         calls: &made.calls,
         class: &class,
         kind: &kind,
-        usual: &usual,
+        words: &word_model,
     };
-    let found = found(&known, hosts);
+    let found = link_hosts(&known, hosts);
     for found in found.into_iter().flatten() {
         let start_ns = made.calls[found.child as usize].start_ns;
         for row in made.rows(found.child as usize).iter().map(|&row| row as usize) {
@@ -174,7 +174,7 @@ pub fn link(exchanges: &Exchanges) -> Links {
             if let Some(parent) = found.parent {
                 links.parent[row] = made.row_at(exchanges, parent as usize, start_ns);
                 links.confidence[row] = found.confidence;
-                if let Some((other, confidence)) = found.other {
+                if let Some((other, confidence)) = found.alternative {
                     links.alternative[row] = made.row_at(exchanges, other as usize, start_ns);
                     links.alternative_confidence[row] = confidence;
                 }
@@ -185,15 +185,15 @@ pub fn link(exchanges: &Exchanges) -> Links {
 }
 
 /// What is found of the calls of all hosts; those of small kinds that hosts of one service make are learned from together.
-fn found(known: &Known, hosts: Vec<target_words::Host>) -> Vec<Vec<Found>> {
+fn link_hosts(known: &Context, hosts: Vec<target_words::Host>) -> Vec<Vec<InferredLink>> {
     let alike = pools::alike(known.calls, &hosts);
     let pools: Vec<Pool> = alike
         .iter()
         .flat_map(|places| pools::pools(known.calls, known.class, known.kind, &hosts, places))
         .collect();
-    let mut of_host: HashMap<i64, Vec<Found>> = HashMap::new();
+    let mut of_host: HashMap<i64, Vec<InferredLink>> = HashMap::new();
     let mut is_done = vec![false; if pools.is_empty() { 0 } else { known.calls.len() }];
-    let pooled: Vec<Vec<Found>> = pools
+    let pooled: Vec<Vec<InferredLink>> = pools
         .par_iter()
         .map(|pool| host_links::link_pool(known, pool))
         .collect();

@@ -1,7 +1,7 @@
 //! Links where no order is kept: every call is shared among the requests that may have made it.
 //!
 //! A slot takes one call and a call one slot at most, so a request that is likelier to have made another call is less
-//! likely to have made this one. Shares are the marginals of that random matching, by belief propagation: calls report to slots
+//! likely to have made this one. Marginals are the marginals of that random matching, by belief propagation: calls report to slots
 //! how much they want them beside their other slots, slots report to calls how wanted they are by others, in turns.
 //!
 //! Cost: for each round, the pairs that are possible, of which no more than `MOST_PAIRS` are kept for a call. Limits:
@@ -27,9 +27,9 @@ impl Pairs {
 
 /// What all ways to match come to.
 #[derive(Clone, Debug, Default)]
-pub struct Shares {
+pub struct Marginals {
     /// The probability of each pair.
-    pub of: Vec<f64>,
+    pub probability: Vec<f64>,
     /// Logarithm of the sum over all ways, each the product of its pairs' weights (Bethe's approximation, a lower bound):
     /// what each child adds to it.
     pub log_sums: Vec<f64>,
@@ -37,7 +37,7 @@ pub struct Shares {
 
 /// `weight` is how much likelier each pair is than a child without parent and a slot left empty, each by itself; `slots`
 /// is their number.
-pub fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Shares {
+pub fn propagate(pairs: &Pairs, weight: &[f64], slots: usize) -> Marginals {
     let mut free = vec![1.0; pairs.slot.len()];
     let mut wish = vec![0.0; pairs.slot.len()];
     let mut wanted = vec![0.0; slots];
@@ -69,15 +69,15 @@ pub fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Shares {
             break;
         }
     }
-    let mut found = Shares {
-        of: vec![0.0; pairs.slot.len()],
+    let mut found = Marginals {
+        probability: vec![0.0; pairs.slot.len()],
         log_sums: vec![0.0; pairs.from.len() - 1],
     };
     for (child, log_sum) in found.log_sums.iter_mut().enumerate() {
         let total: f64 = 1.0 + pairs.of(child).map(|at| weight[at] * free[at]).sum::<f64>();
         *log_sum = total.ln();
         for at in pairs.of(child) {
-            found.of[at] = weight[at] * free[at] / total;
+            found.probability[at] = weight[at] * free[at] / total;
             let wanted = wanted[pairs.slot[at] as usize];
             *log_sum += wish[at] / wanted * wanted.ln_1p() - (wish[at] * free[at]).ln_1p();
         }
@@ -130,8 +130,8 @@ pub(crate) mod tests {
             &[&[1e6, 1e6], &[1e6, 0.0]],
         ];
         for weights in cases {
-            let found = shares(&every_pair(weights), &weights.concat(), weights[0].len());
-            for (at, share) in found.of.iter().enumerate() {
+            let found = propagate(&every_pair(weights), &weights.concat(), weights[0].len());
+            for (at, share) in found.probability.iter().enumerate() {
                 let pair = (at / weights[0].len(), at % weights[0].len());
                 let (total, with) = sums_over_matchings(weights, 0, 0, pair);
                 let wanted = with / total;

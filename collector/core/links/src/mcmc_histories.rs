@@ -46,14 +46,14 @@ pub struct Doubt {
 
 /// The likeliest parent of a call, how sure that is, and the same of the next likeliest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settled {
+pub struct Resolved {
     pub parent: u32,
     pub share: f64,
-    pub next: Option<(u32, f64)>,
+    pub alternative: Option<(u32, f64)>,
 }
 
 /// For each doubt its likeliest parent; nothing where there was no doubt.
-pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) -> Vec<Option<Settled>> {
+pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) -> Vec<Option<Resolved>> {
     let in_doubt = doubts.iter().filter(|doubt| doubt.candidates.len() > 1).count();
     let kinds: HashSet<u16> = doubts.iter().map(|doubt| kind[doubt.child as usize]).collect();
     if in_doubt == 0 || in_doubt > MOST_DOUBTS || kinds.len() > MOST_KINDS {
@@ -65,12 +65,12 @@ pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) ->
         .collect();
     let found = |(place, doubt): (usize, &Doubt)| {
         let seen: Vec<&[u32]> = seen.iter().map(|chain| chain[place].as_slice()).collect();
-        let (at, share) = together(&seen)?;
+        let (at, share) = consensus(&seen)?;
         let next = next_after(at, &seen).map(|(next, share)| (doubt.candidates[next].0, share));
-        Some(Settled {
+        Some(Resolved {
             parent: doubt.candidates[at].0,
             share,
-            next,
+            alternative: next,
         })
     };
     doubts.iter().enumerate().map(found).collect()
@@ -80,7 +80,7 @@ pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) ->
 ///
 /// Its share in all chains is too high, since it was chosen for it; what each chain says of the choice of the others is too
 /// low, since these are fewer. So it is the mean of both.
-fn together(seen: &[&[u32]]) -> Option<(usize, f64)> {
+fn consensus(seen: &[&[u32]]) -> Option<(usize, f64)> {
     let best = |without: usize| {
         let chains = || seen.iter().enumerate().filter(move |(chain, _)| *chain != without);
         let sum = |at: usize| chains().map(|(_, seen)| seen[at]).sum::<u32>();
@@ -105,7 +105,7 @@ fn next_after(best: usize, seen: &[&[u32]]) -> Option<(usize, f64)> {
 #[derive(Clone, Copy)]
 struct Child {
     start_ns: i64,
-    end_ns: i64,
+    answered_ns: i64,
     kind: usize,
     request: u32,
     /// Place of that request among the candidates.
@@ -113,8 +113,8 @@ struct Child {
 }
 
 struct Request {
-    open_ns: i64,
-    out_ns: i64,
+    arrival_ns: i64,
+    response_ns: i64,
     class: usize,
     /// In order of start.
     children: Vec<u32>,
@@ -133,14 +133,14 @@ struct Chain {
     tables: Tables,
     random: Random,
     /// How much scores count: nothing at first, so that chains begin apart.
-    warm: f64,
+    weight: f64,
     /// Proposed histories.
     mine: Vec<u32>,
     other: Vec<u32>,
 }
 
 /// Dense numbers in order of first sight.
-fn numbered(known: &mut HashMap<u32, u32>, key: u32) -> u32 {
+fn dense_number(known: &mut HashMap<u32, u32>, key: u32) -> u32 {
     let next = known.len() as u32;
     *known.entry(key).or_insert(next)
 }
@@ -155,15 +155,15 @@ impl Chain {
             let mine: Vec<(u32, f32)> = doubt
                 .candidates
                 .iter()
-                .map(|c| (numbered(&mut requests, c.0), c.1))
+                .map(|c| (dense_number(&mut requests, c.0), c.1))
                 .collect();
-            let request = numbered(&mut requests, doubt.parent);
+            let request = dense_number(&mut requests, doubt.parent);
             let place = mine.iter().position(|c| c.0 == request).unwrap_or(0) as u32;
             candidates.push(mine);
             children.push(Child {
                 start_ns: call.start_ns,
-                end_ns: call.end_ns,
-                kind: numbered(&mut kinds, kind[doubt.child as usize].into()) as usize,
+                answered_ns: call.answered_ns,
+                kind: dense_number(&mut kinds, kind[doubt.child as usize].into()) as usize,
                 request,
                 place,
             });
@@ -177,9 +177,9 @@ impl Chain {
             .map(|parent| {
                 let call = &calls[parent as usize];
                 Request {
-                    open_ns: call.open_ns,
-                    out_ns: call.out_ns,
-                    class: numbered(&mut classes, class[parent as usize].into()) as usize,
+                    arrival_ns: call.arrival_ns,
+                    response_ns: call.response_ns,
+                    class: dense_number(&mut classes, class[parent as usize].into()) as usize,
                     children: vec![],
                     score: 0.0,
                 }
@@ -202,7 +202,7 @@ impl Chain {
             classes: classes.len(),
             tables: Tables::default(),
             random: Random(seed),
-            warm: 0.0,
+            weight: 0.0,
             mine: vec![],
             other: vec![],
         }
@@ -212,7 +212,7 @@ impl Chain {
     fn run(mut self) -> Vec<Vec<u32>> {
         let mut seen: Vec<Vec<u32>> = self.candidates.iter().map(|all| vec![0; all.len()]).collect();
         for sweep in 0..TUNING.sweeps {
-            self.warm = if sweep < TUNING.hot_sweeps { 0.0 } else { 1.0 };
+            self.weight = if sweep < TUNING.hot_sweeps { 0.0 } else { 1.0 };
             if sweep % TUNING.recount_sweeps == 0 {
                 self.learn();
             }
@@ -237,7 +237,7 @@ impl Chain {
         }
         self.tables = counts.tables();
         for at in 0..self.requests.len() {
-            self.requests[at].score = self.score(at, &self.requests[at].children, Counted::Itself);
+            self.requests[at].score = self.score(at, &self.requests[at].children, Inclusion::Counted);
         }
     }
 
@@ -253,14 +253,14 @@ impl Chain {
     /// Each action of a history (a call's kind, or `kinds` for the answer), what was before it, and how long before.
     fn each_action(&self, request: &Request, children: &[u32], mut report: impl FnMut(usize, usize, i64)) {
         let mut act = |action: usize, at_ns: i64, earlier: &[u32]| {
-            let (mut before, mut last_ns) = (ARRIVAL, request.open_ns);
+            let (mut before, mut last_ns) = (ARRIVAL, request.arrival_ns);
             for &child in earlier {
                 let child = &self.children[child as usize];
                 if child.start_ns >= last_ns {
                     (before, last_ns) = (1 + 2 * child.kind, child.start_ns);
                 }
-                if (last_ns..=at_ns).contains(&child.end_ns) {
-                    (before, last_ns) = (2 + 2 * child.kind, child.end_ns);
+                if (last_ns..=at_ns).contains(&child.answered_ns) {
+                    (before, last_ns) = (2 + 2 * child.kind, child.answered_ns);
                 }
             }
             report(action, before, at_ns - last_ns);
@@ -269,15 +269,15 @@ impl Chain {
             let child = &self.children[child as usize];
             act(child.kind, child.start_ns, &children[..place]);
         }
-        let answered = children.partition_point(|&child| self.children[child as usize].start_ns <= request.out_ns);
-        act(self.kinds, request.out_ns, &children[..answered]);
+        let answered = children.partition_point(|&child| self.children[child as usize].start_ns <= request.response_ns);
+        act(self.kinds, request.response_ns, &children[..answered]);
     }
 
-    fn score(&self, request: usize, children: &[u32], counted: Counted) -> f64 {
+    fn score(&self, request: usize, children: &[u32], inclusion: Inclusion) -> f64 {
         let request = &self.requests[request];
-        let mut sum = self.tables.numbers(request.class, &self.numbers(children), counted);
+        let mut sum = self.tables.numbers(request.class, &self.numbers(children), inclusion);
         self.each_action(request, children, |action, before, gap_ns| {
-            sum += self.tables.action(request.class, action, before, gap_ns, counted);
+            sum += self.tables.action(request.class, action, before, gap_ns, inclusion);
         });
         sum
     }
@@ -292,15 +292,15 @@ impl Chain {
                 continue;
             }
             if self.random.below(2) == 0 {
-                self.change_one(child, own as usize, other as usize);
+                self.propose_swap(child, own as usize, other as usize);
             } else {
-                self.change_from(child, own as usize, other as usize);
+                self.propose_crossover(child, own as usize, other as usize);
             }
         }
     }
 
     /// Let a call change places with one of its kind, or go where there is room.
-    fn change_one(&mut self, child: u32, own: usize, other: usize) {
+    fn propose_swap(&mut self, child: u32, own: usize, other: usize) {
         let kind = self.children[child as usize].kind;
         let same = |at: usize| {
             self.requests[at]
@@ -328,11 +328,11 @@ impl Chain {
             .collect();
         self.mine.extend(back);
         self.other.push(child);
-        self.decide(own, other, odds);
+        self.accept_or_reject(own, other, odds);
     }
 
     /// Let two requests change all calls from the start of this one on.
-    fn change_from(&mut self, child: u32, own: usize, other: usize) {
+    fn propose_crossover(&mut self, child: u32, own: usize, other: usize) {
         let from_ns = self.children[child as usize].start_ns;
         let split = |at: usize| {
             let children = &self.requests[at].children;
@@ -341,22 +341,22 @@ impl Chain {
         let ((mine, my_rest), (theirs, their_rest)) = (split(own), split(other));
         let (mine, theirs) = ([mine, their_rest].concat(), [theirs, my_rest].concat());
         (self.mine, self.other) = (mine, theirs);
-        self.decide(own, other, 1.0);
+        self.accept_or_reject(own, other, 1.0);
     }
 
     /// Accept the proposed histories, or not.
-    fn decide(&mut self, own: usize, other: usize, odds: f64) {
+    fn accept_or_reject(&mut self, own: usize, other: usize, odds: f64) {
         for list in [&mut self.mine, &mut self.other] {
             list.sort_unstable_by_key(|&child| (self.children[child as usize].start_ns, child));
         }
         let (Some(own_bytes), Some(other_bytes)) = (self.bytes(own, &self.mine), self.bytes(other, &self.other)) else {
             return;
         };
-        let new = |at, list: &[u32]| self.score(at, list, Counted::Not);
+        let new = |at, list: &[u32]| self.score(at, list, Inclusion::Proposed);
         let (own_score, other_score) = (new(own, &self.mine), new(other, &self.other));
         let before = self.requests[own].score + self.requests[other].score;
         let better = own_score + other_score - before + f64::from(own_bytes + other_bytes);
-        let gain = self.warm * better + odds.ln();
+        let gain = self.weight * better + odds.ln();
         if gain < 0.0 && self.random.unit() >= gain.exp() {
             return;
         }
@@ -390,17 +390,17 @@ impl Chain {
 
 /// Whether a history is among those that were counted: then it is no evidence for itself.
 #[derive(Clone, Copy)]
-enum Counted {
-    Itself,
-    Not,
+enum Inclusion {
+    Counted,
+    Proposed,
 }
 
-impl Counted {
+impl Inclusion {
     /// In [`Tables`].
     fn place(self) -> usize {
         match self {
-            Counted::Not => 0,
-            Counted::Itself => 1,
+            Inclusion::Proposed => 0,
+            Inclusion::Counted => 1,
         }
     }
 }
@@ -480,9 +480,9 @@ impl Counts {
         };
         for (key, counts) in self.gaps {
             tables.place[key] = (tables.gaps[0].len() / BINS) as u32;
-            let smooth = crate::evidence::smoothed(&counts);
+            let smooth = crate::evidence::smooth(&counts);
             for (gaps, own) in tables.gaps.iter_mut().zip([0.0, 1.0]) {
-                let without = |count: f64| (count - own * crate::evidence::IN_ITS_BIN).max(0.0);
+                let without = |count: f64| (count - own * crate::evidence::PEAK_WEIGHT).max(0.0);
                 let of_bin = |(bin, &count): (usize, &f64)| log(without(count), all[key / events] - own, bin);
                 gaps.extend(smooth.iter().enumerate().map(of_bin));
             }
@@ -507,16 +507,16 @@ struct Tables {
 }
 
 impl Tables {
-    fn action(&self, class: usize, action: usize, before: usize, gap_ns: i64, counted: Counted) -> f64 {
+    fn action(&self, class: usize, action: usize, before: usize, gap_ns: i64, inclusion: Inclusion) -> f64 {
         let bin = log_bin(gap_ns, BINS);
         match self.place[key(self.kinds, class, action, before)] {
             u32::MAX => self.unknown[(class * (self.kinds + 1) + action) * BINS + bin],
-            table => self.gaps[counted.place()][table as usize * BINS + bin],
+            table => self.gaps[inclusion.place()][table as usize * BINS + bin],
         }
     }
 
-    fn numbers(&self, class: usize, numbers: &[u8; MOST_KINDS], counted: Counted) -> f64 {
-        let logs = &self.numbers[counted.place()];
+    fn numbers(&self, class: usize, numbers: &[u8; MOST_KINDS], inclusion: Inclusion) -> f64 {
+        let logs = &self.numbers[inclusion.place()];
         let of = |(kind, &number): (usize, &u8)| logs[class * self.kinds + kind][usize::from(number)];
         numbers[..self.kinds].iter().enumerate().map(of).sum()
     }
@@ -529,9 +529,9 @@ mod tests {
     #[test]
     fn what_all_chains_say_is_sure_and_what_one_says_is_not() {
         let all = (TUNING.sweeps - TUNING.burn_in_sweeps) as u32;
-        assert_eq!(together(&[&[0, all], &[0, all]]), Some((1, 1.0)));
-        let (_, apart) = together(&[&[all, 0], &[0, all]]).unwrap_or_default();
+        assert_eq!(consensus(&[&[0, all], &[0, all]]), Some((1, 1.0)));
+        let (_, apart) = consensus(&[&[all, 0], &[0, all]]).unwrap_or_default();
         assert!(apart <= 0.5, "chains that contradict each other say {apart}");
-        assert_eq!(together(&[&[0, 0], &[0, 0]]), None);
+        assert_eq!(consensus(&[&[0, 0], &[0, 0]]), None);
     }
 }

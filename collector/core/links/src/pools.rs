@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::dialogues::{Call, FAR};
+use crate::dialogues::{Call, NEVER_NS};
 use crate::target_words::Host;
 use crate::tuning::TUNING;
 
@@ -83,8 +83,16 @@ impl Pool {
         for (place, children) in parts {
             let parents = &hosts[*place].1;
             let all = || parents.iter().chain(children).map(|&call| &calls[call as usize]);
-            let times = |call: &Call| [call.start_ns, call.sent_ns, call.end_ns, call.open_ns, call.close_ns];
-            let seen = || all().flat_map(times).filter(|&at_ns| at_ns < FAR);
+            let times = |call: &Call| {
+                [
+                    call.start_ns,
+                    call.sent_ns,
+                    call.answered_ns,
+                    call.arrival_ns,
+                    call.close_ns,
+                ]
+            };
+            let seen = || all().flat_map(times).filter(|&at_ns| at_ns < NEVER_NS);
             let (first, last) = (seen().min().unwrap_or(0), seen().max().unwrap_or(0));
             let begin = from_ns.unwrap_or(first);
             let shift = |at_ns: i64| at_ns.min(last) - first + begin;
@@ -97,9 +105,9 @@ impl Pool {
                     server_host: peer,
                     start_ns: shift(call.start_ns),
                     sent_ns: shift(call.sent_ns),
-                    end_ns: shift(call.end_ns),
-                    open_ns: shift(call.open_ns),
-                    out_ns: shift(call.out_ns),
+                    answered_ns: shift(call.answered_ns),
+                    arrival_ns: shift(call.arrival_ns),
+                    response_ns: shift(call.response_ns),
                     close_ns: shift(call.close_ns),
                     ..call
                 });

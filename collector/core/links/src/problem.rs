@@ -7,26 +7,26 @@ use std::ops::Range;
 use crate::UNSEEN;
 use crate::alignment::{Band, align};
 use crate::dialogues::Call;
-use crate::directional::Sides;
+use crate::directional::DirectionalDelays;
 use crate::evidence::{Evidence, Pair, Queued, Sample};
 use crate::initial_sizes::Sizes;
-use crate::target_words::{Table, Words, is_much, shared};
+use crate::target_words::{Table, Words, is_rare_word, shared_pattern};
 use crate::tuning::TUNING;
 
 /// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guess {
     pub rates: Vec<(u16, f64)>,
-    pub alone: f64,
+    pub orphan_share: f64,
 }
 
 impl Guess {
     /// The same classes, making all calls.
-    pub fn never_alone(&self) -> Guess {
-        let more = (1.0 - TUNING.assumed_orphan_share) / (1.0 - self.alone).max(TUNING.assumed_orphan_share);
+    pub fn with_all_linked(&self) -> Guess {
+        let more = (1.0 - TUNING.assumed_orphan_share) / (1.0 - self.orphan_share).max(TUNING.assumed_orphan_share);
         Guess {
             rates: self.rates.iter().map(|&(class, rate)| (class, rate * more)).collect(),
-            alone: TUNING.assumed_orphan_share,
+            orphan_share: TUNING.assumed_orphan_share,
         }
     }
 }
@@ -38,18 +38,18 @@ pub struct Slot {
     /// after all others.
     pub class: u32,
     /// Such a call.
-    pub is_again: bool,
-    pub open_ns: i64,
-    pub out_ns: i64,
+    pub is_repeat: bool,
+    pub arrival_ns: i64,
+    pub response_ns: i64,
     pub close_ns: i64,
     /// When the answer before it left, of another request.
-    pub before_ns: i64,
+    pub previous_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
     pub words: Words,
     /// Logarithms of how likely it is filled, and empty.
-    pub filled: f32,
-    pub empty: f32,
+    pub log_filled: f32,
+    pub log_empty: f32,
 }
 
 #[derive(Clone, Debug)]
@@ -57,9 +57,9 @@ pub struct Child {
     pub call: u32,
     pub start_ns: i64,
     pub sent_ns: i64,
-    pub end_ns: i64,
+    pub answered_ns: i64,
     /// When the call before it left, of another request.
-    pub before_ns: i64,
+    pub previous_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
     pub words: Words,
@@ -70,7 +70,7 @@ impl Slot {
     /// Whether the request was open from when the call connected until it had something to send.
     #[inline]
     pub fn was_open(&self, child: &Child) -> bool {
-        self.open_ns <= child.start_ns && child.sent_ns <= self.close_ns
+        self.arrival_ns <= child.start_ns && child.sent_ns <= self.close_ns
     }
 }
 
@@ -78,9 +78,9 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Calls leave in the order in which their requests came.
-    Front,
-    /// Responses leave in the order in which the calls' answers came. Solved as `Front`, with time running backward.
-    Back,
+    ByArrival,
+    /// Responses leave in the order in which the calls' answers came. Solved as `ByArrival`, with time running backward.
+    ByAnswer,
 }
 
 /// Slots and children in the order of cause and action, and which slots are possible for each child.
@@ -89,12 +89,12 @@ pub struct Problem {
     pub children: Vec<Child>,
     pub band: Band,
     empty: Vec<f32>,
-    pub alone: f32,
+    pub orphan_log: f32,
     pub classes: usize,
     /// What shared words mean before anything is learned.
-    usual: Option<Table>,
+    word_scores: Option<Table>,
     /// And what byte counts do.
-    sizes: Option<Sizes>,
+    size_scores: Option<Sizes>,
     /// How long requests go on after their answers; 0 if they do not.
     pub linger_ns: i64,
 }
@@ -118,20 +118,20 @@ impl Problem {
         let mut slots = slots(calls, class, parents, guess, seen);
         let mut children: Vec<Child> = children.iter().map(|&c| child(calls, c)).collect();
         start_when_sent(&slots, &mut children);
-        let ranges = possible(&slots, &children, order);
-        note_before(&mut slots, &mut children);
-        if order == Order::Back {
-            slots.sort_by_key(|s| -s.out_ns);
+        let ranges = open_ranges(&slots, &children, order);
+        note_previous(&mut slots, &mut children);
+        if order == Order::ByAnswer {
+            slots.sort_by_key(|s| -s.response_ns);
         }
         let mut both: Vec<(Child, (u32, u32))> = children.drain(..).zip(ranges).collect();
-        if order == Order::Back {
-            both.sort_by_key(|(child, _)| -child.end_ns);
+        if order == Order::ByAnswer {
+            both.sort_by_key(|(child, _)| -child.answered_ns);
         }
         let (children, ranges): (Vec<Child>, Vec<(u32, u32)>) = both.into_iter().unzip();
-        let empty = slots.iter().map(|s| s.empty).collect();
+        let empty = slots.iter().map(|s| s.log_empty).collect();
         let band = Band::new(ranges, slots.len());
-        let alone = guess
-            .alone
+        let orphan_log = guess
+            .orphan_share
             .clamp(TUNING.min_slot_probability, TUNING.max_orphan_probability)
             .ln() as f32;
         Problem {
@@ -139,19 +139,19 @@ impl Problem {
             children,
             band,
             empty,
-            alone,
+            orphan_log,
             classes: 2 * guess.rates.len(),
-            usual: None,
-            sizes: None,
+            word_scores: None,
+            size_scores: None,
             linger_ns: 0,
         }
     }
 
     /// The same with what shared words and byte counts mean, and of requests that go on for so long.
-    pub fn with_usual(self, usual: Option<Table>, sizes: Option<Sizes>, linger_ns: i64) -> Self {
+    pub fn with_initial_evidence(self, word_scores: Option<Table>, size_scores: Option<Sizes>, linger_ns: i64) -> Self {
         Problem {
-            usual,
-            sizes,
+            word_scores,
+            size_scores,
             linger_ns,
             ..self
         }
@@ -159,38 +159,38 @@ impl Problem {
 
     /// Links that keep the order, before anything is known of delays: short ones are better, by their square.
     pub fn first_links(&self) -> Chosen {
-        let length = |c: &Child| (c.end_ns - c.start_ns).min(1_000_000_000) as f64;
+        let length = |c: &Child| (c.answered_ns - c.start_ns).min(1_000_000_000) as f64;
         let typical = 1e6 + self.children.iter().map(length).sum::<f64>() / self.children.len().max(1) as f64;
         self.align(|slot, child| {
-            let before = (child.start_ns - slot.open_ns) as f64 / typical;
+            let before = (child.start_ns - slot.arrival_ns) as f64 / typical;
             let after = if self.linger_ns > 0 {
                 0.0
             } else {
-                (slot.out_ns - child.end_ns) as f64 / typical
+                (slot.response_ns - child.answered_ns) as f64 / typical
             };
             let squares = (before * before + after * after).min(TUNING.first_link_max_squares);
-            slot.filled - (TUNING.first_link_nats * squares) as f32 + self.usual(slot, child)
+            slot.log_filled - (TUNING.first_link_nats * squares) as f32 + self.initial_score(slot, child)
         })
     }
 
     /// What the words that they share, and their byte counts, say before anything is learned.
-    pub fn usual(&self, slot: &Slot, child: &Child) -> f32 {
-        let words = |table: &Table| table[shared(&child.words, &slot.words) as usize];
-        let bytes = |sizes: &Sizes| Pair::new(slot, child).bytes_by(sizes);
-        self.usual.as_ref().map_or(0.0, words) + self.sizes.as_ref().map_or(0.0, bytes)
+    pub fn initial_score(&self, slot: &Slot, child: &Child) -> f32 {
+        let words = |table: &Table| table[shared_pattern(&child.words, &slot.words) as usize];
+        let bytes = |sizes: &Sizes| Pair::new(slot, child).size_score(sizes);
+        self.word_scores.as_ref().map_or(0.0, words) + self.size_scores.as_ref().map_or(0.0, bytes)
     }
 
     /// Whether a child shares with the request of a slot what few do.
-    pub fn shares_much(&self, slot: u32, child: &Child) -> bool {
-        !child.words.is_empty() && is_much(shared(&child.words, &self.slots[slot as usize].words))
+    pub fn shares_rare_word(&self, slot: u32, child: &Child) -> bool {
+        !child.words.is_empty() && is_rare_word(shared_pattern(&child.words, &self.slots[slot as usize].words))
     }
 
     pub fn links(&self, evidence: &Evidence) -> Chosen {
-        self.align(|slot, child| slot.filled + evidence.score(slot.class, evidence.pair(slot, child)))
+        self.align(|slot, child| slot.log_filled + evidence.score(slot.class, evidence.pair(slot, child)))
     }
 
     fn align(&self, score: impl Fn(&Slot, &Child) -> f32) -> Chosen {
-        align(&self.band, &self.empty, self.alone, |slot, child| {
+        align(&self.band, &self.empty, self.orphan_log, |slot, child| {
             let (slot, child) = (&self.slots[slot], &self.children[child]);
             if slot.was_open(child) {
                 score(slot, child)
@@ -201,10 +201,10 @@ impl Problem {
     }
 
     /// What the delays of these links are like.
-    pub fn sides(&self, chosen: &[u32]) -> Sides {
+    pub fn directional_delays(&self, chosen: &[u32]) -> DirectionalDelays {
         let linked = self.children.iter().zip(chosen).filter(|(_, slot)| **slot != NO_SLOT);
         let pairs = linked.map(|(child, &slot)| (&self.slots[slot as usize], child));
-        Sides::new(pairs, self.classes)
+        DirectionalDelays::new(pairs, self.classes)
     }
 
     /// `queued`: where delays are those of a queue.
@@ -239,10 +239,10 @@ impl Problem {
         let nothing: f64 = self.empty.iter().map(|&e| f64::from(e)).sum();
         let gain = |(child, &slot): (&Child, &u32)| {
             if slot == NO_SLOT {
-                return f64::from(self.alone) - TUNING.ordered_orphan_nats;
+                return f64::from(self.orphan_log) - TUNING.ordered_orphan_nats;
             }
             let slot = &self.slots[slot as usize];
-            f64::from(slot.filled - slot.empty + evidence.score(slot.class, evidence.pair(slot, child)))
+            f64::from(slot.log_filled - slot.log_empty + evidence.score(slot.class, evidence.pair(slot, child)))
         };
         nothing + self.children.iter().zip(chosen).map(gain).sum::<f64>()
     }
@@ -263,11 +263,11 @@ pub fn child(calls: &[Call], number: u32) -> Child {
         call: number,
         start_ns: call.start_ns,
         sent_ns: call.sent_ns,
-        end_ns: call.end_ns,
-        before_ns: UNSEEN,
+        answered_ns: call.answered_ns,
+        previous_ns: UNSEEN,
         request_bytes: call.request_bytes,
         response_bytes: call.response_bytes,
-        words: call.asked,
+        words: call.call_words,
         is_cut: call.is_cut,
     }
 }
@@ -277,16 +277,16 @@ pub fn slot(calls: &[Call], parent: u32, class: u32, odds: f64) -> Slot {
     Slot {
         parent,
         class,
-        is_again: false,
-        open_ns: call.open_ns,
-        out_ns: call.out_ns,
+        is_repeat: false,
+        arrival_ns: call.arrival_ns,
+        response_ns: call.response_ns,
         close_ns: call.close_ns,
-        before_ns: UNSEEN,
+        previous_ns: UNSEEN,
         request_bytes: call.request_bytes,
         response_bytes: call.response_bytes,
-        words: call.served,
-        filled: odds.ln() as f32,
-        empty: (1.0 - odds).ln() as f32,
+        words: call.served_words,
+        log_filled: odds.ln() as f32,
+        log_empty: (1.0 - odds).ln() as f32,
     }
 }
 
@@ -297,7 +297,7 @@ fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess, seen: &R
             let rate = guess.rates[place].1;
             let many = (rate - TUNING.rate_noise_calls).ceil().max(1.0);
             let call = &calls[parent as usize];
-            let whole = seen.start <= call.open_ns && call.close_ns < seen.end;
+            let whole = seen.start <= call.arrival_ns && call.close_ns < seen.end;
             let most = if whole {
                 TUNING.max_slot_probability
             } else {
@@ -306,10 +306,10 @@ fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess, seen: &R
             // one call for sure, and another one of every third request: not two of two thirds each
             slots.extend((0..many as usize).map(|before| {
                 let odds = (rate - before as f64).clamp(TUNING.min_slot_probability, TUNING.max_slot_probability);
-                let is_again = before > 0 && odds < TUNING.repeat_slot_probability;
-                let class = place + if is_again { guess.rates.len() } else { 0 };
+                let is_repeat = before > 0 && odds < TUNING.repeat_slot_probability;
+                let class = place + if is_repeat { guess.rates.len() } else { 0 };
                 let slot = slot(calls, parent, class as u32, odds.min(most));
-                Slot { is_again, ..slot }
+                Slot { is_repeat, ..slot }
             }));
         }
     }
@@ -322,7 +322,7 @@ fn start_when_sent(slots: &[Slot], children: &mut [Child]) {
     let (mut open, mut next): (Vec<&Slot>, usize) = (vec![], 0);
     let mut is_any = false;
     for child in children.iter_mut() {
-        while next < slots.len() && slots[next].open_ns <= child.start_ns {
+        while next < slots.len() && slots[next].arrival_ns <= child.start_ns {
             open.push(&slots[next]);
             next += 1;
         }
@@ -339,31 +339,31 @@ fn start_when_sent(slots: &[Slot], children: &mut [Child]) {
 
 /// Note what left before each: of slots, the answer of another request; of children, in order of start, the call as many
 /// before as a request has slots.
-fn note_before(slots: &mut [Slot], children: &mut [Child]) {
+fn note_previous(slots: &mut [Slot], children: &mut [Child]) {
     let requests = slots.chunk_by(|a, b| a.parent == b.parent).count().max(1);
     let each = (slots.len() as f64 / requests as f64).round() as usize;
     for place in (each..children.len()).rev() {
-        children[place].before_ns = children[place - each].start_ns;
+        children[place].previous_ns = children[place - each].start_ns;
     }
     let mut order: Vec<usize> = (0..slots.len()).collect();
-    order.sort_by_key(|&place| (slots[place].out_ns, slots[place].parent));
-    let (mut before_ns, mut last) = (UNSEEN, None::<(u32, i64)>);
+    order.sort_by_key(|&place| (slots[place].response_ns, slots[place].parent));
+    let (mut previous_ns, mut last) = (UNSEEN, None::<(u32, i64)>);
     for place in order {
         let slot = &mut slots[place];
-        if let Some((_, out_ns)) = last.filter(|last| last.0 != slot.parent) {
-            before_ns = out_ns;
+        if let Some((_, response_ns)) = last.filter(|last| last.0 != slot.parent) {
+            previous_ns = response_ns;
         }
-        slot.before_ns = before_ns;
-        last = Some((slot.parent, slot.out_ns));
+        slot.previous_ns = previous_ns;
+        last = Some((slot.parent, slot.response_ns));
     }
 }
 
 /// For each child, in order of start, the range of slots (in the order of their cause) that were open at its start.
-fn possible(slots: &[Slot], children: &[Child], order: Order) -> Vec<(u32, u32)> {
+fn open_ranges(slots: &[Slot], children: &[Child], order: Order) -> Vec<(u32, u32)> {
     let mut place: Vec<u32> = (0..slots.len() as u32).collect();
-    if order == Order::Back {
+    if order == Order::ByAnswer {
         let mut sorted = place.clone();
-        sorted.sort_by_key(|&s| -slots[s as usize].out_ns);
+        sorted.sort_by_key(|&s| -slots[s as usize].response_ns);
         for (at, slot) in sorted.into_iter().enumerate() {
             place[slot as usize] = at as u32;
         }
@@ -372,7 +372,7 @@ fn possible(slots: &[Slot], children: &[Child], order: Order) -> Vec<(u32, u32)>
     children
         .iter()
         .map(|child| {
-            while next < slots.len() && slots[next].open_ns <= child.start_ns {
+            while next < slots.len() && slots[next].arrival_ns <= child.start_ns {
                 open.push(next as u32);
                 next += 1;
             }
@@ -390,24 +390,24 @@ mod tests {
     use crate::NONE;
 
     /// A request open from one time to another, or a call that connects and sends then.
-    fn exchange(open_ns: i64, until_ns: i64, sent_ns: i64) -> Call {
+    fn exchange(arrival_ns: i64, until_ns: i64, sent_ns: i64) -> Call {
         Call {
             client_host: 0,
             server_host: 0,
             service: 0,
             connection_id: 0,
-            start_ns: open_ns,
+            start_ns: arrival_ns,
             sent_ns,
-            end_ns: until_ns,
-            open_ns,
-            out_ns: until_ns,
+            answered_ns: until_ns,
+            arrival_ns,
+            response_ns: until_ns,
             close_ns: until_ns,
             request_bytes: 0,
             response_bytes: 0,
             is_cut: false,
             method: NONE,
-            asked: Words::default(),
-            served: Words::default(),
+            call_words: Words::default(),
+            served_words: Words::default(),
         }
     }
 
@@ -421,7 +421,7 @@ mod tests {
         ];
         let guess = Guess {
             rates: vec![(0, 1.0)],
-            alone: TUNING.assumed_orphan_share,
+            orphan_share: TUNING.assumed_orphan_share,
         };
         let problem = Problem::new(
             &calls,
@@ -429,7 +429,7 @@ mod tests {
             &[0, 1],
             &[2, 3],
             &guess,
-            Order::Front,
+            Order::ByArrival,
             &(i64::MIN..i64::MAX),
         );
         let starts: Vec<i64> = problem.children.iter().map(|child| child.start_ns).collect();

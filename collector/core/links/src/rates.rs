@@ -43,8 +43,8 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
     let count = children.len() as f64;
     let mut guesses: Vec<Guess> = vec![];
     for shares in [
-        plain_shares(&sample, classes.len()),
-        learned_shares(&sample, classes.len()),
+        shares_by_concurrency(&sample, classes.len()),
+        shares_with_delays(&sample, classes.len()),
     ] {
         for least in [0.0, TUNING.main_class_share] {
             let rate = |(at, class): (usize, &u16)| (*class, shares.of[at] * count / requests[class], shares.of[at]);
@@ -55,7 +55,7 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
                 .filter(|(_, rate, share)| *rate > TUNING.min_calls_per_request && *share > least);
             guesses.push(Guess {
                 rates: rates.map(|(class, rate, _)| (class, rate)).collect(),
-                alone: shares.alone,
+                orphan_share: shares.alone,
             });
         }
     }
@@ -66,13 +66,13 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
     guesses.extend(
         classes
             .iter()
-            .filter_map(|&class| counted(&service, &requests, class, count)),
+            .filter_map(|&class| whole_number_guess(&service, &requests, class, count)),
     );
-    guesses.extend(of_services(&service, &requests, count));
+    guesses.extend(guesses_by_service(&service, &requests, count));
     guesses.extend(
         classes
             .iter()
-            .filter_map(|&class| with_more(class, requests[&class], count)),
+            .filter_map(|&class| guess_with_repeats(class, requests[&class], count)),
     );
     guesses.retain(|guess| !guess.rates.is_empty());
     guesses.dedup();
@@ -82,7 +82,12 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
 /// The guess that requests of `class` make all calls, if there are a whole number for each, or as many as optional and
 /// repeated calls may be. Rare classes of the same
 /// service (requests of an unusual size) may make some too.
-fn counted(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, class: u16, calls: f64) -> Option<Guess> {
+fn whole_number_guess(
+    service: &BTreeMap<u16, i64>,
+    requests: &BTreeMap<u16, f64>,
+    class: u16,
+    calls: f64,
+) -> Option<Guess> {
     let many = requests[&class];
     let rare = |other: &u16| {
         *other != class && service[other] == service[&class] && requests[other] < TUNING.rare_class_share * many
@@ -95,19 +100,19 @@ fn counted(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, class: u
         let some = is_optional(calls / many);
         return some.then(|| Guess {
             rates: vec![(class, calls / many)],
-            alone: TUNING.min_orphan_share,
+            orphan_share: TUNING.min_orphan_share,
         });
     }
     let mut rates = vec![(class, whole * TUNING.max_slot_probability)];
     rates.extend(rare.into_iter().map(|other| (other, whole * TUNING.rare_class_fill)));
     Some(Guess {
         rates,
-        alone: TUNING.min_orphan_share,
+        orphan_share: TUNING.min_orphan_share,
     })
 }
 
 /// For each service with several classes of requests the guess that all of them make the calls, one as many as another.
-fn of_services(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, calls: f64) -> Vec<Guess> {
+fn guesses_by_service(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, calls: f64) -> Vec<Guess> {
     let mut classes: BTreeMap<i64, Vec<u16>> = BTreeMap::new();
     for (&class, &service) in service {
         classes.entry(service).or_default().push(class);
@@ -123,7 +128,7 @@ fn of_services(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, call
         let rates = classes.iter().map(|&class| (class, each)).collect();
         (classes.len() > 1 && is_optional(each)).then_some(Guess {
             rates,
-            alone: TUNING.min_orphan_share,
+            orphan_share: TUNING.min_orphan_share,
         })
     };
     classes.values().filter_map(guess).collect()
@@ -131,14 +136,14 @@ fn of_services(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, call
 
 /// The guess that requests of `class` make a whole number of calls each, and that some of them make more at another time
 /// (as when an answer did not come), which are then not in their place.
-fn with_more(class: u16, many: f64, calls: f64) -> Option<Guess> {
+fn guess_with_repeats(class: u16, many: f64, calls: f64) -> Option<Guess> {
     let whole = (calls / many).floor();
     let more = 1.0 - whole * many / calls;
     (TUNING.whole_number_tolerance_share..TUNING.max_repeated_share)
         .contains(&more)
         .then(|| Guess {
             rates: vec![(class, whole * TUNING.max_slot_probability)],
-            alone: more,
+            orphan_share: more,
         })
 }
 
@@ -155,7 +160,7 @@ fn sample(calls: &[Call], place: &impl Fn(u32) -> usize, parents: &[u32], childr
         let pair = |parent: u32| {
             let slot: Slot = slot(calls, parent, 0, 1.0);
             let call = &calls[parent as usize];
-            let duration_ns = (call.close_ns - call.open_ns).clamp(1, 600_000_000_000) as f64;
+            let duration_ns = (call.close_ns - call.arrival_ns).clamp(1, 600_000_000_000) as f64;
             Open {
                 class: place(parent),
                 duration_ns,
@@ -172,7 +177,7 @@ fn each_open<'a>(calls: &[Call], parents: &[u32], children: impl Iterator<Item =
     children
         .map(|&child| {
             let start_ns = calls[child as usize].start_ns;
-            while next < parents.len() && calls[parents[next] as usize].open_ns <= start_ns {
+            while next < parents.len() && calls[parents[next] as usize].arrival_ns <= start_ns {
                 open.push(parents[next]);
                 next += 1;
             }
@@ -182,7 +187,7 @@ fn each_open<'a>(calls: &[Call], parents: &[u32], children: impl Iterator<Item =
         .collect()
 }
 
-fn plain_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
+fn shares_by_concurrency(sample: &[Vec<Open>], classes: usize) -> Shares {
     let count = sample.len().max(1) as f64;
     let mut mean = vec![1e-30; classes];
     for open in sample.iter().flatten() {
@@ -206,7 +211,7 @@ fn plain_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
     shares
 }
 
-fn learned_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
+fn shares_with_delays(sample: &[Vec<Open>], classes: usize) -> Shares {
     let count = sample.len().max(1) as f64;
     let mut mean = vec![1e-30; classes];
     let mut possible = Sample::new(classes);

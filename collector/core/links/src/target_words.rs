@@ -14,7 +14,7 @@
 //!
 //! # Where to begin
 //! Requests that were open when a call began are compared with requests of the same classes at other times. A call has one
-//! request among those that were open, so what these share more often than the others is what links share ([`Usual`]).
+//! request among those that were open, so what these share more often than the others is what links share ([`WordModel`]).
 //! Where there is no such difference nothing is shared, and words are left out.
 //!
 //! Cost: a look-up in a table for each word; for learning, a bounded sample of pairs.
@@ -41,8 +41,8 @@ pub const PATTERNS: usize = 1 + LEVELS * (LEVELS + 1);
 /// In place of a pattern where one of the targets was not seen, or has no words that could be shared.
 pub const UNSEEN_WORDS: u8 = 0;
 /// Calls of a kind, and pairs of each, that are looked at to begin with.
-const SOME_CALLS: usize = 2000;
-const SOME_PAIRS: usize = 64;
+const SAMPLED_CALLS: usize = 2000;
+const SAMPLED_PAIRS: usize = 64;
 
 /// The first and the last byte that a message is about, -1 where not given: (-1, n) are the last n.
 pub type ByteRange = (i64, i64);
@@ -115,7 +115,7 @@ fn target_words(target: &[u8], most: usize) -> [u32; MOST_WORDS] {
         count += 1;
     };
     while at < target.len() {
-        let (byte, next) = decoded(target, at);
+        let (byte, next) = decode_byte(target, at);
         at = next;
         if b"/?&=;,".contains(&byte) {
             if len > 0 {
@@ -137,7 +137,7 @@ fn target_words(target: &[u8], most: usize) -> [u32; MOST_WORDS] {
 const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
 
 /// The byte that stands at a place, and the place after it (RFC 3986, section 2.1).
-fn decoded(target: &[u8], at: usize) -> (u8, usize) {
+fn decode_byte(target: &[u8], at: usize) -> (u8, usize) {
     let digit = |place: usize| target.get(place).and_then(|&byte| (byte as char).to_digit(16));
     match (target[at], digit(at + 1), digit(at + 2)) {
         (b'%', Some(high), Some(low)) => ((16 * high + low) as u8, at + 3),
@@ -181,7 +181,7 @@ impl Words {
 
 /// What a call's target shares with a request's.
 #[inline]
-pub fn shared(asked: &Words, served: &Words) -> u8 {
+pub fn shared_pattern(asked: &Words, served: &Words) -> u8 {
     if asked.is_empty() || !served.is_seen {
         return UNSEEN_WORDS;
     }
@@ -198,7 +198,7 @@ fn shared_nats(pattern: u8) -> Option<u8> {
 }
 
 /// Whether a pattern is of a word that few requests have.
-pub fn is_much(pattern: u8) -> bool {
+pub fn is_rare_word(pattern: u8) -> bool {
     shared_nats(pattern).is_some_and(|nats| nats >= TUNING.rare_word_nats)
 }
 
@@ -220,7 +220,7 @@ pub type Table = [f32; PATTERNS];
 
 /// What patterns mean before anything is linked, where words are shared at all.
 #[derive(Debug, Default)]
-pub struct Usual {
+pub struct WordModel {
     /// Of calls that a host makes, by their kind.
     of_kind: HashMap<(i64, u16), Table>,
     /// Of all calls.
@@ -230,12 +230,12 @@ pub struct Usual {
 /// A host, the requests that it serves, the calls that it makes.
 pub type Host = (i64, Vec<u32>, Vec<u32>);
 
-impl Usual {
-    /// Notes which words calls may share (`Call::asked`, `Call::served`), and learns what these mean.
+impl WordModel {
+    /// Notes which words calls may share (`Call::call_words`, `Call::served_words`), and learns what these mean.
     ///
     /// `words` has those of each exchange, or is empty.
     pub fn new(made: &mut Calls, words: &[[u32; MOST_WORDS]], class: &[u16], kind: &[u16], hosts: &[Host]) -> Self {
-        let mut usual = Usual::default();
+        let mut usual = WordModel::default();
         if words.iter().all(|words| words[0] == 0) {
             return usual;
         }
@@ -258,13 +258,13 @@ impl Usual {
                 } else if children.len() < TUNING.words_min_calls_per_kind {
                     few.extend(children);
                 } else {
-                    forget(&mut made.calls, &children);
+                    drop_words(&mut made.calls, &children);
                 }
             }
         }
         usual.of_all = all.table();
         if usual.of_all.is_none() {
-            forget(&mut made.calls, &few);
+            drop_words(&mut made.calls, &few);
         }
         usual
     }
@@ -275,9 +275,9 @@ impl Usual {
     }
 }
 
-fn forget(calls: &mut [Call], children: &[u32]) {
+fn drop_words(calls: &mut [Call], children: &[u32]) {
     for &child in children {
-        calls[child as usize].asked = Words::default();
+        calls[child as usize].call_words = Words::default();
     }
 }
 
@@ -297,14 +297,14 @@ fn note_words(calls: &mut [Call], of_call: &[[u32; MOST_WORDS]], parents: &[u32]
     };
     let asked = used(children);
     for &child in children {
-        calls[child as usize].asked = Words::new(
+        calls[child as usize].call_words = Words::new(
             &of_call[child as usize],
             |word| served.with.contains_key(&word),
             &served,
         );
     }
     for &parent in parents {
-        calls[parent as usize].served =
+        calls[parent as usize].served_words =
             Words::new(&of_call[parent as usize], |word| asked.contains_key(&word), &served);
     }
 }
@@ -315,7 +315,7 @@ fn by_kind(calls: &[Call], kind: &[u16], parents: &[u32], children: &[u32]) -> B
     if !parents.is_empty() {
         for &child in children
             .iter()
-            .filter(|&&child| !calls[child as usize].asked.is_empty())
+            .filter(|&&child| !calls[child as usize].call_words.is_empty())
         {
             found.entry(kind[child as usize]).or_default().push(child);
         }
@@ -349,16 +349,18 @@ impl Counts {
         let mut counts = Counts::default();
         let (of_class, place) = by_class(class, parents);
         let (mut open, mut next): (Vec<usize>, usize) = (vec![], 0);
-        let pattern = |child: &Call, parent: u32| shared(&child.asked, &calls[parent as usize].served) as usize;
-        let step = children.len().div_ceil(SOME_CALLS);
+        let pattern = |child: &Call, parent: u32| {
+            shared_pattern(&child.call_words, &calls[parent as usize].served_words) as usize
+        };
+        let step = children.len().div_ceil(SAMPLED_CALLS);
         for &child in children.iter().step_by(step.max(1)) {
             let child = &calls[child as usize];
-            while next < parents.len() && calls[parents[next] as usize].open_ns <= child.start_ns {
+            while next < parents.len() && calls[parents[next] as usize].arrival_ns <= child.start_ns {
                 open.push(next);
                 next += 1;
             }
             open.retain(|&at| calls[parents[at] as usize].close_ns >= child.start_ns);
-            let step = open.len().div_ceil(SOME_PAIRS).max(1);
+            let step = open.len().div_ceil(SAMPLED_PAIRS).max(1);
             let before = counts.pairs;
             for &at in open.iter().step_by(step) {
                 let same = &of_class[&class[parents[at] as usize]];
@@ -427,12 +429,12 @@ pub fn parents_of_few(
     let mut found = vec![];
     for &number in children {
         let child = &calls[number as usize];
-        while next < parents.len() && calls[parents[next] as usize].open_ns <= child.start_ns {
+        while next < parents.len() && calls[parents[next] as usize].arrival_ns <= child.start_ns {
             open.push(parents[next]);
             next += 1;
         }
         open.retain(|&parent| calls[parent as usize].close_ns >= child.start_ns);
-        let Some(table) = table(number).filter(|_| !child.asked.is_empty()) else {
+        let Some(table) = table(number).filter(|_| !child.call_words.is_empty()) else {
             continue;
         };
         // That a service asks itself must be shown by more than a few calls, where another may have asked.
@@ -440,12 +442,12 @@ pub fn parents_of_few(
         let others_only = open.iter().any(is_other);
         let weight = |&parent: &u32| {
             let parent_call = &calls[parent as usize];
-            let inside = if child.end_ns <= parent_call.out_ns {
+            let inside = if child.answered_ns <= parent_call.response_ns {
                 1.0
             } else {
                 TUNING.ends_outside_probability
             };
-            let pattern = shared(&child.asked, &parent_call.served);
+            let pattern = shared_pattern(&child.call_words, &parent_call.served_words);
             (
                 parent,
                 inside * f64::from(table[pattern as usize]).exp() / open.len() as f64,
@@ -453,10 +455,10 @@ pub fn parents_of_few(
             )
         };
         // the request that came last stands first among equals
-        let may_be = |parent: &&u32| !others_only || is_other(parent);
-        let mut likely: Vec<(u32, f64, u8)> = open.iter().rev().filter(may_be).map(weight).collect();
+        let is_eligible = |parent: &&u32| !others_only || is_other(parent);
+        let mut likely: Vec<(u32, f64, u8)> = open.iter().rev().filter(is_eligible).map(weight).collect();
         likely.sort_by(|a, b| b.1.total_cmp(&a.1));
-        if likely.first().is_some_and(|best| is_much(best.2)) {
+        if likely.first().is_some_and(|best| is_rare_word(best.2)) {
             let total: f64 = likely.iter().map(|one| one.1).sum::<f64>() + TUNING.few_calls_orphan_weight;
             found.push((number, likely.into_iter().map(|one| (one.0, one.1 / total)).collect()));
         }
@@ -555,10 +557,10 @@ mod tests {
             .collect();
         let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
         let (served, asked) = words(&targets, "/sda/v1/box1/5");
-        let nats = |parent: usize| shared_nats(shared(&asked, &served[parent]));
+        let nats = |parent: usize| shared_nats(shared_pattern(&asked, &served[parent]));
         assert_eq!((nats(5), nats(9), nats(6)), (Some(4), Some(1), Some(0)));
         let (served, asked) = words(&targets, "/other");
         assert!(asked.is_empty());
-        assert_eq!(shared(&asked, &served[0]), UNSEEN_WORDS);
+        assert_eq!(shared_pattern(&asked, &served[0]), UNSEEN_WORDS);
     }
 }

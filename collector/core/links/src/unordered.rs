@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::evidence::{Evidence, Pair, Sample, gap_densities};
 use crate::exact_marginals;
-use crate::marginals::{Pairs, Shares, shares};
+use crate::marginals::{Marginals, Pairs, propagate};
 use crate::problem::{Child, Guess, NO_SLOT, Order, Problem, Slot};
 use crate::tuning::TUNING;
 
@@ -19,9 +19,9 @@ const ALL_OPEN: f64 = 1.0;
 pub struct Parents {
     pub child: u32,
     /// How likely any of them did.
-    pub some: f64,
+    pub any_probability: f64,
     /// The entropy of all that may be, by belief propagation, with which what an order explains is compared.
-    pub unsure: f64,
+    pub entropy: f64,
     /// How likely each of them did; of very many only some are listed.
     pub shares: Vec<(u32, f64)>,
     /// What byte counts and words say for each of these; nothing if only some are listed.
@@ -32,21 +32,21 @@ impl Parents {
     /// The entropy of the shares.
     fn doubt(&self) -> f64 {
         let of = |share: f64| -share * share.max(f64::MIN_POSITIVE).ln();
-        self.shares.iter().map(|share| of(share.1)).sum::<f64>() + of((1.0 - self.some).max(0.0))
+        self.shares.iter().map(|share| of(share.1)).sum::<f64>() + of((1.0 - self.any_probability).max(0.0))
     }
 }
 
 /// The probability of a link in order, of the logarithm of odds.
-pub fn sure(odds: f64) -> f64 {
-    TUNING.max_confidence / (1.0 + (-odds).exp())
+pub fn order_confidence(log_odds: f64) -> f64 {
+    TUNING.max_confidence / (1.0 + (-log_odds).exp())
 }
 
 /// How sure the links in order are.
-pub struct Kept {
+pub struct OrderConfidence {
     /// Of each child.
-    pub right: Vec<f64>,
+    pub by_call: Vec<f64>,
     /// Logarithm of the odds that the order is kept at all.
-    pub odds: f64,
+    pub log_odds: f64,
 }
 
 /// Calls in order of start, shared among slots in order of their requests' arrival.
@@ -56,23 +56,23 @@ pub struct Unordered<'a> {
     in_order: &'a [u32],
     pairs: Pairs,
     /// How many pairs each kept one stands for.
-    times: Vec<f64>,
+    multiplicity: Vec<f64>,
     possible: Sample,
     scales_ns: [f64; 2],
-    found: Shares,
+    found: Marginals,
     /// The shares found, exactly where few requests are open at a time.
-    of: Vec<f64>,
-    evidence: Learned,
+    probability: Vec<f64>,
+    evidence: SelfExcludingEvidence,
 }
 
 /// Evidence that shares taught: for a pair, what all others show. Of many links one more or less is no matter.
 #[derive(Clone, Default)]
-struct Learned {
+struct SelfExcludingEvidence {
     /// For pairs of a share of 0 to 1, at equal distances.
     by_share: Vec<Evidence>,
 }
 
-impl Learned {
+impl SelfExcludingEvidence {
     fn of(&self, share: f64) -> &Evidence {
         let last = self.by_share.len() - 1;
         &self.by_share[((share * last as f64).round() as usize).min(last)]
@@ -80,55 +80,60 @@ impl Learned {
 }
 
 impl<'a> Unordered<'a> {
-    /// `problem` must be in the order of `Front`. With fewer `rounds` than `Tuning::sharing_rounds`, shares are less sure, also of what is
+    /// `problem` must be in the order of `ByArrival`. With fewer `rounds` than `Tuning::sharing_rounds`, shares are less sure, also of what is
     /// wrong.
     pub fn new(problem: &'a Problem, in_order: &'a [u32], rounds: usize) -> Self {
         let mut unordered = Unordered {
             problem,
             in_order,
             pairs: Pairs::default(),
-            times: vec![],
+            multiplicity: vec![],
             possible: Sample::new(problem.classes),
             scales_ns: scales_ns(problem),
-            found: Shares::default(),
-            of: vec![],
-            evidence: Learned::default(),
+            found: Marginals::default(),
+            probability: vec![],
+            evidence: SelfExcludingEvidence::default(),
         };
         unordered.keep_pairs();
         let mut possible = Sample::new(problem.classes);
         unordered.each(|at, slot, child| {
-            possible.add(slot.class, Pair::new(slot, child), unordered.times[at]);
-            possible.add_words(slot.class, Pair::new(slot, child), unordered.times[at]);
+            possible.add(slot.class, Pair::new(slot, child), unordered.multiplicity[at]);
+            possible.add_words(slot.class, Pair::new(slot, child), unordered.multiplicity[at]);
         });
         unordered.possible = possible;
         let inside = |_, slot: &Slot, child: &Child| {
-            let words = f64::from(problem.usual(slot, child)).exp();
-            let late = (child.start_ns - slot.open_ns) as f64 / (slot.out_ns - slot.open_ns).max(1) as f64;
-            let inside = if problem.linger_ns > 0 || child.end_ns <= slot.out_ns {
+            let words = f64::from(problem.initial_score(slot, child)).exp();
+            let late = (child.start_ns - slot.arrival_ns) as f64 / (slot.response_ns - slot.arrival_ns).max(1) as f64;
+            let inside = if problem.linger_ns > 0 || child.answered_ns <= slot.response_ns {
                 1.0
             } else {
                 TUNING.ends_outside_probability
             };
             words
                 * inside
-                * if slot.is_again {
+                * if slot.is_repeat {
                     late.clamp(TUNING.ends_outside_probability, 1.0)
                 } else {
                     1.0
                 }
         };
-        unordered.found = unordered.shared(inside);
+        unordered.found = unordered.marginals(inside);
         for round in 1..=rounds {
-            let evidence = unordered.learned(&unordered.found);
+            let evidence = unordered.learn_from(&unordered.found);
             let likely = |at: usize, slot: &Slot, child: &Child| {
-                let evidence = evidence.of(unordered.found.of[at]);
+                let evidence = evidence.of(unordered.found.probability[at]);
                 f64::from(evidence.score(slot.class, Pair::new(slot, child))).exp()
             };
             let weight = unordered.weights(likely);
-            unordered.found = shares(&unordered.pairs, &weight, problem.slots.len());
-            unordered.of.clone_from(&unordered.found.of);
+            unordered.found = propagate(&unordered.pairs, &weight, problem.slots.len());
+            unordered.probability.clone_from(&unordered.found.probability);
             if round == rounds {
-                exact_marginals::refine(&unordered.pairs, &weight, problem.slots.len(), &mut unordered.of);
+                exact_marginals::refine(
+                    &unordered.pairs,
+                    &weight,
+                    problem.slots.len(),
+                    &mut unordered.probability,
+                );
             }
             unordered.evidence = evidence;
         }
@@ -158,23 +163,23 @@ impl<'a> Unordered<'a> {
                     .div_ceil(TUNING.max_pairs_per_call - TUNING.near_pairs_per_call)
             };
             for (at, slot) in all.into_iter().enumerate() {
-                let is_near = near.contains(&at) || self.problem.shares_much(slot, child);
+                let is_near = near.contains(&at) || self.problem.shares_rare_word(slot, child);
                 if is_near || (at + place) % step == 0 {
                     self.pairs.slot.push(slot);
-                    self.times.push(if is_near { 1.0 } else { step as f64 });
+                    self.multiplicity.push(if is_near { 1.0 } else { step as f64 });
                 }
             }
             self.pairs.from.push(self.pairs.slot.len() as u32);
         }
     }
 
-    fn shared(&self, likely: impl Fn(usize, &Slot, &Child) -> f64) -> Shares {
-        shares(&self.pairs, &self.weights(likely), self.problem.slots.len())
+    fn marginals(&self, likely: impl Fn(usize, &Slot, &Child) -> f64) -> Marginals {
+        propagate(&self.pairs, &self.weights(likely), self.problem.slots.len())
     }
 
     fn weights(&self, likely: impl Fn(usize, &Slot, &Child) -> f64) -> Vec<f64> {
         let mut weight = vec![0.0; self.pairs.slot.len()];
-        self.each(|at, slot, child| weight[at] = self.times[at] * self.odds(slot) * likely(at, slot, child));
+        self.each(|at, slot, child| weight[at] = self.multiplicity[at] * self.odds(slot) * likely(at, slot, child));
         weight
     }
 
@@ -184,21 +189,21 @@ impl<'a> Unordered<'a> {
     }
 
     fn odds(&self, slot: &Slot) -> f64 {
-        f64::from(slot.filled - slot.empty - self.problem.alone).exp()
+        f64::from(slot.log_filled - slot.log_empty - self.problem.orphan_log).exp()
     }
 
-    fn learned(&self, found: &Shares) -> Learned {
+    fn learn_from(&self, found: &Marginals) -> SelfExcludingEvidence {
         let mut linked = Sample::new(self.problem.classes);
         self.each(|at, slot, child| {
-            if found.of[at] > TUNING.min_learned_share {
-                linked.add(slot.class, Pair::new(slot, child), found.of[at]);
-                linked.add_words(slot.class, Pair::new(slot, child), found.of[at]);
+            if found.probability[at] > TUNING.min_learned_share {
+                linked.add(slot.class, Pair::new(slot, child), found.probability[at]);
+                linked.add_words(slot.class, Pair::new(slot, child), found.probability[at]);
             }
         });
         let steps = if self.has_many() { 0 } else { TUNING.self_evidence_steps };
         let own = |step: usize| step as f64 / steps.max(1) as f64;
         let learn = |step| Evidence::learn_densities(&linked, &self.possible, self.scales_ns, own(step));
-        Learned {
+        SelfExcludingEvidence {
             by_share: (0..=steps).map(learn).collect(),
         }
     }
@@ -213,26 +218,26 @@ impl<'a> Unordered<'a> {
 
     /// Logarithm of how likely these calls are, all ways to link them together.
     pub fn likelihood(&self) -> f64 {
-        let empty: f64 = self.problem.slots.iter().map(|slot| f64::from(slot.empty)).sum();
-        let (calls, alone) = (self.problem.children.len() as f64, f64::from(self.problem.alone));
+        let empty: f64 = self.problem.slots.iter().map(|slot| f64::from(slot.log_empty)).sum();
+        let (calls, alone) = (self.problem.children.len() as f64, f64::from(self.problem.orphan_log));
         empty + calls * (alone - TUNING.shared_orphan_nats * alone.exp()) + self.found.log_sums.iter().sum::<f64>()
     }
 
     /// How many calls each class makes by these shares.
-    pub fn counted(&self, guess: &Guess) -> Guess {
+    pub fn rates_by_shares(&self, guess: &Guess) -> Guess {
         let classes = guess.rates.len();
         let (mut filled, mut requests) = (vec![0.0; classes], vec![0.0; classes]);
         for slots in self.problem.slots.chunk_by(|a, b| a.parent == b.parent) {
             requests[slots[0].class as usize % classes] += 1.0;
         }
-        for (&slot, share) in self.pairs.slot.iter().zip(&self.found.of) {
+        for (&slot, share) in self.pairs.slot.iter().zip(&self.found.probability) {
             filled[self.problem.slots[slot as usize].class as usize % classes] += share;
         }
         let linked: f64 = filled.iter().sum();
         let rate = |(at, &(class, _)): (usize, &(u16, f64))| (class, filled[at] / f64::max(requests[at], 1.0));
         Guess {
             rates: guess.rates.iter().enumerate().map(rate).collect(),
-            alone: (1.0 - linked / self.problem.children.len() as f64).max(TUNING.min_orphan_share),
+            orphan_share: (1.0 - linked / self.problem.children.len() as f64).max(TUNING.min_orphan_share),
         }
     }
 
@@ -241,8 +246,8 @@ impl<'a> Unordered<'a> {
         let parents = |(place, child): (usize, &Child)| {
             let mut found = Parents {
                 child: child.call,
-                some: 0.0,
-                unsure: 0.0,
+                any_probability: 0.0,
+                entropy: 0.0,
                 shares: vec![],
                 contents: vec![],
             };
@@ -253,28 +258,33 @@ impl<'a> Unordered<'a> {
                 let parent = slot.parent;
                 match sums.iter_mut().rev().find(|sum| sum.0 == parent) {
                     Some(sum) => {
-                        sum.1[0] += self.of[at];
-                        sum.1[1] += self.found.of[at];
+                        sum.1[0] += self.probability[at];
+                        sum.1[1] += self.found.probability[at];
                     }
                     None => {
-                        let evidence = self.evidence.of(self.found.of[at]);
+                        let evidence = self.evidence.of(self.found.probability[at]);
                         let contents = evidence.contents(slot.class, Pair::new(slot, child));
-                        sums.push((parent, [self.of[at], self.found.of[at]], self.times[at], contents));
+                        sums.push((
+                            parent,
+                            [self.probability[at], self.found.probability[at]],
+                            self.multiplicity[at],
+                            contents,
+                        ));
                     }
                 }
             }
             let mut some = 0.0;
-            for (parent, [all, by_turns], times, contents) in sums {
+            for (parent, [all, by_propagation], times, contents) in sums {
                 if times == 1.0 {
                     found.contents.push(contents);
                 }
-                found.some += all;
-                some += by_turns;
-                found.unsure -= by_turns * (by_turns / times).max(f64::MIN_POSITIVE).ln();
+                found.any_probability += all;
+                some += by_propagation;
+                found.entropy -= by_propagation * (by_propagation / times).max(f64::MIN_POSITIVE).ln();
                 found.shares.push((parent, all / times));
             }
             let none = (1.0 - some).max(f64::MIN_POSITIVE);
-            found.unsure -= none * none.ln();
+            found.entropy -= none * none.ln();
             found
         };
         self.problem.children.iter().enumerate().map(parents).collect()
@@ -287,13 +297,13 @@ impl<'a> Unordered<'a> {
     /// against what is open without it (the entropy of `parents`). A server that is never idle and works on something
     /// at random explains its actions as well as one that keeps an order; then the other side of the calls must show that
     /// links which are only near the order do not explain it better.
-    pub fn order(&self, order: Order, parents: &[Parents]) -> Kept {
+    pub fn order(&self, order: Order, parents: &[Parents]) -> OrderConfidence {
         let gains = self.gains(order);
-        let unsure: Vec<f64> = parents.iter().map(|parents| parents.unsure).collect();
+        let entropy: Vec<f64> = parents.iter().map(|parents| parents.entropy).collect();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
         let whole = Explained {
             gain: mean(&gains.cause_side) + mean(&gains.other_side),
-            open: mean(&unsure),
+            entropy: mean(&entropy),
         };
         let part = Explained {
             gain: mean(&gains.cause_side),
@@ -302,8 +312,8 @@ impl<'a> Unordered<'a> {
         .part();
         let mut better = mean(&gains.other_side);
         if part < TUNING.clear_part {
-            for far in [TUNING.near_order_requests, TUNING.far_order_requests] {
-                let near = mean(&self.other_side(order, far)) - mean(&gains.free);
+            for distance in [TUNING.near_order_requests, TUNING.far_order_requests] {
+                let near = mean(&self.other_side_near_order(order, distance)) - mean(&gains.free);
                 better = better.min(mean(&gains.other_side) - near);
             }
         }
@@ -314,12 +324,12 @@ impl<'a> Unordered<'a> {
             (TUNING.worse_side_log_odds_per_part * part)
                 .max(-TUNING.other_side_max_worse_log_odds - TUNING.other_side_max_log_odds)
         };
-        let again = self.problem.slots.iter().any(|slot| slot.is_again);
-        let least = if (!again || part > ALL_OPEN) && self.made_at_once(order) {
+        let again = self.problem.slots.iter().any(|slot| slot.is_repeat);
+        let least = if (!again || part > ALL_OPEN) && self.leave_at_once(order) {
             TUNING.other_side_min_nats
         } else {
             TUNING.repeated_min_nats
-        } * mean(&unsure).clamp(0.0, 1.0);
+        } * mean(&entropy).clamp(0.0, 1.0);
         let odds = by_cause
             + (TUNING.other_side_log_odds_per_nat * (better - least))
                 .clamp(-TUNING.other_side_max_worse_log_odds, TUNING.other_side_max_log_odds);
@@ -331,20 +341,25 @@ impl<'a> Unordered<'a> {
             .map(|(a, b)| a + b)
             .collect();
         let sequence = self.sequence(order);
-        let along = |values: &[f64]| windows(&sequence.iter().map(|&child| values[child]).collect::<Vec<f64>>());
-        let (gain, unsure) = (along(&gain), along(&unsure));
+        let along = |values: &[f64]| moving_means(&sequence.iter().map(|&child| values[child]).collect::<Vec<f64>>());
+        let (gain, entropy) = (along(&gain), along(&entropy));
         let mut right = vec![0.0; sequence.len()];
         for (at, child) in sequence.into_iter().enumerate() {
             let here = Explained {
                 gain: gain[at],
-                open: unsure[at],
+                entropy: entropy[at],
             };
-            right[child] = self.by_words(
+            right[child] = self.adjust_by_words(
                 child,
-                sure(odds.min(TUNING.cause_side_max_log_odds) - TUNING.cause_side_log_odds_per_part * here.slip(whole)),
+                order_confidence(
+                    odds.min(TUNING.cause_side_max_log_odds) - TUNING.cause_side_log_odds_per_part * here.slip(whole),
+                ),
             );
         }
-        Kept { right, odds }
+        OrderConfidence {
+            by_call: right,
+            log_odds: odds,
+        }
     }
 
     /// Where little is open in all, no more odds are due to an order than what delays and bytes alone say for its links where
@@ -376,14 +391,14 @@ impl<'a> Unordered<'a> {
     }
 
     /// How sure the link in order of each child is where the order is so sure.
-    pub fn right(&self, right: f64) -> Vec<f64> {
+    pub fn order_confidences(&self, right: f64) -> Vec<f64> {
         (0..self.problem.children.len())
-            .map(|child| self.by_words(child, right))
+            .map(|child| self.adjust_by_words(child, right))
             .collect()
     }
 
     /// How sure a link in order is, of how sure its order is, and of the words that are shared.
-    fn by_words(&self, child: usize, right: f64) -> f64 {
+    fn adjust_by_words(&self, child: usize, right: f64) -> f64 {
         let slot = self.in_order[child];
         if slot == NO_SLOT || self.problem.children[child].words.is_empty() {
             return right;
@@ -401,7 +416,7 @@ impl<'a> Unordered<'a> {
 
     /// Whether several calls of one request leave together, beside those of the next request. Calls of different steps of
     /// the work take turns with those of other requests, so that dealing them one request after another is no order.
-    fn made_at_once(&self, order: Order) -> bool {
+    fn leave_at_once(&self, order: Order) -> bool {
         let (mut same, mut other): (Vec<i64>, Vec<i64>) = (vec![], vec![]);
         let mut last: Option<(&Slot, i64)> = None;
         for place in self.sequence(order) {
@@ -410,13 +425,13 @@ impl<'a> Unordered<'a> {
             }
             let slot = &self.problem.slots[self.in_order[place] as usize];
             let start_ns = self.problem.children[place].start_ns;
-            if let Some((before, before_ns)) = last.filter(|_| !slot.is_again) {
+            if let Some((before, previous_ns)) = last.filter(|_| !slot.is_repeat) {
                 let apart = if before.parent == slot.parent {
                     &mut same
                 } else {
                     &mut other
                 };
-                apart.push((start_ns - before_ns).abs());
+                apart.push((start_ns - previous_ns).abs());
             }
             last = Some((slot, start_ns));
         }
@@ -427,8 +442,8 @@ impl<'a> Unordered<'a> {
     /// Children in the order of their actions.
     fn sequence(&self, order: Order) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.problem.children.len()).collect();
-        if order == Order::Back {
-            places.sort_by_key(|&place| self.problem.children[place].end_ns);
+        if order == Order::ByAnswer {
+            places.sort_by_key(|&place| self.problem.children[place].answered_ns);
         }
         places
     }
@@ -452,22 +467,22 @@ impl<'a> Unordered<'a> {
         let gaps = gaps(in_place().map(|(_, pair)| pair), order);
         let density = gap_densities(&gaps, &self.possible, cause, self.scales_ns[cause], own);
         let weight = |at: usize, slot: &Slot, child: &Child| {
-            let evidence = self.evidence.of(self.found.of[at]);
+            let evidence = self.evidence.of(self.found.probability[at]);
             f64::from(evidence.delay(slot.class, Pair::new(slot, child), cause)).exp()
         };
-        let by_cause = self.shared(weight).log_sums;
+        let by_cause = self.marginals(weight).log_sums;
         let by_both = &self.found.log_sums;
         let mut gains = Gains {
             cause_side: by_cause.iter().map(|sum| -sum).collect(),
             other_side: by_cause.iter().zip(by_both).map(|(cause, both)| cause - both).collect(),
             free: by_cause.iter().zip(by_both).map(|(cause, both)| both - cause).collect(),
         };
-        let sides = self.problem.sides(self.in_order);
-        let in_one_step = self.problem.slots.iter().all(|slot| !slot.is_again) && self.made_at_once(order);
+        let sides = self.problem.directional_delays(self.in_order);
+        let in_one_step = self.problem.slots.iter().all(|slot| !slot.is_repeat) && self.leave_at_once(order);
         for ((place, (slot, child)), gap) in in_place().zip(gaps) {
             let pair = Pair::new(slot, child);
             if in_one_step {
-                gains.other_side[place] += sides.by_queue(slot.class, 1 - cause);
+                gains.other_side[place] += sides.queue_gain(slot.class, 1 - cause);
             }
             gains.cause_side[place] += self.odds(slot).ln() + f64::from(density.of(gap));
             gains.other_side[place] +=
@@ -476,12 +491,12 @@ impl<'a> Unordered<'a> {
         gains
     }
 
-    /// What the side beside the order adds for each child if calls are so far from their place, in requests.
-    fn other_side(&self, order: Order, far: f64) -> Vec<f64> {
+    /// What the side beside the order adds for each child if calls are so distance from their place, in requests.
+    fn other_side_near_order(&self, order: Order, distance: f64) -> Vec<f64> {
         let (problem, cause) = (self.problem, cause_side(order));
         let rank = ranks(&problem.slots, order);
         let requests = problem.slots.chunk_by(|a, b| a.parent == b.parent).count();
-        let unit = far * problem.slots.len() as f64 / requests as f64;
+        let unit = distance * problem.slots.len() as f64 / requests as f64;
         let mut nearness = vec![0.0; self.pairs.slot.len()];
         let mut middle = 0.0;
         for place in self.sequence(order) {
@@ -489,17 +504,17 @@ impl<'a> Unordered<'a> {
                 middle = rank[self.in_order[place] as usize];
             }
             for at in self.pairs.of(place) {
-                nearness[at] = (-(rank[self.pairs.slot[at] as usize] - middle).abs() / unit).exp() / (2.0 * far);
+                nearness[at] = (-(rank[self.pairs.slot[at] as usize] - middle).abs() / unit).exp() / (2.0 * distance);
             }
         }
-        let plain = self.shared(|at, _, _| nearness[at]);
+        let plain = self.marginals(|at, _, _| nearness[at]);
         let (mut evidence, mut found) = (self.evidence.clone(), self.found.clone());
         for round in 0..TUNING.near_order_rounds {
             if round > 0 {
-                evidence = self.learned(&found);
+                evidence = self.learn_from(&found);
             }
-            found = self.shared(|at, slot, child| {
-                let (evidence, pair) = (evidence.of(found.of[at]), Pair::new(slot, child));
+            found = self.marginals(|at, slot, child| {
+                let (evidence, pair) = (evidence.of(found.probability[at]), Pair::new(slot, child));
                 let other = evidence.score(slot.class, pair) - evidence.delay(slot.class, pair, cause);
                 nearness[at] * f64::from(other).exp()
             });
@@ -527,13 +542,13 @@ struct Gains {
 #[derive(Clone, Copy, Debug)]
 struct Explained {
     gain: f64,
-    open: f64,
+    entropy: f64,
 }
 
 impl Explained {
     /// The part of what is open; above 1 where delays and bytes leave less open than the order explains.
     fn part(self) -> f64 {
-        (self.gain + TUNING.min_open_nats) / (self.open.max(0.0) + TUNING.min_open_nats)
+        (self.gain + TUNING.min_open_nats) / (self.entropy.max(0.0) + TUNING.min_open_nats)
     }
 
     /// How much too small this part is around a link. It should be as large as on the `whole`, but where more is open than
@@ -542,7 +557,7 @@ impl Explained {
     fn slip(self, whole: Explained) -> f64 {
         let as_many_nats = Explained {
             gain: whole.gain,
-            open: self.open,
+            entropy: self.entropy,
         };
         let due = whole.part().min(as_many_nats.part().max(ALL_OPEN));
         (TUNING.slip_part * due - self.part()).max(0.0)
@@ -552,16 +567,16 @@ impl Explained {
 /// Which delay of a pair is the one between cause and action.
 fn cause_side(order: Order) -> usize {
     match order {
-        Order::Front => 0,
-        Order::Back => 1,
+        Order::ByArrival => 0,
+        Order::ByAnswer => 1,
     }
 }
 
-/// Places of slots in the order of their causes (of `Front`), or of their actions (of `Back`).
+/// Places of slots in the order of their causes (of `ByArrival`), or of their actions (of `ByAnswer`).
 fn ranks(slots: &[Slot], order: Order) -> Vec<f64> {
     let mut places: Vec<usize> = (0..slots.len()).collect();
-    if order == Order::Back {
-        places.sort_by_key(|&place| slots[place].out_ns);
+    if order == Order::ByAnswer {
+        places.sort_by_key(|&place| slots[place].response_ns);
     }
     let mut ranks = vec![0.0; slots.len()];
     for (rank, place) in places.into_iter().enumerate() {
@@ -571,7 +586,7 @@ fn ranks(slots: &[Slot], order: Order) -> Vec<f64> {
 }
 
 /// Means of the values around each, of no more than `Tuning::slip_window_calls` to either side.
-fn windows(values: &[f64]) -> Vec<f64> {
+fn moving_means(values: &[f64]) -> Vec<f64> {
     let mut sums = vec![0.0];
     for value in values {
         sums.push(sums[sums.len() - 1] + value);
@@ -591,8 +606,8 @@ fn gaps<'a>(links: impl Iterator<Item = (&'a Slot, &'a Child)>, order: Order) ->
     let mut before = i64::MIN;
     let gap = |(slot, child): (&Slot, &Child)| {
         let (cause, action) = match order {
-            Order::Front => (slot.open_ns, child.start_ns),
-            Order::Back => (child.end_ns, slot.out_ns),
+            Order::ByArrival => (slot.arrival_ns, child.start_ns),
+            Order::ByAnswer => (child.answered_ns, slot.response_ns),
         };
         let gap = action - cause.max(before);
         before = action;
@@ -616,7 +631,7 @@ fn scales_ns(problem: &Problem) -> [f64; 2] {
     let span = children.last().map_or(0, |last| last.start_ns - children[0].start_ns);
     let durations = slots
         .iter()
-        .map(|slot| (slot.close_ns - slot.open_ns).min(600_000_000_000) as f64);
+        .map(|slot| (slot.close_ns - slot.arrival_ns).min(600_000_000_000) as f64);
     [
         span as f64 / children.len().max(1) as f64,
         durations.sum::<f64>() / slots.len().max(1) as f64,
@@ -624,7 +639,7 @@ fn scales_ns(problem: &Problem) -> [f64; 2] {
     .map(|s| s.max(1000.0))
 }
 
-/// The slot of each child of `problem` (in the order of `Front`), as those of its parent, one after another.
+/// The slot of each child of `problem` (in the order of `ByArrival`), as those of its parent, one after another.
 pub fn slots_of(problem: &Problem, parent_of: &HashMap<u32, Option<u32>>) -> Vec<u32> {
     let mut next: HashMap<u32, u32> = HashMap::new();
     for (place, slot) in problem.slots.iter().enumerate().rev() {
@@ -653,15 +668,15 @@ mod tests {
     use super::*;
 
     fn slip(here: [f64; 2], whole: [f64; 2]) -> f64 {
-        let explained = |[gain, open]: [f64; 2]| Explained { gain, open };
+        let explained = |[gain, entropy]: [f64; 2]| Explained { gain, entropy };
         explained(here).slip(explained(whole))
     }
 
     #[test]
     fn an_order_that_explains_all_that_is_open_has_not_slipped_where_more_is_open_than_elsewhere() {
-        let sizes_tell = [6.1, 0.6];
-        assert_eq!(slip([6.4, 1.5], sizes_tell), 0.0);
-        assert_eq!(slip([4.7, 4.7], sizes_tell), 0.0);
+        let sizes_decide = [6.1, 0.6];
+        assert_eq!(slip([6.4, 1.5], sizes_decide), 0.0);
+        assert_eq!(slip([4.7, 4.7], sizes_decide), 0.0);
     }
 
     #[test]

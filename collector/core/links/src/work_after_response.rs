@@ -13,8 +13,8 @@ use crate::evidence::{log_bin, log_lower_ns};
 use crate::tuning::TUNING;
 
 /// Calls that are looked at, requests before each, and how far back they may be.
-const SOME_CALLS: usize = 1000;
-const SOME_REQUESTS: usize = 128;
+const SAMPLED_CALLS: usize = 1000;
+const SAMPLED_REQUESTS: usize = 128;
 const LONGEST_NS: i64 = 10_000_000_000;
 /// Steps of time.
 const BINS: usize = 160;
@@ -25,16 +25,19 @@ const SHIFTS: [f64; 6] = [-7.3, -5.1, -3.7, 3.3, 5.7, 7.9];
 ///
 /// `parents` in order of opening, `children` in order of start.
 pub fn linger_ns(calls: &[Call], parents: &[u32], children: &[u32]) -> Option<i64> {
-    let alone = alone(calls, parents, children);
-    if alone.len() < TUNING.linger_min_orphans
-        || (alone.len() as f64) < TUNING.linger_min_orphan_share * children.len() as f64
+    let orphans = orphan_starts(calls, parents, children);
+    if orphans.len() < TUNING.linger_min_orphans
+        || (orphans.len() as f64) < TUNING.linger_min_orphan_share * children.len() as f64
     {
         return None;
     }
-    let opened: Vec<i64> = parents.iter().map(|&parent| calls[parent as usize].open_ns).collect();
-    let step = alone.len().div_ceil(SOME_CALLS);
-    let some: Vec<i64> = alone.iter().copied().step_by(step).collect();
-    let between = (alone[alone.len() - 1] - alone[0]) as f64 / alone.len() as f64;
+    let opened: Vec<i64> = parents
+        .iter()
+        .map(|&parent| calls[parent as usize].arrival_ns)
+        .collect();
+    let step = orphans.len().div_ceil(SAMPLED_CALLS);
+    let some: Vec<i64> = orphans.iter().copied().step_by(step).collect();
+    let between = (orphans[orphans.len() - 1] - orphans[0]) as f64 / orphans.len() as f64;
     let more: Vec<[f64; BINS]> = some.iter().map(|&at| more_at(&opened, at, between)).collect();
     let sums: Vec<f64> = (0..BINS).map(|bin| more.iter().map(|call| call[bin]).sum()).collect();
     let is_more = |bin: usize| {
@@ -82,12 +85,12 @@ fn deviation(times: &[i64], more: &[[f64; BINS]], bin: usize) -> f64 {
 }
 
 /// When calls were made while no request was open.
-fn alone(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
+fn orphan_starts(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
     let (mut next, mut until_ns) = (0, i64::MIN);
     let mut found = vec![];
     for &child in children {
         let start_ns = calls[child as usize].start_ns;
-        while next < parents.len() && calls[parents[next] as usize].open_ns <= start_ns {
+        while next < parents.len() && calls[parents[next] as usize].arrival_ns <= start_ns {
             until_ns = until_ns.max(calls[parents[next] as usize].close_ns);
             next += 1;
         }
@@ -102,7 +105,7 @@ fn alone(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
 fn lags(opened: &[i64], at: i64) -> [f64; BINS] {
     let mut counts = [0.0; BINS];
     let until = opened.partition_point(|&open| open <= at);
-    for &open in opened[until.saturating_sub(SOME_REQUESTS)..until].iter().rev() {
+    for &open in opened[until.saturating_sub(SAMPLED_REQUESTS)..until].iter().rev() {
         if at - open > LONGEST_NS {
             break;
         }
@@ -123,8 +126,8 @@ mod tests {
     /// A request that is answered after 2 ms.
     fn request(at_ns: i64) -> Call {
         Call {
-            open_ns: at_ns,
-            out_ns: at_ns + 2 * MS,
+            arrival_ns: at_ns,
+            response_ns: at_ns + 2 * MS,
             close_ns: at_ns + 2 * MS,
             ..call(at_ns)
         }
@@ -138,16 +141,16 @@ mod tests {
             connection_id: 0,
             start_ns: at_ns,
             sent_ns: at_ns,
-            end_ns: at_ns,
-            open_ns: at_ns,
-            out_ns: at_ns,
+            answered_ns: at_ns,
+            arrival_ns: at_ns,
+            response_ns: at_ns,
             close_ns: at_ns,
             request_bytes: 100,
             response_bytes: 100,
             is_cut: false,
             method: -1,
-            asked: crate::target_words::Words::default(),
-            served: crate::target_words::Words::default(),
+            call_words: crate::target_words::Words::default(),
+            served_words: crate::target_words::Words::default(),
         }
     }
 
