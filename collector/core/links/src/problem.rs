@@ -157,20 +157,30 @@ impl Problem {
         }
     }
 
-    /// Links that keep the order, before anything is known of delays: short ones are better, by their square.
+    /// Links that keep the order, before anything is known of delays: short ones are better.
     pub fn first_links(&self) -> Chosen {
-        let length = |c: &Child| (c.answered_ns - c.start_ns).min(1_000_000_000) as f64;
-        let typical = 1e6 + self.children.iter().map(length).sum::<f64>() / self.children.len().max(1) as f64;
+        let typical_ns = self.typical_delay_ns();
         self.align(|slot, child| {
-            let before = (child.start_ns - slot.arrival_ns) as f64 / typical;
-            let after = if self.linger_ns > 0 {
-                0.0
-            } else {
-                (slot.response_ns - child.answered_ns) as f64 / typical
-            };
-            let squares = (before * before + after * after).min(TUNING.first_link_max_squares);
-            slot.log_filled - (TUNING.first_link_nats * squares) as f32 + self.initial_score(slot, child)
+            slot.log_filled - self.length_penalty(slot, child, typical_ns) + self.initial_score(slot, child)
         })
+    }
+
+    /// A millisecond, and the mean duration of the calls.
+    pub fn typical_delay_ns(&self) -> f64 {
+        let length = |c: &Child| (c.answered_ns - c.start_ns).min(1_000_000_000) as f64;
+        1e6 + self.children.iter().map(length).sum::<f64>() / self.children.len().max(1) as f64
+    }
+
+    /// What a first link loses for the delays before and after its call, by their squares, in nats.
+    pub fn length_penalty(&self, slot: &Slot, child: &Child, typical_ns: f64) -> f32 {
+        let before = (child.start_ns - slot.arrival_ns) as f64 / typical_ns;
+        let after = if self.linger_ns > 0 {
+            0.0
+        } else {
+            (slot.response_ns - child.answered_ns) as f64 / typical_ns
+        };
+        let squares = (before * before + after * after).min(TUNING.first_link_max_squares);
+        (TUNING.first_link_nats * squares) as f32
     }
 
     /// What the words that they share, and their byte counts, say before anything is learned.
