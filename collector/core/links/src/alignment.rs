@@ -1,17 +1,21 @@
-//! Order-preserving links: two sequences are aligned so that the sum of scores is the largest, as in comparing texts.
+//! Links that keep an order: the alignment of two sequences with the largest sum of scores (dynamic programming).
 //!
-//! `slots` are in the order of their cause, children in the order of their action; if a transition of a server keeps
-//! order (first come, first served), the true links do not cross. A slip of one therefore cannot go on: leaving a slot
-//! empty or a child without parent costs what that is worth, and the whole is the best there is, not greedy.
+//! Slots are in the order of causes, calls in the order of actions. If the server keeps an order (first come, first
+//! served), true links do not cross. An empty slot and a call without parent have a price, so one odd request does not
+//! shift all later links, and the result is the best as a whole.
 //!
-//! Cost: time and (a byte for each) memory of one cell for each child and slot that is possible for it or between
-//! such. Source: Needleman and Wunsch, 1970; bands as usual.
+//! Input: for each call the range of slots that are possible; scores. Output: the slot of each call, increasing, or
+//! `NO_SLOT`.
+//!
+//! Cost: time, and a byte of memory, for each cell between a call's first and last possible slot.
+//!
+//! Source: Needleman and Wunsch, 1970; banded.
 
 use std::ops::Range;
 
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// Which slots are looked at for each child: a range, neither of whose ends ever goes back.
+/// The range of slots considered for each call; neither end ever decreases.
 #[derive(Clone, Debug)]
 pub struct Band {
     from: Vec<u32>,
@@ -19,7 +23,7 @@ pub struct Band {
 }
 
 impl Band {
-    /// `ranges` of possible slots, for children in order; `(u32::MAX, 0)` where there is none.
+    /// `ranges` of possible slots, for calls in order; `(u32::MAX, 0)` where there is none.
     pub fn new(ranges: Vec<(u32, u32)>, slots: usize) -> Self {
         let (mut from, mut to): (Vec<u32>, Vec<u32>) = ranges.into_iter().unzip();
         let mut least = slots as u32;
@@ -44,18 +48,18 @@ const ALONE: u8 = 0;
 const LINKED: u8 = 1;
 const CARRIED: u8 = 2;
 
-/// The slot of each child, or `NO_SLOT`. `score(slot, child)` is the gain of a link (minus infinity if impossible),
-/// `empty[slot]` that of a slot left empty, `alone` that of a child without parent.
+/// The slot of each call, or `NO_SLOT`. `score(slot, call)`: the gain of a link, minus infinity if impossible;
+/// `empty[slot]`: that of an empty slot; `alone`: that of a call without parent.
 pub fn align(band: &Band, empty: &[f32], alone: f32, score: impl Fn(usize, usize) -> f32) -> Vec<u32> {
     let mut choices: Vec<u8> = vec![];
     let mut rows = Vec::with_capacity(band.from.len());
-    // best[i - base]: of all children so far, with only slots below i used, less what the empty ones below i cost
+    // best[i - base]: over the calls so far, using slots below i only, minus the price of empty slots below i
     let (mut best, mut next, mut base): (Vec<f32>, Vec<f32>, usize) = (vec![0.0], vec![], 0);
     for child in 0..band.from.len() {
         let range = band.range(child);
         rows.push(choices.len());
         next.clear();
-        // sums grow with the trace, so each row is taken relative to its first value
+        // sums grow with the trace, so each row is relative to its first value
         let first = best[(range.start - base).min(best.len() - 1)];
         let at = |slot: usize| best[(slot - base).min(best.len() - 1)] - first;
         next.push(at(range.start) + alone);

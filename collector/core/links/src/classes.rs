@@ -1,7 +1,7 @@
-//! Classes of calls: those to one service whose sizes hang together (reads of 1 to 64 KiB are one class, writes another).
+//! Classes of calls: calls to one service, of one method where heads are visible, and of similar sizes.
 //!
-//! The sizes of request and response are put in cells of half an octave; cells that touch, or nearly, are one class. Nothing but
-//! sizes distinguishes a read from a write where no head is visible; where heads are, what was asked keeps calls apart, too.
+//! The bytes of request and response are put into cells of half an octave; cells that touch, or nearly touch, are one
+//! class. So reads of 1 to 64 KiB are one class, and writes another, where only sizes distinguish them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::NONE;
 use crate::dialogues::Call;
 use crate::tuning::TUNING;
 
-/// A service and what it was asked, and the half octaves of its request's and its response's bytes.
+/// ((service, method), half octaves of request bytes, half octaves of response bytes).
 type Cell = ((i64, i64), i32, i32);
 
 fn half_octave(bytes: i64) -> i32 {
@@ -31,8 +31,8 @@ fn cell(call: &Call, methods: &HashSet<i64>) -> Cell {
     )
 }
 
-/// Services of which nearly all calls show what was asked; where heads are lost now and then, calls that show it are like
-/// those that do not.
+/// Services of which nearly all calls show a method. Where heads are lost now and then, calls with a method are like
+/// those without.
 fn with_methods(calls: &[Call]) -> HashSet<i64> {
     let mut seen: HashMap<i64, (usize, usize)> = HashMap::new();
     for call in calls {
@@ -47,7 +47,7 @@ fn with_methods(calls: &[Call]) -> HashSet<i64> {
         .collect()
 }
 
-/// The number of each call's class.
+/// The class of each call.
 pub fn classes(calls: &[Call]) -> Vec<u16> {
     let methods = with_methods(calls);
     let cells: Vec<Cell> = calls.iter().map(|call| cell(call, &methods)).collect();
@@ -64,7 +64,7 @@ pub fn classes(calls: &[Call]) -> Vec<u16> {
     cells.iter().map(|cell| number[cell]).collect()
 }
 
-/// Common cells that touch share a number; a rare one has that of the nearest common one of its service.
+/// The class of each cell: common cells that touch share one; a rare cell joins the nearest common one of its service.
 fn numbered(counts: &BTreeMap<Cell, usize>, common: &[Cell]) -> HashMap<Cell, u16> {
     let mut number: HashMap<Cell, u16> = HashMap::new();
     let mut next = 0;

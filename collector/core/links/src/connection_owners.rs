@@ -1,24 +1,25 @@
-//! Which of a host's services uses which connection.
+//! Which service of a host owns which connection.
 //!
-//! Several services of one host may ask the same one (processes with a port each, a service and its sidecar), each over
-//! connections that it keeps. What order each of them keeps does not show in their calls together. But whose a connection is
-//! shows by and by: at each of its calls a request of that service was open, and at such times as it makes calls. So shares
-//! of its calls are added up by service ([`crate::unordered`]), and where connections so distinguished explain the calls better
-//! than connections that all services use, each service's calls are linked by themselves.
+//! Several services of one host may call the same service (processes with a port each, a service and its sidecar), each
+//! over its own connections. Their calls together do not show the order that each service keeps. But at each call over
+//! a connection a request of its owner was open, so the marginals of its calls, added up by service, show the owner.
+//!
+//! Input: for each call the probability of each service to have made it. Output: the owner of each connection and its
+//! probability; nothing if owned connections do not explain the calls better than shared ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dialogues::Call;
 use crate::tuning::TUNING;
 
-/// How likely each service of a host made a call.
+/// The probability of each service of a host to have made a call.
 pub struct Shared {
     pub call: u32,
-    /// By place in the list of services.
+    /// In the order of the list of services.
     pub by_service: Vec<f64>,
 }
 
-/// The services that may have been asked for `children`, calls that reuse connections; nothing if there is one only.
+/// The services that may have made `children`, calls that reuse connections; nothing if there is only one.
 pub fn services(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
     let connections: BTreeSet<i64> = children.iter().map(|&c| calls[c as usize].connection_id).collect();
     if connections.len() * TUNING.owner_min_calls_per_connection > children.len() {
@@ -32,10 +33,10 @@ pub fn services(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
     }
 }
 
-/// For each connection the service to which it belongs, and how likely that is.
+/// The owner of each connection, and its probability.
 pub type ConnectionOwners = BTreeMap<i64, (i64, f64)>;
 
-/// The owners of connections, if connections belong to services.
+/// The owners of connections, if connections are owned.
 pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> ConnectionOwners {
     let mut usual = vec![TUNING.owner_min_share; services.len()];
     for one in shared {
@@ -46,7 +47,7 @@ pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> Connection
     }
     let all: f64 = usual.iter().sum();
     usual.iter_mut().for_each(|share| *share /= all);
-    // of each connection, by service: how likely its calls are beside those of a connection that all use, as logarithms
+    // for each connection: log-likelihood of its calls for each owner, against a shared connection; number of calls
     let mut likely: BTreeMap<i64, (Vec<f64>, f64)> = BTreeMap::new();
     for one in shared {
         let some = one.by_service.iter().sum::<f64>() + TUNING.owner_min_share;

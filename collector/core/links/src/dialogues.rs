@@ -1,9 +1,11 @@
-//! Calls: exchanges, where those of a connection that are one dialogue are taken together.
+//! Calls: exchanges, where those of one dialogue on a connection are one call.
 //!
-//! A request that waits for an interim answer (HTTP's `100 Continue`) looks like two exchanges where heads are not
-//! visible. Such answers show by themselves: they are short, always come first on their connection, and the connection
-//! mostly goes on after them. Where it does not, the dialogue was cut short (its client gave up): it is of the same kind
-//! as whole ones, but its bytes say nothing.
+//! Where heads are hidden, a request that waits for an interim answer (HTTP's `100 Continue`) looks like two exchanges.
+//! Interim answers are recognised: they are short, always come first on their connection, and are mostly followed by
+//! more. Where one is not followed, the client gave up: the dialogue was cut short. It is of the same kind as whole
+//! dialogues, but its byte counts are not compared.
+//!
+//! Input: columns of exchanges. Output: `Calls`, and the exchanges of each.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +13,7 @@ use crate::target_words::Words;
 use crate::tuning::TUNING;
 use crate::{Exchanges, UNSEEN};
 
-/// In place of a time that never came.
+/// In place of a time that never came. A quarter of the range, so that differences do not overflow.
 pub const NEVER_NS: i64 = i64::MAX / 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,47 +22,48 @@ pub struct Call {
     pub server_host: i64,
     pub service: i64,
     pub connection_id: i64,
-    /// At the client: when it began to connect, or to send.
+    /// At the client: when it began to connect, or if it reused a connection, to send.
     pub start_ns: i64,
     /// At the client: when it began to send.
     pub sent_ns: i64,
     /// At the client: when the answer began to arrive.
     pub answered_ns: i64,
-    /// At the server: when the request began to arrive, when its answer began to leave, and when all of it had left.
+    /// At the server: when the request began to arrive, when the response began to leave, and when all of it had left.
     pub arrival_ns: i64,
     pub response_ns: i64,
     pub close_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
-    /// A dialogue of which only the beginning was.
+    /// Whether it is a dialogue that was cut short.
     pub is_cut: bool,
-    /// What was asked, `NONE` where not known.
+    /// Number of the method (GET, PUT), `NONE` where not known.
     pub method: i64,
-    /// Of its target what requests at its client's host may share, and what calls of its server's host may.
+    /// Words of its target: those that requests at its client's host may share, and those that calls of its server's
+    /// host may.
     pub call_words: Words,
     pub served_words: Words,
 }
 
 pub struct Calls {
     pub calls: Vec<Call>,
-    /// The call itself, or where it was cut short the last whole one of its service.
+    /// For each call itself; if it was cut short, the last whole dialogue with its service.
     like: Vec<u32>,
     order: Vec<u32>,
     from: Vec<u32>,
 }
 
 impl Calls {
-    /// Rows of the exchanges of a call, in order of time.
+    /// Rows of the exchanges of a call, by time.
     pub fn rows(&self, call: usize) -> &[u32] {
         &self.order[self.from[call] as usize..self.from[call + 1] as usize]
     }
 
-    /// Calls of one kind are made for the same: the class of each, of one that was cut short that of whole ones.
+    /// The kind of each call: its class; of one that was cut short, the class of whole ones.
     pub fn kinds(&self, class: &[u16]) -> Vec<u16> {
         self.like.iter().map(|&call| class[call as usize]).collect()
     }
 
-    /// Of the exchanges of a call, the row of the last one that its server had begun to receive by then.
+    /// Of the exchanges of a call, the row of the last one whose request had begun to arrive at that time.
     pub fn row_at(&self, exchanges: &Exchanges, call: usize, at_ns: i64) -> i64 {
         let rows = self.rows(call);
         let begun = |row: &&u32| arrival_of(exchanges, **row as usize) <= at_ns;
@@ -120,7 +123,7 @@ pub fn group_into_calls(e: &Exchanges) -> Calls {
     }
 }
 
-/// For each call itself, or where it was cut short the last whole dialogue of its service, if there was one.
+/// For each call itself; if it was cut short, the last whole dialogue with its service, if any.
 fn whole_dialogues(calls: &[Call], is_dialogue: impl Fn(usize) -> bool) -> Vec<u32> {
     let mut whole: HashMap<i64, u32> = HashMap::new();
     let like = |(number, call): (usize, &Call)| {
@@ -197,7 +200,7 @@ fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
     }
 }
 
-/// Requests by class, each class in the order of `parents`, and the place of each of `parents` in its class.
+/// Requests by class, in the order of `parents`, and the place of each request in its class.
 pub fn by_class(class: &[u16], parents: &[u32]) -> (HashMap<u16, Vec<u32>>, Vec<usize>) {
     let mut of_class: HashMap<u16, Vec<u32>> = HashMap::new();
     let mut place = vec![0; parents.len()];

@@ -1,11 +1,14 @@
-//! How links look on either side of a call, each by itself: before it, from a request's arrival to the call; after it, from
-//! the call's answer to the request's.
+//! Delays in each direction from a call: before it, from its request's arrival to its start; after it, from its answer
+//! to the request's response.
 //!
-//! An action comes so long after its cause where requests do not wait for each other. A server that takes one thing after
-//! another is a queue: an action comes so long after its cause or after the action before, whatever was later, and of the
-//! causes that wait it is mostly the first one's. How long a request waits there is the same for those that come together,
-//! so that the delays of a wrong link are as usual as those of the right one; what a queue adds is not.
-//! Both are densities of the same actions, so they can be compared, if it is also counted who is next.
+//! Where requests are independent, an *action* (the call, or the response) follows its *cause* (the arrival, or the
+//! answer) after a usual time. A server that works on one item at a time is a queue: an action follows the later of its
+//! cause and the previous action, and of the waiting causes mostly the first is next. Requests that arrive together
+//! wait equally long in a queue, so a wrong link has as usual a delay as the right one; the time that the queue adds to
+//! the previous action does not have this fault. Both models are log densities of the same actions, so they can be
+//! compared, once the choice of the next cause is counted too.
+//!
+//! Input: links. Output: for each class of requests and each direction, which model fits better and by how much.
 //!
 //! Cost: n log n for n links, and for each the requests that wait.
 
@@ -13,10 +16,10 @@ use crate::evidence::{Queued, mean_density};
 use crate::problem::{Child, Slot};
 use crate::tuning::TUNING;
 
-/// Octaves of places in a queue.
+/// Octaves of places in a queue. Structural: the length of arrays, enough for 2^32 requests.
 const PLACES: usize = 32;
 
-/// Delays before and after calls, by the class of the request.
+/// Delays before and after calls, by class of the request.
 pub struct DirectionalDelays(Vec<[Side; 2]>);
 
 impl DirectionalDelays {
@@ -30,7 +33,7 @@ impl DirectionalDelays {
         DirectionalDelays(times.into_iter().map(|sides| sides.map(Side::new)).collect())
     }
 
-    /// Where delays are better explained as those of a queue.
+    /// In which directions a queue explains delays better.
     pub fn queued(&self) -> Queued {
         self.0
             .iter()
@@ -38,7 +41,7 @@ impl DirectionalDelays {
             .collect()
     }
 
-    /// How much better delays of one side are explained as those of a queue, for each link; 0 if worse.
+    /// Nats for each link by which a queue explains the delays of a direction better; 0 if worse.
     pub fn queue_gain(&self, class: u32, side: usize) -> f64 {
         let side = &self.0[class as usize][side];
         (side.queued - side.independent)
@@ -46,7 +49,7 @@ impl DirectionalDelays {
             .max(0.0)
     }
 
-    /// Mean logarithm of how dense the delays of a link are on both sides.
+    /// Mean log density of the delays of a link, over both directions.
     pub fn fit(&self) -> f64 {
         let sides = || self.0.iter().flatten();
         let links: usize = sides().map(|side| side.count).sum();
@@ -57,18 +60,17 @@ impl DirectionalDelays {
     }
 }
 
-/// A cause, the action before, and the action.
+/// Cause, previous action, action.
 type Times = [i64; 3];
 
-/// Mean logarithms of how dense the delays between causes and actions are.
+/// Mean log densities of the delays from causes to actions.
 struct Side {
     count: usize,
-    /// Each so long after its cause.
+    /// If actions are independent.
     independent: f64,
-    /// Each so long after its cause or the action before, whatever is later, and of the causes that wait mostly the first
-    /// is next.
+    /// If they are those of a queue, the choice of the next cause included.
     queued: f64,
-    /// The part of it that is who is next.
+    /// The part of it that is the choice of the next cause.
     next: f64,
 }
 
@@ -97,7 +99,7 @@ impl Side {
             waiting.remove(own);
             found[(earlier + 1).ilog2() as usize] += 1.0;
         }
-        // each place of an octave is as likely as the others
+        // all places of an octave are equally likely
         let each = |(octave, found): (i32, &f64)| found * (found / (count + 1.0) / 2f64.powi(octave)).ln();
         let order: f64 = (0..).zip(&found).map(each).sum::<f64>() / (count + 1.0);
         Side {

@@ -1,8 +1,16 @@
-//! What links look like, learned by counting: delays before and after a call, byte counts that pass through, and words of
-//! targets that are shared ([`crate::target_words`]).
+//! Evidence for links, learned by counting: delays before and after a call, differences of byte counts, and shared
+//! words of targets ([`crate::target_words`]).
 //!
-//! Each table gives the logarithm of how much more often a value is seen in links than in possible pairs (a call and a
-//! request that was open when it began). What does not distinguish them gives 0, so no table is tuned to any protocol.
+//! Input: pairs that are linked, and pairs that are possible (a call and a request that was open at its start). Output:
+//! tables of log-likelihood ratios: how much more often a value occurs in links than in possible pairs, in nats. A
+//! value that does not distinguish the two scores 0, so nothing depends on a protocol.
+//!
+//! 1. Delays are counted in signed logarithmic bins, four to the octave, and smoothed.
+//! 2. A difference of byte counts that several links show is a value of its own; all others are counted by magnitude,
+//!    in the same bins.
+//! 3. Scores are smoothed by `Tuning::prior_links` and bounded by `Tuning::max_score_nats`.
+//!
+//! Invariant: with `own` > 0, a pair's score does not contain what that pair itself contributed.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,16 +21,17 @@ use crate::tuning::TUNING;
 
 const BINS: usize = 400;
 const MIDDLE: usize = BINS / 2;
-/// A triangle over seven bins, nearly two octaves: what a few hundred links can show.
+/// Smoothing kernel: a triangle over seven bins, nearly two octaves. Structural: the shape that a few hundred links can
+/// show; it sums up to 1.
 const KERNEL: [f64; 7] = [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05];
-/// Of a delay, what is counted in its own bin.
+/// Weight of a delay in its own bin.
 pub const PEAK_WEIGHT: f64 = KERNEL[KERNEL.len() / 2];
-/// In place of a difference that says nothing.
+/// In place of a difference that is not known.
 const UNKNOWN: i64 = i64::MIN;
-/// Differences kept apart in a table; those beyond share a cell with another.
+/// Cells of a table of differences; a power of two. Bounds the memory: beyond it two differences may share a cell.
 const MOST_DIFFERENCES: usize = 4096;
 
-/// Signed logarithmic bins, four to the octave, from by_magnitude 1 us on.
+/// Signed logarithmic bin, four to the octave, from about 1 µs on.
 #[inline]
 fn bin(delay_ns: i64) -> usize {
     let value = (delay_ns.unsigned_abs() >> 10) + 4;
@@ -35,35 +44,35 @@ fn bin(delay_ns: i64) -> usize {
     }
 }
 
-/// The same of a difference of bytes, from one byte on.
+/// Bin of a difference of bytes, from one byte on.
 #[inline]
 fn byte_bin(difference: i64) -> usize {
     bin(difference.saturating_mul(1024))
 }
 
-/// How long the delays of a bin are apart.
+/// Width of a bin, in ns.
 fn width_ns(bin: usize) -> f64 {
     let place = if bin < MIDDLE { MIDDLE - 1 - bin } else { bin - MIDDLE };
     1024.0 * 2f64.powi(place as i32 / 4)
 }
 
-/// The bin, of so many, of a time that is not negative.
+/// The bin of a time that is not negative, of `bins`.
 pub fn log_bin(gap_ns: i64, bins: usize) -> usize {
     (bin(gap_ns.max(0)) - MIDDLE).min(bins - 1)
 }
 
-/// The shortest time, in ns, of a bin of such times.
+/// The shortest time of such a bin, in ns.
 pub fn log_lower_ns(log_bin: usize) -> f64 {
     let (octave, part) = (log_bin / 4, log_bin % 4);
     1024.0 * ((4 + part) as f64 * 2f64.powi(octave as i32) - 4.0)
 }
 
-/// Logarithm of how long, in ns, the times of such a bin are apart.
+/// Logarithm of the width of such a bin, in ns.
 pub fn log_width(log_bin: usize) -> f64 {
     width_ns(MIDDLE + log_bin).ln()
 }
 
-/// Counts of differences, of a hash that is quick and always the same.
+/// Counts of differences; the hash is fast and the same in each run.
 pub type Tally = HashMap<i64, f64, BuildHasherDefault<Mixer>>;
 
 #[derive(Default)]
@@ -86,7 +95,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// Delays and differences of bytes, counted for one class of requests.
+/// Delays and differences of bytes of one class of requests, counted.
 #[derive(Clone, Debug)]
 struct Counts {
     delays: [Vec<f64>; 2],
@@ -94,7 +103,7 @@ struct Counts {
     words: Vec<f64>,
 }
 
-/// What is compared of a pair: two delays, two differences of byte counts, the words of targets.
+/// The features of a pair: two delays, two differences of byte counts, the pattern of shared words.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     delays: [u32; 2],
@@ -119,8 +128,7 @@ impl Pair {
         }
     }
 
-    /// The same for a server that takes one thing after another: on sides that are `queued`, delays since the cause, or
-    /// since the action before if that was later.
+    /// The same where delays on the sides that are `queued` count from the later of the cause and the previous action.
     #[inline]
     pub fn queued(slot: &Slot, child: &Child, queued: [bool; 2]) -> Self {
         let mut pair = Pair::new(slot, child);
@@ -135,7 +143,7 @@ impl Pair {
 }
 
 impl Pair {
-    /// What its byte counts say by these scores.
+    /// Nats of its byte counts by these scores.
     pub fn size_score(&self, scores: &[Differences; 2]) -> f32 {
         scores[0].score(self.bytes[0]) + scores[1].score(self.bytes[1])
     }
@@ -167,17 +175,17 @@ impl Sample {
 }
 
 impl Sample {
-    /// Counts the words of a pair: among links, links; among possible pairs, all of them. Those of the one that are none of
-    /// the other show what is shared by chance.
+    /// Counts the pattern of words of a pair: among links the links, among possible pairs all of them. Those of the
+    /// possible pairs that are no links show what is shared by chance.
     pub fn add_words(&mut self, class: u32, pair: Pair, weight: f64) {
         self.0[class as usize].words[pair.words as usize] += weight;
     }
 }
 
-/// On which sides delays are those of a queue, by the class of the request.
+/// For each class of requests: on which sides delays are those of a queue.
 pub type Queued = Vec<[bool; 2]>;
 
-/// Scores of pairs, by the class of the request.
+/// Scores of pairs, by class of the request.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     tables: Vec<Tables>,
@@ -192,12 +200,12 @@ struct Tables {
 }
 
 impl Evidence {
-    /// What `linked` pairs show that `possible` ones do not.
+    /// Evidence that distinguishes `linked` pairs from `possible` ones.
     pub fn learn(linked: &Sample, possible: &Sample) -> Self {
         Evidence::learn_queued(linked, possible, vec![[false; 2]; linked.0.len()])
     }
 
-    /// The same of pairs whose delays are, on some sides, those of a queue.
+    /// The same for pairs whose delays on some sides are those of a queue.
     pub fn learn_queued(linked: &Sample, possible: &Sample, queued: Queued) -> Self {
         let tables = |(linked, possible): (&Counts, &Counts)| Tables {
             delays: [0, 1].map(|side| delay_scores(&linked.delays[side], &possible.delays[side], 0.0)),
@@ -210,11 +218,11 @@ impl Evidence {
         }
     }
 
-    /// The same, with delays as densities: the logarithm of how many there are in `scales_ns` of time before and after
-    /// the call. Only these can be compared between ways to link all calls: what is usual differs from pair to pair.
+    /// The same with delays as log densities per `scales_ns` of time before and after the call. Only densities can be
+    /// compared between different ways to link all calls, since what is usual differs from pair to pair.
     ///
-    /// Scores are for pairs that have such a weight among the linked ones themselves (0 for others): what a pair shows of
-    /// itself is no evidence for it, and of few links that is much.
+    /// `own`: weight that the pairs to be scored have among the linked ones themselves; it is taken out again, since of
+    /// few links a pair would be evidence for itself.
     pub fn learn_densities(linked: &Sample, possible: &Sample, scales_ns: [f64; 2], own: f64) -> Self {
         let tables = |(linked, possible): (&Counts, &Counts)| Tables {
             delays: [0, 1].map(|side| densities(&linked.delays[side], &possible.delays[side], scales_ns[side], own)),
@@ -227,25 +235,25 @@ impl Evidence {
         }
     }
 
-    /// What is compared of a pair, delays as they were learned.
+    /// The features of a pair, with delays as they were learned.
     #[inline]
     pub fn pair(&self, slot: &Slot, child: &Child) -> Pair {
         Pair::queued(slot, child, self.queued[slot.class as usize])
     }
 
-    /// The part of the score that is the delay on one side.
+    /// Nats of the delay on one side.
     #[inline]
     pub fn delay(&self, class: u32, pair: Pair, side: usize) -> f32 {
         self.tables[class as usize].delays[side][pair.delays[side] as usize]
     }
 
-    /// The part of the score that is no delay: byte counts and words.
+    /// Nats of byte counts and words.
     pub fn contents(&self, class: u32, pair: Pair) -> f32 {
         let tables = &self.tables[class as usize];
         tables.bytes[0].score(pair.bytes[0]) + tables.bytes[1].score(pair.bytes[1]) + self.words(class, pair)
     }
 
-    /// The part of the score that is shared words.
+    /// Nats of shared words.
     #[inline]
     pub fn words(&self, class: u32, pair: Pair) -> f32 {
         self.tables[class as usize].words[pair.words as usize]
@@ -262,7 +270,7 @@ impl Evidence {
     }
 }
 
-/// Densities of gaps, which count `own` themselves, learned from them beside the delays that are `possible` on that side of a call.
+/// Log densities of gaps on a side of calls; each gap weighs `own` in what it is scored by, which is taken out.
 pub fn gap_densities(gaps_ns: &[i64], possible: &Sample, side: usize, scale_ns: f64, own: f64) -> GapDensities {
     let (mut linked, mut all) = (vec![0.0; BINS], vec![0.0; BINS]);
     gaps_ns.iter().for_each(|&gap| linked[bin(gap)] += 1.0);
@@ -282,7 +290,7 @@ impl GapDensities {
     }
 }
 
-/// Mean logarithm of how dense such delays are, per ns.
+/// Mean log density of delays, per ns.
 pub fn mean_density(delays_ns: impl Iterator<Item = i64>) -> f64 {
     let mut counts = vec![0.0; BINS];
     delays_ns.for_each(|delay_ns| counts[bin(delay_ns)] += 1.0);
@@ -309,7 +317,7 @@ pub fn smooth(counts: &[f64]) -> Vec<f64> {
     out
 }
 
-/// Scores of delays that count `own` among the linked ones.
+/// Scores of delays that weigh `own` among the linked ones.
 fn delay_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
     let (linked, possible) = (smooth(linked), smooth(possible));
     let links: f64 = linked.iter().sum();
@@ -318,7 +326,7 @@ fn delay_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
     linked.iter().zip(usual(&linked, &possible)).map(score).collect()
 }
 
-/// The share of each bin among pairs of both kinds.
+/// The share of each bin among all pairs.
 fn usual(linked: &[f64], possible: &[f64]) -> Vec<f64> {
     let all: f64 = linked.iter().chain(possible).sum::<f64>() + TUNING.prior_pairs_per_bin * BINS as f64;
     linked
@@ -328,7 +336,7 @@ fn usual(linked: &[f64], possible: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Logarithms of how many delays of each bin there are in `scale_ns`.
+/// Log densities of delays, per `scale_ns`.
 fn densities(linked: &[f64], possible: &[f64], scale_ns: f64, own: f64) -> Vec<f32> {
     let scores = delay_scores(linked, possible, own);
     let usual = usual(&smooth(linked), &smooth(possible));
@@ -336,8 +344,8 @@ fn densities(linked: &[f64], possible: &[f64], scale_ns: f64, own: f64) -> Vec<f
     scores.into_iter().zip(usual).enumerate().map(density).collect()
 }
 
-/// Scores of patterns of words that count `own` among the linked ones: how much likelier they are in links than by chance, so
-/// that a call that shares much with a request is nobody's own.
+/// Scores of patterns of words that weigh `own` among the linked ones: how much likelier they are in links than by
+/// chance. A call that shares much with no open request then has no parent.
 fn word_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
     let seen = UNSEEN_WORDS as usize + 1;
     let links: f64 = linked[seen..].iter().sum();
@@ -355,9 +363,9 @@ fn word_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
     scores
 }
 
-/// Scores, by bins, of differences of byte counts that are not usual themselves, which count `own` among the linked ones;
-/// nothing if links are no more alike than possible pairs. Bins with few links share one score, or these would be
-/// evidence of themselves.
+/// Scores, by magnitude, of differences that are not usual, which weigh `own` among the linked ones; nothing if links
+/// are no more alike than possible pairs. Bins with few links share one score, or these links would be evidence for
+/// themselves.
 fn magnitude_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
     let (mut links, mut pairs) = (vec![0.0; BINS], vec![0.0; BINS]);
     let is_usual = |difference: &i64| {
@@ -408,14 +416,14 @@ fn magnitude_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
     }
 }
 
-/// Whether something is more frequent in pairs of which some are links than `chance`, what the rest of these shows, and than
-/// in as many `other` pairs: where all is alike, links show what others do.
+/// Whether a count among pairs, of which some are links, is beyond `chance` (what the pairs that are no links show) and
+/// beyond the count among as many `other` pairs.
 fn is_beyond_chance(count: f64, other: f64, chance: f64) -> bool {
     count - chance > TUNING.bytes_beyond_chance_sigmas * (chance + 1.0).sqrt()
         && count - other > TUNING.bytes_beyond_others_sigmas * (count + other).sqrt()
 }
 
-/// Logarithm of how much more frequent something is among links than usual, of its count among them.
+/// Log ratio of a count among `links` to its `usual` share, smoothed by the prior.
 pub fn log_ratio(count: f64, links: f64, usual: f64) -> f32 {
     let found = (count + TUNING.prior_links * usual) / (links + TUNING.prior_links);
     (found / usual)
@@ -423,17 +431,17 @@ pub fn log_ratio(count: f64, links: f64, usual: f64) -> f32 {
         .clamp(-TUNING.max_score_nats, TUNING.max_score_nats) as f32
 }
 
-/// Scores of differences of byte counts: of usual ones exactly, in a table of a power of two, of others by by_magnitude how much.
+/// Scores of differences of byte counts: usual ones exactly, in a hash table; others by magnitude.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
     cells: Vec<(i64, f32)>,
-    /// By bins, four to the octave from one byte on; empty if by_magnitude how much says nothing.
+    /// By magnitude, in bins; empty if magnitudes do not distinguish links.
     by_magnitude: Vec<f32>,
     unseen_score: f32,
 }
 
 impl Differences {
-    /// Scores of differences that count `own` among the linked ones.
+    /// Scores of differences that weigh `own` among the linked ones.
     fn learn(linked: &Tally, possible: &Tally, own: f64) -> Self {
         let (links, pairs): (f64, f64) = (linked.values().sum(), possible.values().sum());
         let mut known: Vec<(i64, f64, f64)> = linked
@@ -473,8 +481,8 @@ impl Differences {
         table
     }
 
-    /// The same before anything is linked, of requests that were open when a call began and `other` ones, so many of each.
-    /// Among the open ones are so many `links`; what these show more often than chance allows is theirs.
+    /// Scores before any link is made: from requests that were open at a call's start, and as many `other` ones. Among
+    /// the open ones are `links` links; what is more frequent there than chance allows is theirs.
     pub fn before_links(open: &Tally, other: &Tally, links: f64) -> Self {
         let pairs: f64 = open.values().sum();
         let others = 1.0 - links / pairs.max(1.0);

@@ -1,34 +1,34 @@
-//! Shares over all ways to link calls, exactly, where few slots are possible at a time.
+//! Exact marginal probabilities of links where few slots are possible at a time.
 //!
-//! Belief propagation ([`crate::marginals`]) takes the likelier of two ways to link two calls with two requests for the only
-//! one (Bethe's approximation of the permanent of two rows is the larger of its two products; Vontobel, "The Bethe
-//! Permanent of a Nonnegative Matrix", 2013): where few requests are open at a time it is sure of what chance decided.
-//! There all ways can be summed up: call by call, in order of start, by which of the slots that a later call may also take
-//! are taken already (a forward and a backward pass, as for a hidden Markov model).
+//! Belief propagation ([`crate::marginals`]) takes the likelier of two ways to link two calls with two requests for the
+//! only one (Bethe's approximation of a 2 × 2 permanent is the larger of its two products; Vontobel, "The Bethe
+//! Permanent of a Nonnegative Matrix", 2013). Here all ways are summed up by dynamic programming over calls in order of
+//! start. The state is the set of slots, among those that a later call may also take, that are already taken (a forward
+//! and a backward pass, as for a hidden Markov model).
 //!
-//! 1. Calls that could take the same slot, through others as well, are a *component*; each is summed up by itself.
-//! 2. A slot is carried from the first call that may take it to the last. A component is done here if no more than so many
-//!    are carried at once.
+//! 1. Calls connected through slots form a *component*; each is summed up by itself.
+//! 2. A slot is part of the state from the first call that may take it to the last. A component is done here if its
+//!    state has few slots at once.
 //!
-//! Invariants: shares of a call sum up to at most 1, those of a slot too.
+//! Invariants: the probabilities of a call sum up to at most 1, those of a slot too.
 //!
-//! Cost: for each call 2^(slots carried) times the slots that it may take, three times; bounded by `MOST_STEPS` in all beyond
-//! components that carry no more than `FEW_SLOTS`: at most some 0.3 s of CPU time, and 32 MB, for a thousand calls.
+//! Cost: for each call 2^(slots of the state) times its possible slots, three times; bounded by `MOST_STEPS` beyond
+//! components of at most `FEW_SLOTS`: about 0.3 s of CPU time and 32 MB for a thousand calls.
 
 use crate::marginals::Pairs;
 
-/// Slots carried at once in components that are always done, and in any.
+/// Slots of a state, in components that are always done, and in any. Structural: they bound time and memory.
 const FEW_SLOTS: usize = 4;
 const MOST_SLOTS: usize = 12;
-/// Steps that may be taken for wider components.
+/// Steps at most for wider components. Structural: bounds the time.
 const MOST_STEPS: usize = 20_000_000;
 
-/// Which places of a component's calls a slot is carried between.
+/// The calls between which a slot is part of the state.
 #[derive(Clone, Copy)]
 struct Life {
     first: u32,
     last: u32,
-    /// The component of its calls, by number of its first call.
+    /// The component of its calls, by the number of its first call.
     of: u32,
 }
 
@@ -38,7 +38,7 @@ const NOBODY: Life = Life {
     of: u32::MAX,
 };
 
-/// Puts exact shares in place of those `found` by belief propagation where that is cheap; `weight` as for them.
+/// Replaces probabilities `found` by belief propagation by exact ones where that is cheap; `weight` as there.
 pub fn refine(pairs: &Pairs, weight: &[f64], slots: usize, found: &mut [f64]) {
     let mut lives = vec![NOBODY; slots];
     let component = components(pairs, &mut lives);
@@ -63,7 +63,7 @@ pub fn refine(pairs: &Pairs, weight: &[f64], slots: usize, found: &mut [f64]) {
     }
 }
 
-/// The component of each child, by the number of one of its children, and the first and last child of each slot.
+/// The component of each call, by the number of one of its calls; also sets the first and last call of each slot.
 fn components(pairs: &Pairs, lives: &mut [Life]) -> Vec<u32> {
     let children = pairs.from.len() - 1;
     let mut leader: Vec<u32> = (0..children as u32).collect();
@@ -93,7 +93,7 @@ fn leader_of(leader: &mut [u32], child: u32) -> u32 {
     at
 }
 
-/// How many slots are carried at once.
+/// The most slots of a state.
 fn width(pairs: &Pairs, children: &[u32], lives: &[Life]) -> usize {
     let (mut now, mut most) = (0, 0);
     for &child in children {
@@ -105,13 +105,13 @@ fn width(pairs: &Pairs, children: &[u32], lives: &[Life]) -> usize {
     most
 }
 
-/// Sums over all ways, by which carried slots are taken; kept for use again.
+/// Sums over all matchings by state; buffers are reused.
 #[derive(Default)]
 struct Sum {
-    /// Before each child, one after another.
+    /// Before each call, one state vector after another.
     before: Vec<f64>,
     after: Vec<f64>,
-    /// Of each pair of the component, in order, the bit of its slot.
+    /// The bit of the slot of each pair of the component.
     bits: Vec<u32>,
 }
 
@@ -130,7 +130,7 @@ impl Sum {
         self.backward(pairs, weight, children, lives, width, found);
     }
 
-    /// Gives each slot a bit for as long as it is carried.
+    /// Gives each slot a bit for as long as it is part of the state.
     fn give_bits(&mut self, pairs: &Pairs, children: &[u32], lives: &mut [Life]) {
         self.bits.clear();
         let mut free = u32::MAX;
@@ -229,7 +229,7 @@ impl Sum {
     }
 }
 
-/// Slots that no later call may take: whether they are taken makes no difference any more.
+/// Sums out slots that no later call may take.
 fn forget(sums: &mut [f64], over: usize) {
     if over == 0 {
         return;

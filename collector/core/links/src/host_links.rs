@@ -1,4 +1,15 @@
-//! The links of one host: kind by kind of the calls that it makes.
+//! Infers the links of one host: of the calls that it makes to the requests that it serves, one kind of call at a time.
+//!
+//! Input: the host's requests and calls, as numbers of `Call`s. Output: for each call of a kind that is common enough
+//! its parent, if any, and the confidence.
+//!
+//! 1. Guess how many calls each class of requests makes; link a short stretch in each order for each guess, and a long
+//!    stretch for the best guesses; keep the best as the plan.
+//! 2. Link all calls in the order of the plan.
+//! 3. Compute marginals without an order, and the confidence that the order is real.
+//! 4. If there is no order, estimate the rates again from the marginals.
+//! 5. Combine links in order and marginals into a parent and a confidence for each call.
+//! 6. Resolve calls in doubt by the histories of their requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -18,28 +29,28 @@ use crate::tuning::TUNING;
 use crate::unordered::{Parents, Unordered, order_confidence, slots_of};
 use crate::work_after_response;
 
-/// A trace is seen whole, but for requests that were never answered.
+/// The time for which the trace is complete: all of it, but for requests that were never answered.
 const ALL: Range<i64> = i64::MIN..NEVER_NS;
 
-/// The parent of each child of a kind if an order is kept.
+/// The parent of each call of a kind in the links that keep the order.
 type OrderedLinks = HashMap<u32, Option<u32>>;
 
-/// What was found for a call whose kind is common enough to learn from: its parent, or that it has none.
+/// The link of a call whose kind is common enough to learn from: its parent, or none.
 #[derive(Clone, Debug)]
 pub struct InferredLink {
     pub child: u32,
     pub parent: Option<u32>,
     pub confidence: f64,
-    /// The next likeliest parent, and how likely that is.
+    /// The next likeliest parent, and its probability.
     pub alternative: Option<(u32, f64)>,
-    /// Its parent if an order is kept, and how sure that is.
+    /// Its parent in the links that keep the order, and the probability that this link is right.
     ordered_parent: Option<u32>,
     order_confidence: f64,
-    /// If in doubt, who else may have made it.
+    /// If the link is in doubt, all requests that may have made the call.
     candidates: Vec<Candidate>,
 }
 
-/// All calls, the class and the kind of each, and what their words mean.
+/// All calls, the class and the kind of each, and what words of their targets mean.
 pub struct Context<'a> {
     pub calls: &'a [Call],
     pub class: &'a [u16],
@@ -47,21 +58,21 @@ pub struct Context<'a> {
     pub words: &'a WordModel,
 }
 
-/// The requests that a host serves, in order of their opening.
+/// A host and the requests that it serves, in order of their arrival.
 struct Host<'a> {
     host: i64,
     calls: &'a [Call],
     class: &'a [u16],
     kind: &'a [u16],
     words: &'a WordModel,
-    /// What byte counts mean before anything is linked, of the kind that is looked at.
+    /// What byte counts of the kind at hand mean before any link is made.
     sizes: Option<&'a Sizes>,
-    /// How long requests go on after their answers, by which `calls` close later; 0 if they do not.
+    /// For how long requests make calls after their responses; `close_ns` of `calls` includes it. 0 if they make none.
     linger_ns: i64,
     parents: &'a [u32],
 }
 
-/// Leaves out requests and calls without times, and puts requests in order of opening, calls in order of start.
+/// Leaves out requests and calls without times; sorts requests by arrival and calls by start.
 pub fn keep_timed_in_order(calls: &[Call], parents: &mut Vec<u32>, children: &mut Vec<u32>) {
     parents.retain(|&call| calls[call as usize].arrival_ns < NEVER_NS);
     children.retain(|&call| calls[call as usize].start_ns < NEVER_NS);
@@ -69,7 +80,7 @@ pub fn keep_timed_in_order(calls: &[Call], parents: &mut Vec<u32>, children: &mu
     children.sort_by_key(|&call| calls[call as usize].start_ns);
 }
 
-/// A guess that explains the links best, the order that they keep, and what they then show.
+/// The guess that explains the observations best, the order that its links keep, and the evidence learned from them.
 #[derive(Clone)]
 struct Plan {
     guess: Guess,
@@ -77,11 +88,12 @@ struct Plan {
     evidence: Evidence,
     score: f64,
     wide: Guess,
-    /// The same with how well delays fit: scores of both orders say little, each sorts links to what it then learns.
+    /// The score and the density of delays. It decides between the two orders: their scores say little, since each
+    /// order sorts links to match what it then learns.
     fit: f64,
 }
 
-/// Links of the calls of a pool, by their numbers outside of it.
+/// Links of the calls of a pool, with numbers as outside of it.
 pub fn link_pool(known: &Context, pool: &Pool) -> Vec<InferredLink> {
     let host = Host {
         host: crate::NONE,
@@ -109,8 +121,8 @@ pub fn link_pool(known: &Context, pool: &Pool) -> Vec<InferredLink> {
     host.link_kind(&pool.children).into_iter().map(renumbered).collect()
 }
 
-/// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves), as `keep_timed_in_order` gives
-/// them; and those that are `done`.
+/// Links of `children`, calls that the host makes, to `parents`, requests that it serves, both as `keep_timed_in_order`
+/// leaves them. `done`: links of the host's calls that a pool gave.
 pub fn link_host(
     known: &Context,
     host: i64,
@@ -151,7 +163,7 @@ pub fn link_host(
     found
 }
 
-/// Kinds of calls, with the service that makes them where its connections are known.
+/// Splits kinds by the service that owns their connections, where owners are known.
 fn split_by_owner(calls: &[Call], owners: &ConnectionOwners, kinds: &[&[u32]]) -> Vec<(Option<i64>, Vec<u32>)> {
     let mut parts: Vec<(Option<i64>, Vec<u32>)> = vec![];
     for kind in kinds {
@@ -171,7 +183,7 @@ fn split_by_owner(calls: &[Call], owners: &ConnectionOwners, kinds: &[&[u32]]) -
     parts
 }
 
-/// Calls in doubt are given to requests by what these did before and after.
+/// Resolves calls in doubt by the histories of the requests.
 fn resolve_doubts(calls: &[Call], class: &[u16], kind: &[u16], found: &mut [InferredLink]) {
     if found.iter().all(|found| found.candidates.is_empty()) {
         return;
@@ -212,7 +224,8 @@ fn resolve_doubts(calls: &[Call], class: &[u16], kind: &[u16], found: &mut [Infe
     }
 }
 
-/// Of shares and a link in order that is so sure, the parent for which both say most, and the one after it.
+/// The two likeliest parents. `own`: the parent in order, which is right with probability `right`; `shares`: the
+/// marginals, which hold otherwise.
 fn two_likeliest(shares: &[(u32, f64)], own: Option<u32>, right: f64) -> [Option<(u32, f64)>; 2] {
     let in_place = |parent| if own == Some(parent) { right } else { 0.0 };
     let mixed = |&(parent, share): &(u32, f64)| (parent, in_place(parent) + (1.0 - right) * share);
@@ -229,7 +242,7 @@ fn two_likeliest(shares: &[(u32, f64)], own: Option<u32>, right: f64) -> [Option
 }
 
 impl Host<'_> {
-    /// The service to which each connection belongs that calls of these kinds use, if that shows.
+    /// The service that owns each connection of these kinds; empty where connections are shared.
     fn owners(&self, kinds: &[&[u32]]) -> ConnectionOwners {
         let reused = |kind: &&&[u32]| !connection_owners::services(self.calls, self.parents, kind).is_empty();
         let reused: Vec<&[u32]> = kinds.iter().filter(reused).copied().collect();
@@ -244,7 +257,7 @@ impl Host<'_> {
         connection_owners::owners(self.calls, &services, &shared)
     }
 
-    /// Links to requests of one service, so sure as it is that their connections are its.
+    /// Links to requests of one service; confidences are multiplied by the probability that it owns the connection.
     fn link_kind_of(&self, service: i64, children: &[u32], owners: &ConnectionOwners) -> Vec<InferredLink> {
         let mut parents = self.parents.to_vec();
         parents.retain(|&p| self.calls[p as usize].service == service);
@@ -262,7 +275,7 @@ impl Host<'_> {
         found
     }
 
-    /// How likely each of the `services` made the calls of a kind, of some stretches of it.
+    /// The probability of each of `services` to have made each call, for some stretches of the kind.
     fn service_shares(&self, children: &[u32], services: &[i64]) -> Vec<Shared> {
         let Some(guess) = guesses(self.calls, self.class, self.parents, children)
             .into_iter()
@@ -292,7 +305,7 @@ impl Host<'_> {
         some.flat_map(services_of).collect()
     }
 
-    /// Links of calls whose kinds are too rare to learn from, where they share words with a request.
+    /// Links of calls of rare kinds, by the words that they share with a request.
     fn link_few(&self, children: &[u32]) -> Vec<InferredLink> {
         let table = |child: u32| self.words.table(self.host, self.kind[child as usize]).copied();
         let found = |(child, parents): (u32, Vec<(u32, f64)>)| {
@@ -330,7 +343,7 @@ impl Host<'_> {
         }
     }
 
-    /// Links to requests that go on for so long after their answers.
+    /// Links to requests that may make calls until `linger_ns` after their response.
     fn link_lingering(&self, children: &[u32], linger_ns: i64) -> Vec<InferredLink> {
         let mut calls = self.calls.to_vec();
         for &parent in self.parents {
@@ -362,8 +375,8 @@ impl Host<'_> {
         self.link_per_server(children, &plan)
     }
 
-    /// Classes of which each has requests of about one duration. Of a class of which only some requests make a call (the
-    /// last one that comes of several, for all of them), these take longer.
+    /// Classes of requests of about equal duration. Where only some requests of a class make a call (the last of
+    /// several that a service joins makes it for all), those take longer.
     fn classes_by_duration(&self) -> Vec<u16> {
         let mut number: BTreeMap<(u16, u32), u16> = BTreeMap::new();
         let mut class = vec![0; self.calls.len()];
@@ -402,7 +415,7 @@ impl Host<'_> {
             .collect()
     }
 
-    /// The same guess; where words show whose a call is, requests of a class that hardly makes any may have made it, too.
+    /// The guess, and where words of targets are evidence, the classes that hardly ever make such calls.
     fn with_rare_classes(&self, children: &[u32], guess: &Guess, wide: &Guess) -> Guess {
         let mut all = guess.clone();
         if self.words.table(self.host, self.kind[children[0] as usize]).is_some() {
@@ -413,7 +426,7 @@ impl Host<'_> {
         all
     }
 
-    /// The plan that explains a long stretch best, of those that explain a short one best.
+    /// The plan that explains a long stretch best, among those that explain a short one best.
     fn best_plan(&self, children: &[u32]) -> Option<Plan> {
         let mut tries = vec![];
         let all = guesses(self.calls, self.class, self.parents, children);
@@ -440,8 +453,8 @@ impl Host<'_> {
             .map(|p| Plan { wide, ..p })
     }
 
-    /// Plans for a stretch of so many children, the best first; each from what is known already, or from short links. Of
-    /// those of one guess only the one that fits best.
+    /// Plans for a stretch of `length` calls, the best first. Each starts from the evidence given, or from short links.
+    /// For each guess only the order that fits better is kept.
     fn compare_plans(
         &self,
         children: &[u32],
@@ -501,7 +514,7 @@ impl Host<'_> {
         )
     }
 
-    /// From when until when all children that began are in the stretch.
+    /// The time in which all calls that started are in the stretch.
     fn seen_with(&self, children: &[u32], stretch: &[u32]) -> Range<i64> {
         let start_ns = |child: &u32| self.calls[*child as usize].start_ns;
         let first = if stretch[0] == children[0] {
@@ -513,7 +526,7 @@ impl Host<'_> {
         first..if last == end { ALL.end } else { start_ns(&last) }
     }
 
-    /// So many children, from the moment on when the fewest requests were open: there order cannot begin wrongly.
+    /// `length` calls from the quietest moment on: where few requests are open, an order cannot begin at the wrong one.
     fn quiet_stretch<'c>(&self, children: &'c [u32], length: usize) -> &'c [u32] {
         let last = children.len().saturating_sub(length);
         let (mut open, mut next): (Vec<u32>, usize) = (vec![], 0);
@@ -530,7 +543,7 @@ impl Host<'_> {
         &children[quietest.1..children.len().min(quietest.1 + length)]
     }
 
-    /// The requests that were open at some time between the first and the last start.
+    /// The requests that were open at some time between the first start and the last.
     fn parents_of(&self, children: &[u32]) -> &[u32] {
         let ends = |at: usize| self.calls[children[at] as usize].start_ns;
         let (first, last) = (ends(0), ends(children.len() - 1));
@@ -542,7 +555,7 @@ impl Host<'_> {
         &self.parents[from..until]
     }
 
-    /// The servers, if each request calls each of them once.
+    /// The servers, if each request calls each of them once; else nothing.
     fn one_each(&self, children: &[u32], guess: &Guess) -> Vec<i64> {
         let mut servers: Vec<i64> = children.iter().map(|&c| self.calls[c as usize].server_host).collect();
         servers.sort_unstable();
@@ -592,7 +605,7 @@ impl Host<'_> {
             None
         };
         if refitted.is_some() && kept.log_odds >= 0.0 {
-            // an order that leaves calls alone which others explain is none
+            // an order that leaves calls without parent, which other rates explain, is not real
             kept.log_odds = -TUNING.settled_log_odds;
             kept.by_call.fill(0.0);
         }
@@ -636,8 +649,9 @@ impl Host<'_> {
         children.par_chunks(length).flat_map_iter(part).collect()
     }
 
-    /// Where no order is kept, how many calls each class makes is not shown by links in order. But calls can be shared and
-    /// counted in turns, each of which explains them better. From some beginnings; nothing if that is hardly better.
+    /// Rates estimated without an order, by expectation and maximisation: compute marginals, count calls for each
+    /// class, repeat while the observations become more likely. From two starting points; nothing if the result is
+    /// hardly better than `guess`.
     fn refit_rates(
         &self,
         children: &[u32],
@@ -670,7 +684,7 @@ impl Host<'_> {
         best.1
     }
 
-    /// The parent of each child if an order is kept.
+    /// The parent of each call in the order of the plan.
     fn links_in_order(&self, children: &[u32], guess: &Guess, plan: &Plan) -> OrderedLinks {
         let problem = self.problem(children, guess, plan.order, &ALL);
         let first = problem.links(&plan.evidence);
@@ -678,7 +692,7 @@ impl Host<'_> {
         problem.pairs(&chosen).collect()
     }
 
-    /// What `summarise` makes of a stretch of the children, shared without an order.
+    /// `summarise` of the marginals of a stretch of the calls.
     fn unordered<T>(
         &self,
         children: &[u32],
@@ -692,7 +706,7 @@ impl Host<'_> {
         summarise(&Unordered::new(&problem, &slots_of(&problem, in_order), rounds))
     }
 
-    /// How many of the requests that may make such calls are open at a time.
+    /// How many requests that may make such calls are open at a time, in the mean.
     fn mean_concurrency(&self, children: &[u32], guess: &Guess) -> usize {
         let start_ns = |child: u32| self.calls[child as usize].start_ns;
         let span_ns = start_ns(children[children.len() - 1]) - start_ns(children[0]);
@@ -704,7 +718,8 @@ impl Host<'_> {
     }
 }
 
-/// Links in order, each so far as it is right, the rest shared: the likeliest parent of each child, if any is likely.
+/// The likeliest parent of each call, if it likely has any: the link in order with weight `right`, the marginals with
+/// the rest.
 fn combine(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &OrderedLinks) -> Vec<InferredLink> {
     let found = |(parents, right): (Parents, f64)| {
         let (child, own) = (parents.child, in_order[&parents.child]);
@@ -740,7 +755,7 @@ fn combine(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &O
 mod tests {
     use super::*;
 
-    /// What is found for call 0, which requests 1 and 2 may have made; byte counts are known for so many of them.
+    /// The link of call 0, which requests 1 and 2 may have made; `listed`: for how many of them byte counts are known.
     fn link_of(listed: usize) -> InferredLink {
         let parents = Parents {
             child: 0,

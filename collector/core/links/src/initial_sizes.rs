@@ -1,12 +1,12 @@
-//! What byte counts say before anything is linked.
+//! Evidence of byte counts before any link is made.
 //!
-//! A body that passes through identifies its request, but that is learned from links, and where delays say nothing (random
-//! waits, many requests at once) first links are wrong and teach nothing. So to begin with, requests that were open when a
-//! call began are compared with requests of the same classes shortly after or before, much as words are
-//! ([`crate::target_words`]): a call has one request among those that were open, so differences of byte counts that these show more
-//! often are those of links. Where there are none, sizes wait until links show some.
+//! A body that is passed on identifies its request. That is learned from links; but where delays carry no information
+//! (random waits, many requests at once) the first links are wrong and teach nothing. So requests that were open at a
+//! call's start are compared with requests of the same classes shortly before or after. One of the open ones is the
+//! parent, so differences of byte counts that are more frequent among the open ones than chance allows are those of
+//! links. If there are none, byte counts are left out until links show some.
 //!
-//! Cost: for each kind of calls, a bounded sample of pairs.
+//! Cost: for each kind of call a bounded sample of pairs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,16 +14,14 @@ use std::sync::Arc;
 use crate::dialogues::{Call, by_class};
 use crate::evidence::{Differences, Tally};
 
-/// Calls of a kind, and pairs of each, that are looked at.
+/// Calls of a kind that are sampled, and pairs of each. Structural: they bound the cost.
 const SAMPLED_CALLS: usize = 1000;
 const SAMPLED_PAIRS: usize = 32;
 
-/// Scores of the differences of requests and of responses; shared, since many problems of a kind begin with them.
+/// Scores of the differences of requests and of responses; shared by all problems of a kind.
 pub type Sizes = Arc<[Differences; 2]>;
 
-/// What differences mean; nothing if requests that were open differ as others do.
-///
-/// `parents` in order of opening, `children` in order of start.
+/// The scores; nothing if open requests do not differ from others. `parents` by arrival, `children` by start.
 pub fn sizes(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -> Option<Sizes> {
     let (of_class, place) = by_class(class, parents);
     let mut near: [Tally; 2] = Default::default();
@@ -68,8 +66,8 @@ pub fn sizes(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -
     found.iter().any(Differences::distinguishes).then(|| Arc::new(found))
 }
 
-/// In place of one of the requests of a class that were open, the nearest that were not: else what changes in the course of
-/// a trace would count as a difference. `ends` are the places of the first and the last that were.
+/// The request nearest in time of the same class that was not open: so what changes in the course of a trace is no
+/// difference. `ends`: places of the first and the last that were open.
 fn not_open(same: &[u32], place: usize, ends: (usize, usize)) -> Option<u32> {
     let span = ends.1 - ends.0 + 1;
     let later = same.get(place + span);

@@ -140,12 +140,12 @@ use crate::pools::Pool;
 use crate::target_words::WordModel;
 pub use crate::target_words::{MOST_WORDS, words_of};
 
-/// A time that was not seen, or another value that is not known. Less than every time.
+/// In place of a time, or another value, that is not known. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
 /// In place of a row, or of a host, where there is none.
 pub const NONE: i64 = -1;
 
-/// Columns of the exchanges: hosts and services as numbers, `NONE` where not known; times in ns, `UNSEEN` where not.
+/// Columns of the exchanges: hosts and services as numbers, `NONE` where not known; times in ns, `UNSEEN` where unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchanges<'a> {
     pub client_host: &'a [i64],
@@ -162,7 +162,7 @@ pub struct Exchanges<'a> {
     pub given_up_ns: &'a [i64],
     pub request_bytes: &'a [i64],
     pub response_bytes: &'a [i64],
-    /// What was asked (GET, PUT) as a number, `NONE` where not known.
+    /// Number of the method (GET, PUT), `NONE` where not known.
     pub method: &'a [i64],
     /// Words of the target and of its byte range ([`words_of`]), 0 where there are none.
     pub words: &'a [[u32; MOST_WORDS]],
@@ -194,9 +194,9 @@ impl Exchanges<'_> {
     }
 }
 
-/// For each exchange the row of its parent, or `NONE`; how sure that is (0 where there is none); the same of the next
-/// likeliest parent, where another was possible; and whether there were enough like it to learn from, so that `NONE` means
-/// something.
+/// For each exchange: the row of its parent, or `NONE`; the confidence, 0 where there is no parent; the same of the
+/// next likeliest parent, if another was possible; and whether its kind was common enough to be judged, so that `NONE`
+/// means no parent.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
     pub parent: Vec<i64>,
@@ -257,7 +257,7 @@ pub fn link(exchanges: &Exchanges) -> Links {
     links
 }
 
-/// What is found of the calls of all hosts; those of small kinds that hosts of one service make are learned from together.
+/// Links of the calls of all hosts, and of pools: rare kinds that several hosts of one service make.
 fn link_hosts(known: &Context, hosts: Vec<target_words::Host>) -> Vec<Vec<InferredLink>> {
     let alike = pools::alike(known.calls, &hosts);
     let pools: Vec<Pool> = alike

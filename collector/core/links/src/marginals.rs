@@ -1,20 +1,24 @@
-//! Links where no order is kept: every call is shared among the requests that may have made it.
+//! Marginal probabilities of links without an order, by belief propagation.
 //!
-//! A slot takes one call and a call one slot at most, so a request that is likelier to have made another call is less
-//! likely to have made this one. Marginals are the marginals of that random matching, by belief propagation: calls report to slots
-//! how much they want them beside their other slots, slots report to calls how wanted they are by others, in turns.
+//! Input: the possible pairs of calls and slots, each with a weight. Output: the probability of each pair under a
+//! random matching, in which a slot takes at most one call and a call at most one slot, and in which a matching is as
+//! likely as the product of its weights.
 //!
-//! Cost: for each round, the pairs that are possible, of which no more than `MOST_PAIRS` are kept for a call. Limits:
-//! graphs of pairs have loops, so shares are approximate; they are then a little too sure, and where few requests
-//! are open at a time much too sure: what links say at the end is then summed up exactly ([`crate::exact_marginals`]).
+//! Messages alternate: a call sends each slot how much it wants it, against its other slots; a slot sends each call how
+//! much the others want it.
+//!
+//! Cost: for each round the possible pairs, at most `Tuning::max_pairs_per_call` for a call. Limits: the graph of pairs
+//! has loops, so marginals are approximate: a little too sure, and where few requests are open at a time much too sure;
+//! there [`crate::exact_marginals`] replaces them.
+//!
 //! Source: Huang and Jebara, "Approximating the Permanent with Belief Propagation", 2009.
 
 use crate::tuning::TUNING;
 
-/// Possible pairs by child.
+/// Possible pairs, by call.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
-    /// Where each child's pairs begin, and where the last one's end.
+    /// Where each call's pairs begin, and where the last one's end.
     pub from: Vec<u32>,
     pub slot: Vec<u32>,
 }
@@ -25,18 +29,17 @@ impl Pairs {
     }
 }
 
-/// What all ways to match come to.
+/// Sums over all matchings.
 #[derive(Clone, Debug, Default)]
 pub struct Marginals {
     /// The probability of each pair.
     pub probability: Vec<f64>,
-    /// Logarithm of the sum over all ways, each the product of its pairs' weights (Bethe's approximation, a lower bound):
-    /// what each child adds to it.
+    /// Logarithm of the sum over all matchings of the product of their weights (Bethe's approximation, a lower bound):
+    /// the part of each call.
     pub log_sums: Vec<f64>,
 }
 
-/// `weight` is how much likelier each pair is than a child without parent and a slot left empty, each by itself; `slots`
-/// is their number.
+/// `weight`: odds of each pair against a call without parent and an empty slot; `slots`: their number.
 pub fn propagate(pairs: &Pairs, weight: &[f64], slots: usize) -> Marginals {
     let mut free = vec![1.0; pairs.slot.len()];
     let mut wish = vec![0.0; pairs.slot.len()];
@@ -52,7 +55,7 @@ pub fn propagate(pairs: &Pairs, weight: &[f64], slots: usize) -> Marginals {
             let least = 1e-9 * total;
             for ((wish, weight), free) in wish.iter_mut().zip(weight).zip(free) {
                 let new = weight / (total - weight * free).max(least);
-                // the mean with the turn before keeps shares from swinging
+                // the geometric mean with the previous round keeps messages from oscillating
                 let next = if turn == 0 { new } else { (*wish * new).sqrt() };
                 is_settled &= (next - *wish).abs() < TUNING.propagation_tolerance * (1.0 + next);
                 *wish = next;

@@ -1,18 +1,21 @@
-//! Histories: what each request did, call by call, where neither an order nor a call by itself shows who made it.
+//! Resolves calls in doubt by the histories of requests, with Markov chain Monte Carlo.
 //!
-//! A request's work goes on when something has come back: a second call is made when the first was answered, two calls are
-//! made at once, the answer leaves after the last. So each action (a call, or the answer) is judged by how long it came after
-//! the event before it in the history of its request, and by what that event was; and a history by how many calls of each
-//! kind it has. Nothing of this is known beforehand: it is counted in the histories themselves.
+//! A history is what a request did: it arrived, made calls, received their answers, was answered. A second call follows
+//! the answer to the first, two calls leave at once, the response follows the last answer. So each action (a call, or
+//! the response) is scored by the time since the event before it in the history and by what that event was, and each
+//! history by how many calls of each kind it has. These distributions are counted in the histories themselves.
 //!
-//! Calls are moved between requests at random, so that each way to link all of them is seen as often as it is likely
-//! (Metropolis and Hastings), counting anew in between. How often a request had a call is its share. Two moves: a call changes
-//! places with one of its kind (or goes where there is room); two requests change all calls from a moment on. Several such
-//! chains begin apart: what only one of them says is not sure.
+//! 1. Several chains start from the links given.
+//! 2. A step proposes that a call changes places with one of its kind (or moves where there is room), or that two
+//!    requests exchange all calls from a moment on; Metropolis and Hastings accept or reject it.
+//! 3. Every few sweeps the distributions are counted anew.
+//! 4. After a burn-in, the share of sweeps in which a request had a call is its probability. What only one chain says
+//!    is not sure.
 //!
-//! Cost: for each call in doubt, `Tuning::chains` times `Tuning::sweeps` times two moves, about a millisecond of CPU time. Limits: chains are
-//! short, so shares are rough; hosts with more than `MOST_DOUBTS` such calls, or `MOST_KINDS` kinds of calls, are left as they
-//! are.
+//! Cost: for each call in doubt `Tuning::chains` × `Tuning::sweeps` × two steps, about a millisecond of CPU time.
+//! Limits: chains are short, so probabilities are rough; hosts with more than `MOST_DOUBTS` calls in doubt, or
+//! `MOST_KINDS` kinds, are left as they are.
+//!
 //! Source: Hastings, "Monte Carlo Sampling Methods Using Markov Chains and Their Applications", Biometrika 57, 1970.
 
 use std::cmp::Reverse;
@@ -24,27 +27,27 @@ use crate::dialogues::Call;
 use crate::evidence::{log_bin, log_width};
 use crate::tuning::TUNING;
 
-/// Bounds the size of tables: a host with more kinds is left as it is.
+/// Kinds of calls of a host. Structural: the length of arrays; a host with more kinds is left as it is.
 const MOST_KINDS: usize = 32;
-/// More calls in doubt than this, at one host, would take too long.
+/// Calls in doubt at one host. Structural: bounds the time to seconds.
 const MOST_DOUBTS: usize = 4_000;
-/// Calls of a kind beyond so many in one history are counted as so many.
+/// Calls of a kind in one history; more are counted as so many. Structural: the length of arrays.
 const MOST_CALLS: usize = 7;
 const BINS: usize = 200;
-/// What is before an action: the request's arrival; or, for each kind, the start or the end of a call.
+/// The event before an action: the request's arrival; or, for each kind, the start or the answer of a call.
 const ARRIVAL: usize = 0;
 
-/// A request that may have made a call, and what byte counts say for it.
+/// A request that may have made a call, and the nats that byte counts and words give for it.
 pub type Candidate = (u32, f32);
 
-/// A call and who made it; if that is in doubt, who else may have. Numbers of calls.
+/// A call, its parent so far, and if that is in doubt all candidates. Numbers of calls.
 pub struct Doubt {
     pub child: u32,
     pub parent: u32,
     pub candidates: Vec<Candidate>,
 }
 
-/// The likeliest parent of a call, how sure that is, and the same of the next likeliest.
+/// The likeliest parent of a call with its probability, and the next likeliest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resolved {
     pub parent: u32,
@@ -52,7 +55,7 @@ pub struct Resolved {
     pub alternative: Option<(u32, f64)>,
 }
 
-/// For each doubt its likeliest parent; nothing where there was no doubt.
+/// For each doubt its likeliest parent; nothing for calls that were not in doubt.
 pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) -> Vec<Option<Resolved>> {
     let in_doubt = doubts.iter().filter(|doubt| doubt.candidates.len() > 1).count();
     let kinds: HashSet<u16> = doubts.iter().map(|doubt| kind[doubt.child as usize]).collect();
@@ -76,10 +79,10 @@ pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) ->
     doubts.iter().enumerate().map(found).collect()
 }
 
-/// The candidate that all chains saw most often, and how sure it is, from what each saw of the candidates of a call.
+/// The candidate that all chains together had most often, and its probability, from counts of each chain.
 ///
-/// Its share in all chains is too high, since it was chosen for it; what each chain says of the choice of the others is too
-/// low, since these are fewer. So it is the mean of both.
+/// Its share over all chains is biased upward, since it was chosen for it; its share in each chain, if the others
+/// choose, is biased downward, since these are fewer. The mean of both is taken.
 fn consensus(seen: &[&[u32]]) -> Option<(usize, f64)> {
     let best = |without: usize| {
         let chains = || seen.iter().enumerate().filter(move |(chain, _)| *chain != without);
@@ -93,7 +96,7 @@ fn consensus(seen: &[&[u32]]) -> Option<(usize, f64)> {
     Some((chosen, f64::from(sum + by_others) / (2.0 * all)))
 }
 
-/// The candidate that all chains saw most often but for one, and its share.
+/// The candidate that was most frequent but for one, and its share.
 fn next_after(best: usize, seen: &[&[u32]]) -> Option<(usize, f64)> {
     let all = (seen.len() * (TUNING.sweeps - TUNING.burn_in_sweeps)) as f64;
     let sum = |at: usize| seen.iter().map(|seen| seen[at]).sum::<u32>();
@@ -124,22 +127,22 @@ struct Request {
 struct Chain {
     children: Vec<Child>,
     requests: Vec<Request>,
-    /// Of each child, requests and what bytes say for them, by request.
+    /// For each call its candidates, as requests, with their nats of bytes and words.
     candidates: Vec<Vec<(u32, f32)>>,
-    /// Children in doubt.
+    /// Calls in doubt.
     open: Vec<u32>,
     kinds: usize,
     classes: usize,
     tables: Tables,
     random: Random,
-    /// How much scores count: nothing at first, so that chains begin apart.
+    /// Weight of scores: 0 in the first sweeps, so that chains begin apart.
     weight: f64,
     /// Proposed histories.
     mine: Vec<u32>,
     other: Vec<u32>,
 }
 
-/// Dense numbers in order of first sight.
+/// Dense numbers, in order of first occurrence.
 fn dense_number(known: &mut HashMap<u32, u32>, key: u32) -> u32 {
     let next = known.len() as u32;
     *known.entry(key).or_insert(next)
@@ -208,7 +211,7 @@ impl Chain {
         }
     }
 
-    /// How often each candidate of each child was its parent.
+    /// For each call, in how many sweeps each candidate was its parent.
     fn run(mut self) -> Vec<Vec<u32>> {
         let mut seen: Vec<Vec<u32>> = self.candidates.iter().map(|all| vec![0; all.len()]).collect();
         for sweep in 0..TUNING.sweeps {
@@ -226,7 +229,7 @@ impl Chain {
         seen
     }
 
-    /// Count in the histories as they are.
+    /// Counts the distributions in the current histories.
     fn learn(&mut self) {
         let mut counts = Counts::new(self.classes, self.kinds);
         for request in &self.requests {
@@ -250,7 +253,8 @@ impl Chain {
         numbers
     }
 
-    /// Each action of a history (a call's kind, or `kinds` for the answer), what was before it, and how long before.
+    /// Reports each action of a history (a call's kind, or `kinds` for the response), the event before it, and the time
+    /// between.
     fn each_action(&self, request: &Request, children: &[u32], mut report: impl FnMut(usize, usize, i64)) {
         let mut act = |action: usize, at_ns: i64, earlier: &[u32]| {
             let (mut before, mut last_ns) = (ARRIVAL, request.arrival_ns);
@@ -299,7 +303,7 @@ impl Chain {
         }
     }
 
-    /// Let a call change places with one of its kind, or go where there is room.
+    /// Proposes that a call changes places with one of its kind, or moves where there is room.
     fn propose_swap(&mut self, child: u32, own: usize, other: usize) {
         let kind = self.children[child as usize].kind;
         let same = |at: usize| {
@@ -331,7 +335,7 @@ impl Chain {
         self.accept_or_reject(own, other, odds);
     }
 
-    /// Let two requests change all calls from the start of this one on.
+    /// Proposes that two requests exchange all calls from the start of this one on.
     fn propose_crossover(&mut self, child: u32, own: usize, other: usize) {
         let from_ns = self.children[child as usize].start_ns;
         let split = |at: usize| {
@@ -344,7 +348,7 @@ impl Chain {
         self.accept_or_reject(own, other, 1.0);
     }
 
-    /// Accept the proposed histories, or not.
+    /// Accepts or rejects the proposed histories.
     fn accept_or_reject(&mut self, own: usize, other: usize, odds: f64) {
         for list in [&mut self.mine, &mut self.other] {
             list.sort_unstable_by_key(|&child| (self.children[child as usize].start_ns, child));
@@ -373,7 +377,7 @@ impl Chain {
         }
     }
 
-    /// What bytes say for the children that are new to a request, beside where they were; nothing if one cannot be its.
+    /// The change of nats of bytes and words for calls that are new to a request; nothing if it is no candidate of one.
     fn bytes(&self, request: usize, children: &[u32]) -> Option<f32> {
         let mut sum = 0.0;
         for &child in children {
@@ -388,7 +392,7 @@ impl Chain {
     }
 }
 
-/// Whether a history is among those that were counted: then it is no evidence for itself.
+/// Whether a history is part of the counts: then its own contribution is taken out of its score.
 #[derive(Clone, Copy)]
 enum Inclusion {
     Counted,
@@ -396,7 +400,7 @@ enum Inclusion {
 }
 
 impl Inclusion {
-    /// In [`Tables`].
+    /// Index into arrays of [`Tables`].
     fn place(self) -> usize {
         match self {
             Inclusion::Proposed => 0,
@@ -405,7 +409,7 @@ impl Inclusion {
     }
 }
 
-/// Numbers that look random, always the same (Knuth, TAOCP 2, section 3.3.4, line 26).
+/// Pseudo-random numbers, the same in each run (Knuth, TAOCP 2, section 3.3.4, line 26).
 struct Random(u64);
 
 impl Random {
@@ -422,7 +426,7 @@ impl Random {
     }
 }
 
-/// Actions by what was before them and how long, and numbers of calls; for each class of requests.
+/// Counts of actions by the event before and the time since, and of numbers of calls; by class of request.
 struct Counts {
     kinds: usize,
     /// By class, action and event before.
@@ -495,12 +499,12 @@ fn key(kinds: usize, class: usize, action: usize, before: usize) -> usize {
     (class * (kinds + 1) + action) * (1 + 2 * kinds) + before
 }
 
-/// Logarithms of densities, and of numbers of calls beside none.
+/// Log densities, and log ratios of numbers of calls to none.
 #[derive(Default)]
 struct Tables {
     kinds: usize,
     place: Vec<u32>,
-    /// For histories that were not counted, and for those that were.
+    /// For proposed histories, and for those that are part of the counts.
     gaps: [Vec<f64>; 2],
     unknown: Vec<f64>,
     numbers: [Vec<[f64; MOST_CALLS + 1]>; 2],

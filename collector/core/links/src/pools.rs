@@ -1,13 +1,13 @@
-//! Kinds of calls of which no host makes many, but which many hosts make that do the same work.
+//! Pools: kinds of calls that are rare at each host, but that several hosts make which do the same work.
 //!
-//! The nodes of a store, or the instances of a service, serve the same service. What calls of a kind look like is the same
-//! for all of them, so where each makes few of these, all are learned from together: hosts are laid one after another in
-//! time, as if one host had done first the work of the first, then that of the second. The servers that a host asks are
-//! numbered, so that what goes to each of its peers once does so in the pool, too.
+//! The nodes of a store, or the instances of a service, serve the same service. If each makes few calls of a kind, the
+//! kind is learned from all of them together: hosts are laid out one after another in time, as if one host had done the
+//! work of all. The servers that a host calls are numbered by rank, so that calls that go once to each peer do so in
+//! the pool too.
 //!
 //! Invariants: times of one host keep their distances; no request of one host is open when another's begin.
 //!
-//! Cost: a copy of the calls of small kinds, and of the requests at their hosts.
+//! Cost: a copy of the calls of rare kinds, and of the requests at their hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::dialogues::{Call, NEVER_NS};
 use crate::target_words::Host;
 use crate::tuning::TUNING;
 
-/// Bounds the cost: a pool of more calls is not made, since its hosts have enough of their own.
+/// Calls of a pool. Structural: bounds the cost; hosts of a larger pool have nearly enough of their own.
 const MOST: usize = 3_000;
-/// Requests for each call in the mean; with more, pools cost more than they are worth.
+/// Requests for each call. Structural: bounds the cost of copies.
 const MOST_REQUESTS: usize = 50;
 
 /// Calls of one kind and the requests that may have made them, of several hosts one after another.
@@ -25,13 +25,13 @@ pub struct Pool {
     pub calls: Vec<Call>,
     pub class: Vec<u16>,
     pub kind: Vec<u16>,
-    /// Of each of its calls, the number outside.
+    /// For each of its calls the number outside of the pool.
     pub number: Vec<u32>,
     pub parents: Vec<u32>,
     pub children: Vec<u32>,
 }
 
-/// The places of hosts that serve one and the same service, by that service.
+/// For each service, the places of the hosts that serve it alone.
 pub fn alike(calls: &[Call], hosts: &[Host]) -> Vec<Vec<usize>> {
     let mut of: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
     for (place, (_, parents, children)) in hosts.iter().enumerate() {
@@ -43,7 +43,7 @@ pub fn alike(calls: &[Call], hosts: &[Host]) -> Vec<Vec<usize>> {
     of.into_values().filter(|places| places.len() > 1).collect()
 }
 
-/// Pools of the hosts at these places; the calls that are in one.
+/// Pools of the hosts at these places.
 pub fn pools(calls: &[Call], class: &[u16], kind: &[u16], hosts: &[Host], places: &[usize]) -> Vec<Pool> {
     let mut of_kind: BTreeMap<u16, Vec<(usize, Vec<u32>)>> = BTreeMap::new();
     for &place in places {

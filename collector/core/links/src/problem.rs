@@ -1,6 +1,12 @@
-//! The calls of one kind that a host makes, and the requests there that may have made them, put in order.
+//! The assignment problem: calls of one kind, slots of the requests that may have made them, and which pairs are
+//! possible.
 //!
-//! A request that makes n such calls on average has ceil(n) *slots*; the linker fills slots with calls.
+//! A request that makes n such calls in the mean has ceil(n) *slots*; links fill slots with calls. In the order of
+//! arrival slots are sorted by arrival and calls by start; in the order of answers both by the times of answers,
+//! backward, so that one alignment solves both.
+//!
+//! Invariants: a slot takes one call; a call and a slot are a possible pair if the request was open from the call's
+//! start until it was sent.
 
 use std::ops::Range;
 
@@ -13,7 +19,7 @@ use crate::initial_sizes::Sizes;
 use crate::target_words::{Table, Words, is_rare_word, shared_pattern};
 use crate::tuning::TUNING;
 
-/// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
+/// Calls of a kind for each request of each class, in the mean, and the share of calls that have no parent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guess {
     pub rates: Vec<(u16, f64)>,
@@ -21,7 +27,7 @@ pub struct Guess {
 }
 
 impl Guess {
-    /// The same classes, making all calls.
+    /// The same classes, scaled so that they make nearly all calls.
     pub fn with_all_linked(&self) -> Guess {
         let more = (1.0 - TUNING.assumed_orphan_share) / (1.0 - self.orphan_share).max(TUNING.assumed_orphan_share);
         Guess {
@@ -34,20 +40,20 @@ impl Guess {
 #[derive(Clone, Debug)]
 pub struct Slot {
     pub parent: u32,
-    /// Place of the request's class in `Guess::rates`; calls that only some of those requests make are a class of their own,
-    /// after all others.
+    /// Place of the request's class in `Guess::rates`. Repeated calls, which only some of its requests make, are
+    /// classes of their own behind all others.
     pub class: u32,
-    /// Such a call.
+    /// A slot for such a repeated call.
     pub is_repeat: bool,
     pub arrival_ns: i64,
     pub response_ns: i64,
     pub close_ns: i64,
-    /// When the answer before it left, of another request.
+    /// When the previous response to another request left.
     pub previous_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
     pub words: Words,
-    /// Logarithms of how likely it is filled, and empty.
+    /// Logarithms of the probabilities that it is filled, and empty.
     pub log_filled: f32,
     pub log_empty: f32,
 }
@@ -58,7 +64,7 @@ pub struct Child {
     pub start_ns: i64,
     pub sent_ns: i64,
     pub answered_ns: i64,
-    /// When the call before it left, of another request.
+    /// When the previous call of another request left.
     pub previous_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
@@ -67,23 +73,24 @@ pub struct Child {
 }
 
 impl Slot {
-    /// Whether the request was open from when the call connected until it had something to send.
+    /// Whether the request was open from the call's start until its first byte was sent.
     #[inline]
     pub fn was_open(&self, child: &Child) -> bool {
         self.arrival_ns <= child.start_ns && child.sent_ns <= self.close_ns
     }
 }
 
-/// Which order the links keep.
+/// The order that links keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Calls leave in the order in which their requests came.
+    /// Calls leave in the order in which their requests arrived.
     ByArrival,
-    /// Responses leave in the order in which the calls' answers came. Solved as `ByArrival`, with time running backward.
+    /// Responses leave in the order in which the answers to their calls arrived. Solved like `ByArrival`, with time
+    /// reversed.
     ByAnswer,
 }
 
-/// Slots and children in the order of cause and action, and which slots are possible for each child.
+/// Slots in the order of causes, calls in the order of actions, and the range of slots that are possible for each call.
 pub struct Problem {
     pub slots: Vec<Slot>,
     pub children: Vec<Child>,
@@ -91,21 +98,21 @@ pub struct Problem {
     empty: Vec<f32>,
     pub orphan_log: f32,
     pub classes: usize,
-    /// What shared words mean before anything is learned.
+    /// Scores of shared words before any link is made.
     word_scores: Option<Table>,
-    /// And what byte counts do.
+    /// Scores of byte counts before any link is made.
     size_scores: Option<Sizes>,
-    /// How long requests go on after their answers; 0 if they do not.
+    /// For how long requests make calls after their responses; 0 if they make none.
     pub linger_ns: i64,
 }
 
-/// The slot of each child of the problem, or `NO_SLOT`.
+/// The slot of each call of the problem, or `NO_SLOT`.
 pub type Chosen = Vec<u32>;
 pub use crate::alignment::NO_SLOT;
 
 impl Problem {
-    /// `parents` in order of their opening, `children` in order of their start; numbers of `calls`. Children that began
-    /// outside of `seen` are not among them.
+    /// `parents` by arrival, `children` by start; numbers of `calls`. Calls that started outside of `seen` are not
+    /// among them.
     pub fn new(
         calls: &[Call],
         class: &[u16],
@@ -147,7 +154,7 @@ impl Problem {
         }
     }
 
-    /// The same with what shared words and byte counts mean, and of requests that go on for so long.
+    /// The same with the evidence of words and byte counts that exists before any link, and of requests that linger.
     pub fn with_initial_evidence(self, word_scores: Option<Table>, size_scores: Option<Sizes>, linger_ns: i64) -> Self {
         Problem {
             word_scores,
@@ -183,14 +190,14 @@ impl Problem {
         (TUNING.first_link_nats * squares) as f32
     }
 
-    /// What the words that they share, and their byte counts, say before anything is learned.
+    /// Nats that shared words and byte counts give before any link is made.
     pub fn initial_score(&self, slot: &Slot, child: &Child) -> f32 {
         let words = |table: &Table| table[shared_pattern(&child.words, &slot.words) as usize];
         let bytes = |sizes: &Sizes| Pair::new(slot, child).size_score(sizes);
         self.word_scores.as_ref().map_or(0.0, words) + self.size_scores.as_ref().map_or(0.0, bytes)
     }
 
-    /// Whether a child shares with the request of a slot what few do.
+    /// Whether the call shares a rare word with the request of a slot.
     pub fn shares_rare_word(&self, slot: u32, child: &Child) -> bool {
         !child.words.is_empty() && is_rare_word(shared_pattern(&child.words, &self.slots[slot as usize].words))
     }
@@ -210,14 +217,14 @@ impl Problem {
         })
     }
 
-    /// What the delays of these links are like.
+    /// The delays of these links, by direction.
     pub fn directional_delays(&self, chosen: &[u32]) -> DirectionalDelays {
         let linked = self.children.iter().zip(chosen).filter(|(_, slot)| **slot != NO_SLOT);
         let pairs = linked.map(|(child, &slot)| (&self.slots[slot as usize], child));
         DirectionalDelays::new(pairs, self.classes)
     }
 
-    /// `queued`: where delays are those of a queue.
+    /// Evidence of these links. `queued`: on which sides delays are those of a queue.
     pub fn learn(&self, chosen: &Chosen, queued: Queued) -> Evidence {
         let (mut linked, mut possible) = (Sample::new(self.classes), Sample::new(self.classes));
         for (place, (child, &slot)) in self.children.iter().zip(chosen).enumerate() {
@@ -244,7 +251,7 @@ impl Problem {
         Evidence::learn_queued(&linked, &possible, queued)
     }
 
-    /// Logarithm of how much better the links explain what was seen than no link at all.
+    /// Log-likelihood of the links, against no link at all.
     pub fn score(&self, chosen: &Chosen, evidence: &Evidence) -> f64 {
         let nothing: f64 = self.empty.iter().map(|&e| f64::from(e)).sum();
         let gain = |(child, &slot): (&Child, &u32)| {
@@ -257,7 +264,7 @@ impl Problem {
         nothing + self.children.iter().zip(chosen).map(gain).sum::<f64>()
     }
 
-    /// Each child and its parent, as numbers of calls.
+    /// Each call and its parent, as numbers of calls.
     pub fn pairs<'a>(&'a self, chosen: &'a Chosen) -> impl Iterator<Item = (u32, Option<u32>)> + 'a {
         let parent = |slot: u32| (slot != NO_SLOT).then(|| self.slots[slot as usize].parent);
         self.children
@@ -313,7 +320,7 @@ fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess, seen: &R
             } else {
                 TUNING.edge_slot_probability
             };
-            // one call for sure, and another one of every third request: not two of two thirds each
+            // a rate of 1.3 is one certain call and one of every third request, not two of two thirds each
             slots.extend((0..many as usize).map(|before| {
                 let odds = (rate - before as f64).clamp(TUNING.min_slot_probability, TUNING.max_slot_probability);
                 let is_repeat = before > 0 && odds < TUNING.repeat_slot_probability;
@@ -326,8 +333,8 @@ fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess, seen: &R
     slots
 }
 
-/// Calls over connections that were opened for another request, which then did without, begin with their first byte: no
-/// request was open from when such a one was opened until it was used.
+/// Lets calls start at their first byte if no request was open from their SYN to it: the connection had been opened for
+/// another request, which then did not use it.
 fn start_when_sent(slots: &[Slot], children: &mut [Child]) {
     let (mut open, mut next): (Vec<&Slot>, usize) = (vec![], 0);
     let mut is_any = false;
@@ -347,8 +354,8 @@ fn start_when_sent(slots: &[Slot], children: &mut [Child]) {
     }
 }
 
-/// Note what left before each: of slots, the answer of another request; of children, in order of start, the call as many
-/// before as a request has slots.
+/// Sets `previous_ns`: of slots, the response before it to another request; of calls, the call as many before it as a
+/// request has slots.
 fn note_previous(slots: &mut [Slot], children: &mut [Child]) {
     let requests = slots.chunk_by(|a, b| a.parent == b.parent).count().max(1);
     let each = (slots.len() as f64 / requests as f64).round() as usize;
@@ -368,7 +375,7 @@ fn note_previous(slots: &mut [Slot], children: &mut [Child]) {
     }
 }
 
-/// For each child, in order of start, the range of slots (in the order of their cause) that were open at its start.
+/// For each call, by start, the range of slots, in the order of causes, that were open at its start.
 fn open_ranges(slots: &[Slot], children: &[Child], order: Order) -> Vec<(u32, u32)> {
     let mut place: Vec<u32> = (0..slots.len() as u32).collect();
     if order == Order::ByAnswer {

@@ -1,9 +1,12 @@
-//! How many calls of a kind each class of requests makes: guesses, of which the links then show the best.
+//! Guesses of how many calls of a kind each class of requests makes.
 //!
-//! Two kinds of guesses. By expectation and maximisation over a sample of calls, each shared among the requests that
-//! were open when it began: once by the numbers of open requests alone, once with what delays and byte counts show. And
-//! by counting: where there are just as many calls (or twice, three times as many) as requests of a class, that class
-//! may make them all.
+//! 1. By expectation and maximisation over a sample of calls, each shared among the requests that were open at its
+//!    start: once by concurrency alone, once with delays and byte counts; each with all classes, and with the main ones
+//!    only.
+//! 2. By counting: where there are as many calls as requests of a class (or twice, three times as many), that class may
+//!    make all of them.
+//!
+//! Input: calls of one kind and the requests of their host. Output: guesses, of which links then show the best.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +15,10 @@ use crate::evidence::{Evidence, Pair, Sample};
 use crate::problem::{Child, Guess, Slot, child, slot};
 use crate::tuning::TUNING;
 
-/// Pairs that are looked at: bounds the cost of learning, whatever the size of the trace.
+/// Pairs that are sampled. Structural: bounds the cost, whatever the size of the trace.
 const PAIRS: usize = 20_000;
 
-/// Whether so many calls for each request are what some requests make and others do not.
+/// Whether a rate is one of calls that some requests make and others do not.
 fn is_optional(calls_per_request: f64) -> bool {
     (TUNING.optional_min_calls..TUNING.optional_max_calls).contains(&calls_per_request)
 }
@@ -31,7 +34,7 @@ struct Shares {
     alone: f64,
 }
 
-/// Guesses for `children`, calls of one kind in order of start; `parents` in order of opening.
+/// Guesses for `children`, calls of one kind by start; `parents` by arrival.
 pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -> Vec<Guess> {
     let mut requests: BTreeMap<u16, f64> = BTreeMap::new();
     for &parent in parents {
@@ -79,9 +82,8 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
     guesses
 }
 
-/// The guess that requests of `class` make all calls, if there are a whole number for each, or as many as optional and
-/// repeated calls may be. Rare classes of the same
-/// service (requests of an unusual size) may make some too.
+/// The guess that requests of `class` make all calls: a whole number each, or a rate that optional or repeated calls
+/// may have. Rare classes of the same service (requests of an unusual size) may make some too.
 fn whole_number_guess(
     service: &BTreeMap<u16, i64>,
     requests: &BTreeMap<u16, f64>,
@@ -111,7 +113,7 @@ fn whole_number_guess(
     })
 }
 
-/// For each service with several classes of requests the guess that all of them make the calls, one as many as another.
+/// For each service with several classes the guess that all of its requests make the calls at one rate.
 fn guesses_by_service(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, calls: f64) -> Vec<Guess> {
     let mut classes: BTreeMap<i64, Vec<u16>> = BTreeMap::new();
     for (&class, &service) in service {
@@ -134,8 +136,8 @@ fn guesses_by_service(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64
     classes.values().filter_map(guess).collect()
 }
 
-/// The guess that requests of `class` make a whole number of calls each, and that some of them make more at another time
-/// (as when an answer did not come), which are then not in their place.
+/// The guess that requests of `class` make a whole number of calls each, and that some repeat them at another time, as
+/// when an answer did not come.
 fn guess_with_repeats(class: u16, many: f64, calls: f64) -> Option<Guess> {
     let whole = (calls / many).floor();
     let more = 1.0 - whole * many / calls;
@@ -147,7 +149,7 @@ fn guess_with_repeats(class: u16, many: f64, calls: f64) -> Option<Guess> {
         })
 }
 
-/// For some children, spread over the trace, the requests that were open when they began.
+/// For a sample of calls the requests that were open at their start.
 fn sample(calls: &[Call], place: &impl Fn(u32) -> usize, parents: &[u32], children: &[u32]) -> Vec<Vec<Open>> {
     let mut step = 1 + children.len() / PAIRS;
     let widths = || children.iter().step_by(1 + children.len() / 500);
@@ -244,7 +246,8 @@ fn shares_with_delays(sample: &[Vec<Open>], classes: usize) -> Shares {
     shares
 }
 
-/// One round: each child is shared among its open requests; `report(child, place, share)` of each share worth reporting.
+/// One round: each call is shared among its open requests. `report(call, place, share)` receives each share that
+/// matters.
 fn next_shares(weights: &[Vec<(usize, f64)>], shares: &Shares, mut report: impl FnMut(usize, usize, f64)) -> Shares {
     let count = weights.len().max(1) as f64;
     let mut next = Shares {

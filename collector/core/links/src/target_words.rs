@@ -1,23 +1,20 @@
-//! What a call's target has in common with the target of a request: the words of both.
+//! Words that the target of a call shares with the target of a request.
 //!
-//! A target is cut into words (parts of its path, names and values of its query, percent-decoded). A word that a call
-//! shares with a request says the more for a link the fewer other requests have it: it counts by its surprise,
-//! ln(requests / requests with it), and of several by the rarest. A word that all requests have says nothing, and neither
-//! does one that no request has. Of a pair it is noted how surprising the rarest word of the call is, and how surprising
-//! the rarest one that it shares with the request: [`shared`]. What that means for a link is learned for each kind of
-//! calls, as delays are ([`crate::evidence`]).
+//! A target is split into words: parts of its path, names and values of its query, percent-decoded. A shared word says
+//! the more the fewer requests have it: its *surprise* is ln(requests / requests with it), in nats, and of several
+//! words the rarest counts. A pair is described by a *pattern*: the surprise of the rarest word of the call, and that
+//! of the rarest word that it shares with the request ([`shared_pattern`]). What patterns mean is learned for each kind
+//! of call, as for delays ([`crate::evidence`]).
 //!
-//! A message that is about some bytes only (`Range`) has more words: where these begin, where they end, both, and both
-//! together with the last part of its path. They are like no words of a path. So a service that hands ranges on is known by
-//! that, one that cuts them into blocks by the first and the last, and one that reads what it likes shares none; and the
-//! same bytes of two objects are alike, but less than those of one.
+//! A message about a range of bytes (`Range`) has four more words: the first byte, the last, both, and both with the
+//! last part of its path. None equals a word of a path. So a service that passes ranges on is recognised by them, and
+//! one that splits them into blocks by their first and last byte.
 //!
-//! # Where to begin
-//! Requests that were open when a call began are compared with requests of the same classes at other times. A call has one
-//! request among those that were open, so what these share more often than the others is what links share ([`WordModel`]).
-//! Where there is no such difference nothing is shared, and words are left out.
+//! Before any link is made, requests that were open at a call's start are compared with requests of the same classes at
+//! other times ([`WordModel`]). One of the open ones is the parent, so what they share more often is what links share.
+//! If there is no such difference, words are left out.
 //!
-//! Cost: a look-up in a table for each word; for learning, a bounded sample of pairs.
+//! Cost: a table look-up for each word; for learning, a bounded sample of pairs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,20 +24,21 @@ use crate::dialogues::{Call, Calls, by_class};
 use crate::evidence::log_ratio;
 use crate::tuning::TUNING;
 
-/// Words that are kept of a target; of longer ones the first two, and the last.
+/// Words that are kept of a target; of longer ones the first two and the last ones. Structural: the length of arrays,
+/// and of a column of the interface.
 pub const MOST_WORDS: usize = 8;
 const FIRST_WORDS: usize = 2;
-/// Of these, words of a byte range; then no more are kept of its target.
+/// Words of a byte range; then fewer words of the target are kept.
 const RANGE_WORDS: usize = 4;
-/// Words of a call that are compared, the rarest.
+/// Words of a call that are compared, the rarest. Structural: the length of arrays.
 const RAREST: usize = 6;
-/// Steps of surprise, in nats.
+/// Steps of surprise, of one nat: up to e^7 = 1,100 requests for one word. Structural: the size of tables.
 const LEVELS: usize = 8;
-/// Surprises of the call's rarest word, times those of the rarest shared one, or none; and `UNSEEN_WORDS`.
+/// Surprises of the call's rarest word, times those of the rarest shared one or none; and `UNSEEN_WORDS`.
 pub const PATTERNS: usize = 1 + LEVELS * (LEVELS + 1);
 /// In place of a pattern where one of the targets was not seen, or has no words that could be shared.
 pub const UNSEEN_WORDS: u8 = 0;
-/// Calls of a kind, and pairs of each, that are looked at to begin with.
+/// Calls of a kind that are sampled, and pairs of each. Structural: they bound the cost.
 const SAMPLED_CALLS: usize = 2000;
 const SAMPLED_PAIRS: usize = 64;
 
@@ -48,14 +46,14 @@ const SAMPLED_PAIRS: usize = 64;
 pub type ByteRange = (i64, i64);
 const ALL_BYTES: ByteRange = (-1, -1);
 
-/// The words of targets that lie end to end, between offsets, and of the byte ranges `first` to `last`.
+/// The words of targets, which lie end to end between offsets, and of the byte ranges `first` to `last`.
 pub fn words_of(offsets: &[i32], bytes: &[u8], first: &[i64], last: &[i64]) -> Vec<[u32; MOST_WORDS]> {
     let ranges = first.par_iter().copied().zip(last.par_iter().copied());
     let words = |(ends, range): (&[i32], ByteRange)| words_about(&bytes[ends[0] as usize..ends[1] as usize], range);
     offsets.par_windows(2).zip(ranges).map(words).collect()
 }
 
-/// The words of a target and of the bytes of it that are meant.
+/// The words of a target and of a byte range.
 fn words_about(target: &[u8], range: ByteRange) -> [u32; MOST_WORDS] {
     if range == ALL_BYTES {
         return target_words(target, MOST_WORDS);
@@ -67,7 +65,7 @@ fn words_about(target: &[u8], range: ByteRange) -> [u32; MOST_WORDS] {
     let (first, last) = range;
     let both = mix(mix(BOTH, first), last);
     let about = [mix(FIRST, first), mix(LAST, last), both, mix(both, object.into())];
-    // where a range begins that is counted from the end, and where one ends that goes to the end, is not known
+    // the first byte of a range counted from the end, and the last byte of an open one, are not known
     let is_given = [first >= 0, first >= 0 && last >= 0, true, true];
     let at = words
         .iter()
@@ -80,12 +78,13 @@ fn words_about(target: &[u8], range: ByteRange) -> [u32; MOST_WORDS] {
     words
 }
 
-/// Where hashes of the words of ranges begin.
+/// Seeds of the hashes of words of ranges.
 const FIRST: u64 = 1;
 const LAST: u64 = 2;
 const BOTH: u64 = 3;
 
-/// A hash and a number, hashed (splitmix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+/// A hash and a number, hashed (splitmix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
+/// 2014).
 fn mix(hash: u64, number: i64) -> u64 {
     let mut value = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(number as u64);
     value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -93,12 +92,12 @@ fn mix(hash: u64, number: i64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A word of a hash; 0 is none.
+/// A word from a hash; 0 is no word.
 fn word(hash: u64) -> u32 {
     ((hash ^ (hash >> 32)) as u32).max(1)
 }
 
-/// So many words of a target at most, hashed, each once; 0 after the last.
+/// The words of a target, `most` at most, hashed, each once; 0 after the last.
 fn target_words(target: &[u8], most: usize) -> [u32; MOST_WORDS] {
     let mut words = [0; MOST_WORDS];
     let (mut count, mut hash, mut len, mut at) = (0, OFFSET, 0, 0);
@@ -136,7 +135,7 @@ fn target_words(target: &[u8], most: usize) -> [u32; MOST_WORDS] {
 
 const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
 
-/// The byte that stands at a place, and the place after it (RFC 3986, section 2.1).
+/// The byte at a place, percent-decoded, and the place after it (RFC 3986, section 2.1).
 fn decode_byte(target: &[u8], at: usize) -> (u8, usize) {
     let digit = |place: usize| target.get(place).and_then(|&byte| (byte as char).to_digit(16));
     match (target[at], digit(at + 1), digit(at + 2)) {
@@ -173,13 +172,13 @@ impl Words {
         found
     }
 
-    /// Whether no request could share anything with it.
+    /// Whether no request has any of its words.
     pub fn is_empty(&self) -> bool {
         self.word[0] == 0
     }
 }
 
-/// What a call's target shares with a request's.
+/// The pattern of what a call's target shares with a request's.
 #[inline]
 pub fn shared_pattern(asked: &Words, served: &Words) -> u8 {
     if asked.is_empty() || !served.is_seen {
@@ -191,18 +190,18 @@ pub fn shared_pattern(asked: &Words, served: &Words) -> u8 {
     1 + asked.nats[0] * (LEVELS as u8 + 1) + level
 }
 
-/// How surprising the rarest shared word of a pattern is; nothing if none is shared.
+/// Surprise of the rarest shared word of a pattern; nothing if no word is shared.
 fn shared_nats(pattern: u8) -> Option<u8> {
     let level = pattern.checked_sub(1)? % (LEVELS as u8 + 1);
     level.checked_sub(1)
 }
 
-/// Whether a pattern is of a word that few requests have.
+/// Whether a rare word is shared.
 pub fn is_rare_word(pattern: u8) -> bool {
     shared_nats(pattern).is_some_and(|nats| nats >= TUNING.rare_word_nats)
 }
 
-/// In how many targets of the requests that a host serves each word is.
+/// The number of targets, among the requests that a host serves, that have each word.
 struct Served {
     requests: f64,
     with: HashMap<u32, u32>,
@@ -215,25 +214,25 @@ impl Served {
     }
 }
 
-/// Logarithms of how much likelier patterns are in links.
+/// Log ratio of the frequency of each pattern in links to chance.
 pub type Table = [f32; PATTERNS];
 
-/// What patterns mean before anything is linked, where words are shared at all.
+/// Scores of patterns before any link is made, where words are shared at all.
 #[derive(Debug, Default)]
 pub struct WordModel {
-    /// Of calls that a host makes, by their kind.
+    /// By host and kind of call.
     of_kind: HashMap<(i64, u16), Table>,
-    /// Of all calls.
+    /// Of all calls together.
     of_all: Option<Table>,
 }
 
-/// A host, the requests that it serves, the calls that it makes.
+/// A host, the requests that it serves, and the calls that it makes.
 pub type Host = (i64, Vec<u32>, Vec<u32>);
 
 impl WordModel {
-    /// Notes which words calls may share (`Call::call_words`, `Call::served_words`), and learns what these mean.
+    /// Sets the words that calls may share (`Call::call_words`, `Call::served_words`), and learns what patterns mean.
     ///
-    /// `words` has those of each exchange, or is empty.
+    /// `words`: those of each exchange, or nothing.
     pub fn new(made: &mut Calls, words: &[[u32; MOST_WORDS]], class: &[u16], kind: &[u16], hosts: &[Host]) -> Self {
         let mut usual = WordModel::default();
         if words.iter().all(|words| words[0] == 0) {
@@ -309,7 +308,7 @@ fn note_words(calls: &mut [Call], of_call: &[[u32; MOST_WORDS]], parents: &[u32]
     }
 }
 
-/// Calls that share words with some request, in order of start.
+/// Calls that share words with some request, by kind; each kind by start.
 fn by_kind(calls: &[Call], kind: &[u16], parents: &[u32], children: &[u32]) -> BTreeMap<u16, Vec<u32>> {
     let mut found: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
     if !parents.is_empty() {
@@ -323,9 +322,9 @@ fn by_kind(calls: &[Call], kind: &[u16], parents: &[u32], children: &[u32]) -> B
     found
 }
 
-/// How often patterns are seen of calls and requests that were open when these began, and of others in place of these.
+/// Counts of patterns: of calls and requests that were open at their start, and of calls and other requests.
 struct Counts {
-    /// So many of the pairs are links.
+    /// How many of the pairs are links.
     links: f64,
     pairs: f64,
     open: [f64; PATTERNS],
@@ -389,9 +388,9 @@ impl Counts {
             .for_each(|(sum, count)| *sum += count);
     }
 
-    /// What links show beside other pairs; nothing if requests that were open share what others do.
+    /// Scores of patterns; nothing if open requests share what others do.
     fn table(&self) -> Option<Table> {
-        // of the pairs so many are no links, and those are like pairs with other requests
+        // the pairs that are no links are like pairs with other requests
         let chance = |pattern: usize| self.other[pattern] * (1.0 - self.links / self.pairs.max(1.0));
         let more = |pattern: usize| self.open[pattern] - chance(pattern);
         let deviations = |pattern: usize| more(pattern) / (chance(pattern) + 1.0).sqrt();
@@ -415,10 +414,10 @@ impl Counts {
     }
 }
 
-/// Calls of kinds that are too rare to learn from, which share with a request what links share: each with the requests
-/// that may have made it, and how likely each of them did, the likeliest first.
+/// Calls of rare kinds that share a rare word with a request: each with the requests that may have made it and their
+/// probabilities, the likeliest first.
 ///
-/// `parents` in order of opening, `children` in order of start.
+/// `parents` by arrival, `children` by start.
 pub fn parents_of_few(
     calls: &[Call],
     parents: &[u32],
@@ -437,7 +436,7 @@ pub fn parents_of_few(
         let Some(table) = table(number).filter(|_| !child.call_words.is_empty()) else {
             continue;
         };
-        // That a service asks itself must be shown by more than a few calls, where another may have asked.
+        // that a service calls itself must be shown by more than a few calls, if another service may have called it
         let is_other = |parent: &u32| calls[*parent as usize].service != child.service;
         let others_only = open.iter().any(is_other);
         let weight = |&parent: &u32| {
@@ -454,7 +453,7 @@ pub fn parents_of_few(
                 pattern,
             )
         };
-        // the request that came last stands first among equals
+        // among equals the latest request comes first
         let is_eligible = |parent: &&u32| !others_only || is_other(parent);
         let mut likely: Vec<(u32, f64, u8)> = open.iter().rev().filter(is_eligible).map(weight).collect();
         likely.sort_by(|a, b| b.1.total_cmp(&a.1));

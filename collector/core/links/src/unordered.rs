@@ -1,7 +1,19 @@
-//! Links where no order is kept, and whether what was seen is better explained by an order that is.
+//! Links without an order, and the test whether an order is real.
 //!
-//! Each call is shared among the requests that were open ([`marginals`]). What delays and byte counts are usual is learned in
-//! turns, beginning with calls being inside of their requests.
+//! Input: a `Problem` in the order of arrival, and the links in order. Output: for each call the probability of each
+//! request to be its parent (`Parents`), and the probability that each link in order is right (`OrderConfidence`).
+//!
+//! 1. Keep the possible pairs of each call: all, or if there are too many those near the link in order and a sample of
+//!    the others.
+//! 2. Compute marginals ([`crate::marginals`]) from the assumption that calls lie inside their requests; learn delays
+//!    and byte counts from them; repeat with what was learned. The last marginals are exact where that is cheap
+//!    ([`crate::exact_marginals`]).
+//! 3. Compare the likelihood of the links in order with that of all links without one, separately for the delays
+//!    between causes and actions (the *cause side*: of arrival and calls, or of answers and responses) and for
+//!    everything else (the *other side*).
+//! 4. Lower the confidence of links around which the order explains less than elsewhere: it may have slipped there.
+//!
+//! A pair is no evidence for itself: of few links each is learned without it.
 
 use std::collections::HashMap;
 
@@ -11,64 +23,65 @@ use crate::marginals::{Marginals, Pairs, propagate};
 use crate::problem::{Child, Guess, NO_SLOT, Order, Problem, Slot};
 use crate::tuning::TUNING;
 
-/// The part that is all that is open. Where a server stalls, what was due meanwhile goes on together, one action shortly
-/// after the other: any order explains a part of that, but not all.
+/// The part of the entropy that is all of it. A mathematical constant. Where a server stalls, everything that was due
+/// meanwhile continues at once, and any order explains a part of that, but not all.
 const ALL_OPEN: f64 = 1.0;
 
-/// The requests that may have made a call where no order is known.
+/// The requests that may have made a call, without an order.
 pub struct Parents {
     pub child: u32,
-    /// How likely any of them did.
+    /// The probability that any of them did.
     pub any_probability: f64,
-    /// The entropy of all that may be, by belief propagation, with which what an order explains is compared.
+    /// The entropy of the parent by belief propagation, in nats, with which the gain of an order is compared.
     pub entropy: f64,
-    /// How likely each of them did; of very many only some are listed.
+    /// Each request and its probability; if there are very many, a sample of them.
     pub shares: Vec<(u32, f64)>,
-    /// What byte counts and words say for each of these; nothing if only some are listed.
+    /// Nats that byte counts and words give for each of these; empty if `shares` is a sample.
     pub contents: Vec<f32>,
 }
 
 impl Parents {
-    /// The entropy of the shares.
+    /// The entropy of the shares, in nats.
     fn doubt(&self) -> f64 {
         let of = |share: f64| -share * share.max(f64::MIN_POSITIVE).ln();
         self.shares.iter().map(|share| of(share.1)).sum::<f64>() + of((1.0 - self.any_probability).max(0.0))
     }
 }
 
-/// The probability of a link in order, of the logarithm of odds.
+/// The probability of a link in order, given log-odds.
 pub fn order_confidence(log_odds: f64) -> f64 {
     TUNING.max_confidence / (1.0 + (-log_odds).exp())
 }
 
-/// How sure the links in order are.
+/// The confidence in links in order.
 pub struct OrderConfidence {
-    /// Of each child.
+    /// Probability that each call's link in order is right.
     pub by_call: Vec<f64>,
-    /// Logarithm of the odds that the order is kept at all.
+    /// Log-odds that the order is kept at all.
     pub log_odds: f64,
 }
 
-/// Calls in order of start, shared among slots in order of their requests' arrival.
+/// Marginals of calls, in order of start, over slots in order of arrival of their requests.
 pub struct Unordered<'a> {
     problem: &'a Problem,
-    /// The slot of each child if an order is kept.
+    /// The slot of each call in the links in order.
     in_order: &'a [u32],
     pairs: Pairs,
-    /// How many pairs each kept one stands for.
+    /// How many possible pairs each kept one stands for.
     multiplicity: Vec<f64>,
     possible: Sample,
     scales_ns: [f64; 2],
     found: Marginals,
-    /// The shares found, exactly where few requests are open at a time.
+    /// The probability of each pair, exact where few slots are open at a time.
     probability: Vec<f64>,
     evidence: SelfExcludingEvidence,
 }
 
-/// Evidence that shares taught: for a pair, what all others show. Of many links one more or less is no matter.
+/// Evidence learned from marginals, without what the pair that is scored contributed itself. Of many links one makes no
+/// difference, and all pairs share one table.
 #[derive(Clone, Default)]
 struct SelfExcludingEvidence {
-    /// For pairs of a share of 0 to 1, at equal distances.
+    /// Tables for pairs with a probability from 0 to 1, in equal steps.
     by_share: Vec<Evidence>,
 }
 
@@ -80,8 +93,8 @@ impl SelfExcludingEvidence {
 }
 
 impl<'a> Unordered<'a> {
-    /// `problem` must be in the order of `ByArrival`. With fewer `rounds` than `Tuning::sharing_rounds`, shares are less sure, also of what is
-    /// wrong.
+    /// `problem` must be in the order of `ByArrival`. `rounds`: of learning; with fewer than `Tuning::sharing_rounds`
+    /// the marginals are flatter.
     pub fn new(problem: &'a Problem, in_order: &'a [u32], rounds: usize) -> Self {
         let mut unordered = Unordered {
             problem,
@@ -140,8 +153,7 @@ impl<'a> Unordered<'a> {
         unordered
     }
 
-    /// The pairs that are possible; of very many for a child those near the link in order, and of others some at equal
-    /// distances.
+    /// Keeps the possible pairs; of very many for a call those near the link in order, and others at equal distances.
     fn keep_pairs(&mut self) {
         self.pairs.from.push(0);
         for (place, child) in self.problem.children.iter().enumerate() {
@@ -183,7 +195,7 @@ impl<'a> Unordered<'a> {
         weight
     }
 
-    /// Links are so many that one is no matter.
+    /// Whether there are so many links that one of them makes no difference to what is learned.
     fn has_many(&self) -> bool {
         self.problem.children.len() >= TUNING.self_evidence_calls
     }
@@ -216,14 +228,14 @@ impl<'a> Unordered<'a> {
         }
     }
 
-    /// Logarithm of how likely these calls are, all ways to link them together.
+    /// Log-likelihood of these calls, over all ways to link them.
     pub fn likelihood(&self) -> f64 {
         let empty: f64 = self.problem.slots.iter().map(|slot| f64::from(slot.log_empty)).sum();
         let (calls, alone) = (self.problem.children.len() as f64, f64::from(self.problem.orphan_log));
         empty + calls * (alone - TUNING.shared_orphan_nats * alone.exp()) + self.found.log_sums.iter().sum::<f64>()
     }
 
-    /// How many calls each class makes by these shares.
+    /// Rates of the classes by these marginals.
     pub fn rates_by_shares(&self, guess: &Guess) -> Guess {
         let classes = guess.rates.len();
         let (mut filled, mut requests) = (vec![0.0; classes], vec![0.0; classes]);
@@ -241,7 +253,7 @@ impl<'a> Unordered<'a> {
         }
     }
 
-    /// For each child, who may have made it.
+    /// For each call the requests that may have made it.
     pub fn parents(&self) -> Vec<Parents> {
         let parents = |(place, child): (usize, &Child)| {
             let mut found = Parents {
@@ -251,7 +263,7 @@ impl<'a> Unordered<'a> {
                 shares: vec![],
                 contents: vec![],
             };
-            // of each request its share, the same by belief propagation, how many it stands for, what bytes and words say
+            // request; probability, exact and by belief propagation; multiplicity; nats of bytes and words
             let mut sums: Vec<(u32, [f64; 2], f64, f32)> = vec![];
             for at in self.pairs.of(place) {
                 let slot = &self.problem.slots[self.pairs.slot[at] as usize];
@@ -290,13 +302,13 @@ impl<'a> Unordered<'a> {
         self.problem.children.iter().enumerate().map(parents).collect()
     }
 
-    /// How sure it is that each child's link in order is right, and that the order is kept at all.
+    /// The confidence that each call's link in order is right, and that the order is kept at all.
     ///
-    /// Where an order is kept, an action comes so long after its cause or after the action before, whatever is later;
-    /// where none is, so long after its cause. What the order explains better than all ways to link without one is held
-    /// against what is open without it (the entropy of `parents`). A server that is never idle and works on something
-    /// at random explains its actions as well as one that keeps an order; then the other side of the calls must show that
-    /// links which are only near the order do not explain it better.
+    /// If an order is kept, an action follows the later of its cause and the previous action after a usual time; if
+    /// none is, it follows its cause. What the order explains better than all links without one is compared with the
+    /// entropy that is left without it. A server that is never idle, and works on what waits at random, explains its
+    /// actions as well as one that keeps an order; then the other side of the calls must not be explained better by
+    /// links that are merely near the order.
     pub fn order(&self, order: Order, parents: &[Parents]) -> OrderConfidence {
         let gains = self.gains(order);
         let entropy: Vec<f64> = parents.iter().map(|parents| parents.entropy).collect();
@@ -362,9 +374,9 @@ impl<'a> Unordered<'a> {
         }
     }
 
-    /// Where little is open in all, no more odds are due to an order than what delays and bytes alone say for its links where
-    /// several requests may have made a call: as a logarithm, how much likelier these links are than if any was as likely as
-    /// another. Where much is open this is left to the order itself, which then explains more than delays can.
+    /// Log-odds at most where the entropy of all calls is small: how much likelier delays and bytes alone make the
+    /// links in order than a random choice, for calls with several possible parents. Where the entropy is large, the
+    /// order explains more than delays can, and there is no such bound.
     fn agreement(&self, parents: &[Parents]) -> f64 {
         if parents.iter().map(Parents::doubt).sum::<f64>() > TUNING.little_doubt_nats {
             return f64::INFINITY;
@@ -380,7 +392,7 @@ impl<'a> Unordered<'a> {
                 .find(|share| share.0 == own)
                 .map_or(0.0, |share| share.1);
             let likelier = (share.max(TUNING.min_learned_share) * parents.shares.len() as f64).ln();
-            // what is clear without an order is as it is whether one is kept or not
+            // a call that is clear without an order says nothing about the order
             if parents.doubt() < TUNING.doubtful_call_nats {
                 likelier.min(0.0)
             } else {
@@ -390,14 +402,14 @@ impl<'a> Unordered<'a> {
         parents.iter().zip(self.in_order).map(of_link).sum()
     }
 
-    /// How sure the link in order of each child is where the order is so sure.
+    /// The probability of each call's link in order, given that of the order.
     pub fn order_confidences(&self, right: f64) -> Vec<f64> {
         (0..self.problem.children.len())
             .map(|child| self.adjust_by_words(child, right))
             .collect()
     }
 
-    /// How sure a link in order is, of how sure its order is, and of the words that are shared.
+    /// The probability of a link in order, updated by the words that it shares.
     fn adjust_by_words(&self, child: usize, right: f64) -> f64 {
         let slot = self.in_order[child];
         if slot == NO_SLOT || self.problem.children[child].words.is_empty() {
@@ -414,8 +426,8 @@ impl<'a> Unordered<'a> {
         (likely / (likely + 1.0 - right)).min(TUNING.max_confidence)
     }
 
-    /// Whether several calls of one request leave together, beside those of the next request. Calls of different steps of
-    /// the work take turns with those of other requests, so that dealing them one request after another is no order.
+    /// Whether the calls of one request leave at once, before those of the next request. Calls of different steps of
+    /// the work alternate with those of other requests, so that dealing them out request by request is no order.
     fn leave_at_once(&self, order: Order) -> bool {
         let (mut same, mut other): (Vec<i64>, Vec<i64>) = (vec![], vec![]);
         let mut last: Option<(&Slot, i64)> = None;
@@ -439,7 +451,7 @@ impl<'a> Unordered<'a> {
             || TUNING.made_at_once_ratio * median(&mut same) <= median(&mut other)
     }
 
-    /// Children in the order of their actions.
+    /// Calls in the order of their actions.
     fn sequence(&self, order: Order) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.problem.children.len()).collect();
         if order == Order::ByAnswer {
@@ -448,7 +460,7 @@ impl<'a> Unordered<'a> {
         places
     }
 
-    /// The slot in order and the scores of those links beside no link, for each child that has one.
+    /// What the links in order explain better than links without an order, for each call.
     fn gains(&self, order: Order) -> Gains {
         let cause = cause_side(order);
         let mut linked = Sample::new(self.problem.classes);
@@ -491,7 +503,7 @@ impl<'a> Unordered<'a> {
         gains
     }
 
-    /// What the side beside the order adds for each child if calls are so distance from their place, in requests.
+    /// What the other side adds for each call if its parent lies about `distance` requests from the link in order.
     fn other_side_near_order(&self, order: Order, distance: f64) -> Vec<f64> {
         let (problem, cause) = (self.problem, cause_side(order));
         let rank = ranks(&problem.slots, order);
@@ -528,17 +540,17 @@ impl<'a> Unordered<'a> {
     }
 }
 
-/// What links in order explain better than all ways to link without one, child by child.
+/// What links in order explain better than all links without one, in nats, for each call.
 struct Gains {
-    /// Delays on the side whose order is kept.
+    /// Delays of the cause side.
     cause_side: Vec<f64>,
-    /// Delays on the other side, and byte counts.
+    /// Delays of the other side, and byte counts.
     other_side: Vec<f64>,
-    /// What that side adds to all ways to link without an order.
+    /// What the other side adds to all links without an order.
     free: Vec<f64>,
 }
 
-/// What an order explains, and what is open without it (the entropy of parents); means of calls, in nats.
+/// What an order explains, and the entropy of the parent without it; means over calls, in nats.
 #[derive(Clone, Copy, Debug)]
 struct Explained {
     gain: f64,
@@ -546,14 +558,15 @@ struct Explained {
 }
 
 impl Explained {
-    /// The part of what is open; above 1 where delays and bytes leave less open than the order explains.
+    /// The part of the entropy that is explained; above 1 where delays and bytes leave less open than the order
+    /// explains.
     fn part(self) -> f64 {
         (self.gain + TUNING.min_open_nats) / (self.entropy.max(0.0) + TUNING.min_open_nats)
     }
 
-    /// How much too small this part is around a link. It should be as large as on the `whole`, but where more is open than
-    /// usual, it need not be more than usual in nats, nor more than all that is open: an order that explains that has not
-    /// slipped, however little is open elsewhere.
+    /// How much smaller this part is around a link than it should be. It should be as large as on the `whole`. But
+    /// where the entropy is larger than usual, the order need not explain more nats than usual, nor more than all of
+    /// the entropy: an order that explains all of it has not slipped.
     fn slip(self, whole: Explained) -> f64 {
         let as_many_nats = Explained {
             gain: whole.gain,
@@ -564,7 +577,7 @@ impl Explained {
     }
 }
 
-/// Which delay of a pair is the one between cause and action.
+/// The delay of a pair that lies between cause and action: 0 before the call, 1 after it.
 fn cause_side(order: Order) -> usize {
     match order {
         Order::ByArrival => 0,
@@ -572,7 +585,7 @@ fn cause_side(order: Order) -> usize {
     }
 }
 
-/// Places of slots in the order of their causes (of `ByArrival`), or of their actions (of `ByAnswer`).
+/// Ranks of slots by arrival (`ByArrival`) or by response (`ByAnswer`).
 fn ranks(slots: &[Slot], order: Order) -> Vec<f64> {
     let mut places: Vec<usize> = (0..slots.len()).collect();
     if order == Order::ByAnswer {
@@ -585,7 +598,7 @@ fn ranks(slots: &[Slot], order: Order) -> Vec<f64> {
     ranks
 }
 
-/// Means of the values around each, of no more than `Tuning::slip_window_calls` to either side.
+/// Means over up to `Tuning::slip_window_calls` values to either side.
 fn moving_means(values: &[f64]) -> Vec<f64> {
     let mut sums = vec![0.0];
     for value in values {
@@ -601,7 +614,7 @@ fn moving_means(values: &[f64]) -> Vec<f64> {
     (0..values.len()).map(mean).collect()
 }
 
-/// How long each action came after its cause, or after the last action if that was later.
+/// Times from the later of an action's cause and the previous action to the action.
 fn gaps<'a>(links: impl Iterator<Item = (&'a Slot, &'a Child)>, order: Order) -> Vec<i64> {
     let mut before = i64::MIN;
     let gap = |(slot, child): (&Slot, &Child)| {
@@ -625,7 +638,7 @@ fn median(values: &mut [i64]) -> i64 {
     }
 }
 
-/// The time for each call, and how long requests take.
+/// The mean time between calls, and the mean duration of requests.
 fn scales_ns(problem: &Problem) -> [f64; 2] {
     let (children, slots) = (&problem.children, &problem.slots);
     let span = children.last().map_or(0, |last| last.start_ns - children[0].start_ns);
@@ -639,7 +652,8 @@ fn scales_ns(problem: &Problem) -> [f64; 2] {
     .map(|s| s.max(1000.0))
 }
 
-/// The slot of each child of `problem` (in the order of `ByArrival`), as those of its parent, one after another.
+/// The slot of each call of `problem` (in the order of `ByArrival`), given its parent: the slots of a request are
+/// filled in turn.
 pub fn slots_of(problem: &Problem, parent_of: &HashMap<u32, Option<u32>>) -> Vec<u32> {
     let mut next: HashMap<u32, u32> = HashMap::new();
     for (place, slot) in problem.slots.iter().enumerate().rev() {

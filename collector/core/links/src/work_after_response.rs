@@ -1,29 +1,31 @@
-//! Work that goes on after the answer: how long after a request was answered its calls may still be made.
+//! Calls after the response: for how long after its response a request may still make calls.
 //!
-//! A service may answer at once and work later; one that joins the calls of several does so with the last of them, which no
-//! call by itself shows. Then calls are made while no request is open, and each seems to be nobody's. Whether they have to
-//! do with requests shows in time: how long before each call requests had come, held against the same at other times, a
-//! little earlier and later. What is more than there are the requests that made the calls, and where that ends is how long
-//! they go on. Calls of a rhythm of their own (a daemon's) come at any distance from requests, and none is found.
+//! A service may answer at once and work afterwards; one that joins several calls does so with the last of them. Then
+//! calls leave while no request is open. Whether they belong to requests shows in their timing: for each call, count
+//! the requests that arrived up to each time before it, and subtract the same count at other times, shortly before and
+//! after. The excess are the requests that made the calls; where it stops growing is how long requests linger. Periodic
+//! calls of a daemon have no such excess.
 //!
-//! Cost: for a bounded sample of calls, a bounded number of the requests before each.
+//! Input: requests and calls of one kind. Output: the time, or nothing if there is no significant excess.
+//!
+//! Cost: a bounded sample of calls, and for each a bounded number of earlier requests.
 
 use crate::dialogues::Call;
 use crate::evidence::{log_bin, log_lower_ns};
 use crate::tuning::TUNING;
 
-/// Calls that are looked at, requests before each, and how far back they may be.
+/// Calls that are sampled, requests before each, and how far back they may lie. Structural: they bound the cost.
 const SAMPLED_CALLS: usize = 1000;
 const SAMPLED_REQUESTS: usize = 128;
 const LONGEST_NS: i64 = 10_000_000_000;
-/// Steps of time.
+/// Bins of time, four to the octave: up to days. Structural: the length of arrays.
 const BINS: usize = 160;
-/// The other times, in parts of the mean time between calls, before and after.
+/// The other times, in units of the mean time between calls. Structural: on both sides, and in no simple ratio, so that
+/// periodic calls do not fall on each other.
 const SHIFTS: [f64; 6] = [-7.3, -5.1, -3.7, 3.3, 5.7, 7.9];
 
-/// How long after their answers requests go on to make such calls; nothing if they do not.
-///
-/// `parents` in order of opening, `children` in order of start.
+/// For how long after their responses requests make such calls; nothing if they do not. `parents` by arrival,
+/// `children` by start.
 pub fn linger_ns(calls: &[Call], parents: &[u32], children: &[u32]) -> Option<i64> {
     let orphans = orphan_starts(calls, parents, children);
     if orphans.len() < TUNING.linger_min_orphans
@@ -44,7 +46,7 @@ pub fn linger_ns(calls: &[Call], parents: &[u32], children: &[u32]) -> Option<i6
         sums[bin] > TUNING.linger_min_excess_requests * some.len() as f64
             && sums[bin] > TUNING.linger_sigmas * deviation(&some, &more, bin)
     };
-    // a call has one request: more of them at longer distances are those that come in bursts with it
+    // a call has one parent: an excess above 1 are requests that arrive in bursts with it
     let most = sums.iter().copied().fold(0.0, f64::max).min(some.len() as f64);
     let end = sums
         .iter()
@@ -54,7 +56,7 @@ pub fn linger_ns(calls: &[Call], parents: &[u32], children: &[u32]) -> Option<i6
         .then(|| (TUNING.linger_margin_ratio * log_lower_ns(end + 1)) as i64)
 }
 
-/// How many more requests came before a call than before other times, by bins of time up to which they are counted.
+/// Requests before a call minus those before other times, cumulated over bins of time.
 fn more_at(opened: &[i64], at: i64, between: f64) -> [f64; BINS] {
     let mut more = lags(opened, at);
     for shift in SHIFTS {
@@ -69,8 +71,8 @@ fn more_at(opened: &[i64], at: i64, between: f64) -> [f64; BINS] {
     })
 }
 
-/// The standard deviation of a sum of `more`, as calls show it that are farther apart than the bin's time: those that are
-/// nearer have the same requests before them, and are counted as one.
+/// The standard deviation of a sum of `more`. Calls that are nearer to each other than the bin's time have the same
+/// requests before them, and count as one.
 fn deviation(times: &[i64], more: &[[f64; BINS]], bin: usize) -> f64 {
     let apart_ns = log_lower_ns(bin + 1) as i64;
     let (mut first, mut group, mut squares) = (times[0], 0.0, 0.0);
@@ -84,7 +86,7 @@ fn deviation(times: &[i64], more: &[[f64; BINS]], bin: usize) -> f64 {
     f64::sqrt(squares + group * group)
 }
 
-/// When calls were made while no request was open.
+/// Starts of calls that left while no request was open.
 fn orphan_starts(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
     let (mut next, mut until_ns) = (0, i64::MIN);
     let mut found = vec![];
@@ -101,7 +103,7 @@ fn orphan_starts(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> 
     found
 }
 
-/// How many requests came so long before a time, by bins of time.
+/// Requests by the time from their arrival to `at`, in bins.
 fn lags(opened: &[i64], at: i64) -> [f64; BINS] {
     let mut counts = [0.0; BINS];
     let until = opened.partition_point(|&open| open <= at);

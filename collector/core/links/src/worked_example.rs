@@ -78,7 +78,7 @@ fn rows(name: char, problem: &Problem, value: impl Fn(usize, usize) -> f64) -> S
 
 fn tables(calls: &[Call], name: char, kind: [u32; 3]) -> Tables {
     let mut all = guesses(calls, &CLASS, &[0, 1, 2], &kind);
-    let guess = all.pop().expect("a guess");
+    let guess = all.pop().expect("three calls of three requests have a guess");
     assert_eq!(
         (guess.rates.as_slice(), guess.orphan_share),
         ([(0, 0.995)].as_slice(), 0.002)
