@@ -1,10 +1,13 @@
-"""docs/glossary.md rules: columns, parts of the ledger and kinds of findings are made of its words, and of no rival."""
+"""docs/glossary.md rules: columns, parts of the ledger, kinds of findings and keys of reports use its words."""
 
+import dataclasses
 import re
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 
 from collector.findings.kinds import FAMILIES, KINDS, OF_NAME, table_lines
+from collector.reporting.report import Report
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.trace.schema import TABLES
 
@@ -45,6 +48,15 @@ def kinds() -> set[str]:
     }
 
 
+def keys(kind: object) -> set[str]:
+    """Of the JSON that `dataclasses.asdict` makes of this type, with those of the types in it."""
+    found = set().union(*map(keys, typing.get_args(kind)))
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        fields = typing.get_type_hints(kind)
+        found |= set(fields).union(*map(keys, fields.values()))
+    return found
+
+
 def missing(names: set[str]) -> dict[str, str]:
     """Words that the glossary lacks, plural `s` of counts aside, each with a name that has it."""
     known = headwords()
@@ -57,6 +69,11 @@ def test_each_word_of_a_column_is_in_the_glossary() -> None:
     assert missing(COLUMNS) == {}
 
 
+def test_each_word_of_a_reports_keys_is_in_the_glossary() -> None:
+    assert {"cost_ns", "coverage", "p_value"} <= keys(Report)
+    assert missing(keys(Report)) == {}
+
+
 def test_the_ledger_s_parts_are_those_of_the_glossary_in_their_order() -> None:
     listed = GLOSSARY.split("| part | meaning |", 1)[1].split("\n\n", 1)[0]
     assert tuple(row[0].strip("`") for row in rows(listed)) == LEDGER_COLUMNS
@@ -64,7 +81,7 @@ def test_the_ledger_s_parts_are_those_of_the_glossary_in_their_order() -> None:
 
 def test_no_name_is_made_of_a_rival_word() -> None:
     assert {"latency", "score", "hint"} <= rivals()
-    names = COLUMNS | set(LEDGER_COLUMNS) | kinds()
+    names = COLUMNS | set(LEDGER_COLUMNS) | kinds() | keys(Report)
     assert {name for name in names if rivals() & set(name.split("_"))} == set()
 
 

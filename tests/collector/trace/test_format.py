@@ -81,3 +81,15 @@ def test_each_column_is_in_the_first_trace_of_this_format_or_was_added_with_what
         for name, value in ADDED.get(table, {}).items():
             assert value.type == schema.field(name).type
             assert value.is_valid or schema.field(name).nullable
+
+
+OUTSIDE_THE_CONTRACT = {"events": {"duplicate"}}
+"""Columns that a file may have beside those of the schema."""
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_no_column_of_the_first_trace_of_this_format_was_renamed_removed_or_changed_its_type(table: str) -> None:
+    stored, schema = pq.read_schema(OLDER / f"{table}.parquet"), TABLES[table]
+    assert set(stored.names) - set(schema.names) == OUTSIDE_THE_CONTRACT.get(table, set())
+    common = [name for name in stored.names if name in schema.names]
+    assert {name: stored.field(name).type for name in common} == {name: schema.field(name).type for name in common}
