@@ -18,12 +18,12 @@ from collector.findings.clocks import clock_findings
 from collector.findings.connections import connection_findings
 from collector.findings.endings import ending_findings
 from collector.findings.finding import Finding, as_table
+from collector.findings.kernel_counters import sample_findings
 from collector.findings.network import Links
 from collector.findings.pace import pace_findings
 from collector.findings.placement import placement_findings
 from collector.findings.ports import Parts, port_findings
 from collector.findings.requests import Requests, requests_of
-from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
 from collector.findings.symptoms import Symptoms, collect_symptoms, merge_symptoms
 from collector.findings.usage import Usage
