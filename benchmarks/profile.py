@@ -40,7 +40,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "collector.analysis:quality_of",
         "collector.findings.symptoms:collect_symptoms",
     ),
-    "spans, findings": ("collector.requests.spans:link", "collector.findings:build_findings"),
+    "spans, findings": ("collector.requests.spans:link", "collector.findings.diagnosis:build_findings"),
     "write events": (f"{WRITER}.encode/events", f"{WRITER}.append_encoded/events"),
     "write hops": (f"{WRITER}.encode/hops", f"{WRITER}.append_encoded/hops"),
     "write the other tables": (f"{WRITER}.encode", f"{WRITER}.append_encoded"),

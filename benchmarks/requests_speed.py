@@ -27,11 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.processes import ROOT, run
-from collector import findings
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.execution.ordered_pool import run_in_order
 from collector.findings import symptoms
+from collector.findings.diagnosis import build_findings
+from collector.findings.requests import EXCHANGE_COLUMNS
 from collector.hops.captured_until import CapturedUntil
 from collector.requests import spans
 from collector.requests.exchanges import build_exchanges
@@ -105,7 +106,7 @@ def _measure(count: int, with_ids: bool) -> dict[str, float]:
             took["exchanges_s"] += spent_s * of_exchanges / (of_exchanges + of_findings)
             took["findings_s"] += spent_s * of_findings / (of_exchanges + of_findings)
         exchanges = pa.concat_tables([one.exchanges for one in done]).unify_dictionaries()
-        asked, linked = exchanges.select(findings.EXCHANGE_COLUMNS), []
+        asked, linked = exchanges.select(EXCHANGE_COLUMNS), []
         counted = [one.wrong for one in done]
 
         def link() -> None:
@@ -117,7 +118,7 @@ def _measure(count: int, with_ids: bool) -> dict[str, float]:
     ((table, wrong),) = linked
     clocks = one["clocks"]
     took["findings_s"] += _cpu_seconds(
-        took, lambda: findings.build_findings(wrong, [asked], table, clocks, info, CapturedUntil(0), None)
+        took, lambda: build_findings(wrong, [asked], table, clocks, info, CapturedUntil(0), None)
     )
     return took | {"count": exchanges.num_rows}
 

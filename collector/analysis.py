@@ -25,7 +25,6 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import findings
 from collector.clocks import evidence as clock_evidence
 from collector.clocks.alignment import Alignment, align, shared, to_trace_ns
 from collector.clocks.solve import solve, unaligned
@@ -41,7 +40,10 @@ from collector.execution.external_sort import SortedRuns
 from collector.execution.ordered_pool import run_in_order
 from collector.execution.partition_cache import PartitionCache
 from collector.execution.progress import SILENT, Counted, Progress, Stage
-from collector.findings import symptoms
+from collector.findings import diagnosis, symptoms
+from collector.findings.ports import CONNECTION_COLUMNS
+from collector.findings.requests import EXCHANGE_COLUMNS, SPAN_COLUMNS
+from collector.findings.thresholds import DEFAULTS, Thresholds
 from collector.hops import coverage, damaged, matching, sender_pauses
 from collector.hops.capture_windows import CaptureWindows, settle_windows
 from collector.hops.captured_until import CapturedUntil, captured_until
@@ -100,6 +102,8 @@ class AnalysisOptions:
     """Limits of the input."""
     names: tuple[tuple[str, str], ...] = ()
     """The operator's names of servers: `HOST:PORT` and the name."""
+    thresholds: Thresholds = DEFAULTS
+    """By which findings are judged."""
 
 
 class _Kept(NamedTuple):
@@ -229,6 +233,7 @@ def analyse(
             counters=(*captures.counters, *options.counters),
             command=command,
             secrets=secret_rules.choice(),
+            thresholds=options.thresholds.changes(),
         )
         with write_trace(trace_url) as writer:
             used = None if samples is None else _of_hosts(samples, info)
@@ -323,7 +328,9 @@ class Pipeline:
         lost = coverage.NOTHING_MISSING
         if captures.has_drops:
             lost = coverage.missing_packets(matched.hops, matched.connections, (HopState.LOST,))
-        drops = host_drops(matched.events, matched.hops, decoded.events["sack_hash"])
+        drops = host_drops(
+            matched.events, matched.hops, decoded.events["sack_hash"], self._options.thresholds.host_drops
+        )
         fins = closing_data(matched.events)
         kept = _Kept(matched.hops, matched.messages, matched.connections, matched.pauses, drops, fins)
         suspects = damaged.suspects(matched.events, matched.hops, captures.marking)
@@ -421,10 +428,12 @@ class Pipeline:
         ended = ended if pieces is None else pieces.without_endings(ended)
         built = built._replace(exchanges=outcomes.with_outcomes(ended))
         pauses = sender_pauses.align_pauses(pauses, aligned.alignment.clocks)
-        counts = hop_counts(built.hops)
+        thresholds = self._options.thresholds
+        counts = hop_counts(built.hops, late_ns=thresholds.network.late_least_ns)
         found = symptoms.collect_symptoms(
-            built.hops, connections, built.exchanges, aligned.captured, pauses, counts, drops, undelivered, pieces
-        )
+            built.hops, connections, built.exchanges, aligned.captured, pauses, counts, drops, undelivered, pieces,
+            thresholds.of_symptoms,
+        )  # fmt: skip
         quality = self._writer.encode("quality", quality_of(built.hops, counts))
         calls = aligned.watched.calls(requests_of(built.exchanges))
         return _Requests(built.hops, built.exchanges, built.silences, built.streams, quality, found, calls)
@@ -460,7 +469,7 @@ class Pipeline:
         self._writer.write_table("streams", _with_names(streams, ServiceNames(self._info.services)))
         self._run_alongside(memory.give_back)
         self._run_alongside(self._writer.write_table, "spans", linked)
-        return linked.select(findings.SPAN_COLUMNS), streams
+        return linked.select(SPAN_COLUMNS), streams
 
     def _write_exchanges(self) -> Iterator[pa.Table]:
         """All exchanges by time, a slab at a time; each is written while the next one is merged."""
@@ -487,8 +496,8 @@ class Pipeline:
     ) -> None:
         self._writer.finish("connections")
         info, written = self._info, self._writer.written
-        exchanges = written.batches("exchanges", (*findings.EXCHANGE_COLUMNS, "is_stream"))
-        found = findings.build_findings(
+        exchanges = written.batches("exchanges", (*EXCHANGE_COLUMNS, "is_stream"))
+        found = diagnosis.build_findings(
             merged.result(),
             map(requests_of, exchanges),
             linked,
@@ -496,8 +505,9 @@ class Pipeline:
             info,
             captured,
             self._samples,
-            lambda: written.batches("connections", findings.CONNECTION_COLUMNS),
+            lambda: written.batches("connections", CONNECTION_COLUMNS),
             Places(self._options.rings, {address: host.host for host in info.hosts for address in host.addresses}),
+            self._options.thresholds,
         )
         self._writer.write_table("findings", found)
 

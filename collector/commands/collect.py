@@ -13,6 +13,8 @@ import click
 import uvicorn
 
 from collector.commands.naming_options import naming_options, operators_names
+from collector.commands.thresholds_option import thresholds_option
+from collector.findings.thresholds import Thresholds
 from collector.service import ingest, live
 from collector.service.app import create_app
 from collector.service.door import Door, guarded_by
@@ -54,6 +56,7 @@ OTHERS = "give others --token-file"
     help="Most MiB of segments in a live trace; if SECONDS would need more, it is shorter.",
 )
 @naming_options
+@thresholds_option
 @secret_options
 def command(
     *,
@@ -66,6 +69,7 @@ def command(
     live_mib: int,
     own_services: Path | None,
     names: tuple[str, ...],
+    thresholds: Thresholds,
 ) -> None:
     """Receive segments from agents, and make traces from them, until Ctrl-C.
 
@@ -91,7 +95,13 @@ def command(
             left.callback(take_back, place, secret)
             said.append(f"its token is in {place} where agents of this user on this machine find it; {OTHERS}")
         settings = CollectorSettings(
-            data, secret, live_window, live_mib << 20, local_only=is_loopback(address), names=called
+            data,
+            secret,
+            live_window,
+            live_mib << 20,
+            local_only=is_loopback(address),
+            names=called,
+            thresholds=thresholds,
         )
         config = uvicorn.Config(create_app(settings), http=guarded_by(Door()), log_level="warning", access_log=False)
         server = uvicorn.Server(config)

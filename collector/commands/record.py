@@ -13,8 +13,10 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.commands.address_option import address_option
 from collector.commands.naming_options import naming_options, operators_names
 from collector.commands.progress_text import progress_display
+from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import TRACES, say_leftovers, trace_place
 from collector.decode.sources import COMMAND_FILE, SAMPLES_FILE, host_addresses, host_sources, samples_of, write_command
+from collector.findings.thresholds import Thresholds
 from collector.reporting.report import gather
 from collector.reporting.text import show
 from collector.service.recording import Cluster, Recording, find_cluster, record
@@ -38,6 +40,7 @@ from tracer.secret_rules import without_secrets
 )
 @click.option("-o", "--output", "trace", metavar="TRACE", help="Where the trace goes.  [default: traces/<time>]")
 @naming_options
+@thresholds_option
 @secret_options
 @address_option
 @click.option("--quiet", is_flag=True, help="Do not show the progress of the analysis.")
@@ -49,6 +52,7 @@ def command(
     rings: Path | None,
     own_services: Path | None,
     names: tuple[str, ...],
+    thresholds: Thresholds,
     addresses: tuple[str, ...],
     quiet: bool,
     argv: tuple[str, ...],
@@ -62,6 +66,7 @@ def command(
         rings=read_rings(rings) if rings else (),
         names=operators_names(own_services, names),
         addresses=host_addresses(addresses),
+        thresholds=thresholds,
     )
     cluster = find_cluster()
     _check_hosts(options.addresses, hosts or [host.host for host in cluster.hosts])

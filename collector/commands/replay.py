@@ -8,9 +8,11 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.commands.address_option import address_option
 from collector.commands.naming_options import naming_options, operators_names
 from collector.commands.progress_text import progress_display
+from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import say_leftovers, trace_place
 from collector.decode.input_limits import LIMITED, UNLIMITED
 from collector.decode.sources import command_of, host_addresses, host_sources, samples_of
+from collector.findings.thresholds import Thresholds
 from collector.reporting.report import gather
 from collector.reporting.text import show
 from collector.services.rings import read_rings
@@ -29,6 +31,7 @@ from tracer.secret_rules import without_secrets
     help="Read Swift's rings (*.ring.gz) from DIR, which say which servers hold a partition.",
 )
 @naming_options
+@thresholds_option
 @secret_options
 @address_option
 @click.option(
@@ -45,6 +48,7 @@ def command(
     rings: Path | None,
     own_services: Path | None,
     names: tuple[str, ...],
+    thresholds: Thresholds,
     addresses: tuple[str, ...],
     no_limits: bool,
     quiet: bool,
@@ -61,6 +65,7 @@ def command(
         names=operators_names(own_services, names),
         addresses=host_addresses(addresses),
         limits=UNLIMITED if no_limits else LIMITED,
+        thresholds=thresholds,
     )
     sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
     with trace_place(trace) as place:

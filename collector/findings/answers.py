@@ -10,6 +10,7 @@ comparison with the other hosts of the same service and with the server's other 
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,23 +19,16 @@ from numpy.typing import NDArray
 
 from collector import _core
 from collector.findings.finding import Finding, evidence, times
-from collector.findings.missing import missing_replicas
+from collector.findings.observations import Observations
 from collector.findings.requests import Requests
 from collector.findings.symptoms import Symptoms
 from collector.findings.timeouts import fingerprint
 from collector.hops.captured_until import CapturedUntil
 from collector.services.ends import end_name, service_at
 from collector.trace.durations import in_words
+from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN, Int64Array, text_codes
 
-SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
-"""A server is silent if it answers nothing for at least so long, and for so many times its peers' longest stall."""
-STALL_NS = SILENT_NS // SILENT_RATIO
-"""The shortest time without an answer that can count as a peer's longest stall."""
-WAITING = 2
-"""How many requests must wait in the middle of that time: a single one may be slow by itself."""
-SLOW_LEAST = 3
-"""So many slow requests at other times show a server that is slow, not one that fell silent once."""
 INSUFFICIENT_STORAGE = 507
 """RFC 4918 §11.5; Swift's servers answer it for a full or unmounted device."""
 
@@ -42,12 +36,6 @@ WAITS = [
     *("client_host", "server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "invited"),
     *("answered", "given_up", "heard", "asking_ns", "own_ns"),
 ]
-USUAL_LEAST, USUAL_SHARE = 20, 0.99
-"""In a protocol that cannot be read, unanswered turns show a silence only if at least so many other turns were
-answered, nearly all of them (this share) in much less time: otherwise a client may have sent something that needs no
-answer, as a subscriber does."""
-TOGETHER_SHARE = 0.2
-"""A stopped process answers all waiting requests as soon as it resumes: most within this share of the silence."""
 """The columns needed of requests that waited."""
 _FATES = {
     "unanswered": (
@@ -66,21 +54,60 @@ _FATES = {
 """What became of an exchange: severity, kind, text, remedy."""
 
 
-def answer_findings(troubles: Symptoms, requests: Requests, captured: CapturedUntil) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class AnswerThresholds:
+    """By which a server counts as silent, and a failure as quick."""
+
+    silent_least_ns: int = threshold(
+        1_000_000_000, "chosen: a server that answers nothing for less than a second is merely slow"
+    )
+    silent_ratio: float = threshold(
+        4.0, "chosen: a silence is so many times the longest stall of the other servers of the service"
+    )
+    waiting_least_count: int = threshold(
+        2, "chosen: in the middle of a silence; a single request may be slow by itself"
+    )
+    slow_least_count: int = threshold(
+        3, "chosen: so many slow requests at other times show a server that is slow, not one that fell silent once"
+    )
+    usual_least_turns_count: int = threshold(
+        20,
+        "chosen: in a protocol that cannot be read, a turn is known to expect an answer only if at least so many "
+        "others were answered",
+    )
+    usual_turns_share: float = threshold(
+        0.99,
+        "chosen: and this share of them in much less time; otherwise a client may have sent something that needs "
+        "no answer, as a subscriber does",
+    )
+    resumed_share: float = threshold(
+        0.2, "chosen: a stopped process answers what waits as soon as it resumes, most within this share of the silence"
+    )
+    quick_failure_quantile: float = threshold(
+        0.9, "chosen: a failure is quick if it took no longer than so many of the successful requests"
+    )
+
+    @property
+    def stall_least_ns(self) -> int:
+        """The shortest time without an answer that can count as a peer's longest stall."""
+        return int(self.silent_least_ns / self.silent_ratio)
+
+
+def find(seen: Observations, limits: AnswerThresholds) -> list[Finding]:
     """All findings about answers."""
+    symptoms, requests = seen.symptoms, seen.requests
     return [
-        *_silent(requests, troubles, captured),
-        *_cut_exchanges(troubles, requests),
-        *_server_errors(troubles, requests),
-        *missing_replicas(requests),
+        *_silent(requests, symptoms, seen.captured, limits),
+        *_cut_exchanges(symptoms, requests),
+        *_server_errors(symptoms, requests, limits),
     ]
 
 
-def _went_to_stalled_server(requests: Requests) -> NDArray[np.bool_]:
+def _went_to_stalled_server(requests: Requests, stall_least_ns: int) -> NDArray[np.bool_]:
     """Whether each request went to a server at which at least one request waited as long as a stall."""
     known = (requests.asked != UNSEEN) & requests.where(pl.col("server_host").is_not_null())
     arrived = np.where(requests.arrived == UNSEEN, requests.asked, requests.arrived)
-    waited = known & ((requests.answered == UNSEEN) | (requests.answered - arrived >= STALL_NS))
+    waited = known & ((requests.answered == UNSEEN) | (requests.answered - arrived >= stall_least_ns))
     some = np.bincount(requests.group[waited], minlength=len(requests.groups)) > 0
     server, servers = _core.row_groups([requests.codes[name] for name in ("server_host", "service")])
     at_server = np.zeros(len(servers), dtype=np.bool_)
@@ -88,9 +115,9 @@ def _went_to_stalled_server(requests: Requests) -> NDArray[np.bool_]:
     return known & at_server[server][requests.group]
 
 
-def _until(rows: pl.DataFrame, troubles: Symptoms, captured: CapturedUntil) -> pl.DataFrame:
+def _until(rows: pl.DataFrame, symptoms: Symptoms, captured: CapturedUntil) -> pl.DataFrame:
     """Requests with `until`, the end of each wait: the answer, or the end of the connection or of the captures."""
-    ended = troubles.ended.select("closed_ns", exchange_id="span_id")
+    ended = symptoms.ended.select("closed_ns", exchange_id="span_id")
     until = pl.min_horizontal("given_up", "closed_ns")
     seen_until = captured.of(rows.with_columns(came=pl.coalesce("arrived", "asked")), "came")
     return rows.join(ended, on="exchange_id", how="left", maintain_order="left").with_columns(
@@ -98,21 +125,25 @@ def _until(rows: pl.DataFrame, troubles: Symptoms, captured: CapturedUntil) -> p
     )
 
 
-def _silent(all_requests: Requests, troubles: Symptoms, captured: CapturedUntil) -> Iterable[Finding]:
+def _silent(
+    all_requests: Requests, symptoms: Symptoms, captured: CapturedUntil, limits: AnswerThresholds
+) -> Iterable[Finding]:
     """A finding for each server that answered nothing for a while."""
-    stalled = _went_to_stalled_server(all_requests)
+    stalled = _went_to_stalled_server(all_requests, limits.stall_least_ns)
     if not stalled.any():
         return
     shown = pl.Series("readable", all_requests.readable[stalled])
     # The server's capture may have a hole where the answer left: then it was answered before it arrived.
     rows = all_requests.frame(stalled).select(WAITS).with_columns(shown, answered=pl.coalesce("answered", "heard"))
-    requests = _until(rows, troubles, captured)
+    requests = _until(rows, symptoms, captured)
     # On a connection with holes nobody knows what was answered meanwhile.
-    requests = requests.filter(~pl.col("connection_id").is_in(troubles.unseen["connection_id"].unique().implode()))
+    requests = requests.filter(~pl.col("connection_id").is_in(symptoms.unseen["connection_id"].unique().implode()))
     # The last that is said in an unknown protocol may want no answer.
     requests = requests.filter(pl.col("readable") | pl.col("answered").is_not_null())
-    stalls = _stalls(requests)
-    meant = stalls.filter(pl.col("waiting") >= WAITING).sort("stall", "exchange_id", descending=[True, False])
+    stalls = _stalls(requests, limits)
+    meant = stalls.filter(pl.col("waiting") >= limits.waiting_least_count).sort(
+        "stall", "exchange_id", descending=[True, False]
+    )
     worst = meant.unique(["server_host", "service"], keep="first", maintain_order=True)
     peers = pl.col("stall").sort(descending=True).over("service")
     first, second = peers.first().over("service"), pl.col("stall").top_k(2).min().over("service")
@@ -120,13 +151,13 @@ def _silent(all_requests: Requests, troubles: Symptoms, captured: CapturedUntil)
     others = pl.when(pl.col("stall") == first).then(pl.when(has_peers).then(second)).otherwise(first)
     worst = worst.with_columns(others=others.fill_null(0))
     for row in worst.filter(
-        (pl.col("stall") >= SILENT_NS) & (pl.col("stall") >= SILENT_RATIO * pl.col("others"))
+        (pl.col("stall") >= limits.silent_least_ns) & (pl.col("stall") >= limits.silent_ratio * pl.col("others"))
     ).iter_rows(named=True):
-        if _slow_at_other_times(requests, row):
+        if _slow_at_other_times(requests, row, limits):
             continue  # no silence, but slowness
-        if not row["readable"] and not _owes_answers(requests, row):
+        if not row["readable"] and not _owes_answers(requests, row, limits):
             continue
-        waits = _waits_within(requests, row)
+        waits = _waits_within(requests, row, limits.silent_least_ns // 2)
         yield Finding(
             severity="warning",
             kind="server_silent",
@@ -157,14 +188,15 @@ def _silent_until(requests: pl.DataFrame, row: dict[str, int]) -> int:
     return max([row["until"], *(until for until in silent if until <= min(answered, default=until))])
 
 
-def _slow_at_other_times(requests: pl.DataFrame, row: dict[str, int]) -> bool:
+def _slow_at_other_times(requests: pl.DataFrame, row: dict[str, int], limits: AnswerThresholds) -> bool:
     """Whether the host took nearly as long for requests before or after the silence."""
     apart = (pl.col("until") <= row["since"]) | (pl.col("asked") >= row["until"])
-    long = pl.col("own_ns") * SILENT_RATIO >= row["stall"]
-    return requests.filter((pl.col("server_host") == row["server_host"]) & apart & long).height >= SLOW_LEAST
+    long = pl.col("own_ns") * limits.silent_ratio >= row["stall"]
+    slow = requests.filter((pl.col("server_host") == row["server_host"]) & apart & long)
+    return slow.height >= limits.slow_least_count
 
 
-def _owes_answers(requests: pl.DataFrame, row: dict[str, int]) -> bool:
+def _owes_answers(requests: pl.DataFrame, row: dict[str, int], limits: AnswerThresholds) -> bool:
     """Whether a server whose protocol cannot be read usually answers soon, and answered all waiting turns together."""
     mine = requests.filter(
         (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
@@ -173,15 +205,17 @@ def _owes_answers(requests: pl.DataFrame, row: dict[str, int]) -> bool:
         (pl.col("asked") < row["until"]) & (pl.col("answered") >= row["until"]) & (2 * pl.col("took") >= row["stall"])
     )
     usual, late = mine.filter(~waiting), mine.filter(waiting)
-    if len(usual) < USUAL_LEAST or late["connection_id"].n_unique() < WAITING:
+    if len(usual) < limits.usual_least_turns_count:
         return False
-    most = usual["took"].quantile(USUAL_SHARE)
-    at_once = (late["answered"] - row["until"] <= TOGETHER_SHARE * row["stall"]).sum()
-    return most is not None and most * SILENT_RATIO <= row["stall"] and 2 * at_once >= len(late)
+    if late["connection_id"].n_unique() < limits.waiting_least_count:
+        return False
+    most = usual["took"].quantile(limits.usual_turns_share)
+    at_once = (late["answered"] - row["until"] <= limits.resumed_share * row["stall"]).sum()
+    return most is not None and most * limits.silent_ratio <= row["stall"] and 2 * at_once >= len(late)
 
 
-def _waits_within(requests: pl.DataFrame, row: dict[str, int]) -> list[int]:
-    """How long each request waited that was open during the server's silence."""
+def _waits_within(requests: pl.DataFrame, row: dict[str, int], least_ns: int) -> list[int]:
+    """How long each request waited that was open during the server's silence; shorter waits than `least_ns` omitted."""
     until = pl.col("until")
     there = requests.filter(
         (pl.col("server_host") == row["server_host"])
@@ -190,16 +224,16 @@ def _waits_within(requests: pl.DataFrame, row: dict[str, int]) -> list[int]:
         & (until > row["since"])
     )
     waits = there.select(until - pl.col("asked")).to_series()
-    return [wait for wait in waits.to_list() if wait >= SILENT_NS // 2]
+    return [wait for wait in waits.to_list() if wait >= least_ns]
 
 
-def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
+def _stalls(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
     """Intervals between a server's answers in which requests waited: `since`, `until`, `stall` (ns), `waiting` (count).
 
     The answers are in order of time. A stall begins with the previous answer, or with the first request still waiting.
     """
     for_body = pl.col("invited").is_not_null() & pl.col("answered").is_null()
-    short = pl.col("answered").is_null() & (pl.col("until") - pl.col("asked") < SILENT_NS)
+    short = pl.col("answered").is_null() & (pl.col("until") - pl.col("asked") < limits.silent_least_ns)
     rows = requests.filter(~for_body & (pl.col("asking_ns").fill_null(0) == 0) & ~short).select(
         *("server_host", "service", "exchange_id", "connection_id", "until", "readable"),
         arrived=pl.coalesce("arrived", "asked"),
@@ -215,7 +249,7 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
         last = np.full(end - start, np.iinfo(np.int64).min)
         last[said + 1 - start] = until[said]
         since[start:end] = np.maximum(since[start:end], np.maximum.accumulate(last))
-    long = np.flatnonzero(until - since >= STALL_NS)
+    long = np.flatnonzero(until - since >= limits.stall_least_ns)
     middle = since[long] + (until - since)[long] // 2
     waiting = np.empty(len(long), dtype=np.int64)
     for start, end in pairwise([*first.tolist(), len(order)]):
@@ -238,9 +272,9 @@ def _by_server(rows: pl.DataFrame) -> tuple[Int64Array, Int64Array]:
     return order, np.flatnonzero(np.diff(number[order], prepend=-1))
 
 
-def _cut_exchanges(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
+def _cut_exchanges(symptoms: Symptoms, requests: Requests) -> Iterable[Finding]:
     """Findings about requests without a complete answer."""
-    for row in troubles.cut.iter_rows(named=True):
+    for row in symptoms.cut.iter_rows(named=True):
         severity, kind, text, remedy = _FATES[row["fate"]]
         wait = f", the longest wait {in_words(row['worst_ns'])}" if row["worst_ns"] else ""
         until = row["to_trace_ns"] if severity == "warning" else row["from_trace_ns"]
@@ -260,17 +294,17 @@ def _cut_exchanges(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
         )
 
 
-def _server_errors(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
+def _server_errors(symptoms: Symptoms, requests: Requests, limits: AnswerThresholds) -> Iterable[Finding]:
     """Findings about answers with a status of 500 and above."""
-    if troubles.failed.is_empty():
+    if symptoms.failed.is_empty():
         return
     failed = requests.frame(requests.statuses() >= 500)
     devices = failed.group_by("server_host", "service", "status").agg(
         pl.col("device").drop_nulls().unique().sort(), cost=pl.col("critical_ns").sum(), begin=pl.col("begin").min(),
         end=pl.col("ended").max(), clients=pl.col("client_host").cast(pl.String), took=pl.col("own_ns").median(),
     ).with_columns(pl.col("server_host", "service").cast(pl.String))  # fmt: skip
-    reasons, serving, usual_ns = _reasons(requests, failed), requests.serving, _usual_ns(requests, failed)
-    rows = troubles.failed.join(devices, on=["server_host", "service", "status"], how="left", nulls_equal=True)
+    reasons, serving, usual_ns = _reasons(requests, failed), requests.serving, _usual_ns(requests, failed, limits)
+    rows = symptoms.failed.join(devices, on=["server_host", "service", "status"], how="left", nulls_equal=True)
     for row in rows.iter_rows(named=True):
         full, said = row["status"] == INSUFFICIENT_STORAGE, (row["server_host"], row["service"], row["status"])
         of = f" (device {', '.join(row['device'])})" if row["device"] and len(row["device"]) <= 2 else ""
@@ -294,12 +328,13 @@ def _server_errors(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-def _usual_ns(requests: Requests, failed: pl.DataFrame) -> dict[str, float]:
-    """By service: the duration below which nine of ten of its successful requests stay, for services with failures."""
+def _usual_ns(requests: Requests, failed: pl.DataFrame, limits: AnswerThresholds) -> dict[str, float]:
+    """By service: the duration below which most of its successful requests stay, for services with failures."""
     services = failed["service"].cast(pl.String).unique().implode()
     status = requests.statuses()
     well = requests.where(pl.col("service").cast(pl.String).is_in(services)) & (status >= 200) & (status < 400)
-    took = requests.frame(well).group_by(pl.col("service").cast(pl.String)).agg(pl.col("own_ns").quantile(0.9))
+    most = pl.col("own_ns").quantile(limits.quick_failure_quantile)
+    took = requests.frame(well).group_by(pl.col("service").cast(pl.String)).agg(most)
     return {service: most for service, most in took.iter_rows() if most is not None}
 
 

@@ -7,127 +7,40 @@ capture counted its drops itself, only those at the time of the finding matter.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-
-import polars as pl
-import pyarrow as pa
 
 from collector.decode.absurd_stamps import STAMPS_ABSURD
 from collector.decode.merged_captures import MERGED
-from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listing, times
+from collector.findings.capture_gaps import Holes, Missed
+from collector.findings.finding import DOUBTS, Finding, SeverityThresholds, listing, times
 from collector.findings.kinds import KINDS, Evidence
+from collector.findings.observations import Observations
 from collector.findings.symptoms import Symptoms
-from collector.hops.capture_drops import CaptureDrops, capture_drops
 from collector.trace.model import TraceInfo
 
-DROPS = "capture_dropped"
-"""The counter of packets that a capture reports as dropped (`tracer/core/wire/src/counters.rs`)."""
 INFERRED_FROM_ABSENCE = frozenset(kind.name for kind in KINDS if kind.evidence is Evidence.ABSENCE)
 
 
-@dataclass(frozen=True, slots=True)
-class Holes:
-    """The connections of a host whose streams continue behind bytes that no capture has."""
-
-    connections: int
-    gaps: int
-    bytes: int
-    worst: int
-    at_ns: int
-
-    @property
-    def words(self) -> str:
-        """One clause: what these connections lack, and that nothing is inferred about them."""
-        return (
-            f"{times(self.connections, 'connection')} went on behind holes (at least {self.bytes:,} bytes in "
-            f"{times(self.gaps, 'place')} are in no capture, though what follows them came), and no silence, loss or "
-            "missing answer is inferred there"
-        )
+def find(seen: Observations) -> Iterable[Finding]:
+    """All findings about captures."""
+    yield from capture_findings(seen.symptoms, seen.missed, seen.severity)
+    yield from _stamp_findings(seen.info)
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """Packets that a host's capture missed: `count`, from its own statistics or from acknowledgements; at least one for
-    each hole. `drops`: when it dropped them, if its own statistics account for all of them."""
-
-    count: int
-    captured_count: int
-    holes: "Holes | None" = None
-    drops: CaptureDrops | None = None
-
-    @property
-    def only_holes(self) -> bool:
-        """Whether only the holes of its connections show that packets are missing."""
-        return self.holes is not None and self.count <= self.holes.gaps
-
-    @property
-    def same_holes(self) -> "Holes | None":
-        """A key: hosts with the same holes share a finding; None if more than holes is known."""
-        return self.holes if self.only_holes else None
-
-    def near(self, finding: Finding) -> int:
-        """At most so many of the packets were missed at the time of a finding."""
-        if self.drops is None:
-            return self.count
-        return self.drops.within(finding.from_trace_ns, finding.to_trace_ns)
-
-    @property
-    def much(self) -> bool:
-        """Whether so many packets are missing that views of this host mislead."""
-        return self.count >= LOSS_LEAST and self.count >= LOSS_SHARE * (self.count + self.captured_count)
-
-
-def missed_by_host(troubles: Symptoms, info: TraceInfo, clocks: pa.Table) -> dict[str, Missed]:
-    """The packets that each host's capture missed; hosts that missed none are omitted."""
-    own_drops = {drops.host: drops for drops in capture_drops(info, clocks)}
-    captured = {host.host: host.packets_count for host in info.hosts}
-    dropped = {row["host"]: row["count"] for row in troubles.missed.iter_rows(named=True)}
-    for host in captured:
-        own = sum(counter.count for counter in info.counters if (counter.host, counter.name) == (host, DROPS))
-        dropped[host] = max(own, dropped.get(host, 0))
-    holes = _holes(troubles, list(captured))
-    for host, hole in holes.items():
-        dropped[host] = max(dropped.get(host, 0), hole.gaps)
-    return {
-        host: Missed(count, captured.get(host, 0), holes.get(host), _if_complete(own_drops.get(host), count))
-        for host, count in dropped.items()
-        if count
-    }
-
-
-def _if_complete(drops: CaptureDrops | None, count: int) -> CaptureDrops | None:
-    """`drops`, if they account for all missed packets; otherwise None."""
-    return drops if drops is not None and drops.count >= count else None
-
-
-def _holes(troubles: Symptoms, hosts: list[str]) -> dict[str, Holes]:
-    """The holes of each host's connections. Arguments: all captured hosts; a single one has all holes without a
-    host."""
-    alone = pl.lit(hosts[0] if len(hosts) == 1 else None, pl.String)
-    known = troubles.unseen.with_columns(host=pl.coalesce("host", alone)).drop_nulls("host")
-    ordered = known.sort("bytes", descending=True, maintain_order=True)
-    each = ordered.group_by("host", maintain_order=True).agg(
-        connections=pl.len(),
-        gaps=pl.col("gaps").sum(),
-        bytes=pl.col("bytes").sum(),
-        worst=pl.col("connection_id").first(),
-        at_ns=pl.col("at_ns").first(),
-    )
-    return {row.pop("host"): Holes(**row) for row in each.iter_rows(named=True)}
-
-
-def capture_findings(troubles: Symptoms, missed: Mapping[str, Missed]) -> Iterable[Finding]:
-    """Findings about packets that a host's capture missed. Arguments: `missed`, from `missed_by_host`."""
-    seen = {row["host"]: row for row in troubles.missed.iter_rows(named=True)}
+def capture_findings(
+    symptoms: Symptoms, missed: Mapping[str, Missed], severity: SeverityThresholds
+) -> Iterable[Finding]:
+    """Findings about packets that a host's capture missed. Arguments: `missed`, from `capture_gaps.missed_by_host`."""
+    seen = {row["host"]: row for row in symptoms.missed.iter_rows(named=True)}
     same: dict[Holes | str, list[str]] = {}
     for host, gap in sorted(missed.items(), key=lambda each: (-each[1].count, each[0])):
         same.setdefault(gap.same_holes or host, []).append(host)
     for hosts in same.values():
-        yield _capture_finding(hosts, missed[hosts[0]], seen.get(hosts[0], {}))
+        yield _capture_finding(hosts, missed[hosts[0]], seen.get(hosts[0], {}), severity)
 
 
-def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any]) -> Finding:
+def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any], severity: SeverityThresholds) -> Finding:
     """One finding for `hosts`, which missed the same packets."""
     where = f"the capture on {hosts[0]}" if len(hosts) == 1 else f"the captures on {listing(hosts)}"
     if gap.holes is not None and gap.only_holes:
@@ -155,7 +68,7 @@ def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any]) -> F
     if gap.holes is not None and not gap.only_holes:
         text += f"; {gap.holes.words}"
     return Finding(
-        severity="warning" if gap.much else "notice",
+        severity="warning" if gap.misleads(severity) else "notice",
         kind=DOUBTS,
         host=hosts[0],
         touches=frozenset(hosts[1:]),
@@ -168,7 +81,7 @@ def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any]) -> F
     )
 
 
-def stamp_findings(info: TraceInfo) -> Iterable[Finding]:
+def _stamp_findings(info: TraceInfo) -> Iterable[Finding]:
     """Findings about packets stamped years away from all others of their host (`collector.decode.absurd_stamps`)."""
     for counter in info.counters:
         if counter.name == STAMPS_ABSURD:

@@ -1,23 +1,39 @@
 """Findings about clocks: not aligned, stepped, or further off than a synchronised clock."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from collector.findings.finding import Finding, times
+from collector.findings.observations import Observations
 from collector.hops.quality_summary import ClockStep, clock_steps, skew_doubt_ppb
 from collector.trace.durations import in_words
 from collector.trace.model import TraceInfo
-
-OFFSET_NS = 10_000_000
-"""NTP keeps hosts of a network within a few ms (RFC 5905 §4: "a few milliseconds" over LANs and well-kept WANs)."""
-SKEW_PPB = 100_000
-"""A quartz is accurate to about 100 ppm; NTP corrects up to 500 ppm (RFC 5905 §11.3)."""
+from collector.trace.threshold import threshold
 
 
-def clock_findings(clocks: pa.Table, info: TraceInfo) -> Iterable[Finding]:
-    """Findings about the clocks of hosts that sent or received packets. Arguments: the table `clocks`."""
+@dataclass(frozen=True, slots=True)
+class ClockThresholds:
+    """From which difference on a clock is not synchronised."""
+
+    offset_least_ns: int = threshold(
+        10_000_000,
+        'NTP keeps hosts of a network within a few ms (RFC 5905 §4: "a few milliseconds" over LANs and well-kept WANs)',
+    )
+    skew_least_ppb: int = threshold(
+        100_000, "a quartz is accurate to about 100 ppm; NTP corrects up to 500 ppm (RFC 5905 §11.3)"
+    )
+
+
+def find(seen: Observations, limits: ClockThresholds) -> Iterable[Finding]:
+    """All findings about clocks."""
+    return clock_findings(seen.clocks, seen.info, limits)
+
+
+def clock_findings(clocks: pa.Table, info: TraceInfo, limits: ClockThresholds) -> Iterable[Finding]:
+    """Findings about the clocks of hosts that sent or received packets. Arguments: the table `clocks`; thresholds."""
     busy = {host.host for host in info.hosts if host.events_count}
     if len(busy) < 2:
         return
@@ -28,7 +44,7 @@ def clock_findings(clocks: pa.Table, info: TraceInfo) -> Iterable[Finding]:
     on_path = {host.host for host in info.hosts if host.on_path}
     for host, rows in rows_of.items():
         if host in busy and not (host in on_path and rows[0]["method"] == "none"):
-            yield from _of_host(host, rows, whole)
+            yield from _of_host(host, rows, whole, limits)
     yield from _step_findings(step for step in clock_steps(clocks) if step.host in busy)
 
 
@@ -39,7 +55,9 @@ def _whole(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {name: of(window[name] for window in windows) for name, of in ends} if windows else {}
 
 
-def _of_host(host: str, rows: list[dict[str, Any]], whole: dict[str, Any]) -> Iterable[Finding]:
+def _of_host(
+    host: str, rows: list[dict[str, Any]], whole: dict[str, Any], limits: ClockThresholds
+) -> Iterable[Finding]:
     """Arguments: the host's clock lines; the trace's interval, which stands in for that of a host without any line."""
     first = rows[0]
     if first["method"] == "none":
@@ -63,7 +81,7 @@ def _of_host(host: str, rows: list[dict[str, Any]], whole: dict[str, Any]) -> It
                 remedy="see whether its clock was set while the capture ran (chronyc tracking)",
                 **_window([row]),
             )
-    yield from _wrong(host, rows)
+    yield from _unsynchronised(host, rows, limits)
 
 
 def _step_findings(steps: Iterable[ClockStep]) -> Iterable[Finding]:
@@ -99,14 +117,14 @@ def _window(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _wrong(host: str, rows: list[dict[str, Any]]) -> Iterable[Finding]:
+def _unsynchronised(host: str, rows: list[dict[str, Any]], limits: ClockThresholds) -> Iterable[Finding]:
     row = rows[0]
     if row["offset_ns"] is None or row["reference"]:
         return
     doubt = row["uncertainty_ns"] or 0
     offset, skew = row["offset_ns"], row["skew_ppb"] or 0
     skew_doubt = skew_doubt_ppb(row)
-    if abs(offset) - doubt < OFFSET_NS and abs(skew) - skew_doubt < SKEW_PPB:
+    if abs(offset) - doubt < limits.offset_least_ns and abs(skew) - skew_doubt < limits.skew_least_ppb:
         return
     way = "ahead of" if offset > 0 else "behind"
     drifts = abs(skew) > max(1000, skew_doubt)

@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from collector.findings.finding import LOSS_LEAST, Finding, evidence, listing, times, weight
+from collector.findings.finding import Finding, evidence, listing, times
+from collector.findings.observations import Observations
 from collector.findings.requests import Requests
-from collector.findings.scans import without_scans
-from collector.findings.symptoms import Symptoms
+from collector.findings.scans import ScanThresholds, without_scans
 from collector.findings.timeouts import fingerprint
 from collector.services.service_names import ServiceNames
 from collector.trace.durations import in_words
@@ -61,22 +61,21 @@ LOST = ("lost", "gone")
 """Losses in the network are weighed like other losses: by their number, or by how long clients waited for them."""
 
 
-def connection_findings(troubles: Symptoms, requests: Requests, services: ServiceNames) -> Iterable[Finding]:
-    """One finding for each server host and cause, for all its ports together.
-
-    Arguments: `services`, names of servers. Waits of background requests cost nothing.
-    """
-    if troubles.connecting.is_empty():
+def find(seen: Observations, limits: ScanThresholds) -> Iterable[Finding]:
+    """One finding for each server host and cause, for all its ports together. Waits of background requests cost
+    nothing."""
+    connecting, severity = seen.symptoms.connecting, seen.severity
+    if connecting.is_empty():
         return
-    total_ns, serving = requests.total_ns, requests.serving
-    scans, tried = without_scans(_with_waiting(troubles.connecting, requests, services))
+    total_ns, serving = seen.requests.total_ns, seen.requests.serving
+    scans, tried = without_scans(_with_waiting(connecting, seen.requests, ServiceNames(seen.info.services)), limits)
     yield from scans
     for cause, server, rows in _handshakes(tried):
         found = _handshake(cause, server, rows)
         vain = sum(row["count"] for row in rows if row["fate"] in IN_VAIN and row["client_host"] not in serving)
         found = replace(found, failed_count=vain)
-        few = cause in LOST and found.count < LOSS_LEAST
-        yield replace(found, severity=weight(found.cost_ns, total_ns)) if few else found
+        few = cause in LOST and found.count < severity.lost_least_count
+        yield replace(found, severity=severity.by_cost(found.cost_ns, total_ns)) if few else found
 
 
 def _with_waiting(rows: pl.DataFrame, requests: Requests, services: ServiceNames) -> pl.DataFrame:

@@ -26,9 +26,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.findings.finding import Finding, times, weight
+from collector.findings.finding import Finding, SeverityThresholds, times
+from collector.findings.observations import Observations
 from collector.findings.requests import Requests
-from collector.findings.symptoms import Symptoms
 from collector.findings.timeouts import fingerprint
 from collector.requests.critical_path import NONE
 from collector.requests.endings import BY_CLIENT, Ending
@@ -37,29 +37,52 @@ from collector.requests.hedged_calls import NEEDLESS_SHARE, WENT_WELL
 from collector.services.ends import end_name, service_at
 from collector.trace.arrow import numbers
 from collector.trace.durations import in_words
+from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN
 
-MOMENT_NS, MOMENT_GAP_NS = 1_000_000_000, 250_000_000
-"""All connections of a process that ends are closed within this time, and with no longer gap. A kernel takes
-microseconds for each; a supervisor that ends several workers one by one takes longer."""
-FEWEST_AT_ONCE = 2
-"""Fewest connections ended at one moment; a single one may have a reason of its own."""
-REFUSED_SOON_NS = 10_000_000_000
-"""If a port refuses connections within this time after one was ended, its process ended then."""
-OWED_NS = 5_000_000
-"""Without visible heads, a request that waited so long expected an answer and not just the end of its connection."""
-ALIKE_SHARE, ALIKE_NS, FEWEST_ALIKE = 0.05, 20_000_000, 2
-"""Waits are alike if nine of ten lie within this share of their median, or within the delay that a busy host adds."""
-LIMIT_LEAST_NS = 20_000_000
-"""No client's timeout is shorter."""
-MOST_SHARE = 0.5
-"""If so large a share of a client's requests to a server is never answered, the trouble lies with that server."""
 SILENT_REMEDY = (
     "see whether that process is stopped, hangs or is slow (ps -o stat,wchan; its log); or let the client wait longer"
 )
 GROUP = ("client_host", "server_host", "service")
 RESETS = (Ending.SERVER_RESET, Ending.SERVER_RESET_STREAM)
 Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class EndingThresholds:
+    """By which a server's end and a client's limit are recognised."""
+
+    process_end_within_ns: int = threshold(
+        1_000_000_000,
+        "all connections of a process that ends are closed within this time: a kernel takes microseconds for each, a "
+        "supervisor that ends several workers one by one takes longer",
+    )
+    process_end_most_gap_ns: int = threshold(250_000_000, "chosen: and with no longer gap between two of them")
+    process_end_least_count: int = threshold(
+        2, "chosen: so many connections ended at one moment; a single one may have a reason of its own"
+    )
+    refused_within_ns: int = threshold(
+        10_000_000_000, "chosen: if a port refuses connections so soon after one was ended, its process ended then"
+    )
+    owed_least_ns: int = threshold(
+        5_000_000,
+        "chosen: without visible heads, a request that waited so long expected an answer, not just the end of its "
+        "connection",
+    )
+    same_wait_share: float = threshold(
+        0.05, "chosen: waits have one length, a client's limit, if most lie within this share of their median"
+    )
+    same_wait_within_ns: int = threshold(20_000_000, "chosen: or within so much, which a busy host may add to a timer")
+    same_wait_least_count: int = threshold(2, "chosen: a single wait shows no limit")
+    client_limit_least_ns: int = threshold(20_000_000, "chosen: no client's timeout is shorter")
+    unanswered_share: float = threshold(
+        0.5, "chosen: if this share of a client's requests to a server is never answered, the trouble is the server's"
+    )
+    needless_share: float = threshold(
+        NEEDLESS_SHARE,
+        "chosen: a call was left because another was answered if it waited after that for a smaller share of its whole "
+        "wait",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,31 +116,32 @@ _TRUNCATED = _Words(
 )
 
 
-def ending_findings(troubles: Symptoms, requests: Requests) -> list[Finding]:
+def find(seen: Observations, limits: EndingThresholds) -> list[Finding]:
     """All findings about requests that one side ended early."""
-    ended = _that_count(troubles.ended, requests)
+    requests, in_vain = seen.requests, seen.symptoms.in_vain
+    ended = _owed_requests(seen.symptoms.ended, requests, limits)
     if ended.is_empty():
         return []
     by_server = ended.filter(~pl.col("ending").is_in(BY_CLIENT))
-    deaths = list(_deaths(by_server, requests, troubles.in_vain))
+    deaths = list(_deaths(by_server, requests, in_vain, limits))
     of_deaths = [span for death in deaths for span in death.rows["span_id"].to_list()]
     alone = by_server.filter(pl.col("readable") | pl.col("ending").is_in(RESETS))
     alone = alone.filter(~pl.col("span_id").is_in(of_deaths))
     return [
         *(_death_finding(death) for death in deaths),
-        *_ended_by_server(alone),
-        *_given_up(ended.filter(pl.col("ending").is_in(BY_CLIENT)), requests),
+        *_ended_by_server(alone, limits),
+        *_given_up(ended.filter(pl.col("ending").is_in(BY_CLIENT)), requests, limits, seen.severity),
     ]
 
 
-def _that_count(ended: pl.DataFrame, requests: Requests) -> pl.DataFrame:
-    """The requests that count. In a protocol without visible heads, messages that may need no answer do not."""
+def _owed_requests(ended: pl.DataFrame, requests: Requests, limits: EndingThresholds) -> pl.DataFrame:
+    """The requests that expected an answer: in a protocol without visible heads, not every message does."""
     readable = pl.col("protocol") != UNKNOWN
     silent, left = pl.col("response_bytes").is_null(), pl.col("ending").is_in(BY_CLIENT)
     waited = pl.col("outcome").is_in(["waited", "abandoned"])
     rows = ended.with_columns(
         own=~pl.col("client_host").fill_null("").is_in([*requests.serving]),
-        flowing=_was_flowing(),
+        flowing=_was_flowing(limits.client_limit_least_ns),
         readable=readable,
         silent=silent,
         waited_ns=(pl.col("closed_ns") - pl.col("asked_ns")).clip(0).fill_null(0),
@@ -131,18 +155,20 @@ def _that_count(ended: pl.DataFrame, requests: Requests) -> pl.DataFrame:
     counted = requests.groups.select(pl.col(GROUP).cast(pl.String), "count")
     totals = counted.group_by(GROUP).agg(total=pl.col("count").sum())
     rows = rows.join(totals, on=GROUP, how="left", nulls_equal=True, maintain_order="left")
-    rows = rows.join(_needless(requests, rows), on="span_id", maintain_order="left")  # no stream is a request
+    rows = rows.join(
+        _needless(requests, rows, limits.needless_share), on="span_id", maintain_order="left"
+    )  # no stream is a request
     counts = readable | pl.when(left).then(waited & pl.col("answers").fill_null(value=False)).otherwise(silent)
     return rows.filter(counts)
 
 
-def _was_flowing() -> pl.Expr:
+def _was_flowing(within_ns: int) -> pl.Expr:
     """Whether the answer was arriving when the client left, as players and browsers do: nobody waited for the rest."""
     begun = pl.col("first_ns") < pl.col("closed_ns")
-    return (begun & (pl.col("last_ns") >= pl.col("closed_ns") - LIMIT_LEAST_NS)).fill_null(value=False)
+    return (begun & (pl.col("last_ns") >= pl.col("closed_ns") - within_ns)).fill_null(value=False)
 
 
-def _needless(requests: Requests, ended: pl.DataFrame) -> pl.DataFrame:
+def _needless(requests: Requests, ended: pl.DataFrame, share: float) -> pl.DataFrame:
     """`span_id, for_another, needless`: whether a request was made for another one that succeeded nevertheless, and
     whether that one did not wait for it, since another of its calls had been answered."""
     ids = numbers(requests.exchanges["exchange_id"])
@@ -156,7 +182,7 @@ def _needless(requests: Requests, ended: pl.DataFrame) -> pl.DataFrame:
     answers = pl.DataFrame({"parent": requests.parent[siblings], "answered_ns": requests.ended[siblings]})
     before = pl.col("answered_ns") <= pl.col("closed_ns")
     last = left.join(answers, on="parent").filter(before).group_by("span_id").agg(pl.col("answered_ns").max())
-    in_vain = pl.col("closed_ns") - pl.col("answered_ns") < NEEDLESS_SHARE * pl.col("waited_ns")
+    in_vain = pl.col("closed_ns") - pl.col("answered_ns") < share * pl.col("waited_ns")
     needless = pl.col("for_another") & in_vain.fill_null(value=False)
     return left.join(last, on="span_id", how="left", maintain_order="left").select(
         "span_id", "for_another", needless=needless
@@ -176,20 +202,22 @@ class _Death:
     refused_count: int
 
 
-def _deaths(by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame) -> Iterator[_Death]:
+def _deaths(
+    by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame, limits: EndingThresholds
+) -> Iterator[_Death]:
     """Requests that failed because a server ended: those without an answer, and those that it was answering then.
 
-    Arguments: `in_vain`, from `collector.hops.failed_connections.in_vain`.
+    Arguments: `in_vain`, from `collector.hops.failed_connections.in_vain`; thresholds.
     """
-    owed = pl.col("readable") | (pl.col("waited_ns") >= OWED_NS)
+    owed = pl.col("readable") | (pl.col("waited_ns") >= limits.owed_least_ns)
     of_connections = ~pl.col("ending").is_in([Ending.STALE, Ending.SERVER_RESET_STREAM])
     fresh = by_server.filter(of_connections & owed).sort("closed_ns", "span_id")
     for (host, service), mine in fresh.group_by("server_host", "service", maintain_order=True):
         silent = mine.filter(pl.col("silent"))
         at_server = _at_server(requests, host, service)
-        for moment in _moments(silent):
-            gone = _ended_before_refusal(moment, requests.answered[at_server], in_vain)
-            if gone is None and not _is_death(moment, requests, at_server):
+        for moment in _moments(silent, limits.process_end_most_gap_ns):
+            gone = _ended_before_refusal(moment, requests.answered[at_server], in_vain, limits)
+            if gone is None and not _is_death(moment, requests, at_server, limits):
                 continue
             taken, refused = gone or (moment, 0)
             first, last = taken["closed_ns"].min(), taken["closed_ns"].max()
@@ -197,7 +225,7 @@ def _deaths(by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame) 
 
 
 def _ended_before_refusal(
-    moment: pl.DataFrame, answered: Longs, in_vain: pl.DataFrame
+    moment: pl.DataFrame, answered: Longs, in_vain: pl.DataFrame, limits: EndingThresholds
 ) -> tuple[pl.DataFrame, int] | None:
     """The requests that a server ended before its port refused connections, and how many it refused; None if none.
 
@@ -206,7 +234,7 @@ def _ended_before_refusal(
     """
     last = int(moment["closed_ns"].to_numpy().max())
     place = pl.format("{}:{}", "server", "server_port")
-    soon = pl.col("began_ns").is_between(last, last + REFUSED_SOON_NS) & pl.col("refused_ns").is_not_null()
+    soon = pl.col("began_ns").is_between(last, last + limits.refused_within_ns) & pl.col("refused_ns").is_not_null()
     refused = in_vain.filter(place.is_in(moment["place"].unique().to_list()) & soon)
     if refused.is_empty():
         return None
@@ -215,9 +243,9 @@ def _ended_before_refusal(
     return None if taken.is_empty() else (taken, len(refused))
 
 
-def _moments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _moments(rows: pl.DataFrame, most_gap_ns: int) -> Iterator[pl.DataFrame]:
     """Rows, which are in order of `closed_ns`, split where no connection was closed for a while."""
-    apart = pl.col("closed_ns").diff().fill_null(0) > MOMENT_GAP_NS
+    apart = pl.col("closed_ns").diff().fill_null(0) > most_gap_ns
     numbered = rows.with_columns(moment=apart.cast(pl.Int64).cum_sum())
     for _, moment in numbered.group_by("moment", maintain_order=True):
         yield moment.drop("moment")
@@ -231,11 +259,13 @@ def _at_server(requests: Requests, host: object, service: object) -> NDArray[np.
     )
 
 
-def _is_death(moment: pl.DataFrame, requests: Requests, at_server: NDArray[np.bool_]) -> bool:
+def _is_death(moment: pl.DataFrame, requests: Requests, at_server: NDArray[np.bool_], limits: EndingThresholds) -> bool:
     """Whether these requests ended together because their server ended: their waits differ, and no request that arrived
     after the first of them was answered before the last."""
     closed, waited = moment["closed_ns"].to_numpy(), moment["waited_ns"].to_numpy()
-    if moment["connection_id"].n_unique() < FEWEST_AT_ONCE or np.ptp(closed) > MOMENT_NS:
+    if moment["connection_id"].n_unique() < limits.process_end_least_count:
+        return False
+    if np.ptp(closed) > limits.process_end_within_ns:
         return False
     if np.ptp(closed) >= np.ptp(waited):
         return False
@@ -273,7 +303,7 @@ def _death_finding(found: _Death) -> Finding:
     )
 
 
-def _ended_by_server(rows: pl.DataFrame) -> Iterator[Finding]:
+def _ended_by_server(rows: pl.DataFrame, limits: EndingThresholds) -> Iterator[Finding]:
     """Findings about requests that the server's side ended although its process did not end."""
     partial, reset = ~pl.col("silent"), pl.col("ending").is_in(RESETS)
     each = (
@@ -289,7 +319,7 @@ def _ended_by_server(rows: pl.DataFrame) -> Iterator[Finding]:
             if (
                 words is _STALE
                 and mine["connection_id"].n_unique() > 1
-                and np.ptp(mine["closed_ns"].to_numpy()) <= ALIKE_NS
+                and np.ptp(mine["closed_ns"].to_numpy()) <= limits.same_wait_within_ns
             ):
                 more = "; it had closed all of these at one moment, as when its process ends" + more
             yield _finding(mine, worst, words, more, of=f" of {worst['total']:,}")
@@ -309,11 +339,13 @@ def _short_words(rows: pl.DataFrame) -> str:
     return f"; at worst {worst['response_bytes']:,} of {worst['response_due_bytes']:,} bytes came"
 
 
-def _given_up(rows: pl.DataFrame, requests: Requests) -> Iterator[Finding]:
+def _given_up(
+    rows: pl.DataFrame, requests: Requests, limits: EndingThresholds, severity: SeverityThresholds
+) -> Iterator[Finding]:
     """Findings about requests that clients ended."""
     for _, mine in rows.group_by(GROUP, maintain_order=True):
         worst = mine.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
-        limit, at_once = _limit(mine), len(mine) > 1 and _is_one_moment(mine)
+        limit, at_once = _limit(mine, limits), len(mine) > 1 and _is_one_moment(mine, limits)
         words = _given_up_words(mine, limit, at_once)
         silent_ns = 0 if at_once else _silent_ns(mine, requests)
         if silent_ns:
@@ -321,17 +353,22 @@ def _given_up(rows: pl.DataFrame, requests: Requests) -> Iterator[Finding]:
             words = replace(words, remedy=SILENT_REMEDY)
         else:
             more = ", without a whole answer"
-        yield _finding(mine, worst, words, more, severity=_given_up_severity(mine, limit, at_once, requests))
+        share = limits.unanswered_share
+        urgency = _given_up_severity(mine, limit, at_once, share) or severity.by_cost(
+            int(mine["waited_ns"].sum()), requests.total_ns
+        )
+        yield _finding(mine, worst, words, more, severity=urgency)
 
 
-def _given_up_severity(rows: pl.DataFrame, limit: int, at_once: bool, requests: Requests) -> str:
-    """If a second try succeeded, only time was lost; if another server's answer sufficed, nothing was."""
+def _given_up_severity(rows: pl.DataFrame, limit: int, at_once: bool, unanswered_share: float) -> str | None:
+    """None to judge by cost: if a second try succeeded, only time was lost; if another server's answer sufficed,
+    nothing was."""
     if rows["needless"].all():
         return "info"
     share = int((~rows["flowing"]).sum()) / max(1, rows["total"][0])
-    if at_once or not (limit or share >= MOST_SHARE):
+    if at_once or not (limit or share >= unanswered_share):
         return "notice"
-    return weight(int(rows["waited_ns"].sum()), requests.total_ns) if rows["for_another"].all() else "warning"
+    return None if rows["for_another"].all() else "warning"
 
 
 def _silent_ns(rows: pl.DataFrame, requests: Requests) -> int:
@@ -370,21 +407,22 @@ def _given_up_words(rows: pl.DataFrame, limit: int, at_once: bool) -> _Words:
     return _Words("client_gave_up", text, remedy)
 
 
-def _is_one_moment(rows: pl.DataFrame) -> bool:
+def _is_one_moment(rows: pl.DataFrame, limits: EndingThresholds) -> bool:
     """Whether the requests ended at one moment, rather than each after the same wait."""
     closed, waited = (int(np.ptp(rows[name].to_numpy())) for name in ("closed_ns", "waited_ns"))
-    return closed <= MOMENT_GAP_NS and closed <= max(waited, ALIKE_NS)
+    return closed <= limits.process_end_most_gap_ns and closed <= max(waited, limits.same_wait_within_ns)
 
 
-def _limit(rows: pl.DataFrame) -> int:
+def _limit(rows: pl.DataFrame, limits: EndingThresholds) -> int:
     """The common wait (ns) of all these requests, from the first byte or the last; 0 if their waits differ."""
     for since in ("begun_ns", "asked_ns"):
         waits = np.sort((rows["closed_ns"] - rows[since]).drop_nulls().to_numpy())
-        if len(waits) < FEWEST_ALIKE:
+        if len(waits) < limits.same_wait_least_count:
             return 0
         middle = int(waits[len(waits) // 2])
         low, high = waits[len(waits) // 10], waits[len(waits) - 1 - len(waits) // 10]
-        if middle >= LIMIT_LEAST_NS and high - low <= max(ALIKE_SHARE * middle, min(ALIKE_NS, middle // 4)):
+        within = max(limits.same_wait_share * middle, min(limits.same_wait_within_ns, middle // 4))
+        if middle >= limits.client_limit_least_ns and high - low <= within:
             return middle
     return 0
 

@@ -1,4 +1,4 @@
-"""The type `Finding`, and the table of findings."""
+"""The type `Finding`, how severe a finding is, and the table of findings."""
 
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -10,34 +10,52 @@ import pyarrow as pa
 
 from collector.trace.durations import in_words
 from collector.trace.schema import FINDINGS, conform
+from collector.trace.threshold import threshold
 
 SEVERITIES = ("error", "warning", "notice", "info")
 """Most urgent first. From `warning` on somebody should act; a `notice` is worth knowing, or follows from another."""
-
 DOUBTS = "capture_drop"
 """The kind that reports how much a capture missed (`collector.findings.captures`)."""
 
-WORTH_ACTING = 0.01
-"""Share of a trace's total request time: a slowness that costs less is a notice."""
-
 LONGEST_NS = (1 << 63) - 1
 """The largest value of a time column; with clocks decades apart, the cost of many requests may exceed it."""
-FAILURE_NS = 1_000_000_000
-"""When findings are ordered, a client's failed attempt weighs as much as so long a wait: about as long as a person
-waits before thoughts wander (Nielsen, Usability Engineering, 1993, 5.5), and as TCP waits to try again (RFC 6298
-§2)."""
-
-LOSS_SHARE, LOSS_LEAST = 0.002, 10
-"""Share and count of lost data packets from which on a loss is more than a full queue's occasional drops (Mathis et al.
-1997: at this share TCP over 10 ms is limited to about 30 Mbit/s). Fewer, of data or handshakes, are judged by their
-cost."""
-
 
 MOST_LISTED = 5
 """At most so many names are listed in a text."""
 MOST_LINES, LINE_CELLS = 3, 190
 """Most lines of a finding, with its remedy, on a terminal of 200 columns, so that several can be read at a glance; and
 the cells of a line without indentation."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeverityThresholds:
+    """From which cost or count on a finding is a warning, and how findings are ordered."""
+
+    worth_acting_share: float = threshold(
+        0.01, "chosen: a slowness that costs a smaller share of all request time is a notice"
+    )
+    failure_weight_ns: int = threshold(
+        1_000_000_000,
+        "in the order of findings, a client's failed attempt weighs as much as so long a wait: about as long as a "
+        "person waits before thoughts wander (Nielsen, Usability Engineering, 1993, 5.5), and as TCP waits to try "
+        "again (RFC 6298 §2)",
+    )
+    lost_least_share: float = threshold(
+        0.002,
+        "a larger loss is more than a full queue's occasional drops: at this share TCP over 10 ms is limited to about "
+        "30 Mbit/s (Mathis et al. 1997)",
+    )
+    lost_least_count: int = threshold(
+        10, "chosen: fewer lost packets or handshakes show no rate, so they are judged by the time they cost"
+    )
+
+    def by_cost(self, cost_ns: int, total_ns: int) -> str:
+        """The severity of a slowness. Arguments: what it cost, and all request time of the trace."""
+        return "warning" if cost_ns >= self.worth_acting_share * total_ns else "notice"
+
+    def is_much_lost(self, lost: int, sent: int) -> bool:
+        """Whether so many lost packets of `sent` are more than the occasional drops of a full queue."""
+        return lost >= self.lost_least_count and lost >= self.lost_least_share * sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +100,30 @@ class Finding:
         return sum(len(textwrap.wrap(words, LINE_CELLS)) for words in (head + self.text, self.remedy))
 
     @property
-    def weight_ns(self) -> int:
-        """Its cost, with failures and time on one scale."""
-        return self.cost_ns + FAILURE_NS * self.failed_count
-
-    @property
     def hosts(self) -> frozenset[str]:
         """All hosts concerned."""
         return self.touches | {host for host in (self.host, self.peer_host) if host is not None}
 
 
-def as_table(found: Iterable[Finding]) -> pa.Table:
+def as_table(found: Iterable[Finding], severity: SeverityThresholds) -> pa.Table:
     """The table `findings`: most severe first, then those without a cause, then by weight.
 
-    A failed attempt weighs as much as `FAILURE_NS` of waiting, and a finding's consequences add to its weight. Within
-    one severity, the findings that put others in doubt come first.
+    The weight of a finding is its cost, plus `failure_weight_ns` for each failed attempt, plus the weight of its
+    consequences. Within one severity, the findings that put others in doubt come first.
     """
     every = list(found)
+
+    def weight_ns(finding: Finding) -> int:
+        return finding.cost_ns + severity.failure_weight_ns * finding.failed_count
+
     brought: dict[str, int] = {}
     for finding in every:
         if finding.cause is not None:
-            brought[finding.cause] = brought.get(finding.cause, 0) + finding.weight_ns
+            brought[finding.cause] = brought.get(finding.cause, 0) + weight_ns(finding)
 
     def order(finding: Finding) -> tuple[int, bool, bool, int]:
         basis = finding.urgent and finding.kind == DOUBTS
-        whole = finding.weight_ns + (brought.get(finding.name, 0) if finding.cause is None else 0)
+        whole = weight_ns(finding) + (brought.get(finding.name, 0) if finding.cause is None else 0)
         return SEVERITIES.index(finding.severity), not basis, finding.cause is not None, -whole
 
     ordered = sorted(every, key=order)
@@ -116,11 +133,6 @@ def as_table(found: Iterable[Finding]) -> pa.Table:
         row["cost_ns"] = min(row["cost_ns"], LONGEST_NS)
     table = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in columns.items()})
     return conform("findings", table)
-
-
-def weight(cost_ns: int, total_ns: int) -> str:
-    """The severity of a slowness, by its share of all request time."""
-    return "warning" if cost_ns >= WORTH_ACTING * total_ns else "notice"
 
 
 def evidence(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Findings from the hosts' own counters (`samples`): connections that a kernel rejected."""
+"""Findings from the hosts' kernel counters (table `samples`): connections that a full listen queue turned away."""
 
 from collections.abc import Iterable
 
@@ -7,17 +7,18 @@ import pyarrow as pa
 
 from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import Finding, frame, times
+from collector.findings.observations import Observations
 
 NS_PER_S = 1e9
 
 
-def sample_findings(samples: pa.Table | None, clocks: pa.Table) -> Iterable[Finding]:
-    """All findings from hosts' counters; none without samples."""
-    if samples is not None:
-        yield from _turned_away(frame(samples), clocks)
+def find(seen: Observations) -> Iterable[Finding]:
+    """All findings from kernel counters; none without samples."""
+    if seen.samples is not None:
+        yield from _full_queues(frame(seen.samples), seen.clocks)
 
 
-def _turned_away(samples: pl.DataFrame, clocks: pa.Table) -> Iterable[Finding]:
+def _full_queues(samples: pl.DataFrame, clocks: pa.Table) -> Iterable[Finding]:
     every_ns = pl.col("host_ns").diff().over("host").backward_fill().over("host").fill_null(0)
     drops = samples.filter(pl.col("metric") == "listen_drops_per_s").sort("host", "host_ns")
     counted = drops.with_columns(count=pl.col("value") * every_ns / NS_PER_S).filter(pl.col("value") > 0)

@@ -1,8 +1,9 @@
 """The kinds of findings: each once, with what it can cause, by what it is known, and when it is reported.
 
-From this registry follow the order of causes (`causes.py`), which findings a hole in a capture puts in doubt
-(`captures.py`), and the table in docs/diagnosis.md (`python -m collector.findings.kinds` prints it). The judgement
-itself is a function in the module of the kind's family.
+From this registry follow the families that `diagnosis.py` runs, the order of causes (`causes.py`), which findings a
+hole in a capture puts in doubt (`captures.py`), which texts show the host's usage (`usage.py`), and the table in
+docs/diagnosis.md (`python -m collector.findings.kinds` prints it). The judgement itself is in the module of the kind's
+family.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,29 +26,33 @@ class Kind:
     name: str
     family: str  # of `FAMILIES`
     reported_when: str  # as docs/diagnosis.md says it
-    brings: frozenset[str] = frozenset()  # the kinds that it can cause
+    can_cause: frozenset[str] = frozenset()  # the kinds that it can cause
     evidence: Evidence = Evidence.PRESENCE
     of_service: bool = False  # about one service: it causes nothing at others of its host, unless they call that one
     always_notice: bool = False  # worth knowing, but never a reason to act
     explained_there_only: bool = False  # by a cause at the same host or path, not by one at a host that it calls
+    shows_usage: bool = False  # its text adds what the host used at that time (`usage.py`)
 
 
 FAMILIES: Mapping[str, str] = MappingProxyType(
     {
         "network": "links",
-        "connections": "connections",
-        "ports": "ports",
         "stalls": "stalls",
+        "ports": "ports",
+        "connections": "connections",
         "answers": "answers",
         "missing": "replicas",
+        "endings": "endings",
         "pace": "pace",
-        "usage": "usage",
         "placement": "places",
-        "clocks": "clocks",
+        "usage": "usage",
+        "kernel_counters": "kernel counters",
         "captures": "captures",
+        "clocks": "clocks",
     }
 )
-"""The title of each family by its module, in the order of docs/diagnosis.md."""
+"""Each module that judges, with its title in docs/diagnosis.md. Its function `find` takes `Observations`, and the group
+of `Thresholds` of the same name if there is one, and returns findings."""
 
 BROKEN = frozenset(
     {
@@ -90,7 +95,7 @@ KINDS = (
         reported_when=(
             "all packets of a link, or of all of a host's, are lost for half a second or more, while both captures run"
         ),
-        brings=BROKEN | UNCONNECTED | SLOW | SILENT | LATE | FAILED | LISTEN | CLOCK | RESENT | HELD,
+        can_cause=BROKEN | UNCONNECTED | SLOW | SILENT | LATE | FAILED | LISTEN | CLOCK | RESENT | HELD,
         evidence=Evidence.ABSENCE,
     ),
     Kind(
@@ -100,18 +105,18 @@ KINDS = (
             "packets queue and arrive one after the other at a constant rate, or the link carries a constant rate in "
             "slice after slice, whatever load is offered; that rate times the wait is one packet or more"
         ),
-        brings=BROKEN | UNCONNECTED | SLOW | SILENT | LATE | LISTEN | RESENT | AWAY,
+        can_cause=BROKEN | UNCONNECTED | SLOW | SILENT | LATE | LISTEN | RESENT | AWAY,
         explained_there_only=True,
     ),
     Kind(
         name="server_died",
-        family="answers",
+        family="endings",
         reported_when=(
             "a server's side ended two connections or more at one moment, each with FIN or RST instead of an answer, "
             "however long each had waited, and answered nothing in between; or ended one, and its port refused the "
-            "next connection within 10 s, with no answer in between (`endings.py`)"
+            "next connection within 10 s, with no answer in between"
         ),
-        brings=BROKEN | UNCONNECTED | SLOW | FAILED | frozenset({"connection_refused"}),
+        can_cause=BROKEN | UNCONNECTED | SLOW | FAILED | frozenset({"connection_refused"}),
         of_service=True,
     ),
     Kind(
@@ -122,15 +127,16 @@ KINDS = (
             "acknowledged; in a protocol that cannot be read: turns of several connections, if nearly all others were "
             "answered in a quarter of that time or less"
         ),
-        brings=BROKEN | UNCONNECTED | SLOW | SILENT | FAILED | LISTEN | HELD,
+        can_cause=BROKEN | UNCONNECTED | SLOW | SILENT | FAILED | LISTEN | HELD,
         of_service=True,
         evidence=Evidence.ABSENCE,
+        shows_usage=True,
     ),
     Kind(
         name="connection_refused",
         family="connections",
         reported_when="SYNs were answered with RST",
-        brings=BROKEN | UNCONNECTED | SLOW | SILENT | FAILED,
+        can_cause=BROKEN | UNCONNECTED | SLOW | SILENT | FAILED,
         of_service=True,
     ),
     Kind(
@@ -142,13 +148,13 @@ KINDS = (
             "them), at a receiver where most other checksums are right; such a packet was not delivered, so its hop "
             "is `lost`, and the wait is that for the copy ([`damaged.py`](../collector/hops/damaged.py))"
         ),
-        brings=BROKEN | UNCONNECTED | SLOW | SILENT | LISTEN | RESENT | frozenset({"packet_loss"}),
+        can_cause=BROKEN | UNCONNECTED | SLOW | SILENT | LISTEN | RESENT | frozenset({"packet_loss"}),
     ),
     Kind(
         name="packet_loss",
         family="network",
         reported_when="data was lost; the cost is the time that connections waited for the copies",
-        brings=BROKEN | UNCONNECTED | SLOW | LISTEN | RESENT,
+        can_cause=BROKEN | UNCONNECTED | SLOW | LISTEN | RESENT,
         evidence=Evidence.ABSENCE,
         explained_there_only=True,
     ),
@@ -160,14 +166,14 @@ KINDS = (
             "had not received it: a firewall, a full buffer, a bad checksum "
             "([`host_drops.py`](../collector/hops/host_drops.py))"
         ),
-        brings=BROKEN | SLOW | SILENT | RESENT,
+        can_cause=BROKEN | SLOW | SILENT | RESENT,
         evidence=Evidence.ABSENCE,
     ),
     Kind(
         name="reordering",
         family="network",
         reported_when="more than 1 % of data packets are overtaken by later ones",
-        brings=BROKEN | SLOW | LATE | RESENT,
+        can_cause=BROKEN | SLOW | LATE | RESENT,
         evidence=Evidence.ABSENCE,
         explained_there_only=True,
     ),
@@ -175,37 +181,40 @@ KINDS = (
         name="slow_link",
         family="network",
         reported_when="even the link's lowest delays are high: eight times those of the usual link",
-        brings=BROKEN | UNCONNECTED | SLOW | LISTEN | AWAY | frozenset({"narrow_link", "reordering"}),
+        can_cause=BROKEN | UNCONNECTED | SLOW | LISTEN | AWAY | frozenset({"narrow_link", "reordering"}),
         explained_there_only=True,
     ),
     Kind(
         name="host_starved",
         family="pace",
         reported_when="several services of a host are slow, its kernel is not",
-        brings=BROKEN | UNCONNECTED | SLOW | SILENT | FAILED | LISTEN | HELD,
+        can_cause=BROKEN | UNCONNECTED | SLOW | SILENT | FAILED | LISTEN | HELD,
+        shows_usage=True,
     ),
     Kind(
         name="slow_disk",
         family="pace",
         reported_when="one of several devices of a server is slow (where the target names it: `services.toml`)",
-        brings=BROKEN | SLOW | SILENT | FAILED | LISTEN | HELD,
+        can_cause=BROKEN | SLOW | SILENT | FAILED | LISTEN | HELD,
+        shows_usage=True,
     ),
     Kind(
         name="listen_queue_full",
         family="connections",
         reported_when="SYNs (or a handshake's last ACK) arrived, and the kernel answered only later ones",
-        brings=BROKEN | UNCONNECTED | SLOW | LISTEN,
+        can_cause=BROKEN | UNCONNECTED | SLOW | LISTEN,
         of_service=True,
         evidence=Evidence.ABSENCE,
+        shows_usage=True,
     ),
     Kind(
         name="listen_drops",
-        family="usage",
+        family="kernel_counters",
         reported_when=(
             "the host's kernel counted connections that its full listen queues turned away; connections of that host "
             "and time that were never answered follow from it"
         ),
-        brings=BROKEN | UNCONNECTED | SLOW,
+        can_cause=BROKEN | UNCONNECTED | SLOW,
     ),
     Kind(
         name="zero_window",
@@ -215,7 +224,7 @@ KINDS = (
             "warning from 500 ms on if the sender's first probe did not end it, or if such waits are three quarters "
             "of all request time"
         ),
-        brings=BROKEN | SLOW | frozenset({"small_window"}),
+        can_cause=BROKEN | SLOW | frozenset({"small_window"}),
         of_service=True,
         evidence=Evidence.ABSENCE,
     ),
@@ -226,7 +235,7 @@ KINDS = (
             "within 60 s a client used nine of ten ports of its range for one server's port: the range is the default "
             "of Linux, or is inferred if every port between the lowest and the highest was used"
         ),
-        brings=FAILED | SLOW | frozenset({"port_reuse"}),
+        can_cause=FAILED | SLOW | frozenset({"port_reuse"}),
     ),
     Kind(
         name="port_reuse",
@@ -235,7 +244,7 @@ KINDS = (
             "SYNs arrived from ports of a connection that had ended less than 60 s before, and were not accepted at "
             "once"
         ),
-        brings=FAILED | SLOW,
+        can_cause=FAILED | SLOW,
         of_service=True,
         evidence=Evidence.ABSENCE,
         explained_there_only=True,
@@ -247,16 +256,16 @@ KINDS = (
             "SYNs were never answered; also if they reached the host and its kernel accepted none at all: a firewall "
             "there, or a queue that was always full"
         ),
-        brings=FAILED | SLOW,
+        can_cause=FAILED | SLOW,
         of_service=True,
         evidence=Evidence.ABSENCE,
         explained_there_only=True,
     ),
     Kind(
         name="truncated_response",
-        family="answers",
+        family="endings",
         reported_when="the server closed before the length that the answer's head had declared",
-        brings=FAILED | frozenset({"truncated_response", "connection_reset"}),
+        can_cause=FAILED | frozenset({"truncated_response", "connection_reset"}),
         of_service=True,
     ),
     Kind(
@@ -267,13 +276,13 @@ KINDS = (
             "answering (`endings.py`); or the request was sent on a kept connection that the server had closed "
             "already"
         ),
-        brings=FAILED | SLOW,
+        can_cause=FAILED | SLOW,
         of_service=True,
         evidence=Evidence.ABSENCE,
     ),
     Kind(
         name="client_gave_up",
-        family="answers",
+        family="endings",
         reported_when=(
             "the client left first, without a whole answer. A warning if several requests were left after the same "
             "wait, which is the client's limit, or if at least half of the client's requests there waited in vain; a "
@@ -282,14 +291,14 @@ KINDS = (
             "request succeeded. The finding says if the server answered nobody meanwhile; if the server looks slow "
             "because of abandoned requests, that finding follows from this one"
         ),
-        brings=FAILED | UNANSWERED | frozenset({"client_gave_up"}),
+        can_cause=FAILED | UNANSWERED | frozenset({"client_gave_up"}),
         of_service=True,
     ),
     Kind(
         name="disk_full",
         family="answers",
         reported_when="a server answered 507: its disk is full",
-        brings=BROKEN | frozenset({"server_error", "slow_disk", "handoffs", "uneven_load"}),
+        can_cause=BROKEN | frozenset({"server_error", "slow_disk", "handoffs", "uneven_load"}),
     ),
     Kind(
         name="server_error",
@@ -298,7 +307,7 @@ KINDS = (
             "a server answered with a status of 500 or more. A device that fails at once is broken; if it also looks "
             "slow, that finding follows from this one"
         ),
-        brings=BROKEN | frozenset({"server_error", "slow_disk", "handoffs", "uneven_load"}),
+        can_cause=BROKEN | frozenset({"server_error", "slow_disk", "handoffs", "uneven_load"}),
         of_service=True,
     ),
     Kind(
@@ -308,7 +317,8 @@ KINDS = (
             "one service of a host is slow against the other servers of that service: those shown to be its replicas "
             "([how](linking.md#how-services-are-named)), or nodes of one store"
         ),
-        brings=BROKEN | SLOW | LISTEN | HELD,
+        can_cause=BROKEN | SLOW | LISTEN | HELD,
+        shows_usage=True,
     ),
     Kind(
         name="syn_retry",
@@ -383,7 +393,7 @@ KINDS = (
     ),
     Kind(
         name="connection_reset",
-        family="answers",
+        family="endings",
         reported_when="the server's side broke a request off with a RST",
         evidence=Evidence.ABSENCE,
     ),

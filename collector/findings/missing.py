@@ -19,6 +19,7 @@ import polars as pl
 
 from collector import _core
 from collector.findings.finding import Finding, times
+from collector.findings.observations import Observations
 from collector.findings.requests import Requests
 from collector.requests.critical_path import NONE
 from collector.services.ends import service_at
@@ -30,6 +31,11 @@ NOT_FOUND = 404
 READS = ["GET", "HEAD"]
 _QUESTION = ["parent_span_id", "service", "method", "thing"]
 _PLACE = ["server_host", "device"]
+
+
+def find(seen: Observations) -> Iterable[Finding]:
+    """All findings about replicas that lack an object."""
+    return missing_replicas(seen.requests)
 
 
 def missing_replicas(requests: Requests) -> Iterable[Finding]:

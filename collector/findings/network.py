@@ -1,13 +1,13 @@
-"""Findings about network links: down, lossy, slow, narrow, reordering. Each names a host's link, or one between two
+"""Findings about the network: paths that are down, lossy, slow, narrow or reorder packets; damaged packets.
+
+The other paths of the same trace define what is usual. A path is slow if its delay is high even at its best (a low
+quantile). It is narrow if packets wait in a queue while it carries as much as it can: they arrive at one rate, one
+behind the other, no matter how close they were sent; or its rate is the same in slice after slice, whatever the demand.
+If packets wait while the rate varies, they wait for a busy host, or in a burst of their own, but not for the path. A
+single pair of hosts can only be compared with itself at other times.
+
+If most paths of a host have the same trouble, the finding names the host's own link; otherwise the link between the two
 hosts.
-
-The other links of the same trace define what is usual. A link is slow if its delay is high even at its best (a low
-quantile). A link is narrow if packets wait in a queue while it carries as much as it can: they arrive at one rate, one
-behind the other, no matter how close they were sent; or the link's rate is the same in slice after slice, whatever the
-demand. If packets wait while the rate varies, they wait for a busy host, or in a burst of their own, but not for the
-link. A single pair of hosts can only be compared with itself at other times.
-
-If most links of a host have the same trouble, the host's own link is named; otherwise the link between the two hosts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,38 +18,69 @@ from typing import Any
 import polars as pl
 
 from collector import _core
-from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listing, times, weight
+from collector.findings.finding import Finding, SeverityThresholds, evidence, listing, times
+from collector.findings.observations import Observations
 from collector.findings.requests import Requests
 from collector.findings.symptoms import PAIR, Symptoms
 from collector.hops.path_traffic import LATE_NS, SLICE_NS, bin_of_delay, delay_of_bin, rate_of_bin
 from collector.services.ends import end_name
 from collector.trace.durations import in_words
+from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN
 
-DOWN_LOST, DOWN_SLICES = 3, 2
-"""A link is down if no packet arrived while at least so many were sent over so many slices of time."""
-LATE_RATIO = 8
-"""A link is late in a slice if its median delay is this many times the usual one, and by `LATE_NS`."""
-LATE_SLICES, LATE_PACKETS = 3, 20
-"""Fewest late slices, and fewest packets in them, of a link that is reported as late."""
-QUEUE_RATIO = 8
-"""From this ratio of a late link's median to its best delay (2 %) on, packets wait in a queue; below, the path is
-long."""
-FULL_SHARE, FULL_QUANTILE, FULL_SLICES, FULL_RATIO = 0.93, 0.9, 6, 1.3
-"""A link is full in its late slices if their median rate is this share of their highest (this quantile), over so many
-slices, and if the median delay is this many times the best: the length of a queue varies."""
-RATE_SHARE, RATE_LEAST = 0.7, 20
-"""Packets that leave a queue show its rate if this share of so many lie in one bin of rates (an octave has four) or its
-neighbours: other packets between them, and a busy receiver, spread the rest."""
-QUEUED_BYTES = 1500
-"""Fewest bytes in a queue, one packet. The queue's length is its rate multiplied by the wait."""
-OVERTAKEN_SHARE, OVERTAKEN_LEAST = 0.01, 10
-"""A path with two queues reorders less by itself (RFC 4737 gives no norm; Linux tolerates 3 packets)."""
-BEST, MIDDLE = 0.02, 0.5
-USUAL = 1 / 3
-"""Quantile of all links, by delay, that counts as usual: with few hosts, one bad host has half of the links."""
-HOST_SHARE = 0.7
-"""Share of a host's links that must have a trouble for it to be the host's own link."""
+MEDIAN = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkThresholds:
+    """By which the path between two hosts is judged. Slices of time are 250 ms long (`path_traffic.SLICE_NS`)."""
+
+    down_least_lost_count: int = threshold(3, "chosen: fewer packets may be lost by chance")
+    down_least_slices_count: int = threshold(2, "chosen: half a second; less is a burst of losses")
+    late_ratio: float = threshold(
+        8.0, "chosen: a path is late in a slice if its median delay is so many times the usual one"
+    )
+    late_least_ns: int = threshold(
+        LATE_NS, "a shorter delay is no sign of trouble on any path: busy hosts alone add as much"
+    )
+    late_least_slices_count: int = threshold(3, "chosen: a shorter time is a burst")
+    late_least_packets_count: int = threshold(20, "chosen: medians of fewer packets vary by chance")
+    queue_delay_ratio: float = threshold(
+        8.0,
+        "chosen: packets wait in a queue if a late path's median delay is so many times its best; otherwise the "
+        "path is long",
+    )
+    full_rate_share: float = threshold(
+        0.93,
+        "a path carries a constant rate if the median rate of its late slices is this share of their highest; "
+        "chosen on recorded runs of the bundled cluster (docs/diagnosis.md)",
+    )
+    full_rate_quantile: float = threshold(0.9, "chosen: the rate that counts as the highest; single slices vary")
+    full_least_slices_count: int = threshold(6, "chosen: a constant rate shows only over more than a second")
+    full_delay_ratio: float = threshold(
+        1.3, "chosen: the length of a queue varies, so a narrow path's median delay is so many times its best"
+    )
+    train_rate_share: float = threshold(
+        0.7,
+        "chosen: packets that leave a queue show its rate if this share of them arrived at one rate, a bin of 19 % "
+        "or its neighbours; other packets between them, and a busy receiver, spread the rest",
+    )
+    train_least_packets_count: int = threshold(20, "chosen: fewer packets show no rate")
+    queued_least_bytes: int = threshold(1500, "one packet: a shorter queue is none")
+    overtaken_least_share: float = threshold(
+        0.01, "a path with two queues reorders less by itself (RFC 4737 gives no norm; Linux tolerates 3 packets)"
+    )
+    overtaken_least_count: int = threshold(10, "chosen: fewer packets show no share")
+    best_delay_quantile: float = threshold(
+        0.02, "chosen: the delay that counts as a path's best; single stamps are off"
+    )
+    usual_path_quantile: float = threshold(
+        1 / 3, "of all paths by delay, this one is usual: with few hosts, one bad host has half of the paths"
+    )
+    whole_host_share: float = threshold(
+        0.7, "chosen: if so many of a host's paths have a trouble, it is of the host's own link"
+    )
+
 
 Pair = tuple[str, str]
 """Two hosts in the order of their names; one host twice for its packets to itself."""
@@ -69,19 +100,20 @@ class Place:
         return f"the link between {self.peer} and {self.host}" if self.peer else f"the link of {self.host}"
 
 
-def places(wrong: Mapping[Pair, float], active: Iterable[Pair]) -> list[Place]:
+def places(weights: Mapping[Pair, float], active: Iterable[Pair], whole_host_share: float) -> list[Place]:
     """The fewest places that explain the pairs of hosts in trouble, heaviest first.
 
-    Arguments: `wrong`, each pair's weight; `active`, all pairs that sent anything.
+    Arguments: the weight of each pair in trouble; `active`, all pairs that sent anything; the share of a host's paths
+    in trouble from which on the host's own link is the place.
     """
-    left, every, found = dict(wrong), {*active, *wrong}, []
+    left, every, found = dict(weights), {*active, *weights}, []
     while left:
         hosts = sorted({host for pair in left for host in pair})
         of = {host: [pair for pair in left if host in pair] for host in hosts}
         whole = [
             host
             for host in hosts
-            if len(of[host]) > 1 and len(of[host]) >= HOST_SHARE * sum(host in pair for pair in every)
+            if len(of[host]) > 1 and len(of[host]) >= whole_host_share * sum(host in pair for pair in every)
         ]
         if whole:
             best = max(whole, key=lambda host: sum(left[pair] for pair in of[host]))
@@ -95,14 +127,22 @@ def places(wrong: Mapping[Pair, float], active: Iterable[Pair]) -> list[Place]:
     return found
 
 
-class Links:
-    """All links of a trace: their traffic over time, and how long requests waited for them."""
+def find(seen: Observations, limits: NetworkThresholds) -> list[Finding]:
+    """All findings about the paths between hosts."""
+    return Paths(seen.symptoms, seen.requests, limits, seen.severity).findings()
 
-    def __init__(self, troubles: Symptoms, requests: Requests) -> None:
-        self.troubles = troubles
-        self.traffic = troubles.traffic
-        self.rates = _link_rates(troubles.rates)
+
+class Paths:
+    """All paths between two hosts of a trace: their traffic over time, and how long requests waited for them."""
+
+    def __init__(
+        self, symptoms: Symptoms, requests: Requests, limits: NetworkThresholds, severity: SeverityThresholds
+    ) -> None:
+        self.symptoms = symptoms
+        self.traffic = symptoms.traffic
+        self.rates = _path_rates(symptoms.rates, limits)
         self.requests, self.total_ns = requests, requests.total_ns
+        self.limits, self.severity = limits, severity
 
     @cached_property
     def active(self) -> set[Pair]:
@@ -111,7 +151,7 @@ class Links:
         return {_in_order(*pair) for pair in ends if pair[0] != pair[1]}
 
     def findings(self) -> list[Finding]:
-        """All findings about links."""
+        """All findings about paths."""
         return [
             *self.down(),
             *self.late(),
@@ -121,11 +161,14 @@ class Links:
             *self.dropped_in_hosts(),
         ]
 
+    def _places(self, weights: Mapping[Pair, float]) -> list[Place]:
+        return places(weights, self.active, self.limits.whole_host_share)
+
     def down(self) -> Iterable[Finding]:
-        """Links on which no packet arrived for a while."""
+        """Paths on which no packet arrived for a while."""
         dead = self._dead_runs()
         by_pair = {_pair(row): row for row in dead.iter_rows(named=True)}
-        for place in places({pair: row["lost"] for pair, row in by_pair.items()}, self.active):
+        for place in self._places({pair: row["lost"] for pair, row in by_pair.items()}):
             rows = [by_pair[pair] for pair in place.pairs]
             begin, end = min(row["begin"] for row in rows), max(row["end"] for row in rows)
             lost = sum(row["lost"] for row in rows)
@@ -145,25 +188,26 @@ class Links:
             )
 
     def late(self) -> Iterable[Finding]:
-        """Links whose packets take much longer than on others: slow ones and narrow ones."""
-        late = {(row["send_host"], row["receive_host"]): row for row in self._late_ways().iter_rows(named=True)}
+        """Paths whose packets take much longer than on others: slow ones and narrow ones."""
+        late = {(row["send_host"], row["receive_host"]): row for row in self._late_paths().iter_rows(named=True)}
         for kind in ("narrow_link", "slow_link"):
             of_kind = [row for row in late.values() if row["kind"] == kind]
             worst: dict[Pair, dict[str, int]] = {}
             for row in sorted(of_kind, key=lambda row: row["middle_ns"]):
                 worst[_pair(row)] = row
-            for place in places({pair: float(row["middle_ns"]) for pair, row in worst.items()}, self.active):
+            for place in self._places({pair: float(row["middle_ns"]) for pair, row in worst.items()}):
                 yield self._late_finding(kind, place, [worst[pair] for pair in place.pairs])
 
     def reordering(self) -> Iterable[Finding]:
-        """Links on which packets overtake each other."""
-        if self.traffic["overtaken"].sum() < OVERTAKEN_LEAST:
+        """Paths on which packets overtake each other."""
+        least = self.limits.overtaken_least_count
+        if self.traffic["overtaken"].sum() < least:
             return
         counts = self.traffic.group_by(PAIR).agg(pl.col("overtaken", "data").sum(), _slices())
         share = pl.col("overtaken") / pl.col("data").clip(lower_bound=1)
-        bad = counts.filter((pl.col("overtaken") >= OVERTAKEN_LEAST) & (share >= OVERTAKEN_SHARE))
+        bad = counts.filter((pl.col("overtaken") >= least) & (share >= self.limits.overtaken_least_share))
         by_pair = _by_pair(bad, "overtaken", "data")
-        for place in places({pair: row["overtaken"] for pair, row in by_pair.items()}, self.active):
+        for place in self._places({pair: row["overtaken"] for pair, row in by_pair.items()}):
             rows = [by_pair[pair] for pair in place.pairs]
             overtaken, data = (sum(row[name] for row in rows) for name in ("overtaken", "data"))
             begin, end = min(row["begin"] for row in rows), max(row["end"] for row in rows)
@@ -183,7 +227,7 @@ class Links:
 
     def losses(self) -> Iterable[Finding]:
         """Data packets that the network lost."""
-        lost = self.troubles.lost.join(self.troubles.sent, on=PAIR, how="left", nulls_equal=True, maintain_order="left")
+        lost = self.symptoms.lost.join(self.symptoms.sent, on=PAIR, how="left", nulls_equal=True, maintain_order="left")
         rows = {
             (row["send_host"], row["receive_host"]): row | {"sent": row["sent"] or row["lost"]}
             for row in lost.iter_rows(named=True)
@@ -192,7 +236,7 @@ class Links:
         weights: dict[Pair, float] = {}
         for row in seen:
             weights[_pair(row)] = weights.get(_pair(row), 0) + row["lost"]
-        for place in places(weights, self.active):
+        for place in self._places(weights):
             yield self._loss(place, [row for row in seen if _pair(row) in place.pairs])
         for row in rows.values():
             if row not in seen:
@@ -200,7 +244,7 @@ class Links:
 
     def damaged(self) -> Iterable[Finding]:
         """Data packets that arrived with a wrong checksum."""
-        for (host,), rows in self.troubles.damaged.group_by("receive_host", maintain_order=True):
+        for (host,), rows in self.symptoms.damaged.group_by("receive_host", maintain_order=True):
             worst = rows.row(0, named=True)
             count, cost = int(rows["dropped"].sum()), int(rows["cost_ns"].sum())
             known = rows["send_host"].drop_nulls().unique().sort().to_list()
@@ -227,14 +271,13 @@ class Links:
 
     def dropped_in_hosts(self) -> Iterable[Finding]:
         """Data packets that reached a host's capture but not its TCP."""
-        for (host,), rows in self.troubles.dropped.group_by("receive_host", maintain_order=True):
+        for (host,), rows in self.symptoms.dropped.group_by("receive_host", maintain_order=True):
             worst = rows.row(0, named=True)
             dropped, cost = int(rows["dropped"].sum()), int(rows["cost_ns"].sum())
-            sent = int(self.troubles.sent.filter(pl.col("receive_host") == host)["sent"].sum())
-            much = dropped >= LOSS_LEAST and dropped >= LOSS_SHARE * sent
+            sent = int(self.symptoms.sent.filter(pl.col("receive_host") == host)["sent"].sum())
             senders = rows["send_host"].fill_null("hosts that were not captured").unique().sort().to_list()
             yield Finding(
-                severity="warning" if much else weight(cost, self.total_ns),
+                severity=self._loss_severity(dropped, sent, cost),
                 kind="dropped_in_host",
                 host=str(host),
                 touches=frozenset(senders),
@@ -252,13 +295,16 @@ class Links:
                 },
             )
 
+    def _loss_severity(self, lost: int, sent: int, cost_ns: int) -> str:
+        much = self.severity.is_much_lost(lost, sent)
+        return "warning" if much else self.severity.by_cost(cost_ns, self.total_ns)
+
     def _loss(self, place: Place | None, rows: list[dict[str, int]]) -> Finding:
         lost, sent, cost = (sum(row[name] for row in rows) for name in ("lost", "sent", "cost_ns"))
         worst = max(rows, key=lambda row: row["worst_ns"])
-        where = f"on {place.words}" if place and len(rows) > 1 else _way(worst)
-        much = lost >= LOSS_LEAST and lost >= LOSS_SHARE * sent
+        where = f"on {place.words}" if place and len(rows) > 1 else _ends_words(worst)
         return Finding(
-            severity="warning" if much else weight(cost, self.total_ns),
+            severity=self._loss_severity(lost, sent, cost),
             kind="packet_loss",
             host=place.host if place else worst["send_host"] or worst["receive_host"],  # type: ignore[arg-type]
             peer_host=place.peer if place else None,
@@ -292,7 +338,7 @@ class Links:
             )
             remedy = "see what the link can carry and what else uses it (ethtool, tc -s qdisc, a shaper on the way)"
         return Finding(
-            severity=weight(cost, self.total_ns),
+            severity=self.severity.by_cost(cost, self.total_ns),
             kind=kind,
             host=place.host,
             peer_host=place.peer,
@@ -307,7 +353,7 @@ class Links:
     def _dead_runs(self) -> pl.DataFrame:
         """For each pair of hosts, the longest time in which all packets were lost: `send_host` …, `lost`."""
         first, second = pl.min_horizontal(PAIR), pl.max_horizontal(PAIR)
-        if self.traffic["lost"].sum() < DOWN_LOST:
+        if self.traffic["lost"].sum() < self.limits.down_least_lost_count:
             return pl.DataFrame()
         in_vain = self.traffic.filter(pl.col("lost") > 0).select(send_host=first, receive_host=second).unique()
         both = self.traffic.with_columns(send_host=first, receive_host=second).join(in_vain, on=PAIR, how="semi")
@@ -316,31 +362,35 @@ class Links:
         runs = slices.with_columns(run=alive.cum_sum().over(PAIR)).filter(~alive).group_by(*PAIR, "run").agg(
             pl.col("lost").sum(), begin=pl.col("slice").min() * SLICE_NS, end=(pl.col("slice").max() + 1) * SLICE_NS
         )  # fmt: skip
-        dead = runs.filter((pl.col("lost") >= DOWN_LOST) & (pl.col("end") - pl.col("begin") >= DOWN_SLICES * SLICE_NS))
+        least_ns = self.limits.down_least_slices_count * SLICE_NS
+        long = pl.col("end") - pl.col("begin") >= least_ns
+        dead = runs.filter((pl.col("lost") >= self.limits.down_least_lost_count) & long)
         return dead.sort("lost", descending=True).unique(PAIR, keep="first", maintain_order=True)
 
-    def _late_ways(self) -> pl.DataFrame:
+    def _late_paths(self) -> pl.DataFrame:
         """Directions between two hosts that are late for a while, with their delay, beginning and load."""
-        came = pl.col("hops") > pl.col("lost")
-        if not _may_be_late(self.traffic.lazy().filter(came)):
+        came, limits = pl.col("hops") > pl.col("lost"), self.limits
+        if not _may_be_late(self.traffic.lazy().filter(came), limits.late_least_ns):
             return pl.DataFrame()
         seen = self.traffic.filter((pl.col("bin") >= 0) & came)
-        middle = _quantile(seen, [*PAIR, "slice"], MIDDLE, "middle_ns")
-        whole = _quantile(seen, PAIR, MIDDLE, "whole_ns").with_columns(
-            usual_ns=pl.col("whole_ns").quantile(USUAL).cast(pl.Int64)
+        middle = _quantile(seen, [*PAIR, "slice"], MEDIAN, "middle_ns")
+        whole = _quantile(seen, PAIR, MEDIAN, "whole_ns").with_columns(
+            usual_ns=pl.col("whole_ns").quantile(limits.usual_path_quantile).cast(pl.Int64)
         )
         calm = middle.group_by(PAIR).agg(calm_ns=pl.col("middle_ns").min())
         few = len(whole) < 4  # two links at most: nothing but itself to be compared with
         usual = pl.col("calm_ns") if few else pl.col("usual_ns")
         ways = middle.join(whole, on=PAIR).join(calm, on=PAIR).with_columns(usual_ns=usual)
         late = ways.filter(
-            (pl.col("middle_ns") >= LATE_RATIO * pl.col("usual_ns"))
-            & (pl.col("middle_ns") >= pl.col("usual_ns") + LATE_NS)
+            (pl.col("middle_ns") >= limits.late_ratio * pl.col("usual_ns"))
+            & (pl.col("middle_ns") >= pl.col("usual_ns") + limits.late_least_ns)
         )
         spans = seen.join(late.select(*PAIR, "slice", "usual_ns"), on=[*PAIR, "slice"])
         if spans.is_empty():
             return pl.DataFrame()
-        figures = _quantile(spans, PAIR, MIDDLE, "middle_ns").join(_quantile(spans, PAIR, BEST, "best_ns"), on=PAIR)
+        figures = _quantile(spans, PAIR, MEDIAN, "middle_ns").join(
+            _quantile(spans, PAIR, limits.best_delay_quantile, "best_ns"), on=PAIR
+        )
         carried = spans.group_by(*PAIR, "slice", "usual_ns").agg(pl.col("hops", "bytes").sum())
         found = carried.group_by(PAIR).agg(
             _slices(),
@@ -350,22 +400,24 @@ class Links:
             rate=pl.col("bytes").max() * 8e9 / SLICE_NS,  # bit/s
         )
         found = found.unnest("time").join(figures, on=PAIR)
-        found = found.filter((pl.col("slices") >= LATE_SLICES) & (pl.col("packets") >= LATE_PACKETS))
-        found = found.join(_full(seen, late), on=PAIR).join(self.rates, on=PAIR, how="left")
-        found = found.with_columns(rate=pl.coalesce("link_rate", "rate"))
+        many = pl.col("packets") >= limits.late_least_packets_count
+        found = found.filter((pl.col("slices") >= limits.late_least_slices_count) & many)
+        found = found.join(_full(seen, late, limits), on=PAIR).join(self.rates, on=PAIR, how="left")
+        found = found.with_columns(rate=pl.coalesce("train_rate", "rate"))
         queued = pl.col("rate") * pl.col("middle_ns") / 8e9
-        full = pl.col("full") | pl.col("link_rate").is_not_null()
-        narrow = full & (pl.col("middle_ns") >= FULL_RATIO * pl.col("best_ns")) & (queued >= QUEUED_BYTES)
-        waits = pl.col("middle_ns") >= QUEUE_RATIO * pl.col("best_ns")
+        full = pl.col("full") | pl.col("train_rate").is_not_null()
+        varies = pl.col("middle_ns") >= limits.full_delay_ratio * pl.col("best_ns")
+        narrow = full & varies & (queued >= limits.queued_least_bytes)
+        waits = pl.col("middle_ns") >= limits.queue_delay_ratio * pl.col("best_ns")
         kind = pl.when(narrow).then(pl.lit("narrow_link")).when(~waits).then(pl.lit("slow_link"))
         return found.with_columns(kind=kind).drop_nulls("kind").sort(PAIR)
 
     def _network_ns(self, place: Place, begin: int, end: int) -> int:
-        """How long requests on those links spent in the network meanwhile, on their critical paths (ns)."""
+        """How long requests on those paths spent in the network meanwhile, on their critical paths (ns)."""
         return int(self._between(place, begin, end).filter("waited")["network_ns"].sum() or 0)
 
     def _unheard_ns(self, place: Place, begin: int, end: int) -> int:
-        """How long requests waited for those links meanwhile (ns)."""
+        """How long requests waited for those paths meanwhile (ns)."""
         rows = self._between(place, begin, end)
         return int(rows.select((pl.col("ended") - pl.col("begin") - pl.col("pause_ns")).sum()).item() or 0)
 
@@ -379,13 +431,13 @@ class Links:
         return requests.frame(requests.where(on) & meanwhile)
 
 
-def _may_be_late(came: pl.LazyFrame) -> bool:
+def _may_be_late(came: pl.LazyFrame, least_ns: int) -> bool:
     """Whether in some slice half of a direction's packets took so long that they may be late, whatever is usual.
 
-    Arguments: traffic that arrived.
+    Arguments: traffic that arrived; the least delay that can be late.
     """
     way = [*PAIR, "slice"]
-    slow = came.filter(pl.col("bin") >= bin_of_delay(LATE_NS)).group_by(way).agg(slow=pl.col("hops").sum()).collect()
+    slow = came.filter(pl.col("bin") >= bin_of_delay(least_ns)).group_by(way).agg(slow=pl.col("hops").sum()).collect()
     if slow.is_empty():
         return False
     whole = came.filter(pl.col("bin") >= 0).join(slow.lazy(), on=way).group_by(way)
@@ -410,11 +462,11 @@ def _by_pair(rows: pl.DataFrame, *counts: str) -> dict[Pair, dict[str, int]]:
     return {_pair(row): row for row in both.iter_rows(named=True)}
 
 
-def _full(seen: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
-    """`send_host, receive_host, full`: whether the link, or that of one of its ends, had a constant rate in late
+def _full(seen: pl.DataFrame, late: pl.DataFrame, limits: NetworkThresholds) -> pl.DataFrame:
+    """`send_host, receive_host, full`: whether the path, or the link of one of its ends, had a constant rate in late
     slices.
 
-    Arguments: all traffic; the late directions, with `slice`.
+    Arguments: all traffic; the late directions, with `slice`; thresholds.
     """
     found = late.select(PAIR).unique()
     names: list[str] = []
@@ -422,23 +474,24 @@ def _full(seen: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
         rates = seen.group_by(*keys, "slice").agg(pl.col("bytes").sum())
         of_late = rates.join(late.select(*keys, "slice").unique(), on=[*keys, "slice"])
         names.append(f"full_{len(names)}")
-        steady = pl.col("bytes").median() >= FULL_SHARE * pl.col("bytes").quantile(FULL_QUANTILE)
-        full = of_late.group_by(keys).agg((steady & (pl.len() >= FULL_SLICES)).alias(names[-1]))
+        highest = pl.col("bytes").quantile(limits.full_rate_quantile)
+        steady = pl.col("bytes").median() >= limits.full_rate_share * highest
+        full = of_late.group_by(keys).agg((steady & (pl.len() >= limits.full_least_slices_count)).alias(names[-1]))
         found = found.join(full, on=keys, how="left")
     return found.select(*PAIR, full=pl.any_horizontal(names))
 
 
-def _link_rates(rates: pl.DataFrame) -> pl.DataFrame:
-    """`send_host, receive_host, link_rate` (bit/s) of links from which late packets arrived at one rate."""
-    rows = []
+def _path_rates(rates: pl.DataFrame, limits: NetworkThresholds) -> pl.DataFrame:
+    """`send_host, receive_host, train_rate` (bit/s) of paths from which late packets arrived at one rate."""
+    rows, least = [], limits.train_least_packets_count
     for pair, bins in rates.group_by(PAIR) if len(rates) else ():
         hops: dict[int, int] = dict(bins.select("bin", "hops").iter_rows())
         most = max(hops, key=lambda place: hops[place])
         near = sum(hops.get(most + apart, 0) for apart in (-1, 0, 1))
-        if sum(hops.values()) >= RATE_LEAST and near >= RATE_SHARE * sum(hops.values()):
+        if sum(hops.values()) >= least and near >= limits.train_rate_share * sum(hops.values()):
             rows.append((*pair, rate_of_bin(most)))
     return pl.DataFrame(
-        rows, schema={"send_host": pl.String, "receive_host": pl.String, "link_rate": pl.Float64}, orient="row"
+        rows, schema={"send_host": pl.String, "receive_host": pl.String, "train_rate": pl.Float64}, orient="row"
     )
 
 
@@ -457,5 +510,5 @@ def _quantile(rows: pl.DataFrame, keys: list[str], share: float, name: str) -> p
     return rows[first].select(*keys, delay_of_bin(pl.lit(pl.Series(bins))).alias(name))
 
 
-def _way(row: Mapping[str, Any]) -> str:
+def _ends_words(row: Mapping[str, Any]) -> str:
     return f"from {end_name(row['send_host'])} to {end_name(row['receive_host'])}"

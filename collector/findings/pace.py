@@ -17,28 +17,42 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from collector.findings.finding import Finding, listing, times, weight
-from collector.findings.lateness import Timed, lateness
+from collector.findings.finding import Finding, listing, times
+from collector.findings.lateness import LatenessThresholds, Timed, lateness
+from collector.findings.observations import Observations
 from collector.findings.requests import Requests
 from collector.trace.durations import in_words
+from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN, Int64Array
 
-LEAST = 5
-"""Fewest requests of a server that is judged."""
-SHARE_RATIO, SHARE_MORE, CHANCE_Z = 3.0, 0.1, 4.0
-"""A server is slow if its share of late requests is this many times the peers', exceeds it by this much, and by so many
-standard deviations: by chance once in 30,000 comparisons."""
-ALSO_RATIO, ALSO_Z = 2.0, 2.5
-"""If one server of a host is slow, the rest of the host is slow, too, with this many times as many late requests as
-elsewhere, by so many standard deviations: by chance once in 160. That is less than a server by itself needs."""
-BESIDE = 0.1
-"""If one disk of a host is late, what else is late there by less than this share of the disk's delay is a symptom of
-it: if the host lacked processor time, all its services would be late alike."""
-MOMENTS = 5
-"""Fewest different moments at which late requests began: many at one moment are a hiccup, not a slow server. In a
-shorter trace, all moments."""
-LATE_BY_NS = 1_000_000
-"""Smaller delays are ignored."""
+
+@dataclass(frozen=True, slots=True)
+class PaceThresholds(LatenessThresholds):
+    """By which a server, a device or a host counts as slow."""
+
+    least_requests_count: int = threshold(5, "chosen: a server with fewer requests is not judged")
+    slow_ratio: float = threshold(3.0, "chosen: a slow server's share of late requests is so many times its peers'")
+    slow_least_share: float = threshold(0.1, "chosen: and exceeds it by this share of its requests")
+    slow_least_sigmas: float = threshold(
+        4.0, "and by so many standard deviations: by chance once in 30,000 comparisons (normal distribution)"
+    )
+    host_ratio: float = threshold(
+        2.0,
+        "chosen: if one server of a host is slow, the others are slow, too, with so many times the late requests "
+        "expected; less than a server by itself needs",
+    )
+    host_least_sigmas: float = threshold(
+        2.5, "and by so many standard deviations: by chance once in 160 comparisons (normal distribution)"
+    )
+    symptom_share: float = threshold(
+        0.1,
+        "chosen: if a disk is late, what else is late on its host by a smaller share of the disk's delay is a "
+        "symptom of it; if the host lacked processor time, all its services would be late alike",
+    )
+    least_moments_count: int = threshold(
+        5, "chosen: late requests of fewer moments are a hiccup, not a slow server; in a shorter trace, all moments"
+    )
+    late_least_ns: int = threshold(1_000_000, "chosen: smaller delays are ignored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +75,27 @@ class _Slow:
         return self.took_ns - self.usual_ns
 
 
-def pace_findings(requests: Requests) -> list[Finding]:
+def find(seen: Observations, limits: PaceThresholds) -> list[Finding]:
     """Findings about slow hosts, disks and servers."""
+    requests, severity = seen.requests, seen.severity
     own_ns, answered = _until_given_up(requests)
     judged = (own_ns != UNSEEN) & requests.readable & requests.where(pl.col("server_host").is_not_null())
     if not judged.any():
         return []
     timed = Timed(requests, np.where(judged, requests.group, np.int32(-1)), own_ns, answered)
-    servers = lateness(timed, ["server_host"])
-    devices = lateness(timed, ["server_host", "device"])
-    slow = [*_slow(servers), *_slow(devices)]
+    servers = lateness(timed, ["server_host"], limits)
+    devices = lateness(timed, ["server_host", "device"], limits)
+    slow = [*_slow(servers, limits), *_slow(devices, limits)]
     found: list[Finding] = []
     for host in sorted({each.host for each in slow}):
         here = pl.col("server_host") == host
-        found += _of_host([each for each in slow if each.host == host], servers.filter(here), devices.filter(here))
+        of_host = [each for each in slow if each.host == host]
+        found += _of_host(of_host, servers.filter(here), devices.filter(here), limits)
     vain = _unanswered_counts(requests)
     return [
         replace(
             finding,
-            severity=weight(finding.cost_ns, requests.total_ns),
+            severity=severity.by_cost(finding.cost_ns, requests.total_ns),
             unanswered=2 * vain.get((finding.host, finding.service), 0) >= max(1, finding.count),
         )
         for finding in found
@@ -109,15 +125,17 @@ def _until_given_up(requests: Requests) -> tuple[Int64Array, Int64Array]:
     return own_ns, answered
 
 
-def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) -> Iterable[Finding]:
-    """Arguments: the slow servers and devices of a host; all its servers and devices, from `lateness`."""
-    disks = [each for each in slow if each.device and _others_are_quick(each, devices)]
+def _of_host(
+    slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame, limits: PaceThresholds
+) -> Iterable[Finding]:
+    """Arguments: the slow servers and devices of a host; all its servers and devices, from `lateness`; thresholds."""
+    disks = [each for each in slow if each.device and _others_are_quick(each, devices, limits)]
     if disks:
-        beside = BESIDE * max(each.late_by_ns for each in disks)
-        slow = [each for each in slow if each.late_by_ns >= beside]
+        least_ns = limits.symptom_share * max(each.late_by_ns for each in disks)
+        slow = [each for each in slow if each.late_by_ns >= least_ns]
     host, services = slow[0].host, sorted({each.service for each in slow})
-    rest = servers.filter(pl.col("service") != services[0])
-    if len(services) > 1 or (not disks and _is_late(rest)):
+    others = servers.filter(pl.col("service") != services[0])
+    if len(services) > 1 or (not disks and _are_late(others, limits)):
         yield _starved_finding(
             host, servers["service"].sort().to_list(), [each for each in slow if each.device is None] or slow
         )
@@ -140,14 +158,18 @@ def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) ->
             )
 
 
-def _is_late(groups: pl.DataFrame) -> bool:
+def _are_late(groups: pl.DataFrame, limits: PaceThresholds) -> bool:
     """Whether these groups together have more late requests than their peers."""
     late, expected, spread = (
         groups.select(pl.col("late_count").sum(), pl.col("expected").sum(), (pl.col("spread") ** 2).sum().sqrt()).row(0)
         if len(groups)
         else (0, 0.0, 0.0)
     )
-    return late >= LEAST and late >= ALSO_RATIO * expected and late - expected >= ALSO_Z * spread
+    return (
+        late >= limits.least_requests_count
+        and late >= limits.host_ratio * expected
+        and late - expected >= limits.host_least_sigmas * spread
+    )
 
 
 def _late_words(slow: _Slow) -> str:
@@ -187,23 +209,23 @@ def _finding(kind: str, slow: _Slow, text: str, remedy: str) -> Finding:
     )
 
 
-def _others_are_quick(slow: _Slow, devices: pl.DataFrame) -> bool:
+def _others_are_quick(slow: _Slow, devices: pl.DataFrame, limits: PaceThresholds) -> bool:
     """Whether the same server also uses other devices, and these are not late."""
     others = devices.filter((pl.col("service") == slow.service) & (pl.col("device") != slow.device))
-    as_late = others.filter(pl.col("took") - pl.col("usual") >= BESIDE * slow.late_by_ns)
-    return bool((others["count"] >= LEAST).any()) and not _is_late(as_late)
+    as_late = others.filter(pl.col("took") - pl.col("usual") >= limits.symptom_share * slow.late_by_ns)
+    return bool((others["count"] >= limits.least_requests_count).any()) and not _are_late(as_late, limits)
 
 
-def _slow(groups: pl.DataFrame) -> list[_Slow]:
+def _slow(groups: pl.DataFrame, limits: PaceThresholds) -> list[_Slow]:
     """The slow ones among the rows of `lateness`."""
     more = pl.col("late_count") - pl.col("expected")
     slow = groups.filter(
-        (pl.col("count") >= LEAST)
-        & (pl.col("late_count") >= SHARE_RATIO * pl.col("expected"))
-        & (more >= SHARE_MORE * pl.col("count"))
-        & (more >= CHANCE_Z * pl.col("spread"))
-        & (pl.col("late_moments") >= pl.min_horizontal(pl.lit(MOMENTS), "moments"))
-        & (pl.col("took") - pl.col("usual") >= LATE_BY_NS)
+        (pl.col("count") >= limits.least_requests_count)
+        & (pl.col("late_count") >= limits.slow_ratio * pl.col("expected"))
+        & (more >= limits.slow_least_share * pl.col("count"))
+        & (more >= limits.slow_least_sigmas * pl.col("spread"))
+        & (pl.col("late_moments") >= pl.min_horizontal(pl.lit(limits.least_moments_count), "moments"))
+        & (pl.col("took") - pl.col("usual") >= limits.late_least_ns)
     )
     return [_slow_row(row) for row in slow.sort("cost_ns", descending=True).iter_rows(named=True)]
 

@@ -7,40 +7,58 @@ ring files (`collector.services.rings`).
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from collector.findings.finding import Finding, listing, times
-from collector.findings.ports import Parts
+from collector.findings.observations import Observations, Parts
 from collector.findings.requests import Requests
 from collector.requests.critical_path import NONE
 from collector.services.ends import service_at
 from collector.services.replicas import FAILED, stand_ins, target_parts
 from collector.services.rings import NO_PLACES, Places
 from collector.services.services import PARTS, has_ring
+from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN, Int64Array
 
-UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
-"""A server is overloaded if it gets at least so many requests, and this many times its peers' average."""
-POPULAR_SHARE = 0.5
-"""A target is named if it gets more than this share of a server's requests."""
 SERVER_ERROR = 500
 _SERVER = ["service", "server_host"]
 
 
+@dataclass(frozen=True, slots=True)
+class PlacementThresholds:
+    """By which load counts as uneven."""
+
+    uneven_least_count: int = threshold(100, "chosen: of fewer requests, a server may get more by chance")
+    uneven_ratio: float = threshold(2.0, "chosen: a server gets more than its part at so many times its peers' average")
+    popular_share: float = threshold(
+        0.5, "chosen: a target is named if it gets more than this share of the server's requests"
+    )
+
+
+def find(seen: Observations, limits: PlacementThresholds) -> Iterator[Finding]:
+    """All findings about where requests went."""
+    return placement_findings(seen.requests, seen.symptoms.in_vain, limits, seen.connections, seen.rings)
+
+
 def placement_findings(
-    requests: Requests, failed: pl.DataFrame, connections: Parts | None = None, rings: Places = NO_PLACES
+    requests: Requests,
+    failed: pl.DataFrame,
+    limits: PlacementThresholds,
+    connections: Parts | None = None,
+    rings: Places = NO_PLACES,
 ) -> Iterator[Finding]:
     """The findings `handoffs` and `uneven_load`.
 
     Arguments: `requests`, from `requests.requests_of`; `failed`, connections from
-    `collector.hops.failed_connections.in_vain`; `connections` with `CONNECTION_COLUMNS`; `rings`, the assignments of
-    ring files, if any.
+    `collector.hops.failed_connections.in_vain`; thresholds; `connections` with `CONNECTION_COLUMNS`; `rings`, the
+    assignments of ring files, if any.
     """
     yield from _handoffs(requests, failed, connections, rings)
-    yield from _uneven_load(requests)
+    yield from _uneven_load(requests, limits)
 
 
 def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | None, rings: Places) -> Iterable[Finding]:
@@ -125,14 +143,14 @@ def _parent_arrivals(requests: Requests, rows: Int64Array) -> pl.Series:
     return pl.Series(at).replace(UNSEEN, None)
 
 
-def _uneven_load(requests: Requests) -> Iterable[Finding]:
+def _uneven_load(requests: Requests, limits: PlacementThresholds) -> Iterable[Finding]:
     """Findings about servers that get many more requests of waiting clients than their peers, and their main target."""
     waited = requests.groups.filter(pl.col("waited") > 0).drop_nulls(_SERVER)
     counts = waited.group_by(_SERVER).agg(count=pl.col("waited").sum())
     hosts = pl.len().over("service")
     others = (pl.col("count").sum().over("service") - pl.col("count")) / (hosts - 1)
     counts = counts.filter(hosts > 1).with_columns(others=others)
-    much = (pl.col("count") >= UNEVEN_LEAST) & (pl.col("count") >= UNEVEN_RATIO * pl.col("others"))
+    much = pl.col("count") >= pl.max_horizontal(limits.uneven_least_count, limits.uneven_ratio * pl.col("others"))
     for row in counts.filter(much).sort("count", *_SERVER, descending=[True, False, False]).iter_rows(named=True):
         same = (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
         here = requests.frame(requests.where(same) & requests.waited)
@@ -146,7 +164,7 @@ def _uneven_load(requests: Requests) -> Iterable[Finding]:
             count=row["count"],
             **cost | {"cost_ns": round(cost["cost_ns"] * beyond)},
             text=f"{service_at(row['service'], row['server_host'])} got {times(row['count'], 'request')}, where its "
-            f"peers got {row['others']:,.0f} on average" + _popular(here),
+            f"peers got {row['others']:,.0f} on average" + _popular(here, limits.popular_share),
             remedy=f"see whether {_spreads(row['service'])} or a few popular targets send them there",
         )
 
@@ -156,11 +174,11 @@ def _spreads(service: str) -> str:
     return "the ring's weights" if has_ring(service) else "what spreads requests over its servers (a load balancer)"
 
 
-def _popular(here: pl.DataFrame) -> str:
+def _popular(here: pl.DataFrame, least_share: float) -> str:
     """A clause that names the target of most of these requests, if it is one."""
     targets = here["target"].drop_nulls().value_counts(sort=True)
     target, count = targets.row(0) if len(targets) else ("", 0)
-    return f"; {times(count, 'request')} of them for {target}" if count > POPULAR_SHARE * len(here) else ""
+    return f"; {times(count, 'request')} of them for {target}" if count > least_share * len(here) else ""
 
 
 def _evidence(rows: pl.DataFrame, cost: str) -> dict[str, Any]:

@@ -7,36 +7,48 @@ Limits: a scan of few ports is not detected; open ports that a scan finds count 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from collector.findings.finding import Finding, evidence, listing, times
 from collector.trace.durations import in_words
+from collector.trace.threshold import threshold
 
-LEAST_PORTS = 20
-"""More ports than a host's services use that may be down at one time."""
-MOST_TRIES = 2
-"""Tries of a port, in the median: a scanner retries a port that does not answer once."""
 IN_VAIN = ("refused", "unanswered")
 MOST_NAMED = 3
 """At most so many servers are named."""
 
 
-def without_scans(rows: pl.DataFrame) -> tuple[list[Finding], pl.DataFrame]:
-    """Findings about scans, and the remaining rows. Arguments: `Symptoms.connecting`, possibly with more columns."""
+@dataclass(frozen=True, slots=True)
+class ScanThresholds:
+    """By which failed attempts count as a scan of ports."""
+
+    least_ports_count: int = threshold(20, "chosen: more ports than a host's services use that may be down at one time")
+    most_tries_count: int = threshold(
+        2, "tries of a port, in the median: a scanner retries a port that does not answer once"
+    )
+
+
+def without_scans(rows: pl.DataFrame, limits: ScanThresholds) -> tuple[list[Finding], pl.DataFrame]:
+    """Findings about scans, and the remaining rows.
+
+    Arguments: `Symptoms.connecting`, possibly with more columns; thresholds.
+    """
     tried = pl.coalesce("server_host", "server_addr")
     vain = rows.with_columns(tried=tried).filter(pl.col("fate").is_in(IN_VAIN))
     by_port = vain.group_by("client_host", "tried", "server_port").agg(pl.col("count").sum())
     by_client = by_port.group_by("client_host").agg(ports=pl.len(), tries=pl.col("count").median())
-    scanning = by_client.filter((pl.col("ports") >= LEAST_PORTS) & (pl.col("tries") <= MOST_TRIES))
+    few_tries = pl.col("tries") <= limits.most_tries_count
+    scanning = by_client.filter((pl.col("ports") >= limits.least_ports_count) & few_tries)
     if scanning.is_empty():
         return [], rows
     of_scans = rows.join(scanning, on="client_host", how="semi", nulls_equal=True, maintain_order="left").filter(
         pl.col("fate").is_in(IN_VAIN)
     )
     often = of_scans.group_by("client_host", "server_addr", "server_port").agg(all=pl.col("count").sum())
-    often = often.filter(pl.col("all") > MOST_TRIES)  # a service that is really wanted
+    often = often.filter(pl.col("all") > limits.most_tries_count)  # a service that is really wanted
     keys = ["client_host", "server_addr", "server_port"]
     of_scans = of_scans.join(often, on=keys, how="anti", nulls_equal=True, maintain_order="left")
     of = [*keys, "fate", "why"]

@@ -6,17 +6,29 @@ from typing import Any
 
 import polars as pl
 
-from collector.findings.finding import Finding, evidence, times, weight
+from collector.findings.finding import Finding, SeverityThresholds, evidence, times
+from collector.findings.observations import Observations
 from collector.findings.symptoms import Symptoms
 from collector.services.ends import end_name, service_at
 from collector.trace.durations import in_words
+from collector.trace.threshold import threshold
 
-STUCK_NS = 500_000_000
-"""A window closed for so long outlasted the sender's first probe (after at least 200 ms: Linux, TCP_RTO_MIN), which
-ends the wait for a lost update. A shorter wait is how a busy receiver slows a fast sender: a notice."""
-MUCH_SHARE = 0.75
-"""Share of all request time: if short waits take so much of it, the receiver is worth a look. Half of it occurs in
-healthy stores that move a large object, whose proxy and client wait in turn (two of eleven reference captures)."""
+
+@dataclass(frozen=True, slots=True)
+class StallThresholds:
+    """From which length or share on a closed window is more than a notice."""
+
+    unread_least_ns: int = threshold(
+        500_000_000,
+        "a window closed for so long outlasted the sender's first probe (after at least 200 ms: Linux, TCP_RTO_MIN), "
+        "which ends the wait for a lost update; a shorter wait is how a busy receiver slows a fast sender",
+    )
+    short_waits_share: float = threshold(
+        0.75,
+        "if short waits take this share of all request time, the receiver is worth a look; half of it occurs in "
+        "healthy stores that move a large object, whose proxy and client wait alternately (two of eleven reference "
+        "captures)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,35 +99,47 @@ RECOVERIES = {
 }
 
 
-def stall_findings(troubles: Symptoms, total_ns: int) -> list[Finding]:
+def find(seen: Observations, limits: StallThresholds) -> list[Finding]:
+    """All findings about stalls."""
+    return stall_findings(seen.symptoms, seen.requests.total_ns, limits, seen.severity)
+
+
+def stall_findings(
+    symptoms: Symptoms, total_ns: int, limits: StallThresholds, severity: SeverityThresholds
+) -> list[Finding]:
     """One finding for each kind and pair of hosts.
 
-    Arguments: the symptoms of all connections; the total request time, by which the severity is judged.
+    Arguments: the symptoms of all connections; the total request time, by which the severity is judged; thresholds.
     """
     return [
-        *_pauses(troubles.paused, total_ns),
-        *_recoveries(troubles.recovered, total_ns),
-        *_behind(troubles.behind, total_ns),
+        *_pauses(symptoms.paused, total_ns, limits, severity),
+        *_recoveries(symptoms.recovered, total_ns, limits, severity),
+        *_behind(symptoms.behind, total_ns, severity),
     ]
 
 
-def _pauses(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
+def _pauses(
+    rows: pl.DataFrame, total_ns: int, limits: StallThresholds, severity: SeverityThresholds
+) -> Iterable[Finding]:
     for row in rows.iter_rows(named=True):
-        short = row["why"] == "zero_window" and row["worst_ns"] < STUCK_NS and row["cost_ns"] < MUCH_SHARE * total_ns
-        severity = "notice" if short else weight(row["cost_ns"], total_ns)
-        yield _finding(PAUSES[row["why"]], severity, row)
+        short = row["why"] == "zero_window" and row["worst_ns"] < limits.unread_least_ns
+        is_little = row["cost_ns"] < limits.short_waits_share * total_ns
+        found = "notice" if short and is_little else severity.by_cost(row["cost_ns"], total_ns)
+        yield _finding(PAUSES[row["why"]], found, row, limits)
 
 
-def _recoveries(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
+def _recoveries(
+    rows: pl.DataFrame, total_ns: int, limits: StallThresholds, severity: SeverityThresholds
+) -> Iterable[Finding]:
     for row in rows.iter_rows(named=True):
-        yield _finding(RECOVERIES[row["how"]], weight(row["cost_ns"], total_ns), row)
+        yield _finding(RECOVERIES[row["how"]], severity.by_cost(row["cost_ns"], total_ns), row, limits)
 
 
-def _behind(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
+def _behind(rows: pl.DataFrame, total_ns: int, severity: SeverityThresholds) -> Iterable[Finding]:
     for row in rows.iter_rows(named=True):
         worst = f", at worst {in_words(row['worst_ns'])}" if row["count"] > 1 else ""
         yield Finding(
-            severity=weight(row["cost_ns"], total_ns),
+            severity=severity.by_cost(row["cost_ns"], total_ns),
             kind="head_of_line",
             host=row["client_host"],
             service=row["service"],
@@ -129,7 +153,7 @@ def _behind(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
         )
 
 
-def _finding(words: _Words, severity: str, row: dict[str, Any]) -> Finding:
+def _finding(words: _Words, severity: str, row: dict[str, Any], limits: StallThresholds) -> Finding:
     sender = row["send_host"] or "a host that was not captured"
     receiver = row["receive_host"] or "a host that was not captured"
     names = {
@@ -139,7 +163,7 @@ def _finding(words: _Words, severity: str, row: dict[str, Any]) -> Finding:
         "connections": times(row.get("connections", 0), "connection"),
         "bytes": times(row.get("in_flight_bytes") or 0, "byte"),
         "behind": times(row.get("behind_bytes", 0), "byte"),
-        "read": "did not read" if row["worst_ns"] >= STUCK_NS else "was slow to read",
+        "read": "did not read" if row["worst_ns"] >= limits.unread_least_ns else "was slow to read",
         "cost": in_words(row["cost_ns"]) + (f", at worst {in_words(row['worst_ns'])}" if row["count"] > 1 else ""),
     }
     at, other = ("receive_host", "send_host") if words.at_receiver else ("send_host", "receive_host")

@@ -6,7 +6,7 @@ merged. So neither hops nor exchanges have to be kept until the end.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 
 import numpy as np
@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from collector.hops import damaged, host_drops, recoveries, sender_pauses
 from collector.hops.captured_until import CapturedUntil
 from collector.hops.counts import HopCounts, hop_counts
-from collector.hops.failed_connections import connecting, in_vain, merge_groups
+from collector.hops.failed_connections import HandshakeThresholds, connecting, in_vain, merge_groups
 from collector.hops.path_traffic import RATE_KEYS, merge_traffic
+from collector.hops.recoveries import RecoveryThresholds
 from collector.hops.retransmission_stalls import PAIR, stalls
+from collector.hops.sender_pauses import PauseThresholds
 from collector.requests import gaps, head_of_line
 from collector.requests.exchanges import UNKNOWN
+from collector.requests.head_of_line import HeadOfLineThresholds
 from collector.requests.streams import requests_of, stream_ids
 from collector.services.service_names import ServiceNames, place_of
 from collector.trace.arrow import numbers
 from collector.trace.schema import TABLES
-
-LATE_NS = 1_000_000_000
-"""A request that has waited so long when the capture ends is unanswered, not cut off. TCP's first timeout (RFC
-6298)."""
+from collector.trace.threshold import threshold
 
 HOP_COLUMNS = (
     *("connection_id", "kind", "from_client", "send_host", "receive_host", "state", "attempt", "exchange_id"),
@@ -49,6 +49,31 @@ EXCHANGE_COLUMNS = (
 
 
 NO_CONNECTIONS = pl.Series([], dtype=pl.Int64)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestThresholds:
+    """When a request without an answer counts as unanswered."""
+
+    unanswered_least_ns: int = threshold(
+        1_000_000_000,
+        "a request that has waited so long when the capture ends is unanswered, not cut off by it: TCP's first timeout "
+        "(RFC 6298 §2)",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SymptomThresholds:
+    """The thresholds by which symptoms are counted, one group for each of their sources."""
+
+    requests: RequestThresholds = field(default_factory=RequestThresholds)
+    handshakes: HandshakeThresholds = field(default_factory=HandshakeThresholds)
+    pauses: PauseThresholds = field(default_factory=PauseThresholds)
+    recoveries: RecoveryThresholds = field(default_factory=RecoveryThresholds)
+    head_of_line: HeadOfLineThresholds = field(default_factory=HeadOfLineThresholds)
+
+
+DEFAULT_LIMITS = SymptomThresholds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +108,7 @@ def collect_symptoms(
     drops: pa.Table | None = None,
     spoilt: pl.DataFrame | None = None,
     holed: gaps.Pieces | None = None,
+    limits: SymptomThresholds = DEFAULT_LIMITS,
 ) -> Symptoms:
     """The symptoms on some connections.
 
@@ -90,14 +116,14 @@ def collect_symptoms(
     of `connections` and of `exchanges`, of which streams are no requests; `captured`, until when captures ran;
     `paused`, their pauses from `sender_pauses.align_pauses`, if the packets were examined; `counts`, the hops'
     `hop_counts`, if already computed; `drops`, from `host_drops.host_drops`, likewise; `spoilt`, damaged packets with
-    columns `damaged.PACKETS`; `holed`, connections with holes in the captures.
+    columns `damaged.PACKETS`; `holed`, connections with holes in the captures; thresholds.
     """
     counts = hop_counts(hops, by_flow=False) if counts is None else counts
     streams, exchanges = stream_ids(exchanges), requests_of(exchanges)
     troubled, asked = _rows(hops, counts.troubled_rows), _rows(exchanges, _cut_or_failed(exchanges))
     gapped = NO_CONNECTIONS if holed is None else holed.gaps["connection_id"].unique()
     rare = (
-        _rare(troubled, connections, asked, captured, spoilt, gapped)
+        _rare(troubled, connections, asked, captured, limits, spoilt, gapped)
         if troubled.num_rows or asked.num_rows
         else _nothing()
     )
@@ -106,8 +132,8 @@ def collect_symptoms(
         sent=counts.sent,
         traffic=counts.traffic,
         rates=counts.rates,
-        paused=sender_pauses.pauses_by_host_pair(paused, hops, streams),
-        behind=head_of_line.head_of_line(exchanges),
+        paused=sender_pauses.pauses_by_host_pair(paused, hops, limits.pauses, streams),
+        behind=head_of_line.head_of_line(exchanges, limits.head_of_line),
         dropped=host_drops.drops_by_host_pair(drops, _frame(troubled, [*HOP_COLUMNS, "receive_frame"])),
         unseen=pl.DataFrame(schema=gaps.MISSED) if holed is None else gaps.missed_bytes(holed.gaps, hops),
         damaged=damaged.damaged_by_host_pair(spoilt, _frame(troubled, HOP_COLUMNS)),
@@ -119,6 +145,7 @@ def _rare(
     connections: pa.Table,
     exchanges: pa.Table,
     captured: CapturedUntil,
+    limits: SymptomThresholds,
     spoilt: pl.DataFrame | None = None,
     gapped: pl.Series = NO_CONNECTIONS,
 ) -> dict[str, pl.DataFrame]:
@@ -127,12 +154,12 @@ def _rare(
     ends = _frame(connections, CONNECTION_COLUMNS)
     return {
         "lost": stalls(damaged.without_damaged(packets, spoilt), "data"),
-        "recovered": recoveries.recoveries(packets),
-        "connecting": connecting(packets, ends, captured),
+        "recovered": recoveries.recoveries(packets, limits.recoveries),
+        "connecting": connecting(packets, ends, captured, limits.handshakes),
         "in_vain": in_vain(packets, ends),
         "ended": _ended_requests(asked),
         "missed": _missed_packets(packets),
-        "cut": _cut_requests(asked, captured, gapped),
+        "cut": _cut_requests(asked, captured, gapped, limits.requests),
         "failed": _failed_requests(asked),
     }
 
@@ -141,7 +168,7 @@ def _rare(
 def _nothing() -> dict[str, pl.DataFrame]:
     """The result for a partition without trouble, as most are: it saves thirty queries."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
-    return _rare(hops, connections, exchanges, CapturedUntil(0))
+    return _rare(hops, connections, exchanges, CapturedUntil(0), DEFAULT_LIMITS)
 
 
 def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
@@ -240,7 +267,9 @@ def _missed_packets(hops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _cut_requests(exchanges: pl.DataFrame, captured: CapturedUntil, gapped: pl.Series) -> pl.DataFrame:
+def _cut_requests(
+    exchanges: pl.DataFrame, captured: CapturedUntil, gapped: pl.Series, limits: RequestThresholds
+) -> pl.DataFrame:
     """Requests without a complete answer that neither side ended: left waiting, or cut by the capture's edge, or by a
     hole in it (`gapped` connections).
 
@@ -252,7 +281,7 @@ def _cut_requests(exchanges: pl.DataFrame, captured: CapturedUntil, gapped: pl.S
     cut = cut.with_columns(captured.of(cut, "spoke"))
     open_still = pl.col("response_bytes").is_null() & pl.col("given_up_trace_ns").is_null()
     is_seen = ~pl.col("connection_id").is_in(gapped.implode())
-    late = open_still & is_seen & (pl.col("until") - pl.col("spoke") >= LATE_NS)
+    late = open_still & is_seen & (pl.col("until") - pl.col("spoke") >= limits.unanswered_least_ns)
     cut = cut.with_columns(fate=pl.when(late).then(pl.lit("unanswered")).otherwise(pl.lit("cut")))
     waited = pl.when(pl.col("fate") == "unanswered").then(pl.col("until") - pl.col("spoke")).fill_null(0)
     ordered = cut.with_columns(worst_ns=waited).sort("worst_ns", descending=True, maintain_order=True)

@@ -8,7 +8,7 @@ A sample is the mean of the interval that ends at its timestamp.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -16,13 +16,12 @@ import pyarrow as pa
 
 from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import MOST_LINES, Finding, frame, times
+from collector.findings.kinds import KINDS
+from collector.findings.observations import Observations
 from collector.findings.requests import Requests
+from collector.trace.threshold import threshold
 
-WITH_USAGE = frozenset({"host_starved", "slow_replica", "slow_disk", "server_silent", "listen_queue_full"})
-"""Kinds whose text shows the host's usage at that time."""
-FULL_PERCENT, OTHERS_SHARE, LEAST_SAMPLES = 80.0, 0.5, 3
-"""A resource is exhausted at this usage or more in so many consecutive samples, while the other hosts have at most this
-share of it."""
+WITH_USAGE = frozenset(kind.name for kind in KINDS if kind.shows_usage)
 WAIT, CPU, DISK = "cpu_wait_percent", "cpu_percent", "disk_busy_percent"
 WORDS = {
     WAIT: (
@@ -45,10 +44,31 @@ NS_PER_S = 1_000_000_000
 _KEY = ["metric", "host", "device"]
 
 
+@dataclass(frozen=True, slots=True)
+class UsageThresholds:
+    """By which a resource counts as exhausted."""
+
+    full_percent: float = threshold(
+        80.0, "at this usage requests wait four times as long as they are served (M/M/1 queue)"
+    )
+    full_least_samples_count: int = threshold(3, "chosen: consecutive samples, one a second; less is a burst")
+    others_share: float = threshold(
+        0.5,
+        "chosen: if the other hosts use more than this share of it, the host is not unusual; the same share is the "
+        "least difference that a finding about a slow host shows",
+    )
+
+
+def find(seen: Observations, limits: UsageThresholds) -> Iterator[Finding]:
+    """All findings about exhausted resources."""
+    return Usage(seen.samples, seen.clocks, limits).findings(seen.requests)
+
+
 class Usage:
     """The samples of a trace on its timescale: `host, device, metric, value, at`, and its second, `slot`."""
 
-    def __init__(self, samples: pa.Table | None, clocks: pa.Table) -> None:
+    def __init__(self, samples: pa.Table | None, clocks: pa.Table, limits: UsageThresholds) -> None:
+        self.limits = limits
         columns = {"host": pl.String, "metric": pl.String, "value": pl.Float64}
         rows, at = pl.DataFrame(schema=columns), pl.Series("at", [], pl.Int64)
         if samples is not None and samples.num_rows:
@@ -80,13 +100,17 @@ class Usage:
         together = ["metric", "slot"]
         mean = (pl.col("value").sum() - pl.col("value")) / (pl.len() - 1)
         rows = self.rows.sort(*_KEY, "at").with_columns(others=mean.over(together))
-        full = (pl.col("value") >= FULL_PERCENT) & (pl.col("others") <= OTHERS_SHARE * pl.col("value"))
+        limits = self.limits
+        unusual = pl.col("others") <= limits.others_share * pl.col("value")
+        full = (pl.col("value") >= limits.full_percent) & unusual
         rows = rows.with_columns(full=full.fill_null(value=False)).with_columns(run=pl.col("full").rle_id().over(_KEY))
         runs = rows.filter("full").group_by(*_KEY, "run", maintain_order=True).agg(
             samples=pl.len(), begin=pl.col("at").min() - NS_PER_S, end=pl.col("at").max(), own=pl.col("value").mean(),
             others=pl.col("others").mean(),
         )  # fmt: skip
-        long = runs.filter((pl.col("samples") >= LEAST_SAMPLES) & pl.col("metric").is_in(list(USED_UP)))
+        long = runs.filter(
+            (pl.col("samples") >= limits.full_least_samples_count) & pl.col("metric").is_in(list(USED_UP))
+        )
         for row in long.sort("samples", descending=True).unique(_KEY, keep="first", maintain_order=True).rows(
             named=True
         ):  # fmt: skip
@@ -106,14 +130,14 @@ class Usage:
             same = (pl.col("metric") == row["metric"]) & (pl.col("host") != finding.host)
             if row["metric"] != DISK or round(row["value"]):
                 others = means.filter(same)["value"].mean()
-                if not isinstance(others, float) or _differ(row["value"], others):
+                if not isinstance(others, float) or _differ(row["value"], others, self.limits.others_share):
                     clauses.append(_describe_usage(row | {"own": row["value"], "others": others}))
         return clauses
 
 
-def _differ(own: float, others: float) -> bool:
-    """Whether one value is at most half of the other: similar values explain nothing."""
-    return min(own, others) <= OTHERS_SHARE * max(own, others)
+def _differ(own: float, others: float, share: float) -> bool:
+    """Whether one value is at most this share of the other: similar values explain nothing."""
+    return min(own, others) <= share * max(own, others)
 
 
 def _describe_usage(row: dict[str, Any]) -> str:

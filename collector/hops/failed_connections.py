@@ -16,30 +16,43 @@ Source: RFC 9293 §3.5; Linux, net/ipv4/tcp_input.c (tcp_conn_request), net/ipv4
 Documentation/networking/snmp_counter.rst (ListenOverflows, ListenDrops).
 """
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from collector.hops.captured_until import CapturedUntil
+from collector.trace.threshold import threshold
 
 GROUP = ("fate", "why", "client_host", "server_host", "server_addr", "server_port")
 """`fate`: refused, unanswered, late (established in the end). `why` the packets had no effect: refused, lost, ignored,
 waiting (ignored, and the same ports had just been used), or unseen."""
-LATE_NS = 1_000_000_000
-"""TCP's first timeout (RFC 6298 §2): a SYN that is so old when the capture ends counts as unanswered."""
-
-FORGOTTEN_NS = 60_000_000_000
-"""The side that closes first reserves the connection's ports for so long (Linux, TCP_TIMEWAIT_LEN)."""
 
 
-def connecting(hops: pl.DataFrame, connections: pl.DataFrame, captured: CapturedUntil) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class HandshakeThresholds:
+    """When a connection counts as unanswered, and its ports as used again too soon."""
+
+    unanswered_least_ns: int = threshold(
+        1_000_000_000, "a SYN that is so old when the capture ends is unanswered: TCP's first timeout (RFC 6298 §2)"
+    )
+    time_wait_ns: int = threshold(
+        60_000_000_000, "the side that closes first reserves the ports for so long (Linux, TCP_TIMEWAIT_LEN)"
+    )
+
+
+def connecting(
+    hops: pl.DataFrame, connections: pl.DataFrame, captured: CapturedUntil, limits: HandshakeThresholds
+) -> pl.DataFrame:
     """Handshakes that failed or were late, one row for each `GROUP`.
 
-    Arguments: hops of connections in trouble; their rows of `connections`; until when captures ran.
+    Arguments: hops of connections in trouble; their rows of `connections`; until when captures ran; thresholds.
     Returns: `count` (connections), `vain` (packets without effect), `cost_ns` (sum of all waits), `begin_ns`, `end_ns`
     (first to last), and for the longest wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; longest
     first.
     """
-    tried = _attempts(hops).join(_with_reuse(connections), on="connection_id")
-    tried = tried.with_columns(captured.of(tried, "from_trace_ns")).with_columns(fate=_fate(), why=_why())
+    tried = _attempts(hops).join(_with_reuse(connections, limits.time_wait_ns), on="connection_id")
+    tried = tried.with_columns(captured.of(tried, "from_trace_ns"))
+    tried = tried.with_columns(fate=_fate(limits.unanswered_least_ns), why=_why())
     troubled = tried.filter(pl.col("fate").is_not_null()).with_columns(
         to_trace_ns=pl.coalesce("up_ns", "last_ns"), span_id=pl.lit(None, pl.Int64)
     )
@@ -91,10 +104,10 @@ def merge_groups(groups: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _fate() -> pl.Expr:
+def _fate(unanswered_least_ns: int) -> pl.Expr:
     came_up = pl.col("up_ns").is_not_null()
     again = (pl.col("attempts") > 1) | (pl.col("answers") > 1)
-    old = pl.col("until") - pl.col("from_trace_ns") >= LATE_NS
+    old = pl.col("until") - pl.col("from_trace_ns") >= unanswered_least_ns
     late = pl.when(came_up & again).then(pl.lit("late"))
     refused = late.when(~came_up & pl.col("reset_ns").is_not_null()).then(pl.lit("refused"))
     return refused.when(~came_up & old).then(pl.lit("unanswered"))
@@ -108,12 +121,12 @@ def _why() -> pl.Expr:
     return known.when(ignored).then(pl.lit("ignored")).otherwise(pl.lit("unseen"))
 
 
-def _with_reuse(connections: pl.DataFrame) -> pl.DataFrame:
-    """`connections` with `reused`: one of the same addresses and ports ended less than `FORGOTTEN_NS` before."""
+def _with_reuse(connections: pl.DataFrame, time_wait_ns: int) -> pl.DataFrame:
+    """`connections` with `reused`: one of the same addresses and ports ended less than `time_wait_ns` before."""
     ends = ["client_addr", "client_port", "server_addr", "server_port"]
     ordered = connections.sort("first_host_ns", "connection_id")
     since = pl.col("first_host_ns") - pl.col("last_host_ns").shift().over(ends)
-    return ordered.with_columns(reused=(since < FORGOTTEN_NS).fill_null(value=False))
+    return ordered.with_columns(reused=(since < time_wait_ns).fill_null(value=False))
 
 
 def _attempts(hops: pl.DataFrame) -> pl.DataFrame:

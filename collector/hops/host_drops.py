@@ -22,6 +22,7 @@ Source: RFC 9293 §3.10.7.4 (an ACK carries RCV.NXT), RFC 1122 §4.2.3.2 and RFC
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -31,15 +32,8 @@ from numpy.typing import NDArray
 
 from collector.capture_files.records import Columns
 from collector.hops.retransmission_stalls import PAIR
+from collector.trace.threshold import threshold
 
-SETTLED_NS = 300_000
-"""TCP has a packet so long after the capture: a batch from the network card passes the capture as a whole, then TCP.
-If the packet waits for a process that holds the socket instead, no ACK is sent either."""
-REPEATED, APART_NS = 2, 100_000
-"""So many ACKs of a hole prove a drop sooner, if the copy does not belong to the same batch: TCP acknowledges at once
-what fills a hole."""
-DELAYED_NS = 210_000_000
-"""Linux delays no ACK longer (TCP_DELACK_MAX, 200 ms); other systems may, but then the copy causes a DSACK."""
 ACK, SYN = 0x10, 0x02
 EVENT_COLUMNS = ["connection_id", "host", "frame", "host_ns", "direction", "seq", "ack", "flags", "window", "tsval"]
 FOUND = {
@@ -52,12 +46,34 @@ KEYS = ["connection_id", "receive_host", "receive_frame"]
 SUMS = ("dropped", "cost_ns")
 
 
-def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32]) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class HostDropThresholds:
+    """By which ACKs show that a host's TCP never had a packet."""
+
+    processed_within_ns: int = threshold(
+        300_000,
+        "TCP has a packet so long after the capture: a batch from the network card passes the capture as a whole, then "
+        "TCP; if the packet waits for a process that holds the socket instead, no ACK is sent either",
+    )
+    hole_least_acks_count: int = threshold(
+        2, "chosen: so many ACKs of a hole prove a drop sooner, since TCP acknowledges at once what fills a hole"
+    )
+    copy_least_gap_ns: int = threshold(
+        100_000, "chosen: a copy that arrives sooner may be of the same batch from the network card"
+    )
+    delayed_ack_most_ns: int = threshold(
+        210_000_000,
+        "Linux delays no ACK longer (TCP_DELACK_MAX, 200 ms, plus a tick); other systems may, but then the copy causes "
+        "a DSACK",
+    )
+
+
+def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32], limits: HostDropThresholds) -> pa.Table:
     """Received payload that the receiver's TCP never had (columns `FOUND`).
 
     Arguments: `events` and `hops` of whole connections, from `collector.hops.matching`; `sack_hash`, for each event a
-    hash of its SACK blocks, 0 without any. Cost: a pass over `hops`; more only for connections in which bytes arrived
-    twice.
+    hash of its SACK blocks, 0 without any; thresholds. Cost: a pass over `hops`; more only for connections in which
+    bytes arrived twice.
     """
     twice = twice_received_connections(hops)
     if not len(twice):
@@ -70,7 +86,7 @@ def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32]) 
     found = [
         (connection, host, frame, waited)
         for (connection, host), of_host in rows.group_by("connection_id", "host", maintain_order=True)
-        for frame, waited in _at_host(of_host)
+        for frame, waited in _at_host(of_host, limits)
     ]
     return pl.DataFrame(found, FOUND, orient="row").to_arrow()
 
@@ -81,7 +97,7 @@ def twice_received_connections(hops: pa.Table) -> pa.Array:
     return hops["connection_id"].filter(again).unique()
 
 
-def _at_host(rows: pl.DataFrame) -> Iterator[tuple[int, int]]:
+def _at_host(rows: pl.DataFrame, limits: HostDropThresholds) -> Iterator[tuple[int, int]]:
     """The frames of a connection that one host's TCP never had, and the waits; from all packets that the host saw."""
     came = rows.filter((pl.col("direction") == "receive") & (pl.col("payload_len") > 0))
     went = rows.filter((pl.col("direction") == "send") & ((pl.col("flags") & ACK) > 0))
@@ -108,7 +124,7 @@ def _at_host(rows: pl.DataFrame) -> Iterator[tuple[int, int]]:
         # While a server still answers the SYN, it has no connection that could take data: a full listen queue.
         old = sequence_offsets(stamps[first : first + 1], int(stamps[0]))[0] < newest[first]
         in_order = reach[first] <= begin
-        if answered_ns < since and not old and _never_had(acks, begin, end, since, until, in_order):
+        if answered_ns < since and not old and _never_had(acks, begin, end, since, until, in_order, limits):
             yield int(columns["frame"][first]), max(until - max(since, reached_ns), 0)
             reached_ns = max(reached_ns, until)
 
@@ -136,12 +152,14 @@ MOST_BYTES = 1 << 17
 """No captured packet is longer."""
 
 
-def _never_had(acks: Columns, begin: int, end: int, since: int, until: int, in_order: bool) -> bool:
+def _never_had(
+    acks: Columns, begin: int, end: int, since: int, until: int, in_order: bool, limits: HostDropThresholds
+) -> bool:
     """Whether TCP never had the bytes from `begin` to `end`, which arrived at `since` and again at `until`.
 
     Arguments: `in_order`, whether no later bytes had arrived before them.
     """
-    known, before, after = np.searchsorted(acks["at"], [since, since + SETTLED_NS, until], side="right")
+    known, before, after = np.searchsorted(acks["at"], [since, since + limits.processed_within_ns, until], side="right")
     had = acks["ack"][:after].max(initial=np.iinfo(np.int64).min)
     if had >= end or acks["closed"][max(known - 1, 0) : known].any():  # a probe of a closed window is not for keeps
         return False
@@ -150,13 +168,16 @@ def _never_had(acks: Columns, begin: int, end: int, since: int, until: int, in_o
     if in_order and behind.any():
         return True
     lacking = (acks["ack"][known:after] >= begin) & (acks["ack"][known:after] < end)
-    repeated = until - since >= APART_NS and (lacking & acks["sack"][known:after]).sum() >= REPEATED
+    repeated = (
+        until - since >= limits.copy_least_gap_ns
+        and (lacking & acks["sack"][known:after]).sum() >= limits.hole_least_acks_count
+    )
     if repeated or lacking[before - known :].any():
         return True
     quiet = known == after
     answer = slice(int(after), int(after) + 1)
     made_good = (acks["ack"][answer] >= end) & ~acks["sack"][answer]
-    return bool(quiet and until - since >= DELAYED_NS and made_good.any())
+    return bool(quiet and until - since >= limits.delayed_ack_most_ns and made_good.any())
 
 
 def drops_by_host_pair(drops: pa.Table | None, hops: pl.DataFrame) -> pl.DataFrame:

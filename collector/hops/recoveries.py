@@ -9,21 +9,33 @@
 A stall is classified by its first copy. Source: RFC 5681 §3.2, RFC 6298, RFC 8985.
 """
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from collector.hops.retransmission_stalls import PAIR, merged_waits
+from collector.trace.threshold import threshold
 
-QUIET_SHARE = 0.25
-"""If no ACK came during so large a share of the wait before the copy, the timer caused it. RACK's delay is RTT/4."""
 KEYS = ["how", *PAIR]
 FLOW = ["connection_id", "from_client"]
 
 
-def recoveries(hops: pl.DataFrame) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class RecoveryThresholds:
+    """By which a retransmission by a timer is distinguished from one that ACKs caused."""
+
+    quiet_share: float = threshold(
+        0.25,
+        "if no ACK came during so large a share of the wait before the copy, the timer caused it: RACK waits for a "
+        "quarter of the round trip after an ACK (RFC 8985 §6.2)",
+    )
+
+
+def recoveries(hops: pl.DataFrame, limits: RecoveryThresholds) -> pl.DataFrame:
     """Stalls after lost data, grouped by how they ended: one row for each `how, send_host, receive_host`.
 
-    Arguments: `hops`, all hops of some connections, columns of `collector.trace.schema.HOPS`. Stalls without a copy are
-    omitted.
+    Arguments: `hops`, all hops of some connections, columns of `collector.trace.schema.HOPS`; thresholds. Stalls
+    without a copy are omitted.
     Returns: `count` (stalls), `cost_ns`, `behind_bytes` (bytes that had arrived but were useless until the copies
     came), `begin_ns, end_ns` (first to last), and for the longest stall `worst_ns, connection_id, span_id,
     from_trace_ns, to_trace_ns`; costliest first.
@@ -32,7 +44,7 @@ def recoveries(hops: pl.DataFrame) -> pl.DataFrame:
     rows = waits.with_row_index("stall")
     wait = pl.col("copied_ns") - pl.col("from_trace_ns")
     quiet = pl.col("copied_ns") - pl.max_horizontal("from_trace_ns", "heard_ns")
-    by_timer = pl.when(quiet >= QUIET_SHARE * wait).then(pl.lit("timeout")).otherwise(pl.lit("fast"))
+    by_timer = pl.when(quiet >= limits.quiet_share * wait).then(pl.lit("timeout")).otherwise(pl.lit("fast"))
     how = pl.when(pl.col("behind_bytes").is_not_null()).then(by_timer).otherwise(pl.lit("tail"))
     stalled = rows.join(_later(rows, hops), on="stall", how="left").sort("copied_ns")
     stalled = stalled.join_asof(

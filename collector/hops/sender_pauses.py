@@ -19,6 +19,7 @@ Source: RFC 9293 §3.8.6 (windows), RFC 1122 §4.2.3.2 (an ACK is delayed less t
 §4.2.3.4 (Nagle), RFC 5681 §4.1 (restart of idle connections).
 """
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -28,17 +29,10 @@ import pyarrow as pa
 from collector.capture_files.records import Columns
 from collector.clocks.alignment import to_trace_ns
 from collector.trace.arrow import dictionary_array, nullable
+from collector.trace.threshold import threshold
 
-LEAST_DELAY_NS, MOST_DELAY_NS = 30_000_000, 510_000_000
-"""Range of a delayed ACK's delay beyond the round trip; on Linux it is at least 40 ms less a tick."""
-ROUND_TRIPS = 2
-"""An ACK that takes more round trips than this was delayed by the receiver, not by the network."""
 USUAL_MSS_BYTES = 1448
 """The MSS assumed if no handshake was captured."""
-FEWEST_SEGMENTS = 2
-"""Segments in flight after an idle time: the smallest restart window (RFC 5681 §4.1)."""
-LEAST_PAUSE_NS = 1_000_000
-"""Shorter pauses are ignored if they only end what a retransmission had interrupted (`pauses.rs`: `PAUSE_NS`)."""
 STAMPS = ("stopped", "released", "resumed")
 PLACE = ["why", "send_host", "receive_host"]
 GROUP_COLUMNS = {
@@ -47,6 +41,32 @@ GROUP_COLUMNS = {
     **dict.fromkeys(("connection_id", "span_id", "from_trace_ns", "to_trace_ns", "in_flight_bytes"), pl.Int64),
 }
 """Columns of `pauses_by_host_pair`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseThresholds:
+    """By which the reason for a sender's pause is recognised."""
+
+    delayed_ack_least_ns: int = threshold(
+        30_000_000, "a delayed ACK comes so long after the round trip: on Linux at least 40 ms, less a timer tick"
+    )
+    delayed_ack_most_ns: int = threshold(
+        510_000_000, "an ACK may be delayed by less than 500 ms (RFC 1122 §4.2.3.2), plus a timer tick"
+    )
+    receiver_delay_ratio: float = threshold(
+        2.0, "chosen: an ACK that takes more round trips was delayed by the receiver, not by the network"
+    )
+    restart_least_segments_count: int = threshold(
+        2, "segments in flight after an idle time: the smallest restart window (RFC 5681 §4.1)"
+    )
+    least_ns: int = threshold(
+        1_000_000,
+        "shorter pauses are ignored if they only end what a retransmission had interrupted; the core notes pauses from "
+        "the same length on (`pauses.rs`, `PAUSE_NS`)",
+    )
+
+
+DEFAULT_LIMITS = PauseThresholds()
 HOLDS: dict[str, type[np.generic]] = {
     "connection_id": np.int64,
     "from_client": np.bool_,
@@ -78,29 +98,32 @@ def holds(pauses: pa.Table | None) -> Columns:
     """The pauses in which TCP held the sender back, as columns for the core: `connection_id`, `from_client`,
     `stream_offset` of the bytes sent next, and `is_reader`, whether the receiver's window was closed.
 
-    Omitted are pauses that end with less than a segment and have no TCP reason: there the application paused.
+    Omitted are pauses that end with less than a segment and have no TCP reason: there the application paused. Always
+    by the default thresholds, since the ledger depends on it.
     """
     if pauses is None or not pauses.num_rows:
         return {name: np.empty(0, kind) for name, kind in HOLDS.items()}
-    rows = pl.DataFrame(pauses).with_columns(why=_why())
+    rows = pl.DataFrame(pauses).with_columns(why=_why(DEFAULT_LIMITS))
     rows = rows.filter(pl.col("why").is_not_null() | (pl.col("resumed_bytes") >= _segment_bytes()))
     rows = rows.with_columns(is_reader=(pl.col("why") == "zero_window").fill_null(value=False))
     return {name: np.ascontiguousarray(rows[name].to_numpy(), dtype=kind) for name, kind in HOLDS.items()}
 
 
-def pauses_by_host_pair(pauses: pa.Table | None, hops: pa.Table, streams: pl.Series | None = None) -> pl.DataFrame:
+def pauses_by_host_pair(
+    pauses: pa.Table | None, hops: pa.Table, limits: PauseThresholds, streams: pl.Series | None = None
+) -> pl.DataFrame:
     """Pauses grouped by their reason, one row for each `why, send_host, receive_host`.
 
-    Arguments: `pauses` from `align_pauses`; all hops of their connections, with exchanges; `streams`, ids of exchanges
-    that are streams: in these only `zero_window` counts, since nobody waits for the end of a request.
+    Arguments: `pauses` from `align_pauses`; all hops of their connections, with exchanges; thresholds; `streams`, ids
+    of exchanges that are streams: in these only `zero_window` counts, since nobody waits for the end of a request.
     Returns: columns `GROUP_COLUMNS`: `count` (pauses), `connections`, `cost_ns` (of all pauses; for `zero_window` since
     the window was full, even if bytes were retransmitted meanwhile), `begin_ns, end_ns` (first to last), and for the
     longest pause `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns, in_flight_bytes`; costliest first.
     """
     if pauses is None or not pauses.num_rows:
         return _nothing()
-    stood = (pl.col("resumed_ns") - pl.col("stopped_ns") >= LEAST_PAUSE_NS) | (pl.col("resumed_bytes") == 0)
-    rows = pl.DataFrame(pauses).with_columns(why=_why()).filter(pl.col("why").is_not_null() & stood)
+    stood = (pl.col("resumed_ns") - pl.col("stopped_ns") >= limits.least_ns) | (pl.col("resumed_bytes") == 0)
+    rows = pl.DataFrame(pauses).with_columns(why=_why(limits)).filter(pl.col("why").is_not_null() & stood)
     rows = _with_exchanges(rows, hops)
     if streams is not None and len(streams):
         of_stream = pl.col("exchange_id").is_in(streams.implode()).fill_null(value=False)
@@ -161,16 +184,17 @@ def _full_before() -> pl.Expr:
     return pl.when(pl.col("why") == "zero_window").then(before).otherwise(0)
 
 
-def _why() -> pl.Expr:
+def _why(limits: PauseThresholds) -> pl.Expr:
     paused = pl.col("resumed_ns") - pl.col("stopped_ns")
     segment = _segment_bytes()
     round_trip = pl.col("rtt_ns").clip(lower_bound=0)
     full = pl.col("room_bytes").is_between(0, segment - 1)
-    late = paused > ROUND_TRIPS * round_trip
+    late = paused > limits.receiver_delay_ratio * round_trip
     small = (pl.col("resumed_bytes") < segment) & pl.col("waiting_bytes").is_between(1, 2 * segment - 1)
-    delayed = (paused - round_trip).is_between(LEAST_DELAY_NS, MOST_DELAY_NS)
+    delayed = (paused - round_trip).is_between(limits.delayed_ack_least_ns, limits.delayed_ack_most_ns)
     idle = (pl.col("idle_ns") > 0) & ~pl.col("resent")
-    fewer = pl.col("in_flight_bytes").is_between(FEWEST_SEGMENTS * segment, pl.col("in_flight_before_idle_bytes") - 1)
+    least = limits.restart_least_segments_count * segment
+    fewer = pl.col("in_flight_bytes").is_between(least, pl.col("in_flight_before_idle_bytes") - 1)
     closed = pl.col("window_closed")
     unread = (closed & late.fill_null(value=True)) | (full & late)
     held = pl.when(unread).then(pl.lit("zero_window")).when(closed | full).then(pl.lit("small_window"))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from collector.findings.thresholds import changes_words
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.reporting.comparison import Comparison, StageDifference
 from collector.reporting.report import FindingLine, Report, SpanBar, StageLine
@@ -88,7 +89,7 @@ def make_html(report: Report) -> str:
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         *_streams(report.streams),
         "<h2>Findings</h2>",
-        "".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>",
+        _judged(report) + ("".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>"),
     ]
     return _PAGE.format(title=html.escape(report.story.subject), body="\n".join(body))
 
@@ -200,6 +201,12 @@ def _pairing(pairing: Pairing) -> str:
         count = f"{len(worst):,} of {pairing.imperfect_connections_count:,}"
         parts += [f"<p>The worst connections ({count}):</p>", _rows(worst)]
     return "\n".join(parts)
+
+
+def _judged(report: Report) -> str:
+    """A paragraph about thresholds that the operator set."""
+    words = changes_words(report.info.thresholds)
+    return f"<p><small>{html.escape(words)}</small></p>" if words else ""
 
 
 def _finding(finding: FindingLine) -> str:

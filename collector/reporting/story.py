@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
 from collector.execution import memory
-from collector.findings.finding import SEVERITIES, WORTH_ACTING
+from collector.findings.finding import SEVERITIES
+from collector.findings.thresholds import thresholds_of
 from collector.reporting.failed_connects import CONNECTION_COLUMNS, dead_ends, with_rows
 from collector.reporting.failures import Attempts, attempts_of
 from collector.reporting.fan_out import FAN_OUT_COLUMNS, fan_out_waits, quorum_words
@@ -133,7 +134,8 @@ def story_of_rows(
         story = replace(story, sentence=story.sentence + _beside(streams, info.command.host))
     if findings is None:
         return story
-    return replace(story, sentence=story.sentence + act_first(findings, _total_ns(rows)))
+    little_ns = thresholds_of(info.thresholds).severity.worth_acting_share * _total_ns(rows)
+    return replace(story, sentence=story.sentence + act_first(findings, little_ns))
 
 
 def _total_ns(rows: RequestRows) -> int:
@@ -160,10 +162,10 @@ def _stream_counts(streams: pa.Table) -> str:
     return f"{len(streams):,} {'streams' if len(streams) > 1 else 'stream'} with {messages:,} messages"
 
 
-def act_first(findings: pa.Table, total_ns: int) -> str:
+def act_first(findings: pa.Table, little_ns: float) -> str:
     """` To act on first: …`, from the table `findings`; "" if nobody needs to act.
 
-    Arguments: `total_ns`, all request time of the trace. Findings without failures and at little cost are marked so.
+    Arguments: `little_ns`, below which a cost is little. Findings without failures and at little cost are marked so.
     """
     for row in findings.slice(0, 1).to_pylist():
         if row["severity"] in SEVERITIES[:2]:
@@ -174,7 +176,7 @@ def act_first(findings: pa.Table, total_ns: int) -> str:
             count = (row["failed_count"] or 0) + (pc.sum(brought["failed_count"]).as_py() or 0)
             failed = f", {count:,} failed or given up" if count else ""
             cost = f", {in_words(row['cost_ns'])} of request time" if row["cost_ns"] else ""
-            little = not failed and not len(brought) and 0 < (row["cost_ns"] or 0) < WORTH_ACTING * total_ns
+            little = not failed and not len(brought) and 0 < (row["cost_ns"] or 0) < little_ns
             lead = "Besides, at little cost" if little else "To act on first"
             return f" {lead}: {row['kind'].replace('_', ' ')}{where}{failed}{cost}."
     return ""

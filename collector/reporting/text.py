@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collector.findings.finding import times
+from collector.findings.thresholds import changes_words
 from collector.hops.quality import HostPair
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
@@ -63,7 +64,7 @@ def show(report: Report, console: Console | None = None) -> None:
         _show_troubles(console, report.troubles)
         _show_parts(console, report.story, FEWEST_PARTS if report.stages else MOST_PARTS)
     with console.capture() as below:
-        _show_findings(console, report.findings)
+        _show_findings(console, report.findings, changes_words(report.info.thresholds))
     with console.capture() as requests:
         _show_requests(console, report.requests, links_words(report.links))
     with console.capture() as streams:
@@ -361,11 +362,9 @@ def _exchanges_words(requests: RequestSummary) -> str:
     return f"in {requests.exchanges_count:,} exchanges{': ' * bool(details)}{details}"
 
 
-def _show_findings(console: Console, findings: Sequence[FindingLine]) -> None:
-    if not findings:
-        _heading(console, "Findings", "none")
-        return
-    _heading(console, "Findings")
+def _show_findings(console: Console, findings: Sequence[FindingLine], judged: str) -> None:
+    _heading(console, "Findings", "" if findings else "none")
+    _paragraph(console, judged, "dim", 2)
     for finding in findings[:MOST_FINDINGS]:
         cost = f", {in_words(finding.cost_ns)}" if finding.cost_ns else ""
         _paragraph(console, f"{finding.severity}{cost}: {finding.text}", COLOURS[finding.severity], 2)

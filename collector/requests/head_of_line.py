@@ -7,6 +7,7 @@ HTTP/2 do not wait for each other, and nothing is known of protocols that cannot
 Limits: a client that holds a request back until its connection is free causes no wait that packets show.
 """
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -16,9 +17,8 @@ import pyarrow as pa
 from collector import _core
 from collector.requests.exchanges import HTTP, UNSEEN
 from collector.trace.arrow import indices, numbers
+from collector.trace.threshold import threshold
 
-LEAST_NS = 1_000_000
-"""Shorter waits are ignored."""
 PLACE = ["client_host", "server_host", "service"]
 GROUP_COLUMNS = {
     **dict.fromkeys(PLACE, pl.String),
@@ -28,17 +28,24 @@ GROUP_COLUMNS = {
 """Columns of `head_of_line`."""
 
 
-def head_of_line(exchanges: pa.Table) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class HeadOfLineThresholds:
+    """Which waits behind another response count."""
+
+    least_ns: int = threshold(1_000_000, "chosen: shorter waits are ignored, as shorter pauses of senders are")
+
+
+def head_of_line(exchanges: pa.Table, limits: HeadOfLineThresholds) -> pl.DataFrame:
     """Requests that waited behind another's response, one row for each of `PLACE`.
 
-    Arguments: all exchanges of some connections, in order of time.
+    Arguments: all exchanges of some connections, in order of time; thresholds.
     Returns: columns `GROUP_COLUMNS`: `count` (requests), `cost_ns` (sum of all waits), `begin_ns, end_ns` (first to
     last), and for the longest wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; costliest first.
     Cost: ~10 ns an exchange.
     """
     came = numbers(exchanges["request_last_received_trace_ns"], UNSEEN)
     free = numbers(exchanges["response_last_sent_trace_ns"], UNSEEN)
-    after, before = _core.rows_behind(numbers(exchanges["connection_id"]), came, free, LEAST_NS)
+    after, before = _core.rows_behind(numbers(exchanges["connection_id"]), came, free, limits.least_ns)
     if not len(after):
         return _nothing()
     place, protocols = indices(exchanges["protocol"])

@@ -80,7 +80,8 @@ class Health(BaseModel):
 
 def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> FastAPI:
     """Return the service for one data directory."""
-    live = LiveAnalysis(settings.data, settings.live_window_seconds, settings.live_limit_bytes, names=settings.names)
+    options = AnalysisOptions(names=settings.names, thresholds=settings.thresholds)
+    live = LiveAnalysis(settings.data, settings.live_window_seconds, settings.live_limit_bytes, options=options)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -93,7 +94,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     )
     app.state.live = live
     app.state.settings = settings
-    app.state.analysis = analysis or partial(analyse, options=AnalysisOptions(names=settings.names))
+    app.state.analysis = analysis or partial(analyse, options=options)
     app.state.analysing = set()
     app.state.analyses = CapacityLimiter(ANALYSES)
     app.include_router(_open)

@@ -40,7 +40,7 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.capture_files.records import Severity
 from collector.decode.host_capture import HostSource
 from collector.execution import memory
-from collector.findings.captures import DROPS
+from collector.findings.capture_gaps import DROPS
 from collector.service.boundary import contain_failures, log_failure
 from collector.trace.data_directory import live_error_file, live_folder
 from collector.trace.model import CounterInfo, TraceInfo
@@ -67,6 +67,7 @@ THREADS = 2
 GROWTH = 1.25
 """By which a window that was cut may grow from one round to the next."""
 
+DEFAULT_OPTIONS = AnalysisOptions()
 Analyse = Callable[[Sequence[HostSource], str, int], TraceInfo]
 """Takes sources, where the trace goes, and how many segments the window had no room for."""
 Clock = Callable[[], int]
@@ -170,13 +171,13 @@ class LiveAnalysis:
         window_seconds: float,
         most_bytes: int,
         *,
-        names: tuple[tuple[str, str], ...] = (),
+        options: AnalysisOptions = DEFAULT_OPTIONS,
         analysis: Analyse | None = None,
         clock: Clock = time.monotonic_ns,
         wall_clock: Clock = time.time_ns,
     ) -> None:
         self._data, self._window_seconds, self._most_bytes = data, window_seconds, most_bytes
-        self._analysis, self._clock, self._wall_clock = analysis or partial(_analyse_window, names), clock, wall_clock
+        self._analysis, self._clock, self._wall_clock = analysis or partial(_analyse_window, options), clock, wall_clock
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._changed = threading.Condition()
         self._stopped = False
@@ -394,13 +395,11 @@ def clean(data: Path) -> list[str]:
     return remove_leftovers(*(path for path in (data / "sessions").glob("*") if path.is_dir()))
 
 
-def _analyse_window(
-    names: tuple[tuple[str, str], ...], sources: Sequence[HostSource], trace: str, cut_count: int
-) -> TraceInfo:
-    """All stages on one core, so that the others are left to ingest; `names` as in `AnalysisOptions`."""
+def _analyse_window(options: AnalysisOptions, sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
+    """All stages on one core, so that the others are left to ingest."""
     remedy = "older packets are in the session's own trace; for more of them here: --live-mib, or a faster machine"
     cut = CounterInfo(None, "live_window_cut", Severity.DATA_LOSS, cut_count, remedy)
-    options = AnalysisOptions(workers=1, edge_ns=EDGE_NS, counters=(cut,) if cut_count else (), names=names)
+    options = replace(options, workers=1, edge_ns=EDGE_NS, counters=(cut,) if cut_count else ())
     try:
         return analyse(sources, trace, options=options)
     finally:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.findings.thresholds import DEFAULTS, Thresholds
+
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
@@ -15,3 +17,4 @@ class CollectorSettings:
     segment_limit_bytes: int = 256 << 20  # a larger segment is refused; agents send 16 MiB
     local_only: bool = False  # it can be reached from this machine alone, and answers under its own names only
     names: tuple[tuple[str, str], ...] = ()  # what the operator calls servers: `HOST:PORT` and the name
+    thresholds: Thresholds = DEFAULTS  # by which findings are judged

@@ -77,6 +77,15 @@ class ServiceInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ThresholdInfo:
+    """A threshold of findings that the operator set (`collector.findings.thresholds`)."""
+
+    name: str  # `group.threshold`
+    value: float
+    default: float
+
+
+@dataclass(frozen=True, slots=True)
 class TraceInfo:
     """The contents of `trace.json`."""
 
@@ -89,6 +98,7 @@ class TraceInfo:
     secrets: SecretChoice = field(
         default_factory=SecretChoice
     )  # the rules by which its packets and texts were overwritten
+    thresholds: tuple[ThresholdInfo, ...] = ()  # the thresholds of findings that differ from the defaults
     format_version: int = FORMAT_VERSION
 
 
@@ -102,6 +112,7 @@ def parse_info(document: dict[str, Any]) -> TraceInfo:
         command=CommandInfo(**command | {"argv": tuple(command["argv"])}) if command else None,
         services=tuple(_parse_services(document["services"])),
         secrets=SecretChoice(**document.get("secrets", {})),
+        thresholds=tuple(ThresholdInfo(**each) for each in document.get("thresholds", ())),
     )
 
 

@@ -1,7 +1,7 @@
 """A whole trace on disk from a script of transfers (`tests.helpers.scripts`), by the stages that a capture goes through
 after matching."""
 
-from collector.findings import find
+from collector.findings.diagnosis import find
 from collector.hops.quality import quality_of
 from collector.requests.endings import with_endings
 from collector.requests.exchanges import build_exchanges

@@ -1,12 +1,17 @@
 """What `kinds.py` says of a kind decides what becomes the cause of what."""
 
+from importlib import import_module
+from inspect import signature
+
 import pytest
 
 from collector.findings.causes import with_causes
 from collector.findings.finding import Finding
-from collector.findings.kinds import KINDS
+from collector.findings.kinds import FAMILIES, KINDS
+from collector.findings.observations import Observations
+from collector.findings.thresholds import DEFAULTS
 
-ASKERS = {"store": frozenset({"proxy"})}
+CALLERS = {"store": frozenset({"proxy"})}
 
 
 def finding_of(kind: str, host: str, severity: str = "warning", service: str | None = None) -> Finding:
@@ -15,7 +20,7 @@ def finding_of(kind: str, host: str, severity: str = "warning", service: str | N
 
 def severities_and_causes(*findings: Finding) -> list[tuple[str, str | None]]:
     """Severity and cause of each."""
-    return [(one.severity, one.cause) for one in with_causes(findings, ASKERS)]
+    return [(one.severity, one.cause) for one in with_causes(findings, CALLERS)]
 
 
 def test_a_consequence_is_a_notice_that_names_its_cause() -> None:
@@ -47,3 +52,11 @@ def test_a_kind_of_one_service_says_nothing_of_others(cause: str, expected: tupl
 def test_what_is_always_a_notice_is_never_more(name: str) -> None:
     assert severities_and_causes(finding_of(name, "store")) == [("notice", None)]
     assert severities_and_causes(finding_of(name, "store", "info")) == [("info", None)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_module_of_a_family_takes_its_own_group_of_thresholds(family: str) -> None:
+    find = import_module(f"collector.findings.{family}").find
+    limits = getattr(DEFAULTS, family, None)
+    taken = [each.annotation for each in signature(find).parameters.values()]
+    assert taken == [Observations] + ([] if limits is None else [type(limits)])

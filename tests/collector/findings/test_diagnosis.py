@@ -13,7 +13,7 @@ import pytest
 
 from collector.analysis import analyse
 from collector.decode.host_capture import HostSource
-from collector.findings import find
+from collector.findings.diagnosis import find
 from collector.findings.missing import missing_replicas
 from collector.findings.requests import requests_of
 from collector.requests.critical_path import NONE

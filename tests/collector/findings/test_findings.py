@@ -5,10 +5,11 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from collector.findings import build_findings, find
 from collector.findings.clocks import clock_findings
+from collector.findings.diagnosis import build_findings, find
 from collector.findings.network import _quantile
 from collector.findings.symptoms import collect_symptoms, merge_symptoms
+from collector.findings.thresholds import DEFAULTS
 from collector.hops.captured_until import CapturedUntil
 from collector.requests.endings import with_endings
 from collector.requests.exchanges import build_exchanges
@@ -438,7 +439,7 @@ def test_a_clock_that_is_not_aligned_is_so_for_the_whole_trace() -> None:
     other = {**line, "host": "b", "method": "none", "offset_ns": 0, "from_host_ns": 5000, "to_host_ns": 6000}
     host = HostInfo("a", (), (), (), 1, 1, 0, 1)
     info = replace(INFO, hosts=(host, replace(host, host="b")))
-    (found,) = clock_findings(table("clocks", [known, other]), info)
+    (found,) = clock_findings(table("clocks", [known, other]), info, DEFAULTS.clocks)
     assert (found.kind, found.from_trace_ns, found.to_trace_ns) == ("unaligned_clock", 60, 860)
 
 
@@ -458,7 +459,7 @@ def test_a_drift_is_reported_where_the_packets_allow_no_other(
     other = {**line, "host": "a", "method": "hull", "offset_ns": 0, "skew_ppb": 0, "reference": True}
     host = HostInfo("a", (), (), (), 1, 1, 0, 1)
     info = replace(INFO, hosts=(host, replace(host, host="b")))
-    reported = [finding.text for finding in clock_findings(table("clocks", [other, clock]), info)]
+    reported = [finding.text for finding in clock_findings(table("clocks", [other, clock]), info, DEFAULTS.clocks)]
     assert [text.split(";")[0] for text in reported] == ([f"the clock of b is {expected}"] if expected else [])
 
 

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from collector.findings.ports import DEFAULT_PORTS, port_findings
+from collector.findings.ports import PortThresholds, port_findings
 from testkit.tables import table
 
 CLOCKS = table("clocks", [])
+LIMITS = PortThresholds()
 
 
 def lines(ports: Sequence[int], step_ns: int = 10_000_000, part: int = 0) -> list[str]:
@@ -29,7 +30,7 @@ def lines(ports: Sequence[int], step_ns: int = 10_000_000, part: int = 0) -> lis
     return [
         f"{found.severity} {found.host} {found.count} | {found.text}"
         for found in port_findings(
-            lambda: [table("connections", rows[:part]), table("connections", rows[part:])], CLOCKS
+            lambda: [table("connections", rows[:part]), table("connections", rows[part:])], CLOCKS, LIMITS
         )
     ]
 
@@ -58,7 +59,7 @@ def test_ports_used_again_are_reported() -> None:
 
 
 def test_linux_s_whole_range_in_a_minute() -> None:
-    ports = in_random_order(range(32_768, 32_768 + DEFAULT_PORTS))
+    ports = in_random_order(range(32_768, 32_768 + LIMITS.default_ports_count))
     assert len(lines(ports, 2_000_000)) == 1
     assert lines(ports, 200_000_000) == []  # over an hour and a half: each was forgotten long before
 

@@ -3,8 +3,10 @@
 import polars as pl
 import pytest
 
-from collector.findings.scans import LEAST_PORTS, without_scans
+from collector.findings.scans import ScanThresholds, without_scans
 from collector.hops.failed_connections import GROUP
+
+LIMITS = ScanThresholds()
 
 
 def rows(*tried: tuple[str, str, int, str, int]) -> pl.DataFrame:
@@ -25,7 +27,7 @@ def scan(ports: int, tries: int = 1, client: str = "a") -> list[tuple[str, str, 
 
 
 def test_a_scan_is_one_finding_of_few_words() -> None:
-    found, rest = without_scans(rows(*scan(400)))
+    found, rest = without_scans(rows(*scan(400)), LIMITS)
     assert rest.is_empty()
     (finding,) = found
     assert (finding.kind, finding.severity, finding.host, finding.count) == ("port_scan", "notice", "a", 400)
@@ -35,17 +37,17 @@ def test_a_scan_is_one_finding_of_few_words() -> None:
 
 @pytest.mark.parametrize(
     "tried",
-    [scan(LEAST_PORTS - 1), scan(1, tries=400), scan(30, tries=8), [("a", "b", 8080, "late", 400)]],
+    [scan(LIMITS.least_ports_count - 1), scan(1, tries=400), scan(30, tries=8), [("a", "b", 8080, "late", 400)]],
     ids=["few ports", "one port", "services that are asked for again and again", "late"],
 )
 def test_what_is_no_scan(tried: list) -> None:
-    found, rest = without_scans(rows(*tried))
+    found, rest = without_scans(rows(*tried), LIMITS)
     assert not found
     assert len(rest) == len(tried)
 
 
 def test_a_service_that_is_down_beside_a_scan_is_still_named() -> None:
     down = [("a", "b", 8080, "refused", 50), ("c", "b", 8080, "refused", 1)]
-    found, rest = without_scans(rows(*scan(100), *down))
+    found, rest = without_scans(rows(*scan(100), *down), LIMITS)
     assert [finding.count for finding in found] == [100]
     assert rest.select("client_host", "count").rows() == [("a", 50), ("c", 1)]

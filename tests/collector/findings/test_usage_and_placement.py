@@ -8,6 +8,7 @@ import pytest
 from collector.findings.finding import Finding
 from collector.findings.placement import placement_findings
 from collector.findings.requests import requests_of
+from collector.findings.thresholds import DEFAULTS
 from collector.findings.usage import Usage
 from collector.requests.spans import link
 from collector.services.replicas import FAILED
@@ -33,7 +34,7 @@ def usage(values: dict[str, list[float]], metric: str = "cpu_wait_percent", offs
         for host, of_host in values.items()
         for number, value in enumerate(of_host)
     ]
-    return Usage(table("samples", rows), clocks)
+    return Usage(table("samples", rows), clocks, DEFAULTS.usage)
 
 
 def slow(kind: str = "host_starved", until_s: int = 3) -> Finding:
@@ -47,7 +48,7 @@ def test_what_a_slow_host_used_meanwhile_stands_beside_it() -> None:
     (shown,) = usage(values, offset_ns=500 * S).beside([slow()])
     assert shown.text == ("slow; a process there wanted a processor and had none for 92 % of the time (elsewhere 15 %)")
     assert [finding.text for finding in usage(values).beside([slow("packet_loss")])] == ["slow"]
-    assert [finding.text for finding in Usage(None, table("clocks", [])).beside([slow()])] == ["slow"]
+    assert [finding.text for finding in Usage(None, table("clocks", []), DEFAULTS.usage).beside([slow()])] == ["slow"]
 
 
 def test_what_all_hosts_used_alike_is_not_said() -> None:
@@ -61,7 +62,7 @@ def test_beside_a_long_text_stands_what_three_lines_hold(length: int, clauses: i
     values = {"storage1": [0.0, 10, 10, 10], "storage3": [0.0, 90, 92, 94]}
     metrics = ("cpu_wait_percent", "cpu_percent", "disk_busy_percent.d1")
     samples = [usage(values, metric) for metric in metrics]
-    every = Usage(None, table("clocks", []))
+    every = Usage(None, table("clocks", []), DEFAULTS.usage)
     every.rows = pl.concat([each.rows for each in samples])
     remedy = "its processors or memory are short: see what else runs there, and quotas (vmstat, top, cpu.stat, PSI)"
     finding = replace(slow(), text=("word " * length)[:length].strip(), remedy=remedy, cost_ns=5_228_000_000_000)
@@ -115,7 +116,7 @@ def test_a_server_that_gets_more_than_its_peers(often: int, named: bool) -> None
         host = HOSTS[number % 3] if number % (2 * often) == 0 or often == 1 else "storage2"
         at = number * 1000
         text += f"client > {host}/app {at} {at + 10} {at + 90} {at + 100} target=/popular\n"
-    found = list(placement_findings(requests(text), pl.DataFrame(schema=FAILED)))
+    found = list(placement_findings(requests(text), pl.DataFrame(schema=FAILED), DEFAULTS.placement))
     assert [(each.kind, each.severity, each.host) for each in found] == (
         [("uneven_load", "notice", "storage2")] if named else []
     )
@@ -126,5 +127,5 @@ def test_a_server_that_gets_more_than_its_peers(often: int, named: bool) -> None
 @pytest.mark.parametrize(("service", "expected"), [("swift-object", True), ("app", False)])
 def test_a_ring_is_spoken_of_where_there_is_one(service: str, expected: bool) -> None:
     lines = (f"client > storage{1 + (n % 9 == 0)}/{service} {n}000 {n}010 {n}090 {n}100" for n in range(300))
-    (found,) = placement_findings(requests("\n".join(lines)), pl.DataFrame(schema=FAILED))
+    (found,) = placement_findings(requests("\n".join(lines)), pl.DataFrame(schema=FAILED), DEFAULTS.placement)
     assert ("the ring's weights" in found.remedy) is expected

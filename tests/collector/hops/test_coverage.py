@@ -21,7 +21,8 @@ from scapy.packet import Raw
 
 from collector.analysis import HostSource, analyse
 from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointActivity
-from collector.findings.captures import Missed, with_doubts
+from collector.findings.capture_gaps import Missed
+from collector.findings.captures import with_doubts
 from collector.findings.finding import Finding
 from collector.hops.capture_drops import CaptureDrops
 from collector.hops.coverage import MISSING_SCHEMA, HostCoverage, coverages, covers, union, without

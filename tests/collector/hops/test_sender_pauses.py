@@ -8,6 +8,7 @@ import pytest
 
 from collector.findings.stalls import stall_findings
 from collector.findings.symptoms import Symptoms
+from collector.findings.thresholds import DEFAULTS
 from collector.hops.sender_pauses import GROUP_COLUMNS, pauses_by_host_pair
 from tests.helpers.scripts import play
 
@@ -26,7 +27,7 @@ def pause(stood_ns: int, rtt_ns: int | None, **figures: object) -> pl.DataFrame:
     }
     stamps = {f"{name}_trace_ns": row[f"{name}_ns"] for name in ("stopped", "released", "resumed")}
     columns = {name: pa.array([value], pa.int64() if value is None else None) for name, value in (row | stamps).items()}
-    return pauses_by_host_pair(pa.table(columns), HOPS)
+    return pauses_by_host_pair(pa.table(columns), HOPS, DEFAULTS.pauses)
 
 
 def why(stood_ns: int, rtt_ns: int | None, **figures: object) -> list[str]:
@@ -103,5 +104,5 @@ def test_a_closed_window_is_weighed_by_its_length_and_by_what_all_of_them_cost(
     row |= {"cost_ns": each_ns * count, "worst_ns": each_ns, "connections": 1}
     paused = pl.DataFrame([row] if count else [], schema=GROUP_COLUMNS)
     nothing = {field.name: pl.DataFrame() for field in fields(Symptoms)}
-    found = stall_findings(Symptoms(**nothing | {"paused": paused}), total_ns=2_000 * MS)
+    found = stall_findings(Symptoms(**nothing | {"paused": paused}), 2_000 * MS, DEFAULTS.stalls, DEFAULTS.severity)
     assert [finding.severity for finding in found] == ([severity] if severity else [])

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from collector.findings.causes import with_causes
-from collector.findings.finding import FAILURE_NS, Finding, as_table
+from collector.findings.finding import Finding, SeverityThresholds, as_table
 from collector.reporting.failures import attempts_of
 from collector.reporting.request_rows import join_spans
 from collector.reporting.story import act_first
@@ -15,13 +15,14 @@ from collector.services.ends import service_at
 from tests.helpers.exchange_lines import exchanges_of
 
 S = 1_000_000_000
+SEVERITY = SeverityThresholds()
 REFUSED = Finding("warning", "connection_refused", "", "", host="web", cost_ns=37_400, services=frozenset({"web:81"}))
 SILENT = Finding("warning", "server_silent", "", "", host="web", service="web:80", cost_ns=2 * S)
 
 
 def lead(lines: str, *findings: Finding) -> str:
     exchanges = exchanges_of(lines)
-    return attempts_of(join_spans(link(exchanges), exchanges), as_table(findings)).lead
+    return attempts_of(join_spans(link(exchanges), exchanges), as_table(findings, SEVERITY)).lead
 
 
 def test_where_all_went_well_nothing_is_said() -> None:
@@ -59,7 +60,7 @@ def test_failures_and_what_was_given_up() -> None:
 
 
 def kinds(*findings: Finding) -> list[str]:
-    return as_table(findings)["kind"].to_pylist()
+    return as_table(findings, SEVERITY)["kind"].to_pylist()
 
 
 def test_a_long_wait_comes_before_a_refusal_that_cost_nothing() -> None:
@@ -69,7 +70,7 @@ def test_a_long_wait_comes_before_a_refusal_that_cost_nothing() -> None:
 
 
 def test_failures_weigh_as_much_as_waiting() -> None:
-    many = replace(REFUSED, failed_count=1 + SILENT.cost_ns // FAILURE_NS)
+    many = replace(REFUSED, failed_count=1 + SILENT.cost_ns // SEVERITY.failure_weight_ns)
     assert kinds(SILENT, many) == ["connection_refused", "server_silent"]
 
 
@@ -92,7 +93,7 @@ def test_a_refusal_on_one_port_does_not_explain_the_slowness_of_another() -> Non
 
 def test_what_to_act_on_says_what_it_weighs() -> None:
     def words(*findings: Finding) -> str:
-        return act_first(as_table(findings), 4 * S)
+        return act_first(as_table(findings, SEVERITY), little_ns=S // 25)
 
     assert words(SILENT) == " To act on first: server silent on web, 2.000 s of request time."
     assert words(REFUSED) == " Besides, at little cost: connection refused on web, 37.4 µs of request time."
@@ -106,7 +107,7 @@ def test_what_to_act_on_says_what_it_weighs() -> None:
 
 
 def test_an_older_trace_has_no_counts_of_failures() -> None:
-    table = as_table([REFUSED])
+    table = as_table([REFUSED], SEVERITY)
     place = table.schema.get_field_index("failed_count")
     none = table.set_column(place, "failed_count", pa.nulls(table.num_rows, pa.int64()))
     assert attempts_of(join_spans(link(exchanges_of("")), exchanges_of("")), none).count == 0

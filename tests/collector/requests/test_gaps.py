@@ -12,8 +12,10 @@ import pytest
 
 from collector.analysis import analyse, exchanges_of_partition
 from collector.decode.sources import host_sources
-from collector.findings.captures import Holes, Missed, capture_findings
+from collector.findings.capture_gaps import Holes, Missed
+from collector.findings.captures import capture_findings
 from collector.findings.symptoms import Symptoms
+from collector.findings.thresholds import DEFAULTS
 from collector.queries import open_trace
 from collector.reporting.report import gather
 from collector.requests.gaps import Pieces, doubt_losses, find_gaps, gapped_flows
@@ -159,7 +161,7 @@ def test_one_hole_of_two_captures_is_said_of_both_in_the_order_of_their_names() 
     troubles = SimpleNamespace(missed=pl.DataFrame({"host": [], "count": []}))
     for hosts in (["a", "b", "c"], ["c", "b", "a"]):
         missed = {host: Missed(1, 100, None if host == "b" else hole) for host in hosts}
-        findings = [*capture_findings(cast("Symptoms", troubles), missed)]
+        findings = [*capture_findings(cast("Symptoms", troubles), missed, DEFAULTS.severity)]
         assert [(each.host, each.text.split(" missed")[0].split(" dropped")[0]) for each in findings] == [
             ("a", "the captures on a and c"),
             ("b", "the capture on b"),

@@ -10,6 +10,7 @@ import pytest
 
 from collector.findings.placement import placement_findings
 from collector.findings.requests import requests_of
+from collector.findings.thresholds import DEFAULTS
 from collector.requests.spans import link
 from collector.services.replicas import FAILED, target_parts
 from collector.services.rings import NO_PLACES, Device, Places, read_rings
@@ -62,6 +63,7 @@ def handoffs(
     found = placement_findings(
         requests_of([exchanges], spans),
         pl.DataFrame(rows, FAILED, orient="row"),
+        DEFAULTS.placement,
         lambda: [table("connections", connections)],
         rings,
     )

@@ -1,0 +1,33 @@
+"""What a trace shows, as every family of findings takes it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from collector.findings.capture_gaps import Missed
+from collector.findings.finding import SeverityThresholds
+from collector.findings.requests import Requests
+from collector.findings.symptoms import Symptoms
+from collector.hops.captured_until import CapturedUntil
+from collector.services.rings import Places
+from collector.trace.model import TraceInfo
+
+Parts = Callable[[], Iterable[pa.Table]]
+"""Returns a new iteration over the parts of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """The symptoms and tables of a trace, and the thresholds that all families share."""
+
+    symptoms: Symptoms  # of all partitions
+    requests: Requests
+    clocks: pa.Table
+    info: TraceInfo
+    captured: CapturedUntil  # until when captures ran
+    missed: Mapping[str, Missed]  # by host, the packets that its capture missed
+    samples: pa.Table | None  # the hosts' own counters, if they were sampled
+    connections: Parts | None  # parts of `connections` with `CONNECTION_COLUMNS`, if needed
+    rings: Places  # which devices the ring files assign
+    severity: SeverityThresholds
