@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector import _core
-from collector.findings.finding import Finding, evidence, times
+from collector.findings.finding import Finding, evidence, times, was_or_were
 from collector.findings.observations import Observations
 from collector.findings.requests import Requests
 from collector.findings.symptoms import Symptoms
@@ -42,12 +42,12 @@ _FATES = {
         "warning",
         "unanswered_request",
         "not answered by the end of the capture",
-        "read the server's log at that time; see that the process still runs (a kernel accepts for a dead one)",
+        "read the server's log at that time; check that the process still runs (a kernel accepts for a hung one)",
     ),
     "cut": (
         "info",
         "incomplete_exchange",
-        "cut off by the capture's beginning or end, or not wholly seen",
+        "cut off by the beginning or end of the capture, or not captured completely",
         "start the capture earlier, or end it later",
     ),
 }
@@ -170,9 +170,9 @@ def _silent(
             count=row["waiting"],
             cost_ns=sum(waits),
             text=f"{service_at(row['service'], row['server_host'])} answered nothing for {in_words(row['stall'])}, "
-            f"while its kernel went on accepting: {times(row['waiting'], 'request')} waited, the longest "
+            f"while its kernel kept accepting data: {times(row['waiting'], 'request')} waited, the longest "
             f"{in_words(max(waits, default=row['stall']))}" + fingerprint("answer", waits, [row["service"]]),
-            remedy="see whether that process is stopped, hangs or swaps (ps -o stat,wchan; py-spy dump, gdb)",
+            remedy="check whether that process is stopped, hangs or swaps (ps -o stat,wchan; py-spy dump, gdb)",
         )
 
 
@@ -286,7 +286,7 @@ def _cut_exchanges(symptoms: Symptoms, requests: Requests) -> Iterable[Finding]:
             service=row["service"],
             count=row["count"],
             text=f"{times(row['count'], 'request')} from {end_name(row['client_host'])} to "
-            f"{service_at(row['service'], row['server_host'])} {text}{wait}"
+            f"{service_at(row['service'], row['server_host'])} {was_or_were(row['count'])} {text}{wait}"
             + fingerprint("answer", waited, [row["service"]]),
             remedy=remedy,
             failed_count=row["count"] if waited and row["client_host"] not in requests.serving else 0,
@@ -317,8 +317,8 @@ def _server_errors(symptoms: Symptoms, requests: Requests, limits: AnswerThresho
             failed_count=sum(client not in serving for client in row["clients"] or ()),
             text=f"{service_at(row['service'], row['server_host'])}{of} answered {row['status']} to "
             f"{times(row['count'], 'request')}"
-            + (": it has no room, or no disk there" if full else reasons.get(said, "")),
-            remedy="make room, or mount the disk (df, dmesg)"
+            + (": its disk is full or not mounted" if full else reasons.get(said, "")),
+            remedy="free space on that disk, or mount it (df, dmesg)"
             if full
             else "read that server's log at that time (errors, tracebacks), and dmesg of that host",
             devices=frozenset(row["device"] or ()),
@@ -344,7 +344,7 @@ def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str, i
     given_up, _ = requests.given_up()
     vain = pl.concat([requests.frame(given_up), failed]).unique("exchange_id", maintain_order=True)
     failed = failed.select("exchange_id", of="server_host", by="service", said="status")
-    unanswered = pl.when(pl.col("status").is_null()).then(pl.lit("had left it unanswered"))
+    unanswered = pl.when(pl.col("status").is_null()).then(pl.lit("did not answer"))
     fate = unanswered.otherwise(pl.format("answered {}", "status"))
     groups = (
         vain.join(failed, left_on="parent_span_id", right_on="exchange_id")

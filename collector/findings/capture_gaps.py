@@ -32,9 +32,9 @@ class Holes:
     def words(self) -> str:
         """One clause: what these connections lack, and that nothing is inferred about them."""
         return (
-            f"{times(self.connections, 'connection')} went on behind holes (at least {self.bytes:,} bytes in "
-            f"{times(self.gaps, 'place')} are in no capture, though what follows them came), and no silence, loss or "
-            "missing answer is inferred there"
+            f"{times(self.connections, 'connection')} continued behind holes (at least {self.bytes:,} bytes in "
+            f"{times(self.gaps, 'place')} are in no capture, though later bytes are), so no silence, loss or missing "
+            "answer is inferred there"
         )
 
 

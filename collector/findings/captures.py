@@ -62,8 +62,8 @@ def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any], seve
             }
     else:
         text = (
-            f"{where} missed {times(gap.count, 'packet')} that did go by (they were acknowledged); "
-            "their times there are unknown"
+            f"{where} missed {times(gap.count, 'packet')} that passed (they were acknowledged); their "
+            "times there are unknown"
         )
     if gap.holes is not None and not gap.only_holes:
         text += f"; {gap.holes.words}"
@@ -92,7 +92,7 @@ def _stamp_findings(info: TraceInfo) -> Iterable[Finding]:
                 count=counter.count,
                 text=f"{times(counter.count, 'packet')} in the capture on {counter.host} cannot be of the time that it "
                 f"says: {counter.remedy}",
-                remedy="see what wrote the file, and capture again; a damaged disk or memory does this, too",
+                remedy="find what wrote the file, and capture again; a damaged disk or memory does this, too",
             )
 
 
@@ -120,5 +120,6 @@ def _with_doubt(finding: Finding, missed: Mapping[str, Missed]) -> Finding:
         finding,
         severity="notice" if finding.urgent else finding.severity,
         cause=f"{DOUBTS} on {hosts[0]}",
-        text=f"{finding.text}; no proof, since the captures there ({listing(hosts)}) missed {times(dropped, 'packet')}",
+        text=f"{finding.text}; this is not proven, since the captures there ({listing(hosts)}) missed "
+        f"{times(dropped, 'packet')}",
     )

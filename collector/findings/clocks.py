@@ -65,8 +65,9 @@ def _of_host(
             severity="warning",
             kind="unaligned_clock",
             host=host,
-            text=f"the clock of {host} could not be aligned: no traffic with the others in both directions",
-            remedy="compare no times of that host with others', or capture a host that talks to both",
+            text=f"the clock of {host} could not be aligned: it exchanged no packets with other hosts in both "
+            f"directions",
+            remedy="do not compare times of that host with those of others, or capture a host that talks to both",
             **whole,
         )
         return
@@ -76,9 +77,9 @@ def _of_host(
                 severity="warning",
                 kind="inconsistent_clock",
                 host=host,
-                text=f"the clock of {host} does not run straight: no offset and drift fit all its packets; its "
-                f"times are good to {in_words(row['uncertainty_ns'] or 0)}",
-                remedy="see whether its clock was set while the capture ran (chronyc tracking)",
+                text=f"the clock of {host} does not run evenly: no offset and drift fit all its packets, so its "
+                f"times are uncertain by {in_words(row['uncertainty_ns'] or 0)}",
+                remedy="check whether its clock was set while the capture ran (chronyc tracking)",
                 **_window([row]),
             )
     yield from _unsynchronised(host, rows, limits)
@@ -100,8 +101,8 @@ def _step_findings(steps: Iterable[ClockStep]) -> Iterable[Finding]:
             from_trace_ns=min(step.at_trace_ns for step in mine),
             to_trace_ns=max(step.at_trace_ns for step in mine),
             text=f"the clock of {host} was set {times(len(mine), 'time')} while it was captured, by "
-            f"{'up to ' * (len(mine) > 1)}{in_words(largest)}; its times here are put right, in its logs they are not",
-            remedy="let its clock be slewed, not stepped, once it runs (chrony: makestep only at the start)",
+            f"{'up to ' * (len(mine) > 1)}{in_words(largest)}; times here are corrected, times in its logs are not",
+            remedy="let NTP slew its clock instead of stepping it (chrony: makestep only at the start)",
         )
 
 
@@ -134,8 +135,8 @@ def _unsynchronised(host: str, rows: list[dict[str, Any]], limits: ClockThreshol
         severity="warning",
         kind="clock_offset",
         host=host,
-        text=f"the clock of {host} is {in_words(abs(offset))} {way} the reference{drift}; here that is put right, in "
-        "its logs it is not",
-        remedy="see that it is synchronised (chronyc tracking, timedatectl)",
+        text=f"the clock of {host} is {in_words(abs(offset))} {way} the reference{drift}; times here are corrected, "
+        "times in its logs are not",
+        remedy="check that it is synchronised (chronyc tracking, timedatectl)",
         **_window(rows),
     )

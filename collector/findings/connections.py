@@ -18,13 +18,13 @@ WORDS = {
     "refused": ("connection_refused", "refused", "see that the server is running and listens on port {port}"),
     "ignored": (
         "listen_queue_full",
-        "{late}: {packets} reached {server} and its kernel did not take them",
+        "{late}: {packets} reached {server} and its kernel did not accept them",
         "the queue of connections to be accepted is full (nstat TcpExtListenOverflows): the server accepts too slowly, "
         "or its backlog and net.core.somaxconn are too small",
     ),
     "untaken": (
         "connection_unanswered",
-        "{late}: {packets} reached {server}, and its kernel took none of them",
+        "{late}: {packets} reached {server}, and its kernel accepted none of them",
         "a firewall on that host drops them (nft list ruleset, iptables -L -v), or the queue of connections to be "
         "accepted was full all the time (nstat TcpExtListenOverflows)",
     ),
@@ -109,7 +109,7 @@ def _handshake(cause: str, server: str, rows: list[dict[str, Any]]) -> Finding:
     shown = [f"{server}:{port}" for port in ports[:MOST_NAMED]]
     names = ", ".join([*shown, f"{len(ports) - MOST_NAMED:,} more ports"] if len(ports) > MOST_NAMED else shown)
     never = sum(row["count"] for row in rows if row["fate"] == "unanswered")
-    late = "never answered" if never == count else "came up late" + (", or never" if never else "")
+    late = "never answered" if never == count else "established late" + (", or never" if never else "")
     what = became.format(server=server, late=late, packets=times(vain, "handshake packet"))
     waited = sum(row["waited_ns"] for row in rows)
     wait = f"; that took {in_words(waited)}" + (f", at worst {in_words(worst['worst_ns'])}" if count > 1 else "")

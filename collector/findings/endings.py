@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.findings.finding import Finding, SeverityThresholds, times
+from collector.findings.finding import Finding, SeverityThresholds, times, was_or_were
 from collector.findings.observations import Observations
 from collector.findings.requests import Requests
 from collector.findings.timeouts import fingerprint
@@ -41,7 +41,7 @@ from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN
 
 SILENT_REMEDY = (
-    "see whether that process is stopped, hangs or is slow (ps -o stat,wchan; its log); or let the client wait longer"
+    "check whether that process is stopped, hangs or is slow (ps -o stat,wchan; its log); or raise the client's timeout"
 )
 GROUP = ("client_host", "server_host", "service")
 RESETS = (Ending.SERVER_RESET, Ending.SERVER_RESET_STREAM)
@@ -97,22 +97,22 @@ class _Words:
 _CLOSED = _Words(
     "unanswered_request",
     "closed by the server without an answer",
-    "read the server's log at that time: it took the request and closed the connection (a crash, a limit)",
+    "read the server's log at that time: it accepted the request and closed the connection (a crash, a limit)",
 )
 _STALE = _Words(
     "unanswered_request",
-    "sent on a kept connection that the server had closed already",
-    "let clients keep idle connections for a shorter time than the server does (keep-alive timeouts), or try again",
+    "sent on a kept connection that the server had already closed",
+    "let clients close idle connections sooner than the server does (keep-alive timeouts), or retry",
 )
 _RESET = _Words(
     "connection_reset",
-    "broken off by a reset before the answer was whole",
+    "broken off by a reset before the answer was complete",
     "read the log of the side that sent the RST at that time",
 )
 _TRUNCATED = _Words(
     "truncated_response",
-    "answered with less than was promised: the server closed the connection early",
-    "read the server's log at that time: the program that makes the answer failed or was stopped in the middle of it",
+    "answered with less than the answer's head announced: the server closed the connection early",
+    "read the server's log at that time: the program that generates the answer failed or was stopped",
 )
 
 
@@ -297,7 +297,7 @@ def _death_finding(found: _Death) -> Finding:
         cost_ns=sum(waits),
         failed_count=int(death["own"].sum()),
         text=f"{service_at(worst['service'], worst['server_host'])} ended {times(connections, 'connection')}{within} "
-        f"with {how} in place of an answer{after}: {times(len(death), 'request')} failed{longest}",
+        f"with {how} instead of an answer{after}: {times(len(death), 'request')} failed{longest}",
         remedy="find why that process ended then (journalctl, dmesg for the OOM killer, core files); if it was stopped "
         "on purpose, let it finish its requests first",
     )
@@ -333,10 +333,10 @@ def _short_words(rows: pl.DataFrame) -> str:
     """`; at worst 1,200 of 50,000 bytes came`; for chunked answers only how many came."""
     if rows["response_due_bytes"].null_count() == len(rows):
         fewest = int(rows["response_bytes"].to_numpy().min())
-        return f"; the last chunk never came, {'at worst ' * (len(rows) > 1)}after {fewest:,} bytes"
+        return f"; the last chunk never arrived, {'at worst ' * (len(rows) > 1)}after {fewest:,} bytes"
     rows = rows.drop_nulls("response_due_bytes")
     worst = rows.sort(pl.col("response_bytes") / pl.col("response_due_bytes"), "span_id").row(0, named=True)
-    return f"; at worst {worst['response_bytes']:,} of {worst['response_due_bytes']:,} bytes came"
+    return f"; at worst {worst['response_bytes']:,} of {worst['response_due_bytes']:,} bytes arrived"
 
 
 def _given_up(
@@ -349,10 +349,10 @@ def _given_up(
         words = _given_up_words(mine, limit, at_once)
         silent_ns = 0 if at_once else _silent_ns(mine, requests)
         if silent_ns:
-            more = f", without a whole answer; it answered nobody for {in_words(silent_ns)}"
+            more = f", without a complete answer; the server answered no request for {in_words(silent_ns)}"
             words = replace(words, remedy=SILENT_REMEDY)
         else:
-            more = ", without a whole answer"
+            more = ", without a complete answer"
         share = limits.unanswered_share
         urgency = _given_up_severity(mine, limit, at_once, share) or severity.by_cost(
             int(mine["waited_ns"].sum()), requests.total_ns
@@ -391,19 +391,17 @@ def _given_up_words(rows: pl.DataFrame, limit: int, at_once: bool) -> _Words:
     longest = in_words(max(waits))
     if at_once:
         after = f"each after about {in_words(limit)}" if limit else f"the longest after {longest}"
-        text = f"left by their client, all at one moment, {after}"
-        remedy = "see whether the client's process was stopped or ended itself then; the server may be well"
+        text = f"abandoned by their client, all at one moment, {after}"
+        remedy = "check whether the client's process was stopped or ended itself then; the server may be healthy"
     elif limit:
-        text = f"given up by their client, each after about {in_words(limit)} (its limit)"
+        text = f"given up by their client, each after about {in_words(limit)} (its timeout)"
         text += fingerprint("answer", waits, rows["service"].unique().to_list())
-        remedy = "see why the server needs so long; or let the client wait for longer"
+        remedy = "find why the server needs so long; or raise the client's timeout"
     else:
         text = (
             f"given up by {'its' if len(waits) == 1 else 'their'} client after {'up to ' * (len(waits) > 1)}{longest}"
         )
-        remedy = (
-            "see why the client left: a limit of its own, a user who went away, an answer that it had from elsewhere"
-        )
+        remedy = "find why the client left: a timeout of its own, a user who went away, an answer from another server"
     return _Words("client_gave_up", text, remedy)
 
 
@@ -444,7 +442,7 @@ def _finding(
         count=len(rows),
         cost_ns=int(rows["waited_ns"].sum()),
         failed_count=int(rows["own"].sum()),
-        text=f"{len(rows):,}{of} {whose} to {service_at(service, server)} {words.text}{more}",
+        text=f"{len(rows):,}{of} {whose} to {service_at(service, server)} {was_or_were(len(rows))} {words.text}{more}",
         remedy=words.remedy,
     )
 

@@ -145,6 +145,11 @@ def times(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
+def was_or_were(count: int) -> str:
+    """The verb after `times(count, …)`."""
+    return "was" if count == 1 else "were"
+
+
 def listing(words: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`; of many only the first: `a, b, c and 5 more`."""
     each = list(words)

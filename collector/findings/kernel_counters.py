@@ -35,7 +35,7 @@ def _full_queues(samples: pl.DataFrame, clocks: pa.Table) -> Iterable[Finding]:
             from_trace_ns=first_ns,
             to_trace_ns=last_ns,
             count=round(row["count"]),
-            text=f"the kernel of {row['host']} counted {times(round(row['count']), 'packet')} of connections that its "
-            "full listen queues turned away (ListenDrops)",
-            remedy="let the server accept sooner, or raise its backlog and net.core.somaxconn",
+            text=f"the kernel of {row['host']} counted {times(round(row['count']), 'packet')} for new connections that "
+            "it dropped because a listen queue was full (ListenDrops)",
+            remedy="make the server accept connections sooner, or raise its backlog and net.core.somaxconn",
         )

@@ -60,18 +60,18 @@ def missing_replicas(requests: Requests) -> Iterable[Finding]:
             to_trace_ns=rows["ended"].max(),  # type: ignore[arg-type]
             count=len(rows),
             cost_ns=cost_ns,
-            text=f"{service_at(str(service), name)} does not have what another replica has: it answered 404 to "
-            f"{times(len(rows), 'request')} that another answered, and nothing changed it in between",
+            text=f"{service_at(str(service), name)} lacks data that another replica has: it answered 404 to "
+            f"{times(len(rows), 'request')} that another replica answered, and no request changed the data in between",
             remedy=_remedy(str(service)),
         )
 
 
 def _remedy(service: str) -> str:
     if not has_ring(service):
-        return "see that server's log, and whether it holds the same data as the others"
+        return "read that server's log, and compare its data with that of the others"
     return (
-        "see its log for a quarantined or deleted file (a damaged replica is put aside), and whether the replicators "
-        "bring it back"
+        "look in its log for a quarantined or deleted file (a damaged replica is set aside), and check whether the "
+        "replicators restore it"
     )
 
 

@@ -182,9 +182,10 @@ class Paths:
                 from_trace_ns=begin,
                 to_trace_ns=end,
                 cost_ns=self._unheard_ns(place, begin, end),
-                text=f"nothing came through on {place.words} for {in_words(end - begin)}: all {times(lost, 'packet')} "
-                f"to or from {listing(others)} were lost, though both captures ran",
-                remedy="look at that cable, switch port or firewall (ip -s link, ethtool); the host itself may be well",
+                text=f"no packet arrived on {place.words} for {in_words(end - begin)}: all {times(lost, 'packet')} "
+                f"to or from {listing(others)} were lost, while both captures ran",
+                remedy="check that cable, switch port or firewall (ip -s link, ethtool); the host itself may be "
+                "healthy",
             )
 
     def late(self) -> Iterable[Finding]:
@@ -222,7 +223,7 @@ class Paths:
                 cost_ns=self._network_ns(place, begin, end),
                 text=f"packets overtake each other on {place.words}: {times(overtaken, 'data packet')} of {data:,} "
                 f"({100 * overtaken / data:.1f} %) arrived after one sent later",
-                remedy="look for several paths or queues that one connection is spread over (bonding, ECMP, RPS)",
+                remedy="look for several paths or queues over which one connection is spread (bonding, ECMP, RPS)",
             )
 
     def losses(self) -> Iterable[Finding]:
@@ -257,7 +258,7 @@ class Paths:
                 touches=frozenset(known),
                 count=count,
                 text=f"{times(count, 'data packet')} from {senders} reached {host} damaged: their TCP checksums are "
-                f"wrong there, so they were dropped, and sent again; connections waited {in_words(cost)} for the "
+                f"wrong there, so they were dropped and sent again; connections waited {in_words(cost)} for the "
                 f"copies, at worst {in_words(worst['worst_ns'])} at once",
                 remedy=f"look for the cable, port, card or memory that flips bits on the way to {host} (ethtool -S; "
                 "nstat TcpInCsumErrors; counters of CRC errors at the switch)",
@@ -283,7 +284,8 @@ class Paths:
                 touches=frozenset(senders),
                 count=dropped,
                 text=f"{times(dropped, 'data packet')} from {listing(senders)} reached the capture on {host}, but not "
-                f"its TCP ({100 * dropped / max(sent, dropped):.1f} %): not acknowledged, and sent again; connections "
+                f"its TCP ({100 * dropped / max(sent, dropped):.1f} %): they were not acknowledged, and were sent "
+                f"again; connections "
                 f"waited {in_words(cost)} for the copies, at worst {in_words(worst['worst_ns'])} at once",
                 remedy=f"look at the firewall and the socket buffers of {host} (nft list ruleset; nstat "
                 "TcpExtTCPRcvQDrop TcpExtTCPBacklogDrop TcpExtPruneCalled TcpInCsumErrors)",
@@ -326,15 +328,16 @@ class Paths:
         cost = self._network_ns(place, begin, end)
         if kind == "slow_link":
             text = (
-                f"packets take {in_words(middle)} on {place.words}, each way or both, where they usually take "
-                f"{in_words(usual)} between these hosts"
+                f"packets take {in_words(middle)} on {place.words}, in one direction or both; packets between the "
+                f"hosts of "
+                f"this trace usually take {in_words(usual)}"
             )
             remedy = "see what lies on that path (traceroute, ping): distance, a tunnel, a congested switch"
         else:
             rate = max(row["rate"] for row in rows)
             text = (
-                f"{place.words} is narrow: packets wait {in_words(middle)} in a queue for it while it carries at most "
-                f"{rate / 1e6:.1f} Mbit/s; idle it takes {in_words(usual)}"
+                f"{place.words} is narrow: it carries at most {rate / 1e6:.1f} Mbit/s, and packets wait "
+                f"{in_words(middle)} in its queue; without a queue they take {in_words(usual)}"
             )
             remedy = "see what the link can carry and what else uses it (ethtool, tc -s qdisc, a shaper on the way)"
         return Finding(

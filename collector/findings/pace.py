@@ -65,7 +65,8 @@ class _Slow:
     count: int
     late_count: int
     took_ns: int  # median of the late ones
-    usual_ns: int  # nine of ten elsewhere take less
+    usual_ns: int  # most elsewhere take less
+    usual_quantile: float  # how many
     cost_ns: int
     worst: dict[str, Any]
 
@@ -144,7 +145,8 @@ def _of_host(
         yield _finding(
             "slow_disk",
             each,
-            f"{each.service} on {host} is slow with what is on {each.device}, and on its other devices is not: "
+            f"{each.service} on {host} is slow with requests for {each.device}, but not with those for its other "
+            f"devices: "
             f"{_late_words(each)}",
             f"look at that disk (iostat -x, smartctl -a, dmesg of {host})",
         )
@@ -175,7 +177,7 @@ def _are_late(groups: pl.DataFrame, limits: PaceThresholds) -> bool:
 def _late_words(slow: _Slow) -> str:
     return (
         f"{slow.late_count:,} of {times(slow.count, 'request')} took {in_words(slow.took_ns)} in the median, where "
-        f"nine of ten take less than {in_words(slow.usual_ns)} elsewhere"
+        f"{100 * slow.usual_quantile:g} % take less than {in_words(slow.usual_ns)} on its peers"
     )
 
 
@@ -188,9 +190,9 @@ def _starved_finding(host: str, services: list[str], slow: list[_Slow]) -> Findi
         count=sum(each.late_count for each in slow),
         cost_ns=sum(each.cost_ns for each in slow),
         **worst.worst,
-        text=f"all of {host} is slow, whatever it serves ({listing(services)}), though its kernel answers as quickly "
-        f"as others: of {worst.service}, {_late_words(worst)}",
-        remedy="its processors or memory are short: see what else runs there, and quotas (vmstat, top, cpu.stat, PSI)",
+        text=f"all services of {host} are slow ({listing(services)}), though its kernel answers as quickly as others: "
+        f"of {worst.service}, {_late_words(worst)}",
+        remedy="check its processors, memory and quotas, and what else runs there (vmstat, top, cpu.stat, PSI)",
     )
 
 
@@ -227,10 +229,12 @@ def _slow(groups: pl.DataFrame, limits: PaceThresholds) -> list[_Slow]:
         & (pl.col("late_moments") >= pl.min_horizontal(pl.lit(limits.least_moments_count), "moments"))
         & (pl.col("took") - pl.col("usual") >= limits.late_least_ns)
     )
-    return [_slow_row(row) for row in slow.sort("cost_ns", descending=True).iter_rows(named=True)]
+    return [
+        _slow_row(row, limits.usual_quantile) for row in slow.sort("cost_ns", descending=True).iter_rows(named=True)
+    ]
 
 
-def _slow_row(row: dict[str, Any]) -> _Slow:
+def _slow_row(row: dict[str, Any], usual_quantile: float) -> _Slow:
     times_of = {name: row[name] for name in ("connection_id", "from_trace_ns", "to_trace_ns")}
     return _Slow(
         host=row["server_host"],
@@ -240,6 +244,7 @@ def _slow_row(row: dict[str, Any]) -> _Slow:
         late_count=row["late_count"],
         took_ns=int(row["took"]),
         usual_ns=int(row["usual"]),
+        usual_quantile=usual_quantile,
         cost_ns=row["cost_ns"] or 0,
         worst=times_of | {"span_id": row["exchange_id"]},
     )

@@ -90,8 +90,8 @@ def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | Non
             **_evidence(each, "critical_ns"),
             text=f"{times(len(each), 'write')} meant for {service} on {host} went to handoffs on {listing(names)}"
             + (" (as the ring says)" if rings.rings else ""),
-            remedy="see why that server or disk was passed over"
-            + ("; the replicators bring the copies home afterwards" if has_ring(str(service)) else ""),
+            remedy="find why that server or disk was skipped"
+            + ("; the replicators move the copies back afterwards" if has_ring(str(service)) else ""),
         )
 
 
@@ -163,9 +163,9 @@ def _uneven_load(requests: Requests, limits: PlacementThresholds) -> Iterable[Fi
             service=row["service"],
             count=row["count"],
             **cost | {"cost_ns": round(cost["cost_ns"] * beyond)},
-            text=f"{service_at(row['service'], row['server_host'])} got {times(row['count'], 'request')}, where its "
-            f"peers got {row['others']:,.0f} on average" + _popular(here, limits.popular_share),
-            remedy=f"see whether {_spreads(row['service'])} or a few popular targets send them there",
+            text=f"{service_at(row['service'], row['server_host'])} got {times(row['count'], 'request')}; its peers "
+            f"got {row['others']:,.0f} on average" + _popular(here, limits.popular_share),
+            remedy=f"check whether {_spreads(row['service'])} or a few popular targets send them there",
         )
 
 
@@ -178,7 +178,7 @@ def _popular(here: pl.DataFrame, least_share: float) -> str:
     """A clause that names the target of most of these requests, if it is one."""
     targets = here["target"].drop_nulls().value_counts(sort=True)
     target, count = targets.row(0) if len(targets) else ("", 0)
-    return f"; {times(count, 'request')} of them for {target}" if count > least_share * len(here) else ""
+    return f"; {count:,} of the requests were for {target}" if count > least_share * len(here) else ""
 
 
 def _evidence(rows: pl.DataFrame, cost: str) -> dict[str, Any]:

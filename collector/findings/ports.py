@@ -166,9 +166,10 @@ def _port_findings(rows: pl.DataFrame, limits: PortThresholds) -> Iterable[Findi
         text=f"{end_name(last['client'], last['client_addr'])} used {times(ports, 'port')} ({lowest} to {highest}) for "
         f"connections to {end_name(last['server'], last['server_addr'])}:{last['server_port']} within "
         f"{in_words(last['at'] - used['at'][0])}, "
-        + (f"all that it has there ({again:,} of them again)" if again else "as many as it has")
-        + f": further connections fail, or wait until an old one is forgotten ({limits.time_wait_ns / 1e9:g} s)",
-        remedy="keep connections and use them again; else widen net.ipv4.ip_local_port_range, set "
+        + (f"all ports of its range ({again:,} of them again)" if again else "all ports of its range")
+        + ": further connections fail, or wait until a port is free again "
+        f"({limits.time_wait_ns / 1e9:g} s after its connection ended)",
+        remedy="keep connections open and reuse them; otherwise widen net.ipv4.ip_local_port_range, set "
         "net.ipv4.tcp_tw_reuse=1, or let the server listen on several addresses",
     )
 

@@ -77,8 +77,9 @@ def _scan(client: object, rows: Sequence[Mapping[str, Any]]) -> Finding:
         host=None if client is None else str(client),
         touches=frozenset(servers),
         count=sum(fates.values()),
-        text=f"{who} tried {times(ports, 'port')} of {named} within {in_words(end - begin)} ({became}): a scan?",
-        remedy=f"see what runs on {who} at that time; monitoring and security scanners do this on purpose",
+        text=f"{who} tried {times(ports, 'port')} of {named} within {in_words(end - begin)} ({became}): probably a "
+        f"port scan",
+        remedy=f"find what ran on {who} at that time; monitoring and security scanners do this on purpose",
         **{
             **evidence(worst),
             "from_trace_ns": begin,

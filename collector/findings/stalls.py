@@ -46,40 +46,40 @@ PAUSES = {
         "zero_window",
         at_receiver=True,
         text="{receiver} {read} what {sender} sent: its receive window was full {times} on {connections}, and "
-        "the sender stood still for {cost}",
+        "the sender had to wait for {cost}",
         remedy="see what that process does instead of reading its socket (py-spy dump, ss -tmi: Recv-Q), and whether "
         "its memory for sockets is short (nstat TcpExtTCPRcvQDrop, net.ipv4.tcp_rmem)",
     ),
     "small_window": _Words(
         "small_window",
         at_receiver=True,
-        text="the receive window of {receiver} is too small for the way from {sender}: it was full, at {bytes} on the "
-        "way, {times} on {connections}, which took {cost} of waiting for ACKs",
-        remedy="let the window grow: raise net.ipv4.tcp_rmem and net.core.rmem_max, take away SO_RCVBUF (it turns "
-        "autotuning off), see that no middlebox strips window scaling",
+        text="the receive window of {receiver} is too small for the path from {sender}: it was full, with {bytes} in "
+        "flight, {times} on {connections}; waiting for ACKs took {cost}",
+        remedy="let the window grow: raise net.ipv4.tcp_rmem and net.core.rmem_max, remove SO_RCVBUF (it turns "
+        "autotuning off), check that no middlebox strips window scaling",
     ),
     "delayed_ack": _Words(
         "delayed_ack",
         at_receiver=False,
         text="{sender} sends messages to {receiver} in pieces, and holds a small piece back until the one before is "
-        "acknowledged (Nagle), which {receiver} delays: {times} on {connections}, in all {cost}",
+        "acknowledged (Nagle), which {receiver} delays: {times} on {connections}, {cost} of waiting in total",
         remedy="set TCP_NODELAY on {sender}, or write each message at once (one buffer, writev, TCP_CORK)",
     ),
     "slow_start": _Words(
         "slow_start_after_idle",
         at_receiver=False,
-        text="connections from {sender} to {receiver} that had been idle begin slowly again: with {bytes} on the way "
-        "they waited for ACKs {times} on {connections}, in all {cost}",
-        remedy="sysctl net.ipv4.tcp_slow_start_after_idle=0 on {sender} for connections that are kept",
+        text="connections from {sender} to {receiver} that had been idle start slowly again: with {bytes} in flight "
+        "they waited for ACKs {times} on {connections}, {cost} of waiting in total",
+        remedy="set net.ipv4.tcp_slow_start_after_idle=0 on {sender} if it keeps connections open (sysctl)",
     ),
 }
 RECOVERIES = {
     "timeout": _Words(
         "retransmission_timeout",
         at_receiver=False,
-        text="data from {sender} to {receiver} was sent again only when a timer ran out, {times}: {cost} of waiting, "
-        "also by {behind} that had arrived after it",
-        remedy="find the loss first; see that SACK and timestamps are on at both ends (net.ipv4.tcp_sack, "
+        text="data from {sender} to {receiver} was sent again only when a timer expired, {times}: {cost} of waiting, "
+        "during which {behind} that had arrived after it waited, too",
+        remedy="find the loss first; check that SACK and timestamps are on at both ends (net.ipv4.tcp_sack, "
         "tcp_timestamps), and how long the timer is (ss -ti: rto)",
     ),
     "tail": _Words(
@@ -93,7 +93,7 @@ RECOVERIES = {
         "fast_retransmission",
         at_receiver=False,
         text="data from {sender} to {receiver} was sent again as soon as later bytes showed its loss, {times}: {cost} "
-        "of waiting, also by {behind} that had arrived after it",
+        "of waiting, during which {behind} that had arrived after it waited, too",
         remedy="find the loss; the recovery itself is as quick as it can be",
     ),
 }
@@ -146,9 +146,9 @@ def _behind(rows: pl.DataFrame, total_ns: int, severity: SeverityThresholds) -> 
             touches=frozenset({row["server_host"]} - {None}),
             count=row["count"],
             text=f"{times(row['count'], 'request')} from {end_name(row['client_host'])} to "
-            f"{service_at(row['service'], row['server_host'])} waited on a connection behind the response to the "
-            f"one before (pipelining): {in_words(row['cost_ns'])}{worst}",
-            remedy="send requests that do not depend on each other on connections of their own, or slow ones apart",
+            f"{service_at(row['service'], row['server_host'])} waited on their connection until the response to the "
+            f"previous one had been sent (pipelining): {in_words(row['cost_ns'])}{worst}",
+            remedy="send independent requests on separate connections, at least the slow ones",
             **{**evidence(row), "from_trace_ns": row["begin_ns"], "to_trace_ns": row["end_ns"]},
         )
 

@@ -25,19 +25,19 @@ WITH_USAGE = frozenset(kind.name for kind in KINDS if kind.shows_usage)
 WAIT, CPU, DISK = "cpu_wait_percent", "cpu_percent", "disk_busy_percent"
 WORDS = {
     WAIT: (
-        "a process there wanted a processor and had none for {own:.0f} % of the time",
-        " (elsewhere {others:.0f} %)",
+        "its processes waited for a processor {own:.0f} % of the time",
+        " (other hosts {others:.0f} %)",
     ),
-    CPU: ("its processes used {own:.0f} % of a core", " (elsewhere {others:.0f} %)"),
-    DISK: ("its disk {device} was busy for {own:.0f} %", " (other disks {others:.0f} %)"),
+    CPU: ("its processes used {own:.0f} % of a core", " (other hosts {others:.0f} %)"),
+    DISK: ("its disk {device} was busy {own:.0f} % of the time", " (other disks {others:.0f} %)"),
 }
 """Wording of each metric, and of its values at other hosts."""
 USED_UP = {
     WAIT: (
         "host_saturated",
-        "see what runs there, and its quotas (top, cpu.stat, PSI); move load away, or give it more processors",
+        "find what runs there, and check its quotas (top, cpu.stat, PSI); move load away, or give it more processors",
     ),
-    DISK: ("disk_saturated", "see what reads and writes there (iostat -x, iotop); spread it over more disks"),
+    DISK: ("disk_saturated", "find what reads and writes there (iostat -x, iotop); spread it over more disks"),
 }
 """Kind and remedy."""
 NS_PER_S = 1_000_000_000
@@ -156,7 +156,7 @@ def _used_up(row: dict[str, Any], requests: Requests) -> Finding:
     )
     worst = spent.sort("own_ns", nulls_last=False).tail(1).to_dicts() or [{}]
     seconds = (row["end"] - row["begin"]) / NS_PER_S
-    served = f"; {times(len(spent), 'request')} came to it meanwhile" if len(spent) else ""
+    served = f"; it received {times(len(spent), 'request')} in that time" if len(spent) else ""
     return Finding(
         severity="notice",
         kind=kind,
@@ -167,6 +167,6 @@ def _used_up(row: dict[str, Any], requests: Requests) -> Finding:
         to_trace_ns=row["end"],
         count=row["samples"],
         cost_ns=int(spent["spent"].sum() or 0),
-        text=f"{row['host']} had no more to give for {seconds:.0f} s: {_describe_usage(row)}{served}",
+        text=f"{row['host']} was saturated for {seconds:.0f} s: {_describe_usage(row)}{served}",
         remedy=remedy,
     )

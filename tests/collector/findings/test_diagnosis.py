@@ -221,7 +221,7 @@ def test_what_captures_dropped_is_not_taken_for_lost(
     assert gaps.keys() == dropped.keys()
     assert all(f"dropped {count} of {1000 + count:,} packets" in gaps[host] for host, count in dropped.items())
     texts = [row["text"] for row in findings if row["kind"] in doubted]
-    assert all("no proof, since the captures there" in text for text in texts)
+    assert all("this is not proven, since the captures there" in text for text in texts)
 
 
 def test_a_full_listen_queue_is_distinguished_from_a_lost_syn() -> None:

@@ -134,11 +134,12 @@ CASES = {
             "warning packet_loss proxy 202395 | 4 data packets from proxy to client lost (30.8 %); connections waited "
             "202.4 ms for the copies, at worst 200.4 ms at once",
             "notice retransmission_timeout proxy 200390 | data from proxy to client was sent again only when a timer "
-            "ran out, 1 time: 200.4 ms of waiting, also by 1,000 bytes that had arrived after it",
+            "expired, 1 time: 200.4 ms of waiting, during which 1,000 bytes that had arrived after it waited, too",
             "notice tail_loss proxy 1940 | the last bytes of messages from proxy to client were lost, 1 time, which "
             "only a timer can detect: 1.9 ms of waiting",
             "notice fast_retransmission proxy 65 | data from proxy to client was sent again as soon as later bytes "
-            "showed its loss, 1 time: 65.0 µs of waiting, also by 1,000 bytes that had arrived after it",
+            "showed its loss, 1 time: 65.0 µs of waiting, during which 1,000 bytes that had arrived after it waited, "
+            "too",
         ],
     ),
     "a SYN that had to be sent again": (
@@ -151,7 +152,7 @@ CASES = {
         1000200 < 0:50 200
         """,
         [
-            "warning syn_retry proxy 1.00007e+06 | 1 connection from client to proxy:8080 came up late: 1 "
+            "warning syn_retry proxy 1.00007e+06 | 1 connection from client to proxy:8080 established late: 1 "
             "handshake packet lost on the way; that took 1.000 s",
         ],
     ),
@@ -189,7 +190,7 @@ CASES = {
         """,
         [
             "warning connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: 2 "
-            "handshake packets reached proxy, and its kernel took none of them; that took 1.000 s",
+            "handshake packets reached proxy, and its kernel accepted none of them; that took 1.000 s",
             "warning connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: 2 "
             "handshake packets lost on the way; that took 1.000 s",
         ],
@@ -211,8 +212,8 @@ CASES = {
         3000200 < 0:50 200
         """,
         [
-            "warning listen_queue_full proxy 4.00014e+06 | 2 connections from client to proxy:8080 came up late: 3 "
-            "handshake packets reached proxy and its kernel did not take them; that took 4.000 s, at worst 3.000 s",
+            "warning listen_queue_full proxy 4.00014e+06 | 2 connections from client to proxy:8080 established late: 3 "
+            "handshake packets reached proxy and its kernel did not accept them; that took 4.000 s, at worst 3.000 s",
         ],
     ),
     "an ACK that a full accept queue dropped": (
@@ -227,8 +228,8 @@ CASES = {
         1000200 < 0:50 200
         """,
         [
-            "warning listen_queue_full proxy 1.00005e+06 | 1 connection from client to proxy:8080 came up late: 2 "
-            "handshake packets reached proxy and its kernel did not take them; that took 1.000 s",
+            "warning listen_queue_full proxy 1.00005e+06 | 1 connection from client to proxy:8080 established late: 2 "
+            "handshake packets reached proxy and its kernel did not accept them; that took 1.000 s",
         ],
     ),
     "a server error, and what it had waited for": (
@@ -241,8 +242,8 @@ CASES = {
          900300 > fin
         """,
         [
-            "warning client_gave_up db 900000 | 1 request from proxy to swift on db given up by its client "
-            "after 900.0 ms, without a whole answer",
+            "warning client_gave_up db 900000 | 1 request from proxy to swift on db was given up by its client "
+            "after 900.0 ms, without a complete answer",
             "notice server_error proxy 320 | swift on proxy answered 503 to 1 request; 1 of them after swift on db had "
             "left it unanswered for up to 900.0 ms",
         ],
@@ -277,8 +278,8 @@ CASES = {
          200100 > rst
         """,
         [
-            "warning client_gave_up proxy 700000 | 2 requests from client to swift on proxy given up by their "
-            "client after up to 500.0 ms, without a whole answer",
+            "warning client_gave_up proxy 700000 | 2 requests from client to swift on proxy were given up by their "
+            "client after up to 500.0 ms, without a complete answer",
         ],
     ),
     "a reset before the answer": (
@@ -288,8 +289,8 @@ CASES = {
           300 < rst
         """,
         [
-            "warning connection_reset proxy 200 | 1 of 1 request from client to swift on proxy broken off by a reset "
-            "before the answer was whole, the longest wait 200.0 µs",
+            "warning connection_reset proxy 200 | 1 of 1 request from client to swift on proxy was broken off by a "
+            "reset before the answer was complete, the longest wait 200.0 µs",
         ],
     ),
     "cut by the capture's end": (
@@ -298,8 +299,8 @@ CASES = {
           100 > 0:100 GET /a
         """,
         [
-            "info incomplete_exchange proxy 0 | 1 request from client to swift on proxy cut off by the capture's "
-            "beginning or end, or not wholly seen",
+            "info incomplete_exchange proxy 0 | 1 request from client to swift on proxy was cut off by the beginning "
+            "or end of the capture, or not captured completely",
         ],
     ),
     "packets that the capture missed": (
@@ -310,7 +311,7 @@ CASES = {
           300 < 0:50 200 unsent
         """,
         [
-            "notice capture_drop proxy 0 | the capture on proxy missed 3 packets that did go by (they were "
+            "notice capture_drop proxy 0 | the capture on proxy missed 3 packets that passed (they were "
             "acknowledged); their times there are unknown",
         ],
     ),
@@ -343,7 +344,8 @@ CASES = {
         1001200 < 0:50 200
         """,
         [
-            "warning port_reuse proxy 1.00007e+06 | 1 connection from client to proxy:8080 came up late: 1 handshake "
+            "warning port_reuse proxy 1.00007e+06 | 1 connection from client to proxy:8080 established late: 1 "
+            "handshake "
             "packet came from ports of connections that proxy had closed within the last 60 s (TIME_WAIT); that took "
             "1.000 s",
         ],
@@ -403,7 +405,7 @@ def groups(count: int, slow_us: int) -> str:
             9000,
             [
                 "warning slow_replica storage3 39282.6 | object on storage3 is slow: 5 of 5 requests took 9.0 ms in "
-                "the median, where nine of ten take less than 1.1 ms elsewhere"
+                "the median, where 90 % take less than 1.1 ms on its peers"
             ],
         ),
         (5, 1900, []),
@@ -484,7 +486,8 @@ def test_what_the_kernel_turned_away_is_reported_from_the_samples() -> None:
         f for f in build_findings(*given, table("samples", samples)).to_pylist() if f["kind"] == "listen_drops"
     ]
     assert finding["text"] == (
-        "the kernel of proxy counted 5 packets of connections that its full listen queues turned away (ListenDrops)"
+        "the kernel of proxy counted 5 packets for new connections that it dropped because a listen queue was full "
+        "(ListenDrops)"
     )
     assert (finding["from_trace_ns"], finding["to_trace_ns"]) == (1_499_999_993, 1_999_999_993)
     assert [f["kind"] for f in build_findings(*given).to_pylist() if f["kind"] == "listen_drops"] == []
@@ -510,20 +513,20 @@ def lines_of_requests(count: int, *, every_us: int, ends: str, first_port: int =
 ENDED = {
     "a client's limit": (
         lines_of_requests(4, every_us=500_000, ends="+300000 > fin@100"),
-        "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
-        "after about 300.0 ms (its limit), without a whole answer; it answered nobody for 1.800 s",
+        "warning client_gave_up web | 4 requests from client to swift on web were given up by their client, each "
+        "after about 300.0 ms (its timeout), without a complete answer; the server answered no request for 1.800 s",
     ),
     "a client's limit, while the server answers others": (
         lines_of_requests(4, every_us=500_000, ends="+300000 > fin@100")
         + "\nclient:50000 > web:8080\n 900000 > 0:100 GET /x\n 900300 < 0:60 200 body=10 with=10",
-        "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
-        "after about 300.0 ms (its limit), without a whole answer",
+        "warning client_gave_up web | 4 requests from client to swift on web were given up by their client, each "
+        "after about 300.0 ms (its timeout), without a complete answer",
     ),
     "a client that leaves": (
         lines_of_requests(4, every_us=50_000, ends="400000 > fin@100"),
-        "notice client_gave_up web | 4 requests from client to swift on web left by their client, all at "
+        "notice client_gave_up web | 4 requests from client to swift on web were abandoned by their client, all at "
         "one moment, the "
-        "longest after 400.0 ms, without a whole answer",
+        "longest after 400.0 ms, without a complete answer",
     ),
     "a client that stops answers that are on their way": (
         "\n".join(
@@ -531,55 +534,57 @@ ENDED = {
             f"{at + 1000 * n} < 60:900\n {at + 1000 * n + 300} > fin@100\n {at + 1000 * n + 340} > rst@101"
             for n, at in ((1, 0), (80, 2_000_000))
         ),
-        "notice client_gave_up web | 2 requests from client to swift on web given up by their client after "
-        "up to 80.3 ms, "
-        "without a whole answer",
+        "notice client_gave_up web | 2 requests from client to swift on web were given up by their client after "
+        "up to 80.3 ms, without a complete answer",
     ),
     "a server that dies": (
         lines_of_requests(4, every_us=50_000, ends="400000 < fin@0;400050 > fin@100"),
-        "warning server_died web | swift on web ended 4 connections within 1 ns, each with FIN in place of "
-        "an answer: 4 "
+        "warning server_died web | swift on web ended 4 connections within 1 ns, each with FIN instead of an answer: 4 "
         "requests failed, the longest after 400.0 ms",
     ),
     "a server that dies, in the middle of an answer too": (
         lines_of_requests(3, every_us=50_000, ends="400000 < rst@0")
         + "\nclient:50000 > web:8080\n 150000 > 0:100 GET /x\n 390000 < 0:60 200 body=900 with=10\n 400000 < fin@60",
-        "warning server_died web | swift on web ended 4 connections within 1 ns, each with FIN or RST in place of an "
+        "warning server_died web | swift on web ended 4 connections within 1 ns, each with FIN or RST instead of an "
         "answer: 4 requests failed, the longest after 400.0 ms",
     ),
     "a server that closes each request a while after it came": (
         lines_of_requests(4, every_us=50_000, ends="+300000 < fin@0"),
-        "warning unanswered_request web | 4 of 4 requests from client to swift on web closed by the server without an "
+        "warning unanswered_request web | 4 of 4 requests from client to swift on web were closed by the server "
+        "without an "
         "answer, the longest wait 300.0 ms",
     ),
     "a server that closes two, and answers others in between": (
         lines_of_requests(2, every_us=1_000, ends="30000 < fin@0")
         + "\nclient:50000 > web:8080\n 30500 > 0:100 GET /x\n 31000 < 0:60 200 body=10 with=10"
         + "\nclient:50001 > web:8080\n -20000 > 0:100 GET /y\n 40000 < fin@0",
-        "warning unanswered_request web | 3 of 4 requests from client to swift on web closed by the server without an "
+        "warning unanswered_request web | 3 of 4 requests from client to swift on web were closed by the server "
+        "without an "
         "answer, the longest wait 60.0 ms",
     ),
     "one connection that its server closes": (
         lines_of_requests(1, every_us=0, ends="+400000 < fin@0"),
-        "warning unanswered_request web | 1 of 1 request from client to swift on web closed by the server without an "
+        "warning unanswered_request web | 1 of 1 request from client to swift on web was closed by the server "
+        "without an "
         "answer, the longest wait 400.0 ms",
     ),
     "answers that end too early": (
         lines_of_requests(2, every_us=50_000, ends="+300 < 0:60 200 body=900 with=10;+900 < fin@60")
         + "\nclient:50000 > web:8080\n 500000 > 0:100 GET /x\n 500300 < 0:60 200 body=10 with=10\n 500400 < fin@60",
-        "warning truncated_response web | 2 of 3 requests from client to swift on web answered with less than was "
-        "promised: the server closed the connection early; at worst 60 of 950 bytes came",
+        "warning truncated_response web | 2 of 3 requests from client to swift on web were answered with less than "
+        "the answer's head announced: the server closed the connection early; at worst 60 of 950 bytes arrived",
     ),
     "a client that leaves requests that it began at once": (
         lines_of_requests(4, every_us=100, ends="400000 > fin@100"),
-        "notice client_gave_up web | 4 requests from client to swift on web left by their client, all at one moment, "
-        "each after about 399.9 ms, without a whole answer",
+        "notice client_gave_up web | 4 requests from client to swift on web were abandoned by their client, all at "
+        "one moment, "
+        "each after about 399.9 ms, without a complete answer",
     ),
     "a limit of requests that began at almost the same time": (
         lines_of_requests(4, every_us=40_000, ends="+300000 > fin@100"),
-        "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
+        "warning client_gave_up web | 4 requests from client to swift on web were given up by their client, each "
         "after about "
-        "300.0 ms (its limit), without a whole answer",
+        "300.0 ms (its timeout), without a complete answer",
     ),
     "kept connections that the server had closed at one moment": (
         "\n".join(
@@ -589,14 +594,14 @@ ENDED = {
         ),
         "warning unanswered_request web | 2 of 4 requests from client to swift on web sent on a kept "
         "connection that the "
-        "server had closed already; it had closed all of these at one moment, as when its process ends",
+        "server had already closed; it had closed all of these at one moment, as when its process ends",
     ),
-    "a kept connection that the server had closed already": (
+    "a kept connection that the server had already closed": (
         "client:40000 > web:8080\n 0 > 0:100 GET /a\n 50 < 0:60 200 body=10 with=10\n 5000000 < fin@60\n"
         "5000010 > 100:200 GET /b\n 5000040 < rst@61",
         "warning unanswered_request web | 1 of 2 requests from client to swift on web sent on a kept "
         "connection that the "
-        "server had closed already",
+        "server had already closed",
     ),
 }
 
@@ -669,7 +674,7 @@ def test_a_replica_that_stopped_answering_is_not_slow() -> None:
     """Its silence is the cause, and that it looks slow by what was given up follows from it."""
     said = [line.split(" | ") for line in kinds(failing_over(20, 8, None))]
     assert [kind for kind, _ in said] == ["warning client_gave_up store1", "notice slow_replica store1"]
-    assert said[0][1].endswith("(its limit), without a whole answer; it answered nobody for 4.600 s")
+    assert said[0][1].endswith("(its timeout), without a complete answer; the server answered no request for 4.600 s")
 
 
 def test_a_replica_that_answers_late_is_slow() -> None:

@@ -42,8 +42,9 @@ def in_random_order(ports: Sequence[int]) -> list[int]:
 def test_a_narrow_range_that_is_used_up() -> None:
     (line,) = lines([*range(40_000, 40_040, 2), *range(40_001, 40_041, 2)])
     assert line == (
-        "warning client 40 | client used 40 ports (40000 to 40039) for connections to proxy:8080 within 390.0 ms, as "
-        "many as it has: further connections fail, or wait until an old one is forgotten (60 s)"
+        "warning client 40 | client used 40 ports (40000 to 40039) for connections to proxy:8080 within 390.0 ms, "
+        "all ports of its range: further connections fail, or wait until a port is free again (60 s after its "
+        "connection ended)"
     )
 
 
@@ -55,7 +56,7 @@ def test_parts_of_the_table_are_counted_together(part: int) -> None:
 
 def test_ports_used_again_are_reported() -> None:
     (line,) = lines(2 * in_random_order(range(40_000, 40_040)))
-    assert "all that it has there (40 of them again)" in line
+    assert "all ports of its range (40 of them again)" in line
 
 
 def test_linux_s_whole_range_in_a_minute() -> None:

@@ -31,7 +31,7 @@ def test_a_scan_is_one_finding_of_few_words() -> None:
     assert rest.is_empty()
     (finding,) = found
     assert (finding.kind, finding.severity, finding.host, finding.count) == ("port_scan", "notice", "a", 400)
-    assert finding.text == "a tried 400 ports of b within 408 ns (360 refused and 40 unanswered): a scan?"
+    assert finding.text == "a tried 400 ports of b within 408 ns (360 refused and 40 unanswered): probably a port scan"
     assert len(finding.text) < 3 * 80
 
 

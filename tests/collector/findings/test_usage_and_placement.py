@@ -46,7 +46,7 @@ def slow(kind: str = "host_starved", until_s: int = 3) -> Finding:
 def test_what_a_slow_host_used_meanwhile_stands_beside_it() -> None:
     values = {"storage1": [0, 10, 10, 10], "storage2": [0, 20, 20, 20], "storage3": [0, 90, 92, 94]}
     (shown,) = usage(values, offset_ns=500 * S).beside([slow()])
-    assert shown.text == ("slow; a process there wanted a processor and had none for 92 % of the time (elsewhere 15 %)")
+    assert shown.text == ("slow; its processes waited for a processor 92 % of the time (other hosts 15 %)")
     assert [finding.text for finding in usage(values).beside([slow("packet_loss")])] == ["slow"]
     assert [finding.text for finding in Usage(None, table("clocks", []), DEFAULTS.usage).beside([slow()])] == ["slow"]
 
@@ -69,7 +69,7 @@ def test_beside_a_long_text_stands_what_three_lines_hold(length: int, clauses: i
     (found,) = every.beside([finding])
     assert found.text.count("; ") == clauses
     assert found.lines_count <= 3
-    assert clauses == 0 or "wanted a processor" in found.text, "what explains most"
+    assert clauses == 0 or "waited for a processor" in found.text, "what explains most"
 
 
 def test_of_a_host_that_serves_nothing_no_count_of_requests_is_said() -> None:
@@ -77,8 +77,7 @@ def test_of_a_host_that_serves_nothing_no_count_of_requests_is_said() -> None:
     values = {"storage1": [10] * 4, "storage2": [10] * 4, "storage3": [95] * 4}
     (found,) = usage(values).findings(requests("proxy > storage1/app 0 10 90 100"))
     assert found.text == (
-        "storage3 had no more to give for 4 s: a process there wanted a processor and had none for 95 % of the time "
-        "(elsewhere 10 %)"
+        "storage3 was saturated for 4 s: its processes waited for a processor 95 % of the time (other hosts 10 %)"
     )
 
 
@@ -106,7 +105,7 @@ def test_a_busy_disk_is_named() -> None:
     asked = requests("client > storage3/swift-object 0 10 2000010 2000020 target=/d1/7/a/c/o")
     (found,) = usage(values, "disk_busy_percent.d1").findings(asked)
     assert (found.kind, found.host, found.cost_ns) == ("disk_saturated", "storage3", 2_000_000_000)
-    assert "its disk d1 was busy for 99 % (other disks 3 %)" in found.text
+    assert "its disk d1 was busy 99 % of the time (other disks 3 %)" in found.text
 
 
 @pytest.mark.parametrize(("often", "named"), [(3, True), (1, False)], ids=["three times as many", "even"])
@@ -120,7 +119,7 @@ def test_a_server_that_gets_more_than_its_peers(often: int, named: bool) -> None
     assert [(each.kind, each.severity, each.host) for each in found] == (
         [("uneven_load", "notice", "storage2")] if named else []
     )
-    assert all("of them for /popular" in each.text and each.cost_ns > 0 for each in found)
+    assert all("of the requests were for /popular" in each.text and each.cost_ns > 0 for each in found)
     assert not any("ring" in each.remedy for each in found), "none is seen"
 
 

@@ -89,7 +89,7 @@ def kinds(hosts: Pair, folder: Path, *paths: str, by_agents: bool = False) -> di
 def test_a_server_that_dies_with_one_connection_open_and_refuses_afterwards(hosts: Pair, tmp_path: Path) -> None:
     found = kinds(hosts, tmp_path, "/ok", "/die", "/ok", "/ok")
     assert "ended 1 connection with " in found["server_died"]
-    assert "in place of an answer, and refused 2 connections after that: 1 request failed" in found["server_died"]
+    assert "instead of an answer, and refused 2 connections after that: 1 request failed" in found["server_died"]
     assert "unanswered_request" not in found and "connection_reset" not in found
 
 
@@ -109,7 +109,7 @@ def test_a_chunked_answer_that_is_cut_short(hosts: Pair, tmp_path: Path) -> None
     found = kinds(hosts, tmp_path, "/whole", "/cut", "/whole")
     assert found.keys() == {"truncated_response"}
     assert "1 of 6 requests" in found["truncated_response"]
-    assert "the last chunk never came, after " in found["truncated_response"]
+    assert "the last chunk never arrived, after " in found["truncated_response"]
 
 
 @pytest.mark.parametrize("path", ["/whole", "/trailer"])

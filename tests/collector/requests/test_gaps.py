@@ -142,7 +142,7 @@ def test_what_the_network_lost_is_no_hole(tmp_path: Path, loss: float, one_sided
 def test_holes_are_said_once_and_nothing_is_inferred_from_them(tmp_path: Path, hosts: list[str]) -> None:
     paths = [thin_out(path, 0.9) for path in write_captures(tmp_path / "net", 0.0) if path.stem in hosts]
     findings, _ = findings_and_exchanges(tmp_path, *paths)
-    said = [row["text"] for row in findings if "went on behind holes" in row["text"]]
+    said = [row["text"] for row in findings if "continued behind holes" in row["text"]]
     assert len(said) == len(hosts)
     assert all("no silence, loss or missing answer is inferred there" in text for text in said)
     assert not [row for row in findings if row["kind"] != "capture_drop" and row["severity"] == "warning"]
