@@ -58,7 +58,7 @@ from collector.requests.stream_evidence import StreamEvidence
 from collector.requests.streams import StreamJudge, requests_of, with_streams
 from collector.requests.unread_streams import unread_connections
 from collector.services.choices import Choices, Watched, sampled_share
-from collector.services.naming import name_services, to_watch
+from collector.services.naming import name_services, servers_to_watch
 from collector.services.operators_names import names_of_nothing
 from collector.services.rings import Places, Ring
 from collector.services.servers import Server, Servers
@@ -192,7 +192,7 @@ class _Rebuilt:
         """Add the results of one partition."""
         self.silences.append(requests.silences)
         self.streams.add(requests.streams)
-        self.answering.update(outcomes.answering(requests.exchanges))
+        self.answering.update(outcomes.answering_servers(requests.exchanges))
         self.calls.append(requests.calls)
         self.parts.append(requests.symptoms)
         if len(self.parts) == SYMPTOMS_AT_ONCE:
@@ -351,7 +351,9 @@ class Pipeline:
         names = self._options.names
         if not self._options.edge_ns:  # a live window need not hold each server
             self._add_counters(names_of_nothing(names, servers))
-        return replace(to_watch(servers, dict(names)), share=sampled_share(sum(self._matched.events_counts.values())))
+        return replace(
+            servers_to_watch(servers, dict(names)), share=sampled_share(sum(self._matched.events_counts.values()))
+        )
 
     def _solve_clocks(self) -> Alignment:
         captures = self._captures

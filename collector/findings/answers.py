@@ -97,7 +97,7 @@ def find(seen: Observations, limits: AnswerThresholds) -> list[Finding]:
     """All findings about answers."""
     symptoms, requests = seen.symptoms, seen.requests
     return [
-        *_silent(requests, symptoms, seen.captured, limits),
+        *_silent_servers(requests, symptoms, seen.captured, limits),
         *_cut_exchanges(symptoms, requests),
         *_server_errors(symptoms, requests, limits),
     ]
@@ -115,7 +115,7 @@ def _went_to_stalled_server(requests: Requests, stall_least_ns: int) -> NDArray[
     return known & at_server[server][requests.group]
 
 
-def _until(rows: pl.DataFrame, symptoms: Symptoms, captured: CapturedUntil) -> pl.DataFrame:
+def _with_wait_ends(rows: pl.DataFrame, symptoms: Symptoms, captured: CapturedUntil) -> pl.DataFrame:
     """Requests with `until`, the end of each wait: the answer, or the end of the connection or of the captures."""
     ended = symptoms.ended.select("closed_ns", exchange_id="span_id")
     until = pl.min_horizontal("given_up", "closed_ns")
@@ -125,7 +125,7 @@ def _until(rows: pl.DataFrame, symptoms: Symptoms, captured: CapturedUntil) -> p
     )
 
 
-def _silent(
+def _silent_servers(
     all_requests: Requests, symptoms: Symptoms, captured: CapturedUntil, limits: AnswerThresholds
 ) -> Iterable[Finding]:
     """A finding for each server that answered nothing for a while."""
@@ -135,7 +135,7 @@ def _silent(
     shown = pl.Series("readable", all_requests.readable[stalled])
     # The server's capture may have a hole where the answer left: then it was answered before it arrived.
     rows = all_requests.frame(stalled).select(WAITS).with_columns(shown, answered=pl.coalesce("answered", "heard"))
-    requests = _until(rows, symptoms, captured)
+    requests = _with_wait_ends(rows, symptoms, captured)
     # On a connection with holes nobody knows what was answered meanwhile.
     requests = requests.filter(~pl.col("connection_id").is_in(symptoms.unseen["connection_id"].unique().implode()))
     # The last that is said in an unknown protocol may want no answer.
@@ -303,7 +303,8 @@ def _server_errors(symptoms: Symptoms, requests: Requests, limits: AnswerThresho
         pl.col("device").drop_nulls().unique().sort(), cost=pl.col("critical_ns").sum(), begin=pl.col("begin").min(),
         end=pl.col("ended").max(), clients=pl.col("client_host").cast(pl.String), took=pl.col("own_ns").median(),
     ).with_columns(pl.col("server_host", "service").cast(pl.String))  # fmt: skip
-    reasons, serving, usual_ns = _reasons(requests, failed), requests.serving, _usual_ns(requests, failed, limits)
+    reasons, serving = _failed_call_words(requests, failed), requests.serving
+    usual_ns = _usual_ns(requests, failed, limits)
     rows = symptoms.failed.join(devices, on=["server_host", "service", "status"], how="left", nulls_equal=True)
     for row in rows.iter_rows(named=True):
         full, said = row["status"] == INSUFFICIENT_STORAGE, (row["server_host"], row["service"], row["status"])
@@ -338,7 +339,7 @@ def _usual_ns(requests: Requests, failed: pl.DataFrame, limits: AnswerThresholds
     return {service: most for service, most in took.iter_rows() if most is not None}
 
 
-def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str, int], str]:
+def _failed_call_words(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str, int], str]:
     """By server and status of `failed` requests: the calls to other servers that failed before most of them, as
     text."""
     given_up, _ = requests.given_up()

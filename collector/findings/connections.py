@@ -18,13 +18,13 @@ WORDS = {
     "refused": ("connection_refused", "refused", "see that the server is running and listens on port {port}"),
     "ignored": (
         "listen_queue_full",
-        "{late}: {packets} reached {server} and its kernel did not accept them",
+        "{late}: the kernel of {server} ignored {packets} that it had received",
         "the queue of connections to be accepted is full (nstat TcpExtListenOverflows): the server accepts too slowly, "
         "or its backlog and net.core.somaxconn are too small",
     ),
     "untaken": (
         "connection_unanswered",
-        "{late}: {packets} reached {server}, and its kernel accepted none of them",
+        "{late}: the kernel of {server} received {packets}, and accepted no connection",
         "a firewall on that host drops them (nft list ruleset, iptables -L -v), or the queue of connections to be "
         "accepted was full all the time (nstat TcpExtListenOverflows)",
     ),

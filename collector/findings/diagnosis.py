@@ -87,7 +87,7 @@ def build_findings(
         _service_callers(seen.requests),
         thresholds.causes,
     )
-    return as_table(Usage(samples, clocks, thresholds.usage).beside(caused), thresholds.severity)
+    return as_table(Usage(samples, clocks, thresholds.usage).with_usage(caused), thresholds.severity)
 
 
 def _of_family(family: str, seen: Observations, thresholds: Thresholds) -> list[Finding]:

@@ -38,14 +38,13 @@ from collector.services.ends import end_name, service_at
 from collector.trace.arrow import numbers
 from collector.trace.durations import in_words
 from collector.trace.threshold import threshold
-from collector.trace.time_columns import UNSEEN
+from collector.trace.time_columns import UNSEEN, Int64Array
 
 SILENT_REMEDY = (
     "check whether that process is stopped, hangs or is slow (ps -o stat,wchan; its log); or raise the client's timeout"
 )
 GROUP = ("client_host", "server_host", "service")
 RESETS = (Ending.SERVER_RESET, Ending.SERVER_RESET_STREAM)
-Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ def find(seen: Observations, limits: EndingThresholds) -> list[Finding]:
     return [
         *(_death_finding(death) for death in deaths),
         *_ended_by_server(alone, limits),
-        *_given_up(ended.filter(pl.col("ending").is_in(BY_CLIENT)), requests, limits, seen.severity),
+        *_abandoned_requests(ended.filter(pl.col("ending").is_in(BY_CLIENT)), requests, limits, seen.severity),
     ]
 
 
@@ -156,7 +155,7 @@ def _owed_requests(ended: pl.DataFrame, requests: Requests, limits: EndingThresh
     totals = counted.group_by(GROUP).agg(total=pl.col("count").sum())
     rows = rows.join(totals, on=GROUP, how="left", nulls_equal=True, maintain_order="left")
     rows = rows.join(
-        _needless(requests, rows, limits.needless_share), on="span_id", maintain_order="left"
+        _needless_calls(requests, rows, limits.needless_share), on="span_id", maintain_order="left"
     )  # no stream is a request
     counts = readable | pl.when(left).then(waited & pl.col("answers").fill_null(value=False)).otherwise(silent)
     return rows.filter(counts)
@@ -168,7 +167,7 @@ def _was_flowing(within_ns: int) -> pl.Expr:
     return (begun & (pl.col("last_ns") >= pl.col("closed_ns") - within_ns)).fill_null(value=False)
 
 
-def _needless(requests: Requests, ended: pl.DataFrame, share: float) -> pl.DataFrame:
+def _needless_calls(requests: Requests, ended: pl.DataFrame, share: float) -> pl.DataFrame:
     """`span_id, for_another, needless`: whether a request was made for another one that succeeded nevertheless, and
     whether that one did not wait for it, since another of its calls had been answered."""
     ids = numbers(requests.exchanges["exchange_id"])
@@ -225,7 +224,7 @@ def _deaths(
 
 
 def _ended_before_refusal(
-    moment: pl.DataFrame, answered: Longs, in_vain: pl.DataFrame, limits: EndingThresholds
+    moment: pl.DataFrame, answered: Int64Array, in_vain: pl.DataFrame, limits: EndingThresholds
 ) -> tuple[pl.DataFrame, int] | None:
     """The requests that a server ended before its port refused connections, and how many it refused; None if none.
 
@@ -339,13 +338,13 @@ def _short_words(rows: pl.DataFrame) -> str:
     return f"; at worst {worst['response_bytes']:,} of {worst['response_due_bytes']:,} bytes arrived"
 
 
-def _given_up(
+def _abandoned_requests(
     rows: pl.DataFrame, requests: Requests, limits: EndingThresholds, severity: SeverityThresholds
 ) -> Iterator[Finding]:
     """Findings about requests that clients ended."""
     for _, mine in rows.group_by(GROUP, maintain_order=True):
         worst = mine.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
-        limit, at_once = _limit(mine, limits), len(mine) > 1 and _is_one_moment(mine, limits)
+        limit, at_once = _client_timeout_ns(mine, limits), len(mine) > 1 and _is_one_moment(mine, limits)
         words = _given_up_words(mine, limit, at_once)
         silent_ns = 0 if at_once else _silent_ns(mine, requests)
         if silent_ns:
@@ -374,16 +373,16 @@ def _given_up_severity(rows: pl.DataFrame, limit: int, at_once: bool, unanswered
 def _silent_ns(rows: pl.DataFrame, requests: Requests) -> int:
     """How long the server answered nobody while several of these requests waited; 0 if it answered one, or if its
     answers to others were not captured."""
-    first, last = _least(rows["asked_ns"]), _most(rows["closed_ns"])
+    first, last = _earliest(rows["asked_ns"]), _latest(rows["closed_ns"])
     host, service = rows["server_host"][0], rows["service"][0]
     if first is None or last is None or host is None or not rows["silent"].all():
         return 0
-    in_turn = (_most(rows["asked_ns"]) or 0) > (_least(rows["closed_ns"]) or 0)
+    one_after_another = (_latest(rows["asked_ns"]) or 0) > (_earliest(rows["closed_ns"]) or 0)
     at_server = requests.where(
         (pl.col("server_host").cast(pl.String) == host) & pl.col("service").cast(pl.String).eq_missing(service)
     )
     answered = at_server & (requests.answered >= first) & (requests.answered <= last)
-    return last - first if in_turn and not answered.any() else 0
+    return last - first if one_after_another and not answered.any() else 0
 
 
 def _given_up_words(rows: pl.DataFrame, limit: int, at_once: bool) -> _Words:
@@ -411,7 +410,7 @@ def _is_one_moment(rows: pl.DataFrame, limits: EndingThresholds) -> bool:
     return closed <= limits.process_end_most_gap_ns and closed <= max(waited, limits.same_wait_within_ns)
 
 
-def _limit(rows: pl.DataFrame, limits: EndingThresholds) -> int:
+def _client_timeout_ns(rows: pl.DataFrame, limits: EndingThresholds) -> int:
     """The common wait (ns) of all these requests, from the first byte or the last; 0 if their waits differ."""
     for since in ("begun_ns", "asked_ns"):
         waits = np.sort((rows["closed_ns"] - rows[since]).drop_nulls().to_numpy())
@@ -437,8 +436,8 @@ def _finding(
         service=service,
         connection_id=worst["connection_id"],
         span_id=worst["span_id"],
-        from_trace_ns=_least(rows["asked_ns"]),
-        to_trace_ns=_most(rows["closed_ns"]),
+        from_trace_ns=_earliest(rows["asked_ns"]),
+        to_trace_ns=_latest(rows["closed_ns"]),
         count=len(rows),
         cost_ns=int(rows["waited_ns"].sum()),
         failed_count=int(rows["own"].sum()),
@@ -447,9 +446,9 @@ def _finding(
     )
 
 
-def _least(times_ns: pl.Series) -> int | None:
+def _earliest(times_ns: pl.Series) -> int | None:
     return min(times_ns.drop_nulls().to_list(), default=None)
 
 
-def _most(times_ns: pl.Series) -> int | None:
+def _latest(times_ns: pl.Series) -> int | None:
     return max(times_ns.drop_nulls().to_list(), default=None)

@@ -284,7 +284,7 @@ KINDS = (
         name="client_gave_up",
         family="endings",
         reported_when=(
-            "the client left first, without a whole answer. A warning if several requests were left after the same "
+            "the client left first, without a complete answer. A warning if several requests were left after the same "
             "wait, which is the client's limit, or if at least half of the client's requests there waited in vain; a "
             "notice if it stopped answers that were being sent, or left all requests at one moment (the client "
             "ended); an info if another call of the same request had been answered for most of its last wait, and the "

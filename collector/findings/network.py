@@ -153,18 +153,18 @@ class Paths:
     def findings(self) -> list[Finding]:
         """All findings about paths."""
         return [
-            *self.down(),
-            *self.late(),
-            *self.reordering(),
-            *self.losses(),
-            *self.damaged(),
-            *self.dropped_in_hosts(),
+            *self._down_paths(),
+            *self._slow_and_narrow_paths(),
+            *self._reordering_paths(),
+            *self._lossy_paths(),
+            *self._damaged_packets(),
+            *self._drops_in_hosts(),
         ]
 
     def _places(self, weights: Mapping[Pair, float]) -> list[Place]:
         return places(weights, self.active, self.limits.whole_host_share)
 
-    def down(self) -> Iterable[Finding]:
+    def _down_paths(self) -> Iterable[Finding]:
         """Paths on which no packet arrived for a while."""
         dead = self._dead_runs()
         by_pair = {_pair(row): row for row in dead.iter_rows(named=True)}
@@ -188,7 +188,7 @@ class Paths:
                 "healthy",
             )
 
-    def late(self) -> Iterable[Finding]:
+    def _slow_and_narrow_paths(self) -> Iterable[Finding]:
         """Paths whose packets take much longer than on others: slow ones and narrow ones."""
         late = {(row["send_host"], row["receive_host"]): row for row in self._late_paths().iter_rows(named=True)}
         for kind in ("narrow_link", "slow_link"):
@@ -199,7 +199,7 @@ class Paths:
             for place in self._places({pair: float(row["middle_ns"]) for pair, row in worst.items()}):
                 yield self._late_finding(kind, place, [worst[pair] for pair in place.pairs])
 
-    def reordering(self) -> Iterable[Finding]:
+    def _reordering_paths(self) -> Iterable[Finding]:
         """Paths on which packets overtake each other."""
         least = self.limits.overtaken_least_count
         if self.traffic["overtaken"].sum() < least:
@@ -226,7 +226,7 @@ class Paths:
                 remedy="look for several paths or queues over which one connection is spread (bonding, ECMP, RPS)",
             )
 
-    def losses(self) -> Iterable[Finding]:
+    def _lossy_paths(self) -> Iterable[Finding]:
         """Data packets that the network lost."""
         lost = self.symptoms.lost.join(self.symptoms.sent, on=PAIR, how="left", nulls_equal=True, maintain_order="left")
         rows = {
@@ -243,7 +243,7 @@ class Paths:
             if row not in seen:
                 yield self._loss(None, [row])
 
-    def damaged(self) -> Iterable[Finding]:
+    def _damaged_packets(self) -> Iterable[Finding]:
         """Data packets that arrived with a wrong checksum."""
         for (host,), rows in self.symptoms.damaged.group_by("receive_host", maintain_order=True):
             worst = rows.row(0, named=True)
@@ -270,7 +270,7 @@ class Paths:
                 },
             )
 
-    def dropped_in_hosts(self) -> Iterable[Finding]:
+    def _drops_in_hosts(self) -> Iterable[Finding]:
         """Data packets that reached a host's capture but not its TCP."""
         for (host,), rows in self.symptoms.dropped.group_by("receive_host", maintain_order=True):
             worst = rows.row(0, named=True)
@@ -405,7 +405,7 @@ class Paths:
         found = found.unnest("time").join(figures, on=PAIR)
         many = pl.col("packets") >= limits.late_least_packets_count
         found = found.filter((pl.col("slices") >= limits.late_least_slices_count) & many)
-        found = found.join(_full(seen, late, limits), on=PAIR).join(self.rates, on=PAIR, how="left")
+        found = found.join(_has_constant_rate(seen, late, limits), on=PAIR).join(self.rates, on=PAIR, how="left")
         found = found.with_columns(rate=pl.coalesce("train_rate", "rate"))
         queued = pl.col("rate") * pl.col("middle_ns") / 8e9
         full = pl.col("full") | pl.col("train_rate").is_not_null()
@@ -465,7 +465,7 @@ def _by_pair(rows: pl.DataFrame, *counts: str) -> dict[Pair, dict[str, int]]:
     return {_pair(row): row for row in both.iter_rows(named=True)}
 
 
-def _full(seen: pl.DataFrame, late: pl.DataFrame, limits: NetworkThresholds) -> pl.DataFrame:
+def _has_constant_rate(seen: pl.DataFrame, late: pl.DataFrame, limits: NetworkThresholds) -> pl.DataFrame:
     """`send_host, receive_host, full`: whether the path, or the link of one of its ends, had a constant rate in late
     slices.
 

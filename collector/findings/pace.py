@@ -79,14 +79,14 @@ class _Slow:
 def find(seen: Observations, limits: PaceThresholds) -> list[Finding]:
     """Findings about slow hosts, disks and servers."""
     requests, severity = seen.requests, seen.severity
-    own_ns, answered = _until_given_up(requests)
+    own_ns, answered = _times_until_given_up(requests)
     judged = (own_ns != UNSEEN) & requests.readable & requests.where(pl.col("server_host").is_not_null())
     if not judged.any():
         return []
     timed = Timed(requests, np.where(judged, requests.group, np.int32(-1)), own_ns, answered)
     servers = lateness(timed, ["server_host"], limits)
     devices = lateness(timed, ["server_host", "device"], limits)
-    slow = [*_slow(servers, limits), *_slow(devices, limits)]
+    slow = [*_slow_servers(servers, limits), *_slow_servers(devices, limits)]
     found: list[Finding] = []
     for host in sorted({each.host for each in slow}):
         here = pl.col("server_host") == host
@@ -111,7 +111,7 @@ def _unanswered_counts(requests: Requests) -> dict[tuple[str | None, str | None]
     return {(host, service): count for host, service, count in counts.iter_rows()}
 
 
-def _until_given_up(requests: Requests) -> tuple[Int64Array, Int64Array]:
+def _times_until_given_up(requests: Requests) -> tuple[Int64Array, Int64Array]:
     """Each server's own time (ns), and when it answered; without an answer, until the request was given up."""
     rows, given_up = requests.given_up()
     if not len(rows):
@@ -218,7 +218,7 @@ def _others_are_quick(slow: _Slow, devices: pl.DataFrame, limits: PaceThresholds
     return bool((others["count"] >= limits.least_requests_count).any()) and not _are_late(as_late, limits)
 
 
-def _slow(groups: pl.DataFrame, limits: PaceThresholds) -> list[_Slow]:
+def _slow_servers(groups: pl.DataFrame, limits: PaceThresholds) -> list[_Slow]:
     """The slow ones among the rows of `lateness`."""
     more = pl.col("late_count") - pl.col("expected")
     slow = groups.filter(

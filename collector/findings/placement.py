@@ -164,17 +164,17 @@ def _uneven_load(requests: Requests, limits: PlacementThresholds) -> Iterable[Fi
             count=row["count"],
             **cost | {"cost_ns": round(cost["cost_ns"] * beyond)},
             text=f"{service_at(row['service'], row['server_host'])} got {times(row['count'], 'request')}; its peers "
-            f"got {row['others']:,.0f} on average" + _popular(here, limits.popular_share),
-            remedy=f"check whether {_spreads(row['service'])} or a few popular targets send them there",
+            f"got {row['others']:,.0f} on average" + _popular_target_words(here, limits.popular_share),
+            remedy=f"check whether {_distributor(row['service'])} or a few popular targets send them there",
         )
 
 
-def _spreads(service: str) -> str:
+def _distributor(service: str) -> str:
     """What distributes requests over the servers of a service, as far as known."""
     return "the ring's weights" if has_ring(service) else "what spreads requests over its servers (a load balancer)"
 
 
-def _popular(here: pl.DataFrame, least_share: float) -> str:
+def _popular_target_words(here: pl.DataFrame, least_share: float) -> str:
     """A clause that names the target of most of these requests, if it is one."""
     targets = here["target"].drop_nulls().value_counts(sort=True)
     target, count = targets.row(0) if len(targets) else ("", 0)

@@ -106,8 +106,8 @@ def collect_symptoms(
     paused: pa.Table | None = None,
     counts: HopCounts | None = None,
     drops: pa.Table | None = None,
-    spoilt: pl.DataFrame | None = None,
-    holed: gaps.Pieces | None = None,
+    damaged_packets: pl.DataFrame | None = None,
+    pieces: gaps.Pieces | None = None,
     limits: SymptomThresholds = DEFAULT_LIMITS,
 ) -> Symptoms:
     """The symptoms on some connections.
@@ -121,11 +121,11 @@ def collect_symptoms(
     counts = hop_counts(hops, by_flow=False) if counts is None else counts
     streams, exchanges = stream_ids(exchanges), requests_of(exchanges)
     troubled, asked = _rows(hops, counts.troubled_rows), _rows(exchanges, _cut_or_failed(exchanges))
-    gapped = NO_CONNECTIONS if holed is None else holed.gaps["connection_id"].unique()
+    connections_with_gaps = NO_CONNECTIONS if pieces is None else pieces.gaps["connection_id"].unique()
     rare = (
-        _rare(troubled, connections, asked, captured, limits, spoilt, gapped)
+        _troubled_symptoms(troubled, connections, asked, captured, limits, damaged_packets, connections_with_gaps)
         if troubled.num_rows or asked.num_rows
-        else _nothing()
+        else _no_symptoms()
     )
     return Symptoms(
         **rare,
@@ -135,40 +135,40 @@ def collect_symptoms(
         paused=sender_pauses.pauses_by_host_pair(paused, hops, limits.pauses, streams),
         behind=head_of_line.head_of_line(exchanges, limits.head_of_line),
         dropped=host_drops.drops_by_host_pair(drops, _frame(troubled, [*HOP_COLUMNS, "receive_frame"])),
-        unseen=pl.DataFrame(schema=gaps.MISSED) if holed is None else gaps.missed_bytes(holed.gaps, hops),
-        damaged=damaged.damaged_by_host_pair(spoilt, _frame(troubled, HOP_COLUMNS)),
+        unseen=pl.DataFrame(schema=gaps.MISSED) if pieces is None else gaps.missed_bytes(pieces.gaps, hops),
+        damaged=damaged.damaged_by_host_pair(damaged_packets, _frame(troubled, HOP_COLUMNS)),
     )
 
 
-def _rare(
+def _troubled_symptoms(
     hops: pa.Table,
     connections: pa.Table,
     exchanges: pa.Table,
     captured: CapturedUntil,
     limits: SymptomThresholds,
-    spoilt: pl.DataFrame | None = None,
-    gapped: pl.Series = NO_CONNECTIONS,
+    damaged_packets: pl.DataFrame | None = None,
+    connections_with_gaps: pl.Series = NO_CONNECTIONS,
 ) -> dict[str, pl.DataFrame]:
     """The symptoms among hops and exchanges that may be in trouble."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     ends = _frame(connections, CONNECTION_COLUMNS)
     return {
-        "lost": stalls(damaged.without_damaged(packets, spoilt), "data"),
+        "lost": stalls(damaged.without_damaged(packets, damaged_packets), "data"),
         "recovered": recoveries.recoveries(packets, limits.recoveries),
         "connecting": connecting(packets, ends, captured, limits.handshakes),
         "in_vain": in_vain(packets, ends),
         "ended": _ended_requests(asked),
         "missed": _missed_packets(packets),
-        "cut": _cut_requests(asked, captured, gapped, limits.requests),
+        "cut": _cut_requests(asked, captured, connections_with_gaps, limits.requests),
         "failed": _failed_requests(asked),
     }
 
 
 @cache
-def _nothing() -> dict[str, pl.DataFrame]:
+def _no_symptoms() -> dict[str, pl.DataFrame]:
     """The result for a partition without trouble, as most are: it saves thirty queries."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
-    return _rare(hops, connections, exchanges, CapturedUntil(0), DEFAULT_LIMITS)
+    return _troubled_symptoms(hops, connections, exchanges, CapturedUntil(0), DEFAULT_LIMITS)
 
 
 def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
@@ -268,7 +268,7 @@ def _missed_packets(hops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cut_requests(
-    exchanges: pl.DataFrame, captured: CapturedUntil, gapped: pl.Series, limits: RequestThresholds
+    exchanges: pl.DataFrame, captured: CapturedUntil, connections_with_gaps: pl.Series, limits: RequestThresholds
 ) -> pl.DataFrame:
     """Requests without a complete answer that neither side ended: left waiting, or cut by the capture's edge, or by a
     hole in it (`gapped` connections).
@@ -280,7 +280,7 @@ def _cut_requests(
     cut = cut.with_columns(spoke=pl.max_horizontal(_asked_ns(), answered))
     cut = cut.with_columns(captured.of(cut, "spoke"))
     open_still = pl.col("response_bytes").is_null() & pl.col("given_up_trace_ns").is_null()
-    is_seen = ~pl.col("connection_id").is_in(gapped.implode())
+    is_seen = ~pl.col("connection_id").is_in(connections_with_gaps.implode())
     late = open_still & is_seen & (pl.col("until") - pl.col("spoke") >= limits.unanswered_least_ns)
     cut = cut.with_columns(fate=pl.when(late).then(pl.lit("unanswered")).otherwise(pl.lit("cut")))
     waited = pl.when(pl.col("fate") == "unanswered").then(pl.col("until") - pl.col("spoke")).fill_null(0)

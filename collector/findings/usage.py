@@ -21,7 +21,7 @@ from collector.findings.observations import Observations
 from collector.findings.requests import Requests
 from collector.trace.threshold import threshold
 
-WITH_USAGE = frozenset(kind.name for kind in KINDS if kind.shows_usage)
+SHOWN_WITH_USAGE = frozenset(kind.name for kind in KINDS if kind.shows_usage)
 WAIT, CPU, DISK = "cpu_wait_percent", "cpu_percent", "disk_busy_percent"
 WORDS = {
     WAIT: (
@@ -32,7 +32,7 @@ WORDS = {
     DISK: ("its disk {device} was busy {own:.0f} % of the time", " (other disks {others:.0f} %)"),
 }
 """Wording of each metric, and of its values at other hosts."""
-USED_UP = {
+SATURATED = {
     WAIT: (
         "host_saturated",
         "find what runs there, and check its quotas (top, cpu.stat, PSI); move load away, or give it more processors",
@@ -81,13 +81,13 @@ class Usage:
             slot=(pl.col("at") / NS_PER_S).round().cast(pl.Int64)
         )
 
-    def beside(self, found: Iterable[Finding]) -> Iterator[Finding]:
+    def with_usage(self, found: Iterable[Finding]) -> Iterator[Finding]:
         """The findings; those about a slow host show its usage at that time.
 
         As many clauses are added as fit in `MOST_LINES`; the table `samples` has all of them.
         """
         for finding in found:
-            clauses = self._clauses(finding) if finding.kind in WITH_USAGE else []
+            clauses = self._clauses(finding) if finding.kind in SHOWN_WITH_USAGE else []
             for clause in clauses:
                 longer = replace(finding, text=f"{finding.text}; {clause}")
                 if longer.lines_count <= MOST_LINES:
@@ -109,12 +109,12 @@ class Usage:
             others=pl.col("others").mean(),
         )  # fmt: skip
         long = runs.filter(
-            (pl.col("samples") >= limits.full_least_samples_count) & pl.col("metric").is_in(list(USED_UP))
+            (pl.col("samples") >= limits.full_least_samples_count) & pl.col("metric").is_in(list(SATURATED))
         )
         for row in long.sort("samples", descending=True).unique(_KEY, keep="first", maintain_order=True).rows(
             named=True
         ):  # fmt: skip
-            yield _used_up(row, requests)
+            yield _saturated_finding(row, requests)
 
     def _clauses(self, finding: Finding) -> list[str]:
         """Usage of the finding's host at its time: a clause for each metric that differs from the other hosts; disks
@@ -145,8 +145,8 @@ def _describe_usage(row: dict[str, Any]) -> str:
     return (own if row["others"] is None else own + beside).format(**row)
 
 
-def _used_up(row: dict[str, Any], requests: Requests) -> Finding:
-    kind, remedy = USED_UP[row["metric"]]
+def _saturated_finding(row: dict[str, Any], requests: Requests) -> Finding:
+    kind, remedy = SATURATED[row["metric"]]
     there = pl.col("server_host") == row["host"]
     if row["device"] is not None:
         there &= pl.col("device") == row["device"]

@@ -255,11 +255,11 @@ def _decide_endings(rows: pl.DataFrame) -> pl.DataFrame:
         server_fin=pl.coalesce("server_fin_sent", "server_fin_received"),
         server_rst=pl.coalesce("server_rst_sent", "server_rst_received"),
         whole=whole,
-    ).with_columns(listens=_listens())
+    ).with_columns(listens=_is_half_close())
     rows = rows.with_columns(
         client_ns=pl.min_horizontal(pl.when(~pl.col("listens")).then("client_fin"), "client_rst"),
         server_ns=pl.min_horizontal("server_fin", "server_rst"),
-    ).with_columns(by_client=_client_first())
+    ).with_columns(by_client=_is_client_first())
     missed = pl.col("client_missed").fill_null(value=False) | pl.col("server_missed").fill_null(value=False)
     left = pl.col("client_rst").is_not_null() & _before_the_answer()
     by_client = pl.when(pl.col("whole")).then(left).otherwise(pl.col("by_client") & ~missed)
@@ -283,7 +283,7 @@ def _decide_endings(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(ending=ending.fill_null(-1).cast(pl.Int32), closed_ns=closed)
 
 
-def _listens() -> pl.Expr:
+def _is_half_close() -> pl.Expr:
     """Whether the client's FIN only ends its own direction (step 2)."""
     at_client = pl.col("server_heard") > pl.col("client_fin_sent")
     at_server = pl.col("server_sent") > pl.col("client_fin_received")
@@ -297,7 +297,7 @@ def _listens() -> pl.Expr:
     return pl.col("client_rst").is_null() & (heard | early.fill_null(value=False))
 
 
-def _client_first() -> pl.Expr:
+def _is_client_first() -> pl.Expr:
     """Whether the client left before the server ended the connection (step 3), by one host's clock where possible."""
     at_client = pl.min_horizontal("server_fin_received", "server_rst_received") > pl.col("client_ns")
     at_server = pl.min_horizontal("server_fin_sent", "server_rst_sent") >= pl.min_horizontal(

@@ -31,8 +31,7 @@ from collector.requests.exchanges import Built
 from collector.requests.stream_evidence import StreamEvidence
 from collector.trace.arrow import codes, indices, numbers
 from collector.trace.schema import EXCHANGES, HopKind, HopState
-
-Longs = NDArray[np.int64]
+from collector.trace.time_columns import Int64Array
 
 KINDS = [str(kind) for kind in HopKind]
 PLACED = frozenset({HopKind.DATA, HopKind.ACK, HopKind.FIN})
@@ -54,7 +53,7 @@ ANSWER = [name for name in EXCHANGES.names if name.startswith("response_") and n
 """Columns that are unknown if a hole may contain the answer."""
 
 
-def gapped_flows(hops: pa.Table) -> Longs:
+def gapped_flows(hops: pa.Table) -> Int64Array:
     """The rows of all flows that lack bytes. Cost: a few passes over columns, ~10 ns a hop."""
     if not hops.num_rows:
         return np.empty(0, dtype=np.int64)
@@ -71,7 +70,7 @@ def gapped_flows(hops: pa.Table) -> Longs:
     return np.flatnonzero(np.repeat(lacking, np.diff([*first, len(connection)])))
 
 
-def find_gaps(hops: pa.Table, rows: Longs, messages: pa.Table) -> pl.DataFrame:
+def find_gaps(hops: pa.Table, rows: Int64Array, messages: pa.Table) -> pl.DataFrame:
     """The holes of flows (columns `GAPS`), by connection and time.
 
     Arguments: aligned `hops`; `rows`, from `gapped_flows`; `messages`, whose heads show where requests begin.
@@ -200,7 +199,7 @@ class Pieces:
             exchanges = _null_where(exchanges, name, unknown)
         return exchanges
 
-    def _ids(self) -> tuple[Longs, Longs]:
+    def _ids(self) -> tuple[Int64Array, Int64Array]:
         """For each hole, its connection and the id of the piece behind it."""
         return self.gaps["connection_id"].to_numpy(), np.arange(len(self.gaps), dtype=np.int64) + PIECE
 
@@ -208,12 +207,12 @@ class Pieces:
         """Rows with the connection of each piece."""
         return rows.with_columns(connection_id=pl.Series(self._whole(rows["connection_id"].to_numpy()), dtype=pl.Int64))
 
-    def _whole(self, ids: Longs) -> Longs:
+    def _whole(self, ids: Int64Array) -> Int64Array:
         """The connection of each piece."""
         of, _ = self._ids()
         return np.where(ids < PIECE, ids, of[np.maximum(ids - PIECE, 0).clip(max=max(len(of) - 1, 0))])
 
-    def _piece(self, rows: pl.DataFrame) -> Longs:
+    def _piece(self, rows: pl.DataFrame) -> Int64Array:
         """The piece that each time of a connection falls into (`connection_id`, `at_ns`)."""
         _, ids = self._ids()
         cuts = self.gaps.select("connection_id", "at_ns", piece=pl.Series(ids)).sort("at_ns", "piece")
@@ -309,5 +308,5 @@ def _null_where(table: pa.Table, name: str, rows: NDArray[np.bool_]) -> pa.Table
     return table.set_column(table.schema.get_field_index(name), field, column)
 
 
-def _with_ids(table: pa.Table, ids: Longs) -> pa.Table:
+def _with_ids(table: pa.Table, ids: Int64Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index("connection_id"), "connection_id", pa.array(ids, pa.int64()))

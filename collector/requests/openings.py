@@ -85,15 +85,15 @@ def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
     secured = opened & (tls_start != UNSEEN) & in_order
     return Bounds(
         start=np.where(opened, first_times(exchanges, "connect_start"), first_byte),
-        connected=_where(opened, connected),
-        tls_start=_where(secured, tls_start),
-        tls_end=_where(secured, tls_end),
+        connected=_times_where(opened, connected),
+        tls_start=_times_where(secured, tls_start),
+        tls_end=_times_where(secured, tls_end),
         sent=first_times(exchanges, "request_first_sent"),
         end=first_times(exchanges, "response_last_received", "response_last_sent", "given_up"),
     )
 
 
-def _where(known: NDArray[np.bool_], times: Int64Array) -> Int64Array:
+def _times_where(known: NDArray[np.bool_], times: Int64Array) -> Int64Array:
     """`UNSEEN` where a time is not known; where none is, that takes no memory."""
     return np.where(known, times, UNSEEN) if known.any() else shared_constant(UNSEEN, len(known))
 

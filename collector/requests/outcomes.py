@@ -15,9 +15,9 @@ A request failed if there is evidence of the failure:
 A request is abandoned if its client left before the answer was complete: the client gave up, was stopped, or no longer
 needed the answer. It is unknown whether the server would have answered, so the duration says nothing about the server.
 Without visible heads a client's last message may need no answer (PostgreSQL's Terminate, a log line). There the client
-must have waited for one: for `LATE_NS`, or `PATIENCE` times as long as its slowest answer on that connection and at
-least `LONG_NS`, or for `NO_GOODBYE_NS` if an answer came after it had left; and the server must answer other requests
-in the trace.
+must have waited for one: for `ANSWER_EXPECTED_NS`, or `LONG_WAIT_RATIO` times as long as its slowest answer on that
+connection and at least `LONG_WAIT_NS`, or for `GOODBYE_MOST_NS` if an answer came after it had left. And the server
+must answer other requests in the trace.
 
 A request is ok if it has a complete answer with a status. Everything else is unknown: an answer in a protocol without
 visible status, a request cut off by the beginning or end of a capture, and one still waiting then, however long.
@@ -38,9 +38,9 @@ SERVER_ERROR = 500
 """This and higher statuses are failures of the service (RFC 9110 §15.6)."""
 REFUSED = (408, 429, 499)
 """Request Timeout, Too Many Requests, Client Closed Request: the request itself is not at fault."""
-LATE_NS = 1_000_000_000
+ANSWER_EXPECTED_NS = 1_000_000_000
 """A client that waits so long expects an answer. TCP's first timeout (RFC 6298)."""
-LONG_NS, PATIENCE = 100_000_000, 10
+LONG_WAIT_NS, LONG_WAIT_RATIO = 100_000_000, 10
 """So does a client that waits so long, and so many times as long as for its slowest answer on that connection. A
 program sends its goodbye only milliseconds before it closes, even on a busy host."""
 
@@ -70,7 +70,7 @@ _ANSWERED = (
 )
 
 
-NO_GOODBYE_NS = 10_000_000
+GOODBYE_MOST_NS = 10_000_000
 """A program that sends a goodbye closes sooner; if it waits so long and an answer comes after it left, it expected
 it."""
 
@@ -107,7 +107,7 @@ def with_outcomes(exchanges: pa.Table) -> pa.Table:
     return _with_column(exchanges, dictionary_array(codes, pa.array([*OUTCOMES, "waited"])))
 
 
-def answering(exchanges: pa.Table) -> frozenset[Server]:
+def answering_servers(exchanges: pa.Table) -> frozenset[Server]:
     """The servers that answered a request in a protocol without visible heads."""
     protocol, protocols = indices(exchanges["protocol"])
     if UNKNOWN not in protocols:
@@ -136,13 +136,15 @@ def final_outcomes(exchanges: pa.Table, servers: frozenset[Server]) -> pa.Table:
 def _outcomes_of_ended(exchanges: pa.Table, ended: NDArray[np.int64]) -> NDArray[np.int32]:
     """The outcomes of the exchanges in rows `ended`, which one side ended."""
     rows = _frame(exchanges.select(_ASKED).take(pa.array(ended)))
-    rows = rows.join(_slowest(exchanges, rows["connection_id"]), on="connection_id", how="left", maintain_order="left")
+    rows = rows.join(
+        _slowest_answers(exchanges, rows["connection_id"]), on="connection_id", how="left", maintain_order="left"
+    )
     left, visible = pl.col("ending").is_in(BY_CLIENT), pl.col("protocol") != UNKNOWN
     silent = pl.col("response_bytes").is_null()
     waited_ns = pl.col("closed_trace_ns") - pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
-    patient = (waited_ns >= LONG_NS) & (waited_ns >= PATIENCE * pl.col("slowest_ns"))
-    answered_later = ~silent & (waited_ns >= NO_GOODBYE_NS)  # an ending besides: the client had left before it came
-    waited = (waited_ns >= LATE_NS) | patient.fill_null(value=False) | answered_later
+    patient = (waited_ns >= LONG_WAIT_NS) & (waited_ns >= LONG_WAIT_RATIO * pl.col("slowest_ns"))
+    answered_later = ~silent & (waited_ns >= GOODBYE_MOST_NS)  # an ending besides: the client had left before it came
+    waited = (waited_ns >= ANSWER_EXPECTED_NS) | patient.fill_null(value=False) | answered_later
     failed = visible | (silent & (pl.col("ending") == Ending.SERVER_RESET))
     codes = (
         pl.when(left & visible)
@@ -157,7 +159,7 @@ def _outcomes_of_ended(exchanges: pa.Table, ended: NDArray[np.int64]) -> NDArray
     return found
 
 
-def _slowest(exchanges: pa.Table, wanted: pl.Series) -> pl.DataFrame:
+def _slowest_answers(exchanges: pa.Table, wanted: pl.Series) -> pl.DataFrame:
     """`connection_id, slowest_ns`: the longest wait for an answer on each of these connections."""
     mine = np.isin(numbers(exchanges["connection_id"]), wanted.unique().to_numpy())
     rows = _frame(exchanges.select(_ANSWERED).take(pa.array(np.flatnonzero(mine))))

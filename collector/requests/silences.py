@@ -32,8 +32,8 @@ def silences_by_row(silences: pa.Table, exchanges: pa.Table) -> Columns:
     short_cause, short_ns` for short ones; times in ns.
     """
     ids = numbers(exchanges["exchange_id"])
-    long = _long(silences, ids)
-    short = [_short(exchanges, long, *column) for column in SUMS]
+    long = _long_silences(silences, ids)
+    short = [_short_silences(exchanges, long, *column) for column in SUMS]
     return long | {
         "short_row": _concat([rows for rows, _, _, _ in short], np.int64),
         "short_in_response": _concat([np.full(len(rows), response) for rows, response, _, _ in short], np.bool_),
@@ -49,7 +49,7 @@ def no_silences() -> Columns:
     return {name: np.empty(0, kind) for name, kind in (kinds | short).items()}
 
 
-def _long(silences: pa.Table, ids: Int64Array) -> Columns:
+def _long_silences(silences: pa.Table, ids: Int64Array) -> Columns:
     row = _core.places(ids, [numbers(silences["exchange_id"])], ID_STRIDE_BITS)[0]
     from_ns = numbers(silences["from_trace_ns"])
     order = np.lexsort((from_ns, row))
@@ -63,7 +63,7 @@ def _long(silences: pa.Table, ids: Int64Array) -> Columns:
     }
 
 
-def _short(
+def _short_silences(
     exchanges: pa.Table, long: Columns, name: str, in_response: bool, cause: str
 ) -> tuple[Int64Array, bool, int, Int64Array]:
     """Rows whose message has short silences of one cause, and their total duration."""

@@ -69,7 +69,7 @@ def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
 
 def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     """The result of `link` for a table `exchanges` in parts. Memory: about 430 bytes for each exchange, no texts."""
-    rows, shown_id, words, asked = _in_numbers(exchanges)
+    rows, shown_id, words, asked = _numeric_columns(exchanges)
     ids = coalesce(rows, ["exchange_id"], NONE)
     links = find_links(rows, shown_id, words)
     del shown_id, words
@@ -103,7 +103,7 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     return conform("spans", pa.table(spans))
 
 
-def _in_numbers(
+def _numeric_columns(
     parts: Iterable[pa.Table],
 ) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]:
     """`COLUMNS` of all parts; 64-bit hashes of their transaction ids, 0 without one (they collide in one of 10^7

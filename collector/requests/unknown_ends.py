@@ -24,10 +24,10 @@ def with_one_place(exchanges: pa.Table) -> pa.Table:
     nothing = pa.scalar(None, pa.int64())
     for sent, received in PLACES:
         at = pc.coalesce(exchanges[sent], exchanges[received])
-        exchanges = _with(exchanges, sent, pc.if_else(unknown, at, exchanges[sent]))
-        exchanges = _with(exchanges, received, pc.if_else(unknown, nothing, exchanges[received]))
-    return _with(exchanges, HEAD, pc.if_else(unknown, nothing, exchanges[HEAD]))
+        exchanges = _with_column(exchanges, sent, pc.if_else(unknown, at, exchanges[sent]))
+        exchanges = _with_column(exchanges, received, pc.if_else(unknown, nothing, exchanges[received]))
+    return _with_column(exchanges, HEAD, pc.if_else(unknown, nothing, exchanges[HEAD]))
 
 
-def _with(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+def _with_column(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, column)

@@ -21,7 +21,7 @@ from collector import _core
 from collector.capture_files.records import Columns
 from collector.trace.time_columns import Int64Array
 
-UNHURRIED, FEWEST = 0.05, 20
+UNQUEUED_QUANTILE, LEAST_REQUESTS = 0.05, 20
 
 
 def waits(
@@ -48,4 +48,4 @@ def waits(
         "arrived_ns": arrived,
         "service": service,
     }
-    return _core.waits(columns, UNHURRIED, FEWEST)
+    return _core.waits(columns, UNQUEUED_QUANTILE, LEAST_REQUESTS)

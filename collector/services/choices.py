@@ -39,29 +39,29 @@ LEAST_CALLS = 10
 MOST_JOINT_VARIANCE = 0.3
 """Greatest variance of the total relative to the servers' own: 0 for a choice, 0.5 and more otherwise (see the
 tests)."""
-COIN = (0.4, 2.5)
+FAIR_VARIANCE_RATIOS = (0.4, 2.5)
 """Range of the variance of a fair choice, relative to a coin's."""
 MOST_WORDS = 5
 """At most so many words of a method and target are tried as predictors of the server."""
-PREDICTS = 0.5
+PREDICTS_SHARE = 0.5
 """From this share of the uncertainty about the server that a word removes, the word decides the server."""
-OPEN_SHARE = 0.05
+LEAST_UNCERTAIN_SHARE = 0.05
 """Least uncertainty about the server by chance; with less, nothing can be predicted."""
-SHUFFLES = 20
-MOST_APART, VARIED = 0.25, 8
+SHUFFLES_COUNT = 20
+MOST_DISTANCE, VARIED_LEAST_COUNT = 0.25, 8
 """Greatest distance of two distributions of sizes, and the number of different sizes that counts as varied."""
 _COLUMNS = (
     *("service", "client_host", "server_host", "method", "target", "request_bytes", "response_bytes"),
     *("request_first_sent_trace_ns", "request_first_received_trace_ns", "response_last_sent_trace_ns"),
     *("response_last_received_trace_ns", "given_up_trace_ns"),
 )
-PACKETS_A_CALL = 10
-Bools = NDArray[np.bool_]
+PACKETS_PER_CALL = 10
+BoolArray = NDArray[np.bool_]
 
 
 def sampled_share(packets_count: int) -> float:
     """The share of all seconds that is examined, for a trace of so many packets."""
-    return min(1.0, PACKETS_A_CALL * MOST_CALLS / max(packets_count, 1))
+    return min(1.0, PACKETS_PER_CALL * MOST_CALLS / max(packets_count, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,27 +126,27 @@ class Choices:
             return False
         both = pl.concat([self._calls[one], self._calls[other]]).sort("asked")
         made = both.drop_nulls("request").head(MOST_COMPARED)
-        if _enough(made):
+        if _has_enough_calls(made):
             return _picks_by_request(made, (made["service"] == one).to_numpy())
         serves = pl.col("client_host").is_in(list(self._serving)).fill_null(value=False)
         both = both.filter(~serves).head(MOST_COMPARED)
-        return _enough(both) and _picks_by_target(both, (both["service"] == one).to_numpy())
+        return _has_enough_calls(both) and _picks_by_target(both, (both["service"] == one).to_numpy())
 
 
-def _picks_by_request(calls: pl.DataFrame, is_one: Bools) -> bool:
+def _picks_by_request(calls: pl.DataFrame, is_one: BoolArray) -> bool:
     """Whether callers that serve others pick one of two servers for each request, whatever its contents."""
     if not _picks_one(calls["request"].to_numpy(), is_one):
         return False
     wanted, own = _words(calls, "request_method", "request_target"), _words(calls, "method", "target")
-    if _predict(wanted, is_one) or _predict(own, is_one):
+    if _predicts_server(wanted, is_one) or _predicts_server(own, is_one):
         return False
     return bool(own) or _sizes_alike(calls, is_one, varied=not wanted)
 
 
-def _picks_by_target(calls: pl.DataFrame, is_one: Bools) -> bool:
+def _picks_by_target(calls: pl.DataFrame, is_one: BoolArray) -> bool:
     """Whether callers that serve nobody request the same targets from either of two servers."""
     own = _words(calls, "method", "target")
-    return _is_a_coin(own, is_one) and not _predict(own, is_one)
+    return _is_a_coin(own, is_one) and not _predicts_server(own, is_one)
 
 
 _NOTHING = pa.schema(
@@ -181,7 +181,7 @@ def _with_requests(calls: pl.DataFrame, serving: pl.DataFrame) -> pl.DataFrame:
     return calls.join(made, on="call", how="left", maintain_order="left")
 
 
-def _enough(calls: pl.DataFrame) -> bool:
+def _has_enough_calls(calls: pl.DataFrame) -> bool:
     count = calls["service"].value_counts()["count"]
     return len(count) == 2 and bool((count >= LEAST_CALLS).all())
 
@@ -198,7 +198,7 @@ def _target_parts(method: str, target: str) -> tuple[str, ...]:
     return (method, *path.strip("/").split("/"), query)
 
 
-def _picks_one(request: NDArray[np.int64], is_one: Bools) -> bool:
+def _picks_one(request: NDArray[np.int64], is_one: BoolArray) -> bool:
     """Whether each request calls only one of the two servers."""
     _, place = np.unique(request, return_inverse=True)
     ones, others = (np.bincount(place, weights=which) for which in (is_one, ~is_one))
@@ -206,7 +206,7 @@ def _picks_one(request: NDArray[np.int64], is_one: Bools) -> bool:
     return bool(apart > 0 and (ones + others).var() <= MOST_JOINT_VARIANCE * apart)
 
 
-def _is_a_coin(words: Sequence[tuple[str, ...]], is_one: Bools) -> bool:
+def _is_a_coin(words: Sequence[tuple[str, ...]], is_one: BoolArray) -> bool:
     """Whether targets requested several times are distributed over both servers like coin tosses."""
     if not words:
         return False
@@ -217,21 +217,23 @@ def _is_a_coin(words: Sequence[tuple[str, ...]], is_one: Bools) -> bool:
     if len(every) < LEAST_CALLS:
         return False
     spread = ((ones - every * share) ** 2).sum() / (every * share * (1 - share)).sum()
-    return bool(COIN[0] <= spread <= COIN[1])
+    return bool(FAIR_VARIANCE_RATIOS[0] <= spread <= FAIR_VARIANCE_RATIOS[1])
 
 
-def _predict(words: Sequence[tuple[str, ...]], is_one: Bools) -> bool:
+def _predicts_server(words: Sequence[tuple[str, ...]], is_one: BoolArray) -> bool:
     """Whether the first words predict the server, as far as words repeat."""
     random = np.random.default_rng(0)
     for length in range(1, MOST_WORDS + 1) if words else ():
         place = _codes([each[:length] for each in words])
-        chance = float(np.mean([_share_guessed(place, random.permutation(is_one)) for _ in range(SHUFFLES)]))
-        if 1 - chance >= OPEN_SHARE and _share_guessed(place, is_one) - chance >= PREDICTS * (1 - chance):
+        chance = float(np.mean([_share_guessed(place, random.permutation(is_one)) for _ in range(SHUFFLES_COUNT)]))
+        if 1 - chance >= LEAST_UNCERTAIN_SHARE and _share_guessed(place, is_one) - chance >= PREDICTS_SHARE * (
+            1 - chance
+        ):
             return True
     return False
 
 
-def _share_guessed(place: NDArray[np.int64], is_one: Bools) -> float:
+def _share_guessed(place: NDArray[np.int64], is_one: BoolArray) -> float:
     """The share of calls whose server is predicted correctly from their kind."""
     ones, every = np.bincount(place, weights=is_one), np.bincount(place)
     return float(np.maximum(ones, every - ones).sum() / len(is_one))
@@ -242,7 +244,7 @@ def _codes(words: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
     return np.array([known.setdefault(each, len(known)) for each in words], dtype=np.int64)
 
 
-def _sizes_alike(calls: pl.DataFrame, is_one: Bools, *, varied: bool) -> bool:
+def _sizes_alike(calls: pl.DataFrame, is_one: BoolArray, *, varied: bool) -> bool:
     """Whether requests and answers of both servers have the same sizes; with `varied`, also many different ones."""
     for name in ("request_bytes", "response_bytes"):
         sizes = calls[name].fill_null(0).to_numpy()
@@ -250,6 +252,6 @@ def _sizes_alike(calls: pl.DataFrame, is_one: Bools, *, varied: bool) -> bool:
         edges = np.unique(sizes)
         apart = [np.searchsorted(each, edges, side="right") / len(each) for each in (one, other)]
         by_chance = 1.36 * np.sqrt(1 / len(one) + 1 / len(other))  # once in twenty
-        if np.abs(apart[0] - apart[1]).max() > max(MOST_APART, by_chance):
+        if np.abs(apart[0] - apart[1]).max() > max(MOST_DISTANCE, by_chance):
             return False
-    return not varied or len(edges) >= VARIED
+    return not varied or len(edges) >= VARIED_LEAST_COUNT

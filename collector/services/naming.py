@@ -30,16 +30,16 @@ from collector.services.service_names import host_and_port, place_of
 from collector.services.services import Product
 from collector.trace.model import ServiceInfo
 
-ALIKE = 0.5
+LEAST_COMMON_SHARE = 0.5
 """Least share of callers, and of requests by kind, that replicas have in common."""
-MOST_ASKED_BY = 0.5
+RELAY_LEAST_SHARE = 0.5
 """Least share of a server's connections that its relay makes."""
 MOST_GROUPS = 64
 """At most so many groups of a port are compared with a server."""
 MOST_WORDS = 4
 """At most so many words of a target are compared."""
 NAMED = "named by the operator"
-Shown = Callable[[str, str], bool]
+AreReplicas = Callable[[str, str], bool]
 
 
 @dataclass(slots=True)
@@ -56,23 +56,23 @@ class _Known:
 
 
 def name_services(
-    servers: Sequence[Server], by_operator: Mapping[str, str], are_replicas: Shown
+    servers: Sequence[Server], by_operator: Mapping[str, str], are_replicas: AreReplicas
 ) -> tuple[ServiceInfo, ...]:
     """The names of `servers` with evidence; the others are `host:port`.
 
     Arguments: `by_operator`, names by `HOST:PORT`, in addition to those of the operator's file; `are_replicas`, whether
     two servers (`host:port`) are proven replicas (`Choices.are_replicas`).
     """
-    own = _by_operator(by_operator)
+    own = _operators_names(by_operator)
     known = _candidates_of_all(servers, own)
     return (*own, *_service_infos(_groups(known, are_replicas), {each.name for each in own}))
 
 
-def to_watch(servers: Sequence[Server], by_operator: Mapping[str, str]) -> Watched:
+def servers_to_watch(servers: Sequence[Server], by_operator: Mapping[str, str]) -> Watched:
     """The exchanges that `collector.services.choices` needs to detect replicas: those of `servers` that share port and
     callers."""
     at_port = defaultdict[tuple[int, str], list[Server]](list)
-    for each in _candidates_of_all(servers, _by_operator(by_operator)):
+    for each in _candidates_of_all(servers, _operators_names(by_operator)):
         if not (each.product and each.product.one):
             at_port[each.server.port, each.product.name if each.product else ""].append(each.server)
     wanted: list[Server] = []
@@ -85,7 +85,7 @@ def to_watch(servers: Sequence[Server], by_operator: Mapping[str, str]) -> Watch
     return Watched(frozenset(host_and_port(*each.key) for each in wanted), frozenset(hosts))
 
 
-def _by_operator(named: Mapping[str, str]) -> list[ServiceInfo]:
+def _operators_names(named: Mapping[str, str]) -> list[ServiceInfo]:
     asked_for = dict(services.names_by_operator()) | dict(named)
     own = [ServiceInfo(*place_of(place), name, NAMED) for place, name in asked_for.items()]
     return own + [ServiceInfo("", port, name, NAMED) for port, name in services.ports_by_operator().items()]
@@ -167,7 +167,7 @@ def _drop_relayed(known: Sequence[_Known]) -> None:
     for each in known:
         total = sum(each.server.callers.values())
         for caller, count in each.server.callers.items():
-            if count >= MOST_ASKED_BY * total:
+            if count >= RELAY_LEAST_SHARE * total:
                 asked_by[caller].append(each)
     kept = []
     for each in known:
@@ -180,7 +180,7 @@ def _drop_relayed(known: Sequence[_Known]) -> None:
             product.name
             for other in behind
             for product, _ in other.products
-            if not product.one or _alone_asks(each.server, other.server)
+            if not product.one or _is_only_caller(each.server, other.server)
         }
         kept.append([one for one in each.products if one[0].name not in theirs])
     for each, products in zip(known, kept, strict=True):
@@ -207,7 +207,7 @@ def _join_their_port(known: Sequence[_Known]) -> None:
             each.products = [one for one in seen if each.server.counts[place[one[1][0]]]][:1]
 
 
-def _alone_asks(front: Server, behind: Server) -> bool:
+def _is_only_caller(front: Server, behind: Server) -> bool:
     others = [caller for caller in behind.callers if caller != front.host]
     return front.port != behind.port and bool(front.sample) and not others
 
@@ -219,7 +219,7 @@ def _relays(front: Server, behind: Server) -> bool:
     return bool(set(front.sample) & set(behind.sample)) or _kinds_alike(front.sample, behind.sample)
 
 
-def _service_infos(groups: Sequence[Sequence[_Known]], taken: Iterable[str]) -> list[ServiceInfo]:
+def _service_infos(groups: Sequence[Sequence[_Known]], used_names: Iterable[str]) -> list[ServiceInfo]:
     of_product = Counter(each[0].product.name for each in groups if each[0].product)
     of_port = Counter(each[0].server.port for each in groups if not each[0].product and len(each) > 1)
     found = []
@@ -231,7 +231,7 @@ def _service_infos(groups: Sequence[Sequence[_Known]], taken: Iterable[str]) -> 
             name = product.name if of_product[product.name] == 1 else f"{product.name} {place}"
         elif others and of_port[first[1]] == 1:
             name = f"port {first[1]}"
-        if name in taken:  # the operator gave this name to something else
+        if name in used_names:  # the operator gave this name to something else
             name = f"{name} {place}" if name != place else f"server {place}"
         for each in group:
             words = _evidence(each, group)
@@ -240,7 +240,7 @@ def _service_infos(groups: Sequence[Sequence[_Known]], taken: Iterable[str]) -> 
     return found
 
 
-def _groups(known: Sequence[_Known], are_replicas: Shown) -> list[list[_Known]]:
+def _groups(known: Sequence[_Known], are_replicas: AreReplicas) -> list[list[_Known]]:
     """Servers by service."""
     whole = defaultdict[str, list[_Known]](list)
     by_port = defaultdict[tuple[int, str], list[list[_Known]]](list)
@@ -290,7 +290,7 @@ def _may_be_replicas(one: Server, other: Server) -> bool:
     if one.host == other.host:
         return False
     callers = [{caller for caller in each.callers if caller not in (one.host, other.host)} for each in (one, other)]
-    if len(callers[0] & callers[1]) < ALIKE * len(callers[0] | callers[1]):
+    if len(callers[0] & callers[1]) < LEAST_COMMON_SHARE * len(callers[0] | callers[1]):
         return False
     return not (one.sample or other.sample) or _kinds_alike(one.sample, other.sample)
 
@@ -305,9 +305,9 @@ def _kinds_alike(one: Sequence[str], other: Sequence[str]) -> bool:
         counts = [Counter(words[:length] for words in each) for each in both]
         kinds = counts[0].keys() | counts[1].keys()
         if len(kinds) > (len(both[0]) + len(both[1])) / 2:  # they do not repeat: data
-            return length > 1 or len(counts[0].keys() & counts[1].keys()) >= ALIKE * len(kinds)
+            return length > 1 or len(counts[0].keys() & counts[1].keys()) >= LEAST_COMMON_SHARE * len(kinds)
         together = sum(min(counts[0][kind] / len(both[0]), counts[1][kind] / len(both[1])) for kind in kinds)
-        if together < ALIKE:
+        if together < LEAST_COMMON_SHARE:
             return False
     return True
 
@@ -320,7 +320,7 @@ def _evidence(each: _Known, group: Sequence[_Known]) -> str:
     """The evidence for the name, in words."""
     said = []
     if each.products:
-        said.append(" and ".join(_words_of(services.clues()[name]) for name in each.products[0][1]))
+        said.append(" and ".join(_clue_words(services.clues()[name]) for name in each.products[0][1]))
     elif len(group) > 1:
         said.append(f"{len(group)} hosts do the same: requests go now to one, now to another, whatever they are for")
     elif not each.protocols and (usual := services.usual_service(each.server.port)):
@@ -329,7 +329,7 @@ def _evidence(each: _Known, group: Sequence[_Known]) -> str:
     return "; ".join(said)
 
 
-def _words_of(clue: Clue) -> str:
+def _clue_words(clue: Clue) -> str:
     if clue.begins:
         return "sends its protocol's first bytes" if not clue.from_client else "is sent its protocol's first bytes"
     said = [f"is asked for {clue.targets[0]}"] if clue.targets else []

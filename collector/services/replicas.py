@@ -36,7 +36,7 @@ BURST_NS = 50_000_000
 """Parallel calls of a request begin within this time of each other, a substitute within this time of the failure."""
 SHORTEST_TIMEOUT_NS = 2 * BURST_NS
 """Nobody gives up a connection sooner (Swift's `conn_timeout` is 0.5 s)."""
-PLACES_LEAST = 5
+LEAST_PLACES = 5
 """Fewest places that a client wrote to before any failure, to infer the servers to which it always writes."""
 LONGEST_CHAIN = 6
 """Longest chain of substitutes that fail, too."""
@@ -86,7 +86,7 @@ def stand_ins(attempts: pl.DataFrame, failed: pl.DataFrame) -> pl.DataFrame:
     failures = [(group.client, one.begin_ns) for group in groups for one in group.failures]
     for client, at in [*failures, *failed.select("client_host", "began_ns").drop_nulls().rows()]:
         first_failure[client] = min(first_failure.get(client, at), at)
-    _give_failures(groups, failed)
+    _assign_failures(groups, failed)
     known = _known_primaries(groups, first_failure)
     found = dict(pair for group in groups for pair in _substitutes(group, known.get(group.where, frozenset())))
     found |= dict(_writes_without_failure(groups, known, found))
@@ -135,16 +135,16 @@ class _Group:
         """All that were called."""
         return frozenset(one.server for one in self.attempts if one.failed_ns is None)
 
-    def asks(self, server: Server) -> bool:
+    def calls_server(self, server: Server) -> bool:
         """Whether the server was called."""
         return any(one.server == server and one.failed_ns is None for one in self.attempts)
 
-    def may_take(self, began_ns: int, over_ns: int, server: Server) -> bool:
+    def may_include(self, began_ns: int, over_ns: int, server: Server) -> bool:
         """Whether a failed connection may belong to this group: it explains some attempt after it."""
         later = sum(one.begin_ns >= over_ns for one in self.attempts)
         explained = sum((one.failed_ns or 0) >= over_ns for one in self.failures)
         beside = len(self.attempts) > 1 or not self.writes  # an object server's report to its one container server
-        return self.asked_ns <= began_ns and later > explained and beside and not self.asks(server)
+        return self.asked_ns <= began_ns and later > explained and beside and not self.calls_server(server)
 
 
 def _groups(attempts: pl.DataFrame) -> list[_Group]:
@@ -161,7 +161,7 @@ def _groups(attempts: pl.DataFrame) -> list[_Group]:
     return list(found.values())
 
 
-def _give_failures(groups: list[_Group], failed: pl.DataFrame) -> None:
+def _assign_failures(groups: list[_Group], failed: pl.DataFrame) -> None:
     """Assign each failed connection to the group of its client whose calls are closest to it in time.
 
     First one to each group, then the rest: a second failed server, or a failed substitute.
@@ -180,24 +180,24 @@ def _give_failures(groups: list[_Group], failed: pl.DataFrame) -> None:
                 pairs += [(distance, number, place) for distance, place in near]
         given: set[int] = set()
         for _, number, place in sorted(pairs):
-            if number in left and place not in given and _take(groups[place], left[number]):
+            if number in left and place not in given and _add_failure(groups[place], left[number]):
                 del left[number]
                 given.add(place)
         if not given:
             return
 
 
-def _take(group: _Group, row: Mapping[str, Any]) -> bool:
+def _add_failure(group: _Group, row: Mapping[str, Any]) -> bool:
     """Add a failed connection to a group if it may belong to it; returns whether it may."""
     began, server = row["began_ns"], (row["server"], row["server_port"])
-    over_ns = _over_ns(row)
-    if not group.may_take(began, over_ns, server):
+    over_ns = _earliest_end_ns(row)
+    if not group.may_include(began, over_ns, server):
         return False
     insort(group.attempts, _Attempt(None, server, "", began, over_ns), key=lambda one: one.begin_ns)
     return True
 
 
-def _over_ns(row: Mapping[str, Any]) -> int:
+def _earliest_end_ns(row: Mapping[str, Any]) -> int:
     """The earliest time at which a failed connection may have been given up."""
     return int(row["began_ns"] + SHORTEST_TIMEOUT_NS if row["refused_ns"] is None else row["refused_ns"])
 
@@ -327,7 +327,7 @@ def _servers_of_all_writes(groups: Sequence[_Group], before_ns: int) -> frozense
     """The servers of all writes before a time, if they were the same each time at several places; else empty."""
     early = [group for group in groups if group.attempts[-1].begin_ns < before_ns]
     taken = {group.servers for group in early}
-    if len(taken) != 1 or len({group.place for group in early}) < PLACES_LEAST:
+    if len(taken) != 1 or len({group.place for group in early}) < LEAST_PLACES:
         return frozenset()
     (servers,) = taken
     return servers if all(len(group.attempts) == len(servers) for group in early) else frozenset()

@@ -53,24 +53,25 @@ def is_background(user_agent: str) -> bool:
 
 def client_service(user_agent: str) -> str | None:
     """The service or daemon with this User-Agent; None if unknown."""
-    return _asker(user_agent, _own_path())
+    return _caller_service(user_agent, _own_path())
 
 
 @lru_cache(maxsize=1 << 10)
-def _asker(user_agent: str, own: str) -> str | None:
+def _caller_service(user_agent: str, own: str) -> str | None:
     callers = _merged_document(own)["callers"]
-    name = next((name for name in callers if _begins(user_agent, name)), None)
+    name = next((name for name in callers if _starts_with_name(user_agent, name)), None)
     return _daemon(user_agent, own) if name is None else callers[name]
 
 
 @lru_cache(maxsize=1 << 10)
 def _daemon(user_agent: str, own: str) -> str | None:
     return next(
-        (name for name in _merged_document(own)["background"]["user_agents"] if _begins(user_agent, name)), None
+        (name for name in _merged_document(own)["background"]["user_agents"] if _starts_with_name(user_agent, name)),
+        None,
     )
 
 
-def _begins(user_agent: str, name: str) -> bool:
+def _starts_with_name(user_agent: str, name: str) -> bool:
     return user_agent.startswith(name) and user_agent[len(name) : len(name) + 1] in ("", " ", "/")
 
 
@@ -138,7 +139,7 @@ def target_words(part: str) -> Mapping[str, tuple[str, int]]:
 @cache
 def _merged_document(own: str) -> dict[str, Any]:
     document = tomllib.loads(files("collector.services").joinpath("services.toml").read_text(encoding="utf-8"))
-    for name, table in (_own(Path(own)) if own else {}).items():
+    for name, table in (_read_own_file(Path(own)) if own else {}).items():
         if name not in document or not isinstance(table, dict):
             raise InputError(f"{own} has {name} = …", f"its tables may be {', '.join(f'[{one}]' for one in document)}")
         document[name] = _join_tables(document[name], table, own)
@@ -146,7 +147,7 @@ def _merged_document(own: str) -> dict[str, Any]:
     return document
 
 
-def _own(path: Path) -> dict[str, Any]:
+def _read_own_file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -236,7 +236,7 @@ def test_a_full_listen_queue_is_distinguished_from_a_lost_syn() -> None:
     """
     (finding,) = of_packets(script)
     assert (finding["kind"], finding["host"]) == ("listen_queue_full", "proxy")
-    assert "1 handshake packet reached proxy and its kernel did not take" in finding["text"]
+    assert "the kernel of proxy ignored 1 handshake packet that it had received" in finding["text"]
     assert finding["cost_ns"] == 1_000_070_000
 
 

@@ -189,8 +189,8 @@ CASES = {
         1000000 > syn #2 lost
         """,
         [
-            "warning connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: 2 "
-            "handshake packets reached proxy, and its kernel accepted none of them; that took 1.000 s",
+            "warning connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: the "
+            "kernel of proxy received 2 handshake packets, and accepted no connection; that took 1.000 s",
             "warning connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: 2 "
             "handshake packets lost on the way; that took 1.000 s",
         ],
@@ -212,8 +212,8 @@ CASES = {
         3000200 < 0:50 200
         """,
         [
-            "warning listen_queue_full proxy 4.00014e+06 | 2 connections from client to proxy:8080 established late: 3 "
-            "handshake packets reached proxy and its kernel did not accept them; that took 4.000 s, at worst 3.000 s",
+            "warning listen_queue_full proxy 4.00014e+06 | 2 connections from client to proxy:8080 established late: "
+            "the kernel of proxy ignored 3 handshake packets that it had received; that took 4.000 s, at worst 3.000 s",
         ],
     ),
     "an ACK that a full accept queue dropped": (
@@ -228,8 +228,8 @@ CASES = {
         1000200 < 0:50 200
         """,
         [
-            "warning listen_queue_full proxy 1.00005e+06 | 1 connection from client to proxy:8080 established late: 2 "
-            "handshake packets reached proxy and its kernel did not accept them; that took 1.000 s",
+            "warning listen_queue_full proxy 1.00005e+06 | 1 connection from client to proxy:8080 established late: "
+            "the kernel of proxy ignored 2 handshake packets that it had received; that took 1.000 s",
         ],
     ),
     "a server error, and what it had waited for": (
@@ -264,7 +264,7 @@ CASES = {
         1500100 < 0:50 200
         """,
         [
-            "warning unanswered_request proxy 1.5e+06 | 1 request from client to swift on proxy not answered by "
+            "warning unanswered_request proxy 1.5e+06 | 1 request from client to swift on proxy was not answered by "
             "the end of the capture, the longest wait 1.500 s",
         ],
     ),
@@ -324,8 +324,8 @@ CASES = {
          9000 < 1000:1050 200 body=10 with=10
         """,
         [
-            "warning head_of_line client 4870 | 1 request from client to swift on proxy waited on a connection behind "
-            "the response to the one before (pipelining): 4.9 ms",
+            "warning head_of_line client 4870 | 1 request from client to swift on proxy waited on their connection "
+            "until the response to the previous one had been sent (pipelining): 4.9 ms",
         ],
     ),
     "a SYN on ports that were just used": (
@@ -592,14 +592,14 @@ ENDED = {
             f"500001{n} > 100:200 GET /b\n500004{n} < rst@61"
             for n in range(2)
         ),
-        "warning unanswered_request web | 2 of 4 requests from client to swift on web sent on a kept "
+        "warning unanswered_request web | 2 of 4 requests from client to swift on web were sent on a kept "
         "connection that the "
         "server had already closed; it had closed all of these at one moment, as when its process ends",
     ),
     "a kept connection that the server had already closed": (
         "client:40000 > web:8080\n 0 > 0:100 GET /a\n 50 < 0:60 200 body=10 with=10\n 5000000 < fin@60\n"
         "5000010 > 100:200 GET /b\n 5000040 < rst@61",
-        "warning unanswered_request web | 1 of 2 requests from client to swift on web sent on a kept "
+        "warning unanswered_request web | 1 of 2 requests from client to swift on web was sent on a kept "
         "connection that the "
         "server had already closed",
     ),

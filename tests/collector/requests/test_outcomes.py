@@ -4,7 +4,7 @@ import pytest
 
 from collector.requests.endings import with_endings
 from collector.requests.exchanges import build_exchanges
-from collector.requests.outcomes import answering, final_outcomes, with_outcomes
+from collector.requests.outcomes import answering_servers, final_outcomes, with_outcomes
 from tests.helpers.scripts import play
 from tests.helpers.service_ports import names_of_ports
 
@@ -58,7 +58,7 @@ def outcomes(script: str) -> list[str]:
     tables = play(script)
     built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "web", 5432: "db"}))
     exchanges = with_outcomes(with_endings(built.exchanges, built.hops))
-    found: list[str] = final_outcomes(exchanges, answering(exchanges))["outcome"].to_pylist()
+    found: list[str] = final_outcomes(exchanges, answering_servers(exchanges))["outcome"].to_pylist()
     return found
 
 
