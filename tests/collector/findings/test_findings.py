@@ -244,8 +244,8 @@ CASES = {
         [
             "warning client_gave_up db 900000 | 1 request from proxy to swift on db was given up by its client "
             "after 900.0 ms, without a complete answer",
-            "notice server_error proxy 320 | swift on proxy answered 503 to 1 request; 1 of them after swift on db had "
-            "left it unanswered for up to 900.0 ms",
+            "notice server_error proxy 320 | swift on proxy answered 503 to 1 request; 1 of them after swift on db did "
+            "not answer for up to 900.0 ms",
         ],
     ),
     "a SYN at the capture's end is not yet unanswered": (
