@@ -9,6 +9,8 @@ ONCE ?=
 QUICK ?=
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
+# Of its temporary folders pytest keeps those of tests that failed; the others may be in memory (tests/conftest.py).
+PYTEST = $(VENV)/python -m pytest -q -n $(PYTEST_WORKERS) -o tmp_path_retention_policy=failed -o tmp_path_retention_count=1
 export PYTHON
 
 VENV := .venv/bin
@@ -62,7 +64,7 @@ demo: setup ## Upload one byte to the bundled cluster, show where the time went 
 ifneq ($(QUICK),)
 test: lint-python ## Run every check and every test, Rust's beside Python's (QUICK=1: Python's quick ones)
 	@echo 'test: the quick tests of Python; `make test` runs them all'
-	@$(VENV)/python -m pytest -q -n $(PYTEST_WORKERS) --quick $(PYTEST_ARGS)
+	@$(PYTEST) --quick $(PYTEST_ARGS)
 else
 test: setup
 	@scripts/preconditions tests
@@ -95,7 +97,7 @@ test-rust: setup ## Run the Rust tests only
 
 test-python: setup ## Run the Python tests only
 	@echo 'test: Python'
-	@$(VENV)/python -m pytest -q -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	@$(PYTEST) $(PYTEST_ARGS)
 
 miri: ## Run the tests of the crates without `unsafe` under Miri (needs: rustup component add miri rust-src --toolchain nightly)
 	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -q --lib --test connections --test scripts --test round_trip \

@@ -5,8 +5,12 @@ Properties are tried without a time limit: machines are busy at times.
 With `-n`, tests go to several processes. Those of one module stay together, so that its fixtures are made once, but for
 the viewer's, which are many and slow and whose traces are quickly made. Modules with live tests, which make hosts of
 network namespaces and measure time there, stay together too: none of them runs beside another.
+
+Temporary folders are in memory where there is room for them: the store syncs each object, so its tests mostly wait for
+the disk there. What syncing is for, that a file outlives a power cut, no test can see on either.
 """
 
+import os
 import signal
 from collections.abc import Iterator
 from functools import cache
@@ -75,6 +79,26 @@ SLOW = (
     "tests/viewer/test_uncaptured_hosts.py",
 )
 """Modules that `--quick` leaves out beside live tests and those with a browser: of some 5 s or more."""
+
+
+MEMORY = Path("/dev/shm")
+MEMORY_NEEDED_BYTES = 4 << 30
+"""All tests leave some 2 GiB behind, of which `make` has pytest remove the folders of those that passed."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put temporary folders into memory, unless `--basetemp` or pytest's own variable says where they are to be."""
+    if not config.option.basetemp and _has_room(MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether programs can be run from the folder, and there is room for all that a run holds at a time."""
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return False
+    return not state.f_flag & os.ST_NOEXEC and state.f_bavail * state.f_frsize >= MEMORY_NEEDED_BYTES
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
