@@ -103,7 +103,7 @@ pub fn packet(data: &[u8]) {
         Ok(segment) => {
             assert_eq!(events.len(), 1);
             assert!(segment.payload.len() <= segment.payload_len as usize);
-            assert_eq!(shown(&events), walked(&segment, &packet));
+            assert_eq!(visible_event(&events), event_of_segment(&segment, &packet));
             assert!((0..heads.len()).all(|head| is_inside(&heads, head, segment.payload.len())));
         }
     }
@@ -116,8 +116,8 @@ fn is_inside(heads: &HeadColumns, head: usize, payload_len: usize) -> bool {
     at < payload_len || (at == payload_len && heads.head_kind[head] == http2::FRAME.0)
 }
 
-/// The row with what `walked` cannot know left out.
-fn shown(events: &EventColumns) -> Event {
+/// The row with what `event_of_segment` cannot know left out.
+fn visible_event(events: &EventColumns) -> Event {
     Event {
         src_addr: 0,
         dst_addr: 0,
@@ -125,7 +125,7 @@ fn shown(events: &EventColumns) -> Event {
     }
 }
 
-fn walked(segment: &twintap_wire::packet::Segment<'_>, packet: &Packet<'_>) -> Event {
+fn event_of_segment(segment: &twintap_wire::packet::Segment<'_>, packet: &Packet<'_>) -> Event {
     let (tcp, options) = (segment.tcp, segment.tcp.options);
     Event {
         frame: packet.frame,

@@ -139,14 +139,14 @@ pub fn check(columns: &Columns, matched: &Matched) {
         if !as_received.is_empty() {
             let total: i64 = as_received.iter().map(|row| row.end - row.start).sum();
             assert_eq!(
-                (covered(as_received), total),
+                (covered_bytes(as_received), total),
                 (len, len),
                 "bytes that event {event} received"
             );
             assert!(len > 0 || as_received.len() == 1, "event {event} was received twice");
         }
         if !as_sent.is_empty() {
-            assert_eq!(covered(as_sent), len, "bytes that event {event} sent");
+            assert_eq!(covered_bytes(as_sent), len, "bytes that event {event} sent");
         }
     }
 }
@@ -165,7 +165,7 @@ fn check_places(matched: &Matched) {
 }
 
 /// Bytes in at least one of `rows`.
-fn covered(rows: &mut [Row]) -> i64 {
+fn covered_bytes(rows: &mut [Row]) -> i64 {
     rows.sort_by_key(|row| row.start);
     let (mut total, mut furthest) = (0, i64::MIN);
     for row in rows {

@@ -12,7 +12,7 @@ pub fn corpus(target: &str) -> Vec<Vec<u8>> {
 }
 
 /// What the fuzzer found besides; nothing of a target that it found nothing new for.
-fn found(target: &str) -> Vec<Vec<u8>> {
+fn inputs_found(target: &str) -> Vec<Vec<u8>> {
     let folder = format!("{target}/found");
     if corpus_folder(&folder).is_dir() {
         files_in(&folder)
@@ -79,7 +79,7 @@ fn mutate(data: &[u8], random: &mut Random) -> Vec<u8> {
 
 /// Run `body` over the corpus of `target`, its prefixes and its mutations; and over what the fuzzer found besides.
 pub fn run(target: &str, body: fn(&[u8])) {
-    found(target).iter().for_each(|data| body(data));
+    inputs_found(target).iter().for_each(|data| body(data));
     for (number, whole) in corpus(target).iter().enumerate() {
         for len in 0..=whole.len() {
             body(&whole[..len]);

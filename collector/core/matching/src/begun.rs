@@ -108,11 +108,11 @@ fn fingerprint(events: &Events, i: usize) -> Option<u64> {
     };
     let numbers = u64::from(events.seq[i]) << 32 | u64::from(events.ack[i]);
     let stamps = u64::from(stamps.0) << 32 | u64::from(stamps.1);
-    Some(mixed(mixed(numbers) ^ stamps))
+    Some(mix(mix(numbers) ^ stamps))
 }
 
 /// Spread over all bits (the finalizer of SplitMix64, Steele et al. 2014).
-fn mixed(value: u64) -> u64 {
+fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ value >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     value ^ value >> 31

@@ -175,7 +175,7 @@ fn unseen_send(context: &Context, history: &History, packet: &Packet, kind: Kind
         Kind::Fin => history.fins.len(),
         _ => return State::Lost,
     };
-    if sent_count == 1 && context.acknowledged() > packet.offset {
+    if sent_count == 1 && context.acknowledged_end() > packet.offset {
         State::CaptureDropped
     } else {
         State::Lost
@@ -223,8 +223,8 @@ impl<'a> History<'a> {
         Self {
             context,
             rows,
-            syns: numbered(syns),
-            fins: numbered(fins),
+            syns: with_counts_before(syns),
+            fins: with_counts_before(fins),
             end: (!rows.is_empty()).then_some(end),
             only_grows,
             running_end: OnceCell::new(),
@@ -288,7 +288,7 @@ fn stream_end(packet: &Packet) -> i64 {
 }
 
 /// Rows in time order with how many go before each, by row.
-fn numbered(rows: Rows) -> Vec<(u32, u16)> {
+fn with_counts_before(rows: Rows) -> Vec<(u32, u16)> {
     let before = (0..u16::MAX).chain(std::iter::repeat(u16::MAX - 1));
     let mut all: Vec<_> = rows.into_iter().zip(before).collect();
     all.sort_unstable();

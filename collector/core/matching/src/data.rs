@@ -117,7 +117,7 @@ fn leave_ambiguous(sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
 
 /// State of sent bytes that no receive carries: they arrived all the same if the receiver acknowledged them.
 fn unseen_send(context: &Context, end: i64) -> State {
-    match (context.receiver_is_captured, context.acknowledged() >= end) {
+    match (context.receiver_is_captured, context.acknowledged_end() >= end) {
         (false, _) => State::OutsideWindow,
         (true, true) => State::CaptureDropped,
         (true, false) => State::Lost,

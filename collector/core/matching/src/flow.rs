@@ -49,12 +49,12 @@ impl Flow {
     }
 
     /// What its sender's host saw leave.
-    fn left(&self) -> &[u32] {
+    fn sends_seen(&self) -> &[u32] {
         if self.sends.is_empty() { &self.both } else { &self.sends }
     }
 
     /// What its receiver's host saw arrive.
-    fn arrived(&self) -> &[u32] {
+    fn receives_seen(&self) -> &[u32] {
         if self.receives.is_empty() {
             &self.both
         } else {
@@ -102,8 +102,8 @@ pub(crate) fn match_connection(
         let receiver = &incarnation.sides[1 - number];
         let (flow, other) = (&scratch.flows[number], &scratch.flows[1 - number]);
         let hosts = (
-            known(sender.send_host, sender.host()),
-            known(sender.receive_host, receiver.host()),
+            seen_or_inferred(sender.send_host, sender.host()),
+            seen_or_inferred(sender.receive_host, receiver.host()),
         );
         let bound = CausalBound {
             other: &identified[1 - number],
@@ -127,7 +127,7 @@ pub(crate) fn match_connection(
         match_unpaired(&context, flow, &mut scratch.hops);
         matched.push_hops(packets, connection, number == incarnation.client, hosts, &scratch.hops);
         scratch.pauses.clear();
-        let sides = [flow.left(), other.arrived()];
+        let sides = [flow.sends_seen(), other.receives_seen()];
         pauses::find(packets, sides, mss, &mut scratch.pauses);
         matched.push_pauses(connection, number == incarnation.client, hosts.0, &scratch.pauses);
     }
@@ -151,7 +151,7 @@ fn agreed_mss(packets: Packets, flows: &[Flow; 2]) -> u16 {
     announced.filter(|&mss| mss > 0).min().unwrap_or(0)
 }
 
-fn known(seen: u16, inferred: u16) -> u16 {
+fn seen_or_inferred(seen: u16, inferred: u16) -> u16 {
     if seen == NO_HOST { inferred } else { seen }
 }
 
@@ -177,7 +177,7 @@ pub(crate) struct Context<'a, 'e> {
 impl Context<'_, '_> {
     /// Stream offset up to which the receiver acknowledged; -1 if nothing, not even the SYN. Computed when first
     /// needed, by a send that has no receive.
-    pub fn acknowledged(&self) -> i64 {
+    pub fn acknowledged_end(&self) -> i64 {
         *self
             .acknowledged
             .get_or_init(|| highest_acknowledged(self.packets, self.other, &self.incarnation.sides[self.side]))

@@ -160,7 +160,7 @@ impl Sender {
             return;
         }
         let acknowledged = offset.saturating_add(distance(arrived.ack, seq).into());
-        let window = self.scaled(arrived.window, arrived.has(flag::SYN));
+        let window = self.scaled_window(arrived.window, arrived.has(flag::SYN));
         let peer = PeerState {
             acknowledged: acknowledged.max(self.peer.acknowledged),
             edge: window.map(|window| acknowledged.saturating_add(window)),
@@ -274,7 +274,7 @@ impl Sender {
     }
 
     /// Of a window in a packet of the peer; a SYN's is never scaled.
-    fn scaled(&self, window: u16, in_syn: bool) -> Option<i64> {
+    fn scaled_window(&self, window: u16, in_syn: bool) -> Option<i64> {
         let (own, peer) = (self.own_scale?, self.peer_scale?);
         let agreed = own != NO_SCALE && peer != NO_SCALE && !in_syn;
         Some(i64::from(window) << if agreed { peer.min(MOST_SCALE) } else { 0 })

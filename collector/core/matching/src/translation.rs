@@ -101,13 +101,13 @@ pub(crate) fn find(events: &Events) -> Vec<Translation> {
         .into_values()
         .filter(|a| a.sent_at.is_some() != a.received)
         .collect();
-    let by_isns = joined(&lone, |answer| Some((answer.client_isn, answer.server_isn)));
+    let by_isns = pairs_by_fingerprint(&lone, |answer| Some((answer.client_isn, answer.server_isn)));
     let settled: FxHashSet<FourTuple> = by_isns
         .iter()
         .flat_map(|(outer, inner)| [outer.tuple, inner.tuple])
         .collect();
     let rest: Vec<Answer> = lone.iter().filter(|a| !settled.contains(&a.tuple)).copied().collect();
-    let by_stamps = joined(&rest, |answer| answer.stamps);
+    let by_stamps = pairs_by_fingerprint(&rest, |answer| answer.stamps);
     let pairs = by_isns.iter().chain(&by_stamps);
     let mut found: Vec<Translation> = pairs.map(|(outer, inner)| translation(outer, inner)).collect();
     note_beginnings(
@@ -183,7 +183,7 @@ fn tuple_of(events: &Events, event: u32, from_server: bool) -> FourTuple {
 }
 
 /// (received, sent) answers that alone share a fingerprint.
-fn joined(lone: &[Answer], fingerprint: impl Fn(&Answer) -> Option<(u32, u32)>) -> Vec<(Answer, Answer)> {
+fn pairs_by_fingerprint(lone: &[Answer], fingerprint: impl Fn(&Answer) -> Option<(u32, u32)>) -> Vec<(Answer, Answer)> {
     let mut groups: FxHashMap<(u32, u32), Vec<Answer>> = FxHashMap::default();
     for answer in lone {
         if let Some(key) = fingerprint(answer) {

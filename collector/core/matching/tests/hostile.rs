@@ -22,7 +22,7 @@ const ACK: u16 = 0x10;
 const SEND: u8 = 2;
 const RECEIVE: u8 = 1;
 
-fn sent(number: u32) -> Event {
+fn send_event(number: u32) -> Event {
     Event {
         host_ns: i64::from(number) * 1_000,
         direction: SEND,
@@ -36,16 +36,16 @@ fn sent(number: u32) -> Event {
     }
 }
 
-fn received(number: u32) -> Event {
+fn receive_event(number: u32) -> Event {
     Event {
         host: 1,
         direction: RECEIVE,
-        ..sent(number)
+        ..send_event(number)
     }
 }
 
 /// The client's packet as the server's answer.
-fn answered(event: Event) -> Event {
+fn as_answer(event: Event) -> Event {
     Event {
         src_addr: event.dst_addr,
         dst_addr: event.src_addr,
@@ -76,11 +76,11 @@ fn one_range_sent_without_end() {
         seq: 7,
         ..event
     };
-    run((0..MANY).map(|number| range(sent(number))));
-    run((0..MANY).flat_map(|number| [range(sent(number)), range(received(number))]));
+    run((0..MANY).map(|number| range(send_event(number))));
+    run((0..MANY).flat_map(|number| [range(send_event(number)), range(receive_event(number))]));
     run((0..MANY)
-        .map(|number| range(sent(number)))
-        .chain((0..100).map(|number| range(received(number)))));
+        .map(|number| range(send_event(number)))
+        .chain((0..100).map(|number| range(receive_event(number)))));
 }
 
 #[test]
@@ -102,8 +102,13 @@ fn ranges_that_all_overlap() {
             }
         };
         let start = Instant::now();
-        run((0..MANY).map(|number| placed(sent(number), number)));
-        run((0..MANY).flat_map(|number| [placed(sent(number), number), placed(received(number), number)]));
+        run((0..MANY).map(|number| placed(send_event(number), number)));
+        run((0..MANY).flat_map(|number| {
+            [
+                placed(send_event(number), number),
+                placed(receive_event(number), number),
+            ]
+        }));
         println!("{name}: {:?}", start.elapsed());
     }
 }
@@ -112,7 +117,7 @@ fn ranges_that_all_overlap() {
 fn one_header_repeated_without_end() {
     for flags in [ACK, SYN, SYN | ACK, ACK | 0x01, 0x04] {
         let same = |event: Event| Event { flags, seq: 9, ..event };
-        run((0..MANY).flat_map(|number| [same(sent(number)), same(received(number))]));
+        run((0..MANY).flat_map(|number| [same(send_event(number)), same(receive_event(number))]));
     }
     // Few of each kind, and many kinds: the dearest that are still looked at one by one.
     let few = |event: Event, number: u32| Event {
@@ -120,7 +125,7 @@ fn one_header_repeated_without_end() {
         seq: 9,
         ..event
     };
-    run((0..MANY).flat_map(|number| [few(sent(number), number), few(received(number), number)]));
+    run((0..MANY).flat_map(|number| [few(send_event(number), number), few(receive_event(number), number)]));
 }
 
 #[test]
@@ -130,7 +135,8 @@ fn a_four_tuple_used_again_without_end() {
         seq: number * 7,
         ..event
     };
-    let matched = run((0..MANY).flat_map(|number| [syn(sent(number), number), syn(received(number), number)]));
+    let matched =
+        run((0..MANY).flat_map(|number| [syn(send_event(number), number), syn(receive_event(number), number)]));
     assert_eq!(matched.connections.client_addr.len(), MANY as usize);
     let answer = |event: Event, number: u32| Event {
         flags: SYN | ACK,
@@ -138,12 +144,17 @@ fn a_four_tuple_used_again_without_end() {
         ack: 5,
         ..event
     };
-    run((0..MANY).flat_map(|number| [answer(sent(number), number), answer(received(number), number)]));
+    run((0..MANY).flat_map(|number| {
+        [
+            answer(send_event(number), number),
+            answer(receive_event(number), number),
+        ]
+    }));
     let far = |event: Event, number: u32| Event {
         seq: (number % 5) << 30 | number,
         ..event
     };
-    run((0..MANY).flat_map(|number| [far(sent(number), number), far(received(number), number)]));
+    run((0..MANY).flat_map(|number| [far(send_event(number), number), far(receive_event(number), number)]));
 }
 
 #[test]
@@ -151,7 +162,7 @@ fn connections_that_were_all_translated() {
     let outer = |number: u32| Event {
         src_port: (number & 0xffff) as u16,
         src_addr: 10 + (number >> 16),
-        ..sent(number)
+        ..send_event(number)
     };
     let inner = |event: Event| Event {
         src_addr: event.src_addr + 1_000,
@@ -168,7 +179,7 @@ fn connections_that_were_all_translated() {
             flags: SYN | ACK,
             seq: number * 5 + 1,
             ack: number * 9 + 1,
-            ..answered(syn)
+            ..as_answer(syn)
         };
         [
             syn,
@@ -201,5 +212,5 @@ fn one_packet_at_very_many_points() {
         seq: 1,
         ..event
     };
-    run((0..MANY).map(|number| at(sent(number), number)));
+    run((0..MANY).map(|number| at(send_event(number), number)));
 }

@@ -75,12 +75,12 @@ impl Packet {
 }
 
 /// Sent by the client and captured there.
-fn sent(at: i64, seq: u32, len: u32) -> Packet {
+fn client_send(at: i64, seq: u32, len: u32) -> Packet {
     packet(CLIENT, true, at, seq, len)
 }
 
 /// The client's packet, captured at the server.
-fn received(at: i64, seq: u32, len: u32) -> Packet {
+fn server_receive(at: i64, seq: u32, len: u32) -> Packet {
     packet(SERVER, true, at, seq, len)
 }
 
@@ -176,17 +176,21 @@ fn data(send: usize, receive: usize, start: i64, end: i64, attempt: u16) -> Row 
 
 #[test]
 fn a_super_segment_goes_to_several_receives() {
-    let matched = run(&[sent(10, 1, 4344), received(20, 1, 2896), received(21, 2897, 1448)]);
+    let matched = run(&[
+        client_send(10, 1, 4344),
+        server_receive(20, 1, 2896),
+        server_receive(21, 2897, 1448),
+    ]);
     assert_eq!(rows(&matched), [data(0, 1, 0, 2896, 1), data(0, 2, 2896, 4344, 1)]);
 }
 
 #[test]
 fn boundaries_that_agree_nowhere() {
     let matched = run(&[
-        sent(10, 1, 300),
-        sent(11, 301, 300),
-        received(20, 1, 200),
-        received(21, 201, 400),
+        client_send(10, 1, 300),
+        client_send(11, 301, 300),
+        server_receive(20, 1, 200),
+        server_receive(21, 201, 400),
     ]);
     assert_eq!(
         rows(&matched),
@@ -197,9 +201,9 @@ fn boundaries_that_agree_nowhere() {
 #[test]
 fn a_retransmission_is_recognised_by_its_timestamp() {
     let matched = run(&[
-        sent(10, 1, 100).ts(5),
-        sent(300, 1, 100).ts(9),
-        received(310, 1, 100).ts(9),
+        client_send(10, 1, 100).ts(5),
+        client_send(300, 1, 100).ts(9),
+        server_receive(310, 1, 100).ts(9),
     ]);
     let lost = (Kind::Data, Some(0), None, 0, 100, 1, State::Lost);
     assert_eq!(rows(&matched), [lost, data(1, 2, 0, 100, 2)]);
@@ -209,10 +213,10 @@ fn a_retransmission_is_recognised_by_its_timestamp() {
 fn a_lone_copy_is_not_paired_with_what_arrived_of_another() {
     // The sender's capture missed the first copy, the receiver's the second: one of each is left, of the same bytes.
     let matched = run(&[
-        sent(10, 1, 100).ts(5),
-        received(20, 1, 100).ts(5),
-        received(31, 101, 100).ts(6),
-        sent(300, 101, 100).ts(9),
+        client_send(10, 1, 100).ts(5),
+        server_receive(20, 1, 100).ts(5),
+        server_receive(31, 101, 100).ts(6),
+        client_send(300, 101, 100).ts(9),
     ]);
     let copy = (Kind::Data, Some(3), None, 100, 200, 1, State::Lost);
     let missed = (Kind::Data, None, Some(2), 100, 200, 1, State::CaptureDropped);
@@ -222,10 +226,10 @@ fn a_lone_copy_is_not_paired_with_what_arrived_of_another() {
 #[test]
 fn timestamps_that_are_rewritten_on_the_way_are_no_evidence() {
     let matched = run(&[
-        sent(10, 1, 100).ts(5),
-        sent(11, 101, 100).ts(5),
-        received(20, 1, 100).ts(77_005),
-        received(21, 101, 100).ts(77_005),
+        client_send(10, 1, 100).ts(5),
+        client_send(11, 101, 100).ts(5),
+        server_receive(20, 1, 100).ts(77_005),
+        server_receive(21, 101, 100).ts(77_005),
     ]);
     assert_eq!(rows(&matched), [data(0, 2, 0, 100, 1), data(1, 3, 100, 200, 1)]);
 }
@@ -233,11 +237,11 @@ fn timestamps_that_are_rewritten_on_the_way_are_no_evidence() {
 #[test]
 fn a_retransmission_is_recognised_by_its_ip_id_where_the_flow_keeps_it() {
     let matched = run(&[
-        sent(1, 1, 100).id(7),
-        sent(2, 101, 100).id(8),
-        sent(3, 101, 100).id(9),
-        received(4, 1, 100).id(7),
-        received(5, 101, 100).id(9),
+        client_send(1, 1, 100).id(7),
+        client_send(2, 101, 100).id(8),
+        client_send(3, 101, 100).id(9),
+        server_receive(4, 1, 100).id(7),
+        server_receive(5, 101, 100).id(9),
     ]);
     let lost = (Kind::Data, Some(1), None, 100, 200, 1, State::Lost);
     assert_eq!(rows(&matched), [data(0, 3, 0, 100, 1), lost, data(2, 4, 100, 200, 2)]);
@@ -251,9 +255,9 @@ fn what_arrived_before_the_second_copy_left_is_the_first() {
     let matched = run(&[
         answer(SERVER, 1000),
         answer(CLIENT, 10),
-        sent(100, 1, 100),
-        sent(600, 1, 100),
-        received(1500, 1, 100),
+        client_send(100, 1, 100),
+        client_send(600, 1, 100),
+        server_receive(1500, 1, 100),
     ]);
     let lost = (Kind::Data, Some(3), None, 0, 100, 2, State::Lost);
     assert_eq!(rows(&matched)[1..], [data(2, 4, 0, 100, 1), lost]);
@@ -261,7 +265,11 @@ fn what_arrived_before_the_second_copy_left_is_the_first() {
 
 #[test]
 fn copies_that_nothing_distinguishes_are_ambiguous() {
-    let matched = run(&[sent(10, 1, 100), sent(11, 1, 100), received(30, 1, 100)]);
+    let matched = run(&[
+        client_send(10, 1, 100),
+        client_send(11, 1, 100),
+        server_receive(30, 1, 100),
+    ]);
     let states: Vec<State> = rows(&matched).iter().map(|row| row.6).collect();
     assert_eq!(states, [State::Ambiguous; 3]);
 }
@@ -269,10 +277,10 @@ fn copies_that_nothing_distinguishes_are_ambiguous() {
 #[test]
 fn loss_behind_the_tap_leaves_both_copies_in_order() {
     let matched = run(&[
-        sent(10, 1, 100),
-        sent(300, 1, 100),
-        received(20, 1, 100),
-        received(310, 1, 100),
+        client_send(10, 1, 100),
+        client_send(300, 1, 100),
+        server_receive(20, 1, 100),
+        server_receive(310, 1, 100),
     ]);
     assert_eq!(rows(&matched), [data(0, 2, 0, 100, 1), data(1, 3, 0, 100, 2)]);
 }
@@ -280,11 +288,11 @@ fn loss_behind_the_tap_leaves_both_copies_in_order() {
 #[test]
 fn one_packet_of_a_super_segment_lost() {
     let matched = run(&[
-        sent(10, 1, 3000).ts(1),
-        sent(20, 1001, 1000).ts(2),
-        received(15, 1, 1000).ts(1),
-        received(16, 2001, 1000).ts(1),
-        received(25, 1001, 1000).ts(2),
+        client_send(10, 1, 3000).ts(1),
+        client_send(20, 1001, 1000).ts(2),
+        server_receive(15, 1, 1000).ts(1),
+        server_receive(16, 2001, 1000).ts(1),
+        server_receive(25, 1001, 1000).ts(2),
     ]);
     let lost = (Kind::Data, Some(0), None, 1000, 2000, 1, State::Lost);
     assert_eq!(
@@ -301,7 +309,12 @@ fn one_packet_of_a_super_segment_lost() {
 #[test]
 fn acknowledged_but_unseen_is_the_captures_fault() {
     let ack = |host, at| packet(host, false, at, 9000, 0).ack(101);
-    let matched = run(&[sent(10, 1, 100), ack(SERVER, 20), ack(CLIENT, 30), received(99, 501, 1)]);
+    let matched = run(&[
+        client_send(10, 1, 100),
+        ack(SERVER, 20),
+        ack(CLIENT, 30),
+        server_receive(99, 501, 1),
+    ]);
     let dropped = (Kind::Data, Some(0), None, 0, 100, 1, State::CaptureDropped);
     assert!(rows(&matched).contains(&dropped));
     let late = rows(&matched)
@@ -314,7 +327,12 @@ fn acknowledged_but_unseen_is_the_captures_fault() {
 #[test]
 fn the_handshake_begins_the_stream_at_minus_one() {
     let syn = |host, at| packet(host, true, at, 999, 0).flags(SYN);
-    let matched = run(&[syn(CLIENT, 1), syn(SERVER, 2), sent(3, 1000, 5), received(4, 1000, 5)]);
+    let matched = run(&[
+        syn(CLIENT, 1),
+        syn(SERVER, 2),
+        client_send(3, 1000, 5),
+        server_receive(4, 1000, 5),
+    ]);
     assert_eq!(
         rows(&matched),
         [
@@ -328,7 +346,11 @@ fn the_handshake_begins_the_stream_at_minus_one() {
 #[test]
 fn sequence_numbers_wrap() {
     let start = u32::MAX - 99;
-    let matched = run(&[sent(1, start, 100), sent(2, 0, 100), received(3, start, 200)]);
+    let matched = run(&[
+        client_send(1, start, 100),
+        client_send(2, 0, 100),
+        server_receive(3, start, 200),
+    ]);
     assert_eq!(rows(&matched), [data(0, 2, 0, 100, 1), data(1, 2, 100, 200, 1)]);
 }
 
@@ -339,8 +361,8 @@ fn a_stream_longer_than_the_sequence_space_goes_on_counting() {
         .flat_map(|n| {
             let seq = n.wrapping_mul(step).wrapping_add(1);
             [
-                sent(i64::from(n) * 10, seq, 10),
-                received(i64::from(n) * 10 + 5, seq, 10),
+                client_send(i64::from(n) * 10, seq, 10),
+                server_receive(i64::from(n) * 10 + 5, seq, 10),
             ]
         })
         .collect();
@@ -354,8 +376,8 @@ fn timestamps_show_how_often_numbers_wrapped_before_a_capture_joined() {
     let syn = packet(CLIENT, true, 0, 0, 0).flags(SYN).ts(1);
     let both = (0..20_u32).flat_map(|n| {
         let (at, seq) = (i64::from(n) * 10 + 1, n.wrapping_mul(step).wrapping_add(1));
-        let late = (n >= 13).then(|| received(at + 5, seq, 10).ts(n + 2));
-        [Some(sent(at, seq, 10).ts(n + 2)), late]
+        let late = (n >= 13).then(|| server_receive(at + 5, seq, 10).ts(n + 2));
+        [Some(client_send(at, seq, 10).ts(n + 2)), late]
     });
     let script: Vec<Packet> = [syn].into_iter().chain(both.flatten()).collect();
     let matched = rows(&run(&script));
@@ -385,7 +407,7 @@ fn a_reused_four_tuple_is_a_new_connection() {
 #[test]
 fn a_capture_without_the_handshake_joins_by_its_sequence_numbers() {
     let syn = packet(CLIENT, true, 0, 100, 0).flags(SYN);
-    let matched = run(&[syn, sent(10, 101, 10), received(15, 101, 10)]);
+    let matched = run(&[syn, client_send(10, 101, 10), server_receive(15, 101, 10)]);
     assert_eq!(matched.connections.client_isn, [100]);
     assert!(rows(&matched).contains(&data(1, 2, 0, 10, 1)));
 }
@@ -394,8 +416,8 @@ fn a_capture_without_the_handshake_joins_by_its_sequence_numbers() {
 fn equal_acks_reordered_are_distinguished_by_ip_id() {
     let ack = |host, at, id| packet(host, true, at, 500, 0).id(id);
     let matched = run(&[
-        sent(0, 499, 1).id(3),
-        received(1, 499, 1).id(3),
+        client_send(0, 499, 1).id(3),
+        server_receive(1, 499, 1).id(3),
         ack(CLIENT, 10, 7),
         ack(CLIENT, 11, 8),
         packet(CLIENT, true, 12, 500, 0).ack(9).id(20),
@@ -411,8 +433,8 @@ fn equal_acks_reordered_are_distinguished_by_ip_id() {
 fn probes_have_their_own_kind() {
     let probe = |host, at| packet(host, true, at, 100, 0);
     let keepalive = run(&[
-        sent(1, 1, 100),
-        received(2, 1, 100),
+        client_send(1, 1, 100),
+        server_receive(2, 1, 100),
         probe(CLIENT, 50),
         probe(SERVER, 60),
     ]);
@@ -422,8 +444,8 @@ fn probes_have_their_own_kind() {
         ..packet(host, false, at, 7, 0).ack(101)
     };
     let window_probe = run(&[
-        sent(1, 1, 100),
-        received(2, 1, 100),
+        client_send(1, 1, 100),
+        server_receive(2, 1, 100),
         shut(SERVER, 3),
         shut(CLIENT, 4),
         probe(CLIENT, 50),
@@ -437,20 +459,20 @@ fn probes_have_their_own_kind() {
 }
 
 /// The server's packet as the client's capture has it: an acknowledgement with a window.
-fn heard(at: i64, ack: u32, window: u16) -> Packet {
+fn ack_at_client(at: i64, ack: u32, window: u16) -> Packet {
     packet(CLIENT, false, at, 901, 0).ack(ack).window(window)
 }
 
 /// (offset, stopped, released, resumed, window left, closed) of each pause.
 fn pauses(packets: &[Packet]) -> Vec<(i64, i64, i64, i64, Option<i64>, bool)> {
     let handshake = [
-        sent(0, 99, 0).flags(SYN).scale(1),
+        client_send(0, 99, 0).flags(SYN).scale(1),
         packet(CLIENT, false, 50_000, 900, 0)
             .ack(100)
             .flags(SYN | ACK)
             .scale(1)
             .window(500),
-        sent(60_000, 100, 0).ack(901),
+        client_send(60_000, 100, 0).ack(901),
     ];
     let matched = run(&[&handshake, packets].concat());
     let of = |p: &twintap_matching::Pause| {
@@ -472,9 +494,9 @@ const MS: i64 = 1_000_000;
 #[test]
 fn a_sender_that_goes_on_as_soon_as_it_may_had_paused() {
     let waits = [
-        sent(MS, 100, 100),
-        heard(41 * MS, 200, 500),
-        sent(41 * MS + 10_000, 200, 50),
+        client_send(MS, 100, 100),
+        ack_at_client(41 * MS, 200, 500),
+        client_send(41 * MS + 10_000, 200, 50),
     ];
     let (stopped, released) = (MS, 41 * MS);
     assert_eq!(
@@ -486,11 +508,11 @@ fn a_sender_that_goes_on_as_soon_as_it_may_had_paused() {
 #[test]
 fn the_handshake_gives_the_round_trip_time() {
     let matched = run(&[
-        sent(0, 99, 0).flags(SYN),
+        client_send(0, 99, 0).flags(SYN),
         packet(CLIENT, false, 50_000, 900, 0).ack(100).flags(SYN | ACK),
-        sent(MS, 100, 100),
-        heard(41 * MS, 200, 500),
-        sent(41 * MS, 200, 50),
+        client_send(MS, 100, 100),
+        ack_at_client(41 * MS, 200, 500),
+        client_send(41 * MS, 200, 50),
     ]);
     assert_eq!(matched.pauses.pauses[0].rtt_ns, Some(50_000));
 }
@@ -498,10 +520,10 @@ fn the_handshake_gives_the_round_trip_time() {
 #[test]
 fn a_window_that_closes_and_opens() {
     let waits = [
-        sent(MS, 100, 500),
-        heard(2 * MS, 600, 0),
-        heard(90 * MS, 600, 400),
-        sent(90 * MS + 10_000, 600, 500),
+        client_send(MS, 100, 500),
+        ack_at_client(2 * MS, 600, 0),
+        ack_at_client(90 * MS, 600, 400),
+        client_send(90 * MS + 10_000, 600, 500),
     ];
     assert_eq!(pauses(&waits), [(500, MS, 90 * MS, 90 * MS + 10_000, Some(0), true)]);
 }
@@ -509,10 +531,10 @@ fn a_window_that_closes_and_opens() {
 #[test]
 fn a_window_that_is_probed_and_never_opens() {
     let waits = [
-        sent(MS, 100, 500),
-        heard(2 * MS, 600, 0),
-        sent(202 * MS, 599, 0),
-        heard(202 * MS + 50_000, 600, 0),
+        client_send(MS, 100, 500),
+        ack_at_client(2 * MS, 600, 0),
+        client_send(202 * MS, 599, 0),
+        ack_at_client(202 * MS + 50_000, 600, 0),
     ];
     assert_eq!(
         pauses(&waits),
@@ -524,10 +546,10 @@ fn a_window_that_is_probed_and_never_opens() {
 fn a_copy_of_what_was_sent_does_not_hide_a_pause() {
     let copied = 20 * MS;
     let waits = [
-        sent(MS, 100, 1_000),     // all of the window
-        sent(copied, 1_000, 100), // a tail loss probe
-        heard(copied + 500_000, 1_100, 500),
-        sent(copied + 510_000, 1_100, 500),
+        client_send(MS, 100, 1_000),     // all of the window
+        client_send(copied, 1_000, 100), // a tail loss probe
+        ack_at_client(copied + 500_000, 1_100, 500),
+        client_send(copied + 510_000, 1_100, 500),
     ];
     let released = copied + 500_000;
     assert_eq!(
@@ -540,13 +562,13 @@ fn a_copy_of_what_was_sent_does_not_hide_a_pause() {
 fn full_since(packets: &[Packet]) -> Vec<Option<i64>> {
     let with_handshake = [
         &[
-            sent(0, 99, 0).flags(SYN).scale(0),
+            client_send(0, 99, 0).flags(SYN).scale(0),
             packet(CLIENT, false, 50_000, 900, 0)
                 .ack(100)
                 .flags(SYN | ACK)
                 .scale(0)
                 .window(1_000),
-            sent(60_000, 100, 0).ack(901),
+            client_send(60_000, 100, 0).ack(901),
         ],
         packets,
     ];
@@ -557,27 +579,32 @@ fn full_since(packets: &[Packet]) -> Vec<Option<i64>> {
 #[test]
 fn a_window_is_full_from_the_last_new_byte_whatever_is_sent_again() {
     let (filled, copied, opened) = (MS, 20 * MS, 90 * MS);
-    let all = sent(filled, 100, 1_000);
-    let goes_on = sent(opened + 10_000, 1_100, 500);
-    let probed = [all, sent(copied, 1_000, 100), heard(opened, 1_100, 500), goes_on];
+    let all = client_send(filled, 100, 1_000);
+    let goes_on = client_send(opened + 10_000, 1_100, 500);
+    let probed = [
+        all,
+        client_send(copied, 1_000, 100),
+        ack_at_client(opened, 1_100, 500),
+        goes_on,
+    ];
     let closed = [
         all,
-        heard(2 * MS, 1_100, 0),
-        sent(copied, 1_099, 1),
-        heard(opened, 1_100, 500),
+        ack_at_client(2 * MS, 1_100, 0),
+        client_send(copied, 1_099, 1),
+        ack_at_client(opened, 1_100, 500),
         goes_on,
     ];
     // Half of the window is left, until the peer takes it back.
     let taken_back = [
-        sent(filled, 100, 500),
-        heard(5 * MS, 600, 0),
-        heard(opened, 600, 500),
-        sent(opened + 10_000, 600, 500),
+        client_send(filled, 100, 500),
+        ack_at_client(5 * MS, 600, 0),
+        ack_at_client(opened, 600, 500),
+        client_send(opened + 10_000, 600, 500),
     ];
     let room = [
-        sent(filled, 100, 500),
-        heard(opened, 600, 1_000),
-        sent(opened + 10_000, 600, 500),
+        client_send(filled, 100, 500),
+        ack_at_client(opened, 600, 1_000),
+        client_send(opened + 10_000, 600, 500),
     ];
     assert_eq!(full_since(&probed), [Some(filled)]);
     assert_eq!(full_since(&closed), [Some(filled)]);
@@ -587,27 +614,31 @@ fn a_window_is_full_from_the_last_new_byte_whatever_is_sent_again() {
 
 #[test]
 fn what_is_no_pause() {
-    let late_application = [sent(MS, 100, 100), heard(41 * MS, 200, 500), sent(43 * MS, 200, 50)];
+    let late_application = [
+        client_send(MS, 100, 100),
+        ack_at_client(41 * MS, 200, 500),
+        client_send(43 * MS, 200, 50),
+    ];
     let a_turn = [
-        sent(MS, 100, 100),
+        client_send(MS, 100, 100),
         packet(CLIENT, false, 41 * MS, 901, 20).ack(200),
-        sent(41 * MS + 10_000, 200, 50),
+        client_send(41 * MS + 10_000, 200, 50),
     ];
     let short = [
-        sent(MS, 100, 100),
-        heard(MS + 900_000, 200, 500),
-        sent(MS + 910_000, 200, 50),
+        client_send(MS, 100, 100),
+        ack_at_client(MS + 900_000, 200, 500),
+        client_send(MS + 910_000, 200, 50),
     ];
     let nothing_new_acknowledged = [
-        sent(MS, 100, 100),
-        heard(2 * MS, 200, 500),
-        heard(41 * MS, 200, 500),
-        sent(41 * MS + 10_000, 200, 50),
+        client_send(MS, 100, 100),
+        ack_at_client(2 * MS, 200, 500),
+        ack_at_client(41 * MS, 200, 500),
+        client_send(41 * MS + 10_000, 200, 50),
     ];
     let sent_again = [
-        sent(MS, 100, 100),
-        heard(41 * MS, 150, 500),
-        sent(41 * MS + 10_000, 150, 50),
+        client_send(MS, 100, 100),
+        ack_at_client(41 * MS, 150, 500),
+        client_send(41 * MS + 10_000, 150, 50),
     ];
     for packets in [
         &late_application[..],
@@ -623,14 +654,19 @@ fn what_is_no_pause() {
 #[test]
 fn a_reset_is_of_its_connection_whatever_its_number() {
     let rst = |host, at| packet(host, false, at, 0, 0).flags(RST);
-    let matched = run(&[sent(1, 1, 10), rst(CLIENT, 20), received(2, 1, 10), rst(SERVER, 10)]);
+    let matched = run(&[
+        client_send(1, 1, 10),
+        rst(CLIENT, 20),
+        server_receive(2, 1, 10),
+        rst(SERVER, 10),
+    ]);
     assert_eq!(matched.connections.client_addr.len(), 1);
     assert!(rows(&matched).contains(&(Kind::Rst, Some(3), Some(1), 0, 0, 1, State::Matched)));
 }
 
 #[test]
 fn a_host_without_a_capture() {
-    let matched = run_with(&[sent(1, 1, 10)], &[CLIENT]);
+    let matched = run_with(&[client_send(1, 1, 10)], &[CLIENT]);
     assert_eq!(
         rows(&matched),
         [(Kind::Data, Some(0), None, 0, 10, 1, State::OutsideWindow)]
@@ -641,11 +677,11 @@ fn a_host_without_a_capture() {
 fn a_host_that_sees_a_packet_twice_sends_it_once() {
     let at_bridge = |packet: Packet, point| Packet { point, ..packet };
     let matched = run(&[
-        at_bridge(sent(10, 1, 3000), 1),
-        at_bridge(sent(11, 1, 1000), 2),
-        at_bridge(sent(12, 1001, 2000), 2),
-        at_bridge(received(20, 1, 3000), 1),
-        at_bridge(received(22, 1, 3000), 2),
+        at_bridge(client_send(10, 1, 3000), 1),
+        at_bridge(client_send(11, 1, 1000), 2),
+        at_bridge(client_send(12, 1001, 2000), 2),
+        at_bridge(server_receive(20, 1, 3000), 1),
+        at_bridge(server_receive(22, 1, 3000), 2),
     ]);
     assert_eq!(rows(&matched), [data(1, 3, 0, 1000, 1), data(2, 3, 1000, 3000, 1)]);
     assert_eq!(matched.duplicates, [0, 4]);
@@ -656,15 +692,20 @@ fn a_host_on_the_way_makes_no_hop_of_its_own() {
     const ROUTER: u16 = 2;
     let on_the_way = |at| Packet {
         host: ROUTER,
-        ..sent(at, 1, 100)
+        ..client_send(at, 1, 100)
     };
-    let matched = run(&[sent(10, 1, 100), received(20, 1, 100), on_the_way(14), on_the_way(15)]);
+    let matched = run(&[
+        client_send(10, 1, 100),
+        server_receive(20, 1, 100),
+        on_the_way(14),
+        on_the_way(15),
+    ]);
     assert_eq!(rows(&matched), [data(0, 1, 0, 100, 1)]);
     assert_eq!(matched.duplicates, [2, 3]);
 }
 
 /// A connection through a balancer: the server knows another 4-tuple, and sequence numbers less `shift`.
-fn balanced(shift: u32, tsval: Option<u32>) -> Matched {
+fn match_through_balancer(shift: u32, tsval: Option<u32>) -> Matched {
     let stamp = |p: Packet| Packet { tsval, ..p };
     let (client_isn, server_isn) = (5_000_u32, 9_000_u32);
     let mut script = Vec::new();
@@ -689,7 +730,11 @@ fn balanced(shift: u32, tsval: Option<u32>) -> Matched {
 
 #[test]
 fn a_connection_through_a_balancer_is_one() {
-    for matched in [balanced(0, None), balanced(0, Some(4)), balanced(123_456, Some(4))] {
+    for matched in [
+        match_through_balancer(0, None),
+        match_through_balancer(0, Some(4)),
+        match_through_balancer(123_456, Some(4)),
+    ] {
         assert_eq!(matched.connections.client_addr, [0]);
         assert_eq!(matched.connections.server_addr, [7], "as the client knows it");
         let (row, inner) = matched.connections.translated[0];
@@ -705,16 +750,21 @@ fn a_connection_through_a_balancer_is_one() {
 
 #[test]
 fn shifted_numbers_without_timestamps_are_two_connections() {
-    assert_eq!(balanced(123_456, None).connections.client_addr.len(), 2);
+    assert_eq!(match_through_balancer(123_456, None).connections.client_addr.len(), 2);
 }
 
 #[test]
 fn what_only_a_second_point_saw_stays() {
     let elsewhere = Packet {
         point: 2,
-        ..sent(12, 101, 100)
+        ..client_send(12, 101, 100)
     };
-    let matched = run(&[sent(10, 1, 100), sent(11, 201, 100), elsewhere, received(20, 1, 300)]);
+    let matched = run(&[
+        client_send(10, 1, 100),
+        client_send(11, 201, 100),
+        elsewhere,
+        server_receive(20, 1, 300),
+    ]);
     assert!(rows(&matched).iter().all(|row| row.6 == State::Matched));
     assert_eq!(matched.duplicates, []);
 }
@@ -740,8 +790,8 @@ proptest! {
         let (sends, receives) = (cut(total, &send_cuts), cut(total, &receive_cuts));
         let script: Vec<Packet> = (0_i64..)
             .zip(&sends)
-            .map(|(at, &(start, len))| sent(at, isn.wrapping_add(start), len))
-            .chain((1000_i64..).zip(&receives).map(|(at, &(start, len))| received(at, isn.wrapping_add(start), len)))
+            .map(|(at, &(start, len))| client_send(at, isn.wrapping_add(start), len))
+            .chain((1000_i64..).zip(&receives).map(|(at, &(start, len))| server_receive(at, isn.wrapping_add(start), len)))
             .collect();
         let owner = |ranges: &[(u32, u32)], byte: u32| ranges.iter().position(|r| (r.0..r.0 + r.1).contains(&byte));
         let mut covered = 0;

@@ -234,7 +234,7 @@ mod tests {
     /// Id, client, server, service, asked, opened, closed.
     type Row = (u64, i32, i32, i32, i64, i64, i64);
 
-    fn linked(rows: &[Row], most_with_one_id: u32) -> Links {
+    fn link_rows(rows: &[Row], most_with_one_id: u32) -> Links {
         let exchange_id: Vec<i64> = (1..=rows.len() as i64).collect();
         let shown_id: Vec<u64> = rows.iter().map(|row| row.0).collect();
         let codes = |of: fn(&Row) -> i32| rows.iter().map(of).collect::<Vec<_>>();
@@ -261,7 +261,7 @@ mod tests {
             (7, 1, 2, 1, 20, 22, 60),
             (0, 1, 2, 1, 21, 23, 60),
         ];
-        let found = linked(&rows, 256);
+        let found = link_rows(&rows, 256);
         assert_eq!(found.parent, [NONE, NONE, 0, NONE]);
         assert_eq!(found.confidence, [0.0, 0.0, 1.0, 0.0]);
         assert_eq!(found.shows_id, [true, true, true, false]);
@@ -274,7 +274,7 @@ mod tests {
             (7, 0, 1, 0, 1, 11, 90),
             (7, 1, 2, 1, 20, 22, 60),
         ];
-        let found = linked(&rows, 256);
+        let found = link_rows(&rows, 256);
         assert_eq!((found.parent[2], found.confidence[2]), (1, 0.5));
     }
 
@@ -285,7 +285,7 @@ mod tests {
             (7, 0, 1, 0, 1, 11, 90),
             (7, 1, 2, 1, 20, 22, 60),
         ];
-        let found = linked(&rows, 1);
+        let found = link_rows(&rows, 1);
         assert_eq!(found.parent, [NONE; 3]);
         assert_eq!(found.shows_id, [false; 3]);
     }

@@ -43,7 +43,7 @@ impl Near {
         let most = MOST_GAPS.saturating_mul(ids.len());
         let mut sizes: Vec<usize> = Vec::new();
         for &id in ids {
-            let (partition, number) = parted(id, stride_bits)?;
+            let (partition, number) = partition_and_number(id, stride_bits)?;
             if partition >= most || number >= most {
                 return None;
             }
@@ -62,7 +62,7 @@ impl Near {
         }
         let mut row_of = vec![NOWHERE; count];
         for (row, &id) in ids.iter().enumerate() {
-            let (partition, number) = parted(id, stride_bits)?;
+            let (partition, number) = partition_and_number(id, stride_bits)?;
             row_of[first[partition] + number] = row as u32;
         }
         Some(Self {
@@ -73,7 +73,7 @@ impl Near {
     }
 
     fn row(&self, id: i64) -> i64 {
-        let place = parted(id, self.stride_bits).and_then(|(partition, number)| {
+        let place = partition_and_number(id, self.stride_bits).and_then(|(partition, number)| {
             let place = self.first.get(partition)?.checked_add(number)?;
             (place < *self.first.get(partition + 1)?).then_some(place)
         });
@@ -85,7 +85,7 @@ impl Near {
 }
 
 /// The partition of an id, and its number there.
-fn parted(id: i64, stride_bits: u32) -> Option<(usize, usize)> {
+fn partition_and_number(id: i64, stride_bits: u32) -> Option<(usize, usize)> {
     let id = u64::try_from(id).ok()?;
     let number = id & ((1 << stride_bits) - 1);
     Some((usize::try_from(id >> stride_bits).ok()?, usize::try_from(number).ok()?))

@@ -35,16 +35,16 @@ pub fn pack<T: Copy>(values: &[T], bits: impl Fn(T) -> u64, width: u32, out: &mu
     let groups = groups.chain((!last.is_empty()).then_some(filled));
     match width {
         0 => {}
-        1..=8 => groups.for_each(|group| put_low_bytes(joined(group, width).into(), width, out)),
+        1..=8 => groups.for_each(|group| put_low_bytes(join_bits(group, width).into(), width, out)),
         9..=16 => groups.for_each(|[a, b, c, d, e, f, g, h]| {
-            let halves = [[a, b, c, d], [e, f, g, h]].map(|half| u128::from(joined(half, width)));
+            let halves = [[a, b, c, d], [e, f, g, h]].map(|half| u128::from(join_bits(half, width)));
             put_low_bytes(halves[0] | halves[1] << (4 * width), width, out);
         }),
         _ => put_wide(values, bits, width, out),
     }
 }
 
-fn joined<const N: usize>(values: [u64; N], width: u32) -> u64 {
+fn join_bits<const N: usize>(values: [u64; N], width: u32) -> u64 {
     values
         .into_iter()
         .rev()

@@ -11,7 +11,7 @@ const MINIBLOCK: usize = 32;
 /// A number of a column.
 pub trait Number: Copy + Eq {
     type Stored: Stored;
-    fn stored(self) -> Self::Stored;
+    fn to_stored(self) -> Self::Stored;
 }
 
 /// A number as Parquet stores it: 32 or 64 bits, two's complement.
@@ -45,7 +45,7 @@ macro_rules! numbers {
     ($($kind:ty => $stored:ty),*) => {
         $(impl Number for $kind {
             type Stored = $stored;
-            fn stored(self) -> $stored {
+            fn to_stored(self) -> $stored {
                 self as $stored
             }
         })*
@@ -58,7 +58,7 @@ pub fn put_differences<T: Number>(values: &[T], out: &mut Vec<u8>) {
     for number in [BLOCK, BLOCK / MINIBLOCK, values.len()] {
         put_varint(number as u64, out);
     }
-    put_varint(values.first().map_or(0, |first| first.stored().zigzag()), out);
+    put_varint(values.first().map_or(0, |first| first.to_stored().zigzag()), out);
     let mut differences = [T::Stored::default(); BLOCK];
     let after_first = values.get(1..).unwrap_or_default();
     for (from, to) in values.chunks(BLOCK).zip(after_first.chunks(BLOCK)) {
@@ -68,7 +68,7 @@ pub fn put_differences<T: Number>(values: &[T], out: &mut Vec<u8>) {
 
 fn put_block<T: Number>(from: &[T], to: &[T], differences: &mut [T::Stored; BLOCK], out: &mut Vec<u8>) {
     for ((difference, from), to) in differences.iter_mut().zip(from).zip(to) {
-        *difference = to.stored().minus(from.stored());
+        *difference = to.to_stored().minus(from.to_stored());
     }
     let (used, unused) = differences.split_at_mut(to.len());
     let least = used.iter().copied().min().unwrap_or_default();
@@ -90,7 +90,11 @@ fn put_block<T: Number>(from: &[T], to: &[T], differences: &mut [T::Stored; BLOC
 /// First the lowest byte of each, then the next.
 pub fn put_planes<T: Number>(values: &[T], out: &mut Vec<u8>) {
     for plane in 0..T::Stored::BYTES {
-        out.extend(values.iter().map(|value| (value.stored().bits() >> (8 * plane)) as u8));
+        out.extend(
+            values
+                .iter()
+                .map(|value| (value.to_stored().bits() >> (8 * plane)) as u8),
+        );
     }
 }
 
@@ -98,7 +102,7 @@ pub fn put_planes<T: Number>(values: &[T], out: &mut Vec<u8>) {
 pub fn put_plain<T: Number>(values: &[T], out: &mut Vec<u8>) {
     out.reserve(values.len() * T::Stored::BYTES);
     for value in values {
-        out.extend_from_slice(&value.stored().bits().to_le_bytes()[..T::Stored::BYTES]);
+        out.extend_from_slice(&value.to_stored().bits().to_le_bytes()[..T::Stored::BYTES]);
     }
 }
 
@@ -111,7 +115,7 @@ pub fn distinct<T: Number>(values: &[T]) -> Option<(Vec<T>, Vec<u8>)> {
     let (mut known, mut places) = (Vec::new(), vec![0; values.len()]);
     for (&value, place) in values.iter().zip(&mut places) {
         // Fibonacci hashing: Knuth, The Art of Computer Programming, vol. 3, 6.4
-        let hash = value.stored().bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SLOTS_BITS);
+        let hash = value.to_stored().bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SLOTS_BITS);
         let mut at = hash as usize;
         *place = loop {
             match slots[at % slots.len()] {

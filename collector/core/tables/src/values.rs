@@ -57,19 +57,19 @@ impl Column<'_> {
     pub fn put(&self, compressor: &mut Compressor, out: &mut Vec<u8>) -> Encoded {
         match self.values {
             Values::Bits(bits) => self.put_bits(bits, out),
-            Values::U8(values) => put_numbers(&self.known(values), true, compressor, out),
-            Values::U16(values) => put_numbers(&self.known(values), true, compressor, out),
-            Values::U32(values) => put_numbers(&self.known(values), true, compressor, out),
-            Values::I32(values) => put_numbers(&self.known(values), true, compressor, out),
-            Values::I64(values) => put_numbers(&self.known(values), true, compressor, out),
-            Values::F64(values) => put_numbers(&self.known(values), false, compressor, out),
-            Values::Texts(places, texts) => put_places(dictionary(texts), &self.known(places), out),
+            Values::U8(values) => put_numbers(&self.valid_values(values), true, compressor, out),
+            Values::U16(values) => put_numbers(&self.valid_values(values), true, compressor, out),
+            Values::U32(values) => put_numbers(&self.valid_values(values), true, compressor, out),
+            Values::I32(values) => put_numbers(&self.valid_values(values), true, compressor, out),
+            Values::I64(values) => put_numbers(&self.valid_values(values), true, compressor, out),
+            Values::F64(values) => put_numbers(&self.valid_values(values), false, compressor, out),
+            Values::Texts(places, texts) => put_places(dictionary(texts), &self.valid_values(places), out),
             Values::FreeTexts(ends, bytes) => {
                 let texts: Vec<&[u8]> = ends
                     .windows(2)
                     .map(|ends| &bytes[ends[0] as usize..ends[1] as usize])
                     .collect();
-                put_texts(&self.known(&texts), out)
+                put_texts(&self.valid_values(&texts), out)
             }
         }
     }
@@ -79,7 +79,7 @@ impl Column<'_> {
             out.extend_from_slice(bits);
         } else {
             let all: Vec<bool> = (0..8 * bits.len()).map(|at| is_set(bits, at)).collect();
-            pack(&self.known(&all), u64::from, 1, out);
+            pack(&self.valid_values(&all), u64::from, 1, out);
         }
         Encoded {
             dictionary: None,
@@ -91,15 +91,15 @@ impl Column<'_> {
     pub fn statistics(&self) -> Option<Statistics> {
         match self.values {
             Values::Bits(_) | Values::F64(_) | Values::FreeTexts(..) => None,
-            Values::U8(values) => ends(&self.known(values)).map(int32),
-            Values::U16(values) => ends(&self.known(values)).map(int32),
-            Values::U32(values) => ends(&self.known(values)).map(int32),
-            Values::I32(values) => ends(&self.known(values)).map(int32),
-            Values::I64(values) => ends(&self.known(values))
+            Values::U8(values) => ends(&self.valid_values(values)).map(int32),
+            Values::U16(values) => ends(&self.valid_values(values)).map(int32),
+            Values::U32(values) => ends(&self.valid_values(values)).map(int32),
+            Values::I32(values) => ends(&self.valid_values(values)).map(int32),
+            Values::I64(values) => ends(&self.valid_values(values))
                 .map(|(least, most)| Statistics::int64(Some(least), Some(most), None, None, false)),
             Values::Texts(places, texts) => {
                 let mut occurs = vec![false; texts.len()];
-                self.known(places)
+                self.valid_values(places)
                     .iter()
                     .for_each(|&place| occurs[place as usize] = true);
                 let occurring: Vec<&str> = texts
@@ -115,7 +115,7 @@ impl Column<'_> {
         }
     }
 
-    fn known<'a, T: Copy>(&self, values: &'a [T]) -> Cow<'a, [T]> {
+    fn valid_values<'a, T: Copy>(&self, values: &'a [T]) -> Cow<'a, [T]> {
         if self.validity.is_empty() {
             return Cow::Borrowed(values);
         }
@@ -133,7 +133,7 @@ fn ends<T: Copy + Ord>(values: &[T]) -> Option<(T, T)> {
 }
 
 fn int32<T: Number<Stored = i32>>((least, most): (T, T)) -> Statistics {
-    Statistics::int32(Some(least.stored()), Some(most.stored()), None, None, false)
+    Statistics::int32(Some(least.to_stored()), Some(most.to_stored()), None, None, false)
 }
 
 fn are_ascending(ends: &[i32], most: usize) -> bool {

@@ -27,9 +27,9 @@ pub fn is_wrong(link_type: LinkType, frame: &[u8]) -> bool {
     let Some((addresses, segment)) = ip_start(link_type, frame).and_then(|start| ends(&frame[start..])) else {
         return false;
     };
-    let pseudo = folded(sum(addresses) + segment.len() as u64 + u64::from(PROTOCOL_TCP));
+    let pseudo = fold(sum(addresses) + segment.len() as u64 + u64::from(PROTOCOL_TCP));
     let found = u16::from_be_bytes([segment[CHECKSUM_AT], segment[CHECKSUM_AT + 1]]);
-    found != pseudo && folded(u64::from(pseudo) + sum(segment)) != u16::MAX
+    found != pseudo && fold(u64::from(pseudo) + sum(segment)) != u16::MAX
 }
 
 /// Both addresses of a plain IP packet, and the whole TCP segment in it.
@@ -64,7 +64,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// A sum in ones' complement, as 16 bits; 32-bit words are congruent to the sum of their halves.
-fn folded(mut sum: u64) -> u16 {
+fn fold(mut sum: u64) -> u16 {
     while sum > u64::from(u16::MAX) {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
@@ -201,7 +201,7 @@ mod tests {
         for (name, frame) in cases {
             assert!(!is_wrong(LinkType::RawIp, &frame), "{name}");
         }
-        let pseudo = folded(sum(&spoilt[12..20]) + 28 + u64::from(PROTOCOL_TCP));
+        let pseudo = fold(sum(&spoilt[12..20]) + 28 + u64::from(PROTOCOL_TCP));
         let mut unfilled = spoilt.clone();
         unfilled[36..38].copy_from_slice(&pseudo.to_be_bytes());
         assert!(!is_wrong(LinkType::RawIp, &unfilled), "unfilled");

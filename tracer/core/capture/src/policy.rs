@@ -157,7 +157,7 @@ mod tests {
         ip
     }
 
-    fn kept(policy: PayloadPolicy, frame: &[u8]) -> Vec<u8> {
+    fn bytes_kept(policy: PayloadPolicy, frame: &[u8]) -> Vec<u8> {
         let kept = policy.keep(LinkType::RawIp, frame).expect("TCP");
         let mut captured = frame[..kept.captured_len].to_vec();
         kept.redact(SecretRules::built_in(), &mut captured);
@@ -169,11 +169,11 @@ mod tests {
         let head = b"PUT /v1/a/c/o HTTP/1.1\r\nContent-Length: 4\r\nX-Auth-Token: AUTH_tk1\r\n\r\n";
         let redacted = b"PUT /v1/a/c/o HTTP/1.1\r\nContent-Length: 4\r\nX-Auth-Token: xxxxxxxx\r\n\r\n";
         let frame = packet(&[&head[..], b"body"].concat());
-        assert_eq!(kept(PayloadPolicy::None, &frame), b"");
-        assert_eq!(kept(PayloadPolicy::Http, &frame), redacted);
-        assert_eq!(kept(PayloadPolicy::Bytes(10), &frame), &redacted[..10]);
+        assert_eq!(bytes_kept(PayloadPolicy::None, &frame), b"");
+        assert_eq!(bytes_kept(PayloadPolicy::Http, &frame), redacted);
+        assert_eq!(bytes_kept(PayloadPolicy::Bytes(10), &frame), &redacted[..10]);
         assert_eq!(
-            kept(PayloadPolicy::Bytes(9999), &frame),
+            bytes_kept(PayloadPolicy::Bytes(9999), &frame),
             [&redacted[..], b"body"].concat()
         );
     }
@@ -181,19 +181,19 @@ mod tests {
     #[test]
     fn of_other_protocols_only_the_fixed_first_bytes_are_kept() {
         let frame = packet(b"get secret\r\n");
-        assert_eq!(kept(PayloadPolicy::None, &frame), b"");
-        assert_eq!(kept(PayloadPolicy::Http, &frame), b"get ");
-        assert_eq!(kept(PayloadPolicy::Bytes(2), &frame), b"ge");
-        assert_eq!(kept(PayloadPolicy::Bytes(99), &frame), b"get xxxxxx\r\n");
-        assert_eq!(kept(PayloadPolicy::Http, &packet(b"secret")), b"");
+        assert_eq!(bytes_kept(PayloadPolicy::None, &frame), b"");
+        assert_eq!(bytes_kept(PayloadPolicy::Http, &frame), b"get ");
+        assert_eq!(bytes_kept(PayloadPolicy::Bytes(2), &frame), b"ge");
+        assert_eq!(bytes_kept(PayloadPolicy::Bytes(99), &frame), b"get xxxxxx\r\n");
+        assert_eq!(bytes_kept(PayloadPolicy::Http, &packet(b"secret")), b"");
     }
 
     #[test]
     fn of_tls_the_headers_of_records_are_kept() {
         let frame = packet(b"\x17\x03\x03\0\x06secret\x17\x03\x03\0\x06secret");
-        assert_eq!(kept(PayloadPolicy::None, &frame), b"");
+        assert_eq!(bytes_kept(PayloadPolicy::None, &frame), b"");
         assert_eq!(
-            kept(PayloadPolicy::Http, &frame),
+            bytes_kept(PayloadPolicy::Http, &frame),
             b"\x17\x03\x03\0\x06\0\0\0\0\0\0\x17\x03\x03\0\x06"
         );
     }
@@ -201,9 +201,9 @@ mod tests {
     #[test]
     fn of_http2_the_headers_of_frames_are_kept() {
         let frame = packet(b"\0\0\x06\x01\x04\0\0\0\x01secret\0\0\x06\0\x01\0\0\0\x01secret");
-        assert_eq!(kept(PayloadPolicy::None, &frame), b"");
+        assert_eq!(bytes_kept(PayloadPolicy::None, &frame), b"");
         assert_eq!(
-            kept(PayloadPolicy::Http, &frame),
+            bytes_kept(PayloadPolicy::Http, &frame),
             b"\0\0\x06\x01\x04\0\0\0\x01\0\0\0\0\0\0\0\0\x06\0\x01\0\0\0\x01"
         );
     }
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_long_head_is_cut_and_still_redacted() {
         let head = format!("GET / HTTP/1.1\r\nCookie: {}\r\n\r\n", "s".repeat(4000));
-        let captured = kept(PayloadPolicy::Http, &packet(head.as_bytes()));
+        let captured = bytes_kept(PayloadPolicy::Http, &packet(head.as_bytes()));
         assert_eq!(captured.len(), HEAD_LIMIT_BYTES);
         assert!(!captured.contains(&b's'));
     }

@@ -255,7 +255,7 @@ mod tests {
     }
 
     /// How many packets the ring holds, up to `most`, each checked. Waits until nothing comes for a while.
-    fn drained(ring: &mut Ring, most: usize) -> usize {
+    fn drain(ring: &mut Ring, most: usize) -> usize {
         let mut seen = 0;
         while seen < most {
             let Some(mut block) = ring.next_block() else {
@@ -296,16 +296,16 @@ mod tests {
         };
         for _ in 0..2 * BLOCKS + 1 {
             burst(PACKETS);
-            assert_eq!(drained(&mut ring, PACKETS), PACKETS);
+            assert_eq!(drain(&mut ring, PACKETS), PACKETS);
         }
         burst(5 * PACKETS);
-        let kept = drained(&mut ring, usize::MAX);
+        let kept = drain(&mut ring, usize::MAX);
         assert!(
             (PACKETS..5 * PACKETS).contains(&kept),
             "{kept} packets of an overflowing ring"
         );
         assert!(ring.socket.statistics().1 > 0);
         burst(PACKETS);
-        assert_eq!(drained(&mut ring, PACKETS), PACKETS, "it goes on after it was full");
+        assert_eq!(drain(&mut ring, PACKETS), PACKETS, "it goes on after it was full");
     }
 }

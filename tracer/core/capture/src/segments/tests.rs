@@ -93,7 +93,7 @@ fn write(writer: &mut SegmentWriter, after_ms: u64) -> Result<(), CaptureError> 
     writer.write(&record, &kept, now(after_ms))
 }
 
-fn counted(received_count: u64, dropped_count: u64) -> [Statistics; 2] {
+fn statistics(received_count: u64, dropped_count: u64) -> [Statistics; 2] {
     let some = Statistics {
         received_count,
         dropped_count,
@@ -132,7 +132,7 @@ fn a_segment_is_a_whole_section() {
     let mut writer = SegmentWriter::new(settings(&folder), Arc::clone(&totals));
     write(&mut writer, 0).expect("written");
     assert_eq!(folder.names(), ["proxy-000007.pcapng.partial"]);
-    writer.finish(&counted(5, 2), now(10)).expect("closed");
+    writer.finish(&statistics(5, 2), now(10)).expect("closed");
     assert_eq!(folder.names(), ["proxy-000007.pcapng"]);
 
     let bytes = fs::read(folder.0.join("proxy-000007.pcapng")).expect("segment");
@@ -181,7 +181,7 @@ fn segments_rotate_by_size_and_by_age() {
     write(&mut writer, 100).expect("written");
     assert!(!writer.is_due(now(1099).instant));
     assert!(writer.is_due(now(1100).instant));
-    writer.close(&counted(1, 0), now(1100)).expect("closed");
+    writer.close(&statistics(1, 0), now(1100)).expect("closed");
     let mut packets_count = 0;
     while !writer.is_due(now(1200).instant) {
         write(&mut writer, 1200).expect("written");
@@ -191,7 +191,7 @@ fn segments_rotate_by_size_and_by_age() {
         (4..12).contains(&packets_count),
         "{packets_count} packets in 1000 bytes"
     );
-    writer.finish(&counted(1, 0), now(1200)).expect("closed");
+    writer.finish(&statistics(1, 0), now(1200)).expect("closed");
     assert_eq!(folder.names(), ["proxy-000007.pcapng", "proxy-000008.pcapng"]);
 }
 
@@ -199,7 +199,7 @@ fn segments_rotate_by_size_and_by_age() {
 fn a_capture_without_packets_leaves_one_segment() {
     let folder = Folder::new();
     let mut writer = SegmentWriter::new(settings(&folder), Arc::default());
-    writer.finish(&counted(0, 0), now(0)).expect("closed");
+    writer.finish(&statistics(0, 0), now(0)).expect("closed");
     assert_eq!(types(&folder.0.join("proxy-000007.pcapng")), [SHB, 4, 1, 1, 5, 5]);
 }
 
@@ -209,9 +209,9 @@ fn drops_after_the_last_packet_are_written_to_a_segment_of_their_own() {
         let folder = Folder::new();
         let mut writer = SegmentWriter::new(settings(&folder), Arc::default());
         write(&mut writer, 0).expect("written");
-        writer.close(&counted(1, 0), now(0)).expect("closed");
+        writer.close(&statistics(1, 0), now(0)).expect("closed");
         writer
-            .finish(&counted(dropped_count, dropped_count), now(0))
+            .finish(&statistics(dropped_count, dropped_count), now(0))
             .expect("closed");
         assert_eq!(folder.names().len(), segments_count);
     }
@@ -226,7 +226,7 @@ fn a_failure_in_the_background_ends_the_capture() {
     let mut failures_count = 0;
     while failures_count == 0 {
         write(&mut writer, 0).expect("buffered");
-        failures_count += u32::from(writer.close(&counted(1, 0), now(0)).is_err());
+        failures_count += u32::from(writer.close(&statistics(1, 0), now(0)).is_err());
     }
     write(&mut writer, 0).expect("buffered");
     assert!(matches!(writer.finish(&[], now(0)), Err(CaptureError::DiskFull { .. })));
@@ -305,7 +305,7 @@ fn a_full_disk_keeps_the_whole_blocks_and_says_so() {
         for _ in 0..packets_count {
             write(&mut writer, 0).expect("buffered");
         }
-        let outcome = writer.finish(&counted(1, 0), now(0));
+        let outcome = writer.finish(&statistics(1, 0), now(0));
         let fits = packets_count < 4;
         assert_eq!(outcome.is_ok(), fits, "{packets_count}: {outcome:?}");
         assert_eq!(folder.names(), ["proxy-000007.pcapng"]);
@@ -326,7 +326,7 @@ fn what_never_became_durable_is_no_segment() {
     });
     write(&mut writer, 0).expect("buffered");
     assert!(matches!(
-        writer.finish(&counted(1, 0), now(0)),
+        writer.finish(&statistics(1, 0), now(0)),
         Err(CaptureError::DiskFull { .. })
     ));
     assert_eq!(folder.names(), [""; 0]);
