@@ -5,7 +5,7 @@ from collector.findings.diagnosis import find
 from collector.hops.quality import quality_of
 from collector.requests.endings import with_endings
 from collector.requests.exchanges import build_exchanges
-from collector.requests.outcomes import answering, final_outcomes, with_outcomes
+from collector.requests.outcomes import answering_servers, final_outcomes, with_outcomes
 from collector.requests.spans import link
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
 from collector.trace.writing import write_trace
@@ -33,7 +33,7 @@ def write_script_trace(
     )
     built = build_exchanges(played.hops, played.messages, played.connections, names_of_ports(SERVICES))
     exchanges = with_outcomes(with_endings(built.exchanges, built.hops))
-    built = built._replace(exchanges=final_outcomes(exchanges, answering(exchanges)))
+    built = built._replace(exchanges=final_outcomes(exchanges, answering_servers(exchanges)))
     tables = {
         "hops": built.hops,
         "messages": played.messages,
