@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from collector.commands import replay
 from collector.services.choices import Watched
-from collector.services.naming import name_services, to_watch
+from collector.services.naming import name_services, servers_to_watch
 from collector.services.servers import OUTSIDE, Server
 from collector.services.service_names import ServiceNames
 from collector.services.services import clues
@@ -89,7 +89,7 @@ def test_servers_alike_that_are_not_shown_to_be_replicas_are_services_of_their_o
     pairs = [{"app0:8000", "app2:8000"}, {"app2:8000", "app3:8000"}]
     found = ServiceNames(name_services(replicas, {}, lambda one, other: {one, other} in pairs))
     assert [found.of(each.host, each.port) for each in replicas] == ["port 8000", "app1:8000", "port 8000", "port 8000"]
-    assert to_watch(replicas, {}) == Watched(frozenset(f"app{n}:8000" for n in range(4)), frozenset(["web"]))
+    assert servers_to_watch(replicas, {}) == Watched(frozenset(f"app{n}:8000" for n in range(4)), frozenset(["web"]))
 
 
 def test_two_stores_of_the_same_software_are_two_services() -> None:
