@@ -98,6 +98,7 @@ def handshake_pairs(
 
 # matching
 
+def read_messages(excerpts: Columns) -> Columns: ...
 def match_events(columns: Columns, first_connection_id: int, asked: NDArray[np.uint32]) -> dict[str, Columns]: ...
 
 # exchanges

@@ -112,10 +112,10 @@ class EndpointClues:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """A run of packets: `events` as in `EVENT_COLUMNS`, `heads` as in `HEAD_COLUMNS` and `HEAD_STRINGS`."""
+    """A run of packets: `events` as in `EVENT_COLUMNS`, `excerpts` as in `EXCERPT_COLUMNS`."""
 
     events: Columns
-    heads: Columns
+    excerpts: Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ class CaptureReader:
         """
         assert packets > 0
         while (batch := self._open().next_batch(packets)) is not None:
-            events, heads = batch
-            yield EventBatch(events, heads)
+            events, excerpts = batch
+            yield EventBatch(events, excerpts)
 
     def copy_packets(self, frames: Sequence[int]) -> list[PacketCopy]:
         """The packets of `frames` (ascending, after what was read before); those that the file lacks are left out.

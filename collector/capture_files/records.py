@@ -1,7 +1,8 @@
 """The data that the core passes to Python: columns of fixed dtype, a batch at a time.
 
 `EVENT_COLUMNS` is one row for each TCP packet, as decoded from one capture file, before hosts, clocks and connections
-are known. `HEAD_COLUMNS` is one row for each HTTP message head that begins in a packet's captured payload.
+are known. `EXCERPT_COLUMNS` is one row for each message that begins in a packet's captured payload: the bytes that its
+protocol wants. `HEAD_COLUMNS` is one row for each message that was read from them.
 """
 
 from dataclasses import dataclass
@@ -98,9 +99,18 @@ EVENT_COLUMNS: dict[str, str] = {
 }
 """Column to numpy dtype, in order. Source: `docs/architecture.md`, table `events`."""
 
-HEAD_COLUMNS: dict[str, str] = {
+EXCERPT_COLUMNS: dict[str, str] = {
     "frame": "u4",
-    "payload_offset": "u4",  # where in the packet's TCP payload the head begins (not 0 when pipelined)
+    "payload_offset": "i4",  # where in the packet's TCP payload it begins (not 0 when pipelined; below 0: before it)
+    "protocol": "u1",  # whose it is: a place in the core's registry
+    "stream_len": "u4",  # bytes of the stream that it stands for
+    "solid_len": "u4",  # so many of its bytes follow each other as in the stream; behind them some are left out
+}
+"""Numeric columns of an excerpt: what a protocol keeps of a payload until the packet's place in its stream is known. Its
+bytes are `excerpt_offsets` (i8, n+1) and `excerpt_bytes` (u1), with secrets overwritten."""
+
+HEAD_COLUMNS: dict[str, str] = {
+    "payload_offset": "i8",  # where in the packet's TCP payload the head begins
     "head_kind": "u1",  # HeadKind
     "head_flags": "u1",  # HeadFlag
     "status": "u2",  # 0 for a request
@@ -111,7 +121,7 @@ HEAD_COLUMNS: dict[str, str] = {
 }
 """Numeric columns of a head; its strings are `HEAD_STRINGS`."""
 
-HEAD_STRINGS = ("method", "target", "transaction_id", "user_agent", "host_header")
+HEAD_STRINGS = ("method", "target", "transaction_id", "user_agent")
 """String columns of a head, each as (`<name>_offsets` i8 of length n+1, `<name>_bytes` u1): Arrow's large-string
 layout. Empty where not given."""
 

@@ -33,7 +33,6 @@ from collector.decode.input_limits import LIMITED, InputLimits, PartitionFull
 from collector.decode.partitions import AddressOrder, HostView, Partitions
 from collector.execution.progress import SILENT, Counted, Progress, Stage
 from collector.trace.model import CounterInfo, HostInfo
-from collector.trace.wire_text import head_batch
 from tracer.errors import InputError
 from tracer.secret_rules import SecretChoice
 
@@ -52,16 +51,16 @@ NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Packets of some connections, from all hosts, and the HTTP heads in them.
+    """Packets of some connections, from all hosts, and excerpts of what they carry.
 
     `events`: columns for the core's matching (`EVENT_COLUMNS`, and those that `partitions.Taken` adds); their `*_place`
-    and address columns are indices in `hosts`, `points` and `addresses`. `heads`: columns `HEAD_COLUMNS` and
-    `HEAD_STRINGS`, and `event_row`, each head's row in `events`. `forwarded`: rows seen by a host that only forwards
+    and address columns are indices in `hosts`, `points` and `addresses`. `excerpts`: columns
+    `EXCERPT_COLUMNS` with their bytes, and `event_row`, each one's row in `events`. `forwarded`: rows seen by a host that only forwards
     them (`collector.decode.forwarders`); None if there are none.
     """
 
     events: Columns
-    heads: pa.RecordBatch
+    excerpts: Columns
     hosts: pa.StringArray
     points: pa.StringArray
     addresses: pa.StringArray
@@ -222,7 +221,7 @@ class Scan:
             )
 
     def take(self, number: int) -> Decoded | None:
-        """The events and heads of one partition, by host and frame; None if it is empty.
+        """The events and excerpts of one partition, by host and frame; None if it is empty.
 
         A partition can be taken only once.
         """
@@ -233,7 +232,7 @@ class Scan:
             self._copies = [known + count for known, count in zip(self._copies, taken.copies.tolist(), strict=True)]
         addresses = self._texts.take(pa.array(taken.addresses))
         forwarded = forwarded_rows(taken.events, self._forwarded, self._number_of_rank[taken.addresses])
-        return Decoded(taken.events, head_batch(taken.heads), self._names, self._points, addresses, forwarded)
+        return Decoded(taken.events, taken.excerpts, self._names, self._points, addresses, forwarded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +283,7 @@ def _views(
 
 
 def decode(sources: Sequence[HostSource]) -> Decoded:
-    """All events and heads of the captures of all hosts, in memory at once.
+    """All events and excerpts of the captures of all hosts, in memory at once.
 
     Raises: as `scan`.
     """

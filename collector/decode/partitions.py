@@ -76,11 +76,11 @@ class AddressOrder:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A partition's packets and heads by column, the ranks of their addresses (ascending), and for each capture the
+    """A partition's packets and excerpts by column, the ranks of their addresses (ascending), and for each capture the
     number of packets omitted as copies."""
 
     events: Columns
-    heads: Columns
+    excerpts: Columns
     addresses: NDArray[np.uint32]
     copies: NDArray[np.uint32]
 

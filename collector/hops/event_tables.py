@@ -1,4 +1,4 @@
-"""Builds the tables `events` and `messages` from the core's columns of packets."""
+"""Builds the table `events` from the core's columns of packets."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,6 @@ PLAIN = (
     *("captured_len", "original_len"),
 )
 """Columns that `events` takes unchanged."""
-OF_A_HEAD = (
-    *("head_kind", "head_flags", "method", "target", "status", "content_length", "head_len"),
-    *("range_first", "range_last", "transaction_id", "user_agent"),
-)
-"""Columns that `messages` takes unchanged."""
 
 
 def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
@@ -46,21 +41,3 @@ def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
     }
     columns |= {name: nullable(events[name], events["stamps_validity"]) for name in ("tsval", "tsecr")}
     return conform("events", pa.table(columns))
-
-
-def message_table(decoded: Decoded, placed: Columns) -> pa.Table:
-    """Rows of `messages`: HTTP heads with their position in a connection's stream.
-
-    Arguments: `placed`, what matching found for each head's packet: `connection_id`, `from_client`, `stream_offset`.
-    """
-    heads = decoded.heads
-    rows = heads["event_row"].to_numpy()
-    columns = {name: heads[name] for name in OF_A_HEAD}
-    columns |= {
-        "connection_id": nullable(placed["connection_id"]),
-        "host": dictionary_array(decoded.events["host_place"][rows], decoded.hosts),
-        "frame": nullable(decoded.events["frame"][rows]),
-        "from_client": pa.array(placed["from_client"]),
-        "stream_offset": nullable(placed["stream_offset"] + heads["payload_offset"].to_numpy().astype(np.int64)),
-    }
-    return conform("messages", pa.table(columns))

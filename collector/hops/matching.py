@@ -4,7 +4,7 @@ The core loops over the packets (`collector._core.match_events`, whose header ex
 its columns to tables.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from collector import _core
 from collector.capture_files.records import Columns
 from collector.decode.captures import Decoded
-from collector.hops.event_tables import event_table, message_table
+from collector.hops.event_tables import event_table
+from collector.hops.messages import message_table
 from collector.hops.sender_pauses import pause_table
 from collector.trace.arrow import bits, dictionary_array, nullable
 from collector.trace.schema import HopKind, HopState, conform
@@ -51,28 +52,29 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     Arguments: `first_connection_id`, the id of the first connection, so that partitions can be matched independently.
     Cost: linear in packets, ~0.1-0.3 µs each on one core.
     """
-    if decoded.forwarded is not None:
-        decoded = replace(decoded, heads=decoded.heads.filter(pa.array(~decoded.forwarded[_head_rows(decoded)])))
-    found = _core.match_events(*_of_ends(decoded, first_connection_id))
+    is_of_end = None if decoded.forwarded is None else ~decoded.forwarded[decoded.excerpts["event_row"]]
+    found = _core.match_events(*_of_ends(decoded, first_connection_id, is_of_end))
     placed = found["events"] if decoded.forwarded is None else _over_all(found["events"], decoded.forwarded)
     return Matched(
         events=event_table(decoded, placed),
         hops=_hop_table(found["hops"], decoded.hosts),
         connections=_connection_table(found["connections"], decoded, first_connection_id),
-        messages=message_table(decoded, found["places"]),
+        messages=message_table(decoded, found["places"], is_of_end),
         pauses=pause_table(found["pauses"], decoded.hosts),
     )
 
 
-def _head_rows(decoded: Decoded) -> NDArray[np.uint32]:
-    return decoded.heads["event_row"].to_numpy().astype(np.uint32)
+def _of_ends(
+    decoded: Decoded, first_connection_id: int, is_of_end: NDArray[np.bool_] | None
+) -> tuple[Columns, int, NDArray[np.uint32]]:
+    """The core's input: all events except those seen by hosts that only forward them, and the rows of excerpts.
 
-
-def _of_ends(decoded: Decoded, first_connection_id: int) -> tuple[Columns, int, NDArray[np.uint32]]:
-    """The core's input: all events except those seen by hosts that only forward them."""
-    rows = _head_rows(decoded)
+    Arguments: `is_of_end`, which excerpts are of other hosts; None if all are.
+    """
+    rows = decoded.excerpts["event_row"]
     if decoded.forwarded is None:
         return decoded.events, first_connection_id, rows
+    rows = rows[is_of_end]
     kept = ~decoded.forwarded
     events = {name: decoded.events[name][kept] for name in MATCHED_COLUMNS}
     return events, first_connection_id, (np.cumsum(kept)[rows] - 1).astype(np.uint32)

@@ -54,7 +54,7 @@ def _escape(character: str) -> str:
 
 
 def head_batch(heads: Columns) -> pa.RecordBatch:
-    """Message heads as a batch: `HEAD_COLUMNS`, `HEAD_STRINGS`, and `event_row`."""
-    plain = {name: nullable(heads[name]) for name in (*HEAD_COLUMNS, "event_row")}
+    """Message heads as a batch: `HEAD_COLUMNS`, `HEAD_STRINGS`, and `excerpt_row`."""
+    plain = {name: nullable(heads[name]) for name in (*HEAD_COLUMNS, "excerpt_row")}
     texts = {name: string_array_from_wire(heads[f"{name}_offsets"], heads[f"{name}_bytes"]) for name in HEAD_STRINGS}
     return pa.record_batch(plain | texts)

@@ -5,10 +5,13 @@
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 
-use twintap_protocols::http2::{self, PREFACE};
-use twintap_protocols::{http1, marks, registry, tls};
+use twintap_protocols::excerpt::{ExcerptColumns, Payload, read_kept};
+use twintap_protocols::http2::PREFACE;
+use twintap_protocols::marks::STREAM_MARK;
+use twintap_protocols::registry::REGISTRY;
+use twintap_protocols::{http1, tls};
 use twintap_wire::counters::Counters;
-use twintap_wire::events::{Event, EventColumns, HeadColumns};
+use twintap_wire::events::{Event, EventColumns};
 use twintap_wire::fragments::WINDOW_PACKETS;
 use twintap_wire::frames::{self, Frames};
 use twintap_wire::link::LinkType;
@@ -62,9 +65,7 @@ pub fn rows(source: impl Read) -> Vec<Event> {
     while let Some(batch) = reader.next_batch(BATCH_PACKETS) {
         assert!(batch.events.len() <= BATCH_PACKETS + WINDOW_PACKETS as usize);
         rows.extend((0..batch.events.len()).map(|at| batch.events.row(at)));
-        for at in 0..batch.heads.len() {
-            batch.heads.target.row(at);
-        }
+        (0..batch.excerpts.len()).for_each(|at| read_excerpt(&batch.excerpts, at));
     }
     let addresses = reader.addresses().all().len();
     let known = |row: &Event| (row.src_addr.max(row.dst_addr) as usize) < addresses;
@@ -75,6 +76,18 @@ pub fn rows(source: impl Read) -> Vec<Event> {
             .all(|row| usize::from(row.interface) < reader.interfaces().len())
     );
     rows
+}
+
+/// An excerpt is read without a panic, and shows nothing behind the stream that it stands for.
+fn read_excerpt(excerpts: &ExcerptColumns, at: usize) {
+    let excerpt = excerpts.row(at);
+    assert!(
+        excerpts.solid_len[at] as usize <= excerpt.bytes.len() && excerpt.bytes.len() <= excerpt.stream_len as usize
+    );
+    let protocol = REGISTRY[usize::from(excerpts.protocol[at])];
+    (protocol.read)(&excerpt, &mut |place, head| {
+        assert!(place <= excerpt.stream_len && protocol.head_kinds.contains(&head.kind));
+    });
 }
 
 /// Invariant: the short way and the walk give the same row, or both give none. The first two bytes are the link type, the
@@ -97,23 +110,18 @@ pub fn packet(data: &[u8]) {
     };
     let (mut decoder, mut counters) = (Decoder::default(), Counters::default());
     decoder.push(&packet, &mut counters);
-    let (events, heads) = decoder.take_last(&mut counters);
+    let (events, excerpts) = decoder.take_last(&mut counters);
     match walk(link_type, frame, original_len) {
         Err(reason) => assert_eq!((events.len(), counters.get(reason.counter())), (0, 1)),
         Ok(segment) => {
             assert_eq!(events.len(), 1);
             assert!(segment.payload.len() <= segment.payload_len as usize);
             assert_eq!(visible_event(&events), event_of_segment(&segment, &packet));
-            assert!((0..heads.len()).all(|head| is_inside(&heads, head, segment.payload.len())));
+            (0..excerpts.len()).for_each(|at| read_excerpt(&excerpts, at));
+            let end = |at: usize| i64::from(excerpts.payload_offset[at]) + excerpts.row(at).bytes.len() as i64;
+            assert!((0..excerpts.len()).all(|at| end(at) <= segment.payload.len() as i64));
         }
     }
-}
-
-/// Whether a head begins in a payload of `payload_len` bytes; of an HTTP/2 frame the place after its header is noted, which
-/// is the end of the payload if the frame carries nothing.
-fn is_inside(heads: &HeadColumns, head: usize, payload_len: usize) -> bool {
-    let at = heads.payload_offset[head] as usize;
-    at < payload_len || (at == payload_len && heads.head_kind[head] == http2::FRAME.0)
 }
 
 /// The row with what `event_of_segment` cannot know left out.
@@ -153,11 +161,28 @@ fn event_of_segment(segment: &twintap_wire::packet::Segment<'_>, packet: &Packet
     }
 }
 
-/// Invariant: a head's length and the end of its message are past its first line, and what a shorter payload shows is never
-/// another value than what the whole one shows.
+/// Invariant: a head's length and the end of its message are past its first line, what a shorter payload shows is never
+/// another value than what the whole one shows, and what is kept of a head reads as the same one.
 pub fn http_head(data: &[u8]) {
     let ids = http1::IdHeaders::default();
     let Some(whole) = http1::parse(data, &ids) else { return };
+    let (payload, mut is_kept) = (
+        Payload {
+            bytes: data,
+            wire_len: data.len(),
+        },
+        !http1::may_be_head(data),
+    );
+    read_kept(&payload, &ids, &mut |at, head| {
+        if at == 0 && head.kind.0 <= http1::RESPONSE.0 {
+            assert!(
+                *head == whole || head.user_agent.len() < whole.user_agent.len(),
+                "another head is kept"
+            );
+            is_kept = true;
+        }
+    });
+    assert!(is_kept);
     let is_cut = whole.flags & http1::flag::CUT != 0;
     assert_eq!(is_cut, whole.len == 0);
     assert!(whole.len as usize <= data.len());
@@ -203,8 +228,8 @@ fn frames_of(stream: &[u8], packet_len: usize) -> Vec<usize> {
             payload_len: piece.len() as u32,
             ..Event::default()
         };
-        let is_followed = frames.take(direction, &event, piece, &mut counters, |behind, _| {
-            found.push(at + behind as usize);
+        let is_followed = frames.take(direction, &event, piece, &mut counters, |frame| {
+            found.push(at + frame.behind as usize);
         });
         assert!(is_followed);
         assert!(found.last().is_some_and(|&last| last <= at + piece.len()));
@@ -221,16 +246,15 @@ fn is_line_end(data: &[u8], value: &[u8]) -> bool {
     value.len() == 512 || skipped.contains(&b'\n')
 }
 
-/// Invariant: marks stand at ascending places within the payload, only where one may begin; and of a payload cut in half, all
+/// Invariant: marks stand at ascending places within the payload; and of a payload cut in half, all
 /// but the last are those of the whole one.
 pub fn marks(data: &[u8]) {
     let whole = marks_of(data, data.len());
-    assert!(whole.is_empty() || data.first().is_some_and(|&first| registry::is_of_interest(first)));
     assert!(whole.is_sorted_by(|one, next| one.0 < next.0));
     assert!(
         whole
             .iter()
-            .all(|&(at, _, reach)| at < data.len() && (1..=5).contains(&reach))
+            .all(|(at, _, reach)| *at < data.len() && (1..=5).contains(reach))
     );
     let half = marks_of(&data[..data.len() / 2], data.len());
     let sure = half.len().saturating_sub(1); // the last may be a word that goes on
@@ -241,11 +265,18 @@ pub fn marks(data: &[u8]) {
     );
 }
 
-fn marks_of(payload: &[u8], wire_len: usize) -> Vec<(usize, &'static [u8], u16)> {
+fn marks_of(payload: &[u8], wire_len: usize) -> Vec<(usize, Vec<u8>, u16)> {
     let mut found = Vec::new();
-    marks::each_mark(payload, wire_len, &mut |at, head| {
-        found.push((at, head.method, head.status))
-    });
+    let bytes = payload;
+    read_kept(
+        &Payload { bytes, wire_len },
+        &http1::IdHeaders::default(),
+        &mut |at, head| {
+            if head.kind == STREAM_MARK {
+                found.push((at as usize, head.method.to_vec(), head.status));
+            }
+        },
+    );
     found
 }
 

@@ -15,7 +15,7 @@ from scapy.layers.l2 import Ether
 
 from collector._core import decode_counters
 from collector.capture_files.readers import CaptureReader, NameRecord, open_capture
-from collector.capture_files.records import EVENT_COLUMNS, HEAD_COLUMNS, HEAD_STRINGS, Columns, Direction, Severity
+from collector.capture_files.records import EVENT_COLUMNS, EXCERPT_COLUMNS, Columns, Direction, Severity
 from testkit import capture_files as files
 from tracer.errors import InputError
 
@@ -32,16 +32,16 @@ DATAGRAM = bytes(ETHERNET / IP(src="10.0.0.1", dst="10.0.0.3") / UDP(sport=1, dp
 
 
 def read(path: Path, packets: int = 131_072) -> tuple[Columns, Columns, CaptureReader]:
-    """All events, all heads, and the reader, still open."""
+    """All events, all excerpts, and the reader, still open."""
     reader = open_capture(path)
     parts: dict[str, list[np.ndarray]] = defaultdict(list)
-    heads: dict[str, list[np.ndarray]] = defaultdict(list)
+    excerpts: dict[str, list[np.ndarray]] = defaultdict(list)
     for batch in reader.batches(packets):
         for name, column in batch.events.items():
             parts[name].append(column)
-        for name, column in batch.heads.items():
-            heads[name].append(column)
-    return _concatenate(parts), _concatenate(heads), reader
+        for name, column in batch.excerpts.items():
+            excerpts[name].append(column)
+    return _concatenate(parts), _concatenate(excerpts), reader
 
 
 def _concatenate(parts: dict[str, list[np.ndarray]]) -> Columns:
@@ -74,10 +74,9 @@ def pcapng_of(*packets: bytes) -> bytes:
 def test_columns_have_the_declared_names_types_and_values(write):
     batch = next(open_capture(write(files.pcap([(BASE_NS, PACKET)]))).batches())
     assert {name: column.dtype.str[1:] for name, column in batch.events.items()} == EVENT_COLUMNS
-    numeric = {name: batch.heads[name].dtype.str[1:] for name in HEAD_COLUMNS}
-    assert numeric == HEAD_COLUMNS
-    strings = {f"{name}_{part}" for name in HEAD_STRINGS for part in ("offsets", "bytes")}
-    assert batch.heads.keys() == HEAD_COLUMNS.keys() | strings
+    numeric = {name: batch.excerpts[name].dtype.str[1:] for name in EXCERPT_COLUMNS}
+    assert numeric == EXCERPT_COLUMNS
+    assert batch.excerpts.keys() == EXCERPT_COLUMNS.keys() | {"excerpt_offsets", "excerpt_bytes"}
     expected = {
         "frame": 1, "host_ns": BASE_NS, "interface": 0, "direction": 0, "src_addr": 0, "dst_addr": 1,
         "src_port": 40000, "dst_port": 8080, "seq": 5, "ack": 6, "flags": 0x18, "window": 512,
@@ -87,12 +86,13 @@ def test_columns_have_the_declared_names_types_and_values(write):
     assert {name: column[0] for name, column in batch.events.items()} == expected
 
 
-def test_heads_hold_text_as_offsets_and_bytes(write):
-    _, heads, _ = read(write(files.pcap([(BASE_NS, PACKET), (BASE_NS, PACKET)])))
-    ids = heads["transaction_id_bytes"].tobytes()
-    assert (heads["transaction_id_offsets"][:3].tolist(), ids) == ([0, 3, 6], b"tx1tx1")
-    assert heads["target_bytes"].tobytes() == b"/v1/a/v1/a"
-    assert heads["frame"].tolist() == [1, 2]
+def test_excerpts_hold_the_wanted_lines_of_heads_as_offsets_and_bytes(write):
+    _, excerpts, _ = read(write(files.pcap([(BASE_NS, PACKET), (BASE_NS, PACKET)])))
+    kept = b"GET /v1/a HTTP/1.1\r\nX-Trans-Id: tx1\r\n\r\n"
+    assert excerpts["excerpt_offsets"][:2].tolist() == [0, len(kept)]
+    assert excerpts["excerpt_bytes"].tobytes() == kept + kept
+    assert excerpts["frame"].tolist() == [1, 2]
+    assert excerpts["solid_len"].tolist() == [20, 20]  # the line with the host is left out behind them
 
 
 def test_batches_are_of_the_size_asked_for_and_frames_go_on(write):

@@ -3,11 +3,12 @@
 //! Addresses that occur are numbered anew, in the order of their texts. Readers number them in the order in which
 //! threads meet them, but a table must be the same in every run.
 
-use twintap_wire::events::{EventColumns, HeadColumns};
+use twintap_protocols::excerpt::ExcerptColumns;
+use twintap_wire::events::EventColumns;
 use twintap_wire::packet::Direction;
 
 use crate::copies::{Copying, rows_without_copies};
-use crate::{blocks, heads};
+use crate::{blocks, excerpts};
 
 /// Code of the direction of a packet that stayed inside its host.
 const LOOPBACK: u8 = 3;
@@ -86,17 +87,17 @@ pub struct Columns {
     pub dst_end: Vec<u32>,
     /// Of each address that occurs, its rank; ascending.
     pub addresses: Vec<u32>,
-    pub heads: HeadColumns,
-    /// Of each head, the row of its packet.
-    pub head_row: Vec<i64>,
+    pub excerpts: ExcerptColumns,
+    /// Of each excerpt, the row of its packet.
+    pub excerpt_row: Vec<u32>,
     /// Packets left out, by host: copies of others.
     pub copies: Vec<u32>,
     occurs: Vec<bool>,
 }
 
 impl Columns {
-    /// Add the packed rows and heads of the next host.
-    pub(crate) fn add_host(&mut self, host: u16, packed: &[Vec<u8>], packed_heads: &[Vec<u8>], view: &HostView) {
+    /// Add the packed rows and excerpts of the next host.
+    pub(crate) fn add_host(&mut self, host: u16, packed: &[Vec<u8>], packed_excerpts: &[Vec<u8>], view: &HostView) {
         let start = self.events.len();
         packed.iter().for_each(|chunk| blocks::unpack(chunk, &mut self.events));
         if !self.events.frame[start..].is_sorted() {
@@ -109,16 +110,16 @@ impl Columns {
         self.host.resize(self.events.len(), host);
         self.give_to_lanes(start, view);
         self.settle(start, view);
-        let first = self.heads.len();
-        packed_heads
+        let first = self.excerpts.len();
+        packed_excerpts
             .iter()
-            .for_each(|chunk| heads::unpack(chunk, &mut self.heads));
+            .for_each(|chunk| excerpts::unpack(chunk, &mut self.excerpts));
         if all_count > self.events.len() {
-            self.keep_heads_of_rows(start, first);
+            self.keep_excerpts_of_rows(start, first);
         }
         let frames = &self.events.frame[start..];
-        let row_of = |frame: &u32| (start + frames.partition_point(|known| known < frame)) as i64;
-        self.head_row.extend(self.heads.frame[first..].iter().map(row_of));
+        let row_of = |frame: &u32| (start + frames.partition_point(|known| known < frame)) as u32;
+        self.excerpt_row.extend(self.excerpts.frame[first..].iter().map(row_of));
     }
 
     /// Leave out copies among the rows from `start` on.
@@ -133,17 +134,17 @@ impl Columns {
         blocks::gather(&kept, &order, &mut self.events);
     }
 
-    /// Keep of the heads from `first` on those whose packet is among the rows from `start` on.
-    fn keep_heads_of_rows(&mut self, start: usize, first: usize) {
-        let all = self.heads.split_off(first);
+    /// Keep of the excerpts from `first` on those whose packet is among the rows from `start` on.
+    fn keep_excerpts_of_rows(&mut self, start: usize, first: usize) {
+        let all = self.excerpts.split_off(first);
         let frames = &self.events.frame[start..];
         let mut packed = Vec::new();
         for (at, frame) in all.frame.iter().enumerate() {
             if frames.binary_search(frame).is_ok() {
-                heads::pack(&all, at, *frame, &mut packed);
+                excerpts::pack(&all, at, *frame, &mut packed);
             }
         }
-        heads::unpack(&packed, &mut self.heads);
+        excerpts::unpack(&packed, &mut self.excerpts);
     }
 
     /// Of packets that were moved here from several partitions.

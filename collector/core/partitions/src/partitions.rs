@@ -6,13 +6,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustc_hash::FxHashMap;
-use twintap_wire::events::{Event, EventColumns, HeadColumns};
+use twintap_protocols::excerpt::ExcerptColumns;
+use twintap_wire::events::{Event, EventColumns};
 use twintap_wire::reader::Batch;
 
 use crate::blocks::{self, MOST_ROWS};
 use crate::buffers::{Buffer, Spill};
 use crate::columns::{Columns, HostView};
-use crate::heads;
+use crate::excerpts;
 use crate::keys::{Addresses, FileAddresses, connection_key, partition_of};
 use crate::locked;
 use crate::notes::Notes;
@@ -45,7 +46,7 @@ pub struct Moves<'a> {
     pub to: &'a [u64],
 }
 
-/// Events and heads of all hosts by partition. Hosts may be added to side by side.
+/// Events and excerpts of all hosts by partition. Hosts may be added to side by side.
 #[derive(Debug)]
 pub struct Partitions {
     bits: u32,
@@ -66,7 +67,7 @@ struct Host {
 struct Part {
     rows: Buffer,
     rows_count: usize,
-    heads: Buffer,
+    excerpts: Buffer,
 }
 
 /// Rows in the order of their partitions; used again for each batch.
@@ -123,7 +124,7 @@ impl Partitions {
             let own_rows = origin.own_rows(&batch.events);
             let events = own_rows.as_ref().unwrap_or(&batch.events);
             host.notes.add(events, origin.frames_before, number, place);
-            host.add(events, &batch.heads, origin, self.bits)
+            host.add(events, &batch.excerpts, origin, self.bits)
         };
         self.note_bytes(bytes)?;
         Ok(syns)
@@ -174,8 +175,8 @@ impl Partitions {
             .collect();
         columns.events.reserve(parts.iter().map(|part| part.rows_count).sum());
         for (host, (mut part, view)) in (0..).zip(parts.into_iter().zip(views)) {
-            let (rows, heads) = (part.rows.take(&self.spill)?, part.heads.take(&self.spill)?);
-            columns.add_host(host, &rows, &heads, view);
+            let (rows, excerpts) = (part.rows.take(&self.spill)?, part.excerpts.take(&self.spill)?);
+            columns.add_host(host, &rows, &excerpts, view);
         }
         columns.finish(is_loopback);
         Ok((!columns.events.is_empty()).then_some(columns))
@@ -202,7 +203,7 @@ impl Partitions {
         for host in &self.hosts {
             for part in &mut locked(host).parts {
                 part.rows.move_to(&self.spill)?;
-                part.heads.move_to(&self.spill)?;
+                part.excerpts.move_to(&self.spill)?;
             }
         }
         Ok(())
@@ -211,7 +212,7 @@ impl Partitions {
 
 impl Host {
     /// The packets with a SYN, and how many bytes were kept.
-    fn add(&mut self, events: &EventColumns, heads: &HeadColumns, origin: Origin, bits: u32) -> (Syns, usize) {
+    fn add(&mut self, events: &EventColumns, kept: &ExcerptColumns, origin: Origin, bits: u32) -> (Syns, usize) {
         let mut syns = Syns::default();
         let mut syn_rows = Vec::new();
         let mut sorting = std::mem::take(&mut self.sorting);
@@ -225,7 +226,7 @@ impl Host {
             }
         }
         syns.events.extend(&syn_rows);
-        let mut bytes = self.add_heads(heads, events, &sorting.targets, origin.frames_before);
+        let mut bytes = self.add_excerpts(kept, events, &sorting.targets, origin.frames_before);
         sorting.sort(events, self.parts.len());
         origin.settle(&mut sorting.rows);
         bytes += self.add_sorted(&mut sorting);
@@ -233,17 +234,23 @@ impl Host {
         (syns, bytes)
     }
 
-    /// Keep the heads of rows that go to `targets`; how many bytes that took. Those of other rows are left out.
-    fn add_heads(&mut self, heads: &HeadColumns, events: &EventColumns, targets: &[u32], frames_before: u32) -> usize {
+    /// Keep the excerpts of rows that go to `targets`; how many bytes that took. Those of other rows are left out.
+    fn add_excerpts(
+        &mut self,
+        kept: &ExcerptColumns,
+        events: &EventColumns,
+        targets: &[u32],
+        frames_before: u32,
+    ) -> usize {
         let (mut bytes, mut row, mut packed) = (0, 0, Vec::new());
-        for (head, frame) in heads.frame.iter().enumerate() {
+        for (at, frame) in kept.frame.iter().enumerate() {
             row += events.frame[row..].partition_point(|earlier| earlier < frame);
             if events.frame.get(row) != Some(frame) {
                 continue;
             }
             packed.clear();
-            heads::pack(heads, head, frame + frames_before, &mut packed);
-            self.parts[targets[row] as usize].heads.push(&packed);
+            excerpts::pack(kept, at, frame + frames_before, &mut packed);
+            self.parts[targets[row] as usize].excerpts.push(&packed);
             bytes += packed.len();
         }
         bytes
@@ -265,7 +272,7 @@ impl Host {
         bytes
     }
 
-    /// Move each row, with its heads, to the partition that `partition` returns for it. Returns how many bytes were
+    /// Move each row, with its excerpts, to the partition that `partition` returns for it. Returns how many bytes were
     /// moved.
     fn regroup(&mut self, spill: &Spill, partition: impl Fn(&Event) -> usize) -> io::Result<usize> {
         let (mut bytes, mut sorting) = (0, Sorting::default());
@@ -294,9 +301,11 @@ impl Host {
                 sorting.sort(&events, self.parts.len());
                 bytes += self.add_sorted(&mut sorting);
             }
-            for chunk in taken.heads.take(spill)? {
+            for chunk in taken.excerpts.take(spill)? {
                 bytes += chunk.len();
-                heads::each(&chunk, |frame, head| self.parts[target(frame)].heads.push(head));
+                excerpts::each(&chunk, |frame, excerpt| {
+                    self.parts[target(frame)].excerpts.push(excerpt);
+                });
             }
         }
         Ok(bytes)

@@ -12,15 +12,17 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use twintap_partitions::keys::FileAddresses;
+use twintap_protocols::excerpt::{ExcerptColumns, Strings};
 use twintap_protocols::http1::IdHeaders;
+use twintap_protocols::with_excerpt_columns;
 use twintap_secrets::{RuleError, SecretRules};
 use twintap_wire::clues::{Clue, ClueRules};
 use twintap_wire::counters::CounterKind;
-use twintap_wire::events::{EventColumns, HeadColumns, Strings};
+use twintap_wire::events::EventColumns;
 use twintap_wire::expansion::Expansion;
 use twintap_wire::pcapng::escape_invalid_utf8;
 use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
-use twintap_wire::{with_event_columns, with_head_columns};
+use twintap_wire::with_event_columns;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CaptureFile>()?;
@@ -142,16 +144,16 @@ impl CaptureFile {
         self.locked().expanded_bytes()
     }
 
-    /// The next batch: (event columns, head columns), or None at the end.
+    /// The next batch: (event columns, excerpt columns), or None at the end.
     fn next_batch<'py>(
         &self,
         py: Python<'py>,
         packets: usize,
     ) -> PyResult<Option<(Bound<'py, PyDict>, Bound<'py, PyDict>)>> {
-        let Some(Batch { events, heads }) = py.detach(|| self.locked().next_batch(packets)) else {
+        let Some(Batch { events, excerpts }) = py.detach(|| self.locked().next_batch(packets)) else {
             return Ok(None);
         };
-        Ok(Some((event_arrays(py, events)?, head_arrays(py, heads)?)))
+        Ok(Some((event_arrays(py, events)?, excerpt_arrays(py, excerpts)?)))
     }
 
     /// The packets of these frames (ascending, ahead) as they stand in the file; those that it does not have are left
@@ -331,25 +333,22 @@ macro_rules! define_event_arrays {
     };
 }
 
-macro_rules! define_head_arrays {
+macro_rules! define_excerpt_arrays {
     ($($name:ident: $kind:ty,)*) => {
-        pub fn head_arrays<'py>(py: Python<'py>, columns: HeadColumns) -> PyResult<Bound<'py, PyDict>> {
+        pub fn excerpt_arrays<'py>(py: Python<'py>, columns: ExcerptColumns) -> PyResult<Bound<'py, PyDict>> {
             let arrays = PyDict::new(py);
             $(arrays.set_item(stringify!($name), PyArray1::from_vec(py, columns.$name))?;)*
-            set_strings(&arrays, "method", columns.method)?;
-            set_strings(&arrays, "target", columns.target)?;
-            set_strings(&arrays, "transaction_id", columns.transaction_id)?;
-            set_strings(&arrays, "user_agent", columns.user_agent)?;
-            set_strings(&arrays, "host_header", columns.host_header)?;
+            set_strings(&arrays, "excerpt", columns.bytes)?;
             Ok(arrays)
         }
     };
 }
 
 with_event_columns!(define_event_arrays);
-with_head_columns!(define_head_arrays);
+with_excerpt_columns!(define_excerpt_arrays);
 
-fn set_strings(arrays: &Bound<'_, PyDict>, name: &str, strings: Strings) -> PyResult<()> {
+/// Put a column of strings as `<name>_offsets` and `<name>_bytes`.
+pub fn set_strings(arrays: &Bound<'_, PyDict>, name: &str, strings: Strings) -> PyResult<()> {
     let py = arrays.py();
     arrays.set_item(format!("{name}_offsets"), PyArray1::from_vec(py, strings.offsets))?;
     arrays.set_item(format!("{name}_bytes"), PyArray1::from_vec(py, strings.bytes))

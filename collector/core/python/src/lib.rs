@@ -8,6 +8,7 @@ mod exchanges;
 mod hops;
 mod links;
 mod matching;
+mod messages;
 mod partitions;
 mod protocols;
 mod requests;
@@ -21,6 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     decode::register(module)?;
     partitions::register(module)?;
     matching::register(module)?;
+    messages::register(module)?;
     protocols::register(module)?;
     exchanges::register(module)?;
     links::register(module)?;

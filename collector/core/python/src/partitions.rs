@@ -17,7 +17,7 @@ use twintap_partitions::notes::Notes;
 use twintap_partitions::partitions::{Moves, Origin, Partitions};
 use twintap_partitions::sights::{Sight, Sighted};
 
-use crate::decode::{CaptureFile, Rows, event_arrays, head_arrays, locked};
+use crate::decode::{CaptureFile, Rows, event_arrays, excerpt_arrays, locked};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyPartitions>()?;
@@ -78,7 +78,7 @@ type HostFields<'py> = (
     Vec<(u32, u16, u16)>,
     Vec<(u32, u32, u16, u8, i64)>,
 );
-/// Events, heads, the ranks of the addresses that occur, and of each host how many copies were left out.
+/// Events, excerpts, the ranks of the addresses that occur, and of each host how many copies were left out.
 type TakenColumns<'py> = (
     Bound<'py, PyDict>,
     Bound<'py, PyDict>,
@@ -266,8 +266,8 @@ fn copying_of(rules: &[(u32, u32, u16, u8, i64)]) -> Vec<Copying> {
 
 fn taken_arrays(py: Python<'_>, columns: Columns) -> PyResult<TakenColumns<'_>> {
     let (places, [ip_id, stamps]) = py.detach(|| (Places::of(&columns), columns.validity()));
-    let heads = head_arrays(py, columns.heads)?;
-    heads.set_item("event_row", columns.head_row.into_pyarray(py))?;
+    let excerpts = excerpt_arrays(py, columns.excerpts)?;
+    excerpts.set_item("event_row", columns.excerpt_row.into_pyarray(py))?;
     let events = event_arrays(py, columns.events)?;
     events.set_item("host", columns.host.into_pyarray(py))?;
     events.set_item("src_end", columns.src_end.into_pyarray(py))?;
@@ -279,7 +279,7 @@ fn taken_arrays(py: Python<'_>, columns: Columns) -> PyResult<TakenColumns<'_>> 
     events.set_item("stamps_validity", stamps.bits.into_pyarray(py))?;
     Ok((
         events,
-        heads,
+        excerpts,
         columns.addresses.into_pyarray(py),
         columns.copies.into_pyarray(py),
     ))

@@ -33,7 +33,6 @@ pub struct Head<'a> {
     pub target: &'a [u8],
     pub transaction_id: &'a [u8],
     pub user_agent: &'a [u8],
-    pub host: &'a [u8],
 }
 
 impl Head<'static> {
@@ -50,7 +49,6 @@ impl Head<'static> {
             target: b"",
             transaction_id: b"",
             user_agent: b"",
-            host: b"",
         }
     }
 }

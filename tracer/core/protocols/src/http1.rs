@@ -14,8 +14,15 @@ use crate::head::{ByteRange, Head, HeadKind};
 use crate::numbers::number;
 use crate::protocol::{AgentKeeps, Docs, Protocol};
 
+mod kept;
+
+pub use kept::KeptLines;
+
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    head_kinds: &[REQUEST, RESPONSE],
+    keep: kept::keep,
+    read: kept::read,
     agent: AgentKeeps::Head(twintap_secrets::head_len),
     docs: Docs {
         reads: "request and status line; `Content-Length`, `Transfer-Encoding`, `Expect`, `Connection`, `User-Agent`, \
@@ -206,6 +213,14 @@ pub fn may_be_head(payload: &[u8]) -> bool {
     payload.len() >= 5 && payload[0].is_ascii_uppercase() && payload[1].is_ascii_uppercase()
 }
 
+/// Which header holds the transaction id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum IdChoice<'a> {
+    Of(&'a IdHeaders),
+    /// The one that has no other meaning.
+    OnlyOther,
+}
+
 /// Read the head at the start of `payload`; `ids` say where its transaction id stands.
 pub fn parse<'a>(payload: &'a [u8], ids: &IdHeaders) -> Option<Head<'a>> {
     parse_marked(payload, ids, &HeaderMarks::default()).map(|(head, _)| head)
@@ -213,12 +228,25 @@ pub fn parse<'a>(payload: &'a [u8], ids: &IdHeaders) -> Option<Head<'a>> {
 
 /// As `parse`, with the bits of those of `marks` that its headers have.
 pub fn parse_marked<'a>(payload: &'a [u8], ids: &IdHeaders, marks: &HeaderMarks) -> Option<(Head<'a>, u64)> {
+    parse_lines(payload, IdChoice::Of(ids), marks, None)
+}
+
+/// As `parse_marked`; `kept` is given each line that is needed to read the same head again.
+fn parse_lines<'a>(
+    payload: &'a [u8],
+    ids: IdChoice<'_>,
+    marks: &HeaderMarks,
+    mut kept: Option<&mut KeptLines>,
+) -> Option<(Head<'a>, u64)> {
     let (line, mut at) = first_line(payload);
     let mut head = if line.starts_with(b"HTTP/1.") {
         status_line(line)?
     } else {
         request_line(line, at.is_some())?
     };
+    if let Some(kept) = &mut kept {
+        kept.note_start_line(&head, payload, at);
+    }
     let (mut best_id, mut bits) = (usize::MAX, 0);
     for _ in 0..HEADER_LIMIT {
         let Some(start) = at else { break };
@@ -227,16 +255,30 @@ pub fn parse_marked<'a>(payload: &'a [u8], ids: &IdHeaders, marks: &HeaderMarks)
         };
         if line.is_empty() {
             head.len = u32::try_from(next).unwrap_or(0);
+            if let Some(kept) = &mut kept {
+                kept.note_end(start..next);
+            }
             return Some((head, bits));
         }
         if let Some((name, value)) = header_of(line) {
             bits |= marks.of(name, value);
-            take_header(&mut head, name, value, ids, &mut best_id);
+            let meaning = take_header(&mut head, name, value, ids, &mut best_id);
+            if let Some(kept) = &mut kept {
+                kept.note_header(meaning, payload, start..next, value);
+            }
         }
         at = Some(next);
     }
     head.flags |= flag::CUT;
     Some((head, bits))
+}
+
+/// What a header is to a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Nothing,
+    Field,
+    TransactionId,
 }
 
 /// Where the next head begins in a payload of which `head` began at 0, if the message ends within it and that is sure.
@@ -327,10 +369,15 @@ fn header_of(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..colon], limited(line[colon + 1..].trim_ascii(), VALUE_LIMIT)))
 }
 
-fn take_header<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: &IdHeaders, best_id: &mut usize) {
+fn take_header<'a>(
+    head: &mut Head<'a>,
+    name: &[u8],
+    value: &'a [u8],
+    ids: IdChoice<'_>,
+    best_id: &mut usize,
+) -> Meaning {
     // The length and first letter decide for most lines.
     match name.len() {
-        4 if name.eq_ignore_ascii_case(b"host") => head.host = value,
         6 if name.eq_ignore_ascii_case(b"expect") => {
             set_if(
                 &mut head.flags,
@@ -351,6 +398,9 @@ fn take_header<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: &IdHe
             let media_type = value.split(|&byte| byte == b';').next().unwrap_or(value);
             let is_stream = media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream");
             set_if(&mut head.flags, flag::EVENT_STREAM, is_stream);
+            if !is_stream {
+                return Meaning::Nothing;
+            }
         }
         14 if name.eq_ignore_ascii_case(b"content-length") => head.content_length = number(value),
         17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
@@ -360,20 +410,27 @@ fn take_header<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: &IdHe
         11 if name.eq_ignore_ascii_case(b"x-amz-range") => head.range = ByteRange::parse(value),
         13 if name.eq_ignore_ascii_case(b"content-range") => head.range = ByteRange::parse(value),
         23 if name.eq_ignore_ascii_case(b"x-amz-copy-source-range") => head.range = ByteRange::parse(value),
-        _ => take_id(head, name, value, ids, best_id),
+        _ => return take_id(head, name, value, ids, best_id),
     }
+    Meaning::Field
 }
 
-fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: &IdHeaders, best_id: &mut usize) {
-    let Some(rank) = ids.rank(name).filter(|rank| rank < best_id) else {
-        return;
+fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: IdChoice<'_>, best_id: &mut usize) -> Meaning {
+    let rank = match ids {
+        IdChoice::Of(ids) => ids.rank(name),
+        IdChoice::OnlyOther => Some(0),
+    };
+    let Some(rank) = rank.filter(|rank| rank < best_id) else {
+        return Meaning::Nothing;
     };
     let is_traceparent = name.eq_ignore_ascii_case(TRACEPARENT);
     let value = if is_traceparent { trace_id(value) } else { value };
     let is_overwritten = value.iter().all(|byte| *byte == b'x'); // by an agent with more rules than we have
-    if !is_overwritten {
-        (head.transaction_id, *best_id) = (value, rank);
+    if is_overwritten {
+        return Meaning::Nothing;
     }
+    (head.transaction_id, *best_id) = (value, rank);
+    Meaning::TransactionId
 }
 
 /// The trace id of `00-<32 hex>-<16 hex>-01` (W3C Trace Context §3.2), or nothing.
@@ -465,7 +522,6 @@ mod tests {
             target: b"/v1/AUTH_a/c/o",
             transaction_id: b"tx1",
             user_agent: b"proxy-server 1",
-            host: b"10.77.0.20:8080",
             ..Head::empty(REQUEST)
         };
         assert_eq!(head, expected);
@@ -589,7 +645,7 @@ mod tests {
             };
             assert_eq!((head.flags & flag::CUT, head.len), (flag::CUT, 0));
             assert!(b"/v1/AUTH_a/c/o".starts_with(head.target));
-            for (value, whole) in [(head.transaction_id, &b"tx1"[..]), (head.host, b"10.77.0.20:8080")] {
+            for (value, whole) in [(head.transaction_id, &b"tx1"[..]), (head.user_agent, b"proxy-server 1")] {
                 assert!(value.is_empty() || value == whole, "{len}");
             }
             assert!(matches!(head.content_length, -1 | 3), "{len}");

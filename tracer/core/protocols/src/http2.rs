@@ -14,14 +14,18 @@
 //!
 //! Sources: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 
+use crate::excerpt::{Emit, Excerpt};
 use crate::head::{Head, HeadKind};
-use crate::protocol::{AgentKeeps, Docs, Parts, Protocol};
+use crate::protocol::{AgentKeeps, Docs, FrameLen, Framing, Parts, Protocol};
 
 mod kept;
 mod redaction;
 
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: b"\0P",
+    head_kinds: &[FRAME],
+    framing: Some(&FRAMING),
+    read,
     fixed_bytes: &[PREFACE],
     agent: AgentKeeps::Parts(Parts {
         kept_len: kept::kept_len,
@@ -34,6 +38,16 @@ pub const PROTOCOL: Protocol = Protocol {
         overwrites: "header blocks, whole",
     },
     ..Protocol::named("http/2")
+};
+
+const FRAMING: Framing = Framing {
+    header_len: HEADER_LEN,
+    preface: PREFACE,
+    may_begin,
+    begins,
+    resumes: |payload, wire_len| chain(payload, wire_len, MOST_FRAMES).is_some(),
+    frame_len,
+    overwrite: |_, _| {},
 };
 
 /// The header of a frame, or the preface; its place is behind it.
@@ -69,6 +83,8 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
+/// Most headers read of one packet where frames go on after a loss.
+const MOST_FRAMES: usize = 4096;
 /// The most settings of one frame that a server begins with.
 const MOST_SETTINGS: u32 = 32;
 const SETTING_LEN: u32 = 6;
@@ -157,6 +173,25 @@ fn head(kind: u16, flags: u8, stream: u32, len: u32) -> Head<'static> {
     }
 }
 
+fn frame_len(header: &[u8]) -> Option<FrameLen> {
+    let header = FrameHeader::parse(header.first_chunk()?);
+    header.is_valid().then_some(FrameLen {
+        body_len: header.payload_len,
+        kept_len: 0,
+    })
+}
+
+/// The message of an excerpt, which is a header or the preface; its place is behind it, because its first byte may be in
+/// another packet.
+fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    let behind = excerpt.bytes.len() as u32;
+    if excerpt.bytes == PREFACE {
+        emit(behind, &preface());
+    } else if let Some(header) = excerpt.bytes.first_chunk() {
+        emit(behind, &FrameHeader::parse(header).head());
+    }
+}
+
 /// What the bytes at the start of a payload are, read as frame headers one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
@@ -211,6 +246,9 @@ pub fn may_begin(payload: &[u8]) -> bool {
 
 /// Whether `payload` begins with frames, or the preface, although nothing is known of what came before.
 pub fn begins(payload: &[u8], wire_len: usize) -> bool {
+    if !may_begin(payload) {
+        return false;
+    }
     if payload.starts_with(PREFACE) {
         return true;
     }

@@ -5,7 +5,9 @@
 //! protocol states in one place, its [`protocol::Protocol`], and [`registry::REGISTRY`] lists them:
 //! 1. The agent asks what it may keep of a payload ([`protocol::AgentKeeps`], [`fixed_bytes`]).
 //! 2. Whoever stores or shows a payload asks what must be overwritten first ([`redaction`]).
-//! 3. The decoder asks which payloads to look into ([`registry::beginning_with`]).
+//! 3. The decoder asks which payloads to look into, and keeps excerpts of them, redacted ([`excerpt`],
+//!    [`protocol::Framing`]): it sees packets, not streams.
+//! 4. After matching, excerpts have places in streams, and the messages are read from them ([`excerpt::Read`]).
 //!
 //! # Invariants
 //! - Nothing here panics on input, and nothing is read beyond a payload.
@@ -15,6 +17,7 @@
 //! A module, and its line in the registry: docs/adding.md.
 #![forbid(unsafe_code)]
 
+pub mod excerpt;
 pub mod fixed_bytes;
 pub mod head;
 pub mod marks;

@@ -5,7 +5,6 @@
 //! protocol searches for its own where a payload begins.
 
 use crate::head::{Head, HeadKind};
-use crate::registry;
 
 /// How far a mark reaches; in the column `status`.
 pub mod reach {
@@ -23,22 +22,6 @@ pub mod reach {
 /// A word that shows that a connection, or a part of it, carries no requests.
 pub const STREAM_MARK: HeadKind = HeadKind(4);
 
-/// Finds the marks in the bytes that begin a payload, with the place of each. Arguments: the bytes; how many the payload
-/// had before it was cut.
-pub type FindMarks = fn(&[u8], usize, &mut dyn FnMut(usize, Head<'static>));
-
-/// Finds none.
-pub fn none(_: &[u8], _: usize, _: &mut dyn FnMut(usize, Head<'static>)) {}
-
-/// Call `note` with each mark of a payload and where it begins there.
-///
-/// Arguments: `wire_len`: how long the payload was before it was cut.
-pub fn each_mark(payload: &[u8], wire_len: usize, note: &mut dyn FnMut(usize, Head<'static>)) {
-    for protocol in registry::of_payload(payload) {
-        (protocol.find_marks)(payload, wire_len, note);
-    }
-}
-
 pub(crate) fn mark(word: &'static [u8], protocol: &'static str, reach: u16) -> Head<'static> {
     Head {
         status: reach,
@@ -51,19 +34,26 @@ pub(crate) fn mark(word: &'static [u8], protocol: &'static str, reach: u16) -> H
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::excerpt::{Payload, read_kept};
+    use crate::http1::IdHeaders;
 
-    fn marks(payload: &[u8]) -> Vec<(usize, &'static str, u16)> {
-        let mut found = Vec::new();
-        let text = |bytes: &'static [u8]| std::str::from_utf8(bytes).expect("ASCII");
-        each_mark(payload, payload.len(), &mut |at, head| {
-            found.push((at, text(head.method), head.status))
+    fn marks(payload: &[u8]) -> Vec<(i64, String, u16)> {
+        let (mut found, wire_len) = (Vec::new(), payload.len());
+        let payload = Payload {
+            bytes: payload,
+            wire_len,
+        };
+        read_kept(&payload, &IdHeaders::default(), &mut |at, head| {
+            if head.kind == STREAM_MARK {
+                found.push((at, String::from_utf8_lossy(head.method).into_owned(), head.status));
+            }
         });
         found
     }
 
     #[test]
     fn what_begins_a_stream_is_marked_with_its_reach() {
-        type Found = &'static [(usize, &'static str, u16)];
+        type Found = &'static [(i64, &'static str, u16)];
         let cases: &[(&[u8], Found)] = &[
             (
                 b"*2\r\n$9\r\nSUBSCRIBE\r\n$4\r\nnews\r\n",
@@ -118,7 +108,11 @@ mod tests {
             (b"", &[]),
         ];
         for (payload, expected) in cases {
-            assert_eq!(marks(payload), *expected, "{:?}", String::from_utf8_lossy(payload));
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|&(at, word, reach)| (at, word.to_owned(), reach))
+                .collect();
+            assert_eq!(marks(payload), expected, "{:?}", String::from_utf8_lossy(payload));
         }
     }
 

@@ -2,12 +2,14 @@
 //!
 //! Source: MQTT 5.0 §3.1.
 
-use crate::head::Head;
-use crate::marks::{mark, reach};
+use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::marks::{STREAM_MARK, mark, reach};
 use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
-    find_marks,
+    head_kinds: &[STREAM_MARK],
+    keep,
+    read,
     first_bytes: &[CONNECT],
     fixed_bytes: &[
         b"\x10?\0\x04MQTT",
@@ -27,16 +29,29 @@ const NAME: &str = "mqtt";
 /// Type and flags.
 const CONNECT: u8 = 0x10;
 
-fn find_marks(payload: &[u8], _wire_len: usize, note: &mut dyn FnMut(usize, Head<'static>)) {
-    if payload.first() == Some(&CONNECT) && is_connect(payload) {
-        note(0, mark(b"CONNECT", NAME, reach::CONNECTION));
+/// Keep what shows it.
+fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
+    if let Some(end) = name_end(payload.bytes).filter(|_| keeper.has_room()) {
+        keeper.keep(payload.bytes, 0, &[0..end], payload.bytes.len() as u32);
+    }
+    false // its first bytes show the software
+}
+
+fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    if name_end(excerpt.bytes).is_some() {
+        emit(0, &mark(b"CONNECT", NAME, reach::CONNECTION));
     }
 }
 
-/// CONNECT: the type, a remaining length of one to four bytes, and the protocol's name (`MQIsdp` is 3.1's).
-fn is_connect(payload: &[u8]) -> bool {
-    let length = payload[1..].iter().take(4);
-    let more = length.take_while(|&&byte| byte & 0x80 != 0).count();
-    let name = payload.get(2 + more..).unwrap_or(&[]);
-    name.starts_with(b"\0\x04MQTT") || name.starts_with(b"\0\x06MQIsdp")
+/// Where the protocol's name ends in a CONNECT: the type, a remaining length of one to four bytes, and the name (`MQIsdp`
+/// is 3.1's).
+fn name_end(payload: &[u8]) -> Option<usize> {
+    let length = payload.strip_prefix(&[CONNECT])?.iter().take(4);
+    let start = 2 + length.take_while(|&&byte| byte & 0x80 != 0).count();
+    let name = payload.get(start..)?;
+    let names: [&[u8]; 2] = [b"\0\x04MQTT", b"\0\x06MQIsdp"];
+    names
+        .into_iter()
+        .find(|known| name.starts_with(known))
+        .map(|known| start + known.len())
 }

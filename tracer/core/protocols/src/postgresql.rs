@@ -5,12 +5,16 @@
 //!
 //! Source: PostgreSQL's documentation, "Frontend/Backend Protocol" (message formats).
 
-use crate::head::Head;
-use crate::marks::{mark, reach};
+use std::ops::Range;
+
+use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::marks::{STREAM_MARK, mark, reach};
 use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
-    find_marks,
+    head_kinds: &[STREAM_MARK],
+    keep,
+    read,
     first_bytes: b"QP",
     fixed_bytes: &[
         b"\0\0??\0\x03\0\0",
@@ -43,10 +47,20 @@ pub const PROTOCOL: Protocol = Protocol {
 const NAME: &str = "postgresql";
 /// Type and length of a message.
 const HEADER_LEN: usize = 5;
+const LISTEN: &[u8] = b"LISTEN";
 
-fn find_marks(payload: &[u8], _wire_len: usize, note: &mut dyn FnMut(usize, Head<'static>)) {
-    if matches!(payload.first(), Some(b'Q' | b'P')) && is_listen(payload) {
-        note(0, mark(b"LISTEN", NAME, reach::REST));
+/// Keep what shows it.
+fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
+    if let Some((name_end, word)) = find_listen(payload.bytes).filter(|_| keeper.has_room()) {
+        let parts = [0..HEADER_LEN, name_end, word]; // the statement's name is left out
+        keeper.keep(payload.bytes, 0, &parts, payload.bytes.len() as u32);
+    }
+    false // its first bytes show the software
+}
+
+fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    if find_listen(excerpt.bytes).is_some() {
+        emit(0, &mark(b"LISTEN", NAME, reach::REST));
     }
 }
 
@@ -60,19 +74,21 @@ fn overwrite(payload: &mut [u8]) -> bool {
     is_password
 }
 
-/// `Q`, or `P` with a statement's name, and `LISTEN` as the query's first word.
-fn is_listen(payload: &[u8]) -> bool {
-    let Some(text) = payload.get(5..) else {
-        return false;
+/// Where `LISTEN` stands as the first word of a query (`Q`), or of a statement that is prepared (`P`), and the byte that
+/// ends the statement's name before it.
+fn find_listen(payload: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
+    let text = payload.get(HEADER_LEN..)?;
+    let name_end = match payload[0] {
+        b'Q' => HEADER_LEN..HEADER_LEN,
+        b'P' => {
+            let end = HEADER_LEN + text.iter().position(|&byte| byte == 0)?;
+            end..end + 1
+        }
+        _ => return None,
     };
-    let name_len = match payload[0] {
-        b'P' => text.iter().position(|&byte| byte == 0).map(|len| len + 1),
-        _ => Some(0),
-    };
-    let query = name_len
-        .and_then(|len| text.get(len..))
-        .unwrap_or(&[])
-        .trim_ascii_start();
-    let (word, rest) = query.split_at(query.len().min(6));
-    payload[1..3] == [0, 0] && word.eq_ignore_ascii_case(b"LISTEN") && matches!(rest.first(), None | Some(b' ' | b'\t'))
+    let query = payload[name_end.end..].trim_ascii_start();
+    let (word, rest) = query.split_at(query.len().min(LISTEN.len()));
+    let is_listen = word.eq_ignore_ascii_case(LISTEN) && matches!(rest.first(), None | Some(b' ' | b'\t'));
+    let start = payload.len() - query.len();
+    (payload[1..3] == [0, 0] && is_listen).then_some((name_end, start..start + word.len()))
 }

@@ -1,7 +1,10 @@
 //! What a protocol states of itself.
 
+use twintap_secrets::SecretRules;
+
+use crate::excerpt::{Keep, Read};
 use crate::fixed_bytes::Pattern;
-use crate::marks::{self, FindMarks};
+use crate::head::HeadKind;
 use crate::redaction::RedactRest;
 
 /// An entry of the registry. What a module does not state is as in [`Protocol::named`].
@@ -11,8 +14,14 @@ pub struct Protocol {
     pub name: &'static str,
     /// First bytes of payloads that are looked into; no others are.
     pub first_bytes: &'static [u8],
-    /// Finds what shows that a connection carries no requests.
-    pub find_marks: FindMarks,
+    /// Kinds of the rows of `messages` that its messages are.
+    pub head_kinds: &'static [HeadKind],
+    /// Decoder: what is kept of a payload that begins with a message.
+    pub keep: Keep,
+    /// Decoder: where frames stand in packets, of a protocol that has them.
+    pub framing: Option<&'static Framing>,
+    /// After matching: the messages that an excerpt shows.
+    pub read: Read,
     /// Beginnings of messages that the protocol fixes, whatever a user sends: an agent keeps them.
     pub fixed_bytes: &'static [Pattern],
     /// How many more bytes behind such a beginning are a word of the protocol's.
@@ -26,6 +35,37 @@ pub struct Protocol {
     pub redact_around: Option<fn(&mut [u8], RedactRest<'_>)>,
     pub docs: Docs,
 }
+
+/// Messages in frames, which may begin anywhere in a packet: a header of fixed length says how long each is, so a
+/// direction is followed from one to the next.
+#[derive(Debug)]
+pub struct Framing {
+    pub header_len: usize,
+    /// What a client says before its first frame; empty if nothing.
+    pub preface: &'static [u8],
+    /// Whether a payload may begin with a frame or the preface; a quick look, for the hot path.
+    pub may_begin: fn(&[u8]) -> bool,
+    /// Whether a payload, of so many bytes on the wire, begins with a frame or the preface, although nothing is known of
+    /// what came before.
+    pub begins: fn(&[u8], usize) -> bool,
+    /// Likewise, where frames were followed before, and some are missing.
+    pub resumes: fn(&[u8], usize) -> bool,
+    /// How long the frame with this header is; `None` if no such header may be sent.
+    pub frame_len: fn(&[u8]) -> Option<FrameLen>,
+    /// Overwrites secrets in what is kept of a frame.
+    pub overwrite: fn(&SecretRules, &mut [u8]),
+}
+
+/// Lengths of a frame's parts behind its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameLen {
+    pub body_len: u32,
+    /// How many bytes of the body are kept with the header; at most `body_len`, and [`MOST_KEPT_LEN`].
+    pub kept_len: u32,
+}
+
+/// Bounds what waits for the rest of a frame's kept bytes, of each direction.
+pub const MOST_KEPT_LEN: u32 = 1024;
 
 /// What an agent keeps of a payload, beside fixed first bytes.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +99,10 @@ impl Protocol {
         Self {
             name,
             first_bytes: &[],
-            find_marks: marks::none,
+            head_kinds: &[],
+            keep: |_, _| false,
+            framing: None,
+            read: |_, _| {},
             fixed_bytes: &[],
             fixed_words_len: |_| 0,
             agent: AgentKeeps::Nothing,

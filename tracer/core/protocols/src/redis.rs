@@ -13,12 +13,17 @@
 //!
 //! Source: Redis' RESP specification and command reference.
 
+use std::ops::Range;
+
+use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
 use crate::head::Head;
-use crate::marks::{mark, reach};
+use crate::marks::{STREAM_MARK, mark, reach};
 use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
-    find_marks,
+    head_kinds: &[STREAM_MARK],
+    keep,
+    read,
     first_bytes: b"*",
     fixed_bytes: &[b"*?\r\n$?\r\n", b"*?\r\n$??\r\n"],
     fixed_words_len: waits_len,
@@ -61,44 +66,58 @@ const COMMAND_LIMIT: usize = 1024;
 /// Longest number of a RESP header.
 const DIGITS_LIMIT: usize = 10;
 
-/// Call `note` with each command of a payload that is marked.
-fn find_marks(payload: &[u8], _wire_len: usize, note: &mut dyn FnMut(usize, Head<'static>)) {
+/// Keep, of each command that is marked, its headers and its word, and `BLOCK` if that is what marks it.
+fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
     let mut at = 0;
     for _ in 0..COMMAND_LIMIT {
-        let Some((words_count, begin)) = counted(payload, at, b'*') else {
-            return;
-        };
-        let mut words = Words {
-            payload,
-            at: begin,
-            left: words_count,
-        };
-        let Some(verb) = words.next() else {
-            return;
-        };
-        if let Some(found) = mark_of(verb, words) {
-            note(at, found);
+        let command = &payload.bytes[at..];
+        let Some(words) = Words::of(command) else { break };
+        if let Some(found) = find_mark(words).filter(|_| keeper.has_room()) {
+            let stream_len = command.len() as u32;
+            keeper.keep(command, at, &[0..found.word_end, found.block], stream_len);
         }
-        let Some(end) = words.end() else {
-            return;
-        };
-        at = end;
+        let Some(len) = words.end() else { break };
+        at += len;
+    }
+    false // its first bytes show the software
+}
+
+fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    if let Some(found) = Words::of(excerpt.bytes).and_then(find_mark) {
+        emit(0, &found.head);
     }
 }
 
-fn mark_of(verb: &[u8], mut arguments: Words<'_>) -> Option<Head<'static>> {
+struct Found {
+    head: Head<'static>,
+    /// Where the command's first word ends, and where the word stands that says that it blocks.
+    word_end: usize,
+    block: Range<usize>,
+}
+
+fn find_mark(mut words: Words<'_>) -> Option<Found> {
+    let verb = words.next()?;
+    let word_end = words.at.min(words.payload.len());
     let known = |verbs: &'static [&'static [u8]]| verbs.iter().find(|known| known.eq_ignore_ascii_case(verb));
+    let found = |verb, reach, block| Found {
+        head: mark(verb, NAME, reach),
+        word_end,
+        block,
+    };
     if let Some(verb) = known(PUSHED) {
-        return Some(mark(verb, NAME, reach::REST));
+        return Some(found(verb, reach::REST, word_end..word_end));
     }
     if let Some(verb) = known(BLOCKING) {
-        return Some(mark(verb, NAME, reach::ANSWER));
+        return Some(found(verb, reach::ANSWER, word_end..word_end));
     }
     let verb = known(MAY_BLOCK)?;
-    let blocks = (0..BLOCK_WITHIN)
-        .map_while(|_| arguments.next())
-        .any(|word| word.eq_ignore_ascii_case(b"BLOCK"));
-    blocks.then(|| mark(verb, NAME, reach::ANSWER))
+    for _ in 0..BLOCK_WITHIN {
+        let start = words.at;
+        if words.next()?.eq_ignore_ascii_case(b"BLOCK") {
+            return Some(found(verb, reach::ANSWER, start..words.at.min(words.payload.len())));
+        }
+    }
+    None
 }
 
 /// The words of a command, as far as they are in the payload.
@@ -110,6 +129,12 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
+    /// Those of the command at the start of `payload`.
+    fn of(payload: &'a [u8]) -> Option<Self> {
+        let (left, at) = counted(payload, 0, b'*')?;
+        Some(Self { payload, at, left })
+    }
+
     fn next(&mut self) -> Option<&'a [u8]> {
         self.left = self.left.checked_sub(1)?;
         let (len, begin) = counted(self.payload, self.at, b'$')?;

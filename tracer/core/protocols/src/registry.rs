@@ -1,6 +1,6 @@
 //! The registry: every protocol, in the order in which they are asked.
 
-use crate::protocol::Protocol;
+use crate::protocol::{Framing, Protocol};
 use crate::{
     amqp, ceph, http1, http2, memcached, mongodb, mqtt, mysql, nats, postgresql, redis, ssh, tls, turns, websocket,
 };
@@ -26,6 +26,19 @@ pub const REGISTRY: &[&Protocol] = &[
 
 /// By the first byte of a payload, a bit for each protocol that looks into it.
 static BY_FIRST_BYTE: [u32; 256] = by_first_byte();
+/// Those among all that have frames.
+const FRAMED: u32 = framed_bits();
+
+const fn framed_bits() -> u32 {
+    let (mut bits, mut place) = (0, 0);
+    while place < REGISTRY.len() {
+        if REGISTRY[place].framing.is_some() {
+            bits |= 1 << place;
+        }
+        place += 1;
+    }
+    bits
+}
 
 const fn by_first_byte() -> [u32; 256] {
     assert!(REGISTRY.len() <= u32::BITS as usize, "more protocols than bits");
@@ -49,17 +62,39 @@ pub fn is_of_interest(first: u8) -> bool {
 
 /// The protocols that look into a payload that begins so, in the order of the registry.
 pub fn beginning_with(first: u8) -> impl Iterator<Item = &'static Protocol> {
-    let mut bits = BY_FIRST_BYTE[usize::from(first)];
-    std::iter::from_fn(move || {
-        let place = bits.trailing_zeros() as usize;
-        bits &= bits.wrapping_sub(1);
-        REGISTRY.get(place).copied()
-    })
+    places(BY_FIRST_BYTE[usize::from(first)]).map(|place| REGISTRY[place])
 }
 
 /// Likewise, of a payload; none of an empty one.
 pub fn of_payload(payload: &[u8]) -> impl Iterator<Item = &'static Protocol> + use<> {
     payload.first().copied().into_iter().flat_map(beginning_with)
+}
+
+/// Likewise, with their places in the registry.
+pub fn places_of_payload(payload: &[u8]) -> impl Iterator<Item = (u8, &'static Protocol)> + use<> {
+    let bits = payload.first().map_or(0, |&first| BY_FIRST_BYTE[usize::from(first)]);
+    places(bits).map(|place| (place as u8, REGISTRY[place]))
+}
+
+/// Whether a payload that begins so may be a frame's; for the hot path.
+#[inline(always)]
+pub fn may_be_framed(first: u8) -> bool {
+    BY_FIRST_BYTE[usize::from(first)] & FRAMED != 0
+}
+
+/// The protocols with frames that may begin a payload, with their places.
+pub fn framings_of_payload(payload: &[u8]) -> impl Iterator<Item = (u8, &'static Framing)> {
+    let all = places_of_payload(payload).filter_map(|(place, protocol)| Some((place, protocol.framing?)));
+    all.filter(|(_, framing)| (framing.may_begin)(payload))
+}
+
+/// The places of the bits that are set, ascending.
+fn places(mut bits: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (place < REGISTRY.len()).then_some(place)
+    })
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 //!
 //! Source: RFC 4253 §4.2.
 
-use crate::head::Head;
-use crate::marks::{mark, reach};
+use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::marks::{STREAM_MARK, mark, reach};
 use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
-    find_marks,
+    head_kinds: &[STREAM_MARK],
+    keep,
+    read,
     first_bytes: b"S",
     fixed_bytes: &[VERSION],
     docs: Docs {
@@ -21,8 +23,16 @@ pub const PROTOCOL: Protocol = Protocol {
 const NAME: &str = "ssh";
 const VERSION: &[u8] = b"SSH-2.0-";
 
-fn find_marks(payload: &[u8], _wire_len: usize, note: &mut dyn FnMut(usize, Head<'static>)) {
-    if payload.starts_with(VERSION) {
-        note(0, mark(b"SSH", NAME, reach::CONNECTION));
+/// Keep what shows it.
+fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
+    if payload.bytes.starts_with(VERSION) && keeper.has_room() {
+        keeper.keep(payload.bytes, 0, &[0..VERSION.len()], payload.bytes.len() as u32);
+    }
+    false // its first bytes show the software
+}
+
+fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    if excerpt.bytes.starts_with(VERSION) {
+        emit(0, &mark(b"SSH", NAME, reach::CONNECTION));
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Source: RFC 8446 §5.1 (record layer), §4.1.2–4.1.3 (hellos), RFC 5246 §6.2.1.
 
+use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
 use crate::head::{Head, HeadKind};
 use crate::protocol::{AgentKeeps, Docs, Parts, Protocol};
 
@@ -13,6 +14,9 @@ pub mod kept;
 
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: &[20, 21, 22, 23],
+    head_kinds: &[RECORD],
+    keep,
+    read,
     fixed_bytes: &[b"\x16\x03\x01??\x01", b"\x16\x03\x03??\x01"],
     agent: AgentKeeps::Parts(Parts {
         kept_len: kept::kept_len,
@@ -47,6 +51,10 @@ pub mod content {
 }
 
 const HEADER_LEN: usize = 5;
+/// Most records looked for in one packet.
+const RECORD_LIMIT: usize = 64;
+/// Of a message of the handshake: type and length (RFC 8446 §4).
+const MESSAGE_HEADER_LEN: usize = 4;
 /// 2^14 and what encryption may add (RFC 5246 §6.2.3).
 const LONGEST: usize = (1 << 14) + 2048;
 const SUPPORTED_VERSIONS: u16 = 43;
@@ -59,8 +67,41 @@ const TLS_13: u16 = 0x0304;
 /// SHA-256 of "HelloRetryRequest", in place of a server's random number (RFC 8446 §4.1.3); its first bytes.
 const RETRY: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
 
-/// Whether `payload` may begin with a record; for the hot path.
-#[inline(always)]
+/// Keep the headers of the records that a payload begins with, and a server's hello.
+fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
+    let mut at = 0;
+    for _ in 0..RECORD_LIMIT {
+        let Some(record) = payload.bytes.get(at..).filter(|rest| may_be_record(rest)) else {
+            break;
+        };
+        let Some(len) = record_len(record) else { break };
+        let kept_len = HEADER_LEN + hello_len(&record[..len.min(record.len())]);
+        keeper.keep(record, at, &[0..kept_len], len as u32);
+        at += len;
+    }
+    false // its first bytes show the software
+}
+
+fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    if let Some(record) = parse(excerpt.bytes) {
+        emit(0, &record);
+    }
+}
+
+/// How much of what a record holds says something: the type of a client's hello, all of a server's.
+fn hello_len(record: &[u8]) -> usize {
+    let message = &record[HEADER_LEN..];
+    match message {
+        [1, ..] if u16::from(record[0]) == content::HANDSHAKE => 1,
+        [2, long, high, low, ..] if u16::from(record[0]) == content::HANDSHAKE => {
+            let len = MESSAGE_HEADER_LEN + u32::from_be_bytes([0, *long, *high, *low]) as usize;
+            len.min(message.len())
+        }
+        _ => 0,
+    }
+}
+
+/// Whether `payload` may begin with a record.
 pub fn may_be_record(payload: &[u8]) -> bool {
     payload.len() >= HEADER_LEN && (20..=23).contains(&payload[0]) && payload[1] == 3 && payload[2] <= 4
 }
@@ -70,12 +111,8 @@ pub fn parse(payload: &[u8]) -> Option<Head<'static>> {
     if !may_be_record(payload) {
         return None;
     }
-    let len = usize::from(number(payload, 3)?);
+    let len = record_len(payload)?;
     let kind = u16::from(payload[0]);
-    let shortest = if kind == content::APPLICATION_DATA { 0 } else { 1 };
-    if !(shortest..=LONGEST).contains(&len) {
-        return None;
-    }
     let flags = if kind == content::HANDSHAKE {
         hello(&payload[HEADER_LEN..])
     } else {
@@ -84,9 +121,20 @@ pub fn parse(payload: &[u8]) -> Option<Head<'static>> {
     Some(Head {
         flags,
         status: kind,
-        len: (HEADER_LEN + len) as u32,
+        len: len as u32,
         ..Head::empty(RECORD)
     })
+}
+
+/// How long the record at the start of `payload` is, with its header; `None` if there can be none.
+fn record_len(payload: &[u8]) -> Option<usize> {
+    let len = usize::from(number(payload, 3)?);
+    let shortest = if u16::from(payload[0]) == content::APPLICATION_DATA {
+        0
+    } else {
+        1
+    };
+    (shortest..=LONGEST).contains(&len).then_some(HEADER_LEN + len)
 }
 
 /// What a handshake record begins with.

@@ -3,12 +3,14 @@
 //!
 //! Source: RFC 6455 §5.2.
 
-use crate::head::Head;
-use crate::marks::{mark, reach};
+use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::marks::{STREAM_MARK, mark, reach};
 use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
-    find_marks,
+    head_kinds: &[STREAM_MARK],
+    keep,
+    read,
     first_bytes: &[0x81, 0x82, 0x88, 0x89, 0x8a, 0xc1, 0xc2],
     docs: Docs {
         reads: "payloads that are whole frames, if the `101` of HTTP was not captured",
@@ -18,43 +20,52 @@ pub const PROTOCOL: Protocol = Protocol {
 };
 
 const NAME: &str = "websocket";
+/// Of a frame's second byte: its payload is masked.
+const MASKED: u8 = 0x80;
 /// Most frames of one payload that are looked at.
 const FRAME_LIMIT: usize = 64;
 
-fn find_marks(payload: &[u8], wire_len: usize, note: &mut dyn FnMut(usize, Head<'static>)) {
-    if let Some(is_masked) = frames_masked(payload, wire_len) {
-        let of = if is_masked {
+/// Keep the first two bytes of a payload that is whole frames: they say whether it is masked.
+fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
+    if keeper.has_room() && are_frames(payload.bytes, payload.wire_len) {
+        keeper.keep(payload.bytes, 0, &[0..2], payload.wire_len as u32);
+    }
+    false
+}
+
+fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    if let [_, second] = excerpt.bytes {
+        let reach = if second & MASKED != 0 {
             reach::MASKED_FRAMES
         } else {
             reach::PLAIN_FRAMES
         };
-        note(0, mark(b"frames", NAME, of));
+        emit(0, &mark(b"frames", NAME, reach));
     }
 }
 
-/// Whether the frames of a WebSocket are masked that a payload is made of; `None` if it is not, or what was captured of
-/// it does not show it.
-fn frames_masked(payload: &[u8], wire_len: usize) -> Option<bool> {
+/// Whether a payload is whole frames, all masked or none, as far as was captured of it.
+fn are_frames(payload: &[u8], wire_len: usize) -> bool {
     let (mut at, mut masked) = (0_usize, None);
     for _ in 0..FRAME_LIMIT {
-        let (len, is_masked) = websocket_frame(payload.get(at..)?)?;
-        if masked.is_some_and(|masked| masked != is_masked) {
-            return None;
-        }
+        let frame = payload.get(at..).and_then(websocket_frame);
+        let Some((len, is_masked)) = frame.filter(|frame| masked.is_none_or(|masked| masked == frame.1)) else {
+            return false;
+        };
         masked = Some(is_masked);
-        at = at.checked_add(len)?;
+        at = at.saturating_add(len);
         if at >= wire_len {
-            return masked.filter(|_| at == wire_len);
+            return at == wire_len;
         }
     }
-    None
+    false
 }
 
 /// How long the frame at the start of `bytes` is, and whether it is masked (RFC 6455 §5.2); `None` if there can be
 /// none.
 fn websocket_frame(bytes: &[u8]) -> Option<(usize, bool)> {
     let (&[first, second], rest) = bytes.split_first_chunk()?;
-    let (opcode, len7, is_masked) = (first & 0x0f, second & 0x7f, second & 0x80 != 0);
+    let (opcode, len7, is_masked) = (first & 0x0f, second & 0x7f, second & MASKED != 0);
     let is_control = opcode >= 8;
     let is_valid = if is_control {
         first & 0xf0 == 0x80 && opcode <= 10 && len7 <= 125

@@ -30,9 +30,9 @@ fn main() -> ExitCode {
         }
         best = best.min(start.elapsed().as_secs_f64());
     }
-    let (packets, events, heads) = counts;
+    let (packets, events, excerpts) = counts;
     println!(
-        "{packets} packets, {events} events, {heads} heads: {best:.3} s, {:.1} M packets/s",
+        "{packets} packets, {events} events, {excerpts} excerpts: {best:.3} s, {:.1} M packets/s",
         packets as f64 / best / 1e6
     );
     ExitCode::SUCCESS
@@ -40,10 +40,10 @@ fn main() -> ExitCode {
 
 fn decode(path: &Path) -> Result<(u32, usize, usize), String> {
     let mut reader = open(path).map_err(|error| format!("{error:?}"))?;
-    let (mut events, mut heads) = (0, 0);
+    let (mut events, mut excerpts) = (0, 0);
     while let Some(batch) = reader.next_batch(BATCH_PACKETS) {
         events += batch.events.len();
-        heads += batch.heads.len();
+        excerpts += batch.excerpts.len();
     }
-    Ok((reader.packets_count(), events, heads))
+    Ok((reader.packets_count(), events, excerpts))
 }

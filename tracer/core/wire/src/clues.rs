@@ -13,7 +13,7 @@ use memchr::memchr;
 use std::collections::HashMap;
 
 use twintap_protocols::head::{Head, HeadKind};
-use twintap_protocols::http1::{self, HeaderMarks, flag};
+use twintap_protocols::http1::{self, HeaderMarks};
 
 /// Marks of headers, and patterns of first bytes, are bits of a word.
 pub const MOST_OF_A_KIND: usize = 64;
@@ -106,6 +106,12 @@ pub struct Clues {
     endpoints: HashMap<(u32, u16), EndpointClues, RandomState>,
 }
 
+/// Where clues in heads are noted.
+pub struct HeadClues<'a> {
+    rules: &'a ClueRules,
+    endpoints: &'a mut HashMap<(u32, u16), EndpointClues, RandomState>,
+}
+
 impl Default for ClueRules {
     fn default() -> Self {
         Self::new(&[]).expect("none are few")
@@ -196,9 +202,11 @@ impl Clues {
         self.rules = rules;
     }
 
-    /// What marks heads are given.
-    pub fn marks(&self) -> &HeaderMarks {
-        &self.rules.marks
+    /// What marks heads are given, and where clues in heads are noted.
+    pub fn of_heads(&mut self) -> (&HeaderMarks, HeadClues<'_>) {
+        let rules = &self.rules;
+        let endpoints = &mut self.endpoints;
+        (&rules.marks, HeadClues { rules, endpoints })
     }
 
     /// Whether a payload may begin with something looked for; for the hot path.
@@ -207,33 +215,6 @@ impl Clues {
         payload
             .first()
             .is_some_and(|&byte| self.rules.first[usize::from(byte)] != 0)
-    }
-
-    /// Note a head of a packet between `ends`, with the marks of its headers.
-    pub fn note_head(&mut self, head: &Head<'_>, marks: u64, ends: Ends, is_target_whole: bool) {
-        if self.rules.clues_count == 0 {
-            return;
-        }
-        let is_request = head.kind == http1::REQUEST;
-        let (rules, Some(endpoint)) = of_endpoint(
-            &self.rules,
-            &mut self.endpoints,
-            if is_request { ends.dst } else { ends.src },
-        ) else {
-            return;
-        };
-        for rule in rules
-            .of_heads
-            .iter()
-            .filter(|rule| rule.holds(head, marks, is_target_whole))
-        {
-            endpoint.counts[rule.clue] = endpoint.counts[rule.clue].saturating_add(1);
-        }
-        if is_request {
-            endpoint.note_request(head);
-        } else {
-            endpoint.answers_count = endpoint.answers_count.saturating_add(u32::from(head.status >= 200));
-        }
     }
 
     /// Note the payload of a packet between `ends` that is no head. The end with the lower port is taken for the
@@ -267,6 +248,33 @@ impl Clues {
         let mut all: Vec<_> = self.endpoints.iter().map(|(&key, clues)| (key, clues)).collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
+    }
+}
+
+impl HeadClues<'_> {
+    /// Note a head of a packet between `ends`, with the marks of its headers.
+    pub fn note_head(&mut self, head: &Head<'_>, marks: u64, ends: Ends, is_target_whole: bool) {
+        if self.rules.clues_count == 0 {
+            return;
+        }
+        let is_request = head.kind == http1::REQUEST;
+        let (rules, Some(endpoint)) =
+            of_endpoint(self.rules, self.endpoints, if is_request { ends.dst } else { ends.src })
+        else {
+            return;
+        };
+        for rule in rules
+            .of_heads
+            .iter()
+            .filter(|rule| rule.holds(head, marks, is_target_whole))
+        {
+            endpoint.counts[rule.clue] = endpoint.counts[rule.clue].saturating_add(1);
+        }
+        if is_request {
+            endpoint.note_request(head);
+        } else {
+            endpoint.answers_count = endpoint.answers_count.saturating_add(u32::from(head.status >= 200));
+        }
     }
 }
 
@@ -318,11 +326,6 @@ impl Pattern {
     }
 }
 
-/// Whether the target of a request is known to its end: the line goes on behind it.
-pub fn is_target_whole(head: &Head<'_>, payload: &[u8]) -> bool {
-    head.flags & flag::CUT == 0 || memchr(b'\n', payload).is_some()
-}
-
 fn path_of(target: &[u8]) -> &[u8] {
     &target[..memchr(b'?', target).unwrap_or(target.len())]
 }
@@ -366,7 +369,7 @@ fn fits(shape: &[Word], target: &[u8], is_whole: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use twintap_protocols::http1::IdHeaders;
+    use twintap_protocols::http1::{IdHeaders, flag};
 
     const WEB: (u32, u16) = (7, 80);
     const TO_WEB: Ends = Ends {
@@ -386,9 +389,9 @@ mod tests {
     }
 
     fn note(clues: &mut Clues, text: &str, ends: Ends) {
-        let (head, marks) =
-            http1::parse_marked(text.as_bytes(), &IdHeaders::default(), clues.marks()).expect("it is a head");
-        clues.note_head(&head, marks, ends, is_target_whole(&head, text.as_bytes()));
+        let (marks, mut noted) = clues.of_heads();
+        let (head, marks) = http1::parse_marked(text.as_bytes(), &IdHeaders::default(), marks).expect("it is a head");
+        noted.note_head(&head, marks, ends, head.flags & flag::CUT == 0);
     }
 
     fn counts(clues: &Clues, endpoint: (u32, u16)) -> Vec<u32> {

@@ -1,34 +1,35 @@
-//! Finds HTTP/2 frame headers in packets, by following each direction of a connection from one frame header to the
-//! next.
+//! Finds frames in packets, by following each direction of a connection from one frame's header to the next.
 //!
-//! A frame header can be anywhere in a packet, and can be cut by two packets. The header before it gives its position,
-//! so for each direction only the sequence number of the next header's first byte is kept, and the part of the header
-//! that has arrived. A packet without any part of a header costs one look-up. Following begins where a direction is
-//! certain to be HTTP/2 ([`http2::begins`]): the preface, settings, or a packet of whole frames. Packets of other
-//! directions are examined only if [`http2::may_begin`] holds.
+//! Protocols whose messages are frames state how long a header is and what it says of its frame
+//! ([`twintap_protocols::protocol::Framing`]). A header can be anywhere in a packet, and can be cut by two packets. The
+//! header before it gives its position, so for each direction only the sequence number of the next wanted byte is kept,
+//! and the wanted bytes that have arrived. A packet without any of them costs one look-up. Following begins where a
+//! direction is certain to be of a protocol (`Framing::begins`). Packets of other directions are examined only if
+//! `Framing::may_begin` holds.
 //!
-//! A header is recorded with the packet that carries its last byte, at the offset *after* the header. This offset is
-//! never before that packet's first byte, so a header can also be recorded with a packet that came too early and was
+//! A frame is recorded with the packet that carries its last wanted byte, at the offset *after* that. This offset is
+//! never before that packet's first byte, so a frame can also be recorded with a packet that came too early and was
 //! held back.
 //!
 //! # What ends following
 //! - Needed bytes were not captured (snaplen).
 //! - A packet is missing while [`HELD_PACKETS`] others came.
-//! - A header is not valid HTTP/2.
+//! - A header is not valid.
 //!
 //! Following resumes with the next packet that begins with frames. A reader notices that frames are missing in between,
 //! because each frame gives the position of the next one; for the same reason a header that was found by mistake does
 //! no harm.
 //!
 //! # Bounds
-//! [`MOST_FLOWS`] directions of about 80 bytes; [`HELD_BYTES`] of packets held back, of all of them.
+//! [`MOST_FLOWS`] directions of about 100 bytes, and of each what is kept of one frame; [`HELD_BYTES`] of packets held
+//! back, of all of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
-use twintap_protocols::head::Head;
-use twintap_protocols::http2::{self, FrameHeader, HEADER_LEN, PREFACE};
+use twintap_protocols::protocol::{Framing, MOST_KEPT_LEN};
+use twintap_protocols::registry;
 
 use crate::counters::{CounterKind, Counters};
 use crate::events::Event;
@@ -43,7 +44,7 @@ const MOST_FLOWS: usize = 1 << 17;
 const HELD_PACKETS: usize = 64;
 /// What all packets held back may take.
 const HELD_BYTES: usize = 4 << 20;
-/// Most headers noted of one packet.
+/// Most frames noted of one packet.
 const FRAME_LIMIT: usize = 4096;
 
 /// One direction of a connection, at one interface.
@@ -54,17 +55,34 @@ pub struct Direction {
     pub interface: u16,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Flow {
+    /// Place of its protocol in the registry.
+    protocol: u8,
+    framing: &'static Framing,
     /// Sequence number of the first byte that was followed.
     begun: u32,
-    /// Sequence number of the next byte of a header.
+    /// Sequence number of the next wanted byte.
     wanted: u32,
-    header: [u8; HEADER_LEN],
-    /// Bytes of the header that have come.
-    header_len: u8,
+    /// Of the frame that is read: its wanted bytes that have come.
+    kept: Vec<u8>,
+    /// How many are wanted: those of the header, until it is there.
+    kept_len: usize,
+    /// Bytes behind the wanted ones, once the header is there.
+    behind_len: u32,
     is_lost: bool,
     held: Vec<Held>,
+}
+
+/// What is wanted of a frame, as it was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Place of the protocol in the registry.
+    pub protocol: u8,
+    pub framing: &'static Framing,
+    /// Where its bytes end, from the first one of the packet's payload.
+    pub behind: u32,
+    pub bytes: &'a [u8],
 }
 
 #[derive(Clone, Debug)]
@@ -105,13 +123,14 @@ impl Frames {
     #[inline(always)]
     pub fn concerns(&self, event: &Event, payload: &[u8]) -> bool {
         if self.flows.is_empty() {
-            http2::may_begin(payload)
+            payload.first().is_some_and(|&first| registry::may_be_framed(first))
+                && registry::framings_of_payload(payload).next().is_some()
         } else {
             event.payload_len > 0 || event.flags & SYN != 0
         }
     }
 
-    /// Take in a packet; `note` is given each header that is complete with it, and the place behind it in the payload.
+    /// Take in a packet; `note` is given each frame whose wanted bytes are complete with it.
     /// Returns whether the packet is of a direction that is followed, so no other protocol's.
     pub fn take(
         &mut self,
@@ -119,7 +138,7 @@ impl Frames {
         event: &Event,
         payload: &[u8],
         counters: &mut Counters,
-        mut note: impl FnMut(u32, Head<'static>),
+        mut note: impl FnMut(Frame<'_>),
     ) -> bool {
         if event.flags & SYN != 0 {
             self.forget(&key);
@@ -131,9 +150,16 @@ impl Frames {
             bytes: payload,
         };
         let is_again = |flow: &Flow| flow.begun == event.seq;
-        if payload.starts_with(PREFACE) && !self.flows.get(&key).is_some_and(is_again) {
+        if let Some((protocol, framing)) = preface_of(payload)
+            && !self.flows.get(&key).is_some_and(is_again)
+        {
             self.forget(&key);
-            note(PREFACE.len() as u32, http2::preface());
+            note(Frame {
+                protocol,
+                framing,
+                behind: framing.preface.len() as u32,
+                bytes: framing.preface,
+            });
         }
         if !self.flows.contains_key(&key) && !self.begin(key, &piece, counters) {
             return false;
@@ -152,21 +178,28 @@ impl Frames {
         true
     }
 
-    /// Follow a direction from this packet on, if it is HTTP/2.
+    /// Follow a direction from this packet on, if a protocol's frames begin with it.
     fn begin(&mut self, key: Direction, piece: &Piece<'_>, counters: &mut Counters) -> bool {
-        if !http2::may_begin(piece.bytes) || !http2::begins(piece.bytes, piece.wire_len as usize) {
+        let begins = |(_, framing): &(u8, &'static Framing)| (framing.begins)(piece.bytes, piece.wire_len as usize);
+        let Some((protocol, framing)) = registry::framings_of_payload(piece.bytes).find(begins) else {
             return false;
-        }
+        };
         if self.flows.len() >= MOST_FLOWS {
             counters.bump(CounterKind::Http2FramesMissed);
             return false;
         }
-        let is_preface = piece.bytes.starts_with(PREFACE);
-        let ahead = if is_preface { PREFACE.len() as u32 } else { 0 };
+        let is_preface = !framing.preface.is_empty() && piece.bytes.starts_with(framing.preface);
+        let ahead = if is_preface { framing.preface.len() as u32 } else { 0 };
         let flow = Flow {
+            protocol,
+            framing,
             begun: piece.seq,
             wanted: piece.seq.wrapping_add(ahead),
-            ..Flow::default()
+            kept: Vec::new(),
+            kept_len: framing.header_len,
+            behind_len: 0,
+            is_lost: false,
+            held: Vec::new(),
         };
         self.flows.insert(key, flow);
         true
@@ -185,12 +218,13 @@ impl Flow {
     }
 
     /// Take in a packet, and those held back that go on from there; false if what follows cannot be known.
-    fn take(&mut self, piece: &Piece<'_>, room: usize, note: &mut impl FnMut(u32, Head<'static>)) -> bool {
+    fn take(&mut self, piece: &Piece<'_>, room: usize, note: &mut impl FnMut(Frame<'_>)) -> bool {
         if self.is_lost {
-            if http2::chain(piece.bytes, piece.wire_len as usize, FRAME_LIMIT).is_none() {
+            if !(self.framing.resumes)(piece.bytes, piece.wire_len as usize) {
                 return true;
             }
-            (self.is_lost, self.wanted, self.header_len) = (false, piece.seq, 0);
+            (self.is_lost, self.wanted) = (false, piece.seq);
+            self.expect_header();
         }
         let mut outcome = self.read(piece, piece.seq, note);
         if outcome == Outcome::TooEarly && self.held.len() < HELD_PACKETS && piece.bytes.len() <= room {
@@ -217,8 +251,8 @@ impl Flow {
         !self.is_lost
     }
 
-    /// Read the headers in a packet. Places that are noted count from sequence number `first`.
-    fn read(&mut self, piece: &Piece<'_>, first: u32, note: &mut impl FnMut(u32, Head<'static>)) -> Outcome {
+    /// Read the frames in a packet. Places that are noted count from sequence number `first`.
+    fn read(&mut self, piece: &Piece<'_>, first: u32, note: &mut impl FnMut(Frame<'_>)) -> Outcome {
         for _ in 0..FRAME_LIMIT {
             if is_before(self.wanted, piece.seq) {
                 return Outcome::TooEarly;
@@ -230,24 +264,49 @@ impl Flow {
             let Some(rest) = piece.bytes.get(at as usize..).filter(|rest| !rest.is_empty()) else {
                 return Outcome::Lost;
             };
-            let begun = usize::from(self.header_len);
-            let more = rest.len().min(HEADER_LEN - begun);
-            self.header[begun..begun + more].copy_from_slice(&rest[..more]);
-            self.header_len += more as u8;
+            let more = rest.len().min(self.kept_len - self.kept.len());
+            self.kept.extend_from_slice(&rest[..more]);
             self.wanted = self.wanted.wrapping_add(more as u32);
-            if begun + more < HEADER_LEN {
-                continue;
-            }
-            let header = FrameHeader::parse(&self.header);
-            if !header.is_valid() {
+            if self.kept.len() == self.framing.header_len && !self.read_header() {
                 return Outcome::Lost;
             }
-            note(self.wanted.wrapping_sub(first), header.head());
-            self.header_len = 0;
-            self.wanted = self.wanted.wrapping_add(header.payload_len);
+            if self.kept.len() < self.kept_len {
+                continue;
+            }
+            note(Frame {
+                protocol: self.protocol,
+                framing: self.framing,
+                behind: self.wanted.wrapping_sub(first),
+                bytes: &self.kept,
+            });
+            self.wanted = self.wanted.wrapping_add(self.behind_len);
+            self.expect_header();
         }
         Outcome::Lost
     }
+
+    /// Take what the header says of the frame; false if no such header may be sent.
+    fn read_header(&mut self) -> bool {
+        let Some(len) = (self.framing.frame_len)(&self.kept) else {
+            return false;
+        };
+        let kept_len = len.kept_len.min(len.body_len).min(MOST_KEPT_LEN);
+        self.kept_len = self.framing.header_len + kept_len as usize;
+        self.behind_len = len.body_len - kept_len;
+        true
+    }
+
+    /// The next wanted byte is the first of a header.
+    fn expect_header(&mut self) {
+        self.kept.clear();
+        self.kept_len = self.framing.header_len;
+    }
+}
+
+/// The protocol whose preface a payload begins with.
+fn preface_of(payload: &[u8]) -> Option<(u8, &'static Framing)> {
+    let mut framings = registry::framings_of_payload(payload);
+    framings.find(|(_, framing)| !framing.preface.is_empty() && payload.starts_with(framing.preface))
 }
 
 fn is_before(one: u32, other: u32) -> bool {
@@ -257,7 +316,7 @@ fn is_before(one: u32, other: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use twintap_protocols::http2::kind;
+    use twintap_protocols::http2::{PREFACE, kind};
 
     const ENDS: Direction = Direction {
         src: (IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50_000),
@@ -304,8 +363,8 @@ mod tests {
                 ..Event::default()
             };
             if frames.concerns(&event, bytes) {
-                frames.take(ENDS, &event, bytes, &mut counters, |behind, _| {
-                    places.push(at + i64::from(behind))
+                frames.take(ENDS, &event, bytes, &mut counters, |frame| {
+                    places.push(at + i64::from(frame.behind))
                 });
             }
         }
@@ -394,7 +453,7 @@ mod tests {
                     payload_len: payload.len() as u32,
                     ..Event::default()
                 };
-                frames.take(ends, &event, payload, &mut Counters::default(), |_, _| {});
+                frames.take(ends, &event, payload, &mut Counters::default(), |_| {});
             }
         }
         assert!(frames.held_bytes <= HELD_BYTES && frames.held_bytes > HELD_BYTES / 2);

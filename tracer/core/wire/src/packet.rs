@@ -8,15 +8,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use twintap_protocols::http1::{self, IdHeaders};
-use twintap_protocols::{head, marks, registry, tls};
+use twintap_protocols::excerpt::{ExcerptColumns, Keeper, Notes, Payload};
+use twintap_protocols::head::Head;
+use twintap_protocols::http1::{IdHeaders, KeptLines};
+use twintap_protocols::registry;
 use twintap_secrets::SecretRules;
 
 use crate::address::{AddressTable, Addresses};
 use crate::bytes::{be16, be32};
-use crate::clues::{self, Clues, Ends};
+use crate::clues::{Clues, Ends, HeadClues};
 use crate::counters::{CounterKind, Counters};
-use crate::events::{Event, EventColumns, HeadColumns};
+use crate::events::{Event, EventColumns};
 use crate::fragments::{Datagram, Fragments, Moment, Row};
 use crate::frames::{self, Frames};
 use crate::ip::{self, Fragment, IpHeader, PROTOCOL_TCP};
@@ -95,14 +97,8 @@ impl From<CounterKind> for NoRow {
 
 /// Rows that are turned into columns at once: 256 × 88 bytes stay in the level-1 cache.
 const BLOCK_LEN: usize = 256;
-/// Text of heads in one batch; more is counted and left out.
-const TEXT_LIMIT: usize = 64 << 20;
 /// Tunnels inside each other that are followed.
 const TUNNEL_LIMIT: usize = 4;
-/// Most heads looked for in one packet.
-const PIPELINE_LIMIT: usize = 64;
-/// Likewise, TLS records.
-const RECORD_LIMIT: usize = 64;
 
 /// Ethernet, IPv4 and TCP headers with timestamps: offsets of the short way.
 mod common {
@@ -130,14 +126,12 @@ pub struct Decoder {
     pub id_headers: IdHeaders,
     /// What is overwritten in texts.
     pub secrets: Arc<SecretRules>,
-    target: Vec<u8>,
-    user_agent: Vec<u8>,
+    lines: KeptLines,
     pub clues: Clues,
     block: Vec<Event>,
     events: EventColumns,
-    heads: HeadColumns,
+    excerpts: ExcerptColumns,
     fragments: Fragments,
-    /// Of HTTP/2.
     pub frames: Frames,
 }
 
@@ -147,12 +141,11 @@ impl Default for Decoder {
             addresses: AddressTable::default(),
             id_headers: IdHeaders::default(),
             secrets: Arc::new(SecretRules::built_in().clone()),
-            target: Vec::new(),
-            user_agent: Vec::new(),
+            lines: KeptLines::default(),
             clues: Clues::default(),
             block: Vec::new(),
             events: EventColumns::default(),
-            heads: HeadColumns::default(),
+            excerpts: ExcerptColumns::default(),
             fragments: Fragments::default(),
             frames: Frames::default(),
         }
@@ -177,7 +170,7 @@ impl Decoder {
     }
 
     /// Take what was decoded up to packet `frame`, but not from the first row on whose datagram may still be completed.
-    pub fn take(&mut self, frame: u32, counters: &mut Counters) -> (EventColumns, HeadColumns) {
+    pub fn take(&mut self, frame: u32, counters: &mut Counters) -> (EventColumns, ExcerptColumns) {
         match self.fragments.oldest_row(frame, counters) {
             Some(oldest) => self.take_before(oldest),
             None => self.take_before(u32::MAX),
@@ -185,22 +178,22 @@ impl Decoder {
     }
 
     /// Take all of it: there are no more packets.
-    pub fn take_last(&mut self, counters: &mut Counters) -> (EventColumns, HeadColumns) {
+    pub fn take_last(&mut self, counters: &mut Counters) -> (EventColumns, ExcerptColumns) {
         self.fragments.close(counters);
         self.take_before(u32::MAX)
     }
 
-    fn take_before(&mut self, frame: u32) -> (EventColumns, HeadColumns) {
+    fn take_before(&mut self, frame: u32) -> (EventColumns, ExcerptColumns) {
         self.flush();
         let is_before = |&row: &u32| row < frame || frame == u32::MAX;
-        let (rows, heads) = (
+        let (rows, excerpts) = (
             self.events.frame.partition_point(is_before),
-            self.heads.frame.partition_point(is_before),
+            self.excerpts.frame.partition_point(is_before),
         );
-        let held = (self.events.split_off(rows), self.heads.split_off(heads));
+        let held = (self.events.split_off(rows), self.excerpts.split_off(excerpts));
         (
             std::mem::replace(&mut self.events, held.0),
-            std::mem::replace(&mut self.heads, held.1),
+            std::mem::replace(&mut self.excerpts, held.1),
         )
     }
 
@@ -236,7 +229,7 @@ impl Decoder {
         };
         self.push_row(event);
         let end = packet.data.len().min(common::IP + total_len);
-        self.push_heads(&event, &packet.data[common::LEN..end], counters);
+        self.keep_excerpts(&event, &packet.data[common::LEN..end], counters);
     }
 
     #[inline(never)]
@@ -342,7 +335,7 @@ impl Decoder {
             original_len: packet.original_len,
         };
         self.push_row(event);
-        self.push_heads(&event, segment.payload, counters);
+        self.keep_excerpts(&event, segment.payload, counters);
         if let Some(piece) = &segment.fragment {
             self.join(packet, segment.addresses, piece, Some(segment.headers_len), counters);
         }
@@ -364,28 +357,22 @@ impl Decoder {
     }
 
     #[inline(always)]
-    fn push_heads(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) {
-        if self.frames.concerns(event, payload) && self.push_frames_slow(event, payload, counters) {
+    fn keep_excerpts(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) {
+        if self.frames.concerns(event, payload) && self.follow_frames_slow(event, payload, counters) {
             return;
         }
-        if payload.first().is_some_and(|&first| registry::is_of_interest(first)) {
-            self.push_marks_slow(event, payload);
-        }
-        if http1::may_be_head(payload) {
-            self.push_heads_slow(event.frame, payload, ends_of(event), counters);
+        let Some(&first) = payload.first() else { return };
+        if registry::is_of_interest(first) && self.keep_excerpts_slow(event, payload, counters) {
             return;
-        }
-        if tls::may_be_record(payload) {
-            self.push_records_slow(event.frame, payload);
         }
         if self.clues.may_begin(payload) {
             self.clues.note_payload(payload, ends_of(event));
         }
     }
 
-    /// Whether the packet is HTTP/2's, whose frames are noted.
+    /// Whether the packet is of a direction whose frames are followed; an excerpt of each is kept.
     #[inline(never)]
-    fn push_frames_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
+    fn follow_frames_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
         let all = self.addresses.all();
         let of = |number: u32, port: u16| (all[number as usize], port);
         let direction = frames::Direction {
@@ -393,78 +380,65 @@ impl Decoder {
             dst: of(event.dst_addr, event.dst_port),
             interface: event.interface,
         };
-        let heads = &mut self.heads;
-        let is_frames = self.frames.take(direction, event, payload, counters, |behind, frame| {
-            heads.push(event.frame, behind, &frame);
+        let (excerpts, secrets) = (&mut self.excerpts, &self.secrets);
+        let is_followed = self.frames.take(direction, event, payload, counters, |frame| {
+            let kept = excerpts.push_ending(event.frame, frame.behind, frame.protocol, frame.bytes);
+            (frame.framing.overwrite)(secrets, kept);
         });
-        if is_frames && self.clues.may_begin(payload) {
+        if is_followed && self.clues.may_begin(payload) {
             self.clues.note_payload(payload, ends_of(event));
         }
-        is_frames
+        is_followed
     }
 
+    /// Keep what protocols want of a payload, and say whether it is a message that one knows.
     #[inline(never)]
-    fn push_marks_slow(&mut self, event: &Event, payload: &[u8]) {
-        if self.heads.text_len() <= TEXT_LIMIT {
-            marks::each_mark(payload, event.payload_len as usize, &mut |at, mark| {
-                self.heads.push(event.frame, at as u32, &mark);
-            });
+    fn keep_excerpts_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
+        let wire_len = event.payload_len as usize;
+        let payload = Payload {
+            bytes: payload,
+            wire_len,
+        };
+        let (marks, clues) = self.clues.of_heads();
+        let ends = ends_of(event);
+        let mut notes = PacketNotes { clues, counters, ends };
+        let mut is_known = false;
+        for (place, protocol) in registry::places_of_payload(payload.bytes) {
+            let mut keeper = Keeper {
+                excerpts: &mut self.excerpts,
+                frame: event.frame,
+                protocol: place,
+                ids: &self.id_headers,
+                marks,
+                secrets: &self.secrets,
+                notes: &mut notes,
+                lines: &mut self.lines,
+            };
+            is_known |= (protocol.keep)(&payload, &mut keeper);
         }
-    }
-
-    #[inline(never)]
-    fn push_records_slow(&mut self, frame: u32, payload: &[u8]) {
-        let mut at = 0;
-        for _ in 0..RECORD_LIMIT {
-            let Some(record) = payload.get(at..).and_then(tls::parse) else {
-                return;
-            };
-            self.heads.push(frame, at as u32, &record);
-            at += record.len as usize;
-        }
-    }
-
-    #[inline(never)]
-    fn push_heads_slow(&mut self, frame: u32, payload: &[u8], ends: Ends, counters: &mut Counters) {
-        let mut at = 0;
-        for _ in 0..PIPELINE_LIMIT {
-            let Some(rest) = payload.get(at..).filter(|rest| http1::may_be_head(rest)) else {
-                return;
-            };
-            let Some((head, marks)) = http1::parse_marked(rest, &self.id_headers, self.clues.marks()) else {
-                if at == 0 && self.clues.may_begin(payload) {
-                    self.clues.note_payload(payload, ends);
-                }
-                return;
-            };
-            if self.heads.text_len() > TEXT_LIMIT {
-                return counters.bump(CounterKind::HttpTextLeftOut);
-            }
-            if head.flags & http1::flag::CUT != 0 {
-                counters.bump(CounterKind::HttpHeadsCut);
-            }
-            let is_whole = clues::is_target_whole(&head, rest);
-            let shown = head::Head {
-                target: overwritten(&self.secrets, &mut self.target, head.target),
-                user_agent: overwritten(&self.secrets, &mut self.user_agent, head.user_agent),
-                ..head
-            };
-            self.heads.push(frame, at as u32, &shown);
-            self.clues.note_head(&shown, marks, ends, is_whole);
-            let Some(len) = http1::end_of_message(&head) else {
-                return;
-            };
-            at = at.saturating_add(len);
-        }
+        is_known
     }
 }
 
-/// `text` without its secrets, in `room`.
-fn overwritten<'a>(rules: &SecretRules, room: &'a mut Vec<u8>, text: &[u8]) -> &'a [u8] {
-    room.clear();
-    room.extend_from_slice(text);
-    rules.redact_target(room);
-    room
+/// What is noted of a packet's heads while they are kept.
+struct PacketNotes<'a> {
+    clues: HeadClues<'a>,
+    counters: &'a mut Counters,
+    ends: Ends,
+}
+
+impl Notes for PacketNotes<'_> {
+    fn head(&mut self, head: &Head<'_>, marks: u64, is_target_whole: bool) {
+        self.clues.note_head(head, marks, self.ends, is_target_whole);
+    }
+
+    fn head_cut(&mut self) {
+        self.counters.bump(CounterKind::HttpHeadsCut);
+    }
+
+    fn left_out(&mut self) {
+        self.counters.bump(CounterKind::HttpTextLeftOut);
+    }
 }
 
 /// Where the TCP payload of a packet is; nothing if it has none.

@@ -5,6 +5,7 @@ use std::io::{self, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+use twintap_protocols::excerpt::ExcerptColumns;
 use twintap_protocols::http1::IdHeaders;
 use twintap_protocols::redaction;
 use twintap_secrets::SecretRules;
@@ -12,7 +13,7 @@ use twintap_secrets::SecretRules;
 use crate::clues::{ClueRules, Clues};
 use crate::cooked::CookedInterfaces;
 use crate::counters::{CounterKind, Counters};
-use crate::events::{EventColumns, HeadColumns};
+use crate::events::EventColumns;
 use crate::expansion::{BoundedGzip, Expansion};
 use crate::format::{DETECT_LEN, Format, NotACapture, detect};
 use crate::frames::Frames;
@@ -75,7 +76,7 @@ enum FileFormat {
 #[derive(Debug, Default)]
 pub struct Batch {
     pub events: EventColumns,
-    pub heads: HeadColumns,
+    pub excerpts: ExcerptColumns,
 }
 
 /// A packet as it stands in the file, its secrets overwritten.
@@ -212,12 +213,12 @@ impl<R: Read> Reader<R> {
         self.believed.frames()
     }
 
-    /// Go on with HTTP/2 connections as the host's file before left them ([`Self::take_frames`]).
+    /// Go on with connections whose frames are followed as the host's file before left them ([`Self::take_frames`]).
     pub fn set_frames(&mut self, frames: Frames) {
         self.decoder.frames = frames;
     }
 
-    /// What is known of HTTP/2 connections that may go on in the host's next file.
+    /// What is known of connections whose frames are followed, which may go on in the host's next file.
     pub fn take_frames(&mut self) -> Frames {
         std::mem::take(&mut self.decoder.frames)
     }
@@ -251,13 +252,13 @@ impl<R: Read> Reader<R> {
                 break;
             }
         }
-        let (events, heads) = if self.is_done {
+        let (events, excerpts) = if self.is_done {
             self.decoder.take_last(&mut self.counters)
         } else {
             self.decoder.take(self.frame, &mut self.counters)
         };
         let is_any = self.frame > first_frame || !events.is_empty();
-        is_any.then_some(Batch { events, heads })
+        is_any.then_some(Batch { events, excerpts })
     }
 
     /// Copy the packets of `frames`, their secrets overwritten, which ascend and lie ahead; those that the file does

@@ -1,0 +1,59 @@
+//! Heads of messages, collected by column.
+
+use twintap_protocols::excerpt::Strings;
+use twintap_protocols::head::Head;
+
+/// Calls `$then!` with every numeric column of a head. As `collector.capture_files.records.HEAD_COLUMNS`.
+#[macro_export]
+macro_rules! with_head_columns {
+    ($then:ident) => {
+        $then! {
+            payload_offset: i64, head_kind: u8, head_flags: u8, status: u16, content_length: i64, head_len: u32,
+            range_first: i64, range_last: i64,
+        }
+    };
+}
+
+macro_rules! define_heads {
+    ($($name:ident: $kind:ty,)*) => {
+        /// Message heads by column; all of one length, the strings one longer (offsets).
+        #[derive(Clone, Debug, Default)]
+        pub struct HeadColumns {
+            $(pub $name: Vec<$kind>,)*
+            pub method: Strings,
+            pub target: Strings,
+            pub transaction_id: Strings,
+            pub user_agent: Strings,
+        }
+    };
+}
+
+with_head_columns!(define_heads);
+
+impl HeadColumns {
+    /// Add `head`, which stands at `payload_offset` of its packet's payload.
+    pub fn push(&mut self, payload_offset: i64, head: &Head<'_>) {
+        self.payload_offset.push(payload_offset);
+        self.head_kind.push(head.kind.0);
+        self.head_flags.push(head.flags);
+        self.status.push(head.status);
+        self.content_length.push(head.content_length);
+        self.head_len.push(head.len);
+        self.range_first.push(head.range.first);
+        self.range_last.push(head.range.last);
+        self.method.push(head.method);
+        self.target.push(head.target);
+        self.transaction_id.push(head.transaction_id);
+        self.user_agent.push(head.user_agent);
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.head_kind.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.head_kind.is_empty()
+    }
+}

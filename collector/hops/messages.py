@@ -1,0 +1,47 @@
+"""Builds the table `messages` from excerpts of packets, once matching has placed the packets in their streams.
+
+The protocol that kept an excerpt at decoding reads the messages from it (`collector/core/messages/src/lib.rs`). Each
+message is a row for each capture point that shows it.
+"""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector import _core
+from collector.capture_files.records import Columns
+from collector.decode.captures import Decoded
+from collector.trace.arrow import dictionary_array, nullable
+from collector.trace.schema import conform
+from collector.trace.wire_text import head_batch
+
+OF_A_HEAD = (
+    *("head_kind", "head_flags", "method", "target", "status", "content_length", "head_len"),
+    *("range_first", "range_last", "transaction_id", "user_agent"),
+)
+"""Columns that `messages` takes unchanged."""
+
+
+def message_table(decoded: Decoded, placed: Columns, is_of_end: NDArray[np.bool_] | None = None) -> pa.Table:
+    """Rows of `messages`: heads with their position in a connection's stream.
+
+    Arguments: `placed`, what matching found for each excerpt's packet: `connection_id`, `from_client`, `stream_offset`;
+    `is_of_end`, which excerpts these are, if not all.
+    """
+    heads = head_batch(_core.read_messages(decoded.excerpts))
+    excerpt = heads["excerpt_row"].to_numpy()
+    place = excerpt
+    if is_of_end is not None:
+        heads = heads.filter(pa.array(is_of_end[excerpt]))
+        excerpt = excerpt[is_of_end[excerpt]]
+        place = (np.cumsum(is_of_end) - 1)[excerpt]
+    event = decoded.excerpts["event_row"][excerpt]
+    columns = {name: heads[name] for name in OF_A_HEAD}
+    columns |= {
+        "connection_id": nullable(placed["connection_id"][place]),
+        "host": dictionary_array(decoded.events["host_place"][event], decoded.hosts),
+        "frame": nullable(decoded.events["frame"][event]),
+        "from_client": pa.array(placed["from_client"][place]),
+        "stream_offset": nullable(placed["stream_offset"][place] + heads["payload_offset"].to_numpy()),
+    }
+    return conform("messages", pa.table(columns))

@@ -1,0 +1,235 @@
+//! Excerpts: what the decoder keeps of payloads until matching has given them their places in a stream.
+//!
+//! A protocol's module keeps an excerpt for each message that begins in a payload ([`Keeper`]), with secrets
+//! overwritten; after matching it reads the message from the excerpt. What it does not keep cannot be read later, and
+//! what it keeps may be written to disk.
+//!
+//! An excerpt stands for `stream_len` bytes of a stream. Its first `solid_len` bytes follow each other as in the stream;
+//! of those behind them some may be left out.
+
+use std::ops::Range;
+
+use twintap_secrets::SecretRules;
+
+use crate::head::Head;
+use crate::http1::{HeaderMarks, IdHeaders, KeptLines};
+use crate::registry::{self, REGISTRY};
+
+/// Bytes of excerpts in one batch; what is beyond them is counted and left out.
+const BATCH_LIMIT: usize = 64 << 20;
+
+/// Calls `$then!` with every numeric column of an excerpt. As `collector.capture_files.records.EXCERPT_COLUMNS`.
+#[macro_export]
+macro_rules! with_excerpt_columns {
+    ($then:ident) => {
+        $then! { frame: u32, payload_offset: i32, protocol: u8, stream_len: u32, solid_len: u32, }
+    };
+}
+
+macro_rules! define_excerpts {
+    ($($name:ident: $kind:ty,)*) => {
+        /// Excerpts by column; all of one length, the bytes one longer (offsets). `payload_offset` is where one begins in
+        /// the payload of packet `frame`, below 0 if that is in a packet before; `protocol` is a place in the registry.
+        #[derive(Clone, Debug, Default)]
+        pub struct ExcerptColumns {
+            $(pub $name: Vec<$kind>,)*
+            pub bytes: Strings,
+        }
+
+        impl ExcerptColumns {
+            /// Keep the rows before `at`; the others are returned.
+            pub fn split_off(&mut self, at: usize) -> Self {
+                Self {
+                    $($name: self.$name.split_off(at),)*
+                    bytes: self.bytes.split_off(at),
+                }
+            }
+        }
+    };
+}
+
+with_excerpt_columns!(define_excerpts);
+
+/// One excerpt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excerpt<'a> {
+    pub bytes: &'a [u8],
+    pub stream_len: u32,
+}
+
+/// Is given each message that an excerpt shows, and its place behind the excerpt's first byte.
+pub type Emit<'a> = &'a mut dyn FnMut(u32, &Head<'_>);
+
+/// Reads the messages of an excerpt.
+pub type Read = fn(&Excerpt<'_>, Emit<'_>);
+
+/// Keeps what a protocol wants of a payload, and says whether that is a message of its own, which no pattern of first
+/// bytes need be compared with.
+pub type Keep = fn(&Payload<'_>, &mut Keeper<'_>) -> bool;
+
+/// A packet's payload as far as it was captured, and how long it was on the wire.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a> {
+    pub bytes: &'a [u8],
+    pub wire_len: usize,
+}
+
+/// What the decoder wants to know at once.
+pub trait Notes {
+    /// A head, its secrets overwritten, with the marks of its headers; and whether its target is there to the end.
+    fn head(&mut self, head: &Head<'_>, marks: u64, is_target_whole: bool);
+    /// A head goes on behind what was captured.
+    fn head_cut(&mut self);
+    /// A message was left out for want of room.
+    fn left_out(&mut self);
+}
+
+/// Where excerpts of one packet go, and what a module needs to make them.
+pub struct Keeper<'a> {
+    pub excerpts: &'a mut ExcerptColumns,
+    pub frame: u32,
+    /// Place in the registry of the protocol that is asked.
+    pub protocol: u8,
+    pub ids: &'a IdHeaders,
+    pub marks: &'a HeaderMarks,
+    pub secrets: &'a SecretRules,
+    pub notes: &'a mut dyn Notes,
+    /// Room for the lines of a head.
+    pub lines: &'a mut KeptLines,
+}
+
+impl Keeper<'_> {
+    /// Whether the batch has room for another excerpt.
+    pub fn has_room(&self) -> bool {
+        self.excerpts.bytes.bytes.len() <= BATCH_LIMIT
+    }
+
+    /// Keep `parts` of a message, which ascend from its first byte on, as an excerpt of `stream_len` bytes.
+    /// Returns where its bytes begin in the column.
+    ///
+    /// Arguments: `message`, the payload from the message's first byte on, which is at `at`.
+    pub fn keep(&mut self, message: &[u8], at: usize, parts: &[Range<usize>], stream_len: u32) -> usize {
+        let (mut solid_len, mut reach) = (0, 0);
+        let column = &mut self.excerpts.bytes.bytes;
+        let begun = column.len();
+        for part in parts {
+            column.extend_from_slice(&message[part.clone()]);
+            if part.start == reach {
+                (solid_len, reach) = (column.len() - begun, part.end);
+            }
+        }
+        self.excerpts
+            .push_numbers(self.frame, at as i32, self.protocol, stream_len, solid_len as u32);
+        begun
+    }
+}
+
+impl ExcerptColumns {
+    /// Add an excerpt without gaps, whose last byte is before place `behind` of the payload of packet `frame`. Returns its
+    /// bytes in the column.
+    pub fn push_ending(&mut self, frame: u32, behind: u32, protocol: u8, bytes: &[u8]) -> &mut [u8] {
+        let (len, begun) = (bytes.len() as u32, self.bytes.bytes.len());
+        self.bytes.bytes.extend_from_slice(bytes);
+        self.push_numbers(frame, behind.wrapping_sub(len) as i32, protocol, len, len);
+        &mut self.bytes.bytes[begun..]
+    }
+
+    /// The numbers of an excerpt whose bytes were added before.
+    fn push_numbers(&mut self, frame: u32, payload_offset: i32, protocol: u8, stream_len: u32, solid_len: u32) {
+        self.frame.push(frame);
+        self.payload_offset.push(payload_offset);
+        self.protocol.push(protocol);
+        self.stream_len.push(stream_len);
+        self.solid_len.push(solid_len);
+        self.bytes.offsets.push(self.bytes.bytes.len() as i64);
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.frame.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.frame.is_empty()
+    }
+
+    /// Row `at`.
+    pub fn row(&self, at: usize) -> Excerpt<'_> {
+        Excerpt {
+            bytes: self.bytes.row(at),
+            stream_len: self.stream_len[at],
+        }
+    }
+}
+
+/// A column of strings: row n is `bytes[offsets[n]..offsets[n + 1]]` (Arrow's large layout).
+#[derive(Clone, Debug)]
+pub struct Strings {
+    pub offsets: Vec<i64>,
+    pub bytes: Vec<u8>,
+}
+
+impl Default for Strings {
+    fn default() -> Self {
+        Self {
+            offsets: vec![0],
+            bytes: Vec::new(),
+        }
+    }
+}
+
+impl Strings {
+    /// Add a row.
+    pub fn push(&mut self, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+        self.offsets.push(self.bytes.len() as i64);
+    }
+
+    /// Keep the rows before `at`; the others are returned.
+    pub fn split_off(&mut self, at: usize) -> Self {
+        let start = self.offsets[at];
+        let bytes = self.bytes.split_off(start as usize);
+        let offsets = self.offsets[at..].iter().map(|offset| offset - start).collect();
+        self.offsets.truncate(at + 1);
+        Self { offsets, bytes }
+    }
+
+    /// Row `at`.
+    pub fn row(&self, at: usize) -> &[u8] {
+        &self.bytes[self.offsets[at] as usize..self.offsets[at + 1] as usize]
+    }
+}
+
+/// The messages of a payload, kept and read again at once; only for tests and fuzzers, which see both ends of the seam.
+///
+/// Arguments: `visit` is given the place of each in the payload.
+pub fn read_kept(payload: &Payload<'_>, ids: &IdHeaders, visit: &mut dyn FnMut(i64, &Head<'_>)) {
+    let (mut excerpts, mut lines) = (ExcerptColumns::default(), KeptLines::default());
+    for (place, protocol) in registry::places_of_payload(payload.bytes) {
+        let mut keeper = Keeper {
+            excerpts: &mut excerpts,
+            frame: 1,
+            protocol: place,
+            ids,
+            marks: &HeaderMarks::default(),
+            secrets: &SecretRules::nothing(),
+            notes: &mut NoNotes,
+            lines: &mut lines,
+        };
+        (protocol.keep)(payload, &mut keeper);
+    }
+    for row in 0..excerpts.len() {
+        let start = i64::from(excerpts.payload_offset[row]);
+        let protocol = REGISTRY[usize::from(excerpts.protocol[row])];
+        (protocol.read)(&excerpts.row(row), &mut |at, head| visit(start + i64::from(at), head));
+    }
+}
+
+struct NoNotes;
+
+impl Notes for NoNotes {
+    fn head(&mut self, _: &Head<'_>, _: u64, _: bool) {}
+    fn head_cut(&mut self) {}
+    fn left_out(&mut self) {}
+}

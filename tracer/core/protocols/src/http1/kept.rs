@@ -1,0 +1,234 @@
+//! What the decoder keeps of a head: its first line, the headers that the tables need, and the empty line at its end.
+//! Reading these gives the same head as reading all of it.
+
+use std::ops::{ControlFlow, Range};
+
+use twintap_secrets::SecretRules;
+
+use super::{HeaderMarks, IdChoice, Meaning, REQUEST, end_of_message, flag, may_be_head, parse_lines};
+use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::head::Head;
+
+/// Most heads looked for in one packet.
+const PIPELINE_LIMIT: usize = 64;
+/// `HTTP/1.1 200`: the reason behind it says nothing.
+const STATUS_LINE_LEN: usize = 12;
+
+/// Keep the heads that a payload begins with; false if there is none.
+pub fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
+    let mut at = 0;
+    for number in 0..PIPELINE_LIMIT {
+        if !payload.bytes.get(at..).is_some_and(may_be_head) {
+            return number > 0;
+        }
+        match keep_head(payload.bytes, at, keeper) {
+            ControlFlow::Continue(len) => at = at.saturating_add(len),
+            ControlFlow::Break(is_head) => return number > 0 || is_head,
+        }
+    }
+    true
+}
+
+/// Read the messages of an excerpt.
+pub fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    let found = parse_lines(excerpt.bytes, IdChoice::OnlyOther, &HeaderMarks::default(), None);
+    if let Some((mut head, _)) = found {
+        if head.flags & flag::CUT == 0 {
+            head.len = excerpt.stream_len;
+        }
+        emit(0, &head);
+    }
+}
+
+/// Keep the head at `at`. Goes on with the length of its message, if another may follow; else says whether there was one.
+fn keep_head(payload: &[u8], at: usize, keeper: &mut Keeper<'_>) -> ControlFlow<bool, usize> {
+    let rest = &payload[at..];
+    keeper.lines.clear();
+    let Some((head, marks)) = parse_lines(rest, IdChoice::Of(keeper.ids), keeper.marks, Some(keeper.lines)) else {
+        return ControlFlow::Break(false);
+    };
+    if !keeper.has_room() {
+        keeper.notes.left_out();
+        return ControlFlow::Break(true);
+    }
+    let is_cut = head.flags & flag::CUT != 0;
+    if is_cut {
+        keeper.notes.head_cut();
+    }
+    let stream_len = if is_cut { rest.len() as u32 } else { head.len };
+    let lines = std::mem::take(keeper.lines);
+    let begun = keeper.keep(rest, at, &lines.parts, stream_len);
+    let column = &mut keeper.excerpts.bytes.bytes[begun..];
+    lines.overwrite_secrets(keeper.secrets, column);
+    let target = if head.kind == REQUEST { head.method.len() + 1 } else { 0 };
+    let shown = Head {
+        target: &column[target..target + head.target.len()],
+        ..head
+    };
+    let is_target_whole = !is_cut || lines.is_first_line_whole;
+    keeper.notes.head(&shown, marks, is_target_whole);
+    *keeper.lines = lines;
+    end_of_message(&head).map_or(ControlFlow::Break(true), ControlFlow::Continue)
+}
+
+/// Lines of a head that are kept, as parts of it.
+#[derive(Debug, Default)]
+pub struct KeptLines {
+    /// Ascending.
+    parts: Vec<Range<usize>>,
+    /// Values in which secrets are overwritten.
+    values: Vec<Range<usize>>,
+    /// Which of the parts are the transaction id's.
+    id_parts: Range<usize>,
+    is_first_line_whole: bool,
+}
+
+impl KeptLines {
+    pub(crate) fn clear(&mut self) {
+        self.parts.clear();
+        self.values.clear();
+        self.id_parts = 0..0;
+    }
+
+    /// Arguments: `behind`, where the next line begins; `None` if the first is cut.
+    pub(super) fn note_start_line(&mut self, head: &Head<'_>, payload: &[u8], behind: Option<usize>) {
+        self.is_first_line_whole = behind.is_some();
+        let line_end = behind.unwrap_or(payload.len());
+        if head.kind != REQUEST {
+            let line_break = line_end - behind.map_or(0, |_| line_break_len(&payload[..line_end]));
+            self.add(0..STATUS_LINE_LEN.min(line_break), line_break..line_end);
+            return;
+        }
+        let target = head.method.len() + 1;
+        let kept_end = target + head.target.len();
+        let left_out = payload[kept_end..line_end].iter().position(|&byte| byte == b' ');
+        let version = left_out.map_or(line_end, |len| kept_end + len);
+        self.values.push(target..kept_end);
+        self.add(0..kept_end, version..line_end);
+    }
+
+    pub(super) fn note_header(&mut self, meaning: Meaning, payload: &[u8], line: Range<usize>, value: &[u8]) {
+        if meaning == Meaning::Nothing {
+            return;
+        }
+        let start = value.as_ptr().addr() - payload.as_ptr().addr();
+        let (line_break, end) = (line.end - line_break_len(&payload[..line.end]), start + value.len());
+        let before = self.parts.len();
+        self.add(line.start..end, line_break..line.end);
+        if meaning == Meaning::TransactionId {
+            self.parts[self.id_parts.clone()]
+                .iter_mut()
+                .for_each(|part| part.end = part.start);
+            self.id_parts = before..self.parts.len();
+        } else if value.iter().any(|byte| matches!(byte, b'=' | b'%' | b'/' | b':')) {
+            self.values.push(start..end); // other values hold no parameter, path or URL
+        }
+    }
+
+    pub(super) fn note_end(&mut self, line: Range<usize>) {
+        self.parts.push(line);
+    }
+
+    /// A line up to its last byte that is kept, and its end.
+    fn add(&mut self, line: Range<usize>, line_end: Range<usize>) {
+        if line.end == line_end.start {
+            self.parts.push(line.start..line_end.end);
+        } else {
+            self.parts.extend([line, line_end]);
+        }
+    }
+
+    /// Overwrite secrets in `kept`, the bytes of all parts one behind the other.
+    fn overwrite_secrets(&self, rules: &SecretRules, kept: &mut [u8]) {
+        let (mut values, mut at) = (self.values.iter().peekable(), 0);
+        for part in &self.parts {
+            while let Some(value) = values.next_if(|value| value.start < part.end) {
+                let start = at + (value.start - part.start);
+                rules.redact_target(&mut kept[start..start + value.len()]);
+            }
+            at += part.len();
+        }
+    }
+}
+
+/// Length of the line break that `bytes` end with.
+fn line_break_len(bytes: &[u8]) -> usize {
+    if bytes.ends_with(b"\r\n") { 2 } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::excerpt::{ExcerptColumns, Notes, read_kept};
+    use crate::http1::{IdHeaders, PROTOCOL, parse};
+
+    fn payload(bytes: &[u8]) -> Payload<'_> {
+        let wire_len = bytes.len();
+        Payload { bytes, wire_len }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_head_reads_as_all_of_it() {
+        let long = format!(
+            "GET /{} HTTP/1.1\r\nUser-Agent: {}\r\n\r\n",
+            "t".repeat(5_000),
+            "u".repeat(900)
+        );
+        let heads = [
+            "PUT /v1/a/c/o HTTP/1.1\r\nHost: h\r\nX-Trans-Id: tx1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+            "GET /a HTTP/1.0\nX-Request-Id: r\nX-Other: o\nX-Trans-Id: t\nRange: bytes=1-9\n\n",
+            "HTTP/1.1 206 Partial Content\r\nServer: s\r\nContent-Range: bytes 1-9/70\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 200\r\nContent-Type: text/event-stream; a=b\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ntraceparent: 00-0123456789abcdef0123456789abcdef-0123456789abcdef-01\r\n\r\n",
+            &long,
+        ];
+        for head in heads {
+            for len in 0..=head.len() {
+                let bytes = &head.as_bytes()[..len];
+                let (ids, mut found) = (IdHeaders::default(), None);
+                read_kept(&payload(bytes), &ids, &mut |at, head| {
+                    assert_eq!((at, found), (0, None));
+                    assert_eq!(Some(*head), parse(bytes, &ids), "{len} bytes of {bytes:?}");
+                    found = Some(head.status);
+                });
+                assert_eq!(found.is_some(), parse(bytes, &ids).is_some());
+            }
+        }
+    }
+
+    struct Targets(Vec<String>);
+
+    impl Notes for Targets {
+        fn head(&mut self, head: &Head<'_>, _: u64, _: bool) {
+            self.0.push(String::from_utf8_lossy(head.target).into());
+        }
+        fn head_cut(&mut self) {}
+        fn left_out(&mut self) {}
+    }
+
+    #[test]
+    fn secrets_are_overwritten_before_anything_is_kept() {
+        let head = b"GET /o?token=secret&a=b HTTP/1.1\r\nX-Auth-Token: secret\r\nUser-Agent: http://u:secret@h/\r\n\
+            Range: bytes=1-9,?token=secret,2-3\r\nX-Trans-Id: tx\r\n\r\n";
+        let (mut excerpts, mut targets) = (ExcerptColumns::default(), Targets(Vec::new()));
+        let mut keeper = Keeper {
+            excerpts: &mut excerpts,
+            frame: 1,
+            protocol: 0,
+            ids: &IdHeaders::default(),
+            marks: &HeaderMarks::default(),
+            secrets: SecretRules::built_in(),
+            notes: &mut targets,
+            lines: &mut KeptLines::default(),
+        };
+        assert!((PROTOCOL.keep)(&payload(head), &mut keeper));
+        let kept = String::from_utf8_lossy(excerpts.row(0).bytes).into_owned();
+        assert_eq!(
+            kept,
+            "GET /o?token=xxxxxx&a=b HTTP/1.1\r\nUser-Agent: http://xxxxxxxx@h/\r\nRange: bytes=1-9,?token=xxxxxxxxxx\r\n\
+             X-Trans-Id: tx\r\n\r\n"
+        );
+        assert_eq!(targets.0, ["/o?token=xxxxxx&a=b"]);
+        assert_eq!((excerpts.stream_len[0], excerpts.solid_len[0]), (head.len() as u32, 34));
+    }
+}
