@@ -106,8 +106,8 @@ EXCERPT_COLUMNS: dict[str, str] = {
     "stream_len": "u4",  # bytes of the stream that it stands for
     "solid_len": "u4",  # so many of its bytes follow each other as in the stream; behind them some are left out
 }
-"""Numeric columns of an excerpt: what a protocol keeps of a payload until the packet's place in its stream is known. Its
-bytes are `excerpt_offsets` (i8, n+1) and `excerpt_bytes` (u1), with secrets overwritten."""
+"""Numeric columns of an excerpt: what a protocol keeps of a payload until the packet's place in its stream is known.
+Its bytes are `excerpt_offsets` (i8, n+1) and `excerpt_bytes` (u1), with secrets overwritten."""
 
 HEAD_COLUMNS: dict[str, str] = {
     "payload_offset": "i8",  # where in the packet's TCP payload the head begins

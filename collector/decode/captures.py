@@ -54,9 +54,9 @@ class Decoded:
     """Packets of some connections, from all hosts, and excerpts of what they carry.
 
     `events`: columns for the core's matching (`EVENT_COLUMNS`, and those that `partitions.Taken` adds); their `*_place`
-    and address columns are indices in `hosts`, `points` and `addresses`. `excerpts`: columns
-    `EXCERPT_COLUMNS` with their bytes, and `event_row`, each one's row in `events`. `forwarded`: rows seen by a host that only forwards
-    them (`collector.decode.forwarders`); None if there are none.
+    and address columns are indices in `hosts`, `points` and `addresses`. `excerpts`: columns `EXCERPT_COLUMNS` with
+    their bytes, and `event_row`, each one's row in `events`. `forwarded`: rows seen by a host that only forwards them
+    (`collector.decode.forwarders`); None if there are none.
     """
 
     events: Columns

@@ -53,7 +53,7 @@ class Ending(StrEnum):
 
 STREAM_RESETS = [str(Ending.CLIENT_RESET_STREAM), str(Ending.SERVER_RESET_STREAM)]
 """Endings of HTTP/2: RST_STREAM ended only the exchange, and its connection continues (RFC 9113 §6.4). Found by the
-core (`collector/core/exchanges/src/http2.rs`), in its order."""
+core (`collector/core/exchanges/src/by_stream_id.rs`), in its order."""
 BY_CLIENT = (Ending.CLIENT_CLOSED, Ending.CLIENT_RESET, Ending.CLIENT_RESET_STREAM)
 ENDINGS = [str(each) for each in Ending]
 HALF_CLOSE_NS = 2_000_000

@@ -2,10 +2,10 @@
 came.
 
 The core loops over hops and heads (`collector._core.build_exchanges`, whose header explains the method): it divides
-each connection into exchanges, by its HTTP heads if it shows any, by its frames if it is HTTP/2 (a stream is an
-exchange, without method, target and status), otherwise by turn-taking. On a connection with TLS records, only
-application records take turns; the handshake is part of opening the connection (`tls_start_trace_ns`,
-`tls_end_trace_ns`). This module converts the core's columns to tables.
+each connection into exchanges as the protocol of its messages says (`collector.requests.protocols`): by its HTTP heads if it
+shows any, by its frames if it is HTTP/2 (a stream is an exchange, without method, target and status), otherwise by
+turn-taking. On a connection with TLS records, only application records take turns; the handshake is part of opening the
+connection (`tls_start_trace_ns`, `tls_end_trace_ns`). This module converts the core's columns to tables.
 
 `complete` is false if there is evidence that the exchange was cut: its first or last bytes were captured at neither
 end, it has no response, or fewer bytes were captured than a head declares.
@@ -23,6 +23,7 @@ from collector import _core
 from collector.capture_files.records import Columns, HeadFlag
 from collector.hops.sender_pauses import holds
 from collector.requests.endings import STREAM_RESETS
+from collector.requests.protocols import NAMES
 from collector.requests.stalls import with_stalls
 from collector.requests.stream_evidence import StreamEvidence, stream_evidence
 from collector.requests.unknown_ends import with_one_place
@@ -43,7 +44,7 @@ from collector.trace.arrow import (
 )
 from collector.trace.schema import EXCHANGES, HopKind, SilenceCause, conform
 
-HTTP, HTTP2 = "http/1.1", "http/2"
+HTTP = "http/1.1"
 UNKNOWN = "unknown"
 UNSEEN = np.iinfo(np.int64).min
 """The core's value for unknown."""
@@ -187,7 +188,7 @@ def _exchange_table(
         "exchange_id": nullable(np.arange(first_id, first_id + count)),
         "connection_id": nullable(found["connection_id"]),
         "service": service,
-        "protocol": dictionary_array(found["readable"], pa.array([UNKNOWN, HTTP, HTTP2], pa.string())),
+        "protocol": dictionary_array(found["protocol"], pa.array(NAMES, pa.string())),
         "status": nullable(found["status"], found["response_row_validity"]),
         "complete": pa.array(found["complete"]),
         "until_close": pa.array(found["until_close"]),

@@ -3,8 +3,9 @@
 Without visible heads, an exchange is a turn: the bytes of the client until the server sends, then the bytes of the
 server until the client sends (`collector/core/exchanges/src/turns.rs`). On a connection that carries messages of many
 requests in both directions (a websocket between the nodes of a store, Ceph's messenger), a turn begins and ends
-wherever two messages happen to meet. Such a turn is no request, so it has no parent and no children. HTTP/2 does not
-belong here: its streams are exchanges of their own (`collector/core/exchanges/src/http2.rs`).
+wherever two messages happen to meet. Such a turn is no request, so it has no parent and no children. A protocol
+whose messages name their stream, as HTTP/2, does not belong here: its streams are exchanges of their own
+(`collector/core/exchanges/src/by_stream_id.rs`).
 
 The silences of such connections reveal them. A client with one request sends it without a break and waits for the
 answer. If several requests overlap, a client continues after a silence although it received nothing, since the next
@@ -28,7 +29,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.requests.exchanges import HTTP2
+from collector.requests.protocols import MULTIPLEXED
 
 LEAST_TURNS = 20
 """Fewest turns between two hosts that are judged: as many as are needed to learn links."""
@@ -52,7 +53,8 @@ def multiplexed_turns(exchanges: pa.Table) -> NDArray[np.bool_]:
         return none
     silences = ["request_silent_idle_ns", "response_silent_idle_ns"]
     turns = pl.DataFrame(exchanges.select([*COLUMNS, *silences])).with_row_index("row")
-    turns = turns.filter(pl.col("method").is_null(), pl.col("protocol").cast(pl.String).ne_missing(HTTP2))
+    own_streams = pl.col("protocol").cast(pl.String).is_in(MULTIPLEXED)
+    turns = turns.filter(pl.col("method").is_null(), ~own_streams.fill_null(False))
     paused = [(pl.col(name).fill_null(0) > 0).mean().alias(name) for name in silences]
     groups = turns.group_by(ENDS).agg(pl.len(), pl.col("connection_id").n_unique().alias("connections"), *paused)
     several = groups.filter(

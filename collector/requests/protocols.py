@@ -6,8 +6,29 @@ Each protocol is a module of the crate `tracer/core/protocols`, which states wha
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from collector import _core
+
+
+class Exchanges(StrEnum):
+    """How the messages of a protocol become exchanges (`tracer/core/protocols/src/exchanges.rs`)."""
+
+    TURNS = "turns"
+    TURNS_INSIDE = "turns_inside"
+    ORDERED = "ordered"
+    BY_STREAM_ID = "by_stream_id"
+    STREAMS = "streams"
+
+
+REQUESTS: dict[Exchanges, str] = {
+    Exchanges.TURNS: "turns",
+    Exchanges.TURNS_INSIDE: "turns of what is inside",
+    Exchanges.ORDERED: "the i-th response answers the i-th request",
+    Exchanges.BY_STREAM_ID: "streams, however many are under way at once",
+    Exchanges.STREAMS: "none: they mark streams",
+}
+"""Cells of the table of docs/decoding.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,21 +36,30 @@ class Protocol:
     """An entry of the registry; texts are Markdown."""
 
     name: str  # as in the columns `protocol`
+    exchanges: Exchanges
     reads: str
     agent_keeps: str
     overwrites: str
 
 
-PROTOCOLS = tuple(Protocol(*fields) for fields in _core.protocols())
+PROTOCOLS = tuple(Protocol(name, Exchanges(kind), *texts) for name, kind, *texts in _core.protocols())
 """In the order of the registry; the last is that of connections which no other claims."""
+
+
+NAMES = [protocol.name for protocol in PROTOCOLS]
+"""In the same order: the core's codes of protocols."""
+MULTIPLEXED = [protocol.name for protocol in PROTOCOLS if protocol.exchanges is Exchanges.BY_STREAM_ID]
+"""Protocols with several exchanges at once on a connection, each by itself."""
+UNKNOWN = NAMES[-1]
 
 
 def table_lines() -> Iterator[str]:
     """The table of docs/decoding.md, in Markdown."""
-    yield "| protocol | what is read | what an agent keeps by default | what is overwritten |"
-    yield "|---|---|---|---|"
+    yield "| protocol | what is read | requests | what an agent keeps by default | what is overwritten |"
+    yield "|---|---|---|---|---|"
     for one in PROTOCOLS:
-        yield f"| {one.name} | {one.reads or '–'} | {one.agent_keeps or '–'} | {one.overwrites or '–'} |"
+        requests = REQUESTS[one.exchanges] if one.reads else "turns"
+        yield f"| {one.name} | {one.reads or '–'} | {requests} | {one.agent_keeps or '–'} | {one.overwrites or '–'} |"
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ import polars as pl
 import pyarrow as pa
 
 from collector.capture_files.records import Columns
+from collector.requests.protocols import UNKNOWN
 from collector.trace.schema import StreamReason
 
 UNSEEN = np.iinfo(np.int64).min
-HTTP, HTTP2, UNKNOWN = "http/1.1", "http/2", "unknown"
+HTTP, HTTP2 = "http/1.1", "http/2"
 CANDIDATE = "candidate"
 """In place of a reason: the server sent late messages, but the connection alone does not prove a stream."""
 REASONS = [CANDIDATE, *(str(reason) for reason in StreamReason if reason != StreamReason.TRIGGERED)]

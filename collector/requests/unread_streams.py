@@ -1,6 +1,6 @@
 """Counts connections whose requests are unknown, as a counter of the trace.
 
-They are HTTP/2, but not all of their frame headers are known (`collector/core/exchanges/src/http2.rs`): several
+They are HTTP/2, but not all of their frame headers are known (`collector/core/exchanges/src/by_stream_id.rs`): several
 requests may be active at any time, so none is counted and none has a duration. Their packets, messages and bytes
 are shown (table `streams`, reason `unread`).
 """

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from collector.requests.exchanges import HTTP, HTTP2, UNKNOWN
-from collector.requests.protocols import PROTOCOLS, table_lines
+from collector.requests.protocols import MULTIPLEXED, NAMES, UNKNOWN, Exchanges, Protocol, table_lines
+from collector.requests.protocols import PROTOCOLS as ALL
+from collector.requests.stream_evidence import HTTP, HTTP2
 
 DECODING = Path(__file__).parents[3] / "docs" / "decoding.md"
 
@@ -14,6 +15,6 @@ def test_the_table_of_protocols_is_that_of_the_registry() -> None:
 
 
 def test_protocols_of_exchanges_are_registered_by_the_same_names() -> None:
-    names = [protocol.name for protocol in PROTOCOLS]
-    assert {HTTP, HTTP2} <= set(names)
-    assert names[-1] == UNKNOWN
+    assert {HTTP, HTTP2} <= set(NAMES)
+    assert MULTIPLEXED == [HTTP2]
+    assert ALL[-1] == Protocol(UNKNOWN, Exchanges.TURNS, ALL[-1].reads, "", "")

@@ -1,7 +1,7 @@
 //! Assembles exchanges, in order of time, from the parts of each connection, and assigns every hop to an exchange.
 
+use crate::by_stream_id::{self, By, State, Streams};
 use crate::heads::{Head, is_swapped, seen_heads, time_heads};
-use crate::http2::{self, By, State, Streams};
 use crate::numbering::{Message, Messages};
 use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{Range, Ways, byte_ranges, last_at_or_before, server_ns};
@@ -14,7 +14,10 @@ use crate::streams::{
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
 use twintap_protocols::http1::flag;
+use twintap_protocols::registry::{self, REGISTRY};
 
+/// Of an exchange that no protocol's messages made.
+const UNKNOWN: u8 = (REGISTRY.len() - 1) as u8;
 /// Asks for an answer without its body, whatever length that declares (RFC 9110 §9.3.2).
 const HEAD: &[u8] = b"HEAD";
 /// Asks for a tunnel (RFC 9110 §9.3.6).
@@ -46,8 +49,8 @@ pub struct Exchange {
     pub uncertainty_ns: i64,
     /// It has heads.
     pub readable: bool,
-    /// It is a stream of HTTP/2.
-    pub is_http2: bool,
+    /// Place in the registry of the protocol whose messages made it an exchange.
+    pub protocol: u8,
     /// Who broke that off, at `given_up_ns`.
     pub broken_by: By,
     /// Rows of the heads that show most of request and response, and of that which shows the transaction id.
@@ -137,7 +140,7 @@ struct Own {
     ranges: Ways<Vec<Range>>,
     messages: Messages,
     turns: Turns,
-    /// Of HTTP/2, and whether it is.
+    /// Of frames, and what these say.
     streams: Streams,
     state: State,
     parts: Ways<Vec<Part>>,
@@ -186,7 +189,7 @@ impl<'a> Builder<'a> {
         let own = &mut self.own;
         seen_heads(self.heads, head_rows.clone(), &mut own.heads);
         let swapped = is_swapped(&own.heads)
-            || http2::is_swapped(self.heads, head_rows.clone())
+            || by_stream_id::is_swapped(self.heads, head_rows.clone())
             || (own.heads.is_empty() && !handshake && streams::is_swapped(self.heads, head_rows.clone()));
         if swapped {
             own.heads
@@ -384,7 +387,10 @@ impl Own {
         }
         for exchange in exchanges {
             let stream = &self.streams.streams[exchange.ordinal - 1];
-            exchange.is_http2 = true;
+            exchange.protocol = self.streams.protocol();
+            if self.streams.shows_requests() {
+                exchange.request_row = stream.request_row();
+            }
             exchange.complete &= stream.is_answered();
             let (by, at_ns) = stream.breaker();
             if at_ns != UNSEEN {
@@ -412,6 +418,14 @@ impl Own {
         }
     }
 
+    /// The protocol of the connection's heads.
+    fn ordered_protocol(&self, heads: &Heads) -> u8 {
+        let first = self.heads.first();
+        first.map_or(UNKNOWN, |head| {
+            registry::place_of_head_kind(heads.head_kind[head.row as usize])
+        })
+    }
+
     /// What heads say of exchanges; fewer bytes than they declare make one incomplete.
     fn describe(&self, exchanges: &mut [Exchange], heads: &Heads) {
         let of_role = |role| move |message: &&Message| message.role == role;
@@ -433,6 +447,7 @@ impl Own {
             };
             let exchange = &mut exchanges[*place as usize];
             exchange.readable = true;
+            exchange.protocol = self.ordered_protocol(heads);
             if let (Role::Response, Some(head)) = (message.role, message.head) {
                 let head = &self.heads[head as usize];
                 exchange.response_row = head.row.into();
@@ -698,7 +713,7 @@ impl Exchange {
             round_trip_ns: UNSEEN,
             uncertainty_ns: UNSEEN,
             readable: false,
-            is_http2: false,
+            protocol: UNKNOWN,
             broken_by: By::Nobody,
             request_row: NO_ROW,
             response_row: NO_ROW,

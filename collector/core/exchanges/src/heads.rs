@@ -6,14 +6,14 @@
 
 use std::cmp::Reverse;
 
+use twintap_protocols::exchanges::Order;
+use twintap_protocols::head::HeadKind;
+use twintap_protocols::registry;
+
 use crate::parts::Role;
 use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::{Heads, UNSEEN};
 
-const REQUEST: u8 = 1;
-const RESPONSE: u8 = 2;
-const CONTINUE: u16 = 100;
-const SWITCHING_PROTOCOLS: u16 = 101;
 /// A body can hold a false head that covers a true one; each pass clears the cover of those found false in the last.
 const INSIDE_PASSES: usize = 3;
 
@@ -27,6 +27,7 @@ pub struct Head {
     pub from_client: bool,
     pub offset: i64,
     kind: u8,
+    order: &'static Order,
     pub status: u16,
     head_len: i64,
     content_length: i64,
@@ -56,18 +57,16 @@ impl Head {
 
     /// A response without a body, whatever length it declares.
     pub fn bodiless(&self) -> bool {
-        matches!(self.status, 204 | 304)
+        (self.order.is_bodiless)(self.status)
     }
 
     /// What its message is to an exchange; none for what only the other side may say.
     pub fn role(&self) -> Option<Role> {
-        match (self.kind, self.from_client) {
-            (REQUEST, true) => Some(Role::Request),
-            (RESPONSE, false) if self.status == CONTINUE => Some(Role::Continue),
-            (RESPONSE, false) if self.status < 200 && self.status != SWITCHING_PROTOCOLS => Some(Role::Interim),
-            (RESPONSE, false) => Some(Role::Response),
-            _ => None,
-        }
+        (self.order.role)(HeadKind(self.kind), self.status, self.from_client)
+    }
+
+    fn is_request(&self) -> bool {
+        (self.order.role)(HeadKind(self.kind), self.status, true) == Some(Role::Request)
     }
 
     fn place(&self) -> (bool, i64, u8) {
@@ -78,10 +77,7 @@ impl Head {
 /// Fill in the heads of a connection by direction (the server's first) and place, each once, and none that is payload.
 pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut Vec<Head>) {
     seen.clear();
-    seen.extend(
-        rows.filter(|&row| heads.head_kind[row] <= RESPONSE)
-            .map(|row| head(heads, row)),
-    );
+    seen.extend(rows.filter_map(|row| Some(head(heads, row, registry::order_of_head_kind(heads.head_kind[row])?))));
     seen.sort_by_key(|head| {
         let row = head.row as usize;
         (head.place(), heads.is_cut(row), Reverse(heads.target.len(head.row)))
@@ -105,7 +101,7 @@ pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut V
 
 /// Whether requests come from the end that was taken for the server. Without a handshake it is guessed; heads know.
 pub fn is_swapped(heads: &[Head]) -> bool {
-    let requests = || heads.iter().filter(|head| head.kind == REQUEST);
+    let requests = || heads.iter().filter(|head| head.is_request());
     2 * requests().filter(|head| head.from_client).count() < requests().count()
 }
 
@@ -127,13 +123,14 @@ pub fn time_heads(heads: &mut [Head], ranges: &Ways<Vec<Range>>) {
     }
 }
 
-fn head(heads: &Heads, at: usize) -> Head {
+fn head(heads: &Heads, at: usize, order: &'static Order) -> Head {
     Head {
         row: at as u32,
         id_row: at as u32,
         from_client: heads.from_client[at],
         offset: heads.stream_offset[at],
         kind: heads.head_kind[at],
+        order,
         status: heads.status[at],
         head_len: heads.head_len[at].into(),
         content_length: heads.content_length[at],
@@ -176,7 +173,7 @@ fn cover(heads: &[Head], place: usize) -> i64 {
     let next = heads.get(place + 1).filter(|next| next.from_client == head.from_client);
     // A response to HEAD declares a length too, but another head follows right behind it.
     let followed = next.is_some_and(|next| next.offset == head_end);
-    let bodiless = head.kind == RESPONSE && (head.bodiless() || head.status < 200 || followed);
+    let bodiless = !head.is_request() && (head.bodiless() || head.status < 200 || followed);
     let known = head.head_len > 0 && head.content_length > 0 && !bodiless;
     if known {
         head_end.saturating_add(head.content_length)

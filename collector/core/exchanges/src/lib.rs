@@ -1,8 +1,9 @@
 //! Builds exchanges (a request and its response) from hops: who asked, and when the bytes that matter left and arrived.
 //!
 //! # The idea
-//! 1. Each connection is divided into exchanges by itself: by its HTTP/1 heads if it shows any ([`heads`],
-//!    [`numbering`]), by its frames if it is HTTP/2 ([`http2`]), otherwise by turn-taking ([`turns`]). The result are
+//! 1. Each connection is divided into exchanges by itself, as the protocol of its messages says
+//!    ([`twintap_protocols::exchanges::Exchanges`]): in their order ([`heads`], [`numbering`]), by the ids of streams
+//!    ([`by_stream_id`]), otherwise by turn-taking ([`turns`]), of what is inside of TLS ([`secured`]). The result are
 //!    *parts*: byte ranges of one direction that belong to one exchange.
 //! 2. The eight times of an exchange are those of the transfers that carry the first and the last byte of its request
 //!    and of its response ([`parts`]).
@@ -36,9 +37,9 @@
 
 mod assembly;
 mod behind;
+mod by_stream_id;
 mod grouped;
 mod heads;
-mod http2;
 mod numbering;
 mod parts;
 mod ranges;
@@ -49,7 +50,7 @@ mod turns;
 
 pub use assembly::{Built, Exchange, NOWHERE};
 pub use behind::{Answered, behind};
-pub use http2::By;
+pub use by_stream_id::By;
 pub use parts::PartTimes;
 pub use ranges::Ways;
 pub use silences::{Cause, Pauses, Silence, Silent};
@@ -94,8 +95,7 @@ pub struct Heads<'a> {
     pub connection_id: &'a [i64],
     pub from_client: &'a [bool],
     pub stream_offset: &'a [i64],
-    /// 1 = request, 2 = response, 3 = a TLS record, whose content type is in `status`, 4 = a stream's mark, whose reach
-    /// is, 5 = an HTTP/2 frame, whose type is.
+    /// Which protocol's message it is, as its `head_kinds` say, and what the other columns mean.
     pub head_kind: &'a [u8],
     /// Of [`twintap_protocols::http1::flag`].
     pub flags: &'a [u8],

@@ -6,7 +6,7 @@
 //! reached the server after the server had sent something since the request before. In a turn with bytes but no head
 //! from the server, these bytes are the answer.
 //!
-//! Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 shows no heads: see [`crate::http2`].
+//! Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 shows no heads: see [`crate::by_stream_id`].
 
 use crate::UNSEEN;
 use crate::heads::Head;

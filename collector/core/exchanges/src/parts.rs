@@ -7,19 +7,10 @@
 //! - last received: when the last missing byte arrived (so after a loss, when the hole was filled);
 //! - head received: when the last byte of its message head first arrived.
 
+pub use twintap_protocols::exchanges::Role;
+
 use crate::ranges::{Range, last_at_or_before};
 use crate::{UNSEEN, earlier};
-
-/// What a part is to its exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    Request,
-    /// The server asks for the body (HTTP 100).
-    Continue,
-    /// Any other interim response.
-    Interim,
-    Response,
-}
 
 /// A stretch of one direction that belongs to the exchange `ordinal` of its connection; it ends where the next begins.
 #[derive(Clone, Copy, Debug)]

@@ -24,13 +24,13 @@
 //!
 //! Source: RFC 8446 §2, §4.6.1, §5, §6.1; RFC 5246 §7.3.
 
+use twintap_protocols::exchanges::Exchanges;
+use twintap_protocols::registry::exchanges_of_head_kind;
 use twintap_protocols::tls::{content, flag};
 
 use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::{Heads, UNSEEN};
 
-/// As [`twintap_protocols::head::HeadKind::TlsRecord`].
-pub const TLS_RECORD: u8 = 3;
 /// Of a record with a Finished: header, message header, hash, content type, tag (RFC 8446 §4.4.4, §5.2).
 const FINISHED: [i64; 2] = [5 + 4 + 32 + 1 + 16, 5 + 4 + 48 + 1 + 16];
 /// Likewise of an alert.
@@ -129,7 +129,7 @@ fn records(heads: &Heads, rows: impl Iterator<Item = usize>) -> Vec<Record> {
         flags: heads.flags[row],
     };
     let mut found: Vec<Record> = rows
-        .filter(|&row| heads.head_kind[row] == TLS_RECORD)
+        .filter(|&row| matches!(exchanges_of_head_kind(heads.head_kind[row]), Exchanges::TurnsInside))
         .map(record)
         .collect();
     found.sort_unstable();

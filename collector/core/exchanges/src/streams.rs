@@ -14,7 +14,7 @@
 //!    the evidence is collected here ([`Late`], [`Said`]); a later stage judges it.
 //!
 //! Each HTTP/2 stream is judged by itself: by its frames ([`Why::TwoWay`]) or, if its server never ended it, by its
-//! shape as in 2. If frames are missing, the whole connection is [`Why::Unread`] ([`crate::http2`]).
+//! shape as in 2. If frames are missing, the whole connection is [`Why::Unread`] ([`crate::by_stream_id`]).
 //!
 //! Everything else stays a request: a slow answer, an answer in pieces that ends with its connection or is followed by
 //! the next request, a greeting.
@@ -29,16 +29,16 @@
 //!
 //! Source: RFC 9110 §9.3.6, §15.2.2; WHATWG HTML §9.2 (server-sent events); RFC 6455.
 
+use twintap_protocols::exchanges::Exchanges;
 use twintap_protocols::http1::flag;
 use twintap_protocols::marks::reach;
+use twintap_protocols::registry::exchanges_of_head_kind;
 
 use crate::parts::Part;
 use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::silences::{Cause, LEAST_NS, Silence};
 use crate::{Heads, UNSEEN, first_seen};
 
-/// As [`twintap_protocols::head::HeadKind::StreamMark`].
-const STREAM_MARK: u8 = 4;
 const SWITCHING_PROTOCOLS: u16 = 101;
 const CONNECT: &[u8] = b"CONNECT";
 /// A server that is silent for so long has nothing to send; longer than it takes most servers to go on.
@@ -163,6 +163,11 @@ pub(crate) fn is_quiet(in_response: bool, silence: &Silence) -> bool {
     in_response && silence.cause == Cause::Source && silence.to_ns.saturating_sub(silence.from_ns) >= QUIET_NS
 }
 
+/// Whether a row is a word that shows a stream.
+fn is_mark(heads: &Heads, row: usize) -> bool {
+    matches!(exchanges_of_head_kind(heads.head_kind[row]), Exchanges::Streams)
+}
+
 /// What the marks of a connection say. Arguments: its heads' rows; `swapped` as for the parts, which are ascending.
 pub(crate) fn collect_marks(
     heads: &Heads,
@@ -172,7 +177,7 @@ pub(crate) fn collect_marks(
     stretches: &mut Vec<Stretch>,
 ) {
     stretches.clear();
-    for row in rows.filter(|&row| heads.head_kind[row] == STREAM_MARK) {
+    for row in rows.filter(|&row| is_mark(heads, row)) {
         let from_client = heads.from_client[row] != swapped;
         let (first, last) = match heads.status[row] {
             reach::CONNECTION => (0, usize::MAX),
@@ -200,7 +205,7 @@ pub(crate) fn collect_marks(
 /// masked.
 pub(crate) fn is_swapped(heads: &Heads, rows: impl Iterator<Item = usize>) -> bool {
     let (mut right, mut wrong) = (0, 0);
-    for row in rows.filter(|&row| heads.head_kind[row] == STREAM_MARK) {
+    for row in rows.filter(|&row| is_mark(heads, row)) {
         match (heads.status[row], heads.from_client[row]) {
             (reach::MASKED_FRAMES, true) | (reach::PLAIN_FRAMES, false) => right += 1,
             (reach::MASKED_FRAMES, false) | (reach::PLAIN_FRAMES, true) => wrong += 1,
@@ -220,7 +225,7 @@ pub(crate) fn add_frames(
     stretches: &mut Vec<Stretch>,
 ) {
     let mut places: Ways<Vec<(i64, usize)>> = Ways::default();
-    for row in rows.filter(|&row| heads.head_kind[row] == STREAM_MARK) {
+    for row in rows.filter(|&row| is_mark(heads, row)) {
         let from_client = heads.from_client[row] != swapped;
         match heads.status[row] {
             reach::MASKED_FRAMES | reach::PLAIN_FRAMES

@@ -8,9 +8,6 @@ use twintap_exchanges::{
 };
 use twintap_partitions::columns::Validity;
 
-/// In the column `readable`; 0 is turns, 1 heads of HTTP/1.
-const HTTP2: i32 = 2;
-
 /// Of each connection, what its client and its server are: places of hosts (-1: not known); and the place of the service
 /// at its server's end.
 pub struct Ends<'a> {
@@ -161,8 +158,8 @@ pub struct Table {
     hosts: [Vec<i32>; 2],
     /// Of what was asked. Where that is the end that the connection takes for its client, -2 less the connection's row.
     service: Vec<i32>,
-    /// 1 if there are heads.
-    readable: Vec<i32>,
+    /// Places in the registry.
+    protocol: Vec<i32>,
     complete: Vec<bool>,
     is_stream: Vec<bool>,
     until_close: Vec<bool>,
@@ -177,7 +174,7 @@ impl Table {
         let mut rows = ROWS.map(|_| Nullable::new(count, NO_ROW));
         let mut hosts = [(); 2].map(|()| Vec::with_capacity(count));
         let (mut status, mut connection_id) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let (mut readable, mut complete) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut protocol, mut complete) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut service, mut is_stream) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut block: Vec<&Exchange> = Vec::with_capacity(BLOCK);
         let (mut broken_by, mut until_close) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -199,11 +196,7 @@ impl Table {
             connection_id.extend(block.iter().map(id));
             let of_response = |one: &&Exchange| usize::try_from(one.response_row).map_or(0, |row| heads.status[row]);
             status.extend(block.iter().map(of_response));
-            readable.extend(
-                block
-                    .iter()
-                    .map(|one| if one.is_http2 { HTTP2 } else { i32::from(one.readable) }),
-            );
+            protocol.extend(block.iter().map(|one| i32::from(one.protocol)));
             complete.extend(block.iter().map(|one| one.complete));
             is_stream.extend(block.iter().map(|one| one.why != Why::Request));
             until_close.extend(block.iter().map(|one| one.until_close));
@@ -220,7 +213,7 @@ impl Table {
             connection_id,
             hosts,
             service,
-            readable,
+            protocol,
             complete,
             is_stream,
             until_close,
@@ -247,7 +240,7 @@ impl Table {
         columns.set_item("status", self.status.into_pyarray(py))?;
         columns.set_item("connection_id", self.connection_id.into_pyarray(py))?;
         columns.set_item("service", self.service.into_pyarray(py))?;
-        columns.set_item("readable", self.readable.into_pyarray(py))?;
+        columns.set_item("protocol", self.protocol.into_pyarray(py))?;
         columns.set_item("is_stream", self.is_stream.into_pyarray(py))?;
         columns.set_item("until_close", self.until_close.into_pyarray(py))?;
         columns.set_item("broken_by", self.broken_by.into_pyarray(py))?;

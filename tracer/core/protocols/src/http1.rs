@@ -10,6 +10,7 @@
 use memchr::memchr;
 use twintap_secrets::SecretRules;
 
+use crate::exchanges::{Exchanges, Order, Role};
 use crate::head::{ByteRange, Head, HeadKind};
 use crate::numbers::number;
 use crate::protocol::{AgentKeeps, Docs, Protocol};
@@ -21,6 +22,7 @@ pub use kept::KeptLines;
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     head_kinds: &[REQUEST, RESPONSE],
+    exchanges: Exchanges::Ordered(&ORDER),
     keep: kept::keep,
     read: kept::read,
     agent: AgentKeeps::Head(twintap_secrets::head_len),
@@ -31,6 +33,11 @@ pub const PROTOCOL: Protocol = Protocol {
         overwrites: "headers, parameters and segments of paths by name",
     },
     ..Protocol::named("http/1.1")
+};
+
+const ORDER: Order = Order {
+    role,
+    is_bodiless: |status| matches!(status, 204 | 304),
 };
 
 pub const REQUEST: HeadKind = HeadKind(1);
@@ -50,6 +57,8 @@ pub mod flag {
 /// Longest text kept of a request target, and of any other value.
 const TARGET_LIMIT: usize = 4096;
 const VALUE_LIMIT: usize = 512;
+const CONTINUE: u16 = 100;
+const SWITCHING_PROTOCOLS: u16 = 101;
 /// Longest method looked for.
 const METHOD_LIMIT: usize = 20;
 /// Most header lines read of one head.
@@ -279,6 +288,17 @@ enum Meaning {
     Nothing,
     Field,
     TransactionId,
+}
+
+/// 1xx responses are interim (RFC 9110 §15.2), except 101, after which the connection carries another protocol.
+fn role(kind: HeadKind, status: u16, from_client: bool) -> Option<Role> {
+    match (kind, from_client) {
+        (REQUEST, true) => Some(Role::Request),
+        (RESPONSE, false) if status == CONTINUE => Some(Role::Continue),
+        (RESPONSE, false) if status < 200 && status != SWITCHING_PROTOCOLS => Some(Role::Interim),
+        (RESPONSE, false) => Some(Role::Response),
+        _ => None,
+    }
 }
 
 /// Where the next head begins in a payload of which `head` began at 0, if the message ends within it and that is sure.

@@ -15,6 +15,7 @@
 //! Sources: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 
 use crate::excerpt::{Emit, Excerpt};
+use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
 use crate::head::{Head, HeadKind};
 use crate::protocol::{AgentKeeps, Docs, FrameLen, Framing, Parts, Protocol};
 
@@ -24,6 +25,7 @@ mod redaction;
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: b"\0P",
     head_kinds: &[FRAME],
+    exchanges: Exchanges::ByStreamId(&STREAMS),
     framing: Some(&FRAMING),
     read,
     fixed_bytes: &[PREFACE],
@@ -48,6 +50,12 @@ const FRAMING: Framing = Framing {
     resumes: |payload, wire_len| chain(payload, wire_len, MOST_FRAMES).is_some(),
     frame_len,
     overwrite: |_, _| {},
+};
+
+const STREAMS: StreamRules = StreamRules {
+    header_len: HEADER_LEN as i64,
+    frame: meaning,
+    shows_requests: false,
 };
 
 /// The header of a frame, or the preface; its place is behind it.
@@ -170,6 +178,23 @@ fn head(kind: u16, flags: u8, stream: u32, len: u32) -> Head<'static> {
         content_length: stream.into(),
         len,
         ..Head::empty(FRAME)
+    }
+}
+
+/// Streams of even numbers are pushed by the server, and belong to no request.
+fn meaning(frame: &FrameFields) -> FrameMeaning {
+    let is = |kind: u8| frame.kind == u16::from(kind);
+    let (data, headers) = (is(kind::DATA), is(kind::HEADERS));
+    let is_clients = frame.stream % 2 == 1;
+    let is_preface = frame.kind == kind::PREFACE;
+    FrameMeaning {
+        header_len: if is_preface { PREFACE.len() } else { HEADER_LEN } as i64,
+        is_preface,
+        is_said: is_clients && (data || headers || is(kind::CONTINUATION)),
+        opens: headers,
+        ends: (data || headers) && frame.flags & flag::END_STREAM != 0,
+        breaks: is_clients && is(kind::RST_STREAM),
+        has_data: data && frame.len > HEADER_LEN as i64,
     }
 }
 

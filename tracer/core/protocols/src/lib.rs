@@ -8,6 +8,7 @@
 //! 3. The decoder asks which payloads to look into, and keeps excerpts of them, redacted ([`excerpt`],
 //!    [`protocol::Framing`]): it sees packets, not streams.
 //! 4. After matching, excerpts have places in streams, and the messages are read from them ([`excerpt::Read`]).
+//! 5. What makes exchanges asks how messages become exchanges ([`exchanges::Exchanges`]).
 //!
 //! # Invariants
 //! - Nothing here panics on input, and nothing is read beyond a payload.
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod excerpt;
+pub mod exchanges;
 pub mod fixed_bytes;
 pub mod head;
 pub mod marks;

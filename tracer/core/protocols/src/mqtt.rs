@@ -3,11 +3,13 @@
 //! Source: MQTT 5.0 §3.1.
 
 use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::exchanges::Exchanges;
 use crate::marks::{STREAM_MARK, mark, reach};
 use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
     head_kinds: &[STREAM_MARK],
+    exchanges: Exchanges::Streams,
     keep,
     read,
     first_bytes: &[CONNECT],

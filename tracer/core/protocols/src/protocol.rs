@@ -3,6 +3,7 @@
 use twintap_secrets::SecretRules;
 
 use crate::excerpt::{Keep, Read};
+use crate::exchanges::Exchanges;
 use crate::fixed_bytes::Pattern;
 use crate::head::HeadKind;
 use crate::redaction::RedactRest;
@@ -22,6 +23,7 @@ pub struct Protocol {
     pub framing: Option<&'static Framing>,
     /// After matching: the messages that an excerpt shows.
     pub read: Read,
+    pub exchanges: Exchanges,
     /// Beginnings of messages that the protocol fixes, whatever a user sends: an agent keeps them.
     pub fixed_bytes: &'static [Pattern],
     /// How many more bytes behind such a beginning are a word of the protocol's.
@@ -103,6 +105,7 @@ impl Protocol {
             keep: |_, _| false,
             framing: None,
             read: |_, _| {},
+            exchanges: Exchanges::Turns,
             fixed_bytes: &[],
             fixed_words_len: |_| 0,
             agent: AgentKeeps::Nothing,

@@ -16,12 +16,14 @@
 use std::ops::Range;
 
 use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::exchanges::Exchanges;
 use crate::head::Head;
 use crate::marks::{STREAM_MARK, mark, reach};
 use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
     head_kinds: &[STREAM_MARK],
+    exchanges: Exchanges::Streams,
     keep,
     read,
     first_bytes: b"*",

@@ -1,5 +1,6 @@
 //! The registry: every protocol, in the order in which they are asked.
 
+use crate::exchanges::{Exchanges, Order, StreamRules};
 use crate::protocol::{Framing, Protocol};
 use crate::{
     amqp, ceph, http1, http2, memcached, mongodb, mqtt, mysql, nats, postgresql, redis, ssh, tls, turns, websocket,
@@ -54,6 +55,52 @@ const fn by_first_byte() -> [u32; 256] {
     table
 }
 
+/// By the kind of a head: the place of its protocol; of kinds that several have, of the first. Others are the last's.
+static BY_HEAD_KIND: [u8; 256] = by_head_kind();
+
+const fn by_head_kind() -> [u8; 256] {
+    let (mut table, mut place) = ([(REGISTRY.len() - 1) as u8; 256], REGISTRY.len());
+    while place > 0 {
+        place -= 1;
+        let (kinds, mut at) = (REGISTRY[place].head_kinds, 0);
+        while at < kinds.len() {
+            table[kinds[at].0 as usize] = place as u8;
+            at += 1;
+        }
+    }
+    table
+}
+
+/// The place of the protocol whose messages are heads of this kind.
+#[inline]
+pub fn place_of_head_kind(kind: u8) -> u8 {
+    BY_HEAD_KIND[usize::from(kind)]
+}
+
+/// How messages that are heads of this kind become exchanges.
+#[inline]
+pub fn exchanges_of_head_kind(kind: u8) -> &'static Exchanges {
+    &REGISTRY[usize::from(place_of_head_kind(kind))].exchanges
+}
+
+/// The order of messages that are heads of this kind, if they have one.
+#[inline]
+pub fn order_of_head_kind(kind: u8) -> Option<&'static Order> {
+    match exchanges_of_head_kind(kind) {
+        Exchanges::Ordered(order) => Some(order),
+        _ => None,
+    }
+}
+
+/// The rules of streams of which heads of this kind are frames, if they are.
+#[inline]
+pub fn streams_of_head_kind(kind: u8) -> Option<&'static StreamRules> {
+    match exchanges_of_head_kind(kind) {
+        Exchanges::ByStreamId(rules) => Some(rules),
+        _ => None,
+    }
+}
+
 /// Whether any protocol looks into a payload that begins so; for the hot path.
 #[inline(always)]
 pub fn is_of_interest(first: u8) -> bool {
@@ -102,12 +149,30 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::head::HeadKind;
+    use crate::marks::STREAM_MARK;
 
     #[test]
     fn names_differ_and_the_last_is_unknown() {
         let names: HashSet<&str> = REGISTRY.iter().map(|protocol| protocol.name).collect();
         assert_eq!(names.len(), REGISTRY.len());
         assert_eq!(REGISTRY.last().map(|protocol| protocol.name), Some("unknown"));
+    }
+
+    #[test]
+    fn a_kind_of_head_is_of_one_protocol_but_for_marks() {
+        let kinds = |protocol: &&'static Protocol| protocol.head_kinds.iter().copied();
+        let mut all: Vec<_> = REGISTRY
+            .iter()
+            .flat_map(kinds)
+            .filter(|kind| *kind != STREAM_MARK)
+            .collect();
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!((all.len(), all.contains(&HeadKind(0))), (count, false));
+        assert_eq!(REGISTRY[usize::from(place_of_head_kind(2))].name, "http/1.1");
+        assert!(matches!(exchanges_of_head_kind(0), Exchanges::Turns));
     }
 
     #[test]

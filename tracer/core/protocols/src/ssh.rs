@@ -3,11 +3,13 @@
 //! Source: RFC 4253 §4.2.
 
 use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::exchanges::Exchanges;
 use crate::marks::{STREAM_MARK, mark, reach};
 use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
     head_kinds: &[STREAM_MARK],
+    exchanges: Exchanges::Streams,
     keep,
     read,
     first_bytes: b"S",

@@ -7,6 +7,7 @@
 //! Source: RFC 8446 §5.1 (record layer), §4.1.2–4.1.3 (hellos), RFC 5246 §6.2.1.
 
 use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::exchanges::Exchanges;
 use crate::head::{Head, HeadKind};
 use crate::protocol::{AgentKeeps, Docs, Parts, Protocol};
 
@@ -15,6 +16,7 @@ pub mod kept;
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: &[20, 21, 22, 23],
     head_kinds: &[RECORD],
+    exchanges: Exchanges::TurnsInside,
     keep,
     read,
     fixed_bytes: &[b"\x16\x03\x01??\x01", b"\x16\x03\x03??\x01"],

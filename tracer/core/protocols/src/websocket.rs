@@ -4,11 +4,13 @@
 //! Source: RFC 6455 §5.2.
 
 use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
+use crate::exchanges::Exchanges;
 use crate::marks::{STREAM_MARK, mark, reach};
 use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
     head_kinds: &[STREAM_MARK],
+    exchanges: Exchanges::Streams,
     keep,
     read,
     first_bytes: &[0x81, 0x82, 0x88, 0x89, 0x8a, 0xc1, 0xc2],

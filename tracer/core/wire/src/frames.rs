@@ -500,11 +500,7 @@ mod tests {
                 ..Event::default()
             };
             let mut frames = Frames::default();
-            assert!(
-                !frames.take(ENDS, &event, payload, &mut Counters::default(), |_, _| panic!(
-                    "a frame"
-                ))
-            );
+            assert!(!frames.take(ENDS, &event, payload, &mut Counters::default(), |_| panic!("a frame")));
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Divides HTTP/2 connections into streams, by the headers of frames alone (RFC 9113 §4.1).
+//! Divides connections into streams where messages are frames that say which stream they are of: HTTP/2, by the headers of
+//! frames alone (RFC 9113 §4.1).
 //!
-//! A stream is a request and its answer. It begins with the client's HEADERS, and each side ends its part with the flag
-//! END_STREAM, so the contents of frames are not needed. Names and statuses are compressed (HPACK) and not read.
+//! A stream is a request and its answer. It begins with the client's first frame, and each side ends its part, so the
+//! contents of frames are not needed. What a frame does its protocol says ([`StreamRules`]).
 //!
 //! # The idea
 //! The frames of many streams are interleaved in one stream of bytes. The bytes are put into a new order
@@ -24,27 +25,26 @@
 //!
 //! # Limits
 //! - If a capture begins within a connection, streams that were open before are not measured.
-//! - Answers to pushed requests (even streams) are bytes of no stream.
+//! - Frames that are of no request, as pushed answers of HTTP/2 (even streams), are bytes of no stream.
 //! - The client is the end that sent the preface; without a preface, the client as determined before is kept.
 //!
 //! Source: RFC 9113 §4.1, §5.1, §6.
 
 use std::collections::HashMap;
 
-use twintap_protocols::http2::{HEADER_LEN, PREFACE, flag, kind};
+use twintap_protocols::exchanges::{FrameFields, FrameMeaning, StreamRules};
+use twintap_protocols::registry;
 
 use crate::parts::{Part, Role};
 use crate::ranges::{Range, Ways, last_at_or_before};
-use crate::{Heads, UNSEEN, first_seen};
+use crate::{Heads, NO_ROW, UNSEEN, first_seen};
 
-/// As [`twintap_protocols::head::HeadKind::Http2Frame`].
-const HTTP2_FRAME: u8 = 5;
 /// The ordinal of what belongs to no stream.
 const NO_STREAM: usize = 0;
 /// Ranges of bytes, cut where streams meet, for each range and each such place; more are of somebody who wants memory.
 const MOST_CUTS: usize = 16;
 
-/// What the frames of a connection say of it.
+/// What frames say of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
     /// It shows none.
@@ -52,7 +52,7 @@ pub(crate) enum State {
     Other,
     /// All frames are known.
     Read,
-    /// It is HTTP/2, but not all of its frames are known.
+    /// It has frames, but not all of them are known.
     Unread,
 }
 
@@ -60,36 +60,19 @@ pub(crate) enum State {
 struct Frame {
     start: i64,
     end: i64,
-    kind: u16,
-    flags: u8,
+    meaning: FrameMeaning,
     stream: i64,
+    /// Row of its head.
+    row: u32,
     server_ns: i64,
     /// When its client sent it, or received it.
     client_ns: i64,
 }
 
 impl Frame {
-    fn is(&self, kind: u8) -> bool {
-        self.kind == u16::from(kind)
-    }
-
-    /// Whether it belongs to a request of the client's, or its answer.
-    fn is_said(&self) -> bool {
-        let speaks = self.is(kind::DATA) || self.is(kind::HEADERS) || self.is(kind::CONTINUATION);
-        speaks && self.stream % 2 == 1
-    }
-
-    /// Whether it says something of one: it may also break it off.
+    /// Whether it says something of a request: it may also break it off.
     fn is_of_request(&self) -> bool {
-        self.is_said() || (self.is(kind::RST_STREAM) && self.stream % 2 == 1)
-    }
-
-    fn ends_stream(&self) -> bool {
-        (self.is(kind::DATA) || self.is(kind::HEADERS)) && self.flags & flag::END_STREAM != 0
-    }
-
-    fn has_data(&self) -> bool {
-        self.is(kind::DATA) && self.end > self.start + HEADER_LEN as i64
+        self.meaning.is_said || self.meaning.breaks
     }
 }
 
@@ -115,6 +98,8 @@ pub(crate) struct Stream {
     goes_on: bool,
     /// Who broke it off, and when, at its client.
     broken: Option<(By, i64)>,
+    /// Row of the client's first frame, if that was seen.
+    request_row: Option<u32>,
 }
 
 impl Stream {
@@ -122,6 +107,11 @@ impl Stream {
     pub fn is_two_way(&self) -> bool {
         let is_open = self.server_spoke && !self.is_ended.client && !self.is_ended.server;
         !self.is_begun || self.goes_on || is_open
+    }
+
+    /// Row of the head that says what its client asks for; `NO_ROW` if none was seen.
+    pub fn request_row(&self) -> i64 {
+        self.request_row.map_or(NO_ROW, i64::from)
     }
 
     /// Whether its answer was seen to its end.
@@ -137,18 +127,19 @@ impl Stream {
     }
 
     fn take(&mut self, frame: &Frame, from_client: bool) {
-        if frame.is(kind::RST_STREAM) {
+        if frame.meaning.breaks {
             let by = if from_client { By::Client } else { By::Server };
             self.broken = self.broken.or(Some((by, frame.client_ns)));
             return;
         }
         if from_client {
-            self.goes_on |= frame.has_data() && self.server_sent_data && !self.is_ended.server;
+            self.request_row = self.request_row.or(Some(frame.row));
+            self.goes_on |= frame.meaning.has_data && self.server_sent_data && !self.is_ended.server;
         } else {
             self.server_spoke = true;
-            self.server_sent_data |= frame.has_data();
+            self.server_sent_data |= frame.meaning.has_data;
         }
-        *self.is_ended.of_mut(from_client) |= frame.ends_stream();
+        *self.is_ended.of_mut(from_client) |= frame.meaning.ends;
     }
 }
 
@@ -164,6 +155,8 @@ struct Piece {
 /// The frames and streams of one connection, in buffers that the next one uses again.
 #[derive(Default)]
 pub(crate) struct Streams {
+    /// Kind of the frames' heads.
+    head_kind: u8,
     frames: Ways<Vec<Frame>>,
     /// Stream `ordinal` stands at `ordinal - 1`.
     pub streams: Vec<Stream>,
@@ -183,7 +176,7 @@ pub(crate) fn is_swapped(heads: &Heads, mut rows: impl Iterator<Item = usize>) -
 }
 
 fn is_preface(heads: &Heads, row: usize) -> bool {
-    heads.head_kind[row] == HTTP2_FRAME && heads.status[row] == kind::PREFACE
+    registry::streams_of_head_kind(heads.head_kind[row]).is_some_and(|rules| meaning(heads, row, rules).is_preface)
 }
 
 impl Streams {
@@ -194,17 +187,23 @@ impl Streams {
     pub fn read(
         &mut self,
         heads: &Heads,
-        rows: impl Iterator<Item = usize>,
+        mut rows: impl Iterator<Item = usize> + Clone,
         (handshake, swapped): (bool, bool),
         ranges: &mut Ways<Vec<Range>>,
     ) -> State {
         self.frames.server.clear();
         self.frames.client.clear();
+        let own = |row: usize| Some((row, registry::streams_of_head_kind(heads.head_kind[row])?));
+        let Some((first, rules)) = rows.clone().find_map(own) else {
+            return State::Other;
+        };
+        self.head_kind = heads.head_kind[first];
         let mut has_preface = false;
-        for row in rows.filter(|&row| heads.head_kind[row] == HTTP2_FRAME) {
-            has_preface |= is_preface(heads, row);
+        for row in rows.by_ref().filter(|&row| heads.head_kind[row] == self.head_kind) {
+            let frame = frame(heads, row, rules);
+            has_preface |= frame.meaning.is_preface;
             let from_client = heads.from_client[row] != swapped;
-            self.frames.of_mut(from_client).push(frame(heads, row));
+            self.frames.of_mut(from_client).push(frame);
         }
         let has_both = !self.frames.client.is_empty() && !self.frames.server.is_empty();
         if !has_preface && !has_both {
@@ -213,7 +212,7 @@ impl Streams {
         let is_whole = [false, true].map(|from_client| {
             let frames = self.frames.of_mut(from_client);
             frames.sort_unstable_by_key(|frame| (frame.start, frame.end));
-            keep_chain(frames, (handshake, from_client), ranges.of(from_client))
+            keep_chain(frames, (handshake, from_client), ranges.of(from_client), rules)
         });
         if is_whole != [true, true] {
             return State::Unread;
@@ -250,7 +249,7 @@ impl Streams {
                 continue;
             }
             let ordinal = *ordinals.entry(frame.stream).or_insert_with(|| {
-                let is_begun = !from_server && frame.is(kind::HEADERS) && frame.stream > newest;
+                let is_begun = !from_server && frame.meaning.opens && frame.stream > newest;
                 streams.push(Stream {
                     is_begun,
                     ..Stream::default()
@@ -306,6 +305,16 @@ impl Streams {
         true
     }
 
+    /// The place of the frames' protocol in the registry.
+    pub fn protocol(&self) -> u8 {
+        registry::place_of_head_kind(self.head_kind)
+    }
+
+    /// Whether a request's first frame shows what it asks for.
+    pub fn shows_requests(&self) -> bool {
+        registry::streams_of_head_kind(self.head_kind).is_some_and(|rules| rules.shows_requests)
+    }
+
     /// Add a part for each stream and direction, as they were laid.
     pub fn mark_parts(&self, parts: &mut Ways<Vec<Part>>) {
         for from_client in [false, true] {
@@ -334,7 +343,12 @@ impl Streams {
 
 /// Keep the frames of which each begins where the one before ends, with their times. False if they do not reach from
 /// the first byte (without `handshake`, from the first of them) to the last of `ranges`. Frames are ascending.
-fn keep_chain(frames: &mut Vec<Frame>, (handshake, from_client): (bool, bool), ranges: &[Range]) -> bool {
+fn keep_chain(
+    frames: &mut Vec<Frame>,
+    (handshake, from_client): (bool, bool),
+    ranges: &[Range],
+    rules: &StreamRules,
+) -> bool {
     let first = frames.first().map_or(0, |frame| frame.start);
     let mut reach = if handshake { 0 } else { first };
     frames.retain(|frame| {
@@ -360,10 +374,10 @@ fn keep_chain(frames: &mut Vec<Frame>, (handshake, from_client): (bool, bool), r
     }
     let seen = ranges.iter().map(|range| range.end).max().unwrap_or(0);
     if let Some(last) = frames.last_mut().filter(|last| last.end > seen) {
-        last.flags &= !flag::END_STREAM; // its end has not come
+        last.meaning.ends = false; // its end has not come
     }
     // The header that comes next may not have been captured whole.
-    seen.saturating_sub(reach) < HEADER_LEN as i64
+    seen.saturating_sub(reach) < rules.header_len
 }
 
 /// Cut a direction where the frames of one stream end and others begin: `pieces` of all that `ranges` carry.
@@ -382,7 +396,7 @@ fn cut(frames: &[Frame], ordinals: &HashMap<i64, usize>, ranges: &[Range], piece
     let mut reach = ranges.first().map_or(0, |range| range.start);
     for frame in frames {
         add(reach, frame.start, NO_STREAM);
-        let ordinal = ordinals.get(&frame.stream).filter(|_| frame.is_said());
+        let ordinal = ordinals.get(&frame.stream).filter(|_| frame.meaning.is_said);
         add(frame.start, frame.end, ordinal.copied().unwrap_or(NO_STREAM));
         reach = frame.end;
     }
@@ -412,17 +426,25 @@ fn pieces_of(pieces: &[Piece], start: i64, end: i64) -> &[Piece] {
     &pieces[first..behind.max(first)]
 }
 
-fn frame(heads: &Heads, row: usize) -> Frame {
-    let is_preface = is_preface(heads, row);
-    let header_len = if is_preface { PREFACE.len() } else { HEADER_LEN };
-    let start = heads.stream_offset[row].saturating_sub(header_len as i64);
+fn frame(heads: &Heads, row: usize, rules: &StreamRules) -> Frame {
+    let meaning = meaning(heads, row, rules);
+    let start = heads.stream_offset[row].saturating_sub(meaning.header_len);
     Frame {
         start,
         end: start.saturating_add(heads.head_len[row].into()),
-        kind: heads.status[row],
-        flags: heads.flags[row],
+        meaning,
         stream: heads.content_length[row],
+        row: row as u32,
         server_ns: UNSEEN,
         client_ns: UNSEEN,
     }
+}
+
+fn meaning(heads: &Heads, row: usize, rules: &StreamRules) -> FrameMeaning {
+    (rules.frame)(&FrameFields {
+        kind: heads.status[row],
+        flags: heads.flags[row],
+        stream: heads.content_length[row],
+        len: heads.head_len[row].into(),
+    })
 }
