@@ -2,10 +2,10 @@
 came.
 
 The core loops over hops and heads (`collector._core.build_exchanges`, whose header explains the method): it divides
-each connection into exchanges as the protocol of its messages says (`collector.requests.protocols`): by its HTTP heads if it
-shows any, by its frames if it is HTTP/2 (a stream is an exchange, without method, target and status), otherwise by
-turn-taking. On a connection with TLS records, only application records take turns; the handshake is part of opening the
-connection (`tls_start_trace_ns`, `tls_end_trace_ns`). This module converts the core's columns to tables.
+each connection into exchanges as the protocol of its messages says (`collector.requests.protocols`): by its HTTP heads
+if it shows any, by its frames if it is HTTP/2 (a stream is an exchange, without method, target and status), otherwise
+by turn-taking. On a connection with TLS records, only application records take turns; the handshake is part of opening
+the connection (`tls_start_trace_ns`, `tls_end_trace_ns`). This module converts the core's columns to tables.
 
 `complete` is false if there is evidence that the exchange was cut: its first or last bytes were captured at neither
 end, it has no response, or fewer bytes were captured than a head declares.
