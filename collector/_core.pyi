@@ -99,6 +99,9 @@ def handshake_pairs(
 # matching
 
 def read_messages(excerpts: Columns) -> Columns: ...
+def recognise_connections(
+    excerpts: Columns, excerpt_row: NDArray[np.uint32], places: Columns, first_id: int, count: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...
 def match_events(columns: Columns, first_connection_id: int, asked: NDArray[np.uint32]) -> dict[str, Columns]: ...
 
 # exchanges

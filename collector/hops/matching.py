@@ -14,7 +14,7 @@ from collector import _core
 from collector.capture_files.records import Columns
 from collector.decode.captures import Decoded
 from collector.hops.event_tables import event_table
-from collector.hops.messages import message_table
+from collector.hops.messages import message_table, recognised_protocols
 from collector.hops.sender_pauses import pause_table
 from collector.trace.arrow import bits, dictionary_array, nullable
 from collector.trace.schema import HopKind, HopState, conform
@@ -58,7 +58,7 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     return Matched(
         events=event_table(decoded, placed),
         hops=_hop_table(found["hops"], decoded.hosts),
-        connections=_connection_table(found["connections"], decoded, first_connection_id),
+        connections=_connection_table(found, decoded, first_connection_id, is_of_end),
         messages=message_table(decoded, found["places"], is_of_end),
         pauses=pause_table(found["pauses"], decoded.hosts),
     )
@@ -99,9 +99,13 @@ def _dictionary_column(codes: NDArray[np.generic], values: pa.Array, missing: in
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=mask), values)
 
 
-def _connection_table(found: Columns, decoded: Decoded, first_connection_id: int) -> pa.Table:
+def _connection_table(
+    matched: dict[str, Columns], decoded: Decoded, first_connection_id: int, is_of_end: NDArray[np.bool_] | None
+) -> pa.Table:
+    found = matched["connections"]
     n, addresses = len(found["client_addr"]), decoded.addresses
     columns = {"connection_id": nullable(np.arange(n, dtype=np.int64) + first_connection_id)}
+    columns |= recognised_protocols(decoded, matched["places"], first_connection_id, n, is_of_end)
     for side in ("client", "server"):
         isn = found[f"{side}_isn"]
         columns |= {

@@ -1,4 +1,5 @@
-"""Builds the table `messages` from excerpts of packets, once matching has placed the packets in their streams.
+"""Builds the table `messages` from excerpts of packets, once matching has placed the packets in their streams; and
+recognises what each connection speaks, by how its two directions begin.
 
 The protocol that kept an excerpt at decoding reads the messages from it (`collector/core/messages/src/lib.rs`). Each
 message is a row for each capture point that shows it.
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from collector import _core
 from collector.capture_files.records import Columns
 from collector.decode.captures import Decoded
-from collector.trace.arrow import dictionary_array, nullable
+from collector.trace.arrow import bits, dictionary_array, nullable
 from collector.trace.schema import conform
 from collector.trace.wire_text import head_batch
 
@@ -20,6 +21,28 @@ OF_A_HEAD = (
     *("range_first", "range_last", "transaction_id", "user_agent"),
 )
 """Columns that `messages` takes unchanged."""
+
+
+PROTOCOLS = pa.array([name for name, *_ in _core.protocols()], pa.string())
+"""Dictionary of `protocol`, in the order of the registry."""
+EVIDENCE = pa.array(["", "client", "server", "both"], pa.string())
+"""Dictionary of `protocol_evidence`, in the order of the core's codes; the first stands for null."""
+
+
+def recognised_protocols(
+    decoded: Decoded, placed: Columns, first_id: int, count: int, is_of_end: NDArray[np.bool_] | None = None
+) -> dict[str, pa.DictionaryArray]:
+    """Columns `protocol` and `protocol_evidence` of `count` connections, whose ids begin with `first_id`.
+
+    Arguments: as of `message_table`.
+    """
+    excerpts = decoded.excerpts
+    rows = np.arange(len(excerpts["frame"])) if is_of_end is None else np.flatnonzero(is_of_end)
+    protocol, evidence = _core.recognise_connections(excerpts, rows.astype(np.uint32), placed, first_id, count)
+    return {
+        "protocol": dictionary_array(protocol, PROTOCOLS),
+        "protocol_evidence": dictionary_array(evidence, EVIDENCE, bits(evidence > 0)),
+    }
 
 
 def message_table(decoded: Decoded, placed: Columns, is_of_end: NDArray[np.bool_] | None = None) -> pa.Table:

@@ -117,6 +117,8 @@ CONNECTIONS = _fields(
     first_host_ns=pa.int64(),
     last_host_ns=pa.int64(),
     events_count=pa.uint32(),
+    protocol=_text(),  # what it speaks, by how its two directions begin: a name of the registry, "unknown"
+    protocol_evidence=_text(),  # which of them show it: "both", "client", "server"; null if neither does
     # Where a NAT or a balancer rewrote it on the way: how the server's host knows its two ends; else null.
     translated_client_addr=_text(),
     translated_client_port=pa.uint16(),
@@ -367,6 +369,10 @@ TABLES: dict[str, pa.Schema] = {
 """Table name (file `<name>.parquet` in the trace directory) to its schema."""
 
 ADDED: dict[str, dict[str, pa.Scalar]] = {
+    "connections": {
+        "protocol": pa.scalar("unknown", pa.string()),
+        "protocol_evidence": pa.scalar(None, pa.string()),
+    },
     "messages": {"range_first": pa.scalar(-1, pa.int64()), "range_last": pa.scalar(-1, pa.int64())},
     "exchanges": {
         "until_close": pa.scalar(False),

@@ -2,12 +2,13 @@
 //!
 //! Input: excerpts of all packets of a partition, and of each packet its connection, direction and place in the stream.
 //! Output: a row for each message at each capture point that shows it, in the order of the excerpts ([`read()`]); and what
-//! each connection speaks ([`recognise`]).
+//! each connection speaks ([`recognition`]).
 //!
 //! The registry of `twintap_protocols` knows who kept an excerpt; that protocol reads it.
 #![forbid(unsafe_code)]
 
 pub mod columns;
+pub mod recognition;
 
 use columns::HeadColumns;
 use twintap_protocols::excerpt::Excerpt;
@@ -38,11 +39,38 @@ impl<'a> Excerpts<'a> {
             && self.offsets.last().is_some_and(leads_inside)
     }
 
+    /// The bytes of a row that follow each other as in the stream.
+    fn solid_bytes(&self, at: usize) -> &'a [u8] {
+        let bytes = self.row(at).bytes;
+        &bytes[..bytes.len().min(self.solid_len[at] as usize)]
+    }
+
     fn row(&self, at: usize) -> Excerpt<'a> {
         Excerpt {
             bytes: &self.bytes[self.offsets[at] as usize..self.offsets[at + 1] as usize],
             stream_len: self.stream_len[at],
         }
+    }
+}
+
+/// Where packets of excerpts are in streams: of each the row of the excerpt, the packet's connection, who sent it, and
+/// where in the stream its payload begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    pub excerpt_row: &'a [u32],
+    pub connection_id: &'a [i64],
+    pub from_client: &'a [bool],
+    pub stream_offset: &'a [i64],
+}
+
+impl Places<'_> {
+    /// Whether all columns have one length, and rows are among `excerpts_count`.
+    pub fn is_consistent(&self, excerpts_count: usize) -> bool {
+        let count = self.excerpt_row.len();
+        self.connection_id.len() == count
+            && self.from_client.len() == count
+            && self.stream_offset.len() == count
+            && self.excerpt_row.iter().all(|row| (*row as usize) < excerpts_count)
     }
 }
 

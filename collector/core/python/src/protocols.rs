@@ -16,7 +16,13 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn protocols() -> Vec<ProtocolFields> {
     let fields = |one: &&Protocol| {
         let docs = one.docs;
-        [one.name, one.exchanges.name(), docs.reads, docs.agent_keeps, docs.overwrites]
+        [
+            one.name,
+            one.exchanges.name(),
+            docs.reads,
+            docs.agent_keeps,
+            docs.overwrites,
+        ]
     };
     REGISTRY.iter().map(fields).collect()
 }

@@ -22,6 +22,7 @@ pub use kept::KeptLines;
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     head_kinds: &[REQUEST, RESPONSE],
+    begins,
     exchanges: Exchanges::Ordered(&ORDER),
     keep: kept::keep,
     read: kept::read,
@@ -288,6 +289,11 @@ enum Meaning {
     Nothing,
     Field,
     TransactionId,
+}
+
+fn begins(start: &[u8], from_client: bool) -> bool {
+    let head = parse_lines(start, IdChoice::OnlyOther, &HeaderMarks::default(), None);
+    head.is_some_and(|(head, _)| (head.kind == REQUEST) == from_client)
 }
 
 /// 1xx responses are interim (RFC 9110 §15.2), except 101, after which the connection carries another protocol.

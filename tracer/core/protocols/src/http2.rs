@@ -25,6 +25,7 @@ mod redaction;
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: b"\0P",
     head_kinds: &[FRAME],
+    begins: |start, from_client| (from_client && start.starts_with(PREFACE)) || is_frame(start),
     exchanges: Exchanges::ByStreamId(&STREAMS),
     framing: Some(&FRAMING),
     read,
@@ -179,6 +180,11 @@ fn head(kind: u16, flags: u8, stream: u32, len: u32) -> Head<'static> {
         len,
         ..Head::empty(FRAME)
     }
+}
+
+fn is_frame(start: &[u8]) -> bool {
+    let header = start.first_chunk().map(FrameHeader::parse);
+    header.is_some_and(|header| header.is_usual())
 }
 
 /// Streams of even numbers are pushed by the server, and belong to no request.

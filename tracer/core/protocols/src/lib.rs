@@ -7,7 +7,8 @@
 //! 2. Whoever stores or shows a payload asks what must be overwritten first ([`redaction`]).
 //! 3. The decoder asks which payloads to look into, and keeps excerpts of them, redacted ([`excerpt`],
 //!    [`protocol::Framing`]): it sees packets, not streams.
-//! 4. After matching, excerpts have places in streams, and the messages are read from them ([`excerpt::Read`]).
+//! 4. After matching, excerpts have places in streams, and the messages are read from them ([`excerpt::Read`]); how a
+//!    connection's two directions begin shows what it speaks ([`protocol::Protocol::begins`]).
 //! 5. What makes exchanges asks how messages become exchanges ([`exchanges::Exchanges`]).
 //!
 //! # Invariants

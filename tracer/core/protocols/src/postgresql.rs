@@ -14,6 +14,7 @@ use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
     head_kinds: &[STREAM_MARK],
+    begins: |start, from_client| from_client && find_listen(start).is_some(),
     exchanges: Exchanges::Streams,
     keep,
     read,

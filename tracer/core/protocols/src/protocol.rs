@@ -23,6 +23,8 @@ pub struct Protocol {
     pub framing: Option<&'static Framing>,
     /// After matching: the messages that an excerpt shows.
     pub read: Read,
+    /// After matching: whether the first bytes of a direction are its own; and whether a client sent them.
+    pub begins: fn(&[u8], bool) -> bool,
     pub exchanges: Exchanges,
     /// Beginnings of messages that the protocol fixes, whatever a user sends: an agent keeps them.
     pub fixed_bytes: &'static [Pattern],
@@ -105,6 +107,7 @@ impl Protocol {
             keep: |_, _| false,
             framing: None,
             read: |_, _| {},
+            begins: |_, _| false,
             exchanges: Exchanges::Turns,
             fixed_bytes: &[],
             fixed_words_len: |_| 0,

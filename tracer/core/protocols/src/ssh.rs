@@ -9,6 +9,7 @@ use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
     head_kinds: &[STREAM_MARK],
+    begins: |start, _| start.starts_with(VERSION),
     exchanges: Exchanges::Streams,
     keep,
     read,

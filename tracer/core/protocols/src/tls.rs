@@ -16,6 +16,7 @@ pub mod kept;
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: &[20, 21, 22, 23],
     head_kinds: &[RECORD],
+    begins: |start, _| parse(start).is_some(),
     exchanges: Exchanges::TurnsInside,
     keep,
     read,

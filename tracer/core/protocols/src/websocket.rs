@@ -10,10 +10,11 @@ use crate::protocol::{Docs, Protocol};
 
 pub const PROTOCOL: Protocol = Protocol {
     head_kinds: &[STREAM_MARK],
+    begins,
     exchanges: Exchanges::Streams,
     keep,
     read,
-    first_bytes: &[0x81, 0x82, 0x88, 0x89, 0x8a, 0xc1, 0xc2],
+    first_bytes: FIRST_BYTES,
     docs: Docs {
         reads: "payloads that are whole frames, if the `101` of HTTP was not captured",
         ..Docs::NONE
@@ -22,10 +23,16 @@ pub const PROTOCOL: Protocol = Protocol {
 };
 
 const NAME: &str = "websocket";
+/// Final text, binary, close, ping and pong frames; and the first two compressed.
+const FIRST_BYTES: &[u8] = &[0x81, 0x82, 0x88, 0x89, 0x8a, 0xc1, 0xc2];
 /// Of a frame's second byte: its payload is masked.
 const MASKED: u8 = 0x80;
 /// Most frames of one payload that are looked at.
 const FRAME_LIMIT: usize = 64;
+
+fn begins(start: &[u8], from_client: bool) -> bool {
+    matches!(start, [first, second] if FIRST_BYTES.contains(first) && (second & MASKED != 0) == from_client)
+}
 
 /// Keep the first two bytes of a payload that is whole frames: they say whether it is masked.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {

@@ -1,0 +1,239 @@
+//! Recognises what each connection speaks, by how either of its directions begins.
+//!
+//! 1. Of each direction, the excerpts that begin within [`START_LEN`] bytes of its first one are laid at their places.
+//!    Copies lie over each other: captures of two hosts, retransmissions. Where they differ, the longest counts.
+//! 2. Each protocol of the registry is asked about the bytes that are known without a hole; the first that claims both
+//!    directions is it, otherwise the first that claims one.
+//!
+//! Without a handshake it is not certain which end is the client, so the ends may also be exchanged.
+//!
+//! Limits: what a connection changes to later (upgrade, CONNECT, STARTTLS) does not show here.
+
+use twintap_protocols::registry::REGISTRY;
+
+use crate::{Excerpts, Places};
+
+/// Enough for the first line of a request, a frame's header, a banner.
+pub const START_LEN: usize = 64;
+
+/// Which directions of a connection begin as its protocol does; in the order of `collector.hops.messages.EVIDENCE`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Evidence {
+    #[default]
+    Neither,
+    Client,
+    Server,
+    Both,
+}
+
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recognised {
+    /// Place in the registry.
+    pub protocol: u8,
+    pub evidence: Evidence,
+}
+
+/// The first bytes of one direction of a connection, as far as excerpts show them.
+#[derive(Clone, Debug)]
+struct Start {
+    bytes: [u8; START_LEN],
+    known: u64,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self {
+            bytes: [0; START_LEN],
+            known: 0,
+        }
+    }
+}
+
+impl Start {
+    /// Lay bytes at a place, but for those that are known already.
+    fn lay(&mut self, at: usize, bytes: &[u8]) {
+        for (place, &byte) in (at..START_LEN).zip(bytes) {
+            if self.known >> place & 1 == 0 {
+                self.bytes[place] = byte;
+                self.known |= 1 << place;
+            }
+        }
+    }
+
+    /// The bytes before the first hole.
+    fn solid(&self) -> &[u8] {
+        &self.bytes[..self.known.trailing_ones() as usize]
+    }
+}
+
+/// An excerpt near the start of a direction; in the order in which they are laid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    /// Twice the connection's number, and 1 more if its client sent it.
+    direction: usize,
+    at: i64,
+    /// Its length, negated: the longest first.
+    shortness: i64,
+    row: usize,
+}
+
+/// What `count` connections speak, which are numbered from `first_id`. Columns must be consistent.
+pub fn recognise(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, count: usize) -> Vec<Recognised> {
+    let unknown = Recognised {
+        protocol: (REGISTRY.len() - 1) as u8,
+        evidence: Evidence::Neither,
+    };
+    let mut recognised = vec![unknown; count];
+    let pieces = pieces_near_starts(excerpts, places, first_id, count);
+    for own in pieces.chunk_by(|one, next| one.direction / 2 == next.direction / 2) {
+        let mut starts = <[Start; 2]>::default();
+        for direction in own.chunk_by(|one, next| one.direction == next.direction) {
+            let first = direction[0].at;
+            let start = &mut starts[direction[0].direction % 2];
+            for piece in direction {
+                start.lay((piece.at - first) as usize, excerpts.solid_bytes(piece.row));
+            }
+        }
+        recognised[own[0].direction / 2] = by_starts(&starts).unwrap_or(unknown);
+    }
+    recognised
+}
+
+/// The excerpts near the starts of directions, by direction and place, the longest copy first.
+fn pieces_near_starts(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, count: usize) -> Vec<Piece> {
+    let all = || {
+        (0..places.connection_id.len()).filter_map(|place| {
+            let number = places.connection_id[place].checked_sub(first_id)?;
+            let number = usize::try_from(number).ok().filter(|number| *number < count)?;
+            let row = places.excerpt_row[place] as usize;
+            let at = places.stream_offset[place].saturating_add(excerpts.payload_offset[row].into());
+            Some((2 * number + usize::from(places.from_client[place]), at, row))
+        })
+    };
+    let mut first = vec![i64::MAX; 2 * count];
+    all().for_each(|(direction, at, _)| first[direction] = first[direction].min(at));
+    let near = all().filter(|(direction, at, _)| at.saturating_sub(first[*direction]) < START_LEN as i64);
+    let mut pieces: Vec<Piece> = near
+        .map(|(direction, at, row)| Piece {
+            direction,
+            at,
+            shortness: -i64::from(excerpts.solid_len[row]),
+            row,
+        })
+        .collect();
+    pieces.sort_unstable();
+    pieces
+}
+
+/// Arguments: how the server's direction begins, and the client's.
+fn by_starts([server, client]: &[Start; 2]) -> Option<Recognised> {
+    let (server, client) = (server.solid(), client.solid());
+    let evidence = |begins: fn(&[u8], bool) -> bool| {
+        let claims = |client: &[u8], server: &[u8]| {
+            let one = |start: &[u8], from_client| !start.is_empty() && begins(start, from_client);
+            (one(client, true), one(server, false))
+        };
+        match (claims(client, server), claims(server, client)) {
+            ((true, true), _) | (_, (true, true)) => Evidence::Both,
+            ((true, _), _) | (_, (_, true)) => Evidence::Client,
+            ((_, true), _) | (_, (true, _)) => Evidence::Server,
+            _ => Evidence::Neither,
+        }
+    };
+    let found = (0..).zip(REGISTRY).map(|(protocol, one)| Recognised {
+        protocol,
+        evidence: evidence(one.begins),
+    });
+    let found: Vec<Recognised> = found.filter(|one| one.evidence != Evidence::Neither).collect();
+    let both = found.iter().find(|one| one.evidence == Evidence::Both);
+    both.or(found.first()).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Excerpts as connection, whether its client sent it, place, bytes.
+    fn names(sent: &[(i64, bool, i64, &[u8])]) -> Vec<(&'static str, Evidence)> {
+        let count = sent.len();
+        let mut offsets = vec![0];
+        offsets.extend(sent.iter().scan(0, |end, one| {
+            *end += one.3.len() as i64;
+            Some(*end)
+        }));
+        let lens: Vec<u32> = sent.iter().map(|one| one.3.len() as u32).collect();
+        let excerpts = Excerpts {
+            payload_offset: &vec![0; count],
+            protocol: &vec![0; count],
+            stream_len: &lens,
+            solid_len: &lens,
+            offsets: &offsets,
+            bytes: &sent.iter().flat_map(|one| one.3).copied().collect::<Vec<u8>>(),
+        };
+        let places = Places {
+            excerpt_row: &(0..count as u32).collect::<Vec<_>>(),
+            connection_id: &sent.iter().map(|one| one.0).collect::<Vec<_>>(),
+            from_client: &sent.iter().map(|one| one.1).collect::<Vec<_>>(),
+            stream_offset: &sent.iter().map(|one| one.2).collect::<Vec<_>>(),
+        };
+        assert!(excerpts.is_consistent() && places.is_consistent(count));
+        let name = |one: Recognised| (REGISTRY[usize::from(one.protocol)].name, one.evidence);
+        recognise(&excerpts, &places, 7, 3).into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_connection_is_known_by_how_its_directions_begin() {
+        let unknown = ("unknown", Evidence::Neither);
+        type Sent = &'static [(i64, bool, i64, &'static [u8])];
+        let cases: &[(Sent, (&str, Evidence))] = &[
+            (&[], unknown),
+            (
+                &[(7, true, 0, b"GET /a HTTP/1.1\r\n"), (7, false, 0, b"HTTP/1.1 200\r\n")],
+                ("http/1.1", Evidence::Both),
+            ),
+            (
+                &[(7, true, 900, b"GET /a HTTP/1.1\r\n")],
+                ("http/1.1", Evidence::Client),
+            ),
+            (&[(7, false, 0, b"HTTP/1.1 200\r\n")], ("http/1.1", Evidence::Server)),
+            (
+                &[(7, false, 0, b"GET /a HTTP/1.1\r\n"), (7, true, 0, b"HTTP/1.1 200\r\n")],
+                ("http/1.1", Evidence::Both),
+            ),
+            (
+                &[(7, true, 0, b"SSH-2.0-"), (7, false, 0, b"SSH-2.0-")],
+                ("ssh", Evidence::Both),
+            ),
+            (&[(7, true, 0, b"\x16\x03\x01\x02\0\x01")], ("tls", Evidence::Client)),
+            (
+                &[
+                    (7, true, 0, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+                    (7, false, 0, b"\0\0\x12\x04\0\0\0\0\0"),
+                ],
+                ("http/2", Evidence::Both),
+            ),
+            (
+                &[(7, true, 0, b"*2\r\n$9\r\nSUBSCRIBE\r\n")],
+                ("redis", Evidence::Client),
+            ),
+            (&[(99, true, 0, b"SSH-2.0-"), (6, true, 0, b"SSH-2.0-")], unknown),
+        ];
+        for (sent, expected) in cases {
+            assert_eq!(names(sent), [*expected, unknown, unknown], "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_and_copies_are_laid_together() {
+        // The second packet completes the line; of the copy that was cut, the longer one counts.
+        let sent: &[(i64, bool, i64, &[u8])] = &[
+            (8, true, 8, b" HTTP/1.1\r\n"),
+            (8, true, 0, b"GE"),
+            (8, true, 0, b"GET /abc"),
+            (8, true, 500, b"SSH-2.0-"),
+        ];
+        assert_eq!(names(sent)[1], ("http/1.1", Evidence::Client));
+        assert_eq!(names(&sent[..2])[1], ("unknown", Evidence::Neither), "there is a hole");
+    }
+}
