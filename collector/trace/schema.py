@@ -73,6 +73,11 @@ def _text() -> pa.DataType:
     return pa.dictionary(pa.int32(), pa.string())
 
 
+def _text_value(text: str | None) -> pa.Scalar:
+    """One value of a column of texts."""
+    return pa.array([text], pa.string()).cast(_text())[0]
+
+
 def _fields(may_be_null: Sequence[str] | None = None, **types: pa.DataType) -> pa.Schema:
     """A schema; columns that are never null are cheaper to write and read, so the large tables list those that may
     be."""
@@ -370,8 +375,8 @@ TABLES: dict[str, pa.Schema] = {
 
 ADDED: dict[str, dict[str, pa.Scalar]] = {
     "connections": {
-        "protocol": pa.scalar("unknown", pa.string()),
-        "protocol_evidence": pa.scalar(None, pa.string()),
+        "protocol": _text_value("unknown"),
+        "protocol_evidence": _text_value(None),
     },
     "messages": {"range_first": pa.scalar(-1, pa.int64()), "range_last": pa.scalar(-1, pa.int64())},
     "exchanges": {

@@ -426,11 +426,11 @@ def test_a_file_without_permission(write):
 
 
 def test_every_counter_is_documented_with_its_severity():
-    page = (Path(__file__).parents[2] / "docs" / "decoding.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "decoding.md").read_text()
     documented = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE))
     decoders = {name: severity for name, severity, _ in decode_counters()}
     assert decoders.items() <= documented.items()
-    collector = "".join(path.read_text() for path in (Path(__file__).parents[2] / "collector").rglob("*.py"))
+    collector = "".join(path.read_text() for path in (Path(__file__).parents[3] / "collector").rglob("*.py"))
     assert all(f'"{name}"' in collector for name in documented.keys() - decoders.keys())
 
 

@@ -29,7 +29,9 @@ def trace(tmp_path: Path) -> Path:
 
 def rewrite_without(trace: Path, table: str, column: str) -> None:
     path = trace / f"{table}.parquet"
-    pq.write_table(pq.read_table(path).drop_columns([column]), path)
+    stored = pq.read_table(path)
+    if column in stored.column_names:  # else the trace was made before there was such a column
+        pq.write_table(stored.drop_columns([column]), path)
 
 
 def report_text(trace: Path) -> str:
@@ -62,6 +64,7 @@ def test_what_a_column_added_since_would_hold_stands_for_it(trace: Path, table: 
 def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None:
     """They were added without a new version of the format: without one of them here, earlier traces are refused."""
     assert {table: set(columns) for table, columns in ADDED.items()} == {
+        "connections": {"protocol", "protocol_evidence"},
         "messages": {"range_first", "range_last"},
         "exchanges": {"until_close", "range_first", "range_last"},
     }

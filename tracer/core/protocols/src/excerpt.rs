@@ -104,6 +104,11 @@ impl Keeper<'_> {
         self.excerpts.bytes.bytes.len() <= BATCH_LIMIT
     }
 
+    /// Keep the first `len` bytes of a message; as [`Self::keep`].
+    pub fn keep_start(&mut self, message: &[u8], at: usize, len: usize, stream_len: u32) {
+        self.keep(message, at, std::slice::from_ref(&(0..len)), stream_len);
+    }
+
     /// Keep `parts` of a message, which ascend from its first byte on, as an excerpt of `stream_len` bytes.
     /// Returns where its bytes begin in the column.
     ///

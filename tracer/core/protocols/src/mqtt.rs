@@ -35,7 +35,7 @@ const CONNECT: u8 = 0x10;
 /// Keep what shows it.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
     if let Some(end) = name_end(payload.bytes).filter(|_| keeper.has_room()) {
-        keeper.keep(payload.bytes, 0, &[0..end], payload.bytes.len() as u32);
+        keeper.keep_start(payload.bytes, 0, end, payload.bytes.len() as u32);
     }
     false // its first bytes show the software
 }

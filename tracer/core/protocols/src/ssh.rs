@@ -29,7 +29,7 @@ const VERSION: &[u8] = b"SSH-2.0-";
 /// Keep what shows it.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
     if payload.bytes.starts_with(VERSION) && keeper.has_room() {
-        keeper.keep(payload.bytes, 0, &[0..VERSION.len()], payload.bytes.len() as u32);
+        keeper.keep_start(payload.bytes, 0, VERSION.len(), payload.bytes.len() as u32);
     }
     false // its first bytes show the software
 }

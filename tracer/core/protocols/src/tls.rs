@@ -79,7 +79,7 @@ fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
         };
         let Some(len) = record_len(record) else { break };
         let kept_len = HEADER_LEN + hello_len(&record[..len.min(record.len())]);
-        keeper.keep(record, at, &[0..kept_len], len as u32);
+        keeper.keep_start(record, at, kept_len, len as u32);
         at += len;
     }
     false // its first bytes show the software

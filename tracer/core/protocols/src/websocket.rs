@@ -37,7 +37,7 @@ fn begins(start: &[u8], from_client: bool) -> bool {
 /// Keep the first two bytes of a payload that is whole frames: they say whether it is masked.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
     if keeper.has_room() && are_frames(payload.bytes, payload.wire_len) {
-        keeper.keep(payload.bytes, 0, &[0..2], payload.wire_len as u32);
+        keeper.keep_start(payload.bytes, 0, 2, payload.wire_len as u32);
     }
     false
 }
