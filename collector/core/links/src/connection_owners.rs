@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::dialogues::Call;
 use crate::tuning::TUNING;
 
+/// Calls of a connection, in the mean. Structural: bounds the cost, since connections of fewer calls show no owner.
+const MIN_CALLS_PER_CONNECTION: usize = 4;
+
 /// The probability of each service of a host to have made a call.
 pub struct Shared {
     pub call: u32,
@@ -22,7 +25,7 @@ pub struct Shared {
 /// The services that may have made `children`, calls that reuse connections; nothing if there is only one.
 pub fn services(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
     let connections: BTreeSet<i64> = children.iter().map(|&c| calls[c as usize].connection_id).collect();
-    if connections.len() * TUNING.owner_min_calls_per_connection > children.len() {
+    if connections.len() * MIN_CALLS_PER_CONNECTION > children.len() {
         return vec![];
     }
     let services: BTreeSet<i64> = parents.iter().map(|&p| calls[p as usize].service).collect();

@@ -416,11 +416,9 @@ fn magnitude_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
     }
 }
 
-/// Whether a count among pairs, of which some are links, is beyond `chance` (what the pairs that are no links show) and
-/// beyond the count among as many `other` pairs.
-fn is_beyond_chance(count: f64, other: f64, chance: f64) -> bool {
-    count - chance > TUNING.bytes_beyond_chance_sigmas * (chance + 1.0).sqrt()
-        && count - other > TUNING.bytes_beyond_others_sigmas * (count + other).sqrt()
+/// Whether a count among pairs, of which some are links, is beyond the count among as many `other` pairs.
+fn is_beyond_chance(count: f64, other: f64) -> bool {
+    count - other > TUNING.bytes_beyond_others_sigmas * (count + other).sqrt()
 }
 
 /// Log ratio of a count among `links` to its `usual` share, smoothed by the prior.
@@ -491,7 +489,7 @@ impl Differences {
         let mut other_about = vec![0.0; BINS];
         for (&difference, &count) in open {
             let chance = others * other.get(&difference).unwrap_or(&0.0);
-            if is_beyond_chance(count, *other.get(&difference).unwrap_or(&0.0), chance) {
+            if is_beyond_chance(count, *other.get(&difference).unwrap_or(&0.0)) {
                 more.insert(difference, count - chance);
             } else {
                 open_about[byte_bin(difference)] += count;
@@ -504,9 +502,8 @@ impl Differences {
             .iter()
             .zip(&other_about)
             .map(|(&count, &other)| {
-                let chance = others * other;
-                if is_beyond_chance(count, other, chance) {
-                    count - chance
+                if is_beyond_chance(count, other) {
+                    count - others * other
                 } else {
                     0.0
                 }

@@ -17,10 +17,12 @@ use crate::tuning::TUNING;
 
 /// Pairs that are sampled. Structural: bounds the cost, whatever the size of the trace.
 const PAIRS: usize = 20_000;
+/// Optional calls for each request. Structural: bounds the number of slots.
+const OPTIONAL_MAX_CALLS: f64 = 8.0;
 
 /// Whether a rate is one of calls that some requests make and others do not.
 fn is_optional(calls_per_request: f64) -> bool {
-    (TUNING.optional_min_calls..TUNING.optional_max_calls).contains(&calls_per_request)
+    (TUNING.optional_min_calls..OPTIONAL_MAX_CALLS).contains(&calls_per_request)
 }
 
 struct Open {
@@ -141,12 +143,10 @@ fn guesses_by_service(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64
 fn guess_with_repeats(class: u16, many: f64, calls: f64) -> Option<Guess> {
     let whole = (calls / many).floor();
     let more = 1.0 - whole * many / calls;
-    (TUNING.whole_number_tolerance_share..TUNING.max_repeated_share)
-        .contains(&more)
-        .then(|| Guess {
-            rates: vec![(class, whole * TUNING.max_slot_probability)],
-            orphan_share: more,
-        })
+    (whole >= 1.0 && more >= TUNING.whole_number_tolerance_share).then(|| Guess {
+        rates: vec![(class, whole * TUNING.max_slot_probability)],
+        orphan_share: more,
+    })
 }
 
 /// For a sample of calls the requests that were open at their start.

@@ -417,11 +417,6 @@ impl<'a> Unordered<'a> {
         }
         let (slot, child) = (&self.problem.slots[slot as usize], &self.problem.children[child]);
         let score = self.evidence.of(0.0).words(slot.class, Pair::new(slot, child));
-        let right = if score < 0.0 {
-            right.min(TUNING.unlike_words_max_probability)
-        } else {
-            right
-        };
         let likely = f64::from(score).exp() * right;
         (likely / (likely + 1.0 - right)).min(TUNING.max_confidence)
     }

@@ -28,9 +28,7 @@ const SHIFTS: [f64; 6] = [-7.3, -5.1, -3.7, 3.3, 5.7, 7.9];
 /// `children` by start.
 pub fn linger_ns(calls: &[Call], parents: &[u32], children: &[u32]) -> Option<i64> {
     let orphans = orphan_starts(calls, parents, children);
-    if orphans.len() < TUNING.linger_min_orphans
-        || (orphans.len() as f64) < TUNING.linger_min_orphan_share * children.len() as f64
-    {
+    if orphans.is_empty() || (orphans.len() as f64) < TUNING.linger_min_orphan_share * children.len() as f64 {
         return None;
     }
     let opened: Vec<i64> = parents
