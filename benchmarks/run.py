@@ -175,7 +175,7 @@ def _agent_table(quick: bool) -> list[str]:
 
 
 def _linking_table(quick: bool) -> list[str]:
-    """How often requests are put together rightly, on one recording; the whole table takes an hour."""
+    """How often links are right, on one recording; the whole table takes an hour."""
     return [] if quick else _of_namespaces("Links", ["benchmarks.linking", "--quick"])
 
 

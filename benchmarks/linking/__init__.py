@@ -1,1 +1,1 @@
-"""How often requests are put together rightly, measured on live captures against the servers' own logs."""
+"""How often links between requests are right, measured on live captures against the servers' own logs."""
