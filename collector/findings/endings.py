@@ -33,7 +33,7 @@ from collector.findings.timeouts import fingerprint
 from collector.requests.critical_path import NONE
 from collector.requests.endings import BY_CLIENT, Ending
 from collector.requests.exchanges import UNKNOWN
-from collector.requests.hedged_calls import NEEDLESS_SHARE, WENT_WELL
+from collector.requests.hedged_calls import FIRST_ERROR_STATUS, MAX_WASTED_SHARE
 from collector.services.ends import end_name, service_at
 from collector.trace.arrow import numbers
 from collector.trace.durations import in_words
@@ -78,7 +78,7 @@ class EndingThresholds:
         0.5, "chosen: if this share of a client's requests to a server is never answered, the trouble is the server's"
     )
     needless_share: float = threshold(
-        NEEDLESS_SHARE,
+        MAX_WASTED_SHARE,
         "chosen: a call was left because another was answered if it waited after that for a smaller share of its whole "
         "wait",
     )
@@ -174,7 +174,7 @@ def _needless_calls(requests: Requests, ended: pl.DataFrame, share: float) -> pl
     rows = np.flatnonzero(np.isin(ids, ended["span_id"].to_numpy()))
     parent = requests.parent[rows]
     status = np.append(requests.statuses(), 0)[parent]
-    went_well = (parent != NONE) & (status >= 200) & (status < WENT_WELL)
+    went_well = (parent != NONE) & (status >= 200) & (status < FIRST_ERROR_STATUS)
     known = pl.DataFrame({"span_id": ids[rows], "parent": parent, "for_another": went_well})
     left = known.join(ended.select("span_id", "closed_ns", "waited_ns"), on="span_id", maintain_order="left")
     siblings = np.flatnonzero(np.isin(requests.parent, parent[went_well]) & (requests.answered != UNSEEN))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collector.queries.timeline.shelf import Shelf
 from collector.reporting.request_rows import RequestRows
-from collector.requests.link_doubt import UNCERTAIN, doubt_words
+from collector.requests.link_doubt import UNCERTAIN, describe_doubt
 from collector.requests.outcomes import Outcome
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
@@ -179,7 +179,7 @@ class SpanTrees:
         known = self._frame.lazy().filter(pl.col("span_id").is_in(wanted.implode())).collect()
         titles = {row["span_id"]: _span(0, row).title for row in known.to_dicts()}
         return {
-            row["span_id"]: doubt_words(
+            row["span_id"]: describe_doubt(
                 titles.get(row["parent_span_id"], "a request"),
                 row["confidence"],
                 titles.get(row["alternative_parent_span_id"]),

@@ -12,7 +12,7 @@ from collector.reporting.report import FindingLine, Report, SpanBar, StageLine
 from collector.reporting.story import Part, Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
 from collector.reporting.text import SLOWEST_WORDS, abandoned_words, outcome_words
-from collector.requests.link_doubt import links_words
+from collector.requests.link_doubt import describe_links
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CounterInfo
 from tracer.errors import MissingDependencyError, ResourceError
@@ -75,7 +75,7 @@ def make_html(report: Report) -> str:
         *(f'<p class="error">{html.escape(_trouble(counter))}</p>' for counter in report.troubles),
         "<h2>Where the time went</h2>",
         _rows([_part_cells(part, report.story) for part in report.story.parts]),
-        f"<p>{html.escape(links_words(report.links))}</p>",
+        f"<p>{html.escape(describe_links(report.links))}</p>",
         *_stages(report),
         "<h2>The slowest request, span by span</h2>",
         _waterfall(report.slowest_spans, with_script=not report.stages),

@@ -21,7 +21,7 @@ from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComp
 from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
 from collector.reporting.story import Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
-from collector.requests.link_doubt import links_words
+from collector.requests.link_doubt import describe_links
 from collector.requests.outcomes import Outcome
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CounterInfo
@@ -66,7 +66,7 @@ def show(report: Report, console: Console | None = None) -> None:
     with console.capture() as below:
         _show_findings(console, report.findings, changes_words(report.info.thresholds))
     with console.capture() as requests:
-        _show_requests(console, report.requests, links_words(report.links))
+        _show_requests(console, report.requests, describe_links(report.links))
     with console.capture() as streams:
         _show_streams(console, report.streams)
     free = LINES - sum(text.get().count("\n") for text in (above, requests, streams, below))

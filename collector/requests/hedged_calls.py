@@ -30,17 +30,17 @@ from collector.trace.arrow import coalesce, indices, numbers
 from collector.trace.time_columns import UNSEEN, Int64Array, first_times
 
 NO_PARENT = -1
-NEEDLESS_SHARE = 0.5
+MAX_WASTED_SHARE = 0.5
 """If the wait after the other call's answer is a smaller share of a call's whole wait, it was abandoned because of that
 answer."""
-WENT_WELL = 400
+FIRST_ERROR_STATUS = 400
 """Lower statuses are those of successful answers (RFC 9110 §15)."""
 
 
-def left_for_another(
-    exchanges: pa.Table, parent: Int64Array, start: Int64Array, asked: NDArray[np.uint64]
+def find_hedged_calls(
+    exchanges: pa.Table, parent: Int64Array, start: Int64Array, target: NDArray[np.uint64]
 ) -> tuple[Int64Array, Int64Array]:
-    """The rows of such calls, ascending, and when the other call began, or the call itself if later (trace times, ns).
+    """The rows of calls abandoned in this way, ascending; when the other call began, or the call if later (trace ns).
 
     Arguments: `exchanges` with `ending, closed_trace_ns, status, method` and the response's first timestamps; for each
     its parent's row, or -1; when it began; a number for its target, 0 if unknown.
@@ -48,25 +48,28 @@ def left_for_another(
     """
     place, names = indices(exchanges["ending"])
     left = np.flatnonzero(np.isin(place, [names.index(name) for name in BY_CLIENT if name in names]))
-    left = left[(parent[left] != NO_PARENT) & (asked[left] != 0)]
+    left = left[(parent[left] != NO_PARENT) & (target[left] != 0)]
     if not len(left):
         return left, left
-    siblings = np.flatnonzero(np.isin(parent, parent[left]) & (place < 0) & (asked != 0))
+    siblings = np.flatnonzero(np.isin(parent, parent[left]) & (place < 0) & (target != 0))
     closed = coalesce(exchanges, ["closed_trace_ns"], UNSEEN)
     answered = first_times(exchanges, "response_first_received", "response_first_sent")
     status, method = numbers(exchanges["status"]), indices(exchanges["method"])[0]
 
     def rows(chosen: Int64Array, **more: Int64Array) -> pl.DataFrame:
-        same = {"parent": parent[chosen], "asked": asked[chosen], "method": method[chosen]}
+        same = {"parent": parent[chosen], "target": target[chosen], "method": method[chosen]}
         return pl.DataFrame(
             same | {"row": chosen, "start": start[chosen]} | {name: of[chosen] for name, of in more.items()}
         )
 
-    went_well = siblings[(status[siblings] < WENT_WELL) & (answered[siblings] != UNSEEN)]
-    pairs = rows(left, closed=closed).join(rows(went_well, answered=answered), on=["parent", "asked", "method"])
-    in_vain = pl.col("closed") - pl.col("answered")
-    waited = pl.col("closed") - pl.col("start")
-    taken = (pl.col("start_right") < pl.col("closed")) & (in_vain >= 0) & (in_vain < NEEDLESS_SHARE * waited)
+    successful = siblings[(status[siblings] < FIRST_ERROR_STATUS) & (answered[siblings] != UNSEEN)]
+    on = ["parent", "target", "method"]
+    pairs = rows(left, closed=closed).join(rows(successful, answered=answered), on=on)
+    wasted_ns = pl.col("closed") - pl.col("answered")
+    waited_ns = pl.col("closed") - pl.col("start")
+    is_hedged = (
+        (pl.col("start_right") < pl.col("closed")) & (wasted_ns >= 0) & (wasted_ns < MAX_WASTED_SHARE * waited_ns)
+    )
     until = pl.max_horizontal(pl.col("start_right").min(), pl.col("start").first())
-    found = pairs.filter(taken).group_by("row").agg(until=until).sort("row")
+    found = pairs.filter(is_hedged).group_by("row").agg(until=until).sort("row")
     return found["row"].to_numpy(), found["until"].to_numpy()

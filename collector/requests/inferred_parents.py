@@ -1,7 +1,8 @@
-"""Parents of exchanges that show no transaction id, from what the trace itself teaches about its services.
+"""Infers the parents of exchanges that show no transaction id, from the trace itself.
 
-The loops are the core's (`collector._core.link_exchanges`, whose header explains the method; docs/linking.md). Only
-kinds of exchanges that are common enough to learn from are judged; the rest is `collector.requests.parents`' to decide.
+The core does it (`collector._core.link_exchanges`; its crate `links` explains the method with an example; measurements
+are in docs/linking.md). Only kinds of exchanges that are common enough to learn from are judged;
+`collector.requests.parents` links the others.
 """
 
 from dataclasses import dataclass

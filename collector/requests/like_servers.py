@@ -10,7 +10,7 @@ name, on different hosts, look alike if
 1. they listen on the same port,
 2. at least half of the hosts that call the one with fewer callers also call the other,
 3. and their requests and answers have similar sizes: their distributions over octaves of request and response bytes
-   overlap by at least `LEAST_COMMON`.
+   overlap by at least `MIN_SIZE_OVERLAP`.
 
 Limits: two services with the same port, callers and sizes by accident are treated as one. A request that makes one call
 to each is then learned as making two calls of one kind, each to a different server (`one_each` in the core's
@@ -23,9 +23,9 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-LEAST_COMMON = 0.5
+MIN_SIZE_OVERLAP = 0.5
 """Overlap of the size distributions of two servers' exchanges: large for replicas, small for different services."""
-LEAST_CALLERS = 0.5
+MIN_COMMON_CALLERS_SHARE = 0.5
 COLUMNS = ["client_host", "server_host", "service", "method", "request_bytes", "response_bytes"]
 OCTAVES = 64
 UNNAMED = r"^(.*):(\d+)$"
@@ -41,12 +41,12 @@ class _Server:
 
     def looks_like(self, other: "_Server") -> bool:
         fewer = min(len(self.callers), len(other.callers))
-        if len(self.callers & other.callers) < max(1.0, LEAST_CALLERS * fewer):
+        if len(self.callers & other.callers) < max(1.0, MIN_COMMON_CALLERS_SHARE * fewer):
             return False
-        return sum(min(share, other.sizes.get(size, 0.0)) for size, share in self.sizes.items()) >= LEAST_COMMON
+        return sum(min(share, other.sizes.get(size, 0.0)) for size, share in self.sizes.items()) >= MIN_SIZE_OVERLAP
 
 
-def learned_together(exchanges: pa.Table) -> pa.Table:
+def merge_like_servers(exchanges: pa.Table) -> pa.Table:
     """`exchanges`, with `service` of servers that look alike replaced by that of the first of them.
 
     Arguments: columns of `collector.trace.schema.EXCHANGES`.

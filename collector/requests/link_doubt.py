@@ -38,28 +38,28 @@ def inferred_ns(rows: pl.DataFrame) -> int:
     if not len(rows):
         return 0
     parent = places(rows["exchange_id"], rows["parent_span_id"])
-    rests = rows.select(INFERRED).to_series().to_numpy().copy()
+    is_on_inferred = rows.select(INFERRED).to_series().to_numpy().copy()
     for _ in range(int(rows["depth"].max() or 0)):  # type: ignore[arg-type]
-        rests |= (parent != NONE) & rests[parent]
+        is_on_inferred |= (parent != NONE) & is_on_inferred[parent]
     spent = rows.select(pl.sum_horizontal(pl.col(LEDGER_COLUMNS).fill_null(0))).to_series().to_numpy()
-    return int(spent[rests].sum())
+    return int(spent[is_on_inferred].sum())
 
 
 def link_summary(spans: pl.DataFrame, headline_inferred_ns: int, headline_ns: int) -> LinkSummary:
     """The summary. Arguments: `spans` with `link_reason, confidence`; the headline's time, and its inferred part."""
     linked = spans.filter(pl.col("link_reason").is_not_null())
-    sure = linked.filter(INFERRED)["confidence"].mean()
+    mean_confidence = linked.filter(INFERRED)["confidence"].mean()
     return LinkSummary(
         count=len(linked),
         inferred_count=linked.select(INFERRED.sum()).item() if len(linked) else 0,
         uncertain_count=linked.select(UNCERTAIN.sum()).item() if len(linked) else 0,
-        mean_confidence=None if sure is None else float(sure),  # type: ignore[arg-type]
+        mean_confidence=None if mean_confidence is None else float(mean_confidence),  # type: ignore[arg-type]
         headline_inferred_ns=headline_inferred_ns,
         headline_ns=headline_ns,
     )
 
 
-def links_words(links: LinkSummary) -> str:
+def describe_links(links: LinkSummary) -> str:
     """`376 of 376 calls are linked by inference, … (mean confidence 73 %, 198 below 80 %); 12 % of the time above …`.
 
     "" if every link was read.
@@ -75,7 +75,9 @@ def links_words(links: LinkSummary) -> str:
     ).replace("%", " %")
 
 
-def doubt_words(parent: str, confidence: float, alternative: str | None, alternative_confidence: float | None) -> str:
+def describe_doubt(
+    parent: str, confidence: float, alternative: str | None, alternative_confidence: float | None
+) -> str:
     """`parent uncertain: 62 % PUT /a; next candidate GET /b 21 %`."""
     words = f"parent uncertain: {100 * confidence:.0f} % {parent}"
     if alternative is None or alternative_confidence is None:

@@ -1,7 +1,7 @@
 """Which exchange made which: parent and child, with the reason and how sure that is.
 
-Turns of connections that carry several requests at once take no part (`collector.requests.multiplexed`): nobody made
-them.
+Turns of connections that carry several requests at once are left out (`collector.requests.multiplexed`): they are no
+requests.
 
 A child exchange was made by the host that is its client, while that host, as a server, was busy with the parent. So
 the candidates for a child's parent are the exchanges whose server is the child's client and whose request had begun to
@@ -37,12 +37,12 @@ from numpy.typing import NDArray
 from collector import _core
 from collector.requests.critical_path import NONE
 from collector.requests.inferred_parents import Inferred, infer_links
-from collector.requests.like_servers import learned_together
+from collector.requests.like_servers import merge_like_servers
 from collector.requests.multiplexed import multiplexed_turns
 from collector.trace.arrow import coalesce, numbers, unify_dictionaries
 from collector.trace.time_columns import UNSEEN, Int64Array, first_times
 
-MOST_WITH_ONE_ID = 256
+MAX_REQUESTS_PER_ID = 256
 """Most requests at one host that share a transaction id (retries, segments of one upload) and are still linked by it.
 Above that it is a constant, not an id, and pairing each with each would cost the square."""
 FOREVER = np.iinfo(np.int64).max
@@ -67,18 +67,18 @@ class _Times:
     client: NDArray[np.int32]
     server: NDArray[np.int32]
     service: NDArray[np.int32]
-    asked: Int64Array  # its first byte left, or arrived, if that is all that was seen
-    opened: Int64Array  # its first byte arrived, or left
+    sent: Int64Array  # its first byte left, or arrived, if that is all that was seen
+    arrived: Int64Array  # its first byte arrived, or left
     closed: Int64Array
 
     def possible(self, children: Int64Array, parents: Int64Array) -> NDArray[np.bool_]:
         """Whether each parent's request was there before its child's left; and began before, so that no cycle forms."""
-        in_time = self.opened[parents] <= self.asked[children]
+        in_time = self.arrived[parents] <= self.sent[children]
         return in_time & self.began_before(children, parents)
 
     def began_before(self, children: Int64Array, parents: Int64Array) -> NDArray[np.bool_]:
         """Whether each parent began before its child; of those at the same time, the one with the lower id."""
-        child, parent = self.asked[children], self.asked[parents]
+        child, parent = self.sent[children], self.sent[parents]
         lower = self.exchange_id[parents] < self.exchange_id[children]
         return (parent < child) | ((parent == child) & lower)
 
@@ -90,9 +90,9 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     none; and the words of their targets, as `collector._core.linking_words` gives them.
     Returns: a forest, since a parent begins before its child.
     """
-    apart = multiplexed_turns(exchanges)
-    exchanges = learned_together(exchanges)
-    times, names = _times(exchanges, apart)
+    multiplexed = multiplexed_turns(exchanges)
+    exchanges = merge_like_servers(exchanges)
+    times, names = _times(exchanges, multiplexed)
     found = _core.link_by_id(
         {
             "exchange_id": times.exchange_id,
@@ -100,11 +100,11 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
             "client_host": times.client,
             "server_host": times.server,
             "service": times.service,
-            "asked_ns": times.asked,
-            "opened_ns": times.opened,
+            "asked_ns": times.sent,
+            "opened_ns": times.arrived,
             "closed_ns": times.closed,
         },
-        MOST_WITH_ONE_ID,
+        MAX_REQUESTS_PER_ID,
     )
     parent, shows_id = found["parent"], found["shows_id"]
     links = Links(
@@ -114,30 +114,39 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
         alternative=np.full(len(parent), NONE),
         alternative_confidence=np.zeros(len(parent)),
     )
-    rest = np.flatnonzero(~links.by_id & _may_have_parents(times))
-    if len(rest):
+    unresolved = np.flatnonzero(~links.by_id & _called_by_servers(times))
+    if len(unresolved):
         receives_ids = _receives_ids(times, shows_id, exchanges["method"].is_valid().to_numpy())
-        if not shows_id[rest].all():
-            rest = _infer(
-                _Visible(_as_enums(exchanges, names, apart), words), times, shows_id, receives_ids, rest, links
+        if not shows_id[unresolved].all():
+            unresolved = _infer_unresolved(
+                _Visible(_as_enums(exchanges, names, multiplexed), words),
+                times,
+                shows_id,
+                receives_ids,
+                unresolved,
+                links,
             )
-        if len(rest):
-            _link_by_timing(times, shows_id, receives_ids, rest, links)
+        if len(unresolved):
+            _link_by_timing(times, shows_id, receives_ids, unresolved, links)
     return links
 
 
 @dataclass(frozen=True, slots=True)
 class _Visible:
-    """What `infer_links` looks at, of each exchange."""
+    """What `infer_links` reads of each exchange."""
 
     exchanges: pl.DataFrame
     words: NDArray[np.uint32]
 
-    def infer(self, among: Int64Array, asked: NDArray[np.bool_]) -> Inferred:
+    def infer(self, among: Int64Array, in_scope: NDArray[np.bool_]) -> Inferred:
         """`infer_links` of some of them."""
         is_all = len(among) == len(self.exchanges)
         return infer_links(
-            *((self.exchanges, asked, self.words) if is_all else (self.exchanges[among], asked, self.words[among]))
+            *(
+                (self.exchanges, in_scope, self.words)
+                if is_all
+                else (self.exchanges[among], in_scope, self.words[among])
+            )
         )
 
 
@@ -150,19 +159,19 @@ class _Names:
     methods: list[str]
 
 
-def _times(exchanges: pa.Table, apart: NDArray[np.bool_]) -> tuple[_Times, _Names]:
-    """Of turns that are no requests (`apart`) nobody is client or server."""
+def _times(exchanges: pa.Table, multiplexed: NDArray[np.bool_]) -> tuple[_Times, _Names]:
+    """Turns of `multiplexed` connections have no client and no server, since they are no requests."""
     (client, server), hosts = unify_dictionaries(exchanges["client_host"], exchanges["server_host"])
     (service,), services = unify_dictionaries(exchanges["service"])
-    client[numbers(exchanges["background"], missing=False)] = NONE  # of what daemons ask no client is looked for
-    client[apart], server[apart] = NONE, NONE
+    client[numbers(exchanges["background"], missing=False)] = NONE  # daemons' requests have no parent
+    client[multiplexed], server[multiplexed] = NONE, NONE
     times = _Times(
         exchange_id=coalesce(exchanges, ["exchange_id"], NONE),
         client=client,
         server=server,
         service=service,
-        asked=first_times(exchanges, "request_first_sent", "request_first_received"),
-        opened=first_times(exchanges, "request_first_received", "request_first_sent"),
+        sent=first_times(exchanges, "request_first_sent", "request_first_received"),
+        arrived=first_times(exchanges, "request_first_received", "request_first_sent"),
         closed=coalesce(
             exchanges,
             ["response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"],
@@ -173,90 +182,90 @@ def _times(exchanges: pa.Table, apart: NDArray[np.bool_]) -> tuple[_Times, _Name
     return times, _Names(hosts, services, methods)
 
 
-def _as_enums(exchanges: pa.Table, names: _Names, apart: NDArray[np.bool_]) -> pl.DataFrame:
+def _as_enums(exchanges: pa.Table, names: _Names, multiplexed: NDArray[np.bool_]) -> pl.DataFrame:
     """The exchanges as `infer_links` takes them."""
     hosts = pl.col("client_host", "server_host").cast(pl.Enum(names.hosts))
     enums = {"service": names.services, "method": names.methods}
     frame = pl.DataFrame(exchanges).with_columns(
         hosts, *(pl.col(name).cast(pl.Enum(texts)) for name, texts in enums.items())
     )
-    request = ~pl.Series(apart)
+    request = ~pl.Series(multiplexed)
     return frame.with_columns(
         client_host=pl.when(request & ~pl.col("background").fill_null(value=False)).then("client_host"),
         server_host=pl.when(request).then("server_host"),
     )
 
 
-def _may_have_parents(times: _Times) -> NDArray[np.bool_]:
+def _called_by_servers(times: _Times) -> NDArray[np.bool_]:
     """Exchanges whose client serves others."""
     serves = np.zeros(int(max(times.client.max(initial=0), times.server.max(initial=0))) + 2, dtype=np.bool_)
-    serves[times.server[times.opened != UNSEEN]] = True
+    serves[times.server[times.arrived != UNSEEN]] = True
     serves[-1] = False  # of hosts that are not known
-    return serves[times.client] & (times.asked != UNSEEN)
+    return serves[times.client] & (times.sent != UNSEEN)
 
 
-def _receives_ids(times: _Times, shows_id: NDArray[np.bool_], is_read: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _receives_ids(times: _Times, shows_id: NDArray[np.bool_], has_head: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether an exchange calls a service that receives ids, here or mostly, and would show its own.
 
-    Arguments: `is_read`, whether the head of its request was seen, of each; one that was not shows nothing.
+    Arguments: `has_head`, whether the head of its request was seen, of each; one that was not shows nothing.
     """
     service = times.service.astype(np.int64) - NONE  # services that are not known are the first
     services = int(service.max(initial=0)) + 1
-    shown, read = (np.bincount(service[which], minlength=services) for which in (shows_id, is_read))
+    shown, read = (np.bincount(service[which], minlength=services) for which in (shows_id, has_head))
     mostly = 2 * shown > read
     mostly[0] = False
-    return (mostly[service] & is_read) | shows_id
+    return (mostly[service] & has_head) | shows_id
 
 
-def _infer(
+def _infer_unresolved(
     visible: _Visible,
     times: _Times,
     shows_id: NDArray[np.bool_],
     receives_ids: NDArray[np.bool_],
-    rest: Int64Array,
+    unresolved: Int64Array,
     links: Links,
 ) -> Int64Array:
-    """Fill in what `infer_links` says of those of `rest` that show no id; returns those that it does not judge."""
-    silent = rest[~shows_id[rest]]
+    """Fill in the links that `infer_links` finds for `unresolved` exchanges without an id; returns those not judged."""
+    silent = unresolved[~shows_id[unresolved]]
     of_receivers, of_others = silent[receives_ids[silent]], silent[~receives_ids[silent]]
     done = np.zeros(len(visible.words), dtype=np.bool_)
-    for children, may_be in ((of_receivers, ~shows_id), (of_others, np.ones_like(shows_id))):
+    for children, eligible in ((of_receivers, ~shows_id), (of_others, np.ones_like(shows_id))):
         if len(children):  # a caller of a service that receives ids passes on that of the request it serves, if any
-            _infer_among(visible, times, may_be, children, links, done)
-    return rest[~done[rest]]
+            _infer_among(visible, times, eligible, children, links, done)
+    return unresolved[~done[unresolved]]
 
 
 def _infer_among(
     visible: _Visible,
     times: _Times,
-    may_be: NDArray[np.bool_],
+    eligible: NDArray[np.bool_],
     children: Int64Array,
     links: Links,
     done: NDArray[np.bool_],
 ) -> None:
-    """Fill in the links of `children` to those that `may_be` parents. Calls like theirs take part, since requests that
-    made these did not make them; their links are left as they are."""
+    """Fill in the links of `children` to `eligible` parents. Calls like theirs take part, since a request that made one
+    of those did not make one of these; their own links stay as they are."""
     kind = (times.client.astype(np.int64) << 32) + times.service
-    asks = may_be & np.isin(kind, np.unique(kind[children]))
-    among = np.flatnonzero(asks | (may_be & np.isin(times.server, np.unique(times.client[children]))))
+    asks = eligible & np.isin(kind, np.unique(kind[children]))
+    among = np.flatnonzero(asks | (eligible & np.isin(times.server, np.unique(times.client[children]))))
     found = visible.infer(among, asks[among])
     judged = found.judged & np.isin(among, children)
     chosen = np.where(judged, found.parent, NONE)
     linked = chosen != NONE
     parents = among[chosen]
-    fits = _is_seen_before(times, among, parents)
+    fits = _arrived_before(times, among, parents)
     done[among] |= judged & (~linked | fits)
     fitting = judged & linked & fits
     links.parent[among[fitting]] = parents[fitting]
     links.confidence[among[fitting]] = found.confidence[fitting]
     others = among[found.alternative]
-    next_fits = fitting & (found.alternative >= 0) & _is_seen_before(times, among, others)
+    next_fits = fitting & (found.alternative >= 0) & _arrived_before(times, among, others)
     links.alternative[among[next_fits]] = others[next_fits]
     links.alternative_confidence[among[next_fits]] = found.alternative_confidence[next_fits]
 
 
-def _is_seen_before(times: _Times, children: Int64Array, parents: Int64Array) -> NDArray[np.bool_]:
-    known = (times.server[parents] >= 0) & (times.opened[parents] != UNSEEN)
+def _arrived_before(times: _Times, children: Int64Array, parents: Int64Array) -> NDArray[np.bool_]:
+    known = (times.server[parents] >= 0) & (times.arrived[parents] != UNSEEN)
     return known & times.began_before(children, parents)
 
 
@@ -264,41 +273,41 @@ def _link_by_timing(
     times: _Times,
     shows_id: NDArray[np.bool_],
     receives_ids: NDArray[np.bool_],
-    rest: Int64Array,
+    unresolved: Int64Array,
     links: Links,
 ) -> None:
     """Fill in links of exchanges that nothing else links: to the innermost candidate open on their host."""
-    chosen, other = np.full(len(rest), NONE), np.full(len(rest), NONE)
-    candidates = np.zeros(len(rest), dtype=np.int64)
-    host, service = times.client[rest].astype(np.int64), times.service[rest].astype(np.int64)
-    serving = np.flatnonzero((times.server >= 0) & (times.opened != UNSEEN))
-    serving = serving[np.lexsort((times.exchange_id[serving], times.opened[serving]))]
-    for group in _groups(host, receives_ids[rest]):
+    chosen, other = np.full(len(unresolved), NONE), np.full(len(unresolved), NONE)
+    candidates = np.zeros(len(unresolved), dtype=np.int64)
+    host, service = times.client[unresolved].astype(np.int64), times.service[unresolved].astype(np.int64)
+    serving = np.flatnonzero((times.server >= 0) & (times.arrived != UNSEEN))
+    serving = serving[np.lexsort((times.exchange_id[serving], times.arrived[serving]))]
+    for group in _groups(host, receives_ids[unresolved]):
         chosen[group], other[group], candidates[group] = _innermost(
-            times, rest[group], _open_to(times, shows_id, receives_ids, serving, rest[group[0]])
+            times, unresolved[group], _eligible_requests(times, shows_id, receives_ids, serving, unresolved[group[0]])
         )
     single = (candidates == 1) & (chosen != NONE)
     calls = {*zip(times.service[chosen[single]].tolist(), service[single].tolist(), strict=True)}
     several = np.flatnonzero(candidates > 1)
-    for among in _groups(host[several], receives_ids[rest[several]], service[several]):
+    for among in _groups(host[several], receives_ids[unresolved[several]], service[several]):
         group = several[among]
         callers = [caller for caller, called in calls if called == service[group[0]] and min(caller, called) >= 0]
-        parents = _open_to(times, shows_id, receives_ids, serving, rest[group[0]])
+        parents = _eligible_requests(times, shows_id, receives_ids, serving, unresolved[group[0]])
         parents = parents[np.isin(times.service[parents], callers)]
-        place, after, count = _innermost(times, rest[group], parents)
+        place, after, count = _innermost(times, unresolved[group], parents)
         found = place != NONE
         chosen[group[found]], other[group[found]], candidates[group[found]] = place[found], after[found], count[found]
-    share = np.empty(len(rest))
+    share = np.empty(len(unresolved))
     for group in _groups(host, service):
         share[group] = (chosen[group] != NONE).mean()
     linked = np.flatnonzero(chosen != NONE)
-    linked = linked[times.possible(rest[linked], chosen[linked])]
-    links.parent[rest[linked]] = chosen[linked]
+    linked = linked[times.possible(unresolved[linked], chosen[linked])]
+    links.parent[unresolved[linked]] = chosen[linked]
     # there are no candidates of a parent that ends before it begins
-    links.confidence[rest[linked]] = share[linked] / np.maximum(candidates[linked], 1)
-    linked = linked[(other[linked] != NONE) & times.possible(rest[linked], other[linked])]
-    links.alternative[rest[linked]] = other[linked]
-    links.alternative_confidence[rest[linked]] = links.confidence[rest[linked]]
+    links.confidence[unresolved[linked]] = share[linked] / np.maximum(candidates[linked], 1)
+    linked = linked[(other[linked] != NONE) & times.possible(unresolved[linked], other[linked])]
+    links.alternative[unresolved[linked]] = other[linked]
+    links.alternative_confidence[unresolved[linked]] = links.confidence[unresolved[linked]]
 
 
 def _groups(*keys: NDArray[np.generic]) -> list[Int64Array]:
@@ -310,7 +319,7 @@ def _groups(*keys: NDArray[np.generic]) -> list[Int64Array]:
     return np.split(order, np.flatnonzero(new)[1:]) if len(order) else []
 
 
-def _open_to(
+def _eligible_requests(
     times: _Times, shows_id: NDArray[np.bool_], receives_ids: NDArray[np.bool_], serving: Int64Array, child: int
 ) -> Int64Array:
     """Server-side requests on the child's host; if the called service normally receives ids, only those without one."""
@@ -327,8 +336,8 @@ def _innermost(times: _Times, children: Int64Array, parents: Int64Array) -> tupl
     if not len(parents):
         none = np.full(len(children), NONE)
         return none, none, np.zeros(len(children), dtype=np.int64)
-    at, close = times.asked[children], times.closed[parents]
-    begun = np.searchsorted(times.opened[parents], at, side="left")
+    at, close = times.sent[children], times.closed[parents]
+    begun = np.searchsorted(times.arrived[parents], at, side="left")
     candidates = begun - np.searchsorted(np.sort(close), at, side="left")
     place = last_at_least(close, begun, at)
     after = last_at_least(close, np.maximum(place, 0), at)

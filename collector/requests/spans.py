@@ -17,7 +17,7 @@ from collector.execution import memory
 from collector.requests.critical_path import NONE, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import as_clients_saw
 from collector.requests.exchanges import NO_BYTE, RANGE
-from collector.requests.hedged_calls import left_for_another
+from collector.requests.hedged_calls import find_hedged_calls
 from collector.requests.openings import Bounds, find_bounds
 from collector.requests.parents import find_links
 from collector.requests.silences import SUM_COLUMNS, silences_by_row
@@ -184,7 +184,7 @@ def make_nodes(
         arrived=head_arrived,
     )
     returned, ended = first_times(exchanges, "response_first_received", "response_first_sent", "given_up"), bounds.end
-    left, until = left_for_another(exchanges, parent, bounds.start, asked)
+    left, until = find_hedged_calls(exchanges, parent, bounds.start, asked)
     if len(left):
         returned, ended = returned.copy(), ended.copy()
         returned[left], ended[left] = until, until

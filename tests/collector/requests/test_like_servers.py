@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from collector.requests.like_servers import COLUMNS, learned_together, like_servers
+from collector.requests.like_servers import COLUMNS, like_servers, merge_like_servers
 from collector.requests.spans import link
 from testkit.services_sim import Service, Simulation, Step
 from testkit.tables import table
@@ -73,8 +73,8 @@ def test_what_is_learned_together_keeps_its_rows_and_types() -> None:
     exchanges, _ = Simulation(REPLICAS, seed=5).run("a", 2, 40)
     rows = [row | {"service": f"{row['server_host']}:80"} for row in exchanges.to_pylist()]
     before = table("exchanges", rows)
-    after = learned_together(before)
+    after = merge_like_servers(before)
     assert after.schema == before.schema
     assert after.drop(["service"]).equals(before.drop(["service"]))
     assert set(after["service"].to_pylist()) == {"A:80", "X1:80"}
-    assert learned_together(exchanges) is exchanges
+    assert merge_like_servers(exchanges) is exchanges

@@ -13,7 +13,7 @@ from collector.queries import open_trace
 from collector.reporting.html import make_html
 from collector.reporting.report import gather
 from collector.reporting.text import show
-from collector.requests.link_doubt import LinkSummary, doubt_words, links_words
+from collector.requests.link_doubt import LinkSummary, describe_doubt, describe_links
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
 
 SAID = "9 of 9 calls are linked by inference, not by an id (mean confidence 62 %, 9 below 80 %)"
@@ -76,9 +76,9 @@ def test_an_uncertain_parent_names_the_next_candidate(tmp_path: Path) -> None:
 
 
 def test_words() -> None:
-    assert doubt_words("PUT /a", 0.62, "GET /b", 0.21) == "parent uncertain: 62 % PUT /a; next candidate GET /b 21 %"
-    assert doubt_words("PUT /a", 0.62, None, None) == "parent uncertain: 62 % PUT /a"
-    assert links_words(LinkSummary(4, 2, 0, 0.9, 0, 100)).endswith(
+    assert describe_doubt("PUT /a", 0.62, "GET /b", 0.21) == "parent uncertain: 62 % PUT /a; next candidate GET /b 21 %"
+    assert describe_doubt("PUT /a", 0.62, None, None) == "parent uncertain: 62 % PUT /a"
+    assert describe_links(LinkSummary(4, 2, 0, 0.9, 0, 100)).endswith(
         "(mean confidence 90 %); none of the time above is on them"
     )
-    assert links_words(LinkSummary(4, 2, 0, 0.9, 1, 1000)).endswith("less than 1 % of the time above is on them")
+    assert describe_links(LinkSummary(4, 2, 0, 0.9, 1, 1000)).endswith("less than 1 % of the time above is on them")
