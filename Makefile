@@ -9,8 +9,7 @@ ONCE ?=
 QUICK ?=
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
-# Of its temporary folders pytest keeps those of tests that failed; the others may be in memory (tests/conftest.py).
-PYTEST = $(VENV)/python -m pytest -q -n $(PYTEST_WORKERS) -o tmp_path_retention_policy=failed -o tmp_path_retention_count=1
+PYTEST = $(VENV)/python -m pytest -q -n $(PYTEST_WORKERS)
 export PYTHON
 
 VENV := .venv/bin

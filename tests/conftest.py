@@ -11,7 +11,9 @@ the disk there. What syncing is for, that a file outlives a power cut, no test c
 """
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -82,14 +84,32 @@ SLOW = (
 
 
 MEMORY = Path("/dev/shm")
+TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
+"""The variable by which pytest learns where its temporary folders are to be."""
+RUN_FOLDER = pytest.StashKey[str]()
 MEMORY_NEEDED_BYTES = 4 << 30
-"""All tests leave some 2 GiB behind, of which `make` has pytest remove the folders of those that passed."""
+"""A whole run leaves some 2 GiB, which are removed at its end if all passed."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Put temporary folders into memory, unless `--basetemp` or pytest's own variable says where they are to be."""
-    if not config.option.basetemp and _has_room(MEMORY):
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    if not config.option.basetemp and TEMPORARY not in os.environ and _has_room(MEMORY):
+        _remove_folders_of_ended_runs()
+        config.stash[RUN_FOLDER] = folder = tempfile.mkdtemp(prefix=f"twintap-tests-{os.getpid()}-", dir=MEMORY)
+        os.environ[TEMPORARY] = folder
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Leave nothing in memory of a run in which all passed; that of another stays until the next run."""
+    folder = session.config.stash.get(RUN_FOLDER, None)
+    if folder is not None and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_folders_of_ended_runs() -> None:
+    for folder in MEMORY.glob("twintap-tests-*"):
+        if not Path("/proc", folder.name.split("-")[2]).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _has_room(folder: Path) -> bool:

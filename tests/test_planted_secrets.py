@@ -51,7 +51,8 @@ for line in sys.stdin:
 
 @pytest.fixture(autouse=True)
 def _choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv(secret_rules.VARIABLE, raising=False)
+    monkeypatch.setenv(secret_rules.VARIABLE, "")  # noted, so that what a test chooses is forgotten after it
+    monkeypatch.delenv(secret_rules.VARIABLE)
     secret_rules.keep_secrets(wanted=False)
     yield
     secret_rules.keep_secrets(wanted=False)
