@@ -32,7 +32,7 @@ BLIND = {
 
 def palette(theme: str) -> dict[str, NDArray[np.float64]]:
     """Colours by name, linear RGB from 0 to 1; the dark theme over the light one."""
-    sheet, colours = (ASSETS / "page.css").read_text(), {}
+    sheet, colours = (ASSETS / "styles" / "tokens.css").read_text(), {}
     for selector in THEMES[: THEMES.index(theme) + 1]:
         block = re.search(rf"^{re.escape(selector)} \{{(.*?)^\}}", sheet, re.DOTALL | re.MULTILINE)
         assert block
