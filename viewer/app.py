@@ -12,7 +12,7 @@ from viewer.layout import page, start_page
 from viewer.live import add_live
 from viewer.page_shell import new_app
 from viewer.pages.app import create_pages
-from viewer.pages.context import Beside, Given
+from viewer.pages.context import Companions, PageData
 from viewer.revisions import Revisions
 from viewer.routes import add_routes
 from viewer.saving import add_saving
@@ -23,12 +23,14 @@ from viewer.uploads import Uploads
 TIMELINE_ENTRY = "app/main.js"
 
 
-def make_viewer(trace: TraceView | None, access: Access, beside: Beside | None = None) -> tuple[Revisions, Uploads]:
+def make_viewer(
+    trace: TraceView | None, access: Access, companions: Companions | None = None
+) -> tuple[Revisions, Uploads]:
     """The viewer of a trace, or without one of what is uploaded; it follows newer revisions, and shows uploads."""
     uploads: Uploads
 
     def make(trace: TraceView | None, revisions: Revisions) -> Flask:
-        app = create_start_app(access) if trace is None else create_app(trace, access, beside, revisions)
+        app = create_start_app(access) if trace is None else create_app(trace, access, companions, revisions)
         add_uploads(app.server, lambda: uploads)
         return app.server
 
@@ -47,14 +49,17 @@ def create_start_app(access: Access) -> dash.Dash:
 
 
 def create_app(
-    trace: TraceView, access: Access | None = None, beside: Beside | None = None, revisions: Revisions | None = None
+    trace: TraceView,
+    access: Access | None = None,
+    companions: Companions | None = None,
+    revisions: Revisions | None = None,
 ) -> dash.Dash:
-    """The viewer of `trace` and of what stands `beside` it; everything it needs is served from here.
+    """The viewer of `trace` and of its `companions`; it serves everything that the page needs.
 
     With `revisions`, the page follows newer ones.
     """
     app = _app_of(f"{trace.summary.name} · Twintap")
-    runs = trace.runs_beside() or Given(trace, beside or Beside()).runs()
+    runs = trace.runs_beside() or PageData(trace, companions or Companions()).runs()
     app.layout = page(trace, runs, followed=revisions is not None)
     add_callbacks(app, trace)
     add_routes(app.server, trace)
@@ -63,7 +68,7 @@ def create_app(
     add_saving(app.server, trace)
     if revisions is not None:
         add_live(app.server, trace, runs, revisions)
-    pages = create_pages(app.server, trace, beside or Beside())
+    pages = create_pages(app.server, trace, companions or Companions())
     guard(app.server, access or Access(), [*app.csp_hashes(), *pages.csp_hashes()])
     return app
 

@@ -85,7 +85,7 @@ def encode(header: Header, columns: Mapping[str, NDArray[np.generic]]) -> bytes:
 
 
 def encode_arrows(arrows: Arrows, from_ns: int, to_ns: int, count: int) -> bytes:
-    """The arrows that overlap [from_ns, to_ns]; `count` of them are anchored in the view that was asked for."""
+    """The arrows that overlap [from_ns, to_ns]; `count` of them are anchored in the requested view."""
     return encode({"mode": "arrows", "from": from_ns, "to": to_ns, "count": count}, _arrow_columns(arrows))
 
 
@@ -93,8 +93,8 @@ def encode_counts(
     mode: str, from_ns: int, bin_ns: int, counts: NDArray[np.uint32], count: int, sample: Sample | None = None
 ) -> bytes:
     """Counts by what (`mode`: pairs for `density`, rows and directions for `ends`), class and bin, as an array `counts`
-    of those cells (`cells`: what * classes + class) that have any; `count` hops are anchored in the view that was asked
-    for. A sample of the arrows goes with them, each of which stands for `step`."""
+    of those cells (`cells`: what * classes + class) that have any; `count` hops are anchored in the requested
+    view. A sample of the arrows goes with them, each of which stands for `step`."""
     what, classes, bins = counts.shape
     flat = counts.reshape(what * classes, bins)
     cells = np.flatnonzero(flat.any(axis=1))

@@ -22,7 +22,7 @@ from tracer.secret_rules import without_secrets
 from tracer.tokens import leave_token, make_up_token, read_token, take_back
 from viewer.access import Access
 from viewer.app import make_viewer
-from viewer.pages.context import Beside
+from viewer.pages.context import Companions
 from viewer.serving import make_server
 
 VARIABLE = "TWINTAP_VIEW_TOKEN"
@@ -83,7 +83,7 @@ def command(
         click.echo(f"tracer: {line}", err=True)
     with _listening(host, port) as listener:  # first: an index takes long, only to find the port in use
         opened = open_trace(trace, progress_printer()) if trace else None
-        revisions, uploads = make_viewer(opened, Access(secret), Beside(runs, others))
+        revisions, uploads = make_viewer(opened, Access(secret), Companions(runs, others))
         port, left = listener.getsockname()[1], None
         try:
             name = f"[{host}]" if ":" in host else host
@@ -104,7 +104,7 @@ def command(
 
 
 def _secret(token: str | None, file: Path | None) -> str | None:
-    """What opens the page; None if nothing is asked. Raises: InputError."""
+    """The token that opens the page; None if it is open to this machine. Raises: InputError."""
     if token == MAKE_ONE and file is None:
         return make_up_token()
     given = read_token(token, file, lambda line: click.echo(f"tracer: {line}", err=True), VARIABLE)
@@ -139,7 +139,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach it."""
+    """Whether only this machine can reach it."""
     if host == "localhost":
         return True
     try:

@@ -98,8 +98,8 @@ KEYS = (
 
 
 def page(trace: TraceView, runs: Sequence[Path] = (), followed: bool = False) -> Component:
-    """Everything on the page. `runs`: folders of the load generator's. `followed`: the page asks whether the trace was
-    made anew."""
+    """Everything on the page. `runs`: folders of the load generator's. `followed`: the page follows newer
+    revisions."""
     return html.Div(
         [
             dcc.Store(id="meta", data={**page_meta(trace, runs), "followed": followed}),
@@ -344,7 +344,9 @@ def request_list(trace: TraceView) -> list[Component]:
     """The slowest requests, each a button that selects it."""
     requests, summary = trace.requests(REQUESTS_LISTED), trace.summary
     if not requests:
-        text = "No requests were recognised in these packets. The arrows are all there; `tracer report` says more."
+        text = (
+            "No requests were recognised in these packets. The arrows are all there; `tracer report` gives the reasons."
+        )
         text = text if summary.hops_count else "Where there are no packets, there are no requests."
         return [html.H2("Requests"), html.P(text, className="hint")]
     longest = max(1, requests[0].duration_ns)
@@ -352,7 +354,7 @@ def request_list(trace: TraceView) -> list[Component]:
     note = f"the {len(requests)} slowest of {count:,}" if count > len(requests) else "slowest first"
     rows = [html.Li(_request_row(request, longest)) for request in requests]
     others = summary.roots_count - summary.requests_count
-    more = f" {plural(others, 'request')} that no client asked (replicators, updaters) stand on the page Requests."
+    more = f" {plural(others, 'request')} that no client sent (replicators, updaters) are on the page Requests."
     hint = html.P(
         "Click a request, or an arrow, to see where its time went." + (more if others else ""), className="hint"
     )

@@ -59,7 +59,7 @@ class Revisions:
             app = self._apps.get(made) if made else self._newest
         if app is None:
             start_response("409 Conflict", [("Content-Type", "text/plain; charset=utf-8")])
-            return ["The trace was made anew since; press “follow” or reload the page.\n".encode()]
+            return ["A newer revision has replaced this trace; press “follow” or reload the page.\n".encode()]
         return app(environ, start_response)
 
     def show(self, trace: TraceView) -> None:

@@ -44,7 +44,7 @@ def add_search_routes(server: Flask, trace: TraceView) -> None:
 
 
 def _page(count: int) -> tuple[int, int]:
-    """First row and number of rows that were asked for, within `count`."""
+    """First row and number of rows of the requested page, within `count`."""
     first = min(max(0, _number("first", 0)), count)
     return first, min(max(0, _number("rows", LARGEST_PAGE)), LARGEST_PAGE, count - first)
 

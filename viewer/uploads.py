@@ -25,20 +25,20 @@ from tracer.errors import InputError, TracerError
 from tracer.scratch import UPLOADS_PREFIX, make_temporary, release
 
 PIECE_BYTES = 4 << 20
-"""Of a file, sent at once."""
+"""A piece of a file, which one request carries."""
 MOST_BYTES = 4 << 30
 MOST_FILES = 100
 MOST_MEMORY_BYTES = 4 << 30
 MOST_SECONDS = 3_600.0
 POLL_SECONDS = 0.1
-LONGEST_SAID = 10_000
-"""Of what a command wrote on standard error, the end that is looked at."""
+LONGEST_ERROR = 10_000
+"""Characters at the end of a command's standard error that are read."""
 LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """How an uploaded file stands: whose capture it seems to be, or in `error` why it cannot be one."""
+    """The state of an uploaded file: the host that it seems to be captured on, or in `error` why it is refused."""
 
     number: int
     name: str
@@ -50,7 +50,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """How the making of a trace stands: `state` is idle, running, done or failed."""
+    """The state of the analysis of uploaded files: `state` is idle, running, done or failed."""
 
     state: str = "idle"
     text: str = ""
@@ -65,7 +65,7 @@ class _Incoming:
 
 
 class Uploads:
-    """What was uploaded to one viewer. Safe to use from several threads; `close` removes it all."""
+    """The files uploaded to one viewer. Safe to use from several threads; `close` removes them all."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Uploads:
         return Received(number, shown, 0)
 
     def add(self, number: int, offset: int, piece: IO[bytes], length: int) -> Received:
-        """Take the next piece of a file, which belongs at `offset`."""
+        """Append the next piece of a file, which belongs at `offset`."""
         file = self._files.get(number)
         if file is None:
             return Received(number, "", 0, error="this file is not expected; add it again")
@@ -116,7 +116,7 @@ class Uploads:
         return Received(number, file.name, file.bytes_count)
 
     def end(self, number: int) -> Received:
-        """A file is whole: whose capture it is, or what it is instead."""
+        """Finish a file: the host that it was captured on, or why it is refused."""
         file = self._files.get(number)
         if file is None:
             return Received(number, "", 0, error="this file is not expected; add it again")
@@ -135,7 +135,7 @@ class Uploads:
             file.path.unlink(missing_ok=True)
 
     def make(self, hosts: Mapping[int, str]) -> Making:
-        """Begin to make a trace of the files of these hosts. One at a time."""
+        """Begin to analyse the files of these hosts. One analysis at a time."""
         files = [(self._files.get(number), host.strip()) for number, host in sorted(hosts.items())]
         trouble = _trouble([(file.name if file else None, host) for file, host in files])
         with self._lock:
@@ -149,11 +149,11 @@ class Uploads:
         return self._making
 
     def making(self) -> Making:
-        """How the making of a trace stands."""
+        """The state of the analysis."""
         return self._making
 
     def close(self) -> None:
-        """Remove everything, and end what runs."""
+        """Remove all files, and end the analysis that runs."""
         if (process := self._process) is not None:  # another thread sets it to None once it has ended
             process.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -163,17 +163,17 @@ class Uploads:
         trace = self._folder / "traces" / f"uploaded-{next(self._traces)}"
         trace.parent.mkdir(exist_ok=True)
         argv = [sys.executable, "-m", "tracer", "replay", "-o", str(trace), "--", *given]  # a host may begin with `-`
-        with tempfile.TemporaryFile("w+", errors="replace") as said:
-            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
+        with tempfile.TemporaryFile("w+", errors="replace") as errors:
+            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
             too_much = wait_within(self._process, self._most_memory_bytes, self._most_seconds)
-            said.seek(0)
-            last = said.read()[-LONGEST_SAID:]
+            errors.seek(0)
+            last = errors.read()[-LONGEST_ERROR:]
         failed, self._process = self._process.returncode, None
         if failed:
             shutil.rmtree(trace, ignore_errors=True)
             for left in trace.parent.glob(f".{trace.name}.*"):  # of one that was killed
                 shutil.rmtree(left, ignore_errors=True)
-            self._making = Making("failed", too_much or _host_name(last, given))
+            self._making = Making("failed", too_much or _error_sentence(last, given))
             return
         try:
             self._done(open_trace(str(trace)))
@@ -186,7 +186,7 @@ class Uploads:
 
 
 def wait_within(process: subprocess.Popen[bytes], most_memory_bytes: int, most_seconds: float) -> str:
-    """Wait for a process; if it takes more memory (resident) or time than it may, end it and say what was too much."""
+    """Wait for a process, and end it above a limit of resident memory or time; returns the limit exceeded, or ""."""
     deadline_s = time.monotonic() + most_seconds
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -223,16 +223,16 @@ def _trouble(files: list[tuple[str | None, str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without control characters and what turns the order of letters around."""
+    """The text without control characters and without characters that reverse the order of letters."""
     return "".join(sign for sign in text if sign.isprintable()).strip()
 
 
-def _host_name(said: str, given: Mapping[str, _Incoming]) -> str:
-    """The last line of what a command said, its paths as the names that were uploaded."""
-    line = (said.strip().splitlines() or [""])[-1]
+def _error_sentence(errors: str, files: Mapping[str, _Incoming]) -> str:
+    """The last line that a command wrote as an error, with the uploaded names in the place of its paths."""
+    line = (errors.strip().splitlines() or [""])[-1]
     if not line.startswith("tracer: "):
-        return "the captures could not be analysed, which is a defect; `tracer replay` with these files says more"
+        return "the captures could not be analysed, which is a defect; `tracer replay` with these files prints more"
     line = line.removeprefix("tracer: ")
-    for file in given.values():
+    for file in files.values():
         line = line.replace(str(file.path), file.name)
     return line

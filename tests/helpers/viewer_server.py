@@ -10,15 +10,17 @@ from waitress.wasyncore import close_all
 from collector.queries import TraceView
 from viewer.access import Access
 from viewer.app import make_viewer
-from viewer.pages.context import Beside
+from viewer.pages.context import Companions
 from viewer.serving import make_server
 
 
 @contextmanager
-def serving(trace: TraceView | None, access: Access | None = None, beside: Beside | None = None) -> Iterator[str]:
+def serving(
+    trace: TraceView | None, access: Access | None = None, companions: Companions | None = None
+) -> Iterator[str]:
     """The URL of a viewer of `trace`, if any, on a free port of loopback, while the context lasts."""
     listener = socket.create_server(("127.0.0.1", 0))
-    revisions, uploads = make_viewer(trace, access or Access(), beside)
+    revisions, uploads = make_viewer(trace, access or Access(), companions)
     server = make_server(revisions, listener)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""A trace that is made anew: each page is answered from the make that it shows, and follows until it is touched."""
+"""A trace that is replaced: each page is answered from the revision that it shows, and follows until it is touched."""
 
 import errno
 import re
@@ -34,12 +34,12 @@ def live_folder(tmp_path: Path) -> Path:
 
 
 def requests_of(client: Client, made: str = "") -> tuple[int, int | None]:
-    """Status, and the number of requests of the make that answers."""
+    """Status, and the number of requests of the revision that answers."""
     answer = client.get("/api/meta", headers={"X-Twintap-Made": made} if made else {}, base_url="http://localhost")
     return answer.status_code, answer.json["roots"] if answer.status_code == 200 else None  # type: ignore[index]
 
 
-def test_each_page_is_answered_from_its_own_make(live_folder: Path) -> None:
+def test_each_page_is_answered_from_its_own_revision(live_folder: Path) -> None:
     revisions, uploads = make_viewer(open_trace(str(live_folder)), Access())
     client = Client(revisions)
     for number in range(3, 3 + REVISIONS_KEPT):

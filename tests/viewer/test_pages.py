@@ -14,7 +14,7 @@ from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.bench_folders import write_run
 from tests.helpers.viewer_page import leaving
 from tests.helpers.viewer_server import serving
-from viewer.pages.context import Beside
+from viewer.pages.context import Companions
 
 pytestmark = pytest.mark.browser
 
@@ -49,8 +49,8 @@ def url(crowd: TraceView, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     write_synthetic_trace(
         folder / "other", Recipe(120, 3, 400_000_000, spread_ns=60_000_000, target="/v1/a/c/o", seed=2)
     )
-    beside = Beside((folder,), (str(folder / "other"),))
-    with serving(crowd, beside=beside) as served:
+    companions = Companions((folder,), (str(folder / "other"),))
+    with serving(crowd, companions=companions) as served:
         yield served
 
 

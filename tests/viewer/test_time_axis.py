@@ -15,7 +15,7 @@ from tests.helpers.bench_folders import STARTED_NS, write_run
 from tests.helpers.stored_tables import write_table
 from tests.helpers.viewer_page import ink, open_page, settled, view
 from tests.helpers.viewer_server import serving
-from viewer.pages.context import Beside
+from viewer.pages.context import Companions
 
 pytestmark = pytest.mark.browser
 MS = 1_000_000
@@ -69,7 +69,7 @@ def url(marked: TraceView, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     run = tmp_path_factory.mktemp("runs") / "run"
     assert STARTED_NS == EPOCH_NS
     write_run(run, 512, ["tx1"])
-    with serving(marked, beside=Beside((run,))) as served:
+    with serving(marked, companions=Companions((run,))) as served:
         yield served
 
 

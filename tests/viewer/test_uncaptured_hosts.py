@@ -28,7 +28,7 @@ from viewer.details import request_details, waterfall
 from viewer.layout import page_meta
 from viewer.pages.address import Address
 from viewer.pages.app import CONTENTS, page_content
-from viewer.pages.context import Beside, Given
+from viewer.pages.context import Companions, PageData
 from viewer.wording import hop_facts, hop_title
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -71,10 +71,10 @@ def outputs(url: str) -> Iterator[tuple[str, str]]:
 
 
 def shown(trace: TraceView) -> Iterator[str]:
-    given = Given(trace, Beside())
+    data = PageData(trace, Companions())
     for path in CONTENTS:
         for query in ("", "nodes=hosts"):
-            yield from plain(page_content(given, Address.of(path, query)))
+            yield from plain(page_content(data, Address.of(path, query)))
     yield from plain(page_meta(trace))
     for number in range(trace.summary.roots_count):
         spans = trace.spans(number)

@@ -13,11 +13,11 @@ from viewer.navigation import PAGES, PREFIX, navigation
 from viewer.page_shell import new_app
 from viewer.pages import bench, compare, latency, overlay, quality, requests, services, streams
 from viewer.pages.address import Address
-from viewer.pages.context import Beside, Given
+from viewer.pages.context import Companions, PageData
 from viewer.pages.parts import nothing
 
 PAGES_ENTRY = "app/pages.js"
-Content = Callable[[Given, Address], list[Component]]
+Content = Callable[[PageData, Address], list[Component]]
 CONTENTS: dict[str, Content] = {
     f"{PREFIX}requests": requests.content,
     f"{PREFIX}overlay": overlay.content,
@@ -30,12 +30,12 @@ CONTENTS: dict[str, Content] = {
 }
 
 
-def create_pages(server: Flask, trace: TraceView, beside: Beside) -> dash.Dash:
+def create_pages(server: Flask, trace: TraceView, companions: Companions) -> dash.Dash:
     """The pages of `trace` below `PREFIX`."""
     title = f"{trace.summary.name} · Twintap"
     app = new_app("viewer.pages", PAGES_ENTRY, title, server=server, url_base_pathname=PREFIX)
     app.layout = _frame(trace)
-    given = Given(trace, beside)
+    data = PageData(trace, companions)
 
     @app.callback(
         Output("content", "children"),
@@ -45,7 +45,7 @@ def create_pages(server: Flask, trace: TraceView, beside: Beside) -> dash.Dash:
     )
     def show(path: str | None, search: str | None) -> tuple[list[Component], Component]:
         address = Address.of(path or PREFIX, search or "")
-        return page_content(given, address), navigation(address.path)
+        return page_content(data, address), navigation(address.path)
 
     app.clientside_callback(
         ClientsideFunction("twintap", "followLink"),
@@ -56,13 +56,13 @@ def create_pages(server: Flask, trace: TraceView, beside: Beside) -> dash.Dash:
     return app
 
 
-def page_content(given: Given, address: Address) -> list[Component]:
+def page_content(data: PageData, address: Address) -> list[Component]:
     """What a page shows; for an address that leads nowhere, where to go instead."""
     content = CONTENTS.get(address.path)
     if content is None:
         links: list[Any] = [html.Li(dcc.Link(page.name, href=page.path)) for page in PAGES[1:]]
         return [nothing("There is no such page", "These are:", html.Ul(links))]
-    return content(given, address)
+    return content(data, address)
 
 
 def _frame(trace: TraceView) -> Component:

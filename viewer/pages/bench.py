@@ -8,7 +8,7 @@ from dash.development.base_component import Component
 from collector.queries import RUN_PERCENTILES, BenchRun, Operation, read_run, run_overlaps, slowest_operations
 from viewer.figures.bench import Link, latency_figure, operations_figure, throughput_figure, trouble_figure, use_figure
 from viewer.pages.address import Address, request_link
-from viewer.pages.context import Given
+from viewer.pages.context import PageData
 from viewer.pages.parts import Row, chart, code, heading, nothing, table
 from viewer.wording import bytes_in_words, duration, plural
 
@@ -23,10 +23,10 @@ RUN_HEAD = (
 Series = dict[str, list[BenchRun]]
 
 
-def content(given: Given, address: Address) -> list[Component]:
+def content(data: PageData, address: Address) -> list[Component]:
     """The page."""
     title = heading("Bench", "What the load generator measured. Click a dot or a run to see its slowest operations.")
-    folders = given.runs()
+    folders = data.runs()
     read = [read_run(folder) for folder in folders]
     runs = [run for run in read if run is not None]
     if not runs:
@@ -38,12 +38,12 @@ def content(given: Given, address: Address) -> list[Component]:
         words = f"{plural(missing, 'run')} left out: going on, killed, or damaged."
         parts.append(html.P(words, className="hint"))
     chosen = _chosen_run(runs, address)
-    detail = [] if chosen is None else [_run_card(given, chosen)]
+    detail = [] if chosen is None else [_run_card(data, chosen)]
 
     def link(run: BenchRun) -> str:
         return address.link(run=f"{run.series}/{run.name}")
 
-    whole = [*_charts(series, link), _all_runs(given, series, link)]
+    whole = [*_charts(series, link), _all_runs(data, series, link)]
     return [*parts, *detail, *whole] if address.text("run") else [*parts, *whole, *detail]
 
 
@@ -86,9 +86,9 @@ def _charts(series: Series, link: Link) -> list[Component]:
     return [html.Div(cards, className="grid")]
 
 
-def _all_runs(given: Given, series: Series, link: Link) -> Component:
-    from_ns = given.trace.start_ns
-    to_ns = from_ns + given.trace.duration_ns
+def _all_runs(data: PageData, series: Series, link: Link) -> Component:
+    from_ns = data.trace.start_ns
+    to_ns = from_ns + data.trace.duration_ns
     rows = [_run_row(run, link(run), run_overlaps(run, from_ns, to_ns)) for runs in series.values() for run in runs]
     return html.Section([html.H2("Every run"), table(RUN_HEAD, rows)], className="card", id="runs")
 
@@ -117,9 +117,9 @@ def _chosen_run(runs: Sequence[BenchRun], address: Address) -> BenchRun | None:
     return runs[0] if found is None and len(runs) == 1 else found
 
 
-def _run_card(given: Given, run: BenchRun) -> Component:
+def _run_card(data: PageData, run: BenchRun) -> Component:
     operations = slowest_operations(run.folder, DRAWN)
-    numbers = given.trace.load.numbers_of([each.transaction_id for each in operations])
+    numbers = data.trace.load.numbers_of([each.transaction_id for each in operations])
     links = [None if number is None else request_link(number) for number in numbers]
     rows = [_operation_row(each, link) for each, link in zip(operations[:LISTED], links, strict=False)]
     found = sum(link is not None for link in links)

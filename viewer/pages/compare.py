@@ -10,7 +10,7 @@ from collector.queries import Comparison, KindComparison, StageDifference, Trace
 from tracer.errors import InputError
 from viewer.figures.differences import differences_figure
 from viewer.pages.address import Address
-from viewer.pages.context import Given, short_names
+from viewer.pages.context import PageData, short_names
 from viewer.pages.parts import Row, chart, choices, code, heading, nothing, table
 from viewer.wording import duration, plural
 
@@ -21,14 +21,14 @@ HEAD = ("stage", "difference", "± (95 %)", "p (corrected)", "more than noise")
 MOST_KINDS = 8
 
 
-def content(given: Given, address: Address) -> list[Component]:
+def content(data: PageData, address: Address) -> list[Component]:
     """The page."""
     title = heading(
         "Compare",
         "Means of each stage over requests of one kind; a filled dot is more than noise. The stages add up to the "
         "difference of the whole.",
     )
-    traces = given.beside.traces
+    traces = data.companions.traces
     names = short_names(traces)
     chosen = address.text("with")
     options = [(INSIDE, address.link(**{"with": None}), chosen not in names)]
@@ -37,10 +37,10 @@ def content(given: Given, address: Address) -> list[Component]:
     if not traces:
         parts.append(html.P(["To compare with another trace: ", code("tracer view TRACE OTHER…")], className="hint"))
     try:
-        found = _comparison(given.trace, traces[names.index(chosen)] if chosen in names else None)
+        found = _comparison(data.trace, traces[names.index(chosen)] if chosen in names else None)
     except InputError as error:
         return [*parts, nothing("That trace cannot be compared with", str(error))]
-    first, second = (given.trace.summary.name, chosen) if chosen in names else ("typical", "slow")
+    first, second = (data.trace.summary.name, chosen) if chosen in names else ("typical", "slow")
     return [*parts, *_comparison_cards(found, first, second)]
 
 

@@ -1,4 +1,7 @@
-"""The data of the pages: the trace, and what was found beside it. Paths come only from the command line."""
+"""The data of the pages: the trace, and the runs and traces that are shown with it.
+
+Paths come only from the command line.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,23 +11,23 @@ from collector.queries import TraceView, find_runs
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """What was given at start-up beside the trace."""
+class Companions:
+    """The runs and traces that the command line names besides the trace."""
 
     runs: tuple[Path, ...] = ()  # folders of the load generator's runs
     traces: tuple[str, ...] = ()  # others to compare with
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A trace and what stands beside it."""
+class PageData:
+    """A trace and its companions."""
 
     trace: TraceView
-    beside: Beside
+    companions: Companions
 
     def runs(self) -> tuple[Path, ...]:
-        """Folders of runs: those given, or else those that were recorded as this trace. Looked up anew each time."""
-        return find_runs(self.beside.runs) if self.beside.runs else self.trace.runs_beside()
+        """Folders of runs: those named, or else those that this trace was recorded of. Looked up anew each time."""
+        return find_runs(self.companions.runs) if self.companions.runs else self.trace.runs_beside()
 
 
 def short_names(traces: Sequence[str]) -> list[str]:

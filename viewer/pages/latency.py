@@ -11,7 +11,7 @@ from viewer.figures.latency import concurrency_figure, flight_figure, histogram_
 from viewer.navigation import PREFIX
 from viewer.pages.address import Address, link, request_link
 from viewer.pages.classes import chosen_class, chosen_outcome, class_choices, outcome_choices
-from viewer.pages.context import Given
+from viewer.pages.context import PageData
 from viewer.pages.parts import Row, chart, heading, no_requests, nothing, table
 from viewer.wording import OUTCOME_WORDS, duration, exact_time
 
@@ -29,16 +29,16 @@ SUMMARY_HEAD = (
 STRETCHES = 12
 
 
-def content(given: Given, address: Address) -> list[Component]:
+def content(data: PageData, address: Address) -> list[Component]:
     """The page."""
-    load = given.trace.load
+    load = data.trace.load
     title = heading("Latency", "Click a dot, a cell or a bin to see the requests behind it.")
-    if not given.trace.summary.roots_count:
-        return [title, no_requests(given.trace, "Delays of packets are below."), _hops(load.hop_delays)]
-    class_name = chosen_class(given.trace, address)
+    if not data.trace.summary.roots_count:
+        return [title, no_requests(data.trace, "Delays of packets are below."), _hops(load.hop_delays)]
+    class_name = chosen_class(data.trace, address)
     outcome = chosen_outcome(address)
     selection = RequestSelection(class_name=class_name, outcome=outcome)
-    controls = [class_choices(given.trace, address, class_name, all_of_them=True), outcome_choices(address, outcome)]
+    controls = [class_choices(data.trace, address, class_name, all_of_them=True), outcome_choices(address, outcome)]
     found = load.scatter(selection)
     if not len(found.numbers):
         return [

@@ -13,7 +13,7 @@ from viewer.figures.frame import BAD, STYLES
 from viewer.figures.overlay import Strand, overlay_figure
 from viewer.pages.address import Address, request_link
 from viewer.pages.classes import chosen_class, class_choices
-from viewer.pages.context import Given
+from viewer.pages.context import PageData
 from viewer.pages.parts import chart, choices, heading, no_requests, table
 from viewer.wording import duration, plural
 
@@ -21,7 +21,7 @@ COLUMNS = {"whole": 480, "half": 240}
 CELLS = {"whole": 150_000, "half": 60_000}
 """Most of them in a picture: 4 bytes for 3, so that a page stays below 0.5 MB; with more lanes columns are wider."""
 MOST_LANES = 24
-"""With more hosts than this, those that serve the same are one line unless asked otherwise."""
+"""With more hosts than this, those that serve the same are one line unless the address states otherwise."""
 SLOWEST = 3
 MOST_ARROWS = 2_000
 """Of all single requests on top: SVG draws no more quickly."""
@@ -31,9 +31,9 @@ SPANS: tuple[Span, ...] = ("90 %", "half", "all")
 QUANTILES = {"all": 1.0, "90 %": 0.9, "half": 0.5}
 
 
-def content(given: Given, address: Address) -> list[Component]:
+def content(data: PageData, address: Address) -> list[Component]:
     """The page."""
-    trace = given.trace
+    trace = data.trace
     title = heading(
         "Overlay",
         "Requests of one class, laid over each other where they began (or ended). The more of them have a packet at a "

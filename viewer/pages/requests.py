@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 from collector.queries import ORDERS, RequestRow, RequestSelection
 from viewer.pages.address import Address, request_link
 from viewer.pages.classes import chosen_class, chosen_outcome, class_choices, outcome_choices
-from viewer.pages.context import Given
+from viewer.pages.context import PageData
 from viewer.pages.parts import Row, choices, heading, no_requests, nothing, table
 from viewer.wording import bytes_in_words, duration, duration_words, exact_time, plural, status_words
 
@@ -18,9 +18,9 @@ HEAD = ("request", "status", "duration", "began", "bytes", "in flight", "from â†
 TIMES = ("from", "to", "least", "most")
 
 
-def content(given: Given, address: Address) -> list[Component]:
+def content(data: PageData, address: Address) -> list[Component]:
     """The page."""
-    trace = given.trace
+    trace = data.trace
     title = heading("Requests", "Click one to see its packets and where its time went.")
     if not trace.summary.roots_count:
         return [title, no_requests(trace, "The timeline holds all packets all the same.")]

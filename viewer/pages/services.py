@@ -7,7 +7,7 @@ from collector.queries import Edge, Node
 from viewer.figures.service_graph import LABELLED, graph_figure, is_bad
 from viewer.navigation import PREFIX
 from viewer.pages.address import Address, link
-from viewer.pages.context import Given
+from viewer.pages.context import PageData
 from viewer.pages.parts import Row, chart, choices, heading, nothing, table
 from viewer.wording import bytes_in_words, duration
 
@@ -17,15 +17,15 @@ HEAD = (
 )
 
 
-def content(given: Given, address: Address) -> list[Component]:
+def content(data: PageData, address: Address) -> list[Component]:
     """The page."""
-    load = given.trace.load
+    load = data.trace.load
     title = heading(
         "Services",
         "From left to right by how deep in a request they answer; on a line: how many exchanges, and their median "
         "duration. Dashed: something was seen to fail or was lost. Click one to see its requests.",
     )
-    apart = _hosts_apart(given, address)
+    apart = _hosts_apart(data, address)
     graph = load.graph(apart)
     if not graph.edges:
         hint = "Hosts that exchange packets are on the timeline; services are known by the requests they answer."
@@ -75,7 +75,7 @@ def _row(edge: Edge) -> Row:
     )
 
 
-def _hosts_apart(given: Given, address: Address) -> bool:
-    """Unless asked otherwise, a service is a node on each of its hosts only while all calls can have their labels."""
+def _hosts_apart(data: PageData, address: Address) -> bool:
+    """Whether a service is a node on each of its hosts: as the address states, or where all calls then have labels."""
     wanted = address.text("nodes")
-    return wanted == "hosts" or (wanted != "services" and len(given.trace.load.graph(True).edges) <= LABELLED)
+    return wanted == "hosts" or (wanted != "services" and len(data.trace.load.graph(True).edges) <= LABELLED)

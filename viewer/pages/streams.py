@@ -7,7 +7,7 @@ from dash.development.base_component import Component
 
 from collector.queries import StreamLine, StreamSummary, group_words
 from viewer.pages.address import Address
-from viewer.pages.context import Given
+from viewer.pages.context import PageData
 from viewer.pages.parts import Row, heading, nothing, table
 from viewer.wording import bytes_in_words, duration, exact_time, plural
 
@@ -18,22 +18,22 @@ HEAD = (
 )
 
 
-def content(given: Given, address: Address) -> list[Component]:
+def content(data: PageData, address: Address) -> list[Component]:
     """The page."""
     title = heading(
         "Streams",
         "Connections on which nobody waits for an answer: each message has its own delay, and the time between two is "
         "nobody's. They are in no figure of requests. Click one to see its packets.",
     )
-    streams = given.trace.streams
+    streams = data.trace.streams
     if not streams.count:
-        return [title, nothing("No stream was recognised in this trace", "What is a stream, docs/reports.md says.")]
+        return [title, nothing("No stream was recognised in this trace", "docs/reports.md defines a stream.")]
     kinds = table(KINDS_HEAD, [group_words(group) for group in streams.groups])
     return [
         title,
         html.P(f"{plural(streams.count, 'stream')} with {plural(streams.messages_count, 'message')}."),
         html.Section([html.H2("By service"), kinds], className="card", id="stream-kinds"),
-        html.Section([html.H2(_list_words(streams)), _lines(given, streams)], className="card", id="streams"),
+        html.Section([html.H2(_list_words(streams)), _lines(data, streams)], className="card", id="streams"),
     ]
 
 
@@ -43,8 +43,8 @@ def _list_words(streams: StreamSummary) -> str:
     return f"The {len(streams.lines):,} streams with most messages"
 
 
-def _lines(given: Given, streams: StreamSummary) -> Component:
-    return table(HEAD, [_row(line, given.trace.start_ns) for line in streams.lines])
+def _lines(data: PageData, streams: StreamSummary) -> Component:
+    return table(HEAD, [_row(line, data.trace.start_ns) for line in streams.lines])
 
 
 def _row(line: StreamLine, start_ns: int) -> Row:

@@ -74,8 +74,8 @@ export function scrollRows(px) {
   repaint();
 }
 
-/** The rows were made anew. */
-export function drawRowsAnew() {
+/** Draw after a change of the rows. */
+export function redrawRows() {
   makeCurrentView();
   scrollRows(scroll);
 }
@@ -100,8 +100,8 @@ export function drawChips() {
   document.querySelectorAll("[data-class] .chip").forEach((chip) => drawChip(chip, Number(chip.parentElement.dataset.class)));
 }
 
-/** The theme has changed. */
-export function drawThemeAnew() {
+/** Draw after a change of the theme. */
+export function redrawTheme() {
   drawChips();
   repaint();
 }

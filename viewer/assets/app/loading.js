@@ -11,7 +11,7 @@ import { showBanner } from "../page/notices.js";
 import { paint, redraw } from "./drawing.js";
 
 const FINER = 0.7, COARSER = 1.5; // counts are loaded again for a view so much narrower or wider than theirs
-const OUTDATED = "This trace was made anew meanwhile; press “follow” (Space) to see the newest.";
+const OUTDATED = "A newer revision has replaced this trace; press “follow” (Space) to see it.";
 const UNREACHABLE =
   "The viewer's server does not answer. Start it again with `tracer view`, then reload; what you see is the last it sent.";
 let fetching = null;
@@ -40,9 +40,9 @@ export function load() {
 
 const windowPath = (from, to) => `api/window?from=${from}&to=${to}${state.raw ? "&clocks=raw" : ""}`;
 
-// Show a message in the place of what was loaded before it.
-function accept(message, askedWidth, rows) {
-  Object.assign(message, { askedWidth, raw: state.raw, rows: rows.numbers, arranged: rowTable.version });
+// Let a message replace what was loaded before it.
+function accept(message, requestedWidth, rows) {
+  Object.assign(message, { requestedWidth, raw: state.raw, rows: rows.numbers, arranged: rowTable.version });
   if (message.number) withEnds(message, trace.meta);
   state.still = null;
   state.data = message;
@@ -57,7 +57,7 @@ function isNeeded() {
   if (data.raw !== state.raw || !rowsCovered(data, state.view)) return true;
   if (to <= from) return false;
   if (data.from > from || data.to < to) return true;
-  return data.mode !== "arrows" && (width < FINER * data.askedWidth || width > COARSER * data.askedWidth);
+  return data.mode !== "arrows" && (width < FINER * data.requestedWidth || width > COARSER * data.requestedWidth);
 }
 
 function onFailure(mine, error) {
@@ -65,7 +65,7 @@ function onFailure(mine, error) {
   showBanner(error && error.outdated ? OUTDATED : UNREACHABLE);
 }
 
-/** Say that an answer did not come. */
+/** Show that the server does not answer. */
 export const reportNoAnswer = () => showBanner(UNREACHABLE);
 
 /** Load the counts of the whole trace. @param {Minimap} minimap */
@@ -87,7 +87,7 @@ export async function fetchRevision(revision, from, to) {
   return { data, overview };
 }
 
-/** Show it; an answer about the revision before is awaited no longer. */
+/** Show what `fetchRevision` has fetched. */
 export function acceptRevision({ data, overview }, width) {
   state.overview = overview;
   accept(data, width, { numbers: [] });

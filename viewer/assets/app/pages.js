@@ -5,7 +5,7 @@ import { byId } from "../page/elements.js";
 import { startTheme, switchTheme } from "../page/theme.js";
 import { provideCallbacks } from "./callbacks.js";
 
-// A cell of a grid has no link of its own: the figure says where its place leads.
+// A cell of a grid has no link of its own: the link is computed from its place and the figure's `meta`.
 function cellLink(graph, point) {
   const meta = graph && graph.layout && graph.layout.meta;
   if (!meta || !meta.link) return null;

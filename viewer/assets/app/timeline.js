@@ -21,7 +21,7 @@ import { startSearch } from "../page/search.js";
 import { switchTheme } from "../page/theme.js";
 import { startUploadDialog } from "../page/uploads.js";
 import {
-  draw, drawChips, drawRowsAnew, drawThemeAnew, fitCanvas, repaint, scrollRows, startDrawing,
+  draw, drawChips, redrawRows, redrawTheme, fitCanvas, repaint, scrollRows, startDrawing,
 } from "./drawing.js";
 import { acceptRevision, fetchRevision, isLoading, load, loadOverview, stopLoading } from "./loading.js";
 import { centre, glide, glideAround, middle, settle, setView, shifted, startMovement } from "./movement.js";
@@ -64,7 +64,7 @@ export function start(meta) {
 
 function attach(canvas) {
   listen("arranged", onArranged);
-  listen("theme", drawThemeAnew);
+  listen("theme", redrawTheme);
   startMovement();
   startPointing(canvas);
   addActions();
@@ -123,7 +123,7 @@ function onResize() {
 }
 
 function onArranged() {
-  drawRowsAnew();
+  redrawRows();
   setView(state.from, state.to, true);
 }
 

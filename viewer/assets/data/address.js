@@ -8,7 +8,7 @@ export function addAddressPart(name, part) {
   parts.set(name, part);
 }
 
-/** What an address (`#from=…&to=…`) says; the further parts are read too. @param {string} hash @param {Meta} meta */
+/** Parse an address (`#from=…&to=…`), the further parts included. @param {string} hash @param {Meta} meta */
 export function parseAddress(hash, meta) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   /** @param {string} name */

@@ -1,11 +1,11 @@
-// Hops in full, each asked for once.
+// Hops with all their fields, each fetched once.
 
 import { fetchJson } from "./server.js";
 
 const MOST_KEPT = 500;
 const answers = new Map();
 
-/** What the server says about a hop; null if it does not answer. */
+/** All fields of a hop; null if the server does not answer. */
 export async function fetchHop(number) {
   if (!answers.has(number)) {
     if (answers.size > MOST_KEPT) answers.clear();

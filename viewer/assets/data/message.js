@@ -18,7 +18,7 @@ export function decodeMessage(buffer) {
   return message;
 }
 
-/** The lanes at both ends of the arrows, when asked for. @param {Arrows} arrows */
+/** Add the lanes at both ends of the arrows, computed when they are first read. @param {Arrows} arrows */
 function addLanes(arrows) {
   ["source", "target"].forEach((name, end) => {
     let lanes = null;
@@ -28,7 +28,7 @@ function addLanes(arrows) {
 }
 
 /**
- * Arrows with both ends known as drawn: a missing end is as far away as is typical for the pair of lanes.
+ * Add both ends as they are drawn: an end that was not seen is at the typical delay of its pair of lanes.
  * @template {Arrows} A @param {A} arrows @param {Meta} meta @returns {A}
  */
 export function withEnds(arrows, meta) {

@@ -13,7 +13,7 @@ const AROUND = 12; // rows beyond those in sight
 const MANY_LANES = 40; // from so many on, hosts are grouped by default
 export const arrangement = { order: [], hidden: new Set(), group: "none", open: new Set(), split: new Set() };
 /** @type {{ rows: Row[], version: number }} */
-export const rowTable = { rows: [], version: 0 }; // the version grows whenever the rows are made anew
+export const rowTable = { rows: [], version: 0 }; // the version grows with each arrangement
 let laneRows, serviceRows, pairRows;
 
 /** @param {Meta} meta */
@@ -29,7 +29,7 @@ export function laneOrder() {
   return [...given, ...known.filter((lane) => !given.includes(lane))];
 }
 
-// Make the rows anew from the arrangement.
+/** Rebuild the rows from the arrangement. */
 export function arrange() {
   const groups = new Map();
   for (const lane of laneOrder()) {
@@ -115,7 +115,7 @@ export function placeArrows(arrows) {
 }
 
 /**
- * Where counts are kept by end, those of the rows in sight are asked for: places in `meta.ends`, row by row.
+ * The query for the counts of the rows in sight, where counts are kept by end: places in `meta.ends`, row by row.
  * @param {View} view
  */
 export function wantedRows(view) {

@@ -1,18 +1,18 @@
-// Questions to the server. A page asks about the revision of the trace that it shows, by a header (viewer/revisions.py).
+// Requests to the server. A header names the revision of the trace that the page shows (viewer/revisions.py).
 
 import { decodeMessage } from "./message.js";
 import { trace } from "./trace.js";
 
 const plainFetch = globalThis.fetch.bind(globalThis);
 
-/** `fetch` about a revision; an empty name asks for the newest. */
+/** `fetch` from a revision; an empty name is the newest. */
 function fetchFrom(revision, url, options = {}) {
   const headers = new Headers(options.headers);
   if (revision) headers.set("X-Twintap-Made", revision);
   return plainFetch(url, { ...options, headers });
 }
 
-/** Let everything on the page, Dash included, ask about the revision that is shown. */
+/** Let all requests of the page, Dash's included, name the revision that is shown. */
 export function nameRevisionInRequests() {
   window.fetch = (url, options) => fetchFrom(shownRevision(), url, options);
 }

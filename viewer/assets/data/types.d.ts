@@ -44,7 +44,7 @@ interface Meta {
   followed?: boolean;
 }
 
-/** A stretch of time on a lane that something is said about. */
+/** A stretch of time on a lane, with a text about it: a finding, a fault, a step of the load. */
 interface Mark {
   kind: string;
   lane: LaneNumber;
@@ -67,7 +67,7 @@ interface MessageHeader {
 
 /** What the page adds to a message. */
 interface Loaded {
-  askedWidth?: Ns; // of the view that it was loaded for
+  requestedWidth?: Ns; // of the view that it was loaded for
   raw?: boolean;
   rows?: number[]; // rows whose counts are there
   arranged?: number; // version of the rows

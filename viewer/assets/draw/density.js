@@ -11,7 +11,7 @@ const STACK = [0, 1, 2, 5, 3, 4, 6]; // classes from the lane outwards, problems
 const LEAST_TROUBLE_PX = 1.5;
 const MOST_OCTAVES = 33, PER_OCTAVE = 16; // counts are distinguished to 4 % when a scale is looked for
 
-/** How loudly trouble is shown, from its share of the packets: 1 from a fifth of them on. */
+/** How strongly trouble is coloured, from its share of the packets: 1 from a fifth of them on. */
 export const troubleStrength = (trouble, others) => Math.min(1, Math.sqrt((5 * trouble) / (trouble + others)));
 
 /**

@@ -90,7 +90,7 @@ function dots(context, { left, from, to, top, bottom }) {
 }
 
 /**
- * Near its row; elsewhere what passes over the hatch is said.
+ * What to show near the hatch's row; elsewhere the packets that pass over it are shown.
  * @param {View} view @param {number} x @param {number} y
  */
 export function uncoveredAt(view, x, y) {

@@ -1,4 +1,4 @@
-// The selected packet field by field: asked for when wanted, its bytes beside it; a field pointed at marks its bytes.
+// The selected packet field by field: loaded on demand, with its bytes; the field under the pointer marks its bytes.
 
 import { listen } from "../data/events.js";
 import { fetchJson } from "../data/server.js";

@@ -29,7 +29,7 @@ async function goOn() {
   busy = true;
   try {
     const meta = await fetchJson("api/meta", undefined, NEWEST);
-    if (!following) return; // touched meanwhile
+    if (!following) return; // the user has touched the page in the meantime
     if (meta.lanes.join("\n") !== trace.meta.lanes.join("\n")) return location.reload(); // hosts came or went
     if (!(await timeline.renew(meta, ...nextView(meta), () => following))) return;
     window.dash_clientside.set_props("renewed", { data: meta.made });

@@ -1,5 +1,5 @@
-// The list of packets: only the rows in sight exist; pages of them are asked for as they are scrolled to. The way to read
-// the timeline without seeing it, so all of it works by keyboard.
+// The list of packets: only the rows in sight exist; pages of them are loaded when they are scrolled to. It is how the
+// timeline is read without seeing it, so all of it works by keyboard.
 
 import { addAddressPart, writeAddress } from "../data/address.js";
 import { NO_LANE } from "../data/constants.js";
@@ -187,7 +187,7 @@ addAddressPart("list", {
   write: () => (opened() ? "1" : ""),
 });
 
-/** Show the list when it is asked for, by the address too. @param {Timeline} of */
+/** Add the action that shows the list, and show it if the address wants it. @param {Timeline} of */
 export function startPackets(of) {
   timeline = of;
   scroller = byId("packet-scroll");

@@ -126,7 +126,7 @@ function fileName() {
   return request === null ? name : `${name}-request-${request + 1}`;
 }
 
-// Where the packets of the selection are fetched from; asked anew each time the menu opens.
+// Set where the packets of the selection are fetched from, each time the menu opens.
 function pointLinks() {
   const { from, to, selection } = state, { request } = selection;
   const what = request === null ? `from=${Math.floor(from)}&to=${Math.ceil(to)}` : `request=${request + 1}`;
@@ -160,7 +160,7 @@ export function startSaving() {
   menu.addEventListener("click", (event) => saveTable(event, event.target.closest("[data-save]")));
 }
 
-// Fetched first, so that what cannot be had (captures that are gone) is said here instead of saved as a file.
+// Fetch the file first: an error, such as captures that are gone, is then shown instead of saved.
 async function saveTable(event, link) {
   if (!link) return;
   event.preventDefault();

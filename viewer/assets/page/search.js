@@ -5,7 +5,7 @@ import { fetchJson } from "../data/server.js";
 import { addAction } from "./actions.js";
 import { byId } from "./elements.js";
 
-let asked = "", at = -1, count = 0, fromAddress = "";
+let lastQuery = "", at = -1, count = 0, fromAddress = "";
 /** @type {Timeline} */
 let timeline;
 
@@ -15,11 +15,11 @@ const say = (text) => (byId("search-result").textContent = text);
 async function step(by) {
   const query = box().value.trim();
   if (!query) return forget();
-  const wanted = query !== asked ? 0 : at + by;
-  const path = `api/search?q=${encodeURIComponent(query)}&at=${count && query === asked ? (wanted + count) % count : 0}`;
+  const wanted = query !== lastQuery ? 0 : at + by;
+  const path = `api/search?q=${encodeURIComponent(query)}&at=${count && query === lastQuery ? (wanted + count) % count : 0}`;
   const answer = await fetchJson(path).catch(() => ({ count: 0, problem: "the server does not answer" }));
   if (box().value.trim() !== query) return;
-  [asked, at, count] = [query, answer.at, answer.count];
+  [lastQuery, at, count] = [query, answer.at, answer.count];
   if (!answer.hit) return say(answer.problem || "nothing found");
   const { request, from_ns: from, to_ns: to, text } = answer.hit;
   say(`${(at + 1).toLocaleString("en")} of ${count.toLocaleString("en")}: ${text}`);
@@ -29,16 +29,16 @@ async function step(by) {
 }
 
 function forget() {
-  [asked, at, count] = ["", -1, 0];
+  [lastQuery, at, count] = ["", -1, 0];
   say("");
 }
 
 addAddressPart("find", {
   read: (text) => (fromAddress = text || ""),
-  write: () => asked,
+  write: () => lastQuery,
 });
 
-/** Add the actions; a query of the address is in the box, not yet asked. @param {Timeline} of */
+/** Add the actions; a query of the address is put into the box, without searching yet. @param {Timeline} of */
 export function startSearch(of) {
   timeline = of;
   addAction("next-hit", () => step(1));
@@ -49,5 +49,5 @@ export function startSearch(of) {
     if (event.key === "Escape") byId("arrows").focus();
   });
   box().addEventListener("input", () => box().value.trim() || forget());
-  if (fromAddress) box().value = asked = fromAddress;
+  if (fromAddress) box().value = lastQuery = fromAddress;
 }

@@ -1,5 +1,5 @@
 // Captures dropped on the page: sent in pieces, their hosts shown to be confirmed or renamed, then a trace is made of them
-// and shown. What is wrong with a file is said beside it.
+// and shown. The reason why a file is refused stands beside it.
 
 import { addAction } from "./actions.js";
 import { byId, element } from "./elements.js";
@@ -33,7 +33,7 @@ async function add(file) {
   ready();
 }
 
-// Piece by piece: the server never holds more than one of them in memory, and says at once when it is too much.
+// Piece by piece: the server never holds more than one of them in memory, and refuses at once what exceeds its limits.
 async function send(number, file, line) {
   for (let offset = 0; offset < file.size; offset += PIECE) {
     const reply = await ask("PUT", `uploads/${number}?offset=${offset}`, file.slice(offset, offset + PIECE));
