@@ -60,7 +60,7 @@ def hop_counts(hops: pa.Table, by_flow: bool = True, late_ns: int = LATE_NS) -> 
     sent, traffic, rates = (
         _with_host_names(counted[name], senders, receivers) for name in ("sent", "traffic", "rates")
     )
-    return HopCounts(counted["flows"], counted["notable_rows"], sent, traffic, rates)
+    return HopCounts(counted["flows"], counted["telling"], sent, traffic, rates)
 
 
 def _with_host_names(sums: Columns, senders: Sequence[str], receivers: Sequence[str]) -> pl.DataFrame:

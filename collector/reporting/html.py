@@ -89,8 +89,7 @@ def make_html(report: Report) -> str:
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         *_streams(report.streams),
         "<h2>Findings</h2>",
-        _thresholds_paragraph(report)
-        + ("".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>"),
+        _judged(report) + ("".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>"),
     ]
     return _PAGE.format(title=html.escape(report.story.subject), body="\n".join(body))
 
@@ -204,7 +203,7 @@ def _pairing(pairing: Pairing) -> str:
     return "\n".join(parts)
 
 
-def _thresholds_paragraph(report: Report) -> str:
+def _judged(report: Report) -> str:
     """A paragraph about thresholds that the operator set."""
     words = changes_words(report.info.thresholds)
     return f"<p><small>{html.escape(words)}</small></p>" if words else ""
