@@ -439,7 +439,7 @@ impl Own {
             exchange.request_row = head.row.into();
             exchange.id_row = id_row(head, heads);
             exchange.complete &= is_enough(exchange.request.bytes, head.due());
-            exchange.asks_head = heads.method.of(head.row as usize) == HEAD;
+            exchange.asks_head = heads.method.text(head.row as usize) == HEAD;
         }
         for message in messages() {
             let Some(place) = place(message) else {
@@ -744,7 +744,7 @@ impl Exchange {
 
     fn other_id_row(&self, heads: &Heads) -> i64 {
         let ids =
-            [self.id_row, self.response_row].map(|row| usize::try_from(row).map_or(&[][..], |row| heads.id.of(row)));
+            [self.id_row, self.response_row].map(|row| usize::try_from(row).map_or(&[][..], |row| heads.id.text(row)));
         let is_other = ids.iter().all(|id| !id.is_empty()) && ids[0] != ids[1];
         if is_other { self.response_row } else { NO_ROW }
     }
@@ -773,7 +773,7 @@ fn closing(own: &[Head], heads: &Heads, state: &State) -> bool {
     let row = answer.row as usize;
     let says_length = answer.due() != UNSEEN || heads.flags[row] & (flag::CHUNKED | flag::EVENT_STREAM) != 0;
     let is_final = answer.role() == Some(Role::Response) && answer.status >= 200 && !answer.bodiless();
-    let method = last(true).map_or(&[][..], |head| heads.method.of(head.row as usize));
+    let method = last(true).map_or(&[][..], |head| heads.method.text(head.row as usize));
     is_final && answer.end() != UNSEEN && !heads.is_cut(row) && !says_length && ![HEAD, CONNECT].contains(&method)
 }
 
@@ -827,7 +827,7 @@ fn goes_on_listening(hops: &Hops, mut rows: impl Iterator<Item = usize> + Clone,
 }
 
 fn id_row(head: &Head, heads: &Heads) -> i64 {
-    if heads.id.of(head.id_row as usize).is_empty() {
+    if heads.id.text(head.id_row as usize).is_empty() {
         NO_ROW
     } else {
         head.id_row.into()

@@ -2,23 +2,16 @@
 //! connection.
 
 use rustc_hash::FxHashMap;
+use twintap_columns::input_table;
 
 use crate::UNSEEN;
 
-/// Exchanges in order of time: when each request was whole at the server, and when its answer had left there.
-#[derive(Clone, Copy, Debug)]
-pub struct Answered<'a> {
-    pub connection_id: &'a [i64],
-    pub came_ns: &'a [i64],
-    pub free_ns: &'a [i64],
-}
-
-impl Answered<'_> {
-    /// Whether all columns have one length.
-    pub fn is_consistent(&self) -> bool {
-        [self.came_ns, self.free_ns]
-            .iter()
-            .all(|column| column.len() == self.connection_id.len())
+input_table! {
+    /// Exchanges in order of time: when each request was whole at the server, and when its answer had left there.
+    pub struct Answered {
+        connection_id: i64,
+        came_ns: i64,
+        free_ns: i64,
     }
 }
 

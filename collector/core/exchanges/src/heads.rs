@@ -80,7 +80,11 @@ pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut V
     seen.extend(rows.filter_map(|row| Some(head(heads, row, registry::order_of_head_kind(heads.head_kind[row])?))));
     seen.sort_by_key(|head| {
         let row = head.row as usize;
-        (head.place(), heads.is_cut(row), Reverse(heads.target.len(head.row)))
+        (
+            head.place(),
+            heads.is_cut(row),
+            Reverse(heads.target.text_len(head.row)),
+        )
     });
     seen.dedup_by(|copy, best| {
         let same = copy.place() == best.place();
@@ -88,7 +92,7 @@ pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut V
             best.head_len = best.head_len.max(copy.head_len);
             best.content_length = best.content_length.max(copy.content_length);
             // All are of the same bytes, so what is longer shows more.
-            if heads.id.len(copy.id_row) > heads.id.len(best.id_row) {
+            if heads.id.text_len(copy.id_row) > heads.id.text_len(best.id_row) {
                 best.id_row = copy.id_row;
             }
         }

@@ -57,6 +57,8 @@ pub use silences::{Cause, Pauses, Silence, Silent};
 pub use streams::{Late, Messages, Said, Stream, Why};
 
 use grouped::Grouped;
+pub use twintap_columns::Texts;
+use twintap_columns::input_table;
 use twintap_protocols::http1::flag;
 
 /// A time that was not seen, or another value that is not known. Less than every time.
@@ -76,123 +78,56 @@ pub mod kind {
     pub const WINDOW_PROBE: u8 = 7;
 }
 
-/// Hops of whole connections, in any order; times are trace times in ns, `UNSEEN` where there is none.
-#[derive(Clone, Copy, Debug)]
-pub struct Hops<'a> {
-    pub connection_id: &'a [i64],
-    pub kind: &'a [u8],
-    pub from_client: &'a [bool],
-    pub stream_start: &'a [i64],
-    pub stream_end: &'a [i64],
-    pub sent_ns: &'a [i64],
-    pub received_ns: &'a [i64],
-    pub uncertainty_ns: &'a [i64],
-}
-
-/// HTTP heads as they were seen, so each message's at up to two hosts, and again when it was sent again.
-#[derive(Clone, Copy, Debug)]
-pub struct Heads<'a> {
-    pub connection_id: &'a [i64],
-    pub from_client: &'a [bool],
-    pub stream_offset: &'a [i64],
-    /// Which protocol's message it is, as its `head_kinds` say, and what the other columns mean.
-    pub head_kind: &'a [u8],
-    /// Of [`twintap_protocols::http1::flag`].
-    pub flags: &'a [u8],
-    /// 0 if it is not known.
-    pub head_len: &'a [u32],
-    /// -1 if not given.
-    pub content_length: &'a [i64],
-    pub status: &'a [u16],
-    pub method: Texts<'a>,
-    pub target: Texts<'a>,
-    /// Transaction ids; empty where there is none.
-    pub id: Texts<'a>,
-}
-
-/// Texts laid end to end: that of row n is bytes `offsets[n]..offsets[n + 1]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Texts<'a> {
-    pub offsets: &'a [i32],
-    pub bytes: &'a [u8],
-}
-
-/// Connections, in any order.
-#[derive(Clone, Copy, Debug)]
-pub struct Connections<'a> {
-    pub connection_id: &'a [i64],
-    /// Its SYN was captured.
-    pub handshake: &'a [bool],
-}
-
-impl Hops<'_> {
-    /// Whether all columns have one length.
-    pub fn is_consistent(&self) -> bool {
-        let count = self.connection_id.len();
-        [
-            self.stream_start,
-            self.stream_end,
-            self.sent_ns,
-            self.received_ns,
-            self.uncertainty_ns,
-        ]
-        .iter()
-        .all(|column| column.len() == count)
-            && self.kind.len() == count
-            && self.from_client.len() == count
+input_table! {
+    /// Hops of whole connections, in any order; times are trace times in ns, `UNSEEN` where there is none.
+    pub struct Hops {
+        connection_id: i64,
+        kind: u8,
+        from_client: bool,
+        stream_start: i64,
+        stream_end: i64,
+        sent_ns: i64,
+        received_ns: i64,
+        uncertainty_ns: i64,
     }
 }
 
-impl Connections<'_> {
-    /// Whether all columns have one length.
-    pub fn is_consistent(&self) -> bool {
-        self.connection_id.len() == self.handshake.len()
+input_table! {
+    /// HTTP heads as they were seen, so each message's at up to two hosts, and again when it was sent again.
+    pub struct Heads {
+        connection_id: i64,
+        from_client: bool,
+        stream_offset: i64,
+        /// Which protocol's message it is, as its `head_kinds` say, and what the other columns mean.
+        head_kind: u8,
+        /// Of [`twintap_protocols::http1::flag`].
+        flags("head_flags"): u8,
+        /// 0 if it is not known.
+        head_len: u32,
+        /// -1 if not given.
+        content_length: i64,
+        status: u16,
+    } texts {
+        method,
+        target,
+        /// Transaction ids; empty where there is none.
+        id,
+    }
+}
+
+input_table! {
+    /// Connections, in any order.
+    pub struct Connections {
+        connection_id: i64,
+        /// Its SYN was captured.
+        handshake: bool,
     }
 }
 
 impl Heads<'_> {
-    /// Whether all columns have one length and offsets lead into the bytes.
-    pub fn is_consistent(&self) -> bool {
-        let count = self.connection_id.len();
-        let longs = [self.stream_offset, self.content_length];
-        let bytes = [self.head_kind, self.flags];
-        longs.iter().all(|column| column.len() == count)
-            && bytes.iter().all(|column| column.len() == count)
-            && self.from_client.len() == count
-            && self.head_len.len() == count
-            && self.status.len() == count
-            && self.target.are_so_many(count)
-            && self.method.are_so_many(count)
-            && self.id.are_so_many(count)
-    }
-
     fn is_cut(&self, row: usize) -> bool {
         self.flags[row] & flag::CUT != 0
     }
-}
-
-impl<'a> Texts<'a> {
-    /// The text of a row.
-    pub fn of(&self, row: usize) -> &'a [u8] {
-        &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize]
-    }
-
-    fn len(&self, row: u32) -> i32 {
-        self.offsets[row as usize + 1] - self.offsets[row as usize]
-    }
-
-    /// Whether there are so many texts, and offsets lead into the bytes.
-    fn are_so_many(&self, count: usize) -> bool {
-        is_ascending(self.offsets, count)
-            && usize::try_from(self.offsets[count]).is_ok_and(|end| end <= self.bytes.len())
-    }
-}
-
-/// Whether these are offsets of so many texts.
-fn is_ascending(offsets: &[i32], count: usize) -> bool {
-    // By whole vectors: no way out in between.
-    let ascending = |all: bool, pair: &[i32]| all & (pair[0] <= pair[1]);
-    offsets.len() == count + 1 && offsets[0] >= 0 && offsets.windows(2).fold(true, ascending)
 }
 
 /// Cut every connection into exchanges. The columns of each argument must be consistent; hops and heads of connections

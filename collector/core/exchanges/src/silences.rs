@@ -30,6 +30,7 @@
 //! Cost: a pass over the ranges of messages that have several. Source: RFC 9293 §3.8.6, RFC 5681.
 
 use rustc_hash::FxHashMap;
+use twintap_columns::input_table;
 
 use crate::assembly::NOWHERE;
 use crate::parts::{Part, Role};
@@ -53,14 +54,15 @@ pub enum Cause {
     Reader,
 }
 
-/// Pauses of senders that ended with new bytes, by the place of these in the stream.
-#[derive(Clone, Copy, Debug)]
-pub struct Pauses<'a> {
-    pub connection_id: &'a [i64],
-    pub from_client: &'a [bool],
-    pub stream_offset: &'a [i64],
-    /// The receiver's window was closed; else something else of TCP's held the sender.
-    pub is_reader: &'a [bool],
+input_table! {
+    /// Pauses of senders that ended with new bytes, by the place of these in the stream.
+    pub struct Pauses {
+        connection_id: i64,
+        from_client: bool,
+        stream_offset: i64,
+        /// The receiver's window was closed; else something else of TCP's held the sender.
+        is_reader: bool,
+    }
 }
 
 /// How long none of a message's bytes was on the way, in ns by cause.
@@ -85,12 +87,6 @@ pub struct Silence {
 pub type Held = FxHashMap<(i64, bool, i64), bool>;
 
 impl Pauses<'_> {
-    /// Whether all columns have one length.
-    pub fn is_consistent(&self) -> bool {
-        let count = self.connection_id.len();
-        self.from_client.len() == count && self.stream_offset.len() == count && self.is_reader.len() == count
-    }
-
     pub(crate) fn by_place(&self) -> Held {
         let keys = self.connection_id.iter().zip(self.from_client).zip(self.stream_offset);
         keys.zip(self.is_reader)

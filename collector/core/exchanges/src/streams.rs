@@ -262,7 +262,7 @@ pub(crate) fn add_frames(
 pub(crate) fn by_heads(heads: &Heads, ordinal: usize, request_row: i64, response_row: i64) -> Option<Stretch> {
     let response = usize::try_from(response_row).ok()?;
     let status = heads.status[response];
-    let asks_tunnel = || usize::try_from(request_row).is_ok_and(|row| heads.method.of(row) == CONNECT);
+    let asks_tunnel = || usize::try_from(request_row).is_ok_and(|row| heads.method.text(row) == CONNECT);
     let (why, last) = if status == SWITCHING_PROTOCOLS {
         (Why::Upgrade, usize::MAX)
     } else if (200..300).contains(&status) && asks_tunnel() {

@@ -4,16 +4,20 @@
 //! trace_ns = host_ns - offset_ns - skew_ppb * (host_ns - from_host_ns) / 1e9. A pair of hosts has a bound of its own,
 //! tighter than two error bars added up, given at knots and taken to be straight between them.
 
+use twintap_columns::{input_table, output_table};
+
 use crate::NO_FRAME;
 
-/// One end of each hop: its host (index into `numbers`, negative if not known), frame and stamp.
-#[derive(Clone, Copy, Debug)]
-pub struct End<'a> {
-    pub host: &'a [i32],
-    /// Number of the host behind each index, as the clocks count hosts.
-    pub numbers: &'a [u16],
-    pub frame: &'a [u32],
-    pub host_ns: &'a [i64],
+input_table! {
+    /// One end of each hop: its host (index into `numbers`, negative if not known), frame and stamp.
+    pub struct End {
+        host: i32,
+        frame: u32,
+        host_ns: i64,
+    } beside {
+        /// Number of the host behind each index, as the clocks count hosts.
+        numbers: &'a [u16] = &[],
+    }
 }
 
 impl End<'_> {
@@ -27,16 +31,18 @@ impl End<'_> {
     }
 }
 
-/// Lines of each host's clock: those of host h are `starts[h]..starts[h + 1]`, ascending by frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Lines<'a> {
-    pub starts: &'a [u32],
-    pub from_frame: &'a [u32],
-    pub from_host_ns: &'a [i64],
-    pub offset_ns: &'a [i64],
-    pub skew_ppb: &'a [i64],
-    /// Of each host: its clock's error bar; negative where there is none.
-    pub uncertainty_ns: &'a [i64],
+input_table! {
+    /// Lines of each host's clock: those of host h are `starts[h]..starts[h + 1]`, ascending by frame.
+    pub struct Lines {
+        from_frame: u32,
+        from_host_ns: i64,
+        offset_ns: i64,
+        skew_ppb: i64,
+    } beside {
+        starts: &'a [u32] = &[],
+        /// Of each host: its clock's error bar; negative where there is none.
+        uncertainty_ns: &'a [i64] = &[],
+    }
 }
 
 impl Lines<'_> {
@@ -60,12 +66,14 @@ impl Lines<'_> {
     }
 }
 
-/// Bounds of pairs of hosts: those from a to b are `starts[a * hosts + b]..`, up to the next start, ascending in time.
-#[derive(Clone, Copy, Debug)]
-pub struct Knots<'a> {
-    pub starts: &'a [u32],
-    pub at_trace_ns: &'a [i64],
-    pub uncertainty_ns: &'a [f64],
+input_table! {
+    /// Bounds of pairs of hosts: those from a to b are `starts[a * hosts + b]..`, up to the next start, ascending in time.
+    pub struct Knots {
+        at_trace_ns: i64,
+        uncertainty_ns: f64,
+    } beside {
+        starts: &'a [u32] = &[],
+    }
 }
 
 impl Knots<'_> {
@@ -87,14 +95,15 @@ impl Knots<'_> {
     }
 }
 
-/// What `align` finds; a time without its end, and a delay of a lone packet, mean nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Aligned {
-    pub send_trace_ns: Vec<i64>,
-    pub receive_trace_ns: Vec<i64>,
-    pub one_way_delay_ns: Vec<i64>,
-    /// -1 where nothing bounds it.
-    pub uncertainty_ns: Vec<i64>,
+output_table! {
+    /// What `align` finds; a time without its end, and a delay of a lone packet, mean nothing.
+    pub struct Aligned {
+        send_trace_ns: i64,
+        receive_trace_ns: i64,
+        one_way_delay_ns: i64,
+        /// -1 where nothing bounds it.
+        uncertainty_ns: i64,
+    }
 }
 
 /// Trace times, delays and uncertainties of hops. A hop within one host has uncertainty 0: both stamps are of one clock.

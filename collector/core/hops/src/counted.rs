@@ -1,6 +1,7 @@
 //! Counts hops in one pass: by flow, by pair of hosts, by rate; and finds the connections that had trouble.
 
 use rustc_hash::FxHashMap;
+use twintap_columns::output_table;
 use twintap_matching::{Kind, State};
 
 use crate::flows::{Flows, Hops};
@@ -19,13 +20,14 @@ pub struct Counted {
     pub rates: Rates,
 }
 
-/// One row for each sender and receiver (-1: not known) between which data was sent, in this order: how many hops of
-/// it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
-    pub sender: Vec<i64>,
-    pub receiver: Vec<i64>,
-    pub hops: Vec<i64>,
+output_table! {
+    /// One row for each sender and receiver (-1: not known) between which data was sent, in this order: how many hops of
+    /// it.
+    pub struct Sent {
+        sender: i64,
+        receiver: i64,
+        hops("sent"): i64,
+    }
 }
 
 /// Count hops of whole connections, each in one run of rows; flows if `by_flow`, traffic by slices of `slice_ns`, rates
@@ -36,7 +38,7 @@ pub struct Sent {
 /// not in `apart`.
 pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64, late_ns: i64, by_flow: bool) -> Counted {
     assert!(
-        hops.lens_agree() && ends.lens_are(hops.connection.len()),
+        hops.is_consistent() && ends.is_consistent() && ends.send_host.len() == hops.connection.len(),
         "hop columns differ in length"
     );
     let (mut flows, mut telling) = (Flows::default(), Vec::new());

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use twintap_columns::{input_table, output_table};
 use twintap_matching::{Kind, State};
 
 use crate::NO_FRAME;
@@ -9,53 +10,40 @@ use crate::NO_FRAME;
 /// Of the codes of `state`, which are in the order of [`State`].
 pub const STATES_COUNT: usize = 6;
 
-/// A flow's hops are one run of rows.
-#[derive(Clone, Copy, Debug)]
-pub struct Hops<'a> {
-    pub connection: &'a [i64],
-    pub from_client: &'a [bool],
-    /// Codes of [`Kind`] and of [`State`].
-    pub kind: &'a [u8],
-    pub state: &'a [u8],
-    pub send_frame: &'a [u32],
-    pub receive_frame: &'a [u32],
-    pub stream_start: &'a [i64],
-    pub stream_end: &'a [i64],
-    pub attempt: &'a [u16],
-    /// 0 for a lone packet.
-    pub one_way_delay_ns: &'a [i64],
+input_table! {
+    /// A flow's hops are one run of rows.
+    pub struct Hops {
+        connection("connection_id"): i64,
+        from_client: bool,
+        /// Codes of [`Kind`] and of [`State`].
+        kind: u8,
+        state: u8,
+        send_frame: u32,
+        receive_frame: u32,
+        stream_start: i64,
+        stream_end: i64,
+        attempt: u16,
+        /// 0 for a lone packet.
+        one_way_delay_ns: i64,
+    }
 }
 
-/// One row a flow; what each column counts is said in `collector.trace.schema.QUALITY`.
-#[derive(Clone, Debug, Default)]
-pub struct Flows {
-    /// Row of the flow's first hop.
-    pub start: Vec<i64>,
-    pub states: [Vec<i64>; STATES_COUNT],
-    pub split: Vec<i64>,
-    pub retransmitted: Vec<i64>,
-    pub early: Vec<i64>,
-    pub bytes: Vec<i64>,
-    pub matched_bytes: Vec<i64>,
+output_table! {
+    /// One row a flow; what each column counts is said in `collector.trace.schema.QUALITY`.
+    pub struct Flows {
+        /// Row of the flow's first hop.
+        start: i64,
+        split: i64,
+        retransmitted: i64,
+        early: i64,
+        bytes: i64,
+        matched_bytes: i64,
+    } beside {
+        states: [Vec<i64>; STATES_COUNT],
+    }
 }
 
 impl Hops<'_> {
-    /// Whether all columns are of one length.
-    pub fn lens_agree(&self) -> bool {
-        let lens = [
-            self.from_client.len(),
-            self.kind.len(),
-            self.state.len(),
-            self.send_frame.len(),
-            self.receive_frame.len(),
-            self.stream_start.len(),
-            self.stream_end.len(),
-            self.attempt.len(),
-            self.one_way_delay_ns.len(),
-        ];
-        lens.iter().all(|&len| len == self.connection.len())
-    }
-
     /// Some of the rows.
     #[inline]
     pub(crate) fn rows(&self, rows: Range<usize>) -> Self {

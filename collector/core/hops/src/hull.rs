@@ -3,6 +3,8 @@
 //! Source: A. M. Andrew, "Another efficient algorithm for convex hulls in two dimensions" (1979): the monotone chain's
 //! lower half. Cost: linear for points in order of time, else that of sorting them.
 
+use twintap_columns::input_table;
+
 /// Places of the points on the lower hull, by time; of points at one time the lowest, of equal ones the first.
 ///
 /// # Panics
@@ -38,12 +40,13 @@ fn chain(times_s: &[f64], values: &[f64], by_time: impl Iterator<Item = usize>) 
     hull.into_iter().map(|place| place as i64).collect()
 }
 
-/// Hops from one host to another: stamps and the sender's frame, of one length.
-#[derive(Clone, Copy, Debug)]
-pub struct Way<'a> {
-    pub send_ns: &'a [i64],
-    pub receive_ns: &'a [i64],
-    pub send_frame: &'a [i64],
+input_table! {
+    /// Hops from one host to another: stamps and the sender's frame, of one length.
+    pub struct Way {
+        send_ns: i64,
+        receive_ns: i64,
+        send_frame: i64,
+    }
 }
 
 /// Places of the hops on the lower hull of (send time, delay), a hull for each of `spans` equal stretches of the sender's

@@ -8,6 +8,7 @@
 //! Source: Dovrolis, Ramanathan, Moore, "What do packet dispersion techniques measure?", INFOCOM 2001.
 
 use rustc_hash::FxHashMap;
+use twintap_columns::output_table;
 use twintap_matching::{Kind, State};
 
 use crate::flows::Hops;
@@ -20,13 +21,14 @@ const SPREAD: i64 = 4;
 /// Bits of a byte, times ns of a second.
 const BITS_NS: i64 = 8_000_000_000;
 
-/// One row for each sender, receiver and rate that occurs, in this order; `bin` as of delays, of bits per second.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rates {
-    pub sender: Vec<i64>,
-    pub receiver: Vec<i64>,
-    pub bin: Vec<i64>,
-    pub hops: Vec<i64>,
+output_table! {
+    /// One row for each sender, receiver and rate that occurs, in this order; `bin` as of delays, of bits per second.
+    pub struct Rates {
+        sender: i64,
+        receiver: i64,
+        bin: i64,
+        hops: i64,
+    }
 }
 
 /// Counts the data between different hosts that took `late_ns` or more and was spread on the way, by its rate.

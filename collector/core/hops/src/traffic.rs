@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use twintap_columns::{input_table, output_table};
 use twintap_matching::{Kind, State};
 
 use crate::flows::Hops;
@@ -17,13 +18,14 @@ const NO_DELAY: i64 = -1;
 /// Of delays, and `NO_DELAY`.
 const BINS_COUNT: usize = 1 + BINS_PER_OCTAVE as usize * i64::BITS as usize;
 
-/// Of each hop the hosts, as places in lists of names (-1: not known), and when it left and arrived (0: not seen).
-#[derive(Clone, Copy, Debug)]
-pub struct Ends<'a> {
-    pub send_host: &'a [i32],
-    pub receive_host: &'a [i32],
-    pub send_trace_ns: &'a [i64],
-    pub receive_trace_ns: &'a [i64],
+input_table! {
+    /// Of each hop the hosts, as places in lists of names (-1: not known), and when it left and arrived (0: not seen).
+    pub struct Ends {
+        send_host: i32,
+        receive_host: i32,
+        send_trace_ns: i64,
+        receive_trace_ns: i64,
+    }
 }
 
 /// Which senders and receivers are different hosts: place `sender * receivers_count + receiver`.
@@ -33,19 +35,20 @@ pub struct Apart<'a> {
     pub receivers_count: usize,
 }
 
-/// One row for each sender, receiver, slice and bin that occurs, in this order; `collector.hops.path_traffic` says what
-/// each column is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    pub sender: Vec<i64>,
-    pub receiver: Vec<i64>,
-    pub slice: Vec<i64>,
-    pub bin: Vec<i64>,
-    pub hops: Vec<i64>,
-    pub bytes: Vec<i64>,
-    pub lost: Vec<i64>,
-    pub overtaken: Vec<i64>,
-    pub data: Vec<i64>,
+output_table! {
+    /// One row for each sender, receiver, slice and bin that occurs, in this order; `collector.hops.path_traffic` says what
+    /// each column is.
+    pub struct Traffic {
+        sender: i64,
+        receiver: i64,
+        slice: i64,
+        bin: i64,
+        hops: i64,
+        bytes: i64,
+        lost: i64,
+        overtaken: i64,
+        data: i64,
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,17 +61,6 @@ struct Counts {
 }
 
 impl Ends<'_> {
-    /// Whether all columns have so many rows.
-    pub fn lens_are(&self, len: usize) -> bool {
-        let lens = [
-            self.send_host.len(),
-            self.receive_host.len(),
-            self.send_trace_ns.len(),
-            self.receive_trace_ns.len(),
-        ];
-        lens.iter().all(|&own| own == len)
-    }
-
     /// Some of the rows.
     #[inline]
     pub(crate) fn rows(&self, rows: Range<usize>) -> Self {

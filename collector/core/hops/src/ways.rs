@@ -1,20 +1,24 @@
 //! Hops grouped by the pair of hosts that they are between: the evidence about the clocks of these two.
 
-/// One end of each hop: its host (negative if not known), frame and stamp.
-#[derive(Clone, Copy, Debug)]
-pub struct End<'a> {
-    pub host: &'a [i32],
-    pub frame: &'a [u32],
-    pub host_ns: &'a [i64],
+use twintap_columns::{input_table, output_table};
+
+input_table! {
+    /// One end of each hop: its host (negative if not known), frame and stamp.
+    pub struct End {
+        host: i32,
+        frame: u32,
+        host_ns: i64,
+    }
 }
 
-/// Stamps and frames of the hops from one host to another.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Way {
-    pub send_ns: Vec<i64>,
-    pub receive_ns: Vec<i64>,
-    pub send_frame: Vec<i64>,
-    pub receive_frame: Vec<i64>,
+output_table! {
+    /// Stamps and frames of the hops from one host to another.
+    pub struct Way {
+        send_ns: i64,
+        receive_ns: i64,
+        send_frame: i64,
+        receive_frame: i64,
+    }
 }
 
 /// The hops whose state is `matched`, for each pair of hosts (sender times `receivers_count` plus receiver), in their

@@ -134,6 +134,7 @@ mod worked_example;
 use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
+use twintap_columns::{input_table, output_table};
 
 use crate::host_links::{Context, InferredLink};
 use crate::pools::Pool;
@@ -145,65 +146,43 @@ pub const UNSEEN: i64 = i64::MIN;
 /// In place of a row, or of a host, where there is none.
 pub const NONE: i64 = -1;
 
-/// Columns of the exchanges: hosts and services as numbers, `NONE` where not known; times in ns, `UNSEEN` where unknown.
-#[derive(Clone, Copy, Debug)]
-pub struct Exchanges<'a> {
-    pub client_host: &'a [i64],
-    pub server_host: &'a [i64],
-    pub service: &'a [i64],
-    pub connection_id: &'a [i64],
-    pub connect_start_ns: &'a [i64],
-    pub request_first_sent_ns: &'a [i64],
-    pub request_first_received_ns: &'a [i64],
-    pub response_first_sent_ns: &'a [i64],
-    pub response_first_received_ns: &'a [i64],
-    pub response_last_sent_ns: &'a [i64],
-    pub response_last_received_ns: &'a [i64],
-    pub given_up_ns: &'a [i64],
-    pub request_bytes: &'a [i64],
-    pub response_bytes: &'a [i64],
-    /// Number of the method (GET, PUT), `NONE` where not known.
-    pub method: &'a [i64],
-    /// Words of the target and of its byte range ([`words_of`]), 0 where there are none.
-    pub words: &'a [[u32; MOST_WORDS]],
-}
-
-impl Exchanges<'_> {
-    /// All columns have the same length.
-    pub fn is_consistent(&self) -> bool {
-        let hosts = [self.client_host, self.server_host, self.service, self.connection_id];
-        let asked = [
-            self.connect_start_ns,
-            self.request_first_sent_ns,
-            self.request_first_received_ns,
-        ];
-        let answered = [
-            self.response_first_sent_ns,
-            self.response_first_received_ns,
-            self.response_last_sent_ns,
-        ];
-        let ended = [
-            self.response_last_received_ns,
-            self.given_up_ns,
-            self.request_bytes,
-            self.response_bytes,
-            self.method,
-        ];
-        let all = hosts.iter().chain(&asked).chain(&answered).chain(&ended);
-        all.into_iter().all(|column| column.len() == self.service.len()) && self.words.len() == self.service.len()
+input_table! {
+    /// Columns of the exchanges: hosts and services as numbers, `NONE` where not known; times in ns, `UNSEEN` where
+    /// unknown.
+    pub struct Exchanges {
+        client_host: i64,
+        server_host: i64,
+        service: i64,
+        connection_id: i64,
+        connect_start_ns: i64,
+        request_first_sent_ns: i64,
+        request_first_received_ns: i64,
+        response_first_sent_ns: i64,
+        response_first_received_ns: i64,
+        response_last_sent_ns: i64,
+        response_last_received_ns: i64,
+        given_up_ns: i64,
+        request_bytes: i64,
+        response_bytes: i64,
+        /// Number of the method (GET, PUT), `NONE` where not known.
+        method: i64,
+    } beside {
+        /// Words of the target and of its byte range ([`words_of`]), 0 where there are none.
+        words: &'a [[u32; MOST_WORDS]] = &[],
     }
 }
 
-/// For each exchange: the row of its parent, or `NONE`; the confidence, 0 where there is no parent; the same of the
-/// next likeliest parent, if another was possible; and whether its kind was common enough to be judged, so that `NONE`
-/// means no parent.
-#[derive(Clone, Debug, Default)]
-pub struct Links {
-    pub parent: Vec<i64>,
-    pub confidence: Vec<f64>,
-    pub alternative: Vec<i64>,
-    pub alternative_confidence: Vec<f64>,
-    pub judged: Vec<bool>,
+output_table! {
+    /// For each exchange: the row of its parent, or `NONE`; the confidence, 0 where there is no parent; the same of the
+    /// next likeliest parent, if another was possible; and whether its kind was common enough to be judged, so that
+    /// `NONE` means no parent.
+    pub struct Links {
+        parent: i64,
+        confidence: f64,
+        alternative: i64,
+        alternative_confidence: f64,
+        judged: bool,
+    }
 }
 
 /// The parent of each exchange for which one is found.

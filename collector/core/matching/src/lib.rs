@@ -56,6 +56,8 @@ mod rounds;
 mod translation;
 mod wanted;
 
+use twintap_columns::input_table;
+
 pub use output::{Connections, Hops, Kind, Matched, Pause, Pauses, Places, State};
 pub use owners::host_of_address;
 pub use translation::{FourTuple, Translation};
@@ -103,65 +105,40 @@ pub const NO_EVENT: u32 = u32::MAX;
 /// A host that is not known.
 pub const NO_HOST: u16 = u16::MAX;
 
-/// Events of all hosts of one partition, as columns of one length. Events of a host stand in the order of its capture.
-///
-/// Addresses are small integers that mean the same on all hosts. Times are each host's own, in ns.
-#[derive(Clone, Copy, Debug)]
-pub struct Events<'a> {
-    pub host: &'a [u16],
-    /// Which of the host's interfaces saw it.
-    pub point: &'a [u16],
-    pub host_ns: &'a [i64],
-    pub direction: &'a [u8],
-    pub src_addr: &'a [u32],
-    pub dst_addr: &'a [u32],
-    pub src_port: &'a [u16],
-    pub dst_port: &'a [u16],
-    pub seq: &'a [u32],
-    pub ack: &'a [u32],
-    pub flags: &'a [u16],
-    pub window: &'a [u16],
-    pub payload_len: &'a [u32],
-    pub ip_id: &'a [i32],
-    pub tsval: &'a [u32],
-    pub tsecr: &'a [u32],
-    pub options: &'a [u8],
-    pub mss: &'a [u16],
-    /// 255 if not given.
-    pub window_scale: &'a [u8],
-    pub sack_hash: &'a [u32],
-    /// Not a column: the host that each address belongs to, `NO_HOST` or missing where it is not a captured one's.
-    pub host_of_address: &'a [u16],
+input_table! {
+    /// Events of all hosts of one partition, as columns of one length. Events of a host stand in the order of its capture.
+    ///
+    /// Addresses are small integers that mean the same on all hosts. Times are each host's own, in ns.
+    pub struct Events {
+        host: u16,
+        /// Which of the host's interfaces saw it.
+        point("interface"): u16,
+        host_ns: i64,
+        direction: u8,
+        src_addr("src_end"): u32,
+        dst_addr("dst_end"): u32,
+        src_port: u16,
+        dst_port: u16,
+        seq: u32,
+        ack: u32,
+        flags: u16,
+        window: u16,
+        payload_len: u32,
+        ip_id: i32,
+        tsval: u32,
+        tsecr: u32,
+        options: u8,
+        mss: u16,
+        /// 255 if not given.
+        window_scale: u8,
+        sack_hash: u32,
+    } beside {
+        /// The host that each address belongs to, `NO_HOST` or missing where it is not a captured one's.
+        host_of_address: &'a [u16] = &[],
+    }
 }
 
 impl Events<'_> {
-    /// Number of events; `None` if the columns differ in length.
-    pub fn len_checked(&self) -> Option<usize> {
-        let n = self.host.len();
-        let lens = [
-            self.point.len(),
-            self.host_ns.len(),
-            self.direction.len(),
-            self.src_addr.len(),
-            self.dst_addr.len(),
-            self.src_port.len(),
-            self.dst_port.len(),
-            self.seq.len(),
-            self.ack.len(),
-            self.flags.len(),
-            self.window.len(),
-            self.payload_len.len(),
-            self.ip_id.len(),
-            self.tsval.len(),
-            self.tsecr.len(),
-            self.options.len(),
-            self.mss.len(),
-            self.window_scale.len(),
-            self.sack_hash.len(),
-        ];
-        lens.iter().all(|&len| len == n).then_some(n)
-    }
-
     pub(crate) fn direction(&self, event: u32) -> Direction {
         Direction::from_code(self.direction[event as usize])
     }
@@ -177,7 +154,8 @@ impl Events<'_> {
 /// # Panics
 /// If the columns differ in length, or hold 2^32 - 1 events or more.
 pub fn match_events(events: &Events, first_connection: i64, asked: &[u32]) -> Matched {
-    let n = events.len_checked().expect("event columns differ in length");
+    assert!(events.is_consistent(), "event columns differ in length");
+    let n = events.host.len();
     assert!(n < NO_EVENT as usize, "too many events for one partition");
     let wanted = Wanted::of(n, asked);
     let translations = translation::find(events);

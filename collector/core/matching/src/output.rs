@@ -1,6 +1,7 @@
 //! The output of matching: one table of hops and one of connections, each as columns.
 
 use rustc_hash::FxHashMap;
+use twintap_columns::{output_table, row_table};
 
 use crate::NO_EVENT;
 use crate::connections::Incarnation;
@@ -35,92 +36,100 @@ pub enum State {
     Unmatched,
 }
 
-/// One row a transfer; a lone event has `NO_EVENT` on its missing side, whose host is given where it is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hops {
-    pub connection: Vec<i64>,
-    pub kind: Vec<u8>,
-    pub from_client: Vec<bool>,
-    pub send_event: Vec<u32>,
-    pub receive_event: Vec<u32>,
-    /// As codes of a table's column, so wider than hosts are; `NO_HOST` where it is not known.
-    pub send_host: Vec<i32>,
-    pub receive_host: Vec<i32>,
-    pub stream_start: Vec<i64>,
-    pub stream_end: Vec<i64>,
-    pub attempt: Vec<u16>,
-    pub state: Vec<u8>,
+output_table! {
+    /// One row a transfer; a lone event has `NO_EVENT` on its missing side, whose host is given where it is known.
+    pub struct Hops {
+        connection("connection_id"): i64,
+        kind: u8,
+        from_client: bool,
+        stream_start: i64,
+        stream_end: i64,
+        attempt: u16,
+        state: u8,
+    } beside {
+        send_event: Vec<u32>,
+        receive_event: Vec<u32>,
+        /// As codes of a table's column, so wider than hosts are; `NO_HOST` where it is not known.
+        send_host: Vec<i32>,
+        receive_host: Vec<i32>,
+    }
 }
 
-/// One row a connection incarnation; ISNs are -1 where the handshake was not captured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Connections {
-    pub client_addr: Vec<u32>,
-    pub client_port: Vec<u16>,
-    pub server_addr: Vec<u32>,
-    pub server_port: Vec<u16>,
-    pub client_host: Vec<u16>,
-    pub server_host: Vec<u16>,
-    pub client_isn: Vec<i64>,
-    pub server_isn: Vec<i64>,
-    pub first_host_ns: Vec<i64>,
-    pub last_host_ns: Vec<i64>,
-    pub events_count: Vec<u32>,
-    /// For connections that were rewritten on the way: (row, how the server's host knows it).
-    pub translated: Vec<(u32, FourTuple)>,
+output_table! {
+    /// One row a connection incarnation; ISNs are -1 where the handshake was not captured.
+    pub struct Connections {
+        client_addr: u32,
+        client_port: u16,
+        server_addr: u32,
+        server_port: u16,
+        client_host: u16,
+        server_host: u16,
+        client_isn: i64,
+        server_isn: i64,
+        first_host_ns: i64,
+        last_host_ns: i64,
+        events_count: u32,
+    } beside {
+        /// For connections that were rewritten on the way: (row, how the server's host knows it).
+        translated: Vec<(u32, FourTuple)>,
+    }
 }
 
-/// A sender stood still with more to send, until an acknowledgement let it go on; see `pauses`. Stamps are its host's
-/// own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause {
-    /// Of the first byte sent after it.
-    pub stream_offset: i64,
-    pub stopped_ns: i64,
-    /// Since when the window had had no room for a segment, copies of sent bytes or not; `None` if it had.
-    pub full_ns: Option<i64>,
-    pub released_ns: i64,
-    pub resumed_ns: i64,
-    /// Length of the first packet sent after it; 0 if none was.
-    pub resumed_bytes: i64,
-    /// Sent and not acknowledged when it stopped, and just before it was let go on.
-    pub in_flight_bytes: i64,
-    pub waiting_bytes: i64,
-    /// What the window still allowed just before it was let go on; `None` where its scale is not known.
-    pub room_bytes: Option<i64>,
-    pub window_closed: bool,
-    /// 0 if no handshake was captured.
-    pub mss_bytes: i64,
-    /// The least seen until then.
-    pub rtt_ns: Option<i64>,
-    /// The last time that it sent nothing with all acknowledged, 0 for never, and the most in flight before that.
-    pub idle_ns: i64,
-    pub in_flight_before_idle_bytes: i64,
-    /// It sent bytes again since then.
-    pub resent: bool,
+row_table! {
+    /// A sender stood still with more to send, until an acknowledgement let it go on; see `pauses`. Stamps are its host's
+    /// own.
+    pub struct Pause {
+        /// Of the first byte sent after it.
+        stream_offset: i64,
+        stopped_ns: i64,
+        /// Since when the window had had no room for a segment, copies of sent bytes or not; `None` if it had.
+        full_ns: Option<i64>,
+        released_ns: i64,
+        resumed_ns: i64,
+        /// Length of the first packet sent after it; 0 if none was.
+        resumed_bytes: i64,
+        /// Sent and not acknowledged when it stopped, and just before it was let go on.
+        in_flight_bytes: i64,
+        waiting_bytes: i64,
+        /// What the window still allowed just before it was let go on; `None` where its scale is not known.
+        room_bytes: Option<i64>,
+        window_closed: bool,
+        /// 0 if no handshake was captured.
+        mss_bytes: i64,
+        /// The least seen until then.
+        rtt_ns: Option<i64>,
+        /// The last time that it sent nothing with all acknowledged, 0 for never, and the most in flight before that.
+        idle_ns: i64,
+        in_flight_before_idle_bytes: i64,
+        /// It sent bytes again since then.
+        resent: bool,
+    }
 }
 
-/// Pauses, with the connection of each, whether its client sent, and the sender's host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pauses {
-    pub connection: Vec<i64>,
-    pub from_client: Vec<bool>,
-    pub host: Vec<u16>,
-    pub pauses: Vec<Pause>,
+output_table! {
+    /// Pauses, with the connection of each, whether its client sent, and the sender's host.
+    pub struct Pauses {
+        connection("connection_id"): i64,
+        from_client: bool,
+        host: u16,
+    } beside {
+        pauses: Vec<Pause>,
+    }
 }
 
-/// Places in connections' streams, of some events.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
-    pub connection: Vec<i64>,
-    /// Sent by the connection's client.
-    pub from_client: Vec<bool>,
-    /// Of the first payload byte.
-    pub stream_offset: Vec<i64>,
+output_table! {
+    /// Places in connections' streams, of some events.
+    pub struct Places {
+        connection("connection_id"): i64,
+        /// Sent by the connection's client.
+        from_client: bool,
+        /// Of the first payload byte.
+        stream_offset: i64,
+    }
 }
 
 /// Hops, connections, and what matching found out about single events. Connections are numbered from a given number on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matched {
     pub hops: Hops,
     pub connections: Connections,

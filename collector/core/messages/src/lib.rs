@@ -11,29 +11,23 @@ pub mod columns;
 pub mod recognition;
 
 use columns::HeadColumns;
+use twintap_columns::input_table;
 use twintap_protocols::excerpt::Excerpt;
 use twintap_protocols::registry::REGISTRY;
 
-/// Excerpts by column; bytes of row n are `bytes[offsets[n]..offsets[n + 1]]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Excerpts<'a> {
-    pub payload_offset: &'a [i32],
-    pub protocol: &'a [u8],
-    pub stream_len: &'a [u32],
-    pub solid_len: &'a [u32],
-    pub offsets: &'a [i64],
-    pub bytes: &'a [u8],
+input_table! {
+    /// Excerpts by column; bytes of row n are `bytes[offsets[n]..offsets[n + 1]]`.
+    pub struct Excerpts { payload_offset: i32, protocol: u8, stream_len: u32, solid_len: u32 } beside {
+        offsets: &'a [i64] = &[],
+        bytes: &'a [u8] = &[],
+    }
 }
 
 impl<'a> Excerpts<'a> {
-    /// Whether all columns have one length and offsets lead into the bytes.
-    pub fn is_consistent(&self) -> bool {
-        let count = self.protocol.len();
+    /// Whether there are offsets for all rows, and they lead into the bytes.
+    pub fn has_bytes_of_rows(&self) -> bool {
         let leads_inside = |end: &i64| usize::try_from(*end).is_ok_and(|end| end <= self.bytes.len());
-        self.payload_offset.len() == count
-            && self.stream_len.len() == count
-            && self.solid_len.len() == count
-            && self.offsets.len() == count + 1
+        self.offsets.len() == self.protocol.len() + 1
             && self.offsets.is_sorted()
             && self.offsets.first().is_some_and(|first| *first >= 0)
             && self.offsets.last().is_some_and(leads_inside)
@@ -53,23 +47,18 @@ impl<'a> Excerpts<'a> {
     }
 }
 
-/// Where packets of excerpts are in streams: of each the row of the excerpt, the packet's connection, who sent it, and
-/// where in the stream its payload begins.
-#[derive(Clone, Copy, Debug)]
-pub struct Places<'a> {
-    pub excerpt_row: &'a [u32],
-    pub connection_id: &'a [i64],
-    pub from_client: &'a [bool],
-    pub stream_offset: &'a [i64],
+input_table! {
+    /// Where packets of excerpts are in streams: the packet's connection, who sent it, and where in the stream its
+    /// payload begins; beside, of each the row of its excerpt.
+    pub struct Places { connection_id: i64, from_client: bool, stream_offset: i64 } beside {
+        excerpt_row: &'a [u32] = &[],
+    }
 }
 
 impl Places<'_> {
-    /// Whether all columns have one length, and rows are among `excerpts_count`.
-    pub fn is_consistent(&self, excerpts_count: usize) -> bool {
-        let count = self.excerpt_row.len();
-        self.connection_id.len() == count
-            && self.from_client.len() == count
-            && self.stream_offset.len() == count
+    /// Whether there is a row for each, and rows are among `excerpts_count`.
+    pub fn has_rows_below(&self, excerpts_count: usize) -> bool {
+        self.excerpt_row.len() == self.connection_id.len()
             && self.excerpt_row.iter().all(|row| (*row as usize) < excerpts_count)
     }
 }

@@ -177,7 +177,7 @@ mod tests {
             from_client: &sent.iter().map(|one| one.1).collect::<Vec<_>>(),
             stream_offset: &sent.iter().map(|one| one.2).collect::<Vec<_>>(),
         };
-        assert!(excerpts.is_consistent() && places.is_consistent(count));
+        assert!(excerpts.has_bytes_of_rows() && places.has_rows_below(count));
         let name = |one: Recognised| (REGISTRY[usize::from(one.protocol)].name, one.evidence);
         recognise(&excerpts, &places, 7, 3).into_iter().map(name).collect()
     }

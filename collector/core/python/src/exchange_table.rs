@@ -3,24 +3,16 @@
 use numpy::{Element, IntoPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use twintap_columns::input_table;
 use twintap_exchanges::{
     Built, Connections, Exchange, Heads, Late, NO_ROW, NOWHERE, Said, Silence, Stream, Texts, UNSEEN, Why,
 };
 use twintap_partitions::columns::Validity;
 
-/// Of each connection, what its client and its server are: places of hosts (-1: not known); and the place of the service
-/// at its server's end.
-pub struct Ends<'a> {
-    pub hosts: [&'a [i32]; 2],
-    pub service: &'a [i32],
-}
-
-impl Ends<'_> {
-    /// Whether there are as many rows.
-    pub fn are_of(&self, connections: &Connections) -> bool {
-        let count = connections.connection_id.len();
-        self.hosts.iter().all(|column| column.len() == count) && self.service.len() == count
-    }
+input_table! {
+    /// Of each connection, what its client and its server are: places of hosts (-1: not known); and the place of the
+    /// service at its server's end.
+    pub struct Ends { client_host: i32, server_host: i32, service: i32 }
 }
 
 /// A column of numbers, of which some may be missing.
@@ -71,7 +63,7 @@ impl Taken {
     fn of(texts: &Texts, rows: &[i64]) -> Self {
         let taken = || {
             rows.iter()
-                .map(|&row| usize::try_from(row).map_or(&[][..], |row| texts.of(row)))
+                .map(|&row| usize::try_from(row).map_or(&[][..], |row| texts.text(row)))
         };
         let mut bytes = Vec::with_capacity(taken().map(<[u8]>::len).sum());
         let mut offsets = Vec::with_capacity(rows.len() + 1);
@@ -172,6 +164,7 @@ impl Table {
         let count = built.exchanges.len();
         let mut longs = LONGS.map(|_| Nullable::new(count, UNSEEN));
         let mut rows = ROWS.map(|_| Nullable::new(count, NO_ROW));
+        let hosts_of = [ends.client_host, ends.server_host];
         let mut hosts = [(); 2].map(|()| Vec::with_capacity(count));
         let (mut status, mut connection_id) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut protocol, mut complete) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -184,7 +177,7 @@ impl Table {
             extend_longs(&mut longs, &block);
             extend_rows(&mut rows, &block);
             for (end, column) in hosts.iter_mut().enumerate() {
-                let of_end = |one: &&Exchange| ends.hosts[end ^ usize::from(one.swapped)][one.connection as usize];
+                let of_end = |one: &&Exchange| hosts_of[end ^ usize::from(one.swapped)][one.connection as usize];
                 column.extend(block.iter().map(of_end));
             }
             let asked = |one: &&Exchange| match one.swapped {

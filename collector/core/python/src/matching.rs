@@ -4,12 +4,13 @@ use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use twintap_columns::{OutputTable, RowTable, Values, row_table};
 use twintap_matching::{
-    Connections, Events, FourTuple, Hops, Matched, NO_EVENT, NO_HOST, Pause, Pauses, host_of_address, match_events,
+    Connections, Events, Hops, Matched, NO_EVENT, NO_HOST, Pause, Pauses, host_of_address, match_events,
 };
 use twintap_partitions::columns::Validity;
 
-use crate::columns::column;
+use crate::columns::{Columns, inconsistent, put, to_dict};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(match_events_py, module)?)
@@ -25,48 +26,10 @@ fn match_events_py<'py>(
     asked: PyReadonlyArray1<'py, u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let asked = asked.as_slice()?;
-    let host = column::<u16>(columns, "host")?;
-    let point = column::<u16>(columns, "interface")?;
-    let host_ns = column::<i64>(columns, "host_ns")?;
-    let direction = column::<u8>(columns, "direction")?;
-    let (src_addr, dst_addr) = (column::<u32>(columns, "src_end")?, column::<u32>(columns, "dst_end")?);
-    let (src_port, dst_port) = (column::<u16>(columns, "src_port")?, column::<u16>(columns, "dst_port")?);
-    let (seq, ack) = (column::<u32>(columns, "seq")?, column::<u32>(columns, "ack")?);
-    let (flags, window) = (column::<u16>(columns, "flags")?, column::<u16>(columns, "window")?);
-    let payload_len = column::<u32>(columns, "payload_len")?;
-    let ip_id = column::<i32>(columns, "ip_id")?;
-    let (tsval, tsecr) = (column::<u32>(columns, "tsval")?, column::<u32>(columns, "tsecr")?);
-    let options = column::<u8>(columns, "options")?;
-    let mss = column::<u16>(columns, "mss")?;
-    let window_scale = column::<u8>(columns, "window_scale")?;
-    let sack_hash = column::<u32>(columns, "sack_hash")?;
-    let frame = column::<u32>(columns, "frame")?;
-    let events = Events {
-        host: host.as_slice()?,
-        point: point.as_slice()?,
-        host_ns: host_ns.as_slice()?,
-        direction: direction.as_slice()?,
-        src_addr: src_addr.as_slice()?,
-        dst_addr: dst_addr.as_slice()?,
-        src_port: src_port.as_slice()?,
-        dst_port: dst_port.as_slice()?,
-        seq: seq.as_slice()?,
-        ack: ack.as_slice()?,
-        flags: flags.as_slice()?,
-        window: window.as_slice()?,
-        payload_len: payload_len.as_slice()?,
-        ip_id: ip_id.as_slice()?,
-        tsval: tsval.as_slice()?,
-        tsecr: tsecr.as_slice()?,
-        options: options.as_slice()?,
-        mss: mss.as_slice()?,
-        window_scale: window_scale.as_slice()?,
-        sack_hash: sack_hash.as_slice()?,
-        host_of_address: &[],
-    };
-    let frames = frame.as_slice()?;
-    if events.len_checked() != Some(frames.len()) {
-        return Err(PyValueError::new_err("event columns differ in length"));
+    let columns = Columns::of(columns)?;
+    let (events, frames): (Events, &[u32]) = (columns.table()?, columns.column("frame")?);
+    if frames.len() != events.host.len() {
+        return Err(inconsistent());
     }
     if asked.iter().any(|&row| row as usize >= frames.len()) {
         return Err(PyValueError::new_err("no such row"));
@@ -148,11 +111,7 @@ fn as_columns(py: Python<'_>, matched: Matched, ends: [End; 2], duplicates: Vec<
     events.set_item("connection_id", matched.event_connection.into_pyarray(py))?;
     events.set_item("duplicate_bits", duplicates.into_pyarray(py))?;
     columns.set_item("events", events)?;
-    let places = PyDict::new(py);
-    places.set_item("connection_id", matched.places.connection.into_pyarray(py))?;
-    places.set_item("from_client", matched.places.from_client.into_pyarray(py))?;
-    places.set_item("stream_offset", matched.places.stream_offset.into_pyarray(py))?;
-    columns.set_item("places", places)?;
+    columns.set_item("places", to_dict(py, matched.places)?)?;
     columns.set_item("hops", hop_columns(py, matched.hops, ends)?)?;
     columns.set_item("connections", connection_columns(py, matched.connections)?)?;
     columns.set_item("pauses", pause_columns(py, matched.pauses)?)?;
@@ -161,14 +120,12 @@ fn as_columns(py: Python<'_>, matched: Matched, ends: [End; 2], duplicates: Vec<
 
 fn hop_columns(py: Python<'_>, hops: Hops, ends: [End; 2]) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
-    let wide = |codes: &[u8]| codes.iter().map(|&code| i32::from(code)).collect::<Vec<i32>>();
-    columns.set_item("connection_id", hops.connection.into_pyarray(py))?;
-    columns.set_item("kind", wide(&hops.kind).into_pyarray(py))?;
-    columns.set_item("from_client", hops.from_client.into_pyarray(py))?;
-    columns.set_item("stream_start", hops.stream_start.into_pyarray(py))?;
-    columns.set_item("stream_end", hops.stream_end.into_pyarray(py))?;
-    columns.set_item("attempt", hops.attempt.into_pyarray(py))?;
-    columns.set_item("state", wide(&hops.state).into_pyarray(py))?;
+    let as_wide_as_in_a_table = |(name, values)| match values {
+        Values::U8(codes) => (name, Values::I32(codes.into_iter().map(i32::from).collect())),
+        _ => (name, values),
+    };
+    let own = hops.into_columns().into_iter().map(as_wide_as_in_a_table);
+    put(&columns, own.collect())?;
     for (name, end) in ["send", "receive"].into_iter().zip(ends) {
         columns.set_item(format!("{name}_host"), end.host.into_pyarray(py))?;
         columns.set_item(format!("{name}_host_validity"), end.host_validity.bits.into_pyarray(py))?;
@@ -179,57 +136,35 @@ fn hop_columns(py: Python<'_>, hops: Hops, ends: [End; 2]) -> PyResult<Bound<'_,
     Ok(columns)
 }
 
+row_table! {
+    /// How the server's host knows a connection that was rewritten on the way; of the connection its row.
+    struct Translated {
+        translated_row: u32,
+        translated_client_addr: u32,
+        translated_client_port: u16,
+        translated_server_addr: u32,
+        translated_server_port: u16,
+    }
+}
+
 fn connection_columns(py: Python<'_>, connections: Connections) -> PyResult<Bound<'_, PyDict>> {
-    let columns = PyDict::new(py);
-    columns.set_item("client_addr", connections.client_addr.into_pyarray(py))?;
-    columns.set_item("client_port", connections.client_port.into_pyarray(py))?;
-    columns.set_item("server_addr", connections.server_addr.into_pyarray(py))?;
-    columns.set_item("server_port", connections.server_port.into_pyarray(py))?;
-    columns.set_item("client_host", connections.client_host.into_pyarray(py))?;
-    columns.set_item("server_host", connections.server_host.into_pyarray(py))?;
-    columns.set_item("client_isn", connections.client_isn.into_pyarray(py))?;
-    columns.set_item("server_isn", connections.server_isn.into_pyarray(py))?;
-    columns.set_item("first_host_ns", connections.first_host_ns.into_pyarray(py))?;
-    columns.set_item("last_host_ns", connections.last_host_ns.into_pyarray(py))?;
-    columns.set_item("events_count", connections.events_count.into_pyarray(py))?;
-    let translated = || connections.translated.iter();
-    let column = |get: fn(&FourTuple) -> u32| translated().map(|(_, t)| get(t)).collect::<Vec<u32>>().into_pyarray(py);
-    columns.set_item(
-        "translated_row",
-        translated().map(|(row, _)| *row).collect::<Vec<u32>>().into_pyarray(py),
-    )?;
-    columns.set_item("translated_client_addr", column(|t| t.client_addr))?;
-    columns.set_item("translated_client_port", column(|t| t.client_port.into()))?;
-    columns.set_item("translated_server_addr", column(|t| t.server_addr))?;
-    columns.set_item("translated_server_port", column(|t| t.server_port.into()))?;
+    let translated = connections.translated.iter().map(|(row, tuple)| Translated {
+        translated_row: *row,
+        translated_client_addr: tuple.client_addr,
+        translated_client_port: tuple.client_port,
+        translated_server_addr: tuple.server_addr,
+        translated_server_port: tuple.server_port,
+    });
+    let translated: Vec<Translated> = translated.collect();
+    let columns = to_dict(py, connections)?;
+    put(&columns, Translated::columns_of(&translated))?;
     Ok(columns)
 }
 
 /// -1 where a figure is not known.
-fn pause_columns(py: Python<'_>, pauses: Pauses) -> PyResult<Bound<'_, PyDict>> {
-    let columns = PyDict::new(py);
-    let numbers = |get: fn(&Pause) -> i64| pauses.pauses.iter().map(get).collect::<Vec<i64>>().into_pyarray(py);
-    let flags = |get: fn(&Pause) -> bool| pauses.pauses.iter().map(get).collect::<Vec<bool>>().into_pyarray(py);
-    columns.set_item("connection_id", pauses.connection.into_pyarray(py))?;
-    columns.set_item("from_client", pauses.from_client.into_pyarray(py))?;
-    columns.set_item("host", pauses.host.into_pyarray(py))?;
-    columns.set_item("stream_offset", numbers(|pause| pause.stream_offset))?;
-    columns.set_item("stopped_ns", numbers(|pause| pause.stopped_ns))?;
-    columns.set_item("full_ns", numbers(|pause| pause.full_ns.unwrap_or(-1)))?;
-    columns.set_item("released_ns", numbers(|pause| pause.released_ns))?;
-    columns.set_item("resumed_ns", numbers(|pause| pause.resumed_ns))?;
-    columns.set_item("resumed_bytes", numbers(|pause| pause.resumed_bytes))?;
-    columns.set_item("in_flight_bytes", numbers(|pause| pause.in_flight_bytes))?;
-    columns.set_item("waiting_bytes", numbers(|pause| pause.waiting_bytes))?;
-    columns.set_item("room_bytes", numbers(|pause| pause.room_bytes.unwrap_or(-1)))?;
-    columns.set_item("window_closed", flags(|pause| pause.window_closed))?;
-    columns.set_item("mss_bytes", numbers(|pause| pause.mss_bytes))?;
-    columns.set_item("rtt_ns", numbers(|pause| pause.rtt_ns.unwrap_or(-1)))?;
-    columns.set_item("idle_ns", numbers(|pause| pause.idle_ns))?;
-    columns.set_item(
-        "in_flight_before_idle_bytes",
-        numbers(|pause| pause.in_flight_before_idle_bytes),
-    )?;
-    columns.set_item("resent", flags(|pause| pause.resent))?;
+fn pause_columns(py: Python<'_>, mut pauses: Pauses) -> PyResult<Bound<'_, PyDict>> {
+    let rows = std::mem::take(&mut pauses.pauses);
+    let columns = to_dict(py, pauses)?;
+    put(&columns, Pause::columns_of(&rows))?;
     Ok(columns)
 }

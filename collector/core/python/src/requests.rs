@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_spans::{Asked, Limits, Texts, Timed, count_bins, count_late, distinct, groups, sums, took};
 
-use crate::columns::column;
+use crate::columns::{Columns, inconsistent, to_dict};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(took_py, module)?)?;
@@ -20,24 +20,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// What servers did until they answered; see `collector/_core.pyi`.
 #[pyfunction(name = "took")]
 fn took_py<'py>(py: Python<'py>, requests: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
-    let long = |name: &str| column::<i64>(requests, name);
-    let (parent, began, ended) = (long("parent")?, long("began_ns")?, long("ended_ns")?);
-    let (heard, answered) = (long("heard_ns")?, long("answered_ns")?);
-    let asked = Asked {
-        parent: parent.as_slice()?,
-        began_ns: began.as_slice()?,
-        ended_ns: ended.as_slice()?,
-        heard_ns: heard.as_slice()?,
-        answered_ns: answered.as_slice()?,
-    };
-    if !asked.is_consistent() {
-        return Err(differ());
-    }
-    let found = py.detach(|| took(&asked));
-    let columns = PyDict::new(py);
-    columns.set_item("asking_ns", found.asking_ns.into_pyarray(py))?;
-    columns.set_item("own_ns", found.own_ns.into_pyarray(py))?;
-    Ok(columns)
+    let columns = Columns::of(requests)?;
+    let asked: Asked = columns.table()?;
+    to_dict(py, py.detach(|| took(&asked)))
 }
 
 /// The group of each row, and the first row of each group.
@@ -48,7 +33,7 @@ type RowGroups<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<i64>>);
 fn row_groups<'py>(py: Python<'py>, codes: Vec<PyReadonlyArray1<'py, i32>>) -> PyResult<RowGroups<'py>> {
     let columns: Vec<&[i32]> = codes.iter().map(|column| column.as_slice()).collect::<Result<_, _>>()?;
     if columns.iter().any(|column| column.len() != columns[0].len()) {
-        return Err(differ());
+        return Err(inconsistent());
     }
     if columns.iter().any(|column| column.iter().any(|&code| code < -1)) {
         return Err(PyValueError::new_err("a code is less than -1"));
@@ -74,7 +59,7 @@ fn sum_groups<'py>(
         .map(|column| column.as_slice())
         .collect::<Result<_, _>>()?;
     if keys.iter().chain(&columns).any(|column| column.len() != keys[0].len()) {
-        return Err(differ());
+        return Err(inconsistent());
     }
     let found = py.detach(|| sums(keys, &columns));
     let sums = found.columns.into_iter().map(|column| column.into_pyarray(py));
@@ -88,15 +73,12 @@ fn distinct_texts<'py>(
     texts: &Bound<'py, PyDict>,
     rows: PyReadonlyArray1<'py, i64>,
 ) -> PyResult<RowGroups<'py>> {
-    let (offsets, bytes) = (column::<i32>(texts, "offsets")?, column::<u8>(texts, "bytes")?);
-    let texts = Texts {
-        offsets: offsets.as_slice()?,
-        bytes: bytes.as_slice()?,
-    };
+    let columns = Columns::of(texts)?;
+    let texts: Texts = columns.table()?;
     let rows = rows.as_slice()?;
-    let count = i64::try_from(texts.offsets.len())? - 1;
-    if !texts.is_consistent() || rows.iter().any(|&row| row >= count) {
-        return Err(differ());
+    let count = i64::try_from(texts.rows_count())?;
+    if rows.iter().any(|&row| row >= count) {
+        return Err(inconsistent());
     }
     let found = py.detach(|| distinct(&texts, rows));
     Ok((found.of.into_pyarray(py), found.first.into_pyarray(py)))
@@ -112,14 +94,9 @@ fn count_bins_py<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let (group, own_ns) = (group.as_slice()?, own_ns.as_slice()?);
     if group.len() != own_ns.len() {
-        return Err(differ());
+        return Err(inconsistent());
     }
-    let bins = py.detach(|| count_bins(group, own_ns, bins_per_octave));
-    let columns = PyDict::new(py);
-    columns.set_item("group", bins.group.into_pyarray(py))?;
-    columns.set_item("bin", bins.bin.into_pyarray(py))?;
-    columns.set_item("count", bins.count.into_pyarray(py))?;
-    Ok(columns)
+    to_dict(py, py.detach(|| count_bins(group, own_ns, bins_per_octave)))
 }
 
 /// Late requests, counted by pool; see `collector/_core.pyi`.
@@ -131,17 +108,8 @@ fn count_late_py<'py>(
     pool: PyReadonlyArray1<'py, i32>,
     moment_ns: i64,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let group = column::<i32>(timed, "group")?;
-    let long = |name: &str| column::<i64>(timed, name);
-    let (own, critical) = (long("own_ns")?, long("critical_ns")?);
-    let (asked, answered) = (long("asked_ns")?, long("answered_ns")?);
-    let timed = Timed {
-        group: group.as_slice()?,
-        own_ns: own.as_slice()?,
-        critical_ns: critical.as_slice()?,
-        asked_ns: asked.as_slice()?,
-        answered_ns: answered.as_slice()?,
-    };
+    let columns = Columns::of(timed)?;
+    let timed: Timed = columns.table()?;
     let pools = pool.as_slice()?;
     let most = |codes: &[i32]| {
         codes
@@ -155,23 +123,8 @@ fn count_late_py<'py>(
         pools_count: most(pools),
     };
     let known = most(timed.group) <= pools.len() && limits.limit_ns.len() == pools.len();
-    if !timed.is_consistent() || !known || moment_ns <= 0 {
-        return Err(differ());
+    if !known || moment_ns <= 0 {
+        return Err(inconsistent());
     }
-    let late = py.detach(|| count_late(&timed, &limits, moment_ns));
-    let columns = PyDict::new(py);
-    columns.set_item("late_count", late.late_count.into_pyarray(py))?;
-    columns.set_item("moments", late.moments.into_pyarray(py))?;
-    columns.set_item("late_moments", late.late_moments.into_pyarray(py))?;
-    columns.set_item("took", late.took_ns.into_pyarray(py))?;
-    columns.set_item("usual", late.usual_ns.into_pyarray(py))?;
-    columns.set_item("cost_ns", late.cost_ns.into_pyarray(py))?;
-    columns.set_item("from_trace_ns", late.from_ns.into_pyarray(py))?;
-    columns.set_item("to_trace_ns", late.to_ns.into_pyarray(py))?;
-    columns.set_item("slowest", late.slowest.into_pyarray(py))?;
-    Ok(columns)
-}
-
-fn differ() -> PyErr {
-    PyValueError::new_err("columns differ in length, or codes lead nowhere")
+    to_dict(py, py.detach(|| count_late(&timed, &limits, moment_ns)))
 }

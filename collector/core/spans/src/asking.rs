@@ -1,6 +1,7 @@
 //! How long each server waited for the servers that it called itself before it answered.
 
 use rayon::prelude::*;
+use twintap_columns::{input_table, output_table};
 
 use crate::UNSEEN;
 use crate::children::Children;
@@ -8,32 +9,26 @@ use crate::children::Children;
 /// Rows that one thread takes at least.
 const ROWS_AT_ONCE: usize = 1 << 12;
 
-/// When each request was asked and answered, at its own ends and at its server; `UNSEEN` where not known.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    pub parent: &'a [i64],
-    pub began_ns: &'a [i64],
-    pub ended_ns: &'a [i64],
-    /// The server had the request.
-    pub heard_ns: &'a [i64],
-    pub answered_ns: &'a [i64],
-}
-
-impl Asked<'_> {
-    /// Whether all columns have one length.
-    pub fn is_consistent(&self) -> bool {
-        let times = [self.began_ns, self.ended_ns, self.heard_ns, self.answered_ns];
-        times.iter().all(|column| column.len() == self.parent.len())
+input_table! {
+    /// When each request was asked and answered, at its own ends and at its server; `UNSEEN` where not known.
+    pub struct Asked {
+        parent: i64,
+        began_ns: i64,
+        ended_ns: i64,
+        /// The server had the request.
+        heard_ns: i64,
+        answered_ns: i64,
     }
 }
 
-/// How each server spent its time until it answered, one value for each request; `UNSEEN` where this is not known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Took {
-    /// For how long at least one call of the server ran, between its request and its answer; `UNSEEN` where none did.
-    pub asking_ns: Vec<i64>,
-    /// The rest of the time from the request to the answer.
-    pub own_ns: Vec<i64>,
+output_table! {
+    /// How each server spent its time until it answered, one value for each request; `UNSEEN` where this is not known.
+    pub struct Took {
+        /// For how long at least one call of the server ran, between its request and its answer; `UNSEEN` where none did.
+        asking_ns: i64,
+        /// The rest of the time from the request to the answer.
+        own_ns: i64,
+    }
 }
 
 /// What each server did until it answered. What was not seen of a child bounds nothing.

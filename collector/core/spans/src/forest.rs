@@ -1,10 +1,13 @@
 //! The root of each row, and the row's depth below it.
 
-/// One value a row.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Forest {
-    pub root: Vec<i64>,
-    pub depth: Vec<i64>,
+use twintap_columns::output_table;
+
+output_table! {
+    /// One value a row.
+    pub struct Forest {
+        root: i64,
+        depth: i64,
+    }
 }
 
 /// Follow every row's parents. Each row is passed once, however long the chains are.

@@ -9,53 +9,46 @@
 
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use twintap_columns::{input_table, output_table};
 
 use crate::{NONE, UNSEEN};
 
 /// So many ids a thread takes at once.
 const IDS_AT_ONCE: usize = 512;
 
-/// Columns of the exchanges: hosts and services as numbers, -1 where not known; times in ns, `UNSEEN` where not.
-#[derive(Clone, Copy, Debug)]
-pub struct Exchanges<'a> {
-    pub exchange_id: &'a [i64],
-    /// A transaction id as a number; 0 for none.
-    pub shown_id: &'a [u64],
-    pub client_host: &'a [i32],
-    pub server_host: &'a [i32],
-    pub service: &'a [i32],
-    /// When the first byte of the request left (or arrived, if that is all that was seen).
-    pub asked_ns: &'a [i64],
-    /// When it arrived (or left, if that is all that was seen).
-    pub opened_ns: &'a [i64],
-    /// When the server was done with it.
-    pub closed_ns: &'a [i64],
+input_table! {
+    /// Columns of the exchanges: hosts and services as numbers, -1 where not known; times in ns, `UNSEEN` where not.
+    pub struct Exchanges {
+        exchange_id: i64,
+        /// A transaction id as a number; 0 for none.
+        shown_id: u64,
+        client_host: i32,
+        server_host: i32,
+        service: i32,
+        /// When the first byte of the request left (or arrived, if that is all that was seen).
+        asked_ns: i64,
+        /// When it arrived (or left, if that is all that was seen).
+        opened_ns: i64,
+        /// When the server was done with it.
+        closed_ns: i64,
+    }
 }
 
-/// One value an exchange.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Links {
-    /// A row, or `NONE`.
-    pub parent: Vec<i64>,
-    /// 0 without a parent.
-    pub confidence: Vec<f64>,
-    /// It shows an id, and not one that too many exchanges of one server share.
-    pub shows_id: Vec<bool>,
+output_table! {
+    /// One value an exchange.
+    pub struct Links {
+        /// A row, or `NONE`.
+        parent: i64,
+        /// 0 without a parent.
+        confidence: f64,
+        /// It shows an id, and not one that too many exchanges of one server share.
+        shows_id: bool,
+    }
 }
 
 type Call = (i32, i32);
 
 impl Exchanges<'_> {
-    /// Whether all columns have one length.
-    pub fn is_consistent(&self) -> bool {
-        let count = self.exchange_id.len();
-        let codes = [self.client_host, self.server_host, self.service];
-        let times = [self.asked_ns, self.opened_ns, self.closed_ns];
-        codes.iter().all(|column| column.len() == count)
-            && times.iter().all(|column| column.len() == count)
-            && self.shown_id.len() == count
-    }
-
     /// Whether the request of `parent` was there before that of `child` left, and, so that no circle forms, began
     /// before.
     fn is_possible(&self, parent: usize, child: usize) -> bool {

@@ -5,31 +5,34 @@
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use twintap_columns::{input_table, output_table};
 
 use crate::UNSEEN;
 
 /// By group and bin.
 type Counts = FxHashMap<(i32, i32), i64>;
 
-/// How often each bin of a logarithmic histogram occurs in a group, in order of groups and bins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bins {
-    pub group: Vec<i32>,
-    pub bin: Vec<i32>,
-    pub count: Vec<i64>,
+output_table! {
+    /// How often each bin of a logarithmic histogram occurs in a group, in order of groups and bins.
+    pub struct Bins {
+        group: i32,
+        bin: i32,
+        count: i64,
+    }
 }
 
-/// Requests; times in ns, `UNSEEN` where not known.
-#[derive(Clone, Copy, Debug)]
-pub struct Timed<'a> {
-    /// Negative for one that is left out.
-    pub group: &'a [i32],
-    /// What its server took.
-    pub own_ns: &'a [i64],
-    /// What of it its root waited for.
-    pub critical_ns: &'a [i64],
-    pub asked_ns: &'a [i64],
-    pub answered_ns: &'a [i64],
+input_table! {
+    /// Requests; times in ns, `UNSEEN` where not known.
+    pub struct Timed {
+        /// Negative for one that is left out.
+        group: i32,
+        /// What its server took.
+        own_ns: i64,
+        /// What of it its root waited for.
+        critical_ns: i64,
+        asked_ns: i64,
+        answered_ns: i64,
+    }
 }
 
 /// Of a group: how long its requests may take, and the pool that it is counted in.
@@ -41,25 +44,18 @@ pub struct Limits<'a> {
     pub pools_count: usize,
 }
 
-/// One row a pool; `collector.findings.lateness` says what each column is. `slowest` is a row, or -1.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Late {
-    pub late_count: Vec<i64>,
-    pub moments: Vec<i64>,
-    pub late_moments: Vec<i64>,
-    pub took_ns: Vec<f64>,
-    pub usual_ns: Vec<f64>,
-    pub cost_ns: Vec<f64>,
-    pub from_ns: Vec<i64>,
-    pub to_ns: Vec<i64>,
-    pub slowest: Vec<i64>,
-}
-
-impl Timed<'_> {
-    /// Whether all columns have one length.
-    pub fn is_consistent(&self) -> bool {
-        let times = [self.own_ns, self.critical_ns, self.asked_ns, self.answered_ns];
-        times.iter().all(|column| column.len() == self.group.len())
+output_table! {
+    /// One row a pool; `collector.findings.lateness` says what each column is. `slowest` is a row, or -1.
+    pub struct Late {
+        late_count: i64,
+        moments: i64,
+        late_moments: i64,
+        took_ns("took"): f64,
+        usual_ns("usual"): f64,
+        cost_ns: f64,
+        from_ns("from_trace_ns"): i64,
+        to_ns("to_trace_ns"): i64,
+        slowest: i64,
     }
 }
 

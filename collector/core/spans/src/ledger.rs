@@ -22,6 +22,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use rayon::prelude::*;
+use twintap_columns::{OutputTable, Values, input_table};
 
 use crate::UNSEEN;
 use crate::children::Children;
@@ -30,59 +31,87 @@ use crate::silences::{HELD, IDLE, Silences};
 /// A thread takes the roots of so many rows at once.
 const ROWS_AT_ONCE: usize = 1 << 12;
 
-/// Spans as a forest; columns of one length, times in ns, `UNSEEN` where not seen. What each means:
-/// `collector.requests.critical_path.Nodes`.
-#[derive(Clone, Copy, Debug)]
-pub struct Nodes<'a> {
-    pub parent: &'a [i64],
-    pub depth: &'a [i64],
-    pub start: &'a [i64],
-    pub connected: &'a [i64],
-    pub tls_start: &'a [i64],
-    pub tls_end: &'a [i64],
-    pub sent: &'a [i64],
-    pub last_sent: &'a [i64],
-    pub head_arrived: &'a [i64],
-    pub continued: &'a [i64],
-    pub asked_for: &'a [i64],
-    pub body_sent: &'a [i64],
-    pub arrived: &'a [i64],
-    pub answered: &'a [i64],
-    pub first_received: &'a [i64],
-    pub first_returned: &'a [i64],
-    pub ended: &'a [i64],
-    pub taken_up: &'a [i64],
-    pub first_answered: &'a [i64],
-    pub connect_stall: &'a [i64],
-    pub request_stall: &'a [i64],
-    pub response_stall: &'a [i64],
+input_table! {
+    /// Spans as a forest; columns of one length, times in ns, `UNSEEN` where not seen. What each means:
+    /// `collector.requests.critical_path.Nodes`.
+    pub struct Nodes {
+        parent: i64,
+        depth: i64,
+        start: i64,
+        connected: i64,
+        tls_start: i64,
+        tls_end: i64,
+        sent: i64,
+        last_sent: i64,
+        head_arrived: i64,
+        continued: i64,
+        asked_for: i64,
+        body_sent: i64,
+        arrived: i64,
+        answered: i64,
+        first_received: i64,
+        first_returned: i64,
+        ended: i64,
+        taken_up: i64,
+        first_answered: i64,
+        connect_stall: i64,
+        request_stall: i64,
+        response_stall: i64,
+    }
+}
+
+/// Declares the stretches of a span: of each its place and the column that it is in.
+macro_rules! stretches {
+    ($($place:ident($column:literal),)+) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Place { $($place),+ }
+        $(const $place: usize = Place::$place as usize;)+
+
+        /// Columns of the stretches, as `collector.trace.schema.SPANS` has them.
+        const STRETCH_COLUMNS: [&str; [$($column),+].len()] = [$($column),+];
+    };
+}
+
+stretches! {
+    CLIENT("client_ns"),
+    CONNECT("connect_ns"),
+    TLS("tls_ns"),
+    REQUEST("request_network_ns"),
+    QUEUE("queue_ns"),
+    WORK("work_ns"),
+    FAN_OUT_WAIT("fan_out_wait_ns"),
+    SERVER_OR_NETWORK("server_or_network_ns"),
+    RESPONSE("response_network_ns"),
+    STALL("stall_ns"),
+    REQUEST_IDLE("request_idle_ns"),
+    RESPONSE_IDLE("response_idle_ns"),
+    SEND_HELD("send_held_ns"),
+    READER_WAIT("reader_wait_ns"),
 }
 
 /// How many stretches a span has.
-pub const STRETCHES: usize = 14;
-const CLIENT: usize = 0;
-const CONNECT: usize = 1;
-const TLS: usize = 2;
-const REQUEST: usize = 3;
-const QUEUE: usize = 4;
-const WORK: usize = 5;
-const FAN_OUT_WAIT: usize = 6;
-const SERVER_OR_NETWORK: usize = 7;
-const RESPONSE: usize = 8;
-const STALL: usize = 9;
-const REQUEST_IDLE: usize = 10;
-const RESPONSE_IDLE: usize = 11;
-const SEND_HELD: usize = 12;
-const READER_WAIT: usize = 13;
+const STRETCHES: usize = STRETCH_COLUMNS.len();
 
-/// Stretches of each span on its root's path, in ns and in the order of `collector.requests.critical_path.Ledger`,
-/// their sum, and its first and last time there; off the path all zero.
+/// Stretches of each span on its root's path, in ns and in the order of `STRETCH_COLUMNS`, their sum, and its first and last time there; off the path all zero.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     pub stretches: [Vec<i64>; STRETCHES],
     pub critical: Vec<i64>,
     pub window_start: Vec<i64>,
     pub window_end: Vec<i64>,
+}
+
+impl OutputTable for Ledger {
+    fn into_columns(self) -> Vec<(&'static str, Values)> {
+        let sums = [
+            ("critical_ns", self.critical),
+            ("window_start", self.window_start),
+            ("window_end", self.window_end),
+        ];
+        let stretches = STRETCH_COLUMNS.into_iter().zip(self.stretches);
+        let columns = stretches.chain(sums);
+        columns.map(|(name, values)| (name, Values::I64(values))).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,34 +178,6 @@ struct Answer {
 }
 
 impl Nodes<'_> {
-    /// Whether all columns have one length.
-    pub fn is_consistent(&self) -> bool {
-        let columns = [
-            self.depth,
-            self.start,
-            self.connected,
-            self.tls_start,
-            self.tls_end,
-            self.sent,
-            self.last_sent,
-            self.head_arrived,
-            self.continued,
-            self.asked_for,
-            self.body_sent,
-            self.arrived,
-            self.answered,
-            self.first_received,
-            self.first_returned,
-            self.ended,
-            self.taken_up,
-            self.first_answered,
-            self.connect_stall,
-            self.request_stall,
-            self.response_stall,
-        ];
-        columns.iter().all(|column| column.len() == self.parent.len())
-    }
-
     /// Whether the server's time cannot be distinguished from the network's: the server's stamp is missing for the
     /// request, or for an answer that the client received.
     fn shows_one_end(&self, span: usize) -> bool {
@@ -311,12 +312,12 @@ fn stretch_of(in_response: bool, cause: u8) -> usize {
 
 /// Of silences that have no place in time, no more than what is left of the stretch.
 fn take_out_short_silences(stretches: &mut [Vec<i64>; STRETCHES], silences: &Silences) {
-    for (place, &row) in silences.short_row.iter().enumerate() {
-        let (span, in_response) = (row as usize, silences.short_in_response[place]);
+    for (place, &row) in silences.short.row.iter().enumerate() {
+        let (span, in_response) = (row as usize, silences.short.in_response[place]);
         let stretch = if in_response { RESPONSE } else { REQUEST };
-        let silent = silences.short_ns[place].min(stretches[stretch][span]);
+        let silent = silences.short.sum_ns[place].min(stretches[stretch][span]);
         stretches[stretch][span] -= silent;
-        stretches[stretch_of(in_response, silences.short_cause[place])][span] += silent;
+        stretches[stretch_of(in_response, silences.short.cause[place])][span] += silent;
     }
 }
 
@@ -557,6 +558,7 @@ fn inside(at: i64, unseen: i64, low: i64, high: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::silences::{LongSilences, ShortSilences};
 
     const COLUMNS: usize = 22;
 
@@ -652,11 +654,13 @@ mod tests {
 
     fn silences<'a>(row: &'a [i64], from_ns: &'a [i64], to_ns: &'a [i64]) -> Silences<'a> {
         Silences {
-            row,
-            in_response: &[true; 2][..row.len()],
-            cause: &[IDLE; 2][..row.len()],
-            from_ns,
-            to_ns,
+            long: LongSilences {
+                row,
+                in_response: &[true; 2][..row.len()],
+                cause: &[IDLE; 2][..row.len()],
+                from_ns,
+                to_ns,
+            },
             ..Silences::default()
         }
     }
@@ -693,10 +697,12 @@ mod tests {
     #[test]
     fn short_silences_are_no_more_than_their_stretch() {
         let short = Silences {
-            short_row: &[0, 0],
-            short_in_response: &[true, false],
-            short_cause: &[HELD, IDLE],
-            short_ns: &[1_000, 4],
+            short: ShortSilences {
+                row: &[0, 0],
+                in_response: &[true, false],
+                cause: &[HELD, IDLE],
+                sum_ns: &[1_000, 4],
+            },
             ..Silences::default()
         };
         let ledger = shared_with(&[plain(-1, 0, 100, 110, 150, 300)], &short);

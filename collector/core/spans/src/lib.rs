@@ -26,12 +26,13 @@ pub use forest::{Forest, forest};
 pub use groups::{Groups, Sums, groups, sums};
 pub use identified::{Exchanges, Links, link};
 pub use lateness::{Bins, Late, Limits, Timed, count_bins, count_late};
-pub use ledger::{Ledger, Nodes, STRETCHES, share_out};
+pub use ledger::{Ledger, Nodes, share_out};
 pub use pieces::{Piece, first_known, text_numbers};
 pub use places::places;
-pub use silences::Silences;
+pub use silences::{LongSilences, ShortSilences, Silences};
+pub use twintap_columns::Texts;
 pub use waits::{Waiting, Waits, waits};
-pub use words::{Shape, Texts, Words, distinct, words};
+pub use words::{Shape, Words, distinct, words};
 
 /// A time that was not seen. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;

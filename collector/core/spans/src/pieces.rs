@@ -4,8 +4,7 @@ use std::hash::Hasher;
 
 use rayon::prelude::*;
 use rustc_hash::FxHasher;
-
-use crate::words::Texts;
+use twintap_columns::Texts;
 
 /// Rows that one thread takes at once.
 const ROWS_AT_ONCE: usize = 1 << 14;

@@ -11,38 +11,33 @@
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use twintap_columns::{input_table, output_table};
 
 use crate::UNSEEN;
 use crate::children::Children;
 
-/// Exchanges, one value each; times in ns, `UNSEEN` where not seen.
-#[derive(Clone, Copy, Debug)]
-pub struct Waiting<'a> {
-    /// A row, `NONE` for a root; beyond the last for a parent that is no row.
-    pub parent: &'a [i64],
-    pub began_ns: &'a [i64],
-    pub ended_ns: &'a [i64],
-    /// The server asked for the body.
-    pub asked_ns: &'a [i64],
-    /// The first byte of the request had come.
-    pub arrived_ns: &'a [i64],
-    /// A number.
-    pub service: &'a [i32],
+input_table! {
+    /// Exchanges, one value each; times in ns, `UNSEEN` where not seen.
+    pub struct Waiting {
+        /// A row, `NONE` for a root; beyond the last for a parent that is no row.
+        parent: i64,
+        began_ns: i64,
+        ended_ns: i64,
+        /// The server asked for the body.
+        asked_ns: i64,
+        /// The first byte of the request had come.
+        arrived_ns: i64,
+        /// A number.
+        service: i32,
+    }
 }
 
-/// When each request's server probably began to work on it, and when the first of its parent's parallel calls to the
-/// same service was answered. `UNSEEN` where this is not known, or if there were no parallel calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
-    pub taken_up: Vec<i64>,
-    pub first_answered: Vec<i64>,
-}
-
-impl Waiting<'_> {
-    /// Whether all columns have one length.
-    pub fn is_consistent(&self) -> bool {
-        let times = [self.began_ns, self.ended_ns, self.asked_ns, self.arrived_ns];
-        times.iter().all(|column| column.len() == self.parent.len()) && self.service.len() == self.parent.len()
+output_table! {
+    /// When each request's server probably began to work on it, and when the first of its parent's parallel calls to the
+    /// same service was answered. `UNSEEN` where this is not known, or if there were no parallel calls.
+    pub struct Waits {
+        taken_up: i64,
+        first_answered: i64,
     }
 }
 

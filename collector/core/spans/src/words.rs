@@ -4,34 +4,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use twintap_columns::Texts;
 
 use crate::groups::Groups;
 
 /// So many texts a thread takes at once.
 const TEXTS_AT_ONCE: usize = 1 << 14;
-
-/// Texts laid end to end: text n is bytes `offsets[n]..offsets[n + 1]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Texts<'a> {
-    pub offsets: &'a [i32],
-    pub bytes: &'a [u8],
-}
-
-impl<'a> Texts<'a> {
-    /// Whether offsets lead into the bytes.
-    pub fn is_consistent(&self) -> bool {
-        // By whole vectors: no way out in between.
-        let in_order = |all: bool, pair: &[i32]| all & (0 <= pair[0]) & (pair[0] <= pair[1]);
-        let ascending = self.offsets.windows(2).fold(true, in_order);
-        let end = self.offsets.last().copied().unwrap_or(-1);
-        ascending && usize::try_from(end).is_ok_and(|end| end <= self.bytes.len())
-    }
-
-    /// One of them.
-    pub fn text(&self, row: usize) -> &'a [u8] {
-        &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize]
-    }
-}
 
 /// Where a kind of text has its words: behind a prefix, by number; words are parted by `/`, and end with a query (`?`).
 #[derive(Clone, Debug)]
