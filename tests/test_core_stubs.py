@@ -1,23 +1,42 @@
-"""`tracer/_capture.pyi` and `collector/_core.pyi` list what the compiled modules have: the same names and arguments."""
+"""`tracer/_capture.pyi` and `collector/_core.pyi` list what the compiled modules have: names, arguments, results.
+
+Results that are columns have a class of the stub. They are held against what the calls return while a bundled capture
+is analysed.
+"""
 
 import ast
 import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from collector import _core
+from collector.commands.replay import command as replay
+from collector.decode import host_capture
 from tracer import _capture
 
 ROOT = Path(__file__).resolve().parent.parent
+CAPTURES = ROOT / "captures" / "bench-2-puts"
 STUBS = {
     module: ast.parse((ROOT / f"{module.__name__.replace('.', '/')}.pyi").read_text()) for module in (_capture, _core)
 }
 FUNCTIONS = [
     (module, node) for module, stub in STUBS.items() for node in stub.body if isinstance(node, ast.FunctionDef)
 ]
-CLASSES = [(module, node) for module, stub in STUBS.items() for node in stub.body if isinstance(node, ast.ClassDef)]
+CLASSES = [
+    (module, node)
+    for module, stub in STUBS.items()
+    for node in stub.body
+    if isinstance(node, ast.ClassDef) and not node.bases
+]
+RESULTS = {node.name: node for node in STUBS[_core].body if isinstance(node, ast.ClassDef) and node.bases}
+"""Classes of results, which only the stub has: typed dicts."""
 
 
 def arguments(node: ast.FunctionDef) -> list[str]:
@@ -41,7 +60,7 @@ def label(value: object) -> str:
 
 @pytest.mark.parametrize("module", STUBS, ids=label)
 def test_the_module_has_the_names_of_the_stub(module: ModuleType) -> None:
-    listed = {node.name for node in STUBS[module].body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    listed = {node.name for _, node in (*FUNCTIONS, *CLASSES) if node in STUBS[module].body}
     assert public(module) == listed
 
 
@@ -66,3 +85,100 @@ def test_classes_have_the_members_of_the_stub(module: ModuleType, node: ast.Clas
 @pytest.mark.parametrize("module", STUBS, ids=label)
 def test_everything_in_the_module_is_documented(module: ModuleType) -> None:
     assert [name for name in public(module) if not inspect.getdoc(getattr(module, name))] == []
+
+
+def columns_of(result: str) -> dict[str, ast.expr]:
+    """The columns of a class of results, with those that it inherits."""
+    node = RESULTS[result]
+    (base,) = (each.id for each in node.bases if isinstance(each, ast.Name))
+    own = {
+        each.target.id: each.annotation
+        for each in node.body
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+    }
+    return (columns_of(base) if base in RESULTS else {}) | own
+
+
+def mismatches(annotation: ast.expr, value: Any, where: str) -> Iterator[str]:
+    """Where a value is not what an annotation says, as far as that is about columns."""
+    match annotation:
+        case ast.BinOp(left=left, op=ast.BitOr()):  # `… | None`
+            yield from () if value is None else mismatches(left, value, where)
+        case ast.Name(id=name) if name in RESULTS:
+            columns = columns_of(name)
+            if value.keys() != columns.keys():
+                yield f"{where}: {sorted(value.keys() ^ columns.keys())}"
+            for column in value.keys() & columns.keys():
+                yield from mismatches(columns[column], value[column], f"{where}.{column}")
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=parts)):
+            for place, (part, each) in enumerate(zip(parts, value, strict=True)):
+                yield from mismatches(part, each, f"{where}[{place}]")
+        case ast.Subscript(value=ast.Name(id="NDArray"), slice=dtype):
+            if value.dtype != np.dtype(getattr(np, ast.unparse(dtype).removeprefix("np."))):
+                yield f"{where}: {value.dtype}"
+
+
+def calls_with_columns() -> dict[str, ast.expr]:
+    """What returns columns, `NAME` or `CLASS.NAME`, and the annotation of its result."""
+    calls = {node.name: node for _, node in FUNCTIONS}
+    calls |= {
+        f"{node.name}.{each.name}": each
+        for _, node in CLASSES
+        for each in node.body
+        if isinstance(each, ast.FunctionDef)
+    }
+    found = {name: node.returns for name, node in calls.items() if node.returns is not None}
+    return {
+        name: returns
+        for name, returns in found.items()
+        if any(isinstance(part, ast.Name) and part.id in RESULTS for part in ast.walk(returns))
+    }
+
+
+class Recorded:
+    """The core's `Partitions`, whose results are kept."""
+
+    def __init__(self, partitions: _core.Partitions, keep: Callable[[str, Any], Any]) -> None:
+        self._partitions, self._keep = partitions, keep
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._partitions, name)
+        return lambda *arguments: self._keep(f"Partitions.{name}", method(*arguments))
+
+
+def analyse(trace: Path) -> None:
+    done = CliRunner().invoke(replay, ["-o", str(trace), str(CAPTURES)])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """By call, what it returned while a bundled capture was analysed: with its ids, and as if it showed none."""
+    kept: dict[str, list[Any]] = defaultdict(list)
+
+    def keep(name: str, value: Any) -> Any:
+        kept[name].append(value)
+        return value
+
+    def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: keep(name, function(*arguments))
+
+    partitions = _core.Partitions
+    with pytest.MonkeyPatch.context() as patch:
+        for name in calls_with_columns():
+            if "." not in name:
+                patch.setattr(_core, name, recorded(name, getattr(_core, name)))
+        patch.setattr(_core, "Partitions", lambda *arguments: Recorded(partitions(*arguments), keep))
+        analyse(tmp_path_factory.mktemp("ids") / "trace")
+        patch.setattr(host_capture, "id_headers", lambda: ())
+        analyse(tmp_path_factory.mktemp("no-ids") / "trace")
+    for file in CAPTURES.glob("*.pcap*"):
+        keep("CaptureFile.next_batch", _core.CaptureFile(file).next_batch(1000))
+    return kept
+
+
+@pytest.mark.parametrize("name", calls_with_columns())
+def test_results_have_the_columns_of_the_stub(name: str, results: dict[str, list[Any]]) -> None:
+    assert name in results, "nothing calls it any more, or only on another capture"
+    found = [line for value in results[name] for line in mismatches(calls_with_columns()[name], value, name)]
+    assert found == []

@@ -60,12 +60,12 @@ ARROW_COLUMNS = (
     Column("cls", ("u1",), lambda arrows: arrows.arrow_class, "one of `CLASS`"),
     Column("kind", ("u1",), lambda arrows: arrows.kind, "place in `meta.kinds`"),
     Column("state", ("u1",), lambda arrows: arrows.state, "place in `meta.states`"),
-    Column("attempt", ("u1",), lambda arrows: arrows.attempt, "1 for the first"),
+    Column("attempt", ("u1",), lambda arrows: arrows.carried["attempt"], "1 for the first"),
     Column("size", ("u4",), lambda arrows: arrows.size_bytes, "bytes"),
     Column("request", ("i4",), lambda arrows: arrows.request, "-1 for none"),
     Column("uncertain", ("u1",), lambda arrows: arrows.uncertain, "1: its call's parent is uncertain", _has_uncertain),
-    Column("offset", ("f8",), lambda arrows: arrows.stream_start.astype(np.float64), "bytes", _is_detailed),
-    Column("uncertainty", ("u4",), lambda arrows: arrows.uncertainty_ns, "ns, of the delay", _is_detailed),
+    Column("offset", ("f8",), lambda arrows: arrows.carried["stream_start"].astype(np.float64), "bytes", _is_detailed),
+    Column("uncertainty", ("u4",), lambda arrows: arrows.carried["uncertainty_ns"], "ns, of the delay", _is_detailed),
 )
 """The columns of arrows, in the order in which a message has them. The browser's types are generated from this list."""
 

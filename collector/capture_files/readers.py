@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector import _core
-from collector.capture_files.records import Columns, Counter, Direction, Severity
+from collector.capture_files.records import Columns, Counter, Direction, Severity, by_name
 from tracer import secret_rules
 from tracer.errors import InputError
 from tracer.plain_text import plain
@@ -160,7 +160,7 @@ class CaptureReader:
         assert packets > 0
         while (batch := self._open().next_batch(packets)) is not None:
             events, excerpts = batch
-            yield EventBatch(events, excerpts)
+            yield EventBatch(by_name(events), by_name(excerpts))
 
     def copy_packets(self, frames: Sequence[int]) -> list[PacketCopy]:
         """The packets of `frames` (ascending, after what was read before); those that the file lacks are left out.
@@ -192,7 +192,7 @@ class CaptureReader:
         host. Returns: the packets with a SYN, as in `EVENT_COLUMNS`, and the `key` of each one's 4-tuple.
         Raises: OSError if they can be kept neither in memory nor on disk.
         """
-        return partitions.add(host, self._open(), rows, frames_before, interfaces)
+        return by_name(partitions.add(host, self._open(), rows, frames_before, interfaces))
 
     def go_on_from(self, before: "CaptureReader") -> None:
         """Take over what the file before of the same capture showed of connections that go on: where the next frame of

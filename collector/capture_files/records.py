@@ -7,12 +7,17 @@ protocol wants. `HEAD_COLUMNS` is one row for each message that was read from th
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag, StrEnum
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import NDArray
 
 Columns = dict[str, NDArray[Any]]
 """Column name to a 1-D array; all arrays of one `Columns` have the same length."""
+
+
+def by_name(columns: object) -> Columns:
+    """Columns that the core has a type for (`collector/_core.pyi`), for code that computes the names of columns."""
+    return cast(Columns, columns)
 
 
 class Direction(IntEnum):

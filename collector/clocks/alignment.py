@@ -121,7 +121,10 @@ def align(hops: pa.Table, alignment: Alignment) -> pa.Table:
     lines, knots = _line_columns(alignment.clocks, number), _knot_columns(alignment.pairs, number)
     found = _core.align_hops(ends["send"], ends["receive"], lines, knots)
     missing = {end: ends[end]["frame"] == NO_FRAME for end in ENDS}
-    columns = {f"{end}_trace_ns": nullable_where(found[f"{end}_trace_ns"], missing[end]) for end in ENDS}
+    columns = {
+        "send_trace_ns": nullable_where(found["send_trace_ns"], missing["send"]),
+        "receive_trace_ns": nullable_where(found["receive_trace_ns"], missing["receive"]),
+    }
     columns["one_way_delay_ns"] = nullable_where(found["one_way_delay_ns"], missing["send"] | missing["receive"])
     columns["uncertainty_ns"] = nullable_where(found["uncertainty_ns"], found["uncertainty_ns"] < 0)
     return pa.table({name: hops[name] for name in hops.column_names} | columns)

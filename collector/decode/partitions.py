@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from collector import _core
 from collector.capture_files.readers import CaptureReader, Rows
-from collector.capture_files.records import Columns
+from collector.capture_files.records import Columns, by_name
 from collector.decode.containers import Passage
 from collector.decode.copies import Copying
 from collector.decode.handshakes import Handshakes
@@ -166,7 +166,10 @@ class Partitions:
         hosts = [(view.own, view.first_point, list(view.lanes), list(view.copying)) for view in views]
         with spilling(self._spill):
             taken = self._core.take(number, hosts, order.rank, order.is_loopback)
-        return None if taken is None else Taken(*taken)
+        if taken is None:
+            return None
+        events, excerpts, addresses, copies = taken
+        return Taken(by_name(events), by_name(excerpts), addresses, copies)
 
     def close(self) -> None:
         """Release everything, also on disk."""

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector import _core
-from collector.capture_files.records import Columns
+from collector.capture_files.records import Columns, by_name
 from collector.hops.path_traffic import LATE_NS, SLICE_NS
 from collector.trace.arrow import codes, indices, nullable, nullable_where, numbers
 from collector.trace.schema import HopKind, HopState
@@ -57,10 +57,9 @@ def hop_counts(hops: pa.Table, by_flow: bool = True, late_ns: int = LATE_NS) -> 
     columns["receive_host"], receivers = indices(hops["receive_host"])
     apart = np.array([one != other for one in senders for other in receivers], dtype=np.bool_)
     counted = _core.count_hops(columns, apart, len(receivers), SLICE_NS, late_ns, by_flow)
-    sent, traffic, rates = (
-        _with_host_names(counted[name], senders, receivers) for name in ("sent", "traffic", "rates")
-    )
-    return HopCounts(counted["flows"], counted["telling"], sent, traffic, rates)
+    sums = (counted["sent"], counted["traffic"], counted["rates"])
+    sent, traffic, rates = (_with_host_names(by_name(each), senders, receivers) for each in sums)
+    return HopCounts(by_name(counted["flows"]), counted["telling"], sent, traffic, rates)
 
 
 def _with_host_names(sums: Columns, senders: Sequence[str], receivers: Sequence[str]) -> pl.DataFrame:

@@ -3,18 +3,19 @@
 import numpy as np
 import pyarrow as pa
 
-from collector.capture_files.records import Columns
+from collector.capture_files.records import EVENT_COLUMNS, Columns
 from collector.decode.captures import Decoded
 from collector.trace.arrow import ALL_VALID, dictionary_array, nullable
-from collector.trace.schema import conform
+from collector.trace.schema import EVENTS, conform
 
 DIRECTION_NAMES = pa.array(["unknown", "receive", "send"])
 """Dictionary of the column `direction`, in the order of `collector.capture_files.records.Direction`."""
 
-PLAIN = (
-    *("frame", "host_ns", "src_port", "dst_port", "seq", "ack", "flags", "payload_len", "window"),
-    *("captured_len", "original_len"),
-)
+PLAIN = [
+    column.name
+    for column in EVENTS
+    if column.name in EVENT_COLUMNS and not column.nullable and not pa.types.is_dictionary(column.type)
+]
 """Columns that `events` takes unchanged."""
 
 

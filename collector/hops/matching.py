@@ -5,22 +5,28 @@ its columns to tables.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector import _core
-from collector.capture_files.records import Columns
+from collector.capture_files.records import Columns, by_name
 from collector.decode.captures import Decoded
 from collector.hops.event_tables import event_table
 from collector.hops.messages import message_table, recognised_protocols
 from collector.hops.sender_pauses import pause_table
-from collector.trace.arrow import bits, dictionary_array, nullable
-from collector.trace.schema import HopKind, HopState, conform
+from collector.trace.arrow import bits, nullable, table_of_schema
+from collector.trace.schema import HOPS, HopKind, HopState, conform
+
+if TYPE_CHECKING:
+    from collector._core import Matched as CoreMatched
+    from collector._core import PlacedEvents
 
 NO_HOST = 0xFFFF
 
+ENDS = ("send", "receive")
 KINDS = pa.array([str(kind) for kind in HopKind])
 """Dictionary of `kind`, in the order of the core's codes."""
 STATES = pa.array([str(state) for state in HopState])
@@ -54,13 +60,13 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     """
     is_of_end = None if decoded.forwarded is None else ~decoded.forwarded[decoded.excerpts["event_row"]]
     found = _core.match_events(*_of_ends(decoded, first_connection_id, is_of_end))
-    placed = found["events"] if decoded.forwarded is None else _over_all(found["events"], decoded.forwarded)
+    placed = by_name(found["events"]) if decoded.forwarded is None else _over_all(found["events"], decoded.forwarded)
     return Matched(
         events=event_table(decoded, placed),
-        hops=_hop_table(found["hops"], decoded.hosts),
+        hops=_hop_table(by_name(found["hops"]), decoded.hosts),
         connections=_connection_table(found, decoded, first_connection_id, is_of_end),
         messages=message_table(decoded, found["places"], is_of_end),
-        pauses=pause_table(found["pauses"], decoded.hosts),
+        pauses=pause_table(by_name(found["pauses"]), decoded.hosts),
     )
 
 
@@ -80,7 +86,7 @@ def _of_ends(
     return events, first_connection_id, (np.cumsum(kept)[rows] - 1).astype(np.uint32)
 
 
-def _over_all(placed: Columns, forwarded: NDArray[np.bool_]) -> Columns:
+def _over_all(placed: "PlacedEvents", forwarded: NDArray[np.bool_]) -> Columns:
     """`placed` extended to all rows: forwarded packets belong to no hop and to no connection."""
     kept, count = ~forwarded, len(forwarded)
     connection_id = np.zeros(count, dtype=np.int64)
@@ -100,9 +106,9 @@ def _dictionary_column(codes: NDArray[np.generic], values: pa.Array, missing: in
 
 
 def _connection_table(
-    matched: dict[str, Columns], decoded: Decoded, first_connection_id: int, is_of_end: NDArray[np.bool_] | None
+    matched: "CoreMatched", decoded: Decoded, first_connection_id: int, is_of_end: NDArray[np.bool_] | None
 ) -> pa.Table:
-    found = matched["connections"]
+    found = by_name(matched["connections"])
     n, addresses = len(found["client_addr"]), decoded.addresses
     columns = {"connection_id": nullable(np.arange(n, dtype=np.int64) + first_connection_id)}
     columns |= recognised_protocols(decoded, matched["places"], first_connection_id, n, is_of_end)
@@ -135,11 +141,8 @@ def _translations(found: Columns, n: int, addresses: pa.Array) -> dict[str, pa.A
 
 
 def _hop_table(found: Columns, hosts: pa.Array) -> pa.Table:
-    columns = {"kind": dictionary_array(found["kind"], KINDS), "state": dictionary_array(found["state"], STATES)}
-    columns["from_client"] = pa.array(found["from_client"])
-    for end in ("send", "receive"):
-        columns[f"{end}_host"] = dictionary_array(found[f"{end}_host"], hosts, found[f"{end}_host_validity"])
-        names = (f"{end}_frame", f"{end}_host_ns")
-        columns |= {name: nullable(found[name], found[f"{end}_validity"]) for name in names}
-    columns |= {name: nullable(found[name]) for name in ("connection_id", "stream_start", "stream_end", "attempt")}
-    return pa.table(columns)
+    """The core's columns of hops that the schema has, in its order."""
+    dictionaries = {"kind": KINDS, "state": STATES, "send_host": hosts, "receive_host": hosts}
+    validity = {f"{end}_{what}": found[f"{end}_validity"] for end in ENDS for what in ("frame", "host_ns")}
+    validity |= {f"{end}_host": found[f"{end}_host_validity"] for end in ENDS}
+    return table_of_schema(HOPS, found, dictionaries, validity)

@@ -5,24 +5,24 @@ The protocol that kept an excerpt at decoding reads the messages from it (`colle
 message is a row for each capture point that shows it.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector import _core
-from collector.capture_files.records import Columns
+from collector.capture_files.records import HEAD_COLUMNS, HEAD_STRINGS, by_name
 from collector.decode.captures import Decoded
 from collector.trace.arrow import bits, dictionary_array, nullable
-from collector.trace.schema import conform
+from collector.trace.schema import MESSAGES, conform
 from collector.trace.wire_text import head_batch
 
-OF_A_HEAD = (
-    *("head_kind", "head_flags", "method", "target", "status", "content_length", "head_len"),
-    *("range_first", "range_last", "transaction_id", "user_agent"),
-)
+if TYPE_CHECKING:
+    from collector._core import EventPlaces
+
+OF_A_HEAD = [name for name in MESSAGES.names if name in (*HEAD_COLUMNS, *HEAD_STRINGS)]
 """Columns that `messages` takes unchanged."""
-
-
 PROTOCOLS = pa.array([name for name, *_ in _core.protocols()], pa.string())
 """Dictionary of `protocol`, in the order of the registry."""
 EVIDENCE = pa.array(["", "client", "server", "both"], pa.string())
@@ -30,7 +30,7 @@ EVIDENCE = pa.array(["", "client", "server", "both"], pa.string())
 
 
 def recognised_protocols(
-    decoded: Decoded, placed: Columns, first_id: int, count: int, is_of_end: NDArray[np.bool_] | None = None
+    decoded: Decoded, placed: "EventPlaces", first_id: int, count: int, is_of_end: NDArray[np.bool_] | None = None
 ) -> dict[str, pa.DictionaryArray]:
     """Columns `protocol` and `protocol_evidence` of `count` connections, whose ids begin with `first_id`.
 
@@ -38,20 +38,20 @@ def recognised_protocols(
     """
     excerpts = decoded.excerpts
     rows = np.arange(len(excerpts["frame"])) if is_of_end is None else np.flatnonzero(is_of_end)
-    protocol, evidence = _core.recognise_connections(excerpts, rows.astype(np.uint32), placed, first_id, count)
+    protocol, evidence = _core.recognise_connections(excerpts, rows.astype(np.uint32), by_name(placed), first_id, count)
     return {
         "protocol": dictionary_array(protocol, PROTOCOLS),
         "protocol_evidence": dictionary_array(evidence, EVIDENCE, bits(evidence > 0)),
     }
 
 
-def message_table(decoded: Decoded, placed: Columns, is_of_end: NDArray[np.bool_] | None = None) -> pa.Table:
+def message_table(decoded: Decoded, placed: "EventPlaces", is_of_end: NDArray[np.bool_] | None = None) -> pa.Table:
     """Rows of `messages`: heads with their position in a connection's stream.
 
     Arguments: `placed`, what matching found for each excerpt's packet: `connection_id`, `from_client`, `stream_offset`;
     `is_of_end`, which excerpts these are, if not all.
     """
-    heads = head_batch(_core.read_messages(decoded.excerpts))
+    heads = head_batch(by_name(_core.read_messages(decoded.excerpts)))
     excerpt = heads["excerpt_row"].to_numpy()
     place = excerpt
     if is_of_end is not None:

@@ -1,6 +1,8 @@
 """The results of `TraceView`'s queries: typed rows and columns. Times are int64 ns since the trace's start."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,12 +70,10 @@ class Arrows:
     arrow_class: NDArray[np.uint8]
     kind: NDArray[np.uint8]
     state: NDArray[np.uint8]
-    attempt: NDArray[np.uint8]
     size_bytes: NDArray[np.uint32]
-    stream_start: NDArray[np.int64]  # bytes past the connection's beginning
     request: NDArray[np.int32]  # -1 if it belongs to none
-    uncertainty_ns: NDArray[np.uint32]  # of the delay; UNCERTAINTY_UNKNOWN where there is none
     uncertain: NDArray[np.uint8]  # 1 where the parent of its exchange is uncertain (`collector.requests.link_doubt`)
+    carried: Mapping[str, NDArray[Any]]  # columns of `hops`, by name (`collector.queries.timeline.columns.CARRIED`)
 
 
 @dataclass(frozen=True, slots=True)

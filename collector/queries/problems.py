@@ -52,7 +52,7 @@ class Problems:
         hops = np.flatnonzero(np.isin(columns.row, rows))
         early = (columns.received_ns[hops] < columns.anchor_ns[hops]) & (columns.seen[hops] == Seen.BOTH)
         unpaired = ~np.isin(columns.state[hops], FINE)
-        trouble = hops[early | unpaired | (columns.attempt[hops] > 1)]
+        trouble = hops[early | unpaired | (columns.carried["attempt"][hops] > 1)]
         return self._at(int(trouble[0])) if len(trouble) else None
 
     def _hop(self, at_ns: int, backwards: bool) -> list[Problem]:

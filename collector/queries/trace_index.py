@@ -31,7 +31,7 @@ from collector.queries.timeline.build import (
     read_hosts,
     read_times,
 )
-from collector.queries.timeline.columns import COLUMNS, STATES, ArrowClass, HopColumns, Pairs, Seen
+from collector.queries.timeline.columns import STATES, ArrowClass, HopColumns, Pairs, Seen
 from collector.queries.timeline.shelf import Shelf
 from collector.queries.timeline.windows import HopIndex, build_windows
 from collector.reporting import story
@@ -139,7 +139,7 @@ def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> No
     hosts = lane_order(info, read_hosts(trace), trees.serving_depth())
     services = Services.read(trace, ServiceNames(info.services))
     pairs = build_columns(shelf, trace, times, hosts, services, trees.span_ids, _part_of(progress, 0.3, 0.8))
-    columns = HopColumns(**{name: shelf.array(name) for name in COLUMNS})
+    columns = HopColumns.of_shelf(shelf)
     problems = problem_rows(columns.arrow_class)
     shelf.put("problem-rows", problems)
     shelf.put("problem-times-ns", columns.anchor_ns[problems])

@@ -325,12 +325,10 @@ class TraceView:
             arrow_class=columns.arrow_class[rows],
             kind=columns.kind[rows],
             state=columns.state[rows],
-            attempt=columns.attempt[rows],
             size_bytes=columns.size_bytes[rows],
-            stream_start=columns.stream_start[rows],
             request=self._requests_of(columns.span[rows]),
-            uncertainty_ns=columns.uncertainty_ns[rows],
             uncertain=self._uncertain(columns.span[rows]),
+            carried={name: column[rows] for name, column in columns.carried.items()},
         )
 
     def _with_raw_times(self, rows: NDArray[np.intp]) -> Arrows:

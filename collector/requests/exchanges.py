@@ -12,7 +12,7 @@ end, it has no response, or fewer bytes were captured than a head declares.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector import _core
-from collector.capture_files.records import Columns, HeadFlag
+from collector.capture_files.records import Columns, HeadFlag, by_name
 from collector.hops.sender_pauses import holds
 from collector.requests.endings import STREAM_RESETS
 from collector.requests.protocols import NAMES
@@ -43,6 +43,9 @@ from collector.trace.arrow import (
     texts,
 )
 from collector.trace.schema import EXCHANGES, HopKind, SilenceCause, conform
+
+if TYPE_CHECKING:
+    from collector._core import ExchangeColumns
 
 HTTP = "http/1.1"
 UNKNOWN = "unknown"
@@ -95,16 +98,17 @@ def build_exchanges(
     hosts = _hosts(connections)
     ends = _connection_columns(connections, hosts)
     ends["service"], names = services.of_connections(connections)
-    found = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, holds(pauses), first_id)
+    built = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, holds(pauses), first_id)
+    found = by_name(built)
     place = hops.schema.get_field_index("exchange_id")
     named = hops.set_column(place, "exchange_id", _numbers_or_null(found, "hop_exchange", hops.num_rows))
-    service = _services(found["service"], names, connections, services)
+    service = _services(built["service"], names, connections, services)
     exchanges = with_stalls(_exchange_table(found, messages, hosts.names, service, first_id), named)
     evidence = stream_evidence(found, exchanges, messages, connections)
-    return Built(with_one_place(exchanges), named, _silence_table(found), evidence)
+    return Built(with_one_place(exchanges), named, _silence_table(built), evidence)
 
 
-def _silence_table(found: Columns) -> pa.Table:
+def _silence_table(found: "ExchangeColumns") -> pa.Table:
     columns = {
         "exchange_id": nullable(found["silence_exchange"]),
         "in_response": pa.array(found["silence_in_response"]),

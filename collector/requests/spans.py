@@ -32,14 +32,10 @@ from collector.trace.arrow import (
     sharing_nulls,
     texts,
 )
-from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, LinkReason, conform
+from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, SPANS, LinkReason, conform
 from collector.trace.time_columns import UNSEEN, first_times
 
-LEDGER_COLUMNS = (
-    *("client_ns", "connect_ns", "tls_ns", "request_network_ns", "queue_ns", "work_ns", "fan_out_wait_ns"),
-    *("server_or_network_ns", "response_network_ns", "stall_ns", "request_idle_ns", "response_idle_ns"),
-    *("send_held_ns", "reader_wait_ns"),
-)
+LEDGER_COLUMNS = tuple(SPANS.names[SPANS.names.index("critical_ns") + 1 :])
 """The stretches of a span, in order of time; stalls may occur in any network stretch."""
 
 STALLS = ("connect_stall_ns", "request_stall_ns", "response_stall_ns")

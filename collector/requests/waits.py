@@ -14,12 +14,17 @@ Source for the first idea: the minimum of a delay is its part without queueing, 
 of End-to-End Internet Dynamics" (1997), §16.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from collector import _core
 from collector.capture_files.records import Columns
 from collector.trace.time_columns import Int64Array
+
+if TYPE_CHECKING:
+    from collector._core import Waits
 
 UNQUEUED_QUANTILE, LEAST_REQUESTS = 0.05, 20
 
@@ -32,7 +37,7 @@ def waits(
     ended: Int64Array,
     invited: Int64Array,
     arrived: Int64Array,
-) -> Columns:
+) -> "Waits":
     """`taken_up`, when the server probably took each request up, and `first_answered`, when the first of the servers
     that were asked the same at once had answered their parent; trace times in ns, `UNSEEN` if unknown.
 

@@ -1,6 +1,6 @@
 """Converts between Arrow columns and the core's arrays: numpy arrays of fixed dtype, texts as codes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -140,6 +140,28 @@ def dictionary_array(
 ) -> pa.DictionaryArray:
     """A dictionary array from indices in `names`, not copied; `validity` as in `nullable`."""
     return pa.DictionaryArray.from_arrays(nullable(places, validity), names, safe=False)
+
+
+def table_of_schema(
+    schema: pa.Schema,
+    found: Mapping[str, NDArray[Any]],
+    dictionaries: Mapping[str, pa.Array],
+    validity: Mapping[str, NDArray[np.uint8]],
+) -> pa.Table:
+    """The columns of `schema` that are in `found`, in its order; numbers are not copied.
+
+    Arguments: `found`, numbers, or for a column of texts indices in its array of `dictionaries`; `validity` as in
+    `nullable`, for columns that have nulls.
+    """
+    columns = {}
+    for field in schema:
+        if field.name in found:
+            values, known = found[field.name], validity.get(field.name, ALL_VALID)
+            if pa.types.is_dictionary(field.type):
+                columns[field.name] = dictionary_array(values, dictionaries[field.name], known)
+            else:
+                columns[field.name] = pa.array(values) if values.dtype == bool else nullable(values, known)
+    return pa.table(columns)
 
 
 def texts(column: pa.ChunkedArray | pa.Array) -> Columns:

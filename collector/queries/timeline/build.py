@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector.queries.timeline.columns import (
+    CARRIED,
     COLUMNS,
     KINDS,
     MISSING_NS,
-    MOST_UNCERTAIN_NS,
     NO_LANE,
     PROBLEM_CLASSES,
     RAW_COLUMNS,
     STATES,
-    UNCERTAINTY_UNKNOWN,
     ArrowClass,
+    CarriedColumn,
     Longs,
     Pairs,
     Seen,
@@ -41,12 +41,11 @@ TIMES = ("send_trace_ns", "receive_trace_ns")
 RAW_TIMES = ("send_host_ns", "receive_host_ns")
 READ = (
     *("connection_id", "kind", "from_client", "send_host", "receive_host", *TIMES),
-    *("stream_start", "stream_end", "attempt", "state", "uncertainty_ns", "exchange_id"),
+    *("stream_start", "stream_end", "state", "exchange_id", *(name for name in CARRIED if name != "stream_start")),
 )
 MOST_SERVICES = 48
 """At most so many services are distinguished; hops of rarer ones are in `OTHER_SERVICE`."""
 OTHER_SERVICE = "other"
-LARGEST_ATTEMPT = 255
 CHUNK_ROWS = 1 << 20
 Progress = Callable[[float], None]
 """Called with the share completed, 0 to 1."""
@@ -219,28 +218,33 @@ def _of_batch(
 ) -> dict[str, NDArray[Any]]:
     sent, received = (_times(batch[name], times.start_ns) for name in TIMES)
     kind, state = (_codes(batch[name], names).astype(np.uint8) for name, names in (("kind", KINDS), ("state", STATES)))
-    attempt = np.minimum(numbers(batch["attempt"], 1), LARGEST_ATTEMPT).astype(np.uint8)
+    carried = {name: _carried(batch[name], column) for name, column in CARRIED.items()}
     source, target = (_codes(batch[name], hosts, NO_LANE) for name in ("send_host", "receive_host"))
     both = (sent != MISSING_NS) & (received != MISSING_NS)
-    start = numbers(batch["stream_start"])
-    uncertainty = numbers(batch["uncertainty_ns"], -1)
     made = {
         "received_ns": received,
         "seen": np.where(both, Seen.BOTH, np.where(sent == MISSING_NS, Seen.RECEIVED, Seen.SENT)),
         "pair": _pair_keys(batch, source, target, len(hosts), services),
         "kind": kind,
         "state": state,
-        "attempt": attempt,
-        "arrow_class": _classes(kind, state, attempt, both & (received < sent)),
-        "size_bytes": np.maximum(numbers(batch["stream_end"]) - start, 0),
-        "stream_start": start,
+        "arrow_class": _classes(kind, state, carried["attempt"], both & (received < sent)),
+        "size_bytes": np.maximum(numbers(batch["stream_end"]) - numbers(batch["stream_start"]), 0),
         "span": spans.of(numbers(batch["exchange_id"], -1)),
-        "uncertainty_ns": np.where(uncertainty < 0, UNCERTAINTY_UNKNOWN, np.minimum(uncertainty, MOST_UNCERTAIN_NS)),
+        **carried,
     }
     if times.apart_ns:
         raw = (_times(batch[name], times.start_ns) for name in RAW_TIMES)
         made |= dict(zip(RAW_COLUMNS, raw, strict=True))
     return made
+
+
+def _carried(column: pa.ChunkedArray, kept: CarriedColumn) -> NDArray[Any]:
+    values = numbers(column)
+    if kept.most is not None:
+        values = np.minimum(values, kept.most)
+    if column.null_count:
+        values = np.where(numbers(column.is_null()), kept.missing, values)
+    return values.astype(kept.dtype)
 
 
 def _pair_keys(

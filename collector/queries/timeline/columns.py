@@ -1,12 +1,14 @@
 """The columns of the index: those of each hop, and those of pairs of ends."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries.timeline.shelf import ask_ahead
+from collector.queries.timeline.shelf import Shelf, ask_ahead
 from collector.trace.schema import HopKind, HopState
 
 MISSING_NS = np.iinfo(np.int64).min
@@ -48,21 +50,36 @@ class Seen(IntEnum):
     RECEIVED = 2
 
 
-COLUMNS: dict[str, type[np.generic]] = {
+@dataclass(frozen=True, slots=True)
+class CarriedColumn:
+    """How the index keeps a column of the table `hops` whose values queries pass on: in as few bytes as it needs."""
+
+    dtype: type[np.generic]
+    missing: int  # in place of null
+    most: int | None = None  # greater values are kept as this
+
+
+CARRIED = {
+    "attempt": CarriedColumn(np.uint8, missing=1, most=255),
+    "stream_start": CarriedColumn(np.int64, missing=0),
+    "uncertainty_ns": CarriedColumn(np.uint32, missing=UNCERTAINTY_UNKNOWN, most=MOST_UNCERTAIN_NS),
+}
+"""Columns of `hops` that answers have as the table has them; to show one more, add it here."""
+
+OWN_COLUMNS: dict[str, type[np.generic]] = {
     "anchor_ns": np.int64,
     "received_ns": np.int64,  # MISSING_NS if not seen
     "seen": np.uint8,  # Seen
     "pair": np.uint32,  # row of `Pairs`
     "kind": np.uint8,  # place in KINDS
     "state": np.uint8,  # place in STATES
-    "attempt": np.uint8,  # 255: that many or more
     "arrow_class": np.uint8,  # ArrowClass
     "size_bytes": np.uint32,
-    "stream_start": np.int64,
     "span": np.int32,  # place among the trace's spans, or -1
-    "uncertainty_ns": np.uint32,  # UNCERTAINTY_UNKNOWN where there is none
     "row": np.uint32,  # in the table `hops`
 }
+"""Columns that the index makes of those of `hops`."""
+COLUMNS = OWN_COLUMNS | {name: column.dtype for name, column in CARRIED.items()}
 """The columns of each hop, sorted by anchor."""
 RAW_COLUMNS: dict[str, type[np.generic]] = {"sent_raw_ns": np.int64, "received_raw_ns": np.int64}
 """Additional columns if a host's clock was corrected: its own times, relative to the trace's start."""
@@ -102,23 +119,28 @@ class HopColumns:
     pair: NDArray[np.uint32]
     kind: NDArray[np.uint8]
     state: NDArray[np.uint8]
-    attempt: NDArray[np.uint8]
     arrow_class: NDArray[np.uint8]
     size_bytes: NDArray[np.uint32]
-    stream_start: Longs
     span: NDArray[np.int32]
-    uncertainty_ns: NDArray[np.uint32]
     row: NDArray[np.uint32]
+    carried: Mapping[str, NDArray[Any]]  # as `CARRIED`
     sent_raw_ns: Longs | None = None
     received_raw_ns: Longs | None = None
+
+    @classmethod
+    def of_shelf(cls, shelf: Shelf) -> "HopColumns":
+        """The columns that lie on a shelf."""
+        raw = {name: shelf.array(name) for name in RAW_COLUMNS} if shelf.holds("sent_raw_ns") else {}
+        own = {name: shelf.array(name) for name in OWN_COLUMNS}
+        return cls(**own, carried={name: shelf.array(name) for name in CARRIED}, **raw)
 
     def __len__(self) -> int:
         return len(self.anchor_ns)
 
     def ask_ahead(self, first: int, last: int) -> None:
         """Have these rows read from disk, if they lie there: all columns at once."""
-        columns = (getattr(self, name) for name in (*COLUMNS, *RAW_COLUMNS))
-        ask_ahead((column for column in columns if column is not None), first, last)
+        own = (getattr(self, name) for name in (*OWN_COLUMNS, *RAW_COLUMNS))
+        ask_ahead((column for column in (*own, *self.carried.values()) if column is not None), first, last)
 
     def sent_ns(self, rows: Rows) -> Longs:
         """When these hops were sent, MISSING_NS where that was not seen."""

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from collector.queries.timeline.build import chunks
 from collector.queries.timeline.columns import (
-    COLUMNS,
     MISSING_NS,
-    RAW_COLUMNS,
     ArrowClass,
     HopColumns,
     Longs,
@@ -67,8 +65,7 @@ class HopIndex:
     """Answers windows of `HopColumns`."""
 
     def __init__(self, shelf: Shelf) -> None:
-        raw = {name: shelf.array(name) for name in RAW_COLUMNS} if shelf.holds("sent_raw_ns") else {}
-        self.columns = HopColumns(**{name: shelf.array(name) for name in COLUMNS}, **raw)
+        self.columns = HopColumns.of_shelf(shelf)
         self.pairs = Pairs(*(shelf.array(f"pairs-{name}") for name in ("source", "target", "service", "to_server")))
         self.typical_delay_ns: Longs = shelf.array("typical-delay-ns")
         self.problem_rows: NDArray[np.uint32] = shelf.array("problem-rows")
@@ -238,7 +235,7 @@ class HopIndex:
 
 def build_windows(shelf: Shelf, pairs: Pairs) -> None:
     """Put on the shelf what `HopIndex` needs beside the columns."""
-    columns = HopColumns(**{name: shelf.array(name) for name in COLUMNS})
+    columns = HopColumns.of_shelf(shelf)
     typical = _typical_delays(columns, len(pairs))
     shelf.put("typical-delay-ns", typical)
     latest, aside, lead_ns = _latest(columns, typical)
