@@ -100,7 +100,7 @@ test-python: setup ## Run the Python tests only
 
 miri: ## Run the tests of the crates without `unsafe` under Miri (needs: rustup component add miri rust-src --toolchain nightly)
 	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -q --lib --test connections --test scripts --test round_trip \
-		-p twintap-wire -p twintap-partitions -p twintap-matching -p twintap-exchanges -p twintap-hops -p twintap-links \
+		-p twintap-columns -p twintap-wire -p twintap-partitions -p twintap-matching -p twintap-exchanges -p twintap-hops -p twintap-links \
 		-p twintap-spans -p twintap-tables -- --skip every_byte --skip anything_goes
 
 bench: setup ## Measure decode, match, end to end and the agent against tshark, dpkt, tcpdump (QUICK=1: one minute)
