@@ -421,7 +421,7 @@ def test_packets_without_a_row_say_why(write):
 
 # On whole captures
 
-BUNDLED = sorted((Path(__file__).parents[2] / "captures").rglob("*.pcapng"))
+BUNDLED = sorted((Path(__file__).parents[3] / "captures").rglob("*.pcapng"))
 
 
 @needs_tshark
