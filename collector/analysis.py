@@ -20,10 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from collector.clocks import evidence as clock_evidence
 from collector.clocks.alignment import Alignment, align, shared, to_trace_ns
@@ -64,6 +62,7 @@ from collector.services.rings import Places, Ring
 from collector.services.servers import Server, Servers
 from collector.services.service_names import ServiceNames, rename_services
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
+from collector.trace.request_times import earliest_ns
 from collector.trace.schema import ID_STRIDE, TABLES, HopState, conform
 from collector.trace.table_store import ROW_GROUP_ROWS, EncodedRows
 from collector.trace.writing import TraceWriter, write_trace
@@ -447,7 +446,7 @@ class Pipeline:
         room_bytes = MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * rebuilt.exchanges_count
         self._deferred_hops.put(requests.hops, room_bytes)
         self._writer.append_encoded("quality", requests.quality)
-        self._by_time.put(requests.exchanges, _start_times(requests.exchanges))
+        self._by_time.put(requests.exchanges, earliest_ns(requests.exchanges))
         rebuilt.add(requests)
 
     def _name_services(self, servers: Sequence[Server], watched: Watched) -> None:
@@ -534,12 +533,6 @@ def _clock_ways(hops: pa.Table, captures: Scan) -> clock_evidence.Ways:
     """The hops that are evidence for clocks, by clock."""
     ways = clock_evidence.without(clock_evidence.ways_of(hops), captures.absurd)
     return clock_evidence.by_clock(ways, captures.clock_of)
-
-
-def _start_times(exchanges: pa.Table) -> NDArray[np.int64]:
-    """The earliest trace time of each exchange."""
-    times = pl.DataFrame(exchanges).select(pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$")))
-    return times.to_series().fill_null(0).to_numpy()
 
 
 def _with_names(table: pa.Table, names: ServiceNames) -> pa.Table:

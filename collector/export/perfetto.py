@@ -18,6 +18,7 @@ import polars as pl
 from collector.reporting import story
 from collector.reporting.request_rows import RequestRows
 from collector.trace.reading import Trace
+from collector.trace.request_times import shown_end, shown_start
 from collector.trace.schema import SPANS
 
 LEDGER = [name for name in SPANS.names if name.endswith("_ns")]
@@ -65,10 +66,12 @@ def _frame(trace: Trace, table: str) -> pl.DataFrame:
 
 def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
     """Spans with `host`, `start`, `end` and their `track`, parents before children."""
-    start = pl.col("start_trace_ns")
-    end = pl.coalesce("end_trace_ns", "request_last_received_trace_ns", start)
-    timed = rows.with_columns(host=pl.coalesce("server_host", "client_host", pl.lit("?")), start=start)
-    timed = timed.with_columns(end=pl.max_horizontal(end, "start")).drop_nulls("start").sort("depth", "start")
+    timed = rows.with_columns(
+        host=pl.coalesce("server_host", "client_host", pl.lit("?")),
+        start=shown_start(rows.columns),
+        end=shown_end(rows.columns),
+    )
+    timed = timed.with_columns(end=pl.max_horizontal("end", "start")).drop_nulls("start").sort("depth", "start")
     return timed.with_columns(track=_tracks(timed))
 
 

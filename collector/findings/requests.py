@@ -23,6 +23,7 @@ from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.services import target_words
 from collector.trace.arrow import coalesce, indices, numbers, take_rows, texts
+from collector.trace.request_times import END, HEARD
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS
 from collector.trace.time_columns import UNSEEN, first_times
 
@@ -158,9 +159,9 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
         ids, [coalesce(spans, [name], NONE) for name in ("parent_span_id", "trace_id")], ID_STRIDE_BITS
     )
     begin = coalesce(spans, ["start_trace_ns"], UNSEEN)
-    asked = first_times(rows, "request_first_received", "request_last_received")
+    asked = HEARD.times(rows)
     arrived, answered = first_times(rows, "request_last_received"), first_times(rows, "response_first_sent")
-    ended = first_times(rows, "response_last_received", "response_last_sent", "given_up")
+    ended = END.times(rows)
     took = _core.took(
         {
             "parent": parent,

@@ -28,6 +28,7 @@ from collector.requests.head_of_line import HeadOfLineThresholds
 from collector.requests.streams import requests_of, stream_ids
 from collector.services.service_names import ServiceNames, place_of
 from collector.trace.arrow import numbers
+from collector.trace.request_times import ANSWER_BEGIN, ANSWER_END, BEGIN, END, REQUEST_END
 from collector.trace.schema import TABLES
 from collector.trace.threshold import threshold
 
@@ -41,10 +42,11 @@ CONNECTION_COLUMNS = (
 )
 EXCHANGE_COLUMNS = (
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "status", "protocol", "complete"),
-    *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_last_received_trace_ns"),
-    *("response_last_sent_trace_ns", "response_last_received_trace_ns", "response_bytes", "given_up_trace_ns"),
-    *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
-    *("response_due_bytes", "ending", "closed_trace_ns", "outcome"),
+    *BEGIN.columns,
+    *REQUEST_END.columns,
+    *ANSWER_BEGIN.columns,
+    *END.columns,
+    *("response_bytes", "response_due_bytes", "ending", "closed_trace_ns", "outcome"),
 )
 
 
@@ -243,16 +245,12 @@ def _ended_requests(exchanges: pl.DataFrame) -> pl.DataFrame:
         *("response_bytes", "response_due_bytes"),
         span_id="exchange_id",
         place="service",
-        begun_ns=pl.coalesce("request_first_sent_trace_ns", _asked_ns()),
-        asked_ns=_asked_ns(),
-        first_ns=pl.coalesce("response_first_received_trace_ns", "response_first_sent_trace_ns"),
-        last_ns=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns"),
+        begun_ns=BEGIN.expr(),
+        asked_ns=REQUEST_END.expr(),
+        first_ns=ANSWER_BEGIN.expr(),
+        last_ns=ANSWER_END.expr(),
         closed_ns="closed_trace_ns",
     )
-
-
-def _asked_ns() -> pl.Expr:
-    return pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
 
 
 def _missed_packets(hops: pl.DataFrame) -> pl.DataFrame:
@@ -276,8 +274,7 @@ def _cut_requests(
     Only for readable heads: in an unknown protocol a client's last message may need no answer.
     """
     cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN) & pl.col("ending").is_null())
-    answered = pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns")
-    cut = cut.with_columns(spoke=pl.max_horizontal(_asked_ns(), answered))
+    cut = cut.with_columns(spoke=pl.max_horizontal(REQUEST_END.expr(), ANSWER_END.expr()))
     cut = cut.with_columns(captured.of(cut, "spoke"))
     open_still = pl.col("response_bytes").is_null() & pl.col("given_up_trace_ns").is_null()
     is_seen = ~pl.col("connection_id").is_in(connections_with_gaps.implode())
@@ -299,8 +296,8 @@ def _failed_requests(exchanges: pl.DataFrame) -> pl.DataFrame:
         pl.len().alias("count"),
         pl.col("connection_id").first(),
         span_id=pl.col("exchange_id").first(),
-        from_trace_ns=pl.col("request_first_sent_trace_ns").first(),
-        to_trace_ns=pl.col("response_last_received_trace_ns").first(),
+        from_trace_ns=BEGIN.expr().first(),
+        to_trace_ns=END.expr().first(),
         worst_ns=-pl.col("exchange_id").first(),
         cost_ns=pl.lit(0, pl.Int64),
     )

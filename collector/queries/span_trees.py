@@ -20,6 +20,7 @@ from collector.requests.outcomes import Outcome
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name
+from collector.trace.request_times import shown_end, shown_start
 from collector.trace.table_store import ROW_GROUP_ROWS
 
 TEXTS = ("service", "method", "target", "protocol", "transaction_id")
@@ -253,8 +254,8 @@ def _with_times(frame: pl.DataFrame, roots: pl.DataFrame, start_ns: int) -> pl.D
     frame = frame.drop("duration_ns").with_columns(span_id="exchange_id").drop("exchange_id")
     times = [name for name in frame.columns if name.endswith("_trace_ns")]
     frame = frame.with_columns(pl.col(times) - start_ns).with_columns(
-        start=pl.coalesce("start_trace_ns", pl.min_horizontal(times)),
-        end=pl.coalesce("end_trace_ns", pl.max_horizontal(times)),
+        start=shown_start(times),
+        end=shown_end(times),
         pause_ns=pl.col("pause_ns").fill_null(0),
     )
     return (

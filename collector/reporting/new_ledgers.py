@@ -24,6 +24,7 @@ from collector.requests.endings import as_clients_saw
 from collector.requests.openings import bounds_of
 from collector.requests.silences import SUM_COLUMNS, no_silences, silences_by_row
 from collector.requests.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places, target_numbers
+from collector.trace.request_times import was_opened_for
 from collector.trace.schema import EXCHANGES
 
 _TIMES = tuple(name for name in EXCHANGES.names if name.endswith("_trace_ns"))
@@ -117,7 +118,7 @@ def _depth(rows: pl.DataFrame) -> Int64Array:
 def _nodes(rows: pl.DataFrame, parent: Int64Array, depth: Int64Array, asked: NDArray[np.uint64]) -> Nodes:
     names = pl.col("service", "ending", "method").cast(pl.Categorical)
     times = as_clients_saw(rows.select(names, "status", pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
-    opened = rows.select(pl.col("start_trace_ns").eq(pl.col("connect_start_trace_ns")).fill_null(value=False))
+    opened = rows.select(was_opened_for())
     return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()), asked)
 
 

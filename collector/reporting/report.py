@@ -25,6 +25,7 @@ from collector.services.client_requests import RHYTHM_COLUMNS, in_background, of
 from collector.trace import durations
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.reading import Trace
+from collector.trace.request_times import ANSWERED, ARRIVED, was_opened_for
 
 SLOWEST = 5
 """How many of the slowest requests are listed."""
@@ -352,10 +353,10 @@ def _span_bars(rows: pl.DataFrame) -> tuple[SpanBar, ...]:
         "depth",
         label=pl.format("{} {} @ {}", pl.col("method").fill_null(""), "service", pl.col("server_host").fill_null("?")),
         start="start_trace_ns",
-        connected=pl.when(pl.col("start_trace_ns") == pl.col("connect_start_trace_ns")).then("connected_trace_ns"),
+        connected=pl.when(was_opened_for()).then("connected_trace_ns"),
         sent="request_first_sent_trace_ns",
-        arrived=pl.coalesce("request_last_received_trace_ns", "request_first_received_trace_ns"),
-        answered=pl.coalesce("response_first_sent_trace_ns", "given_up_trace_ns"),
+        arrived=ARRIVED.expr(),
+        answered=ANSWERED.expr(),
         ended="end_trace_ns",
     ).sort("start")
     first = stamps["start"].min()

@@ -1,6 +1,7 @@
 """Determines when each span begins and ends, and which connections were opened for their first request.
 
-A request lasts from its first byte sent until the last byte of its answer arrives. If its connection was opened for it,
+A request lasts from its first byte sent until the last byte of its answer arrives (`collector.trace.request_times` has
+the definition). If its connection was opened for it,
 the handshake belongs to it, too, from the first SYN until the client acknowledges the server's SYN. The time between
 handshake and request is the client's pause, and not part of the request:
 
@@ -30,6 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.trace.arrow import indices, shared_constant
+from collector.trace.request_times import BEGIN, END
 from collector.trace.time_columns import UNSEEN, Int64Array, first_times
 
 IDLE_NS = 100_000_000
@@ -77,7 +79,7 @@ def find_bounds(exchanges: pa.Table, parent: Int64Array) -> Bounds:
 
 def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
     """The result of `find_bounds`, given which connections were `opened` for their first request."""
-    first_byte = first_times(exchanges, "request_first_sent", "request_first_received")
+    first_byte = BEGIN.times(exchanges)
     connected, tls_start, tls_end = (first_times(exchanges, name) for name in ("connected", "tls_start", "tls_end"))
     in_order = (
         (tls_start >= connected) & (tls_end >= tls_start) & (first_times(exchanges, "request_first_sent") >= tls_end)
@@ -89,7 +91,7 @@ def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
         tls_start=_times_where(secured, tls_start),
         tls_end=_times_where(secured, tls_end),
         sent=first_times(exchanges, "request_first_sent"),
-        end=first_times(exchanges, "response_last_received", "response_last_sent", "given_up"),
+        end=END.times(exchanges),
     )
 
 

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from collector.requests.endings import BY_CLIENT, Ending
 from collector.requests.exchanges import UNKNOWN
 from collector.trace.arrow import dictionary_array, indices, numbers
+from collector.trace.request_times import REQUEST_END
 
 SERVER_ERROR = 500
 """This and higher statuses are failures of the service (RFC 9110 §15.6)."""
@@ -141,7 +142,7 @@ def _outcomes_of_ended(exchanges: pa.Table, ended: NDArray[np.int64]) -> NDArray
     )
     left, visible = pl.col("ending").is_in(BY_CLIENT), pl.col("protocol") != UNKNOWN
     silent = pl.col("response_bytes").is_null()
-    waited_ns = pl.col("closed_trace_ns") - pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
+    waited_ns = pl.col("closed_trace_ns") - REQUEST_END.expr()
     patient = (waited_ns >= LONG_WAIT_NS) & (waited_ns >= LONG_WAIT_RATIO * pl.col("slowest_ns"))
     answered_later = ~silent & (waited_ns >= GOODBYE_MOST_NS)  # an ending besides: the client had left before it came
     waited = (waited_ns >= ANSWER_EXPECTED_NS) | patient.fill_null(value=False) | answered_later

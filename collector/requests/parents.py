@@ -40,7 +40,8 @@ from collector.requests.inferred_parents import Inferred, infer_links
 from collector.requests.like_servers import merge_like_servers
 from collector.requests.multiplexed import multiplexed_turns
 from collector.trace.arrow import coalesce, numbers, unify_dictionaries
-from collector.trace.time_columns import UNSEEN, Int64Array, first_times
+from collector.trace.request_times import BEGIN, SERVER_BEGIN, SERVER_END
+from collector.trace.time_columns import UNSEEN, Int64Array
 
 MAX_REQUESTS_PER_ID = 256
 """Most requests at one host that share a transaction id (retries, segments of one upload) and are still linked by it.
@@ -170,13 +171,9 @@ def _times(exchanges: pa.Table, multiplexed: NDArray[np.bool_]) -> tuple[_Times,
         client=client,
         server=server,
         service=service,
-        sent=first_times(exchanges, "request_first_sent", "request_first_received"),
-        arrived=first_times(exchanges, "request_first_received", "request_first_sent"),
-        closed=coalesce(
-            exchanges,
-            ["response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"],
-            FOREVER,
-        ),
+        sent=BEGIN.times(exchanges),
+        arrived=SERVER_BEGIN.times(exchanges),
+        closed=SERVER_END.times(exchanges, FOREVER),
     )
     _, methods = unify_dictionaries(exchanges["method"])
     return times, _Names(hosts, services, methods)

@@ -32,6 +32,7 @@ from collector.trace.arrow import (
     sharing_nulls,
     texts,
 )
+from collector.trace.request_times import ANSWER_END, ARRIVED, FIRST_RETURN
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, SPANS, LinkReason, conform
 from collector.trace.time_columns import UNSEEN, first_times
 
@@ -175,11 +176,11 @@ def make_nodes(
         parent,
         indices(exchanges["service"])[0],
         began=bounds.start,
-        ended=first_times(exchanges, "response_last_received", "response_last_sent"),
+        ended=ANSWER_END.times(exchanges),
         invited=continued,
         arrived=head_arrived,
     )
-    returned, ended = first_times(exchanges, "response_first_received", "response_first_sent", "given_up"), bounds.end
+    returned, ended = FIRST_RETURN.times(exchanges), bounds.end
     left, until = find_hedged_calls(exchanges, parent, bounds.start, asked)
     if len(left):
         returned, ended = returned.copy(), ended.copy()
@@ -197,7 +198,7 @@ def make_nodes(
         continued=continued,
         asked_for=first_times(exchanges, "continue_received"),
         body_sent=first_times(exchanges, "body_sent"),
-        arrived=first_times(exchanges, "request_last_received", "request_first_received"),
+        arrived=ARRIVED.times(exchanges),
         answered=first_times(exchanges, "response_first_sent"),
         first_received=first_times(exchanges, "response_first_received"),
         first_returned=returned,

@@ -29,6 +29,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.trace.request_times import BEGIN, SERVER_BEGIN, SERVER_END
+
 MOST_CALLS = 200_000
 """At most so many exchanges are examined; of more, only those of some seconds."""
 SLICE_NS = 1_000_000_000
@@ -52,8 +54,7 @@ MOST_DISTANCE, VARIED_LEAST_COUNT = 0.25, 8
 """Greatest distance of two distributions of sizes, and the number of different sizes that counts as varied."""
 _COLUMNS = (
     *("service", "client_host", "server_host", "method", "target", "request_bytes", "response_bytes"),
-    *("request_first_sent_trace_ns", "request_first_received_trace_ns", "response_last_sent_trace_ns"),
-    *("response_last_received_trace_ns", "given_up_trace_ns"),
+    *dict.fromkeys((*BEGIN.columns, *SERVER_END.columns)),
 )
 PACKETS_PER_CALL = 10
 BoolArray = NDArray[np.bool_]
@@ -82,15 +83,13 @@ class Watched:
         rows = pl.DataFrame(exchanges.select(_COLUMNS)).filter(
             pl.col("service").is_in(list(self.services)) | pl.col("server_host").is_in(list(self.hosts))
         )
-        asked = pl.coalesce("request_first_sent_trace_ns", "request_first_received_trace_ns")
-        closed = ("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns")
         return (
             rows.with_columns(pl.col("service", "client_host", "server_host", "method", "target").cast(pl.String))
             .select(
                 *_COLUMNS[:7],
-                asked=asked,
-                opened=pl.coalesce("request_first_received_trace_ns", "request_first_sent_trace_ns"),
-                closed=pl.coalesce(closed).fill_null(np.iinfo(np.int64).max),
+                asked=BEGIN.expr(),
+                opened=SERVER_BEGIN.expr(),
+                closed=SERVER_END.expr().fill_null(np.iinfo(np.int64).max),
             )
             .drop_nulls(["asked", "opened"])
             .filter(self._is_sampled())

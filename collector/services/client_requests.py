@@ -17,17 +17,14 @@ Limits: a daemon without a User-Agent on a host that is never idle is `unlinked`
 import numpy as np
 import polars as pl
 
+from collector.trace.request_times import BEGIN, SERVER_BEGIN, SERVER_END
 from collector.trace.time_columns import Int64Array
 
 LINGER_NS = 100_000_000
 """Work deferred by a request begins within this time after its answer, even on a busy host."""
 OWN_RHYTHM_SHARE, FEWEST_OF_A_KIND = 0.5, 3
 """A kind has a rhythm of its own if this share of its calls, and at least so many, begin while their host is idle."""
-_BEGIN = ("request_first_sent_trace_ns", "request_first_received_trace_ns")
-_OPENED = ("request_first_received_trace_ns", "request_first_sent_trace_ns")
-_CLOSED = ("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns")
-
-RHYTHM_COLUMNS = ("server_host", "service", *dict.fromkeys((*_BEGIN, *_OPENED, *_CLOSED)))
+RHYTHM_COLUMNS = ("server_host", "service", *dict.fromkeys((*BEGIN.columns, *SERVER_END.columns)))
 """What `in_background` asks of rows beside what `of_clients` does."""
 
 
@@ -58,10 +55,10 @@ def in_background(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 def _begins_while_idle(calls: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
     """Whether each call began while its host served no request, and had served none within `LINGER_NS`."""
     idle = np.zeros(len(calls), dtype=np.bool_)
-    begin = calls.select(pl.coalesce(_BEGIN)).to_series()
+    begin = calls.select(BEGIN.expr()).to_series()
     for host in calls["client_host"].drop_nulls().unique():
         served = rows.filter(pl.col("server_host") == host).select(
-            opened=pl.coalesce(_OPENED), closed=pl.coalesce(_CLOSED).fill_null(np.iinfo(np.int64).max - LINGER_NS)
+            opened=SERVER_BEGIN.expr(), closed=SERVER_END.expr().fill_null(np.iinfo(np.int64).max - LINGER_NS)
         )
         served = served.drop_nulls().sort("opened")
         mine = (calls["client_host"] == host).fill_null(value=False).to_numpy() & begin.is_not_null().to_numpy()
