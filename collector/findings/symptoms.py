@@ -28,7 +28,7 @@ from collector.requests.head_of_line import HeadOfLineThresholds
 from collector.requests.streams import requests_of, stream_ids
 from collector.services.service_names import ServiceNames, place_of
 from collector.trace.arrow import numbers
-from collector.trace.request_times import ANSWER_BEGIN, ANSWER_END, BEGIN, END, REQUEST_END
+from collector.trace.request_times import BEGIN, END, REQUEST_END, RESPONSE_BEGIN, RESPONSE_END
 from collector.trace.schema import TABLES
 from collector.trace.threshold import threshold
 
@@ -44,7 +44,7 @@ EXCHANGE_COLUMNS = (
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "status", "protocol", "complete"),
     *BEGIN.columns,
     *REQUEST_END.columns,
-    *ANSWER_BEGIN.columns,
+    *RESPONSE_BEGIN.columns,
     *END.columns,
     *("response_bytes", "response_due_bytes", "ending", "closed_trace_ns", "outcome"),
 )
@@ -247,8 +247,8 @@ def _ended_requests(exchanges: pl.DataFrame) -> pl.DataFrame:
         place="service",
         begun_ns=BEGIN.expr(),
         asked_ns=REQUEST_END.expr(),
-        first_ns=ANSWER_BEGIN.expr(),
-        last_ns=ANSWER_END.expr(),
+        first_ns=RESPONSE_BEGIN.expr(),
+        last_ns=RESPONSE_END.expr(),
         closed_ns="closed_trace_ns",
     )
 
@@ -274,7 +274,7 @@ def _cut_requests(
     Only for readable heads: in an unknown protocol a client's last message may need no answer.
     """
     cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN) & pl.col("ending").is_null())
-    cut = cut.with_columns(spoke=pl.max_horizontal(REQUEST_END.expr(), ANSWER_END.expr()))
+    cut = cut.with_columns(spoke=pl.max_horizontal(REQUEST_END.expr(), RESPONSE_END.expr()))
     cut = cut.with_columns(captured.of(cut, "spoke"))
     open_still = pl.col("response_bytes").is_null() & pl.col("given_up_trace_ns").is_null()
     is_seen = ~pl.col("connection_id").is_in(connections_with_gaps.implode())

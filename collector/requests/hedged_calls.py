@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from collector.requests.endings import BY_CLIENT
 from collector.trace.arrow import coalesce, indices, numbers
-from collector.trace.request_times import ANSWER_BEGIN
+from collector.trace.request_times import RESPONSE_BEGIN
 from collector.trace.time_columns import UNSEEN, Int64Array
 
 NO_PARENT = -1
@@ -54,7 +54,7 @@ def find_hedged_calls(
         return left, left
     siblings = np.flatnonzero(np.isin(parent, parent[left]) & (place < 0) & (target != 0))
     closed = coalesce(exchanges, ["closed_trace_ns"], UNSEEN)
-    answered = ANSWER_BEGIN.times(exchanges)
+    answered = RESPONSE_BEGIN.times(exchanges)
     status, method = numbers(exchanges["status"]), indices(exchanges["method"])[0]
 
     def rows(chosen: Int64Array, **more: Int64Array) -> pl.DataFrame:

@@ -32,7 +32,7 @@ from collector.trace.arrow import (
     sharing_nulls,
     texts,
 )
-from collector.trace.request_times import ANSWER_END, ARRIVED, FIRST_RETURN
+from collector.trace.request_times import ARRIVED, FIRST_RETURN, RESPONSE_END
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, SPANS, LinkReason, conform
 from collector.trace.time_columns import UNSEEN, first_times
 
@@ -176,7 +176,7 @@ def make_nodes(
         parent,
         indices(exchanges["service"])[0],
         began=bounds.start,
-        ended=ANSWER_END.times(exchanges),
+        ended=RESPONSE_END.times(exchanges),
         invited=continued,
         arrived=head_arrived,
     )

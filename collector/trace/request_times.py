@@ -3,7 +3,7 @@
 The packets of a request pass two hosts, of which one or both may be captured, so each moment of it may be seen twice,
 as sent and as received. A moment is the first of its stamps that was seen; all are on the trace's timescale.
 
-    client  BEGIN ── REQUEST_END ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ ANSWER_BEGIN ── ANSWER_END, END
+    client  BEGIN ── REQUEST_END ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ RESPONSE_BEGIN ── RESPONSE_END, END
     server        SERVER_BEGIN ── ARRIVED ─ work ─ first byte sent ── SERVER_END
 
 A request lasts from BEGIN to END, as its client sees it. The edge cases:
@@ -20,8 +20,8 @@ A request lasts from BEGIN to END, as its client sees it. The edge cases:
 - Stream: an exchange that is part of a stream has no span; the table `streams` has its first and last packet.
 
 The order of the table `exchanges` is by none of these but by the earliest stamp (`earliest_ns`), which every exchange
-has. The core computes with these moments only as columns that are made here; the links crate, which reads the stamps
-themselves, has the same rules in `calls.rs`.
+has. The core's ledger computes with these moments as columns that are made here; the crate that infers links reads the
+stamps themselves, by the same rules.
 """
 
 from collections.abc import Iterable
@@ -65,11 +65,11 @@ HEARD = Moment("request_first_received", "request_last_received")
 """The first byte of the request at its server, if that was captured; unknown otherwise."""
 ANSWERED = Moment("response_first_sent", "given_up")
 """The server's work for the request ends: it answers, or its client gives up."""
-ANSWER_BEGIN = Moment("response_first_received", "response_first_sent")
+RESPONSE_BEGIN = Moment("response_first_received", "response_first_sent")
 """The first byte of the answer, at the client."""
 FIRST_RETURN = Moment("response_first_received", "response_first_sent", "given_up")
 """When the client first had something to go on with: the first byte of the answer, or that it gave up."""
-ANSWER_END = Moment("response_last_received", "response_last_sent")
+RESPONSE_END = Moment("response_last_received", "response_last_sent")
 """The last byte of the answer, at the client; unknown for a request without an answer."""
 END = Moment("response_last_received", "response_last_sent", "given_up")
 """The end of the request, at its client."""

@@ -13,6 +13,13 @@
 //! A child whose answer came after its parent had answered delayed nothing, so it is not on the path. The stamps
 //! compared are of one host: the parent's server is the child's client.
 //!
+//! # When a span begins and ends
+//! `start` is the first byte that the client sent (that the server received, if only the server was captured), or the
+//! SYN of a connection that was opened for this request; then `connected` … `sent` is the client's pause, which is no
+//! part of the duration. `ended` is the last byte of the response that arrived (that was sent, if only the server was
+//! captured), or else the moment at which the client gave up. A root without either has no duration: it and all spans
+//! below it get zeros. Callers pass the columns; a test of theirs leaves out every choice of stamps and compares.
+//!
 //! # Invariant
 //! The stretches of a trace add up to its root's duration: the time of a child's window is subtracted from its parent's
 //! work.
