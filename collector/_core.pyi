@@ -89,7 +89,7 @@ class PartitionEvents(EventColumns):
 class PartitionExcerpts(ExcerptColumns):
     """Excerpts of a partition, with the row of each one's packet."""
 
-    event_row: NDArray[np.int64]
+    event_row: NDArray[np.uint32]
 
 class PlacedEvents(TypedDict):
     """The connection of each event; whether another point of its host represents it, a bit for each."""
