@@ -10,7 +10,7 @@ from viewer.callbacks import add_callbacks, add_start_callbacks
 from viewer.explaining import add_explaining
 from viewer.layout import page, start_page
 from viewer.live import add_live
-from viewer.page_shell import new_app
+from viewer.page_shell import add_joined_assets, new_app
 from viewer.pages.app import create_pages
 from viewer.pages.context import Companions, PageData
 from viewer.revisions import Revisions
@@ -20,7 +20,7 @@ from viewer.search_routes import add_search_routes
 from viewer.upload_routes import add_uploads
 from viewer.uploads import Uploads
 
-TIMELINE_ENTRY = "app/main.js"
+TIMELINE_ENTRY = "main.js"
 
 
 def make_viewer(
@@ -75,6 +75,7 @@ def create_app(
 
 def _app_of(title: str) -> dash.Dash:
     app = new_app("viewer", TIMELINE_ENTRY, title)
+    add_joined_assets(app.server)
 
     @app.server.errorhandler(DependencyException)
     def unknown_part(error: DependencyException) -> Response:  # of Dash's own scripts

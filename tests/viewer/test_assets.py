@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from collector.queries import TraceView
-from viewer import constants
+from viewer import constants, page_shell
 from viewer.app import create_app
 from viewer.binary import encode
 from viewer.windows import overview_message, window_message
@@ -72,21 +72,43 @@ def test_only_the_entry_puts_anything_into_the_global_object() -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["/", "/pages/latency"])
-def test_a_page_loads_one_entry_and_preloads_what_it_imports(small_trace: TraceView, path: str) -> None:
-    page = create_app(small_trace).server.test_client().get(path, base_url="http://localhost").text
-    entries = re.findall(r'<script type="module" src="([^"]+)">', page)
-    preloads = re.findall(r'<link rel="modulepreload" href="([^"]+)">', page)
-    prefix = "/pages/assets/" if path.startswith("/pages/") else "/assets/"
-    assert entries == [prefix + ("app/pages.js" if path.startswith("/pages/") else "app/main.js")]
-    graph = {module: set(imports_of(module, (ASSETS / module).read_text())) for module in MODULES}
-    needed = set(graph[entries[0].removeprefix(prefix)])
-    while more := {name for module in needed for name in graph[module]} - needed:
-        needed |= more
-    assert {url.removeprefix(prefix) for url in preloads} == needed
+@pytest.mark.parametrize(("path", "entry"), [("/", "main.js"), ("/pages/latency", "pages.js")])
+def test_a_page_loads_one_script_and_one_style_sheet_beside_dash(small_trace: TraceView, path: str, entry: str) -> None:
+    client = create_app(small_trace).server.test_client()
+    page = client.get(path, base_url="http://localhost").text
+    assert re.findall(r'<script type="module" src="([^"]+)">', page) == [page_shell.url_of(entry)]
+    assert re.findall(r'<link rel="stylesheet" href="([^"]+)">', page) == [page_shell.url_of(page_shell.STYLES)]
     classic = re.findall(r'<script src="([^"?]*)', page)
-    assert not [url for url in classic if url.removeprefix(prefix) in MODULES]
-    assert f"{prefix}plotly-cartesian.min.js" in classic
+    assert [url for url in classic if "assets/" in url] == [url for url in classic if "plotly-cartesian" in url]
+    for name in (entry, page_shell.STYLES):
+        answer = client.get(page_shell.url_of(name), base_url="http://localhost")
+        assert (answer.status_code, answer.text) == (200, page_shell.joined_text(name))
+        assert "immutable" in answer.headers["Cache-Control"]
+    stale = page_shell.url_of(entry).replace("joined/", "joined/0")
+    assert client.get(stale, base_url="http://localhost").status_code == 404
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_and_exports_in_the_forms_that_are_joined(module: str) -> None:
+    script = (ASSETS / module).read_text()
+    assert len(page_shell.IMPORT.findall(script)) == len(re.findall(r"^import\b", script, re.MULTILINE))
+    assert len(page_shell.EXPORT.findall(script)) == len(re.findall(r"^export\b", script, re.MULTILINE))
+    for names, path in page_shell.IMPORT.findall(script):
+        source = ((ASSETS / module).parent / path).read_text()
+        exported = {name for _, name in page_shell.EXPORT.findall(source)}
+        assert {name.strip() for name in names.split(",") if name.strip()} <= exported, path
+
+
+@pytest.mark.parametrize("entry", sorted(page_shell.ENTRIES))
+def test_a_joined_script_has_each_module_once_after_what_it_imports(entry: str) -> None:
+    order = page_shell.modules_in_order(page_shell.ENTRIES[entry])
+    assert len(set(order)) == len(order)
+    for module in order:
+        imported = imports_of(module, (ASSETS / module).read_text())
+        assert all(order.index(each) < order.index(module) for each in imported), module
+    text = page_shell.joined_text(entry)
+    assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
+    assert "module_draw_scene" in text or entry == "pages.js"
 
 
 def test_constants_of_the_page_are_those_of_the_server() -> None:

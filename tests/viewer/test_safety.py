@@ -21,6 +21,7 @@ ROUTES = (
     "save/",
     "uploads/",
     "pages/",
+    "assets/joined/0/",
     "pages/assets/",
     "transaction/",
     "_dash-component-suites/",

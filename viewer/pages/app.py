@@ -16,7 +16,7 @@ from viewer.pages.address import Address
 from viewer.pages.context import Companions, PageData
 from viewer.pages.parts import nothing
 
-PAGES_ENTRY = "app/pages.js"
+PAGES_ENTRY = "pages.js"
 Content = Callable[[PageData, Address], list[Component]]
 CONTENTS: dict[str, Content] = {
     f"{PREFIX}requests": requests.content,

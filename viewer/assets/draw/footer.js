@@ -2,7 +2,8 @@
 
 import { trace } from "../data/trace.js";
 
-export const LOAD_PX = 22, STRIP_PX = 36;
+export const LOAD_PX = 22;
+export const STRIP_PX = 36;
 const BADGE_PX = 26;
 
 /** Height of the band of the load. */
