@@ -42,8 +42,9 @@ export function draw() {
   clearTimeout(timer);
   makeCurrentView();
   showMoving(state.moving || state.withTicks);
-  if (state.moving || state.withTicks) showBase(ticks(state.from, state.to, state.view.width).base);
-  const inView = drawScene(context, state.view, state);
+  const ruler = state.moving || state.withTicks ? ticks(state.from, state.to, state.view.width) : null;
+  if (ruler) showBase(ruler.base);
+  const inView = drawScene(context, state.view, state, ruler);
   minimap.draw(state);
   if (!state.moving) showBadge(state, inView);
 }

@@ -202,3 +202,10 @@ type CanvasContext = CanvasRenderingContext2D | import("../draw/svg.js").SvgCont
 
 /** Of a picture of counts or arrows: the times that it covers, and its width in px. */
 type Picture = Pick<Counts, "from" | "to" | "bins">;
+
+/** Of the ruler: times, their texts, and what the texts count from, if not from the start. */
+interface Ticks {
+  values: Ns[];
+  texts: string[];
+  base: string;
+}

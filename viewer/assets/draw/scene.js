@@ -2,7 +2,7 @@
 
 import { PROBLEMS } from "../data/constants.js";
 import { NO_ROW, rowOfLane, rowTable } from "../data/rows.js";
-import { duration, ticks } from "../data/time.js";
+import { duration } from "../data/time.js";
 import { trace } from "../data/trace.js";
 import { makeView } from "../data/view.js";
 import { drawArrows } from "./arrows.js";
@@ -13,10 +13,14 @@ import { drawStrips } from "./strips.js";
 
 const MANY_ARROWS = 2000; // loaded: a gesture stretches a picture of them
 
-/** Draw the state of the timeline. Returns how many arrows are in view; null where they are counted. */
-export function drawScene(context, view, state) {
+/**
+ * Draw the state of the timeline. Returns how many arrows are in view; null where they are counted.
+ * @param {CanvasContext} context @param {View} view @param {State} state
+ * @param {Ticks | null} ruler  those to draw, where Plotly's ruler is not
+ */
+export function drawScene(context, view, state, ruler) {
   context.clearRect(0, 0, view.width, view.height);
-  if (state.moving || state.withTicks) drawTicks(context, view);
+  if (ruler) drawTicks(context, view, ruler);
   drawUncovered(context, view);
   drawLanes(context, view);
   drawFaults(context, view);
@@ -169,9 +173,8 @@ function drawLanes(context, view) {
   context.restore();
 }
 
-/** The ruler while it moves; at rest it is Plotly's. @param {CanvasContext} context @param {View} view */
-function drawTicks(context, view) {
-  const { values, texts } = ticks(view.from, view.to, view.width);
+/** The ruler while it moves; at rest it is Plotly's. @param {CanvasContext} context @param {View} view @param {Ticks} ruler */
+function drawTicks(context, view, { values, texts }) {
   context.save();
   context.font = font(12);
   context.textAlign = "center";

@@ -2,7 +2,7 @@
 // selected request; and where to fetch the selection's packets from.
 
 import { rowName, rowTable } from "../data/rows.js";
-import { exactTime } from "../data/time.js";
+import { exactTime, ticks } from "../data/time.js";
 import { state } from "../data/trace.js";
 import { currentTheme, font, palette } from "../draw/palette.js";
 import { drawScene } from "../draw/scene.js";
@@ -46,13 +46,13 @@ function label(context, text, y) {
   context.fillText(shown, LABELS_PX - 10, y + 4);
 }
 
-const stillScene = () => ({ ...state, withTicks: true, moving: false, hover: null });
+const stillScene = () => ({ ...state, moving: false, hover: null });
 
 export function svgPicture() {
   const view = state.view, whole = new SvgContext(view.width + LABELS_PX, view.height + HEAD_PX);
   drawPicture(whole, view);
   const inner = new SvgContext(view.width, view.height);
-  drawScene(inner, view, stillScene());
+  drawScene(inner, view, stillScene(), ticks(view.from, view.to, view.width));
   whole.parts.push(`<g transform="translate(${LABELS_PX} ${HEAD_PX})">${inner.parts.join("\n")}</g>`);
   return whole.markup();
 }
@@ -69,7 +69,7 @@ function pngPicture() {
   setSize(inner, view.width, view.height, scale);
   const context = whole.getContext("2d");
   drawPicture(context, view);
-  drawScene(inner.getContext("2d"), view, stillScene());
+  drawScene(inner.getContext("2d"), view, stillScene(), ticks(view.from, view.to, view.width));
   context.drawImage(inner, LABELS_PX, HEAD_PX, view.width, view.height);
   return new Promise((done) => whole.toBlob(done, "image/png"));
 }
