@@ -32,7 +32,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "match: the core": ("collector._core:match_events",),
     "match: columns out": ("collector.hops.matching:match",),
     "clocks: evidence": ("collector.clocks.evidence:ways_of", "collector.clocks.evidence:Evidence.essential"),
-    "clocks: solve": ("collector.clocks.solve:solve", "collector.analysis:refined"),
+    "clocks: solve": ("collector.clocks.solve:solve", "collector.analysis:refine_steps"),
     "align": ("collector.analysis:align", "collector.analysis:settle_windows"),
     "exchanges": ("collector.analysis:build_exchanges",),
     "quality and troubles": (

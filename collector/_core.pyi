@@ -417,10 +417,10 @@ class RateCounts(TypedDict):
     hops: NDArray[np.int64]
 
 class HopCounts(TypedDict):
-    """All counts of hops; `telling`, rows of connections in which anything but plain success happened."""
+    """All counts of hops; `notable_rows`, rows of connections in which anything but plain success happened."""
 
     flows: FlowCounts
-    telling: NDArray[np.int64]
+    notable_rows: NDArray[np.int64]
     sent: SentCounts
     traffic: TrafficCounts
     rates: RateCounts
@@ -534,7 +534,7 @@ def rows_behind(
 def linking_words(targets: Columns) -> NDArray[np.uint32]: ...
 def link_exchanges(exchanges: Columns) -> InferredLinks: ...
 
-# tables: of each column its name, its kind, whether it may be null, whether row groups tell its extremes
+# tables: of each column its name, its kind, whether it may be null, whether row groups hold its extremes
 
 class TableFile:
     def __new__(cls, columns: Sequence[tuple[str, str, bool, bool]]) -> TableFile: ...

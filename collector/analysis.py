@@ -24,9 +24,9 @@ import polars as pl
 import pyarrow as pa
 
 from collector.clocks import evidence as clock_evidence
-from collector.clocks.alignment import Alignment, align, shared, to_trace_ns
-from collector.clocks.solve import solve, unaligned
-from collector.clocks.steps import refined
+from collector.clocks.alignment import Alignment, align, share_clocks, to_trace_ns
+from collector.clocks.solve import own_clocks, solve
+from collector.clocks.steps import refine_steps
 from collector.decode.activity import DropSpan, Span
 from collector.decode.capture_sets import not_overlapping
 from collector.decode.captures import Scan, scan
@@ -306,7 +306,7 @@ class Pipeline:
         done = Counted(self._progress, len(self._captures))
 
         def store(number: int, part: _Part | None) -> None:
-            done.done(part.events_count if part else 0, 1)
+            done.note_completed(part.events_count if part else 0, 1)
             if part is not None:
                 self._store_matched(number, part)
 
@@ -357,11 +357,11 @@ class Pipeline:
     def _solve_clocks(self) -> Alignment:
         captures = self._captures
         windows = captures.clock_windows
-        alignment = unaligned(windows)
+        alignment = own_clocks(windows)
         if self._options.align_clocks:
-            evidence = refined(self._evidence, self._ways_again)
+            evidence = refine_steps(self._evidence, self._ways_again)
             alignment = solve(evidence, windows, captures.ticks_ns)
-        alignment = shared(alignment, captures.clock_of, [host.host for host in self._info.hosts])
+        alignment = share_clocks(alignment, captures.clock_of, [host.host for host in self._info.hosts])
         self._writer.write_table("clocks", alignment.clocks)
         return alignment
 
@@ -405,7 +405,7 @@ class Pipeline:
             return self._rebuild(number, aligned)
 
         def store(number: int, requests: _Requests) -> None:
-            progressed.done(matched.events_counts[number], 1)
+            progressed.note_completed(matched.events_counts[number], 1)
             self._store_rebuilt(requests)
 
         run_in_order(self._pool, self._workers, self._partitions.numbers(), rebuild, store)

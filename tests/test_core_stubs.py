@@ -160,14 +160,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
         kept[name].append(value)
         return value
 
-    def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def recorder(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: keep(name, function(*arguments))
 
     partitions = _core.Partitions
     with pytest.MonkeyPatch.context() as patch:
         for name in calls_with_columns():
             if "." not in name:
-                patch.setattr(_core, name, recorded(name, getattr(_core, name)))
+                patch.setattr(_core, name, recorder(name, getattr(_core, name)))
         patch.setattr(_core, "Partitions", lambda *arguments: Recorded(partitions(*arguments), keep))
         analyse(tmp_path_factory.mktemp("ids") / "trace")
         patch.setattr(host_capture, "id_headers", lambda: ())

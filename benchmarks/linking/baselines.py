@@ -41,15 +41,15 @@ WAP5_REACH = 4.0
 
 def fcfs(exchanges: pa.Table) -> pl.DataFrame:
     """Links by order of arrival; confidence is always 1, as the method has none."""
-    return _linked(exchanges, _fcfs)
+    return _link_calls(exchanges, _fcfs)
 
 
 def wap5(exchanges: pa.Table) -> pl.DataFrame:
     """Links by delay."""
-    return _linked(exchanges, _wap5)
+    return _link_calls(exchanges, _wap5)
 
 
-def _linked(exchanges: pa.Table, assign: Assign) -> pl.DataFrame:
+def _link_calls(exchanges: pa.Table, assign: Assign) -> pl.DataFrame:
     """`assign`, for the calls of each host to each service."""
     frame = pl.DataFrame(exchanges)
     began = pl.coalesce("request_first_sent_trace_ns", "request_first_received_trace_ns")

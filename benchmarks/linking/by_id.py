@@ -13,10 +13,10 @@ import click
 import polars as pl
 import pyarrow as pa
 
-from benchmarks.linking.measure import replayed
+from benchmarks.linking.measure import replay_tables
 from benchmarks.linking.payload import hide_ids, strip_folder
 from benchmarks.linking.scoring import score_links
-from benchmarks.linking.truth import ROOT, Truth, located
+from benchmarks.linking.truth import ROOT, Truth, exchange_places
 from collector.trace.schema import LinkReason
 
 HEADS = ("captures", "hidden", "asked", "links", "given a parent", "right", "mean confidence", "ECE")
@@ -27,7 +27,7 @@ def truth_by_id(seen: dict[str, pa.Table], bare: dict[str, pa.Table]) -> Truth:
     `exchanges`, `connections`, and `spans` of `seen`. A line is an exchange of `seen`; of what is cut differently, the
     last that had begun."""
     ends = ["peer", "local"]
-    shown, hidden = (located(tables["exchanges"], tables["connections"]).sort("at") for tables in (seen, bare))
+    shown, hidden = (exchange_places(tables["exchanges"], tables["connections"]).sort("at") for tables in (seen, bare))
     of_line = hidden.join_asof(
         shown.select(*ends, "at", line="exchange_id"), on="at", by=ends, strategy="backward", check_sortedness=False
     ).drop_nulls("line")
@@ -53,9 +53,9 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
     if not list(captures.glob("*/*.pcapng")):
         raise click.UsageError(f"{folder} has no HOST/*.pcapng; give a folder that `tracer record` or `capture` wrote")
     with tempfile.TemporaryDirectory(prefix="twintap-by-id-") as name:
-        seen = replayed(captures, Path(name) / "seen")
-        silent = replayed(hide_ids(captures, Path(name) / "silent.captures"), Path(name) / "silent")
-        bare = replayed(strip_folder(captures, Path(name) / "bare.captures"), Path(name) / "bare")
+        seen = replay_tables(captures, Path(name) / "seen")
+        silent = replay_tables(hide_ids(captures, Path(name) / "silent.captures"), Path(name) / "silent")
+        bare = replay_tables(strip_folder(captures, Path(name) / "bare.captures"), Path(name) / "bare")
     return [*_rows(folder.name, "ids", seen, silent), *_rows(folder.name, "heads", seen, bare)]
 
 

@@ -19,9 +19,9 @@ import click
 import polars as pl
 import pyarrow as pa
 
-from benchmarks.linking.measure import replayed
+from benchmarks.linking.measure import replay_tables
 from benchmarks.linking.scoring import LinkScore, score_links
-from benchmarks.linking.truth import ROOT, Truth, located
+from benchmarks.linking.truth import ROOT, Truth, exchange_places
 
 TRUTH_FILES = ("truth_http.json", "truth_http.json.gz")
 APART_NS = 1_000_000
@@ -49,7 +49,7 @@ def read_truth(folder: Path) -> pl.DataFrame:
 
 def listed_truth(exchanges: pa.Table, connections: pa.Table, listed: pl.DataFrame) -> Truth:
     """What the list (`read_truth`) says of a trace's exchanges; those that show no head are in none of its lines."""
-    shown = located(exchanges, connections).join(_with_heads(exchanges), on="exchange_id", how="semi")
+    shown = exchange_places(exchanges, connections).join(_with_heads(exchanges), on="exchange_id", how="semi")
     ends = ["peer", "local"]
     of_line = listed.sort("at").join_asof(
         shown.select("exchange_id", *ends, "at").sort("at"),
@@ -109,7 +109,7 @@ def score_folder(folder: Path) -> tuple[str, ...]:
     """The row of one folder."""
     listed = read_truth(folder)
     with tempfile.TemporaryDirectory(prefix="twintap-by-truth-") as name:
-        tables = replayed(folder, Path(name) / "trace")
+        tables = replay_tables(folder, Path(name) / "trace")
     truth = listed_truth(tables["exchanges"], tables["connections"], listed)
     links = pl.DataFrame(tables["spans"]).select("confidence", exchange_id="span_id", parent_id="parent_span_id")
     return row(folder.name, links.drop_nulls("parent_id"), truth)

@@ -38,8 +38,8 @@ def measure(folder: Path, case: Case) -> Scored:
     print(f"linking: scoring {case.words}, {case.at_once} at once", file=sys.stderr)
     logs = read_logs(folder / "logs")
     with tempfile.TemporaryDirectory(prefix="twintap-linking-") as name:
-        seen = replayed(folder / "captures", Path(name) / "seen")
-        bare = replayed(strip_folder(folder / "captures", Path(name) / "bare.captures"), Path(name) / "bare")
+        seen = replay_tables(folder / "captures", Path(name) / "seen")
+        bare = replay_tables(strip_folder(folder / "captures", Path(name) / "bare.captures"), Path(name) / "bare")
     truth = find_truth(seen["exchanges"], seen["connections"], logs)
     spans, exchanges = pl.DataFrame(seen["spans"]), pl.DataFrame(seen["exchanges"])
     return Scored(
@@ -47,17 +47,17 @@ def measure(folder: Path, case: Case) -> Scored:
         len(exchanges),
         score_whole(spans, exchanges, truth, case.client_host),
         score_ledgers(spans, exchanges, rows_of(folder), case.client_host),
-        _hidden(bare, logs),
+        _score_without_ids(bare, logs),
     )
 
 
-def replayed(captures: Path, trace: Path) -> dict[str, pa.Table]:
+def replay_tables(captures: Path, trace: Path) -> dict[str, pa.Table]:
     """The tables `exchanges`, `spans` and `connections` of captures."""
     analyse(host_sources([str(captures)]), str(trace))
     return {name: Trace(str(trace)).read(name) for name in ("exchanges", "spans", "connections")}
 
 
-def _hidden(tables: dict[str, pa.Table], logs: pl.DataFrame) -> dict[str, LinkScore]:
+def _score_without_ids(tables: dict[str, pa.Table], logs: pl.DataFrame) -> dict[str, LinkScore]:
     exchanges = tables["exchanges"]
     assert not exchanges["transaction_id"].is_valid().to_numpy().any(), "an id was left in a stripped capture"
     truth = find_truth(exchanges, tables["connections"], logs)

@@ -29,36 +29,36 @@ def hide_ids(source: Path, target: Path) -> Path:
     names = b"|".join(re.escape(name.encode()) for name in id_headers())
     shown = re.compile(rb"(?<=\r\n)(?:" + names + rb")(?=:)", re.IGNORECASE)
 
-    def hidden(packet: bytes) -> bytes:
+    def mask_names(packet: bytes) -> bytes:
         return shown.sub(lambda name: b"x" * len(name[0]), packet)
 
-    return _rewrite(source, target, hidden)
+    return _rewrite(source, target, mask_names)
 
 
 def _rewrite(source: Path, target: Path, kept: Callable[[bytes], bytes]) -> Path:
     for file in sorted(source.glob("*/*.pcapng")):
         written = target / file.parent.name / file.name
         written.parent.mkdir(parents=True, exist_ok=True)
-        written.write_bytes(b"".join(_rewritten(file.read_bytes(), kept)))
+        written.write_bytes(b"".join(_rewrite_blocks(file.read_bytes(), kept)))
     return target
 
 
-def _rewritten(data: bytes, kept: Callable[[bytes], bytes]) -> Iterator[bytes]:
+def _rewrite_blocks(data: bytes, kept: Callable[[bytes], bytes]) -> Iterator[bytes]:
     at = 0
     while at + 12 <= len(data):
         kind, length = _BLOCK.unpack_from(data, at)
         block = data[at : at + length]
-        yield _kept(block, kept) if kind == ENHANCED_PACKET else block
+        yield _rewrite_packet(block, kept) if kind == ENHANCED_PACKET else block
         at += length
 
 
-def _kept(block: bytes, kept: Callable[[bytes], bytes]) -> bytes:
+def _rewrite_packet(block: bytes, kept: Callable[[bytes], bytes]) -> bytes:
     """A packet block with what is kept of its packet."""
     interface, high, low, captured_len, original_len = _PACKET.unpack_from(block, 8)
     packet = block[28 : 28 + captured_len]
-    options = block[28 + _padded(captured_len) : -4]
+    options = block[28 + _pad(captured_len) : -4]
     left = kept(packet)
-    body = _PACKET.pack(interface, high, low, len(left), original_len) + left.ljust(_padded(len(left)), b"\0") + options
+    body = _PACKET.pack(interface, high, low, len(left), original_len) + left.ljust(_pad(len(left)), b"\0") + options
     length = len(body) + 12
     return _BLOCK.pack(ENHANCED_PACKET, length) + body + struct.pack("<I", length)
 
@@ -75,5 +75,5 @@ def header_len(packet: bytes) -> int:
     return tcp + 4 * (packet[tcp + 12] >> 4) if len(packet) > tcp + 12 else len(packet)
 
 
-def _padded(length: int) -> int:
+def _pad(length: int) -> int:
     return -(-length // 4) * 4

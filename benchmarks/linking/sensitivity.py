@@ -30,7 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks.linking.cases import find_cases
-from benchmarks.linking.measure import replayed
+from benchmarks.linking.measure import replay_tables
 from benchmarks.linking.payload import strip_folder
 from benchmarks.linking.scoring import BINS
 from benchmarks.linking.systems import SYSTEMS
@@ -151,7 +151,7 @@ def simulated_cases() -> Iterator[Case]:
 def recorded_cases(recordings: Sequence[Path], folder: Path) -> Iterator[Case]:
     """Recordings without payload; the servers' logs say what is true."""
     for number, (recording, case) in enumerate(find_cases(recordings)):
-        bare = replayed(strip_folder(recording / "captures", folder / f"{number}.captures"), folder / f"{number}")
+        bare = replay_tables(strip_folder(recording / "captures", folder / f"{number}.captures"), folder / f"{number}")
         truth = find_truth(bare["exchanges"], bare["connections"], read_logs(recording / "logs"))
         yield from record_cases(bare["exchanges"], truth, f"{case.words}, {case.at_once} at once")
 

@@ -20,7 +20,7 @@ DASHES = {OURS: "solid", "FCFS": "dot", "WAP5": "dash"}
 
 def lines(scored: Sequence[Scored]) -> list[str]:
     """The tables: ids visible, ids hidden."""
-    return [*_visible(scored), "", *_hidden(scored)]
+    return [*_visible(scored), "", *_lines_without_ids(scored)]
 
 
 def _visible(scored: Sequence[Scored]) -> list[str]:
@@ -44,7 +44,7 @@ def _visible_row(one: Scored) -> str:
     )
 
 
-def _hidden(scored: Sequence[Scored]) -> list[str]:
+def _lines_without_ids(scored: Sequence[Scored]) -> list[str]:
     methods = (OURS, *METHODS)
     head = [
         f"| ids hidden | at once | links | {' | '.join(f'{name}, right' for name in methods)} "
@@ -84,7 +84,7 @@ def _draw(scored: Sequence[Scored], path: Path) -> None:
     figure = go.Figure()
     figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", name="as it should be", line={"color": "#111827", "width": 1})
     for name in (OURS, *METHODS):
-        bins = _merged([bin_ for one in scored for bin_ in one.hidden[name].bins])
+        bins = _merge_bins([bin_ for one in scored for bin_ in one.hidden[name].bins])
         figure.add_scatter(
             x=[one.confidence for one in bins],
             y=[one.right_share for one in bins],
@@ -109,7 +109,7 @@ def _draw(scored: Sequence[Scored], path: Path) -> None:
         page.screenshot(path=str(path))
 
 
-def _merged(bins: Sequence[Bin]) -> list[Bin]:
+def _merge_bins(bins: Sequence[Bin]) -> list[Bin]:
     """Bins of many traces, by tenths of confidence."""
     found = []
     for tenth in sorted({min(9, int(10 * one.confidence)) for one in bins}):

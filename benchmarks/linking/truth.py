@@ -51,7 +51,7 @@ def _rows(path: Path) -> Iterable[tuple[str | int, ...]]:
 
 def find_truth(exchanges: pa.Table, connections: pa.Table, logs: pl.DataFrame) -> Truth:
     """The logged requests that a trace shows, and who made them."""
-    shown = located(exchanges, connections)
+    shown = exchange_places(exchanges, connections)
     ends = ["peer", "local"]
     began = logs.select("line", *ends, at=pl.col("start_ns") + CLOCK_NS).sort("at")
     firsts = began.join_asof(shown.sort("at"), on="at", by=ends, strategy="backward", check_sortedness=False)
@@ -71,7 +71,7 @@ def find_truth(exchanges: pa.Table, connections: pa.Table, logs: pl.DataFrame) -
     return Truth(pl.concat(parts), lines)
 
 
-def located(exchanges: pa.Table, connections: pa.Table) -> pl.DataFrame:
+def exchange_places(exchanges: pa.Table, connections: pa.Table) -> pl.DataFrame:
     """`exchange_id, client_host, peer, local, at` (arrived), `sent`, `last_ns` of the connection."""
     ends = pl.DataFrame(connections.select(["connection_id", "last_host_ns", *_ADDRESSES]))
     named = ends.with_columns(pl.col(pl.Categorical).cast(pl.String)).select(

@@ -32,7 +32,7 @@ class Alignment:
     pairs: pa.Table
 
 
-def shared(alignment: Alignment, clock_of: Mapping[str, str], hosts: Sequence[str]) -> Alignment:
+def share_clocks(alignment: Alignment, clock_of: Mapping[str, str], hosts: Sequence[str]) -> Alignment:
     """`alignment` of `hosts`, some of which go by the clock of another host (`clock_of`): between those of one clock a
     delay is certain."""
     if not clock_of:

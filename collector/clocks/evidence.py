@@ -94,7 +94,7 @@ def by_clock(ways: Ways, clock_of: Mapping[str, str]) -> Ways:
         send, receive = (clock_of.get(host, host) for host in pair)
         if send != receive:
             found.setdefault((send, receive), []).append(way)
-    return {pair: _joined(parts) for pair, parts in found.items()}
+    return {pair: _join(parts) for pair, parts in found.items()}
 
 
 class Evidence:
@@ -135,13 +135,13 @@ class Evidence:
 
     def ways(self) -> dict[tuple[str, str], Way]:
         """The hops of all partitions together."""
-        return {pair: _joined(parts) for pair, parts in sorted(self._parts.items())}
+        return {pair: _join(parts) for pair, parts in sorted(self._parts.items())}
 
     def _thin(self) -> None:
         """Thin directions, the largest first, until there is room for as many again; of many, to fewer stretches."""
         self.thinned = True
         for pair in sorted(self._count, key=self._count.__getitem__, reverse=True):
-            thin = _hulls(_joined(self._parts[pair]), self._frames[pair[0]], self._spans)
+            thin = _hulls(_join(self._parts[pair]), self._frames[pair[0]], self._spans)
             self._parts[pair], self._count[pair] = [thin], len(thin.send_ns)
             if 2 * sum(self._count.values()) <= self._most_hops:
                 return
@@ -150,10 +150,10 @@ class Evidence:
 
 def merge_ways(one: Ways, other: Ways) -> dict[tuple[str, str], Way]:
     """The hops of both."""
-    return {pair: _joined([ways[pair] for ways in (one, other) if pair in ways]) for pair in sorted({**one, **other})}
+    return {pair: _join([ways[pair] for ways in (one, other) if pair in ways]) for pair in sorted({**one, **other})}
 
 
-def _joined(ways: Sequence[Way]) -> Way:
+def _join(ways: Sequence[Way]) -> Way:
     names = ("send_ns", "receive_ns", "send_frame", "receive_frame")
     return Way(*(np.concatenate([getattr(way, name) for way in ways]) for name in names))
 

@@ -110,7 +110,7 @@ def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]], ticks_ns: Map
     return Alignment(clocks, _pair_table(network, pairs, offsets_ns, skews_ppb))
 
 
-def unaligned(windows: Sequence[tuple[str, int, int]]) -> Alignment:
+def own_clocks(windows: Sequence[tuple[str, int, int]]) -> Alignment:
     """Every host's clock as it is, as if true: for traces whose correction is turned off."""
     rows = [
         {"host": host, "from_host_ns": first, "to_host_ns": last, "from_frame": 1, "to_frame": NO_FRAME}

@@ -135,7 +135,7 @@ def find_steps(ways: Ways) -> Steps:
     return Steps(cuts, between)
 
 
-def refined(evidence: Evidence, parts: Callable[[], Iterable[Ways]]) -> Ways:
+def refine_steps(evidence: Evidence, parts: Callable[[], Iterable[Ways]]) -> Ways:
     """The hops of `evidence`; if it was thinned, with those around each step that it shows.
 
     Arguments: `parts` gives all hops again, some at a time, as often as it is called.

@@ -244,7 +244,7 @@ def _spread_file(
             capture.begin_file(first_ns)
         partitions.add(number, reader, rows, capture.packets_count, capture.places(reader))
         read = (reader.packets_count, reader.bytes_read)
-        progress.done(read[0] - before[0], read[1] - before[1])
+        progress.note_completed(read[0] - before[0], read[1] - before[1])
         before = read
         if partitions.largest(number) > limits.in_partition:
             if partitions.bits < LAST_BITS:

@@ -58,6 +58,6 @@ class Counted:
     progress: Progress
     total: int
 
-    def done(self, packets: int, units: int) -> None:
+    def note_completed(self, packets: int, units: int) -> None:
         """Report so many completed packets and units."""
         self.progress.advance(packets, units / self.total if self.total else 0.0)

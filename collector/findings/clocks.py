@@ -82,7 +82,7 @@ def _of_host(
                 remedy="check whether its clock was set while the capture ran (chronyc tracking)",
                 **_window([row]),
             )
-    yield from _unsynchronised(host, rows, limits)
+    yield from _unsynchronised_clock(host, rows, limits)
 
 
 def _step_findings(steps: Iterable[ClockStep]) -> Iterable[Finding]:
@@ -118,7 +118,7 @@ def _window(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _unsynchronised(host: str, rows: list[dict[str, Any]], limits: ClockThresholds) -> Iterable[Finding]:
+def _unsynchronised_clock(host: str, rows: list[dict[str, Any]], limits: ClockThresholds) -> Iterable[Finding]:
     row = rows[0]
     if row["offset_ns"] is None or row["reference"]:
         return

@@ -82,7 +82,7 @@ def lateness(timed: Timed, keys: list[str], limits: LatenessThresholds) -> pl.Da
     slowest = late["slowest"].to_numpy()
     by_row = timed.requests.frame(np.sort(slowest)).select("connection_id", "exchange_id")
 
-    def summed(of_group: NDArray[Any]) -> NDArray[Any]:
+    def sum_by_time(of_group: NDArray[Any]) -> NDArray[Any]:
         return np.bincount(pool[judged], of_group[judged], len(first))
 
     pools = groups[judged[first]].select(*dict.fromkeys([*keys, "service"]))
@@ -91,9 +91,9 @@ def lateness(timed: Timed, keys: list[str], limits: LatenessThresholds) -> pl.Da
         pl.col("cost_ns").cast(pl.Int64),
         pl.col("took", "usual").fill_nan(None),
         pl.col("from_trace_ns", "to_trace_ns").replace(UNSEEN, None),
-        count=pl.Series(summed(count).astype(np.int64)),
-        expected=pl.Series(summed(count * share)),
-        spread=pl.Series(np.sqrt(summed(count * share * (1 - share)))),
+        count=pl.Series(sum_by_time(count).astype(np.int64)),
+        expected=pl.Series(sum_by_time(count * share)),
+        spread=pl.Series(np.sqrt(sum_by_time(count * share * (1 - share)))),
     )
 
 

@@ -93,7 +93,7 @@ class Thresholds:
 
     def changes(self) -> tuple[ThresholdInfo, ...]:
         """The values that differ from the defaults."""
-        values = ((each, getattr(getattr(self, each.group), each.name)) for each in declared())
+        values = ((each, getattr(getattr(self, each.group), each.name)) for each in all_thresholds())
         return tuple(
             ThresholdInfo(f"{each.group}.{each.name}", value, each.default)
             for each, value in values
@@ -119,7 +119,7 @@ UNITS: dict[str, tuple[str, float, float]] = {
 REMEDY = "docs/thresholds.md lists all thresholds, with their units; mend the file, or leave out --thresholds"
 
 
-def declared() -> Iterator[Declared]:
+def all_thresholds() -> Iterator[Declared]:
     """All thresholds, by group."""
     for group in fields(Thresholds):
         for each in fields(getattr(DEFAULTS, group.name)):
@@ -143,7 +143,7 @@ def _entries(path: Path) -> Iterator[tuple[Declared, Any]]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}", REMEDY) from None
-    known = {(each.group, each.name): each for each in declared()}
+    known = {(each.group, each.name): each for each in all_thresholds()}
     for group, table in document.items():
         if not isinstance(table, dict) or group not in {group for group, _ in known}:
             raise InputError(f"{path}: there is no group of thresholds [{group}]", REMEDY)
@@ -171,7 +171,7 @@ def changes_words(changes: Sequence[ThresholdInfo]) -> str:
 def thresholds_of(changes: Sequence[ThresholdInfo]) -> Thresholds:
     """The thresholds of a trace, from the changes that its `trace.json` records; names unknown today are omitted."""
     changed = {change.name: change.value for change in changes}
-    names = ((each, f"{each.group}.{each.name}") for each in declared())
+    names = ((each, f"{each.group}.{each.name}") for each in all_thresholds())
     return _with_values((each, changed[name]) for each, name in names if name in changed)
 
 
@@ -180,7 +180,7 @@ def table_lines() -> Iterator[str]:
     yield "| group | threshold | default | unit | why |"
     yield "|---|---|--:|---|---|"
     last = ""
-    for each in declared():
+    for each in all_thresholds():
         group = "" if each.group == last else f" `[{each.group}]`"
         yield f"|{group} | `{each.name}` | {_number(each.default)} | {each.range[0]} | {each.reason} |"
         last = each.group

@@ -59,7 +59,7 @@ def hop_counts(hops: pa.Table, by_flow: bool = True, late_ns: int = LATE_NS) -> 
     counted = _core.count_hops(columns, apart, len(receivers), SLICE_NS, late_ns, by_flow)
     sums = (counted["sent"], counted["traffic"], counted["rates"])
     sent, traffic, rates = (_with_host_names(by_name(each), senders, receivers) for each in sums)
-    return HopCounts(by_name(counted["flows"]), counted["telling"], sent, traffic, rates)
+    return HopCounts(by_name(counted["flows"]), counted["notable_rows"], sent, traffic, rates)
 
 
 def _with_host_names(sums: Columns, senders: Sequence[str], receivers: Sequence[str]) -> pl.DataFrame:

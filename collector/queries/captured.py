@@ -88,7 +88,7 @@ def write_pcapng(trace: TraceView, selection: Selection, place: Path) -> None:
 
     Raises: `InputError` if there are too many, or a capture is missing or is another one.
     """
-    chosen = trace.unchanged(lambda: _frames(trace, selection))
+    chosen = trace.read_unchanged(lambda: _frames(trace, selection))
     if len(chosen) > MOST_PACKETS:
         what = f"{len(chosen):,} packets are more than the {MOST_PACKETS:,} that are cut at once"
         raise InputError(what, "zoom in, or select a request")

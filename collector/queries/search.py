@@ -115,13 +115,15 @@ class TraceSearch:
             return SearchHit(request.number, request.start_ns, request.end_ns, request.title)
         at -= len(hits.requests)
         if at < len(hits.streams):
-            return self._trace.unchanged(lambda: self._stream(int(hits.streams[at])))
+            return self._trace.read_unchanged(lambda: self._stream(int(hits.streams[at])))
         connection_id = int(hits.connections[at - len(hits.streams)])
-        return self._trace.unchanged(lambda: self._connection(connection_id))
+        return self._trace.read_unchanged(lambda: self._connection(connection_id))
 
     @cached_property
     def _searched(self) -> Searched:
-        streams, connections = self._trace.unchanged(lambda: [self._read(name) for name in ("streams", "connections")])
+        streams, connections = self._trace.read_unchanged(
+            lambda: [self._read(name) for name in ("streams", "connections")]
+        )
         streams = streams.sort("begin_trace_ns", "connection_id", nulls_last=True)
         return Searched(self._trace.request_texts(), streams, connections, self._trace.request_durations_ns())
 

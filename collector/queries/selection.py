@@ -44,7 +44,7 @@ def write_csv(trace: TraceView, selection: Selection, place: Path) -> None:
             for table in trace.stored.chosen_rows("hops", HOPS.names, rows):
                 writer.write_table(plain(table).cast(schema))
 
-    trace.unchanged(write)
+    trace.read_unchanged(write)
 
 
 def write_parquet(trace: TraceView, selection: Selection, place: Path) -> None:
@@ -59,7 +59,7 @@ def write_parquet(trace: TraceView, selection: Selection, place: Path) -> None:
             for table in trace.stored.chosen_rows("hops", HOPS.names, rows):
                 writer.write_table(table.cast(HOPS))
 
-    trace.unchanged(write)
+    trace.read_unchanged(write)
 
 
 def rows_of(trace: TraceView, selection: Selection) -> NDArray[np.int64]:

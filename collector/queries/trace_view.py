@@ -218,7 +218,7 @@ class TraceView:
         """
         if not 0 <= number < len(self._columns):
             return None
-        return self.unchanged(lambda: self._hop_at(number))
+        return self.read_unchanged(lambda: self._hop_at(number))
 
     def has_request(self, number: int) -> bool:
         """Whether a request has this number: a client's, or one that a daemon asked by itself."""
@@ -293,10 +293,10 @@ class TraceView:
         Cost: one column of the hops is read, about 0.1 s for each million.
         Raises: as `hop`.
         """
-        ids = self.unchanged(lambda: self.stored.read("hops", ["connection_id"])["connection_id"])
+        ids = self.read_unchanged(lambda: self.stored.read("hops", ["connection_id"])["connection_id"])
         return self._problems.first_among(np.flatnonzero(pc.equal(ids, connection_id).fill_null(False).to_numpy()))
 
-    def unchanged(self, read: Callable[[], Result]) -> Result:
+    def read_unchanged(self, read: Callable[[], Result]) -> Result:
         """The result of `read`, if the tables at `url` are still those that were opened.
 
         Raises: `InputError` if the trace was replaced meanwhile.
@@ -310,7 +310,7 @@ class TraceView:
         return self.stored.read_unchanged(read_checked)
 
     def _stages(self) -> pl.DataFrame:
-        return self.unchanged(lambda: stages_of_trace(self.stored))
+        return self.read_unchanged(lambda: stages_of_trace(self.stored))
 
     def _arrows_of(self, rows: NDArray[np.intp]) -> Arrows:
         columns, pairs = self._columns, self._index.pairs

@@ -89,7 +89,8 @@ def make_html(report: Report) -> str:
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         *_streams(report.streams),
         "<h2>Findings</h2>",
-        _judged(report) + ("".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>"),
+        _thresholds_paragraph(report)
+        + ("".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>"),
     ]
     return _PAGE.format(title=html.escape(report.story.subject), body="\n".join(body))
 
@@ -203,7 +204,7 @@ def _pairing(pairing: Pairing) -> str:
     return "\n".join(parts)
 
 
-def _judged(report: Report) -> str:
+def _thresholds_paragraph(report: Report) -> str:
     """A paragraph about thresholds that the operator set."""
     words = changes_words(report.info.thresholds)
     return f"<p><small>{html.escape(words)}</small></p>" if words else ""

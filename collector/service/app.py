@@ -151,7 +151,7 @@ async def put_segment(
         outcome = await to_thread.run_sync(upload.finish)
     if outcome is Outcome.STORED:
         live: LiveAnalysis = request.app.state.live
-        live.arrived(session, host, number, upload.place)
+        live.note_segment(session, host, number, upload.place)
     response.status_code = _STATUS[outcome]
     return Received(outcome=outcome, acknowledged=outcome.acknowledged)
 

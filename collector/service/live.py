@@ -199,13 +199,13 @@ class LiveAnalysis:
         for thread in self._threads:
             thread.join()
 
-    def arrived(self, session: str, host: str, number: int, path: Path) -> None:
+    def note_segment(self, session: str, host: str, number: int, path: Path) -> None:
         """Note a segment that is durable now."""
         if not self._window_seconds:
             return
         segment = _Segment(host, number, path, path.stat().st_size, self._clock())
         with self._changed:
-            known = self._sessions.setdefault(session, _Session(self._unknown(session)))
+            known = self._sessions.setdefault(session, _Session(self._status_of_unknown(session)))
             self._sessions.move_to_end(session)
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
@@ -221,7 +221,7 @@ class LiveAnalysis:
         with self._changed:
             known = self._sessions.get(session)
             if known is None:
-                return self._unknown(session)
+                return self._status_of_unknown(session)
             behind_ns = self._clock() - known.waiting_since_ns if known.waiting_count else 0
             return replace(
                 known.status,
@@ -289,7 +289,7 @@ class LiveAnalysis:
     def _running(self) -> bool:
         return bool(self._threads) and all(thread.is_alive() for thread in self._threads)
 
-    def _unknown(self, session: str) -> LiveStatus:
+    def _status_of_unknown(self, session: str) -> LiveStatus:
         trace = live_folder(self._data, session)
         return LiveStatus(session, str(trace), self._window_seconds, self._running(), room_bytes=self._most_bytes)
 

@@ -15,7 +15,7 @@ def open_page(page: Page, url: str, address: str = "") -> None:
     page.wait_for_function(SETTLED.replace("count =>", "() =>").replace("> count", "> 0"))
 
 
-def settled(page: Page, act: Callable[[], object]) -> None:
+def act_and_settle(page: Page, act: Callable[[], object]) -> None:
     """Do something that changes the view, and wait until the picture is at rest again."""
     count = page.evaluate("window.twintap.settledCount")
     act()

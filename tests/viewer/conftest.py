@@ -22,25 +22,25 @@ COUNTER = CounterInfo("proxy", "capture_dropped", "data_loss", 12, "capture with
 @pytest.fixture(scope="session")
 def small_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     """Three uploads on five hosts, some packets lost or seen at one end only, one counter of lost data."""
-    return _made(tmp_path_factory, "small", Recipe(lost_share=0.05, lone_share=0.01, counters=(COUNTER,)))
+    return _synthetic(tmp_path_factory, "small", Recipe(lost_share=0.05, lone_share=0.01, counters=(COUNTER,)))
 
 
 @pytest.fixture(scope="session")
 def background_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     """Nine uploads, of which a daemon asked every third: the first, the fourth and the seventh."""
-    return _made(tmp_path_factory, "background", Recipe(uploads_count=9, daemons_every=3))
+    return _synthetic(tmp_path_factory, "background", Recipe(uploads_count=9, daemons_every=3))
 
 
 @pytest.fixture(scope="session")
 def large_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     """So many hops that they are counted, not drawn: over the limit of the prefix table."""
-    return _made(tmp_path_factory, "large", Recipe(2_000, 6, 4_000_000_000, lost_share=0.002, argv=None))
+    return _synthetic(tmp_path_factory, "large", Recipe(2_000, 6, 4_000_000_000, lost_share=0.002, argv=None))
 
 
 @pytest.fixture(scope="session")
 def empty_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     """Five hosts that sent nothing."""
-    return _made(tmp_path_factory, "empty", Recipe(uploads_count=0, argv=None))
+    return _synthetic(tmp_path_factory, "empty", Recipe(uploads_count=0, argv=None))
 
 
 @pytest.fixture(scope="session")
@@ -48,20 +48,20 @@ def hostile_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     """Every text that a capture can hold is an attempt to run a script."""
     hosts = [HOSTILE, "<b>proxy</b>", *(f"{HOSTILE}{n}" for n in range(3))]
     recipe = Recipe(hosts=hosts, target=f"/v1/{HOSTILE}</script><script>window.hacked=1</script>", argv=(HOSTILE,))
-    return _made(tmp_path_factory, "hostile", recipe)
+    return _synthetic(tmp_path_factory, "hostile", recipe)
 
 
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
     """A page that fails the test on any error in its console and on any request that leaves the machine."""
-    with _watched(chromium) as page:
+    with _page_without_faults(chromium) as page:
         yield page
 
 
 @pytest.fixture(scope="module")
 def asked_page(chromium: Browser, small_url: str) -> Iterator[Page]:
     """As `page`, with the small trace, for all tests of a module that leave nothing changed: loading takes a second."""
-    with _watched(chromium) as page:
+    with _page_without_faults(chromium) as page:
         open_page(page, small_url)
         yield page
 
@@ -81,7 +81,7 @@ def background_url(background_trace: TraceView) -> Iterator[str]:
 
 
 @contextmanager
-def _watched(chromium: Browser) -> Iterator[Page]:
+def _page_without_faults(chromium: Browser) -> Iterator[Page]:
     context = chromium.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
     context.set_default_timeout(120_000)
     page, faults = context.new_page(), list[str]()
@@ -93,7 +93,7 @@ def _watched(chromium: Browser) -> Iterator[Page]:
     assert faults == []
 
 
-def _made(factory: pytest.TempPathFactory, name: str, recipe: Recipe) -> TraceView:
+def _synthetic(factory: pytest.TempPathFactory, name: str, recipe: Recipe) -> TraceView:
     folder: Path = factory.mktemp("traces") / name
     write_synthetic_trace(folder, recipe)
     return open_trace(str(folder))

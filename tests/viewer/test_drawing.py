@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page
 
 from collector.queries import TraceView
-from tests.helpers.viewer_page import settled
+from tests.helpers.viewer_page import act_and_settle
 from viewer.wording import exact_time
 
 pytestmark = pytest.mark.browser
@@ -49,7 +49,7 @@ def test_arrow_ends_are_exact_at_any_depth(asked_page: Page, small_trace: TraceV
     assert hop.sent_ns is not None
     assert hop.received_ns is not None
     from_ns = hop.sent_ns - width_ns // 4
-    settled(page, lambda: page.evaluate(f"location.hash = '#from={from_ns}&to={from_ns + width_ns}'"))
+    act_and_settle(page, lambda: page.evaluate(f"location.hash = '#from={from_ns}&to={from_ns + width_ns}'"))
     x1, y1, x2, y2, width = page.evaluate(
         """() => {
             const { state, makeView, arrowEnds, meta } = window.twintap, { width, height } = document

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from collector.queries import TraceView
 from tests.helpers.binary_messages import decode
-from tests.helpers.viewer_page import open_page, settled, view
+from tests.helpers.viewer_page import act_and_settle, open_page, view
 from viewer.app import create_app
 
 
@@ -95,7 +95,7 @@ def test_search_opens_and_saving_gives_the_request_of_a_daemon(
     open_page(page, background_url)
     page.keyboard.press("/")
     page.keyboard.type("#7")
-    settled(page, lambda: page.keyboard.press("Enter"))
+    act_and_settle(page, lambda: page.keyboard.press("Enter"))
     shows(page, background_trace, 6)
     page.keyboard.press("Escape")
     page.keyboard.press("e")

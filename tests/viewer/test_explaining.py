@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.queries import PacketFields, Selection, TraceView, open_trace, write_pcapng
-from tests.helpers.viewer_page import leaving, open_page, settled
+from tests.helpers.viewer_page import act_and_settle, leaving, open_page
 from tests.helpers.viewer_server import serving
 from tracer.errors import InputError
 from viewer import explaining
@@ -141,7 +141,7 @@ def test_in_the_page_a_packet_is_explained_and_its_request_saved_as_a_capture(
         open_page(page, url)
         page.keyboard.press("/")
         page.keyboard.type("one-byte")
-        settled(page, lambda: page.keyboard.press("Enter"))
+        act_and_settle(page, lambda: page.keyboard.press("Enter"))
         page.keyboard.press("Escape")
         page.keyboard.press("l")
         row = page.locator(".packet-row:not(.packet-head)", has_text="data").first

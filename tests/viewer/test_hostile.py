@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from collector.analysis import analyse
 from collector.queries import TraceSearch, TraceView, open_trace
 from testkit.hostile_captures import HOSTS, SCRIPT, TARGETS, write_hostile_captures
-from tests.helpers.viewer_page import leaving, open_page, request_row, settled
+from tests.helpers.viewer_page import act_and_settle, leaving, open_page, request_row
 from tests.helpers.viewer_server import serving
 
 pytestmark = pytest.mark.browser
@@ -36,7 +36,7 @@ def test_nothing_of_a_capture_runs_wherever_it_is_shown(page: Page, trace: Trace
     with serving(trace) as url, leaving(page):
         open_page(page, url)
         for number in range(len(TARGETS)):
-            settled(page, lambda number=number: request_row(page, number).click())  # type: ignore[misc]
+            act_and_settle(page, lambda number=number: request_row(page, number).click())  # type: ignore[misc]
             expect(page.locator("#request-details h2")).to_have_text(f"Request #{number + 1}")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), TARGETS[number][:40]
         page.keyboard.press("l")
@@ -52,7 +52,7 @@ def test_nothing_of_a_capture_runs_wherever_it_is_shown(page: Page, trace: Trace
         page.keyboard.press("Escape")
         page.keyboard.press("/")
         page.keyboard.type("<script>window.hacked=1</script>")
-        settled(page, lambda: page.keyboard.press("Enter"))
+        act_and_settle(page, lambda: page.keyboard.press("Enter"))
         expect(page.locator("#search-result")).to_contain_text("<script>")
         page.keyboard.press("Escape")
         page.keyboard.press("n")

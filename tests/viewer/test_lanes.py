@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 from collector.queries import TraceView, open_trace
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.binary_messages import decode
-from tests.helpers.viewer_page import ink, leaving, open_page, settled
+from tests.helpers.viewer_page import act_and_settle, ink, leaving, open_page
 from tests.helpers.viewer_server import serving
 from tests.viewer.test_routes import client_of
 
@@ -33,31 +33,31 @@ def wide_url(wide_trace: TraceView) -> Iterator[str]:
         yield url
 
 
-def shown(page: Page) -> list[str]:
+def rows_shown(page: Page) -> list[str]:
     return list(page.evaluate(ROWS))
 
 
 @pytest.mark.browser
 def test_a_host_is_moved_by_keys_and_hidden_and_the_address_brings_it_back(page: Page, small_url: str) -> None:
     open_page(page, small_url)
-    hosts = shown(page)
+    hosts = rows_shown(page)
     page.locator("#lanes .lane").nth(2).focus()
     page.keyboard.press("Alt+ArrowUp")
-    assert shown(page) == [hosts[0], hosts[2], hosts[1], *hosts[3:]]
+    assert rows_shown(page) == [hosts[0], hosts[2], hosts[1], *hosts[3:]]
     page.locator("#lanes .lane").nth(3).focus()
     page.keyboard.press("Delete")
-    arranged = shown(page)
+    arranged = rows_shown(page)
     assert arranged == [hosts[0], hosts[2], hosts[1], *hosts[4:]]
     page.wait_for_function("() => location.hash.includes('off=3') && location.hash.includes('lanes=0')")
     page.reload()
     page.wait_for_function("() => window.twintap.settledCount > 0")
-    assert shown(page) == arranged
+    assert rows_shown(page) == arranged
 
 
 @pytest.mark.browser
 def test_a_host_is_dragged_to_another_place(page: Page, small_url: str) -> None:
     open_page(page, small_url)
-    hosts = shown(page)
+    hosts = rows_shown(page)
     first, last = (page.locator("#lanes .lane").nth(at).bounding_box() for at in (0, 2))
     assert first is not None
     assert last is not None
@@ -65,15 +65,15 @@ def test_a_host_is_dragged_to_another_place(page: Page, small_url: str) -> None:
     page.mouse.down()
     page.mouse.move(first["x"] + 40, last["y"] + 6, steps=5)
     page.mouse.up()
-    assert shown(page) == [hosts[1], hosts[2], hosts[0], *hosts[3:]]
+    assert rows_shown(page) == [hosts[1], hosts[2], hosts[0], *hosts[3:]]
 
 
 @pytest.mark.browser
 def test_groups_fold_hosts_and_a_split_unfolds_services(page: Page, small_url: str, small_trace: TraceView) -> None:
     open_page(page, small_url, "#group=prefix&split=1")
-    assert shown(page) == ["client", "proxy", "swift-proxy", "storage"]
+    assert rows_shown(page) == ["client", "proxy", "swift-proxy", "storage"]
     page.locator("#lanes .group").click()
-    assert shown(page)[3:] == ["storage", "storage1", "storage2", "storage3"]
+    assert rows_shown(page)[3:] == ["storage", "storage1", "storage2", "storage3"]
     rows = page.evaluate("() => window.twintap.meta.pairs.map((_, pair) => window.twintap.rowsOfPair(pair))")
     assert rows == [
         [
@@ -91,9 +91,9 @@ def test_groups_fold_hosts_and_a_split_unfolds_services(page: Page, small_url: s
 @pytest.mark.browser
 def test_two_hundred_hosts_are_grouped_at_first_and_scroll(page: Page, wide_url: str) -> None:
     open_page(page, wide_url)
-    assert shown(page) == ["client", "proxy", "storage"]
+    assert rows_shown(page) == ["client", "proxy", "storage"]
     page.evaluate("() => window.twintap.groupLanes('none')")
-    assert len(shown(page)) == 200
+    assert len(rows_shown(page)) == 200
     assert page.locator("#lanes .lane:visible").count() < 60
     page.evaluate("() => { document.getElementById('lane-scroll').scrollTop = 3000; }")
     page.wait_for_function("() => window.twintap.currentView().scroll > 2900")
@@ -107,10 +107,10 @@ def test_packets_within_a_lone_host_run_between_its_services(page: Page, tmp_pat
     write_synthetic_trace(tmp_path / "solo", Recipe(hosts=["solo"] * 5, argv=None))
     with serving(open_trace(str(tmp_path / "solo"))) as url, leaving(page):
         open_page(page, url)
-        assert shown(page) == ["solo", "swift-object", "swift-proxy"]
+        assert rows_shown(page) == ["solo", "swift-object", "swift-proxy"]
         assert page.evaluate("() => new Set(window.twintap.state.data.fromRow).size") == 3
-        settled(page, lambda: page.evaluate("location.hash = '#split=none'"))
-        assert shown(page) == ["solo"]
+        act_and_settle(page, lambda: page.evaluate("location.hash = '#split=none'"))
+        assert rows_shown(page) == ["solo"]
         assert ink(page, 0) + ink(page, 1) + ink(page, 2) > 10  # arches
 
 

@@ -11,7 +11,7 @@ from werkzeug.test import Client
 from collector.queries import open_trace
 from collector.trace.model import CounterInfo
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
-from tests.helpers.viewer_page import FRAMES, Held, leaving, open_page, settled, view
+from tests.helpers.viewer_page import FRAMES, Held, act_and_settle, leaving, open_page, view
 from tests.helpers.viewer_server import serving
 from viewer.access import Access
 from viewer.app import make_viewer
@@ -103,7 +103,7 @@ def test_the_page_follows_without_a_blink_and_stops_for_a_touch(page: Page, live
         expect(page.locator("#requests li")).to_have_count(4)
         expect(page.locator("#facts")).to_contain_text("4 requests")
         assert page.evaluate("window.blinks") == 0
-        settled(page, lambda: page.keyboard.press("w"))
+        act_and_settle(page, lambda: page.keyboard.press("w"))
         expect(state).to_have_text(page_text("paused"))
         before = view(page)
         make(live_folder, 6)
@@ -126,7 +126,7 @@ def test_a_touch_while_the_newest_make_is_fetched_keeps_what_is_shown(page: Page
         held.hold()
         with page.expect_request("**/api/window*"):
             make(live_folder, 4)
-        settled(page, lambda: page.keyboard.press("w"))
+        act_and_settle(page, lambda: page.keyboard.press("w"))
         zoomed = view(page)
         with page.expect_response("**/api/window*") as answer:
             held.release()

@@ -9,13 +9,13 @@ from collector.queries import TraceView
 from tests.helpers.viewer_page import (
     FRAMES,
     Held,
+    act_and_settle,
     arrow_point,
     canvas_middle,
     ink,
     leaving,
     open_page,
     request_row,
-    settled,
     view,
 )
 from tests.helpers.viewer_server import serving
@@ -50,7 +50,7 @@ def test_the_wheel_zooms_at_the_cursor_and_a_drag_pans(page: Page, small_url: st
     before = view(page)
     x, y = canvas_middle(page)
     page.mouse.move(x, y)
-    settled(page, lambda: page.mouse.wheel(0, -400))
+    act_and_settle(page, lambda: page.mouse.wheel(0, -400))
     zoomed = view(page)
     assert zoomed[1] - zoomed[0] == pytest.approx((before[1] - before[0]) * 2.71828 ** (-400 * 0.0022), rel=1e-3)
     assert sum(zoomed) / 2 == pytest.approx(sum(before) / 2, rel=1e-3)  # what is under the cursor stays there
@@ -60,7 +60,7 @@ def test_the_wheel_zooms_at_the_cursor_and_a_drag_pans(page: Page, small_url: st
         page.mouse.move(x - 100, y, steps=5)
         page.mouse.up()
 
-    settled(page, drag)
+    act_and_settle(page, drag)
     width = page.locator("#arrows").bounding_box()["width"]  # type: ignore[index]
     moved = view(page)
     assert moved[0] - zoomed[0] == pytest.approx((zoomed[1] - zoomed[0]) * 100 / width, rel=1e-2)
@@ -121,11 +121,11 @@ def test_the_rest_dims_while_a_request_is_selected_and_f_fits_it(
 
     open_page(page, small_url)
     assert faint() == 0
-    settled(page, lambda: request_row(page, 1).click())
+    act_and_settle(page, lambda: request_row(page, 1).click())
     page.wait_for_function("() => window.twintap.state.selected !== null")
-    settled(page, lambda: page.keyboard.press("0"))
+    act_and_settle(page, lambda: page.keyboard.press("0"))
     assert faint() > 0
-    settled(page, lambda: page.keyboard.press("f"))
+    act_and_settle(page, lambda: page.keyboard.press("f"))
     request, (from_ns, to_ns) = small_trace.request(1), view(page)
     assert from_ns < request.start_ns < request.end_ns < to_ns < from_ns + 1.3 * request.duration_ns
     page.keyboard.press("Escape")
@@ -141,7 +141,7 @@ def test_few_packets_are_a_labelled_ladder(page: Page, small_url: str) -> None:
 
 def test_a_row_of_the_list_zooms_to_its_request(page: Page, small_url: str, small_trace: TraceView) -> None:
     open_page(page, small_url)
-    settled(page, lambda: request_row(page, 2).click())
+    act_and_settle(page, lambda: request_row(page, 2).click())
     request, (from_ns, to_ns) = small_trace.request(2), view(page)
     assert from_ns < request.start_ns < request.end_ns < to_ns
     assert to_ns - from_ns < 1.3 * request.duration_ns
@@ -149,20 +149,20 @@ def test_a_row_of_the_list_zooms_to_its_request(page: Page, small_url: str, smal
 
 def test_a_bar_of_the_waterfall_zooms_to_its_exchange(page: Page, small_url: str, small_trace: TraceView) -> None:
     open_page(page, small_url)
-    settled(page, lambda: request_row(page, 0).click())
+    act_and_settle(page, lambda: request_row(page, 0).click())
     bars = page.locator("#waterfall .barlayer .trace").nth(3).locator(".point")
     expect(bars).to_have_count(4)
     bars.nth(1).scroll_into_view_if_needed()
     box = bars.nth(1).bounding_box()
     assert box is not None
-    settled(page, lambda: page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
+    act_and_settle(page, lambda: page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
     span, (from_ns, to_ns) = small_trace.spans(0)[1], view(page)
     assert from_ns < span.start_ns < span.end_ns < to_ns < span.end_ns + span.duration_ns
 
 
 def test_the_address_holds_the_view_and_the_selection(page: Page, small_url: str) -> None:
     open_page(page, small_url)
-    settled(page, lambda: request_row(page, 1).click())
+    act_and_settle(page, lambda: request_row(page, 1).click())
     page.locator('[data-class="2"]').click()
     before, address = view(page), page.url
     assert "request=2" in address
@@ -186,12 +186,12 @@ def test_keys_move_zoom_fit_and_step_through_problems(page: Page, small_url: str
         ("ArrowDown", False),
     ):
         before = view(page)
-        settled(page, lambda key=key: page.keyboard.press(key))  # type: ignore[misc]
+        act_and_settle(page, lambda key=key: page.keyboard.press(key))  # type: ignore[misc]
         assert view(page) != before
         assert (view(page)[1] - view(page)[0] < before[1] - before[0]) == smaller
-    settled(page, lambda: page.keyboard.press("0"))
+    act_and_settle(page, lambda: page.keyboard.press("0"))
     assert view(page) == pytest.approx(whole)
-    settled(page, lambda: page.keyboard.press("n"))
+    act_and_settle(page, lambda: page.keyboard.press("n"))
     expect(page.locator("#packet-details")).to_contain_text("lost on the way")
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
@@ -203,7 +203,7 @@ def test_the_minimap_moves_the_window(page: Page, small_url: str) -> None:
     open_page(page, small_url, "#from=40000000&to=45000000")
     box = page.locator("#minimap").bounding_box()
     assert box is not None
-    settled(page, lambda: page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
+    act_and_settle(page, lambda: page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
     from_ns, to_ns = view(page)
     assert to_ns - from_ns == pytest.approx(5_000_000)
     assert (from_ns + to_ns) / 2 == pytest.approx(page.evaluate("window.twintap.meta.duration") / 2, rel=0.01)
@@ -213,7 +213,7 @@ def test_the_tip_goes_when_the_view_moves(page: Page, small_url: str) -> None:
     open_page(page, small_url, "#from=40000000&to=40400000")
     page.mouse.move(*arrow_point(page, 3))
     expect(page.locator("#tip")).to_be_visible()
-    settled(page, lambda: page.keyboard.press("d"))
+    act_and_settle(page, lambda: page.keyboard.press("d"))
     expect(page.locator("#tip")).not_to_be_visible()
 
 
@@ -247,7 +247,7 @@ def test_many_packets_are_counted_and_zooming_in_shows_each(page: Page, large_tr
         page.mouse.move(*canvas_middle(page))
         expect(page.locator("#tip")).to_contain_text("packets in")
         middle = large_trace.duration_ns // 2
-        settled(page, lambda: page.evaluate(f"location.hash = '#from={middle}&to={middle + 5_000_000}'"))
+        act_and_settle(page, lambda: page.evaluate(f"location.hash = '#from={middle}&to={middle + 5_000_000}'"))
         page.wait_for_function("() => window.twintap.state.data.mode === 'arrows'")
         expect(page.locator("#badge")).to_have_text(re.compile(r"^\d+ arrows in 5"))
 
@@ -260,7 +260,7 @@ def test_problems_are_seen_at_every_zoom(page: Page, large_trace: TraceView) -> 
         for width in (2_000_000_000, 100_000_000, 1_000_000):
             assert ink(page, 3) + ink(page, 4) > 0
             bounds = f"#from={problem.from_ns - width // 2}&to={problem.from_ns + width // 2}"
-            settled(page, lambda bounds=bounds: page.evaluate(f"location.hash = '{bounds}'"))  # type: ignore[misc]
+            act_and_settle(page, lambda bounds=bounds: page.evaluate(f"location.hash = '{bounds}'"))  # type: ignore[misc]
         page.wait_for_function("() => window.twintap.state.data.mode === 'arrows'")
         assert ink(page, 3) + ink(page, 4) > 0
 
@@ -279,9 +279,9 @@ def test_until_packets_have_come_the_page_says_that_it_waits(page: Page, small_u
 def test_texts_of_a_capture_run_no_script(page: Page, hostile_trace: TraceView) -> None:
     with serving(hostile_trace) as url, leaving(page):
         open_page(page, url)
-        settled(page, lambda: request_row(page, 0).click())
+        act_and_settle(page, lambda: request_row(page, 0).click())
         expect(page.locator("#waterfall .annotation-text").first).to_be_visible()
-        settled(page, lambda: page.keyboard.press("w"))
+        act_and_settle(page, lambda: page.keyboard.press("w"))
         middle = (view(page)[0] + view(page)[1]) / 2
         number = page.evaluate("t => window.twintap.state.data.sent.findIndex(each => each > t)", middle)
         page.mouse.click(*arrow_point(page, number))
@@ -342,7 +342,7 @@ def test_a_connection_of_the_pairing_shows_its_first_trouble(
     trouble = small_trace.first_trouble(worst.connection_id)
     assert trouble is not None
     assert trouble.hop is not None
-    settled(page, lambda: page.locator(f'[data-connection="{worst.connection_id}"]').click())
+    act_and_settle(page, lambda: page.locator(f'[data-connection="{worst.connection_id}"]').click())
     expect(page.locator("#pairing")).not_to_be_visible()
     assert view(page)[0] < trouble.from_ns < view(page)[1]
     page.wait_for_function("number => window.twintap.state.selection.hop === number", arg=trouble.hop)

@@ -13,7 +13,7 @@ from collector.queries import TraceView, open_trace
 from testkit.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
 from tests.helpers.bench_folders import STARTED_NS, write_run
 from tests.helpers.stored_tables import write_table
-from tests.helpers.viewer_page import ink, open_page, settled, view
+from tests.helpers.viewer_page import act_and_settle, ink, open_page, view
 from tests.helpers.viewer_server import serving
 from viewer.pages.context import Companions
 
@@ -100,7 +100,7 @@ def test_a_finding_is_a_mark_on_its_host_and_a_step_leads_to_it(page: Page, url:
     expect(page.locator("#tip")).to_contain_text("warning: storage3 did not answer for 8 ms")
     expect(page.locator("#tip")).to_contain_text("for 8 ms")
     assert ink(page, 4) > 10  # a full diamond, in the colour of lost packets: there are none here
-    settled(page, lambda: page.keyboard.press("n"))
+    act_and_settle(page, lambda: page.keyboard.press("n"))
     expect(page.locator("#badge")).to_contain_text("storage3 did not answer for 8 ms")
     assert view(page)[0] < 50 * MS < 58 * MS < view(page)[1]
 
@@ -125,7 +125,7 @@ def test_raw_clocks_move_packets_and_show_received_before_sent_in_red(page: Page
     open_page(page, url)
     hop = _first_between(marked, "proxy", "storage1")
     aligned, red = _times(page, hop), ink(page, 6)
-    settled(page, lambda: page.keyboard.press("c"))
+    act_and_settle(page, lambda: page.keyboard.press("c"))
     expect(page.locator('[data-action="clocks"]')).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#badge")).to_contain_text("by raw clocks")
     assert "clocks=raw" in page.url
@@ -137,7 +137,7 @@ def test_raw_clocks_move_packets_and_show_received_before_sent_in_red(page: Page
     assert ink(page, 6) > red + 100
     page.reload()
     expect(page.locator("#badge")).to_contain_text("by raw clocks")
-    settled(page, lambda: page.keyboard.press("c"))
+    act_and_settle(page, lambda: page.keyboard.press("c"))
     assert _times(page, hop) == aligned
     assert ink(page, 6) == red
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from collector.queries import TraceView
-from tests.helpers.viewer_page import Held, open_page, settled, view
+from tests.helpers.viewer_page import Held, act_and_settle, open_page, view
 
 pytestmark = pytest.mark.browser
 ASSETS = Path(__file__).parents[2] / "viewer" / "assets"
@@ -19,7 +19,7 @@ def search_for(page: Page, text: str) -> None:
     """By keyboard: to the box, over what stands there, and to the first hit."""
     page.keyboard.press("/")
     page.keyboard.type(text)
-    settled(page, lambda: page.keyboard.press("Enter"))
+    act_and_settle(page, lambda: page.keyboard.press("Enter"))
 
 
 def save(page: Page, selector: str, place: Path) -> Path:
@@ -41,7 +41,7 @@ def test_search_steps_through_its_hits_and_the_address_keeps_it(
     expect(page.locator("#request-details h2")).to_have_text("Request #1")
     assert view(page)[0] < small_trace.request(0).start_ns < small_trace.request(0).end_ns < view(page)[1]
     for key, number in (("Enter", 2), ("Enter", 3), ("Enter", 1), ("Shift+Enter", 3)):
-        settled(page, lambda key=key: page.keyboard.press(key))  # type: ignore[misc]
+        act_and_settle(page, lambda key=key: page.keyboard.press(key))  # type: ignore[misc]
         expect(result).to_have_text(re.compile(rf"^{number} of 3"))
     page.keyboard.press("Escape")
     expect(page.locator("#arrows")).to_be_focused()
@@ -110,7 +110,7 @@ def test_the_list_follows_the_view_while_no_request_is_selected(
     title = page.locator("#packets-title")
     expect(title).to_have_text(f"{small_trace.summary.hops_count} packets in view")
     page.locator("#arrows").focus()
-    settled(page, lambda: page.keyboard.press("w"))
+    act_and_settle(page, lambda: page.keyboard.press("w"))
     from_ns, to_ns = (round(time) for time in view(page))
     expect(title).to_have_text(re.compile(rf"^{small_trace.count(from_ns, to_ns)} packets? in view$"))
 

@@ -67,10 +67,10 @@ def outputs(url: str) -> Iterator[tuple[str, str]]:
     yield "report", printed.getvalue()
     yield "page of the report", SCRIPT.sub("", make_html(report))
     yield from (("report --json", text) for text in texts(json.loads(json.dumps(asdict(report)))))
-    yield from (("viewer", text) for text in shown(open_trace(url)))
+    yield from (("viewer", text) for text in texts_of_pages(open_trace(url)))
 
 
-def shown(trace: TraceView) -> Iterator[str]:
+def texts_of_pages(trace: TraceView) -> Iterator[str]:
     data = PageData(trace, Companions())
     for path in CONTENTS:
         for query in ("", "nodes=hosts"):
@@ -90,7 +90,7 @@ def plain(content: object) -> Iterator[str]:
     yield from texts(json.loads(json.dumps(content, cls=plotly.utils.PlotlyJSONEncoder)))
 
 
-def unnamed(url: str) -> list[str]:
+def texts_without_names(url: str) -> list[str]:
     """Texts with a word for nothing in it, and where."""
     return [f"{where}: {text[:300]}" for where, text in outputs(url) if NOTHING.search(text)]
 
@@ -105,11 +105,11 @@ def test_a_word_for_nothing_is_found() -> None:
 def test_what_is_wrong_with_a_host_that_was_not_captured(script: str, tmp_path: Path) -> None:
     url = str(tmp_path / "trace")
     write_script_trace(url, script)
-    assert unnamed(url) == []
+    assert texts_without_names(url) == []
 
 
 @pytest.mark.parametrize("kept", [("client",), ("proxy",), ("storage1",), ("client", "storage2")], ids=" ".join)
 def test_a_capture_with_files_left_out(kept: tuple[str, ...], tmp_path: Path) -> None:
     url, folder = str(tmp_path / "trace"), CAPTURES / "swift-upload-1B"
     analyse(host_sources([str(folder / f"{host}.pcapng") for host in kept]), url, command=command_of([str(folder)]))
-    assert unnamed(url) == []
+    assert texts_without_names(url) == []

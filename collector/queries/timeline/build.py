@@ -218,7 +218,7 @@ def _of_batch(
 ) -> dict[str, NDArray[Any]]:
     sent, received = (_times(batch[name], times.start_ns) for name in TIMES)
     kind, state = (_codes(batch[name], names).astype(np.uint8) for name, names in (("kind", KINDS), ("state", STATES)))
-    carried = {name: _carried(batch[name], column) for name, column in CARRIED.items()}
+    carried = {name: _index_values(batch[name], column) for name, column in CARRIED.items()}
     source, target = (_codes(batch[name], hosts, NO_LANE) for name in ("send_host", "receive_host"))
     both = (sent != MISSING_NS) & (received != MISSING_NS)
     made = {
@@ -238,7 +238,7 @@ def _of_batch(
     return made
 
 
-def _carried(column: pa.ChunkedArray, kept: CarriedColumn) -> NDArray[Any]:
+def _index_values(column: pa.ChunkedArray, kept: CarriedColumn) -> NDArray[Any]:
     values = numbers(column)
     if kept.most is not None:
         values = np.minimum(values, kept.most)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from collector.clocks.alignment import align
 from collector.clocks.bounds import Bounds, fits_line, lowest_points, possible_lines
 from collector.clocks.evidence import Evidence, Way, ways_of
-from collector.clocks.solve import _separating, solve, unaligned
-from collector.clocks.steps import find_steps, refined
+from collector.clocks.solve import _separating, own_clocks, solve
+from collector.clocks.steps import find_steps, refine_steps
 from testkit.clock_traffic import DAY_NS, SECOND_NS, START_NS, SkewedClock, simulate_hops
 
 STAR = [("proxy", "client"), ("proxy", "storage1"), ("proxy", "storage2")]
@@ -104,7 +104,7 @@ def test_hosts_that_share_no_traffic_are_said_to_be_unaligned() -> None:
 def test_correction_can_be_turned_off() -> None:
     clocks = {"a": SkewedClock(), "b": SkewedClock(1_000_000)}
     given_ = simulate_hops(clocks, [("a", "b")], span_s=1.0, there_ns=9000, back_ns=9000)
-    delays = align(given_.hops, unaligned(given_.windows))["one_way_delay_ns"].to_pylist()
+    delays = align(given_.hops, own_clocks(given_.windows))["one_way_delay_ns"].to_pylist()
     assert min(delays) < -900_000
     assert max(delays) > 1_000_000
 
@@ -154,7 +154,7 @@ def test_a_step_that_thinned_evidence_shows_roughly_is_looked_at_again() -> None
     stamped = [(given_.hops[f"{end}_host"].to_numpy() == "b") & (times < at_ns) for end, times in own]
     true_cut = sum(int(each.sum()) for each in stamped) + 1
     rough = find_steps(evidence.ways()).cuts["b"]
-    (cut,) = find_steps(refined(evidence, lambda: map(ways_of, quarters))).cuts["b"]
+    (cut,) = find_steps(refine_steps(evidence, lambda: map(ways_of, quarters))).cuts["b"]
     assert cut == true_cut != rough[0]
 
 

@@ -15,8 +15,8 @@ from collector.findings.thresholds import (
     DEFAULTS,
     Declared,
     Thresholds,
+    all_thresholds,
     changes_words,
-    declared,
     read_thresholds,
     table_lines,
     thresholds_of,
@@ -37,7 +37,7 @@ from tracer.errors import InputError
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "thresholds.md"
 CAPTURES = ROOT / "captures" / "swift-upload-1B"
-EVERY = tuple(declared())
+EVERY = tuple(all_thresholds())
 
 
 def test_the_page_has_the_table_of_the_code(regenerate: bool) -> None:
@@ -121,7 +121,7 @@ client:40000 > web:8080
 UNANSWERED = "client:40000 > web:8080\n 0 > 0:100 GET /a\nclient:40001 > web:8080\n 500000 > 0:100 GET /b"
 
 
-def judged(script: str, thresholds: Thresholds, *clocks: dict[str, object]) -> list[tuple[str, str]]:
+def severities_and_kinds(script: str, thresholds: Thresholds, *clocks: dict[str, object]) -> list[tuple[str, str]]:
     """Severity and kind of each finding of a script of packets."""
     played = play(script)
     built = build_exchanges(played.hops, played.messages, played.connections, names_of_ports({8080: "app"}))
@@ -133,24 +133,24 @@ def judged(script: str, thresholds: Thresholds, *clocks: dict[str, object]) -> l
 
 
 def test_a_threshold_of_severity_is_used() -> None:
-    assert ("warning", "packet_loss") in judged(LOST, DEFAULTS)
+    assert ("warning", "packet_loss") in severities_and_kinds(LOST, DEFAULTS)
     lenient = replace(DEFAULTS, severity=replace(DEFAULTS.severity, worth_acting_share=1.0))
-    assert ("notice", "packet_loss") in judged(LOST, lenient)
+    assert ("notice", "packet_loss") in severities_and_kinds(LOST, lenient)
 
 
 def test_a_threshold_of_symptoms_is_used() -> None:
-    kinds = [kind for _, kind in judged(UNANSWERED, DEFAULTS)]
+    kinds = [kind for _, kind in severities_and_kinds(UNANSWERED, DEFAULTS)]
     assert "unanswered_request" not in kinds
     strict = replace(DEFAULTS, requests=replace(DEFAULTS.requests, unanswered_least_ns=400_000_000))
-    assert "unanswered_request" in [kind for _, kind in judged(UNANSWERED, strict)]
+    assert "unanswered_request" in [kind for _, kind in severities_and_kinds(UNANSWERED, strict)]
 
 
 def test_a_threshold_of_a_family_is_used() -> None:
     clock = {"method": "hull", "skew_ppb": 0, "uncertainty_ns": 5, "from_host_ns": 0, "to_host_ns": 9, "from_frame": 1}
     clocks = [clock | {"host": "client", "offset_ns": 0}, clock | {"host": "web", "offset_ns": 2_000_000}]
-    assert "clock_offset" not in [kind for _, kind in judged(LOST, DEFAULTS, *clocks)]
+    assert "clock_offset" not in [kind for _, kind in severities_and_kinds(LOST, DEFAULTS, *clocks)]
     strict = replace(DEFAULTS, clocks=replace(DEFAULTS.clocks, offset_least_ns=1_000_000))
-    assert "clock_offset" in [kind for _, kind in judged(LOST, strict, *clocks)]
+    assert "clock_offset" in [kind for _, kind in severities_and_kinds(LOST, strict, *clocks)]
 
 
 def test_a_collector_analyses_with_its_thresholds(tmp_path: Path) -> None:
@@ -172,11 +172,11 @@ def test_each_stage_of_an_analysis_is_given_the_thresholds(tmp_path: Path, monke
     def watch(owner: object, name: str, position: int, keyword: str) -> None:
         stage = getattr(owner, name)
 
-        def watched(*arguments: object, **named: object) -> object:
+        def record_call(*arguments: object, **named: object) -> object:
             given[name].append(named[keyword] if keyword in named else arguments[position])
             return stage(*arguments, **named)
 
-        monkeypatch.setattr(owner, name, watched)
+        monkeypatch.setattr(owner, name, record_call)
 
     watch(analysis, "host_drops", 3, "limits")
     watch(analysis, "hop_counts", 2, "late_ns")

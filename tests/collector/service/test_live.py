@@ -146,7 +146,7 @@ def segments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
 def arrive(bench: Bench, segments: dict[str, list[Path]], *numbers: int, hosts: Sequence[str] = HOSTS) -> None:
     for number in numbers:
         for host in hosts:
-            bench.live.arrived("s", host, number, segments[host][number - 1])
+            bench.live.note_segment("s", host, number, segments[host][number - 1])
 
 
 def test_what_arrives_during_a_round_waits_for_one_next_round(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
@@ -228,7 +228,7 @@ def test_slow_rounds_make_the_window_shorter_and_quick_ones_long_again(
     sizes = []
     for number in range(1, 25):
         for host in HOSTS:
-            bench.live.arrived("s", host, number, segments[host][2])
+            bench.live.note_segment("s", host, number, segments[host][2])
         bench.now_ns += SECOND
         bench.live.step()
         sizes.append(bench.live.status("s").segments_count)
@@ -243,7 +243,7 @@ def test_a_cut_window_is_reported_in_its_trace(tmp_path: Path, segments: dict[st
     tried = LiveAnalysis(tmp_path, 10, room)
     for number in (4, 5):
         for host in HOSTS:
-            tried.arrived("s", host, number, segments[host][number - 1])
+            tried.note_segment("s", host, number, segments[host][number - 1])
     assert tried.step() == 0
     counters = Trace(tried.status("s").trace).info().counters
     assert [(one.name, one.severity, one.count) for one in counters] == [("live_window_cut", "data_loss", 2)]
@@ -269,12 +269,12 @@ def test_a_round_that_fails_says_why_and_the_next_goes_on(tmp_path: Path, segmen
     bench = Bench(tmp_path)
     damaged = tmp_path / "damaged.pcapng"
     damaged.write_bytes(b"no capture at all, but long enough to be one")
-    bench.live.arrived("s", "client", 9, damaged)
+    bench.live.note_segment("s", "client", 9, damaged)
     assert bench.live.step() == 0
     assert str(damaged) in bench.live.status("s").error
     assert not (tmp_path / "sessions" / "s" / "live").exists()
     arrive(bench, segments, 1, 2, hosts=["server"])
-    bench.live.arrived("s", "client", 11, segments["client"][0])
+    bench.live.note_segment("s", "client", 11, segments["client"][0])
     bench.now_ns += SECOND
     assert bench.live.step() == 0
     assert bench.live.status("s").error == ""
@@ -338,7 +338,7 @@ def test_a_stage_that_raises_ends_neither_the_thread_nor_another_session(
         for session in ("bad", "good"):
             (tmp_path / "sessions" / session).mkdir(parents=True, exist_ok=True)
             for host in HOSTS:
-                tried.arrived(session, host, number, segments[host][number - 1])
+                tried.note_segment(session, host, number, segments[host][number - 1])
         now_ns[0] += SECOND
         while tried.step() == 0:
             pass
@@ -382,12 +382,12 @@ def test_a_slow_session_does_not_delay_a_quick_one(tmp_path: Path, segments: dic
     tried = LiveAnalysis(tmp_path, 10, 1 << 30, analysis=analysis)
     tried.start()
     try:
-        tried.arrived("slow", "client", 1, segments["client"][0])
+        tried.note_segment("slow", "client", 1, segments["client"][0])
         assert began.wait(60)
         for number in (1, 2):
-            tried.arrived("quick", "client", number, segments["client"][number - 1])
+            tried.note_segment("quick", "client", number, segments["client"][number - 1])
             assert quick_rounds.acquire(timeout=60)
-        tried.arrived("slow", "client", 2, segments["client"][1])
+        tried.note_segment("slow", "client", 2, segments["client"][1])
         assert tried.status("slow").rounds_count == 0, "a session is never in two rounds"
     finally:
         go_on.set()
@@ -451,7 +451,7 @@ def test_quiet_sessions_are_forgotten(
     monkeypatch.setattr(live, "MOST_SESSIONS", 2)
     bench = Bench(tmp_path)
     for session in ("one", "two", "one", "three"):
-        bench.live.arrived(session, "client", 1, segments["client"][0])
+        bench.live.note_segment(session, "client", 1, segments["client"][0])
     assert [bench.live.status(name).waiting_count for name in ("one", "two", "three")] == [2, 0, 1]
 
 
@@ -475,9 +475,9 @@ def test_segments_are_taken_while_a_round_runs(tmp_path: Path, segments: dict[st
     tried = LiveAnalysis(tmp_path, 10, 1 << 30, analysis=wait_and_refuse)
     tried.start()
     try:
-        tried.arrived("s", "client", 1, segments["client"][0])
+        tried.note_segment("s", "client", 1, segments["client"][0])
         assert began.wait(60)
-        tried.arrived("s", "client", 2, segments["client"][1])
+        tried.note_segment("s", "client", 2, segments["client"][1])
         status = tried.status("s")
         assert (status.running, status.waiting_count, status.rounds_count) == (True, 1, 0)
     finally:

@@ -18,7 +18,7 @@ let settleTimer = 0, finishing = 0, gliding = 0;
 export const middle = () => (state.from + state.to) / 2;
 
 /** The view, moved by a share of its width. */
-export const shifted = (share) => [state.from + share * (state.to - state.from), state.to + share * (state.to - state.from)];
+export const shift = (share) => [state.from + share * (state.to - state.from), state.to + share * (state.to - state.from)];
 
 /** Show [from, to], kept within the trace. `jump`: this is where the view stays, not a moment of a gesture. */
 export function setView(from, to, jump = false) {

@@ -24,7 +24,7 @@ import {
   draw, drawChips, redrawRows, redrawTheme, fitCanvas, repaint, scrollRows, startDrawing,
 } from "./drawing.js";
 import { acceptRevision, fetchRevision, isLoading, load, loadOverview, stopLoading } from "./loading.js";
-import { centre, glide, glideAround, middle, settle, setView, shifted, startMovement } from "./movement.js";
+import { centre, glide, glideAround, middle, settle, setView, shift, startMovement } from "./movement.js";
 import { startPointing } from "./pointing.js";
 import { goToConnection, goToProblem } from "./problems.js";
 import { fitRequest, loadRequest, select, setRequestTimes } from "./selection.js";
@@ -86,8 +86,8 @@ function startParts() {
 }
 
 function addActions() {
-  addAction("left", () => glide(...shifted(-KEY_SHARE)), "ArrowLeft", "a");
-  addAction("right", () => glide(...shifted(KEY_SHARE)), "ArrowRight", "d");
+  addAction("left", () => glide(...shift(-KEY_SHARE)), "ArrowLeft", "a");
+  addAction("right", () => glide(...shift(KEY_SHARE)), "ArrowRight", "d");
   addAction("in", () => glideAround(middle(), KEY_ZOOM), "ArrowUp", "w", "+", "=");
   addAction("out", () => glideAround(middle(), 1 / KEY_ZOOM), "ArrowDown", "s", "-");
   addAction("fit", () => glide(...wholeView(trace.meta)), "0");

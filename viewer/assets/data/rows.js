@@ -199,18 +199,18 @@ function ranges(values, between = ",") {
 const ascending = (set) => [...set].sort((a, b) => a - b);
 const asGiven = (order) => ranges(order.every((lane, at) => lane === at) ? [] : order);
 /** @param {string} text */
-const known = (text) => numbers(text).filter((lane) => lane < trace.meta.lanes.length);
+const existingLanes = (text) => numbers(text).filter((lane) => lane < trace.meta.lanes.length);
 
 addAddressPart("lanes", {
-  read: (text) => (arrangement.order = [...new Set(known(text))]),
+  read: (text) => (arrangement.order = [...new Set(existingLanes(text))]),
   write: () => asGiven(arrangement.order),
 });
 addAddressPart("off", {
-  read: (text) => (arrangement.hidden = new Set(known(text))),
+  read: (text) => (arrangement.hidden = new Set(existingLanes(text))),
   write: () => ranges(ascending(arrangement.hidden)),
 });
 addAddressPart("split", {
-  read: (text) => (arrangement.split = text ? new Set(known(text)) : defaultSplit(trace.meta)),
+  read: (text) => (arrangement.split = text ? new Set(existingLanes(text)) : defaultSplit(trace.meta)),
   write: () => {
     const split = ranges(ascending(arrangement.split));
     return split === ranges(ascending(defaultSplit(trace.meta))) ? "" : split || "none";

@@ -12,7 +12,7 @@ const SERIOUS = ["warning", "error"];
 const REACH_PX = 7, HATCH_PX = 9, NEAR_ROW_PX = 16;
 
 /** @param {View} view @param {Mark} mark */
-const placed = (view, mark) => {
+const place = (view, mark) => {
   const row = mark.lane === NO_LANE ? NO_ROW : rowOfLane(mark.lane);
   if (mark.lane !== NO_LANE && (row === NO_ROW || !view.shows(row))) return null;
   const left = view.x(mark.from), right = view.x(mark.to);
@@ -20,7 +20,7 @@ const placed = (view, mark) => {
   return { mark, row, left: Math.max(left, -REACH_PX), right: Math.min(right, view.width + REACH_PX) };
 };
 /** @param {View} view */
-const inSight = (view, marks) => marks.map((mark) => placed(view, mark)).filter(Boolean);
+const inSight = (view, marks) => marks.map((mark) => place(view, mark)).filter(Boolean);
 
 /**
  * Behind the arrows: a fault tints its host's row from its beginning to its end.

@@ -78,7 +78,7 @@ async function toggle() {
   showState(true);
 }
 
-function touched() {
+function stopFollowing() {
   if (!following || !live || !live.live) return;
   following = false;
   showState(true);
@@ -91,12 +91,12 @@ export function startLive(of) {
   begun = true;
   addAction("follow", toggle, " ");
   for (const place of ["timeline", "minimap-box", "panel", "packets"]) {
-    byId(place).addEventListener("pointerdown", touched);
-    byId(place).addEventListener("wheel", touched, { passive: true });
+    byId(place).addEventListener("pointerdown", stopFollowing);
+    byId(place).addEventListener("wheel", stopFollowing, { passive: true });
   }
   document.addEventListener("keydown", (event) => {
     const quiet = [" ", "t", "?", "Escape", "Tab", "Shift", "Control", "Alt", "Meta"];
-    if (!quiet.includes(event.key)) touched();
+    if (!quiet.includes(event.key)) stopFollowing();
   });
   if (trace.meta.followed) ask();
 }

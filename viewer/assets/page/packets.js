@@ -17,7 +17,7 @@ let scroller, rows, title, isWanted = false;
 /** @type {Timeline} */
 let timeline;
 
-const opened = () => !byId("packets").hidden;
+const isOpen = () => !byId("packets").hidden;
 const number = (value) => value.toLocaleString("en");
 
 function toggle() {
@@ -31,7 +31,7 @@ function toggle() {
 
 // What is listed follows the selection or, without one, the view.
 function refresh() {
-  if (!opened()) return;
+  if (!isOpen()) return;
   const { from, to, selection } = state, request = selection.request;
   const path = request === null ? `api/packets?from=${Math.floor(from)}&to=${Math.ceil(to)}` : `api/requests/${request}/packets?`;
   if (path === list.path) return markSelected();
@@ -184,7 +184,7 @@ function onKey(event) {
 
 addAddressPart("list", {
   read: (text) => (isWanted = text === "1"),
-  write: () => (opened() ? "1" : ""),
+  write: () => (isOpen() ? "1" : ""),
 });
 
 /** Add the action that shows the list, and show it if the address wants it. @param {Timeline} of */

@@ -75,7 +75,7 @@ function pngPicture() {
 }
 
 // Texts of the page, cloned without what only works here.
-function cleaned(selector) {
+function cleanCopy(selector) {
   const found = document.querySelector(selector);
   if (!found || !found.textContent.trim()) return "";
   const copy = found.cloneNode(true);
@@ -106,7 +106,7 @@ export function pageOfView() {
     `<!doctype html><html lang="en" data-theme="${currentTheme()}"><head><meta charset="utf-8"><title>${title}</title>`,
     `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">`,
     `<style>${style}\n${own}</style></head><body>`,
-    cleaned("#head"), svgPicture(), cleaned("#request-details"), cleaned("#request-waterfall"), cleaned("#packet-details"),
+    cleanCopy("#head"), svgPicture(), cleanCopy("#request-details"), cleanCopy("#request-waterfall"), cleanCopy("#packet-details"),
     `<h2>Packets</h2>${packetTable()}</body></html>`,
   ].join("\n");
 }

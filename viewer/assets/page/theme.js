@@ -15,9 +15,9 @@ function setTheme(theme, remember) {
 /** Follow the preference. Begins before anything is painted, so that a dark page does not flash white. */
 export function startTheme() {
   const system = matchMedia("(prefers-color-scheme: dark)");
-  const preferred = () => localStorage.getItem(KEY) || (system.matches ? "dark" : "light");
-  setTheme(preferred(), false);
-  system.addEventListener("change", () => setTheme(preferred(), false));
+  const preference = () => localStorage.getItem(KEY) || (system.matches ? "dark" : "light");
+  setTheme(preference(), false);
+  system.addEventListener("change", () => setTheme(preference(), false));
 }
 
 /** To the other theme, also when the page is opened again. */

@@ -23,12 +23,12 @@ async function ask(method, path, body) {
 async function add(file) {
   const line = newLine(file);
   const begun = await ask("POST", `uploads?name=${encodeURIComponent(file.name)}`);
-  if (begun.error) return failed(line, begun);
+  if (begun.error) return showFailure(line, begun);
   sending += 1;
   ready();
   const reply = await send(begun.number, file, line);
   sending -= 1;
-  if (reply.error) failed(line, reply);
+  if (reply.error) showFailure(line, reply);
   else confirm(reply, line);
   ready();
 }
@@ -57,7 +57,7 @@ function newLine(file) {
   return { box, bar };
 }
 
-function failed(line, { error }) {
+function showFailure(line, { error }) {
   line.bar.remove();
   line.box.append(element("span", error, "warning"), remover(line, null));
 }

@@ -160,7 +160,7 @@ fn drop_inside_slow(heads: &mut Vec<Head>) {
     let covers: Vec<i64> = (0..heads.len()).map(|place| cover(heads, place)).collect();
     let mut inside = vec![false; heads.len()];
     for _ in 0..INSIDE_PASSES {
-        let found = covered(heads, &covers, &inside);
+        let found = inside_other_messages(heads, &covers, &inside);
         if found == inside {
             break;
         }
@@ -186,7 +186,7 @@ fn cover(heads: &[Head], place: usize) -> i64 {
     }
 }
 
-fn covered(heads: &[Head], covers: &[i64], inside: &[bool]) -> Vec<bool> {
+fn inside_other_messages(heads: &[Head], covers: &[i64], inside: &[bool]) -> Vec<bool> {
     let (mut reach, mut from_client) = (0, false);
     let mut found = Vec::with_capacity(heads.len());
     for (place, head) in heads.iter().enumerate() {

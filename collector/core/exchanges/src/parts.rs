@@ -79,7 +79,7 @@ impl PartTimes {
         }
     }
 
-    fn settled(self) -> Self {
+    fn with_arrival_of_end(self) -> Self {
         // What came before the first part may have brought the bytes, so there may be no arrival of new ones.
         let last_received_ns = if self.end_arrived {
             self.last_received_ns.max(self.first_received_ns)
@@ -117,6 +117,6 @@ pub fn time_parts(parts: &mut [Part], ranges: &[Range]) {
         }
     }
     for part in parts {
-        part.times = part.times.settled();
+        part.times = part.times.with_arrival_of_end();
     }
 }

@@ -121,7 +121,7 @@ pub(crate) struct Evidence<'a> {
 
 impl Evidence<'_> {
     /// When each side heard an acknowledgement without data, ascending; `swapped` as for the ranges.
-    fn heard(&self, rows: impl Iterator<Item = usize>) -> Ways<Vec<i64>> {
+    fn acknowledgement_times(&self, rows: impl Iterator<Item = usize>) -> Ways<Vec<i64>> {
         let mut heard: Ways<Vec<i64>> = Ways::default();
         for row in rows {
             let is_plain = self.hops.stream_end[row] <= self.hops.stream_start[row];
@@ -198,7 +198,7 @@ impl Finder {
         if self.gaps.is_empty() {
             return;
         }
-        let heard = evidence.heard(rows);
+        let heard = evidence.acknowledgement_times(rows);
         for gap in &self.gaps {
             let cause = evidence.cause(gap, gap.from_client, &heard);
             let silence = Silence {

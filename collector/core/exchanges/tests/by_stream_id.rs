@@ -61,7 +61,7 @@ fn rows(beginning: bool, packets: &[Packet]) -> Rows {
     found
 }
 
-fn built(rows: &Rows, handshake: bool) -> Built {
+fn exchanges_of(rows: &Rows, handshake: bool) -> Built {
     built_of(FRAME, rows, handshake)
 }
 
@@ -147,7 +147,7 @@ const AT_ONCE: &[Packet] = &[
 
 #[test]
 fn each_stream_is_a_request_with_its_own_times() {
-    let found = built(&rows(true, AT_ONCE), true);
+    let found = exchanges_of(&rows(true, AT_ONCE), true);
     assert_eq!(times(&found), [(1, 25, true), (2, 9, true), (2, 40, true)]);
     assert_eq!(whys(&found), [Why::Request; 3]);
     assert!(found.in_order().all(|one| is_http2(one) && !one.readable));
@@ -164,7 +164,7 @@ fn each_stream_is_a_request_with_its_own_times() {
 #[test]
 fn it_is_the_same_wherever_packets_cut_the_bytes() {
     let whole = rows(true, AT_ONCE);
-    let expected = times(&built(&whole, true));
+    let expected = times(&exchanges_of(&whole, true));
     for place in 0..whole.sent.len() {
         for cut in whole.starts[place] + 1..whole.ends[place] {
             let mut rows = whole.clone();
@@ -172,14 +172,18 @@ fn it_is_the_same_wherever_packets_cut_the_bytes() {
             rows.sent.insert(place + 1, rows.sent[place]);
             rows.starts.insert(place + 1, cut);
             rows.ends.insert(place, cut);
-            assert_eq!(times(&built(&rows, true)), expected, "packet {place} cut at {cut}");
+            assert_eq!(
+                times(&exchanges_of(&rows, true)),
+                expected,
+                "packet {place} cut at {cut}"
+            );
         }
     }
 }
 
 #[test]
 fn every_packet_belongs_to_a_stream_that_it_carries() {
-    let found = built(&rows(true, AT_ONCE), true);
+    let found = exchanges_of(&rows(true, AT_ONCE), true);
     let ordinal = |place: &u32| found.exchanges[found.by_time[*place as usize] as usize].ordinal;
     let given: Vec<usize> = found
         .hop_exchange
@@ -195,7 +199,7 @@ fn with_a_frame_missing_nothing_is_said_of_requests() {
     for missing in 1..whole.frames.len() {
         let mut rows = whole.clone();
         let (_, _, _, _, _, len) = rows.frames.remove(missing);
-        let found = built(&rows, true);
+        let found = exchanges_of(&rows, true);
         assert!(len >= 9);
         assert!(found.in_order().all(|one| one.why == Why::Unread), "frame {missing}");
         assert_eq!(found.streams.len(), 1, "frame {missing}");
@@ -206,10 +210,10 @@ fn with_a_frame_missing_nothing_is_said_of_requests() {
 #[test]
 fn a_frame_that_is_none_does_not_matter() {
     let mut rows = rows(true, AT_ONCE);
-    let expected = times(&built(&rows, true));
+    let expected = times(&exchanges_of(&rows, true));
     rows.frames.push((false, 330, DATA.into(), END, 1, 4_000_000));
     rows.frames.push((true, 100, HEADERS.into(), 4, 9, 12));
-    assert_eq!(times(&built(&rows, true)), expected);
+    assert_eq!(times(&exchanges_of(&rows, true)), expected);
 }
 
 #[test]
@@ -289,21 +293,21 @@ fn what_both_sides_go_on_with_is_no_request() {
         ("no answer yet", &[(true, 1, &[ask, one])], Why::Request),
     ];
     for (name, packets, expected) in cases {
-        assert_eq!(whys(&built(&rows(true, packets), true)), [*expected], "{name}");
+        assert_eq!(whys(&exchanges_of(&rows(true, packets), true)), [*expected], "{name}");
     }
     let ask = [(HEADERS, 5, 1, 40)];
     let piece = [one];
     let mut pieces: Vec<Packet> = vec![(true, 1, &ask)];
     pieces.extend((1..=9).map(|number| (false, 100 * number, &piece[..])));
     assert_eq!(
-        whys(&built(&rows(true, &pieces), true)),
+        whys(&exchanges_of(&rows(true, &pieces), true)),
         [Why::Unasked],
         "a server that goes on and on"
     );
     let last = [(DATA, END, 1, 0)];
     pieces.push((false, 1_000, &last));
     assert_eq!(
-        whys(&built(&rows(true, &pieces), true)),
+        whys(&exchanges_of(&rows(true, &pieces), true)),
         [Why::Request],
         "and ends its answer"
     );
@@ -316,7 +320,7 @@ fn a_stream_that_is_broken_off_is_given_up_then() {
     let refused: Packet = (false, 7, &[(RST_STREAM, 0, 1, 4)]);
     let answer: Packet = (false, 5, &[(HEADERS, 5, 1, 40)]);
     let given_up = |packets: &[Packet]| {
-        let found = built(&rows(true, packets), true);
+        let found = exchanges_of(&rows(true, packets), true);
         let one = found.in_order().next().copied().expect("one");
         (one.given_up_ns, one.broken_by, one.complete)
     };
@@ -335,7 +339,7 @@ fn a_capture_that_begins_within_a_connection_shows_the_streams_that_begin_later(
         (false, 4, &[(HEADERS, 4, 11, 20), (DATA, END, 11, 40)]),
         (false, 5, &[(HEADERS, 5, 9, 20)]),
     ];
-    let found = built(&rows(false, packets), false);
+    let found = exchanges_of(&rows(false, packets), false);
     let requests = found.in_order().filter(|one| one.why == Why::Request);
     assert_eq!(
         requests.map(|one| one.request.first_sent_ns).collect::<Vec<i64>>(),
@@ -351,16 +355,16 @@ fn an_answer_whose_end_was_not_captured_is_not_whole() {
         (false, 2, &[(HEADERS, 4, 1, 20), (DATA, END, 1, 900)]),
     ];
     let mut rows = rows(true, packets);
-    assert_eq!(times(&built(&rows, true)), [(1, 2, true)]);
+    assert_eq!(times(&exchanges_of(&rows, true)), [(1, 2, true)]);
     *rows.ends.last_mut().expect("four packets") -= 300;
-    assert_eq!(times(&built(&rows, true)), [(1, 2, false)]);
+    assert_eq!(times(&exchanges_of(&rows, true)), [(1, 2, false)]);
 }
 
 #[test]
 fn frames_of_one_side_alone_may_be_anything() {
     let packets: &[Packet] = &[(true, 1, &[(PING, 0, 0, 8)]), (true, 5, &[(PING, 0, 0, 8)])];
     assert!(
-        built(&rows(false, packets), false)
+        exchanges_of(&rows(false, packets), false)
             .in_order()
             .all(|one| !is_http2(one) && one.why == Why::Request)
     );

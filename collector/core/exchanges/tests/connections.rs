@@ -22,7 +22,7 @@ type Transfer = (bool, (i64, i64), (i64, i64));
 /// A head: from its client, place, request or response, status, declared length.
 type HeadLine = (bool, i64, u8, u16, i64);
 
-fn built(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
+fn exchanges_of(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
     built_with(connection, transfers, lines, &NO_PAUSES)
 }
 
@@ -96,7 +96,7 @@ fn what_is_sent_again_in_other_pieces_does_not_arrive_again() {
         (false, (0, 3_000), (40, 50)),
         (false, (2_000, 3_000), (45, 5_000)), // a tail loss probe
     ];
-    let end_of = |transfers: &[Transfer]| built(7, transfers, &[]).exchanges[0].response.last_received_ns;
+    let end_of = |transfers: &[Transfer]| exchanges_of(7, transfers, &[]).exchanges[0].response.last_received_ns;
     assert_eq!(end_of(&transfers), 50);
     let hole = [
         (true, (0, 100), (10, 20)),
@@ -119,7 +119,7 @@ fn turns_make_exchanges_and_acks_go_with_the_last_that_had_come() {
         (false, (50, 90), (80, 90)),
         (true, (130, 130), (95, 99)),
     ];
-    let built = built(7, &transfers, &[]);
+    let built = exchanges_of(7, &transfers, &[]);
     let times: Vec<_> = built
         .exchanges
         .iter()
@@ -143,7 +143,7 @@ fn heads_split_what_turns_cannot_and_a_transfer_belongs_where_it_begins() {
         (false, 0, 2, 200, -1),
         (false, 30, 2, 404, -1),
     ];
-    let built = built(1, &transfers, &lines);
+    let built = exchanges_of(1, &transfers, &lines);
     let rows: Vec<_> = built
         .exchanges
         .iter()
@@ -157,7 +157,7 @@ fn heads_split_what_turns_cannot_and_a_transfer_belongs_where_it_begins() {
 fn what_is_inside_a_declared_body_is_no_head() {
     let transfers = [(true, (0, 10), (10, 20)), (false, (0, 200), (40, 50))];
     let lines = [(true, 0, 1, 0, -1), (false, 0, 2, 200, 190), (false, 100, 2, 500, 0)];
-    let built = built(1, &transfers, &lines);
+    let built = exchanges_of(1, &transfers, &lines);
     assert_eq!(
         built.exchanges.iter().map(|one| one.response_row).collect::<Vec<_>>(),
         [1]
@@ -189,7 +189,7 @@ fn hostile_lengths_and_many_answers_to_nothing_stay_cheap() {
         })
         .collect();
     let started = Instant::now();
-    built(1, &transfers, &lines);
+    exchanges_of(1, &transfers, &lines);
     assert!(
         started.elapsed() < Duration::from_secs(20),
         "linear, even in a debug build"
@@ -288,7 +288,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
     #[test]
     fn whatever_comes_times_are_in_order_and_hops_have_an_exchange_of_theirs(hops in transfers(), heads in lines()) {
-        let found = built(5, &hops, &heads);
+        let found = exchanges_of(5, &hops, &heads);
         prop_assert!(found.exchanges.iter().all(|one| one.connection == 0));
         for (hop, exchange) in hops.iter().zip(&found.hop_exchange) {
             prop_assert!(*exchange == NOWHERE || (*exchange as usize) < found.exchanges.len());
@@ -345,7 +345,7 @@ fn a_reset_of_the_client_on_an_open_question_gives_it_up() {
 
 /// Silences of the only exchange of a connection: in its response, from, to, cause.
 fn silences_of(transfers: &[Transfer]) -> Vec<(bool, i64, i64, Cause)> {
-    let built = built(7, transfers, &[]);
+    let built = exchanges_of(7, transfers, &[]);
     let row = |one: &Silence| (one.in_response, one.from_ns, one.to_ns, one.cause);
     built.silences.iter().map(row).collect()
 }
@@ -361,7 +361,7 @@ fn a_server_that_sends_now_and_then_has_nothing_to_send_in_between() {
         (false, (50, 100), (9 * MS, 9 * MS + 10)),
     ];
     assert_eq!(silences_of(&transfers), [(true, 5 * MS + 10, 9 * MS, Cause::Source)]);
-    let built = built(7, &transfers, &[]);
+    let built = exchanges_of(7, &transfers, &[]);
     assert_eq!(built.exchanges[0].response_silent.source_ns, 4 * MS - 10);
     assert!(built.exchanges[0].request_silent.is_none());
 }
@@ -476,7 +476,7 @@ fn short_silences_behind_an_acknowledgement_are_held_if_a_full_segment_follows()
             (true, (100, 100), (MS + 20, MS + 200_000)),
             (false, (2_000, 2_000 + bytes), (MS + 250_000, MS + 250_010)),
         ];
-        built(7, &transfers, &[]).exchanges[0].response_silent
+        exchanges_of(7, &transfers, &[]).exchanges[0].response_silent
     };
     assert_eq!((silent(2_000).held_ns, silent(2_000).source_ns), (249_990, 0));
     assert_eq!((silent(500).held_ns, silent(500).source_ns), (0, 249_990));
@@ -511,7 +511,7 @@ fn a_client_asked_for_its_body_is_not_silent_until_then() {
         (false, (10, 20), (10 * MS, 10 * MS + 10)),
     ];
     let lines = [(true, 0, 1, 0, 80), (false, 0, 2, 100, -1), (false, 10, 2, 201, 0)];
-    let built = built(7, &transfers, &lines);
+    let built = exchanges_of(7, &transfers, &lines);
     assert_eq!(built.exchanges[0].request_silent.source_ns, 3 * MS - 10);
 }
 

@@ -14,7 +14,7 @@ type Said = (bool, i64, i64);
 /// From the client, place, kind, flags, status, method.
 type Line = (bool, i64, u8, u8, u16, &'static str);
 
-fn built(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>) -> Built {
+fn exchanges_of(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>) -> Built {
     built_as(said, lines, fin, true)
 }
 
@@ -215,38 +215,46 @@ fn messages_say_what_is_no_request() {
         ("nothing", vec![], vec![Why::Request, Why::Request]),
     ];
     for (case, lines, expected) in cases {
-        assert_eq!(whys(&built(&said, &lines, None)), expected, "{case}");
+        assert_eq!(whys(&exchanges_of(&said, &lines, None)), expected, "{case}");
     }
 }
 
 #[test]
 fn a_server_that_speaks_again_and_again_unasked_makes_a_stream() {
     let cases = [
-        ("still open", built(&pieces(9, 100, None), &[], None), Why::Unasked),
+        (
+            "still open",
+            exchanges_of(&pieces(9, 100, None), &[], None),
+            Why::Unasked,
+        ),
         (
             "its client closes it later",
-            built(&pieces(9, 100, None), &[], Some((true, 951 * MS))),
+            exchanges_of(&pieces(9, 100, None), &[], Some((true, 951 * MS))),
             Why::Unasked,
         ),
         (
             "it ends with its connection",
-            built(&pieces(9, 100, None), &[], Some((false, 902 * MS))),
+            exchanges_of(&pieces(9, 100, None), &[], Some((false, 902 * MS))),
             Why::Request,
         ),
         (
             "its client leaves when all has come",
-            built(&pieces(9, 100, None), &[], Some((true, 902 * MS))),
+            exchanges_of(&pieces(9, 100, None), &[], Some((true, 902 * MS))),
             Why::Request,
         ),
-        ("few pieces", built(&pieces(7, 100, None), &[], None), Why::Request),
+        (
+            "few pieces",
+            exchanges_of(&pieces(7, 100, None), &[], None),
+            Why::Request,
+        ),
         (
             "no pauses to speak of",
-            built(&pieces(20, 30, None), &[], None),
+            exchanges_of(&pieces(20, 30, None), &[], None),
             Why::Request,
         ),
         (
             "asked again",
-            built(&pieces(9, 100, Some(400)), &[], None),
+            exchanges_of(&pieces(9, 100, Some(400)), &[], None),
             Why::Request,
         ),
     ];
@@ -260,13 +268,16 @@ fn who_streams_each_answer_streams_the_last_too() {
     let mut said = pieces(9, 100, Some(400));
     let at = said[said.len() - 1].2;
     said.extend((1..=9).map(|number| (false, 50, at + number * 100 * MS)));
-    assert_eq!(whys(&built(&said, &[], None)), [Why::Request, Why::Request]);
+    assert_eq!(whys(&exchanges_of(&said, &[], None)), [Why::Request, Why::Request]);
 }
 
 #[test]
 fn an_answer_in_pieces_with_a_head_is_a_request() {
     let heads = [(true, 0, REQUEST, 0, 0, "GET"), (false, 0, RESPONSE, 0, 200, "")];
-    assert_eq!(whys(&built(&pieces(20, 100, None), &heads, None)), [Why::Request]);
+    assert_eq!(
+        whys(&exchanges_of(&pieces(20, 100, None), &heads, None)),
+        [Why::Request]
+    );
 }
 
 #[test]
@@ -279,7 +290,7 @@ fn messages_are_counted_with_their_delays() {
         (false, 20, 500 * MS),
         (false, 20, 500 * MS + 100_000), // another
     ];
-    let built = built(&said, &[(true, 0, MARK, 0, 1, "SUBSCRIBE")], None);
+    let built = exchanges_of(&said, &[(true, 0, MARK, 0, 1, "SUBSCRIBE")], None);
     let [stream] = built.streams[..] else {
         panic!("{:?}", built.streams)
     };
@@ -298,7 +309,7 @@ fn messages_are_counted_with_their_delays() {
 fn a_server_that_speaks_late_is_a_candidate() {
     let mut said: Vec<Said> = vec![];
     (0..4).for_each(|turn| said.extend([(true, 10, turn * 200 * MS), (false, 10, (turn * 200 + 90) * MS)]));
-    let built = built(&said, &[], None);
+    let built = exchanges_of(&said, &[], None);
     let late: Vec<_> = built.late.iter().map(|one| (one.at_ns / MS, one.asked)).collect();
     assert_eq!(late, [(90, true), (290, true), (490, true), (690, true)]);
     assert_eq!(

@@ -14,7 +14,7 @@ pub struct Counted {
     /// Empty if they were not asked for.
     pub flows: Flows,
     /// Rows of the connections in which anything but plain success happened, ascending.
-    pub telling: Vec<i64>,
+    pub notable_rows: Vec<i64>,
     pub sent: Sent,
     pub traffic: Traffic,
     pub rates: Rates,
@@ -41,7 +41,7 @@ pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64, late_ns: i64
         hops.is_consistent() && ends.is_consistent() && ends.send_host.len() == hops.connection.len(),
         "hop columns differ in length"
     );
-    let (mut flows, mut telling) = (Flows::default(), Vec::new());
+    let (mut flows, mut notable_rows) = (Flows::default(), Vec::new());
     let (mut traffic, mut rates) = (TrafficCounts::new(apart, slice_ns), RateCounts::new(apart, late_ns));
     let mut sent: FxHashMap<(i32, i32), i64> = FxHashMap::default();
     let mut start = 0;
@@ -67,12 +67,12 @@ pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64, late_ns: i64
             start += flow.len();
         }
         if wrong || !answered {
-            telling.extend(first as i64..end as i64);
+            notable_rows.extend(first as i64..end as i64);
         }
     }
     Counted {
         flows,
-        telling,
+        notable_rows,
         sent: in_order(sent),
         traffic: traffic.in_order(),
         rates: rates.in_order(),
@@ -156,7 +156,7 @@ mod tests {
             receivers_count: 2,
         };
         let counted = count(&hops, &ends, apart, 10, 10, true);
-        assert_eq!(counted.telling, [2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(counted.notable_rows, [2, 3, 4, 5, 6, 7, 8, 9]);
         let expected = Sent {
             sender: vec![-1, 0, 1],
             receiver: vec![1, 1, 0],

@@ -60,12 +60,12 @@ pub fn classes(calls: &[Call]) -> Vec<u16> {
     let common =
         |(cell, count): &(&Cell, &usize)| **count >= 2.max(of_service[&cell.0] / TUNING.common_cell_calls_ratio);
     let common: Vec<Cell> = counts.iter().filter(common).map(|(cell, _)| *cell).collect();
-    let number = numbered(&counts, &common);
+    let number = class_numbers(&counts, &common);
     cells.iter().map(|cell| number[cell]).collect()
 }
 
 /// The class of each cell: common cells that touch share one; a rare cell joins the nearest common one of its service.
-fn numbered(counts: &BTreeMap<Cell, usize>, common: &[Cell]) -> HashMap<Cell, u16> {
+fn class_numbers(counts: &BTreeMap<Cell, usize>, common: &[Cell]) -> HashMap<Cell, u16> {
     let mut number: HashMap<Cell, u16> = HashMap::new();
     let mut next = 0;
     for &cell in common {

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     /// Of each connection, by turns of time, the answers' lengths; all requests have 100 bytes.
-    fn made(connections: &[&[i64]]) -> Calls {
+    fn calls_with_answers(connections: &[&[i64]]) -> Calls {
         let lengths: Vec<i64> = connections.concat();
         let connection_id: Vec<i64> = (0..)
             .zip(connections)
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn dialogues_cut_short_are_of_the_kind_of_whole_dialogues() {
-        let found = made(&[&[25], &[25, 300], &[25], &[25, 300], &[500], &[25, 300]]);
+        let found = calls_with_answers(&[&[25], &[25, 300], &[25], &[25, 300], &[500], &[25, 300]]);
         let cut: Vec<bool> = found.calls.iter().map(|call| call.is_cut).collect();
         assert_eq!(cut, [true, false, true, false, false, false]);
         assert_eq!(found.calls[1].request_bytes, 200);
@@ -284,7 +284,7 @@ mod tests {
             &[&[25][..], &[25], &[25, 300]],
             &[&[25, 25, 300][..], &[25, 25], &[25, 25]],
         ] {
-            let found = made(connections);
+            let found = calls_with_answers(connections);
             assert_eq!(found.calls.len(), connections.concat().len());
             assert!(found.calls.iter().all(|call| !call.is_cut));
         }

@@ -34,7 +34,7 @@ impl DirectionalDelays {
     }
 
     /// In which directions a queue explains delays better.
-    pub fn queued(&self) -> Queued {
+    pub fn queue_directions(&self) -> Queued {
         self.0
             .iter()
             .map(|sides| sides.each_ref().map(|side| side.queued > side.independent))

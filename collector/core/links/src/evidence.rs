@@ -130,7 +130,7 @@ impl Pair {
 
     /// The same where delays on the sides that are `queued` count from the later of the cause and the previous action.
     #[inline]
-    pub fn queued(slot: &Slot, child: &Child, queued: [bool; 2]) -> Self {
+    pub fn after_queue(slot: &Slot, child: &Child, queued: [bool; 2]) -> Self {
         let mut pair = Pair::new(slot, child);
         if queued[0] {
             pair.delays[0] = bin(child.start_ns - slot.arrival_ns.max(child.previous_ns)) as u32;
@@ -238,7 +238,7 @@ impl Evidence {
     /// The features of a pair, with delays as they were learned.
     #[inline]
     pub fn pair(&self, slot: &Slot, child: &Child) -> Pair {
-        Pair::queued(slot, child, self.queued[slot.class as usize])
+        Pair::after_queue(slot, child, self.queued[slot.class as usize])
     }
 
     /// Nats of the delay on one side.

@@ -287,7 +287,7 @@ impl Host<'_> {
         let parts: Vec<&[u32]> = children.chunks(TUNING.judged_calls).collect();
         let some = parts.iter().step_by(parts.len().div_ceil(TUNING.owner_stretches));
         let services_of = |part: &&[u32]| {
-            self.unordered(children, part, &guess, &none, 1, |unordered| {
+            self.on_marginals(children, part, &guess, &none, 1, |unordered| {
                 let by_service = |parents: Parents| {
                     let mut by_service = vec![0.0; services.len()];
                     for (parent, share) in &parents.shares {
@@ -467,11 +467,11 @@ impl Host<'_> {
             let problem = self.problem(stretch, &guess, order, &seen);
             let mut chosen = known.map_or_else(|| problem.first_links(), |evidence| problem.links(&evidence));
             let mut sides = problem.directional_delays(&chosen);
-            let mut evidence = problem.learn(&chosen, sides.queued());
+            let mut evidence = problem.learn(&chosen, sides.queue_directions());
             for _ in 1..TUNING.plan_rounds {
                 chosen = problem.links(&evidence);
                 sides = problem.directional_delays(&chosen);
-                evidence = problem.learn(&chosen, sides.queued());
+                evidence = problem.learn(&chosen, sides.queue_directions());
             }
             let score = problem.score(&chosen, &evidence);
             let fit = score + stretch.len() as f64 * sides.fit();
@@ -586,7 +586,7 @@ impl Host<'_> {
         let stretch = self.quiet_stretch(children, length);
         let in_order = self.links_in_order(children, guess, plan);
         let guess = &self.with_rare_classes(children, guess, &plan.wide);
-        let (mut kept, mut found) = self.unordered(
+        let (mut kept, mut found) = self.on_marginals(
             children,
             stretch,
             guess,
@@ -611,7 +611,7 @@ impl Host<'_> {
         }
         let guess = refitted.as_ref().unwrap_or(guess);
         if refitted.is_some() {
-            found = self.unordered(
+            found = self.on_marginals(
                 children,
                 stretch,
                 guess,
@@ -638,7 +638,7 @@ impl Host<'_> {
             return children.iter().map(found).collect();
         }
         let part = |part: &[u32]| {
-            self.unordered(children, part, guess, &in_order, TUNING.sharing_rounds, |unordered| {
+            self.on_marginals(children, part, guess, &in_order, TUNING.sharing_rounds, |unordered| {
                 combine(
                     unordered.parents(),
                     unordered.order_confidences(right).into_iter(),
@@ -661,7 +661,7 @@ impl Host<'_> {
         in_order: &OrderedLinks,
     ) -> Option<Guess> {
         let judge = |guess: &Guess| {
-            self.unordered(children, stretch, guess, in_order, TUNING.sharing_rounds, |unordered| {
+            self.on_marginals(children, stretch, guess, in_order, TUNING.sharing_rounds, |unordered| {
                 (unordered.likelihood(), unordered.rates_by_shares(guess))
             })
         };
@@ -693,7 +693,7 @@ impl Host<'_> {
     }
 
     /// `summarise` of the marginals of a stretch of the calls.
-    fn unordered<T>(
+    fn on_marginals<T>(
         &self,
         children: &[u32],
         stretch: &[u32],

@@ -106,7 +106,7 @@ mod tests {
     }
 
     /// Requests of 600 sizes, ten open at a time, and a call of each, whose answer is shorter by what `passed` says.
-    fn found(passed: impl Fn(i64, i64) -> i64) -> Option<Sizes> {
+    fn sizes_of(passed: impl Fn(i64, i64) -> i64) -> Option<Sizes> {
         let size = |n: i64| 200 + n.pow(3) * 7919 % 19_997;
         let mut calls: Vec<Call> = (0..600).map(|n| exchange(n, size(n))).collect();
         calls.extend((0..600).map(|n| exchange(n + 5, passed(n, size(n)))));
@@ -124,13 +124,13 @@ mod tests {
 
     #[test]
     fn what_passes_through_shows_before_anything_is_linked() {
-        let found = found(|_, size| size - 57).expect("the same difference of all");
+        let found = sizes_of(|_, size| size - 57).expect("the same difference of all");
         assert!(score(&found, 57) > 3.0 && score(&found, 58) < -1.0);
     }
 
     #[test]
     fn so_does_what_passes_through_in_an_envelope_of_any_length() {
-        let found = found(|n, size| size - n * 31 % 200).expect("about the same of all");
+        let found = sizes_of(|n, size| size - n * 31 % 200).expect("about the same of all");
         assert!(score(&found, 120) > 1.0 && score(&found, 9_000) < -1.0 && score(&found, -120) < -1.0);
     }
 
@@ -155,7 +155,10 @@ mod tests {
     #[test]
     fn answers_of_other_lengths_say_nothing() {
         for seed in 1..=SEEDS {
-            assert!(found(|n, _| 200 + draw(n + seed * 1_000) % 19_991).is_none(), "{seed}");
+            assert!(
+                sizes_of(|n, _| 200 + draw(n + seed * 1_000) % 19_991).is_none(),
+                "{seed}"
+            );
         }
     }
 }

@@ -230,7 +230,7 @@ impl Problem {
         for (place, (child, &slot)) in self.children.iter().zip(chosen).enumerate() {
             if slot != NO_SLOT {
                 let slot = &self.slots[slot as usize];
-                let pair = Pair::queued(slot, child, queued[slot.class as usize]);
+                let pair = Pair::after_queue(slot, child, queued[slot.class as usize]);
                 linked.add(slot.class, pair, 1.0);
                 linked.add_words(slot.class, pair, 1.0);
                 possible.add_words(slot.class, pair, 1.0);
@@ -240,7 +240,7 @@ impl Problem {
             for at in range.skip(place % step).step_by(step) {
                 let other = &self.slots[at];
                 if other.was_open(child) {
-                    let pair = Pair::queued(other, child, queued[other.class as usize]);
+                    let pair = Pair::after_queue(other, child, queued[other.class as usize]);
                     possible.add(other.class, pair, 1.0);
                     if slot == NO_SLOT || self.slots[slot as usize].parent != other.parent {
                         possible.add_words(other.class, pair, 1.0);

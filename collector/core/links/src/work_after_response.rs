@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// At any time within its burst, as many clients make them.
-    fn opened() -> Vec<i64> {
+    fn opening_times() -> Vec<i64> {
         let at = |number: i64| (number / REQUESTS * 10_000 + number * number * 7919 % 2003) * MS;
         let mut opened: Vec<i64> = (0..BURSTS * REQUESTS).map(at).collect();
         opened.sort_unstable();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn lingers_ns(started: impl Iterator<Item = i64>) -> Option<i64> {
-        let mut calls: Vec<Call> = opened().into_iter().map(request).collect();
+        let mut calls: Vec<Call> = opening_times().into_iter().map(request).collect();
         let requests = calls.len() as u32;
         calls.extend(started.map(call));
         let all = calls.len() as u32;
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn calls_soon_after_each_request_are_work_that_goes_on() {
         let after = |(place, at): (usize, i64)| at + (5 + place as i64 % 7) * MS;
-        let lingers = lingers_ns(opened().into_iter().enumerate().map(after));
+        let lingers = lingers_ns(opening_times().into_iter().enumerate().map(after));
         assert!(lingers.is_some_and(|ns| (9 * MS..20 * MS).contains(&ns)), "{lingers:?}");
     }
 

@@ -88,7 +88,7 @@ fn tables(calls: &[Call], name: char, kind: [u32; 3]) -> Tables {
     let typical_ns = problem.typical_delay_ns();
     let loss = |call: usize, slot: usize| problem.length_penalty(&slots[slot], &children[call], typical_ns).into();
     let first = problem.first_links();
-    let evidence = problem.learn(&first, problem.directional_delays(&first).queued());
+    let evidence = problem.learn(&first, problem.directional_delays(&first).queue_directions());
     let score = |call: usize, slot: usize| {
         let pair = evidence.pair(&slots[slot], &children[call]);
         evidence.score(slots[slot].class, pair).into()

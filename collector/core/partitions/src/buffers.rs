@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::locked;
+use crate::lock;
 
 /// A file for what does not fit in memory; made when first needed, gone with the process.
 #[derive(Debug)]
@@ -41,11 +41,11 @@ impl Spill {
 
     /// Whether anything was written.
     pub fn is_used(&self) -> bool {
-        locked(&self.written).is_some()
+        lock(&self.written).is_some()
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<Place> {
-        let mut written = locked(&self.written);
+        let mut written = lock(&self.written);
         if written.is_none() {
             let file = nameless_file(&self.folder)?;
             *written = Some(Written { file, len: 0 });
@@ -61,7 +61,7 @@ impl Spill {
     }
 
     fn read(&self, place: Place) -> io::Result<Vec<u8>> {
-        let written = locked(&self.written);
+        let written = lock(&self.written);
         let Written { file, .. } = written.as_ref().expect("what has a place was written");
         let mut bytes = vec![0; place.len];
         file.read_exact_at(&mut bytes, place.start)?;

@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    fn kept(packets: &[Event], times: u8) -> Vec<u32> {
+    fn rows_kept(packets: &[Event], times: u8) -> Vec<u32> {
         let mut events = EventColumns::default();
         events.extend(packets);
         rows_without_copies(&events, 0, &[rule(times)]).unwrap_or_else(|| (0..packets.len() as u32).collect())
@@ -185,7 +185,7 @@ mod tests {
             ),
         ];
         for (name, packets, times, expected) in cases {
-            assert_eq!(kept(packets, *times), *expected, "{name}");
+            assert_eq!(rows_kept(packets, *times), *expected, "{name}");
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
             },
         ];
         for other in others {
-            assert_eq!(kept(&[other, other], 2), [0, 1]);
+            assert_eq!(rows_kept(&[other, other], 2), [0, 1]);
         }
     }
 }

@@ -25,6 +25,6 @@ pub mod partitions;
 pub mod sights;
 
 /// The value, whether or not another thread panicked over it: Python has seen that panic.
-fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -15,7 +15,7 @@ use crate::buffers::{Buffer, Spill};
 use crate::columns::{Columns, HostView};
 use crate::excerpts;
 use crate::keys::{Addresses, FileAddresses, connection_key, partition_of};
-use crate::locked;
+use crate::lock;
 use crate::notes::Notes;
 
 /// Number of an interface whose packets are left out.
@@ -118,7 +118,7 @@ impl Partitions {
     /// What the operating system says of the file.
     pub fn add(&self, batch: &Batch, origin: Origin) -> io::Result<Syns> {
         let (syns, bytes) = {
-            let mut host = locked(&self.hosts[origin.host]);
+            let mut host = lock(&self.hosts[origin.host]);
             let number = |index| origin.addresses.number(index);
             let place = |interface| origin.interfaces[usize::from(interface)];
             let own_rows = origin.own_rows(&batch.events);
@@ -132,12 +132,12 @@ impl Partitions {
 
     /// What has been learned about a host from its packets so far.
     pub fn with_notes<T>(&self, host: usize, read: impl FnOnce(&Notes) -> T) -> T {
-        read(&locked(&self.hosts[host]).notes)
+        read(&lock(&self.hosts[host]).notes)
     }
 
     /// Packets of a host in the partition that has most of them.
     pub fn largest(&self, host: usize) -> usize {
-        locked(&self.hosts[host])
+        lock(&self.hosts[host])
             .parts
             .iter()
             .map(|part| part.rows_count)
@@ -155,7 +155,7 @@ impl Partitions {
         let key =
             |event: &Event| connection_key(end(event.src_addr, event.src_port), end(event.dst_addr, event.dst_port));
         for host in &self.hosts {
-            let bytes = locked(host).regroup(&self.spill, |event| moves.partition(key(event), self.bits))?;
+            let bytes = lock(host).regroup(&self.spill, |event| moves.partition(key(event), self.bits))?;
             self.note_bytes(bytes)?;
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Partitions {
         let parts: Vec<Part> = self
             .hosts
             .iter()
-            .map(|host| std::mem::take(&mut locked(host).parts[number]))
+            .map(|host| std::mem::take(&mut lock(host).parts[number]))
             .collect();
         columns.events.reserve(parts.iter().map(|part| part.rows_count).sum());
         for (host, (mut part, view)) in (0..).zip(parts.into_iter().zip(views)) {
@@ -201,7 +201,7 @@ impl Partitions {
     fn to_file(&self) -> io::Result<()> {
         self.held_bytes.store(0, Ordering::Relaxed);
         for host in &self.hosts {
-            for part in &mut locked(host).parts {
+            for part in &mut lock(host).parts {
                 part.rows.move_to(&self.spill)?;
                 part.excerpts.move_to(&self.spill)?;
             }
@@ -221,7 +221,7 @@ impl Host {
             let key = origin.addresses.key_of_row(events, at);
             sorting.targets.push(partition_of(key, bits) as u32);
             if flags & SYN != 0 {
-                syn_rows.push(origin.settled(events.row(at)));
+                syn_rows.push(origin.renumber(events.row(at)));
                 syns.keys.push(key);
             }
         }
@@ -356,7 +356,7 @@ impl Origin<'_> {
 
     /// `event` with the numbers of all captures.
     #[inline]
-    fn settled(&self, event: Event) -> Event {
+    fn renumber(&self, event: Event) -> Event {
         Event {
             frame: event.frame + self.frames_before,
             interface: self.interfaces[usize::from(event.interface)],
@@ -366,7 +366,7 @@ impl Origin<'_> {
         }
     }
 
-    /// As `settled`, of all rows.
+    /// As `renumber`, of all rows.
     fn settle(&self, rows: &mut EventColumns) {
         rows.frame.iter_mut().for_each(|frame| *frame += self.frames_before);
         let interfaces = rows.interface.iter_mut();

@@ -24,20 +24,20 @@ enum Array<'py> {
     Unsupported,
 }
 
-fn borrowed<'py, T: Element>(value: &Bound<'py, PyAny>) -> Option<PyReadonlyArray1<'py, T>> {
+fn borrow_array<'py, T: Element>(value: &Bound<'py, PyAny>) -> Option<PyReadonlyArray1<'py, T>> {
     value.cast::<PyArray1<T>>().ok().map(PyArrayMethods::readonly)
 }
 
 impl<'py> Array<'py> {
     fn of(value: &Bound<'py, PyAny>) -> Self {
-        None.or_else(|| borrowed(value).map(Self::I64))
-            .or_else(|| borrowed(value).map(Self::U32))
-            .or_else(|| borrowed(value).map(Self::I32))
-            .or_else(|| borrowed(value).map(Self::U16))
-            .or_else(|| borrowed(value).map(Self::U8))
-            .or_else(|| borrowed(value).map(Self::Bool))
-            .or_else(|| borrowed(value).map(Self::U64))
-            .or_else(|| borrowed(value).map(Self::F64))
+        None.or_else(|| borrow_array(value).map(Self::I64))
+            .or_else(|| borrow_array(value).map(Self::U32))
+            .or_else(|| borrow_array(value).map(Self::I32))
+            .or_else(|| borrow_array(value).map(Self::U16))
+            .or_else(|| borrow_array(value).map(Self::U8))
+            .or_else(|| borrow_array(value).map(Self::Bool))
+            .or_else(|| borrow_array(value).map(Self::U64))
+            .or_else(|| borrow_array(value).map(Self::F64))
             .unwrap_or(Self::Unsupported)
     }
 
@@ -78,16 +78,16 @@ impl<'py> Columns<'py> {
 
     /// These columns as a table of the core.
     pub fn table<'a, T: InputTable<'a>>(&'a self) -> PyResult<T> {
-        T::read(&self).map_err(refused)
+        T::read(&self).map_err(value_error)
     }
 
     /// One of the columns.
     pub fn column<'a, T: twintap_columns::Element + 'a>(&'a self, name: &'static str) -> PyResult<&'a [T]> {
-        twintap_columns::column(&self, name).map_err(refused)
+        twintap_columns::column(&self, name).map_err(value_error)
     }
 }
 
-fn refused(error: ColumnError) -> PyErr {
+fn value_error(error: ColumnError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 

@@ -130,8 +130,8 @@ impl CaptureFile {
 
     /// Go on with connections of HTTP/2 as the file before of the same capture left them; it must not be read any more.
     fn go_on_from(&self, before: PyRef<'_, Self>) {
-        let frames = before.locked().take_frames();
-        self.locked().set_frames(frames);
+        let frames = before.lock().take_frames();
+        self.lock().set_frames(frames);
     }
 
     /// How much of the file was read so far, compressed as it is; some of that may wait to be decoded.
@@ -141,7 +141,7 @@ impl CaptureFile {
 
     /// How much was read so far, uncompressed.
     fn expanded_bytes(&self) -> u64 {
-        self.locked().expanded_bytes()
+        self.lock().expanded_bytes()
     }
 
     /// The next batch: (event columns, excerpt columns), or None at the end.
@@ -150,7 +150,7 @@ impl CaptureFile {
         py: Python<'py>,
         packets: usize,
     ) -> PyResult<Option<(Bound<'py, PyDict>, Bound<'py, PyDict>)>> {
-        let Some(Batch { events, excerpts }) = py.detach(|| self.locked().next_batch(packets)) else {
+        let Some(Batch { events, excerpts }) = py.detach(|| self.lock().next_batch(packets)) else {
             return Ok(None);
         };
         Ok(Some((event_arrays(py, events)?, excerpt_arrays(py, excerpts)?)))
@@ -159,7 +159,7 @@ impl CaptureFile {
     /// The packets of these frames (ascending, ahead) as they stand in the file; those that it does not have are left
     /// out.
     fn copy_packets<'py>(&self, py: Python<'py>, frames: Vec<u32>) -> Vec<CopyFields<'py>> {
-        let copies = py.detach(|| self.locked().copy_packets(&frames));
+        let copies = py.detach(|| self.lock().copy_packets(&frames));
         let fields = |copy: reader::PacketCopy| {
             let data = PyBytes::new(py, &copy.data);
             (
@@ -176,13 +176,13 @@ impl CaptureFile {
 
     /// As `next_batch`, but left in the core.
     fn next_rows(&self, py: Python<'_>, packets: usize) -> Option<Rows> {
-        let batch = py.detach(|| self.locked().next_batch(packets))?;
+        let batch = py.detach(|| self.lock().next_batch(packets))?;
         Some(Rows { batch })
     }
 
     /// Fields of every interface described so far.
     fn interfaces(&self) -> Vec<InterfaceFields> {
-        let locked = self.locked();
+        let locked = self.lock();
         let fields = |interface: &twintap_wire::interface::Interface| {
             (
                 interface.name.clone(),
@@ -206,12 +206,12 @@ impl CaptureFile {
 
     /// Addresses from number `from_` on, one a line.
     fn address_lines(&self, from_: usize) -> String {
-        self.locked().addresses().lines_from(from_)
+        self.lock().addresses().lines_from(from_)
     }
 
     /// What each server's address and port showed so far.
     fn clues(&self) -> Vec<EndpointFields> {
-        let locked = self.locked();
+        let locked = self.lock();
         let addresses = locked.addresses().all();
         let text = |bytes: &[u8]| escape_invalid_utf8(bytes);
         let endpoints = locked.clues().endpoints().into_iter();
@@ -227,7 +227,7 @@ impl CaptureFile {
 
     /// Names of addresses so far: (address, name).
     fn names(&self) -> Vec<(String, String)> {
-        let locked = self.locked();
+        let locked = self.lock();
         let names = &locked.section().names;
         names
             .iter()
@@ -237,37 +237,37 @@ impl CaptureFile {
 
     /// Comments of the sections so far.
     fn comments(&self) -> Vec<String> {
-        self.locked().section().comments.clone()
+        self.lock().section().comments.clone()
     }
 
     /// Programs that wrote the sections so far.
     fn applications(&self) -> Vec<String> {
-        self.locked().section().applications.clone()
+        self.lock().section().applications.clone()
     }
 
     /// The host that our agent says it captured on, if it does.
     fn host(&self) -> Option<String> {
-        self.locked().section().host().map(str::to_owned)
+        self.lock().section().host().map(str::to_owned)
     }
 
     /// Packets so far, TCP or not.
     fn packets_count(&self) -> u32 {
-        self.locked().packets_count()
+        self.lock().packets_count()
     }
 
     /// Frames so far whose stamps were not believed.
     fn absurd_frames<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
-        PyArray1::from_slice(py, self.locked().absurd_frames())
+        PyArray1::from_slice(py, self.lock().absurd_frames())
     }
 
     /// Frames so far whose TCP checksums were wrong when they were received, as their capture says.
     fn damaged_frames<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
-        PyArray1::from_slice(py, self.locked().damaged_frames())
+        PyArray1::from_slice(py, self.lock().damaged_frames())
     }
 
     /// Fields of every counter that is not 0.
     fn counters(&self) -> Vec<CounterFields> {
-        let counters = self.locked().counters();
+        let counters = self.lock().counters();
         counters
             .nonzero()
             .map(|(kind, count)| (kind.name(), kind.severity().name(), count, kind.remedy()))
@@ -276,13 +276,13 @@ impl CaptureFile {
 }
 
 impl CaptureFile {
-    fn locked(&self) -> MutexGuard<'_, Reader<Source>> {
-        locked(&self.reader)
+    fn lock(&self) -> MutexGuard<'_, Reader<Source>> {
+        lock(&self.reader)
     }
 
     /// Show `visit` the addresses from number `from` on.
     pub fn with_new_addresses(&self, from: usize, visit: impl FnOnce(&[IpAddr])) {
-        visit(&self.locked().addresses().all()[from..]);
+        visit(&self.lock().addresses().all()[from..]);
     }
 }
 
@@ -319,7 +319,7 @@ fn clue_rules(fields: Vec<ClueFields>) -> PyResult<ClueRules> {
 }
 
 /// Poisoned only by a panic of ours, which Python has already seen.
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

@@ -77,7 +77,7 @@ fn count_hops<'py>(
     let counted = py.detach(|| count(&hops, &ends, apart, slice_ns, late_ns, by_flow));
     let columns = PyDict::new(py);
     columns.set_item("flows", flow_columns(py, counted.flows)?)?;
-    columns.set_item("telling", counted.telling.into_pyarray(py))?;
+    columns.set_item("notable_rows", counted.notable_rows.into_pyarray(py))?;
     columns.set_item("sent", to_dict(py, counted.sent)?)?;
     columns.set_item("traffic", to_dict(py, counted.traffic)?)?;
     columns.set_item("rates", to_dict(py, counted.rates)?)?;

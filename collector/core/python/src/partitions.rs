@@ -17,7 +17,7 @@ use twintap_partitions::notes::Notes;
 use twintap_partitions::partitions::{Moves, Origin, Partitions};
 use twintap_partitions::sights::{Sight, Sighted};
 
-use crate::decode::{CaptureFile, Rows, event_arrays, excerpt_arrays, locked};
+use crate::decode::{CaptureFile, Rows, event_arrays, excerpt_arrays, lock};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyPartitions>()?;
@@ -109,10 +109,10 @@ impl PyPartitions {
     ) -> PyResult<Bound<'py, PyDict>> {
         let interfaces = interfaces.as_slice()?;
         let syns = py.detach(|| {
-            let mut known = locked(&file.addresses);
+            let mut known = lock(&file.addresses);
             file.with_new_addresses(known.len(), |new| {
                 if !new.is_empty() {
-                    known.extend(new, &mut locked(&self.addresses));
+                    known.extend(new, &mut lock(&self.addresses));
                 }
             });
             let origin = Origin {
@@ -188,12 +188,12 @@ impl PyPartitions {
     /// The number of an address, new or known.
     fn address_number(&self, text: &str) -> PyResult<u32> {
         let address: IpAddr = text.parse().map_err(|_| PyValueError::new_err("no address"))?;
-        Ok(locked(&self.addresses).number(address))
+        Ok(lock(&self.addresses).number(address))
     }
 
     /// All addresses, by number.
     fn addresses(&self) -> Vec<String> {
-        locked(&self.addresses).all().iter().map(ToString::to_string).collect()
+        lock(&self.addresses).all().iter().map(ToString::to_string).collect()
     }
 
     /// All is added: packets whose keys are among `keys` (ascending) go where those of `to` are. Raises OSError.
@@ -206,7 +206,7 @@ impl PyPartitions {
         let (keys, to) = (keys.as_slice()?, to.as_slice()?);
         Ok(py.detach(|| {
             if !keys.is_empty() {
-                self.partitions.regroup(&locked(&self.addresses), Moves { keys, to })?;
+                self.partitions.regroup(&lock(&self.addresses), Moves { keys, to })?;
             }
             self.partitions.finish()
         })?)

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use twintap_tables::{Column, ColumnKind, ColumnSchema, Footer, RowGroup, Schema, Values};
 
-use crate::decode::locked;
+use crate::decode::lock;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyTableFile>()?;
@@ -49,7 +49,7 @@ impl PyTableFile {
                 has_statistics,
             })
         });
-        let schema = Schema::new(columns.collect::<PyResult<_>>()?).map_err(broken)?;
+        let schema = Schema::new(columns.collect::<PyResult<_>>()?).map_err(parquet_error)?;
         Ok(Self {
             footer: Mutex::new(Footer::new(schema.clone())),
             schema,
@@ -81,20 +81,22 @@ impl PyTableFile {
             }
             columns.push(Column { values, validity });
         }
-        let (bytes, group) = py.detach(|| self.schema.encode(&columns, rows)).map_err(broken)?;
+        let (bytes, group) = py
+            .detach(|| self.schema.encode(&columns, rows))
+            .map_err(parquet_error)?;
         Ok((bytes.into_pyarray(py), PyRowGroup(group)))
     }
 
     /// The group stands next in the file.
     fn add(&self, group: &PyRowGroup) -> PyResult<()> {
-        locked(&self.footer).add(&group.0).map_err(broken)
+        lock(&self.footer).add(&group.0).map_err(parquet_error)
     }
 
     /// The bytes after the last group. `properties` are stored as the file's metadata, for its readers.
     fn footer<'py>(&self, py: Python<'py>, properties: Vec<(String, String)>) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        Ok(locked(&self.footer)
+        Ok(lock(&self.footer)
             .bytes(&properties)
-            .map_err(broken)?
+            .map_err(parquet_error)?
             .into_pyarray(py))
     }
 }
@@ -163,6 +165,6 @@ fn kind_named(name: &str) -> Option<ColumnKind> {
 }
 
 /// Parquet's errors are of its own making here: nothing is read.
-fn broken(error: impl std::fmt::Display) -> PyErr {
+fn parquet_error(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }

@@ -10,5 +10,5 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "the protocol's header; the heartbeat",
         ..Docs::NONE
     },
-    ..Protocol::named("amqp")
+    ..Protocol::with_name("amqp")
 };

@@ -11,7 +11,7 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "the banner; of a message the frame's preamble, its sequence and transaction numbers",
         ..Docs::NONE
     },
-    ..Protocol::named("ceph")
+    ..Protocol::with_name("ceph")
 };
 
 /// A message up to its type: the frame's preamble (32 bytes), and the header's sequence and transaction numbers.

@@ -33,7 +33,7 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "heads",
         overwrites: "headers, parameters and segments of paths by name",
     },
-    ..Protocol::named("http/1.1")
+    ..Protocol::with_name("http/1.1")
 };
 
 const ORDER: Order = Order {
@@ -384,7 +384,7 @@ fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
     }
     Some(Head {
         method,
-        target: limited(target, TARGET_LIMIT),
+        target: up_to(target, TARGET_LIMIT),
         ..Head::empty(REQUEST)
     })
 }
@@ -392,7 +392,7 @@ fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
 /// Name and value of a header's line.
 fn header_of(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = memchr(b':', line)?;
-    Some((&line[..colon], limited(line[colon + 1..].trim_ascii(), VALUE_LIMIT)))
+    Some((&line[..colon], up_to(line[colon + 1..].trim_ascii(), VALUE_LIMIT)))
 }
 
 fn take_header<'a>(
@@ -480,7 +480,7 @@ fn set_if(flags: &mut u8, bit: u8, condition: bool) {
     }
 }
 
-fn limited(value: &[u8], limit: usize) -> &[u8] {
+fn up_to(value: &[u8], limit: usize) -> &[u8] {
     &value[..value.len().min(limit)]
 }
 

@@ -40,7 +40,7 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "the preface and the headers of frames",
         overwrites: "header blocks, whole",
     },
-    ..Protocol::named("http/2")
+    ..Protocol::with_name("http/2")
 };
 
 const FRAMING: Framing = Framing {

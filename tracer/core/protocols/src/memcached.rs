@@ -24,5 +24,5 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "the verb of a command or an answer",
         ..Docs::NONE
     },
-    ..Protocol::named("memcached")
+    ..Protocol::with_name("memcached")
 };

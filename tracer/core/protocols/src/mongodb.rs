@@ -10,5 +10,5 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "the header of a message: length, number, operation",
         ..Docs::NONE
     },
-    ..Protocol::named("mongodb")
+    ..Protocol::with_name("mongodb")
 };

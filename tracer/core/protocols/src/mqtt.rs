@@ -25,7 +25,7 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "the fixed header and the protocol's name in CONNECT",
         ..Docs::NONE
     },
-    ..Protocol::named(NAME)
+    ..Protocol::with_name(NAME)
 };
 
 const NAME: &str = "mqtt";

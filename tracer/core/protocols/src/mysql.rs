@@ -10,5 +10,5 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "the length of the greeting and the first digit of the version",
         ..Docs::NONE
     },
-    ..Protocol::named("mysql")
+    ..Protocol::with_name("mysql")
 };

@@ -10,5 +10,5 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "`INFO {\"server`",
         ..Docs::NONE
     },
-    ..Protocol::named("nats")
+    ..Protocol::with_name("nats")
 };

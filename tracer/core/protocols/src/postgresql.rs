@@ -44,7 +44,7 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "type and length of a message; of a query the first letters of its verb",
         overwrites: "the password message, whole",
     },
-    ..Protocol::named(NAME)
+    ..Protocol::with_name(NAME)
 };
 
 const NAME: &str = "postgresql";

@@ -99,7 +99,7 @@ pub struct Docs {
 
 impl Protocol {
     /// One that is only known by its name.
-    pub const fn named(name: &'static str) -> Self {
+    pub const fn with_name(name: &'static str) -> Self {
         Self {
             name,
             first_bytes: &[],

@@ -57,7 +57,7 @@ fn around(protocols: &[&Protocol], payload: &mut [u8], rest: RedactRest<'_>) {
 mod tests {
     use super::*;
 
-    fn redacted(payload: &[u8]) -> Vec<u8> {
+    fn redact_payload(payload: &[u8]) -> Vec<u8> {
         let mut bytes = payload.to_vec();
         redact(SecretRules::built_in(), &mut bytes);
         let mut kept = payload.to_vec();
@@ -82,7 +82,12 @@ mod tests {
             (b"of a head\r\nCookie: secret\r\n", b"xxxxxxxxx\r\nCookie: xxxxxx\r\n"),
         ];
         for (payload, expected) in cases {
-            assert_eq!(redacted(payload), *expected, "{:?}", String::from_utf8_lossy(payload));
+            assert_eq!(
+                redact_payload(payload),
+                *expected,
+                "{:?}",
+                String::from_utf8_lossy(payload)
+            );
         }
     }
 }

@@ -36,7 +36,7 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "the lengths before a command's first word, and the word itself if it is one of these",
         overwrites: "the arguments of `AUTH`",
     },
-    ..Protocol::named(NAME)
+    ..Protocol::with_name(NAME)
 };
 
 const NAME: &str = "redis";
@@ -134,13 +134,13 @@ struct Words<'a> {
 impl<'a> Words<'a> {
     /// Those of the command at the start of `payload`.
     fn of(payload: &'a [u8]) -> Option<Self> {
-        let (left, at) = counted(payload, 0, b'*')?;
+        let (left, at) = header_number(payload, 0, b'*')?;
         Some(Self { payload, at, left })
     }
 
     fn next(&mut self) -> Option<&'a [u8]> {
         self.left = self.left.checked_sub(1)?;
-        let (len, begin) = counted(self.payload, self.at, b'$')?;
+        let (len, begin) = header_number(self.payload, self.at, b'$')?;
         let end = begin.checked_add(len)?;
         let word = self.payload.get(begin..end)?;
         self.at = end.checked_add(2)?;
@@ -157,7 +157,7 @@ impl<'a> Words<'a> {
 }
 
 /// The number of a header such as `*3\r\n`, and where it ends.
-fn counted(payload: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
+fn header_number(payload: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
     let rest = payload.get(at..)?.strip_prefix(&[kind])?;
     let digits = rest
         .iter()

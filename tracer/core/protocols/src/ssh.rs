@@ -20,7 +20,7 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "`SSH-2.0-`",
         ..Docs::NONE
     },
-    ..Protocol::named(NAME)
+    ..Protocol::with_name(NAME)
 };
 
 const NAME: &str = "ssh";

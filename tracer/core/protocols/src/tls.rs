@@ -30,7 +30,7 @@ pub const PROTOCOL: Protocol = Protocol {
         agent_keeps: "the headers of records, the type of a handshake message, the server's hello",
         overwrites: "",
     },
-    ..Protocol::named("tls")
+    ..Protocol::with_name("tls")
 };
 
 pub const RECORD: HeadKind = HeadKind(3);
@@ -145,13 +145,13 @@ fn hello(message: &[u8]) -> u8 {
     match message.first() {
         Some(1) => flag::CLIENT_HELLO,
         Some(2) if message.get(6..10) == Some(&RETRY) => 0,
-        Some(2) => flag::SERVER_HELLO | chosen(message),
+        Some(2) => flag::SERVER_HELLO | choice_of_hello(message),
         _ => 0,
     }
 }
 
 /// What a server's hello chooses, as far as it was captured.
-fn chosen(message: &[u8]) -> u8 {
+fn choice_of_hello(message: &[u8]) -> u8 {
     // Type, length, version, random number; then the session's id, the cipher, the compression.
     let Some(&session_len) = message.get(38) else {
         return 0;

@@ -7,5 +7,5 @@ pub const PROTOCOL: Protocol = Protocol {
         reads: "nothing: a request is what a client sends until its server answers",
         ..Docs::NONE
     },
-    ..Protocol::named("unknown")
+    ..Protocol::with_name("unknown")
 };

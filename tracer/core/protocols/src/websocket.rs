@@ -19,7 +19,7 @@ pub const PROTOCOL: Protocol = Protocol {
         reads: "payloads that are whole frames, if the `101` of HTTP was not captured",
         ..Docs::NONE
     },
-    ..Protocol::named(NAME)
+    ..Protocol::with_name(NAME)
 };
 
 const NAME: &str = "websocket";

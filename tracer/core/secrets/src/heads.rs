@@ -152,7 +152,7 @@ fn first_head(bytes: &[u8]) -> Option<Head> {
     let mut at = start_line.len();
     while at < bytes.len() {
         let (line, seen) = line_at(bytes, at);
-        if trimmed(line).is_empty() {
+        if without_line_end(line).is_empty() {
             return Some(Head {
                 len: at + line.len(),
                 nothing_follows: line.ends_with(b"\n") && body.is_none(),
@@ -161,7 +161,7 @@ fn first_head(bytes: &[u8]) -> Option<Head> {
         if seen & CONTROL != 0 || !is_header_line(line) {
             break;
         }
-        body.note(trimmed(line));
+        body.note(without_line_end(line));
         at += line.len();
     }
     Some(Head {
@@ -217,7 +217,7 @@ fn is_request_line(bytes: &[u8], line: &[u8]) -> bool {
         return false;
     };
     if line.ends_with(b"\n") {
-        let text = trimmed(target);
+        let text = without_line_end(target);
         return text.len() > 9 && text[text.len() - 9..text.len() - 1] == *b" HTTP/1.";
     }
     line.len() == bytes.len() && matches!(target.first(), Some(b'/' | b'*' | b'h'))
@@ -562,7 +562,7 @@ fn scan(bytes: &[u8], end: u8) -> (usize, u8) {
     (bytes.len(), seen)
 }
 
-fn trimmed(line: &[u8]) -> &[u8] {
+fn without_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }

@@ -42,7 +42,7 @@ impl SecretRules {
 mod tests {
     use super::*;
 
-    fn redacted(text: &str) -> String {
+    fn redact_built_in(text: &str) -> String {
         let mut bytes = text.as_bytes().to_vec();
         SecretRules::built_in().redact_text(&mut bytes);
         String::from_utf8(bytes).expect("whole characters are kept or overwritten by ASCII")
@@ -74,7 +74,7 @@ mod tests {
             ("é ?pass=é", "é ?pass=xx"),
         ];
         for (text, expected) in cases {
-            assert_eq!(redacted(text), expected);
+            assert_eq!(redact_built_in(text), expected);
         }
     }
 }

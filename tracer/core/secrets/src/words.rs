@@ -31,10 +31,10 @@ impl SecretRules {
 
     fn redact_word<'a>(&self, word: &'a str, state: &mut State<'a>) -> String {
         if std::mem::take(&mut state.next_is_secret) && !word.starts_with("--") {
-            return hidden(word);
+            return mask(word);
         }
         if self.is_argument(word, state) {
-            return hidden(word);
+            return mask(word);
         }
         if word.contains(char::is_whitespace) && !word.starts_with('-') {
             return self.redact_shell_line(word, state);
@@ -80,7 +80,7 @@ impl SecretRules {
             if is_name
                 && (self.is_secret_parameter(name.trim_start_matches('-').as_bytes()) || self.announces(name, state))
             {
-                return Some(format!("{name}={}", hidden(value)));
+                return Some(format!("{name}={}", mask(value)));
             }
             return self.redact_attached(word, state);
         }
@@ -104,7 +104,7 @@ impl SecretRules {
     /// `-KVALUE`.
     fn redact_attached(&self, word: &str, state: &State<'_>) -> Option<String> {
         let is_short = word.starts_with('-') && !word.starts_with("--") && word.is_char_boundary(2) && word.len() > 2;
-        (is_short && self.announces(&word[..2], state)).then(|| format!("{}{}", &word[..2], hidden(&word[2..])))
+        (is_short && self.announces(&word[..2], state)).then(|| format!("{}{}", &word[..2], mask(&word[2..])))
     }
 
     fn redact_plain(&self, word: &str) -> String {
@@ -133,10 +133,10 @@ impl SecretRules {
 
     fn redact_word_within<'a>(&self, piece: &'a str, state: &mut State<'a>) -> String {
         if std::mem::take(&mut state.next_is_secret) {
-            return hidden(piece);
+            return mask(piece);
         }
         if self.is_argument(piece, state) {
-            return hidden(piece);
+            return mask(piece);
         }
         self.note(piece, state);
         self.redact_option(piece, state).unwrap_or_else(|| piece.to_owned())
@@ -165,7 +165,7 @@ fn pieces(line: &str) -> Vec<&str> {
     found
 }
 
-fn hidden(value: &str) -> String {
+fn mask(value: &str) -> String {
     "x".repeat(value.chars().count())
 }
 
@@ -173,7 +173,7 @@ fn hidden(value: &str) -> String {
 mod tests {
     use super::*;
 
-    fn redacted(argv: &[&str]) -> String {
+    fn redact_built_in(argv: &[&str]) -> String {
         let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
         SecretRules::built_in().redact_words(&argv).join(" ")
     }
@@ -234,7 +234,7 @@ mod tests {
             (&[], ""),
         ];
         for (argv, expected) in cases {
-            assert_eq!(redacted(argv), *expected);
+            assert_eq!(redact_built_in(argv), *expected);
         }
     }
 

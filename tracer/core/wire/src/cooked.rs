@@ -60,7 +60,7 @@ impl CookedInterfaces {
     fn look_up(&mut self, key: Key, interfaces: &mut Vec<Interface>, counters: &mut Counters) -> u16 {
         let found = self.known.get(&key).copied();
         let Some(index) = found.or_else(|| self.add(key, interfaces)) else {
-            counters.bump(CounterKind::InterfacesNotToldApart);
+            counters.bump(CounterKind::InterfacesNotDistinguished);
             return key.0;
         };
         self.last = Some((key, index));
@@ -146,6 +146,6 @@ mod tests {
             assert_eq!(u32::from(index), if number < COOKED_LIMIT as u32 { number } else { 0 });
         }
         assert_eq!(interfaces.len(), COOKED_LIMIT);
-        assert_eq!(counters.get(CounterKind::InterfacesNotToldApart), 5);
+        assert_eq!(counters.get(CounterKind::InterfacesNotDistinguished), 5);
     }
 }

@@ -94,7 +94,7 @@ counter_kinds! {
     /// More interfaces than a file may describe here.
     TooManyInterfaces, "too_many_interfaces", DataLoss, "split the capture; more than 65,535 interfaces in one file";
     /// Packets of a cooked capture past the limit of interfaces that are distinguished.
-    InterfacesNotToldApart, "interfaces_not_told_apart", Notice,
+    InterfacesNotDistinguished, "interfaces_not_distinguished", Notice,
         "capture on the interfaces that matter by name instead of on `any`; packets past 4,096 interfaces count as of one";
     /// A block or record that was left out because of its size.
     PacketsTooLarge, "packets_too_large", DataLoss, "packets over 16 MiB are left out";

@@ -83,7 +83,7 @@ impl DecodeError {
 
     /// An error for a length field that contradicts the header it stands in.
     #[cold]
-    pub fn malformed(layer: Layer, limited_by: LimitedBy, offset: usize, needed: usize, available: usize) -> Self {
+    pub fn contradiction(layer: Layer, limited_by: LimitedBy, offset: usize, needed: usize, available: usize) -> Self {
         let (needed, available, offset) = (clamp(needed), clamp(available), clamp(offset));
         Self {
             layer,

@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    fn packed(len: usize) -> Vec<u8> {
+    fn compress(len: usize) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(&vec![7; len]).expect("memory");
         encoder.finish().expect("memory")
@@ -97,7 +97,7 @@ mod tests {
             ("size", limit(u64::MAX, u64::MAX, 500_000), false),
         ] {
             let mut out = Vec::new();
-            let result = BoundedGzip::new(packed(1_000_000).as_slice(), limit).read_to_end(&mut out);
+            let result = BoundedGzip::new(compress(1_000_000).as_slice(), limit).read_to_end(&mut out);
             assert_eq!(result.is_ok(), fits, "{name}");
             assert_eq!(out.len() == 1_000_000, fits, "{name}");
             if let Err(error) = result {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// Feed pieces of one datagram; the row is that of a piece at 0.
-    fn fed(pieces: &[(u32, u32, bool)]) -> Option<Whole> {
+    fn feed_pieces(pieces: &[(u32, u32, bool)]) -> Option<Whole> {
         let (mut fragments, mut counters) = (Fragments::default(), Counters::default());
         let mut found = None;
         for (frame, &(offset, len, is_last)) in (1..).zip(pieces) {
@@ -247,7 +247,7 @@ mod tests {
             ("past the end", &[(0, 32, false), (16, 8, true)], None),
         ];
         for (name, pieces, expected) in cases {
-            assert_eq!(fed(pieces), *expected, "{name}");
+            assert_eq!(feed_pieces(pieces), *expected, "{name}");
         }
     }
 

@@ -333,7 +333,7 @@ mod tests {
     }
 
     /// A client's side of a connection, and where each header in it ends.
-    fn said() -> (Vec<u8>, Vec<i64>) {
+    fn client_bytes() -> (Vec<u8>, Vec<i64>) {
         let frames = [
             frame(kind::SETTINGS, 0, 0, 18),
             frame(kind::HEADERS, 4, 1, 40),
@@ -354,7 +354,7 @@ mod tests {
     type Sent<'a> = (i64, &'a [u8], usize);
 
     /// Where headers were found to end, and how often others were missed; the stream begins at sequence number `zero`.
-    fn found(zero: u32, packets: &[Sent<'_>]) -> (Vec<i64>, u64) {
+    fn header_ends(zero: u32, packets: &[Sent<'_>]) -> (Vec<i64>, u64) {
         let (mut frames, mut counters, mut places) = (Frames::default(), Counters::default(), Vec::new());
         for &(at, bytes, wire_len) in packets {
             let event = Event {
@@ -377,14 +377,14 @@ mod tests {
 
     #[test]
     fn headers_are_found_wherever_packets_cut_the_stream() {
-        let (bytes, expected) = said();
+        let (bytes, expected) = client_bytes();
         for first in 24..bytes.len() {
             for second in first..bytes.len() {
                 let packets = [(0, first), (first, second), (second, bytes.len())];
                 let packets = packets.map(|(from, to)| whole(from, &bytes[from..to]));
                 for zero in [0, u32::MAX - 60] {
                     assert_eq!(
-                        found(zero, &packets),
+                        header_ends(zero, &packets),
                         (expected.clone(), 0),
                         "cut at {first} and {second}"
                     );
@@ -393,7 +393,7 @@ mod tests {
         }
         let drops: Vec<Sent<'_>> = (24..bytes.len()).map(|at| whole(at, &bytes[at..=at])).collect();
         assert_eq!(
-            found(7, &[&[whole(0, &bytes[..24])][..], &drops].concat()),
+            header_ends(7, &[&[whole(0, &bytes[..24])][..], &drops].concat()),
             (expected, 0),
             "byte by byte"
         );
@@ -401,11 +401,11 @@ mod tests {
 
     #[test]
     fn a_repeat_brings_nothing_and_a_packet_that_is_late_is_waited_for() {
-        let (bytes, expected) = said();
+        let (bytes, expected) = client_bytes();
         let [one, two, three, four] =
             [(0, 60), (60, 100), (100, 420), (420, bytes.len())].map(|(from, to)| whole(from, &bytes[from..to]));
         assert_eq!(
-            found(7, &[one, two, one, three, two, four, four]),
+            header_ends(7, &[one, two, one, three, two, four, four]),
             (expected.clone(), 0)
         );
         for late in [
@@ -413,7 +413,7 @@ mod tests {
             [one, three, four, two],
             [one, four, three, two],
         ] {
-            let (mut places, missed) = found(7, &late);
+            let (mut places, missed) = header_ends(7, &late);
             places.sort_unstable();
             assert_eq!((places, missed), (expected.clone(), 0));
         }
@@ -421,12 +421,12 @@ mod tests {
 
     #[test]
     fn behind_what_is_missing_a_packet_that_begins_with_frames_goes_on() {
-        let (bytes, expected) = said();
+        let (bytes, expected) = client_bytes();
         let begin = [whole(0, &bytes[..60]), (60, &[][..], 60)]; // of the second packet nothing was captured
         let body = whole(120, &bytes[120..409]);
         let last = bytes.len() - 34;
         let rest = [whole(409, &bytes[409..last]), whole(last, &bytes[last..])];
-        let (places, missed) = found(7, &[&begin[..], &[body], &rest].concat());
+        let (places, missed) = header_ends(7, &[&begin[..], &[body], &rest].concat());
         assert_eq!(
             (places, missed),
             ([&expected[..3], &expected[6..]].concat(), 1),
@@ -436,10 +436,10 @@ mod tests {
 
     #[test]
     fn of_what_is_held_back_there_is_an_end() {
-        let (bytes, _) = said();
+        let (bytes, _) = client_bytes();
         let mut packets = vec![whole(0, &bytes[..60])];
         packets.extend((0..1_000).map(|number| (1_000 + 10 * number, &bytes[30..40], 10)));
-        assert_eq!(found(7, &packets), (vec![24, 33, 60], 1));
+        assert_eq!(header_ends(7, &packets), (vec![24, 33, 60], 1));
         let mut frames = Frames::default();
         let large = vec![0x5a; 1 << 16];
         for port in 0..1_000 {
@@ -471,18 +471,18 @@ mod tests {
         ];
         for &(said, more, missed) in cases {
             let bytes = [PREFACE, said].concat();
-            let (places, counted) = found(u32::MAX - 3, &[whole(0, &bytes)]);
+            let (places, counted) = header_ends(u32::MAX - 3, &[whole(0, &bytes)]);
             assert_eq!((places.len(), counted), (1 + more, missed), "{said:?}");
         }
     }
 
     #[test]
     fn another_connection_of_the_same_ends_begins_anew() {
-        let (bytes, expected) = said();
+        let (bytes, expected) = client_bytes();
         let twice = [whole(0, &bytes[..200]), (900_000, &bytes[..], bytes.len())];
         let again = expected.iter().map(|place| place + 900_000);
         assert_eq!(
-            found(7, &twice).0,
+            header_ends(7, &twice).0,
             expected[..4].iter().copied().chain(again).collect::<Vec<i64>>()
         );
     }

@@ -62,7 +62,7 @@ impl<R: Read> Input<R> {
 
     /// The bytes in the buffer, from the current position on.
     #[inline(always)]
-    pub fn buffered(&self) -> &[u8] {
+    pub fn available(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
@@ -176,7 +176,7 @@ mod tests {
             let mut input = dripping(1000, step, None);
             let mut seen = Vec::new();
             while input.require(10) {
-                seen.extend_from_slice(&input.buffered()[..10]);
+                seen.extend_from_slice(&input.available()[..10]);
                 input.consume(10);
                 assert_eq!(input.last_consumed(3, 7), &seen[seen.len() - 10..seen.len() - 7]);
             }
@@ -215,7 +215,7 @@ mod tests {
             let mut input = dripping(5, 5, Some(kind));
             assert!(!input.require(6));
             assert_eq!(
-                (input.buffered().len(), input.end_reason()),
+                (input.available().len(), input.end_reason()),
                 (5, Some(end)),
                 "what was read before is kept"
             );

@@ -90,7 +90,7 @@ pub fn ipv4(frame: &[u8], offset: usize, original_len: usize) -> Result<IpHeader
     let header = &frame[offset..];
     let header_len = usize::from(header[0] & 0x0f) * 4;
     if header[0] >> 4 != 4 || header_len < IPV4_LEN {
-        return Err(DecodeError::malformed(
+        return Err(DecodeError::contradiction(
             Layer::Ipv4,
             LimitedBy::Ipv4HeaderLen,
             offset,
@@ -106,7 +106,7 @@ pub fn ipv4(frame: &[u8], offset: usize, original_len: usize) -> Result<IpHeader
         total_len_field
     };
     let Some(len) = total_len.checked_sub(header_len) else {
-        return Err(DecodeError::malformed(
+        return Err(DecodeError::contradiction(
             Layer::Ipv4,
             LimitedBy::Ipv4TotalLen,
             offset,
@@ -146,7 +146,7 @@ pub fn ipv6(frame: &[u8], offset: usize, original_len: usize) -> Result<IpHeader
     }
     let header = &frame[offset..];
     if header[0] >> 4 != 6 {
-        return Err(DecodeError::malformed(
+        return Err(DecodeError::contradiction(
             Layer::Ipv6,
             LimitedBy::CapturedLen,
             offset,
@@ -189,7 +189,7 @@ fn walk_extensions(frame: &[u8], read: &mut IpHeader) -> Result<(), DecodeError>
         read.protocol = frame[read.offset];
         let Some(rest) = read.len.checked_sub(len) else {
             let (needed, available) = (len, read.len);
-            return Err(DecodeError::malformed(
+            return Err(DecodeError::contradiction(
                 Layer::Ipv6Extension,
                 LimitedBy::Ipv6PayloadLen,
                 read.offset,

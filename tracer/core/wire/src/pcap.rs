@@ -43,14 +43,14 @@ impl Pcap {
         if !input.require(FILE_HEADER_LEN) {
             let what = format!(
                 "a pcap file cut off within its header ({} bytes)",
-                input.buffered().len()
+                input.available().len()
             );
             return Err(NotACapture {
                 what,
                 next_step: "capture again".to_owned(),
             });
         }
-        let header = &input.buffered()[..FILE_HEADER_LEN];
+        let header = &input.available()[..FILE_HEADER_LEN];
         let (major, minor) = (order.u16(header, 4), order.u16(header, 6));
         if major != VERSION_MAJOR {
             let what = format!("a pcap file of version {major}.{minor}, which is not read");
@@ -85,7 +85,7 @@ impl Pcap {
         if !input.require(RECORD_HEADER_LEN) {
             return Step::end_of(input, 0);
         }
-        let header = &input.buffered()[..RECORD_HEADER_LEN];
+        let header = &input.available()[..RECORD_HEADER_LEN];
         let time = HostTime::from_seconds(self.order.u32(header, 0), self.order.u32(header, 4), self.fraction_ns);
         let (mut captured_len, mut original_len) = (self.order.u32(header, 8), self.order.u32(header, 12));
         if self.minor < 4 && (self.minor < 3 || captured_len > original_len) {

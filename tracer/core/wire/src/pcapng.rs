@@ -186,7 +186,7 @@ impl Pcapng {
         if !input.require(MINIMUM_BLOCK_LEN) {
             return Err(Step::end_of(input, 0));
         }
-        let Some(held) = input.buffered().first_chunk::<MINIMUM_BLOCK_LEN>() else {
+        let Some(held) = input.available().first_chunk::<MINIMUM_BLOCK_LEN>() else {
             return Err(Step::end_of(input, 0));
         };
         if ByteOrder::Little.u32(held, 0) == block::SECTION_HEADER {

@@ -61,7 +61,7 @@ impl Step {
             Some(End::Failed) => Some(CounterKind::ReadFailed),
             Some(End::Excessive) => Some(CounterKind::ExpansionRefused),
             Some(End::Cut) => Some(CounterKind::CaptureTruncated),
-            _ if within > 0 || !input.buffered().is_empty() => Some(CounterKind::CaptureTruncated),
+            _ if within > 0 || !input.available().is_empty() => Some(CounterKind::CaptureTruncated),
             _ => None,
         })
     }
@@ -162,7 +162,7 @@ impl<R: Read> Reader<R> {
     pub fn new(source: R) -> Result<Self, OpenError> {
         let mut input = Input::new(source);
         input.require(DETECT_LEN);
-        let held = input.buffered();
+        let held = input.available();
         let mut interfaces = Vec::new();
         let format = match detect(&held[..held.len().min(DETECT_LEN)])? {
             Format::Pcap { order, fraction_ns } => {

@@ -86,7 +86,7 @@ impl Default for TcpOptions {
 pub fn decode(frame: &[u8], offset: usize, segment_len: usize) -> Result<TcpHeader, DecodeError> {
     let available = frame.len().saturating_sub(offset);
     if segment_len < HEADER_LEN {
-        return Err(DecodeError::malformed(
+        return Err(DecodeError::contradiction(
             Layer::Tcp,
             LimitedBy::Ipv4TotalLen,
             offset,
@@ -100,7 +100,7 @@ pub fn decode(frame: &[u8], offset: usize, segment_len: usize) -> Result<TcpHead
     let header = &frame[offset..];
     let header_len = usize::from(header[12] >> 4) * 4;
     if header_len < HEADER_LEN || header_len > segment_len {
-        return Err(DecodeError::malformed(
+        return Err(DecodeError::contradiction(
             Layer::Tcp,
             LimitedBy::TcpDataOffset,
             offset,
@@ -138,7 +138,7 @@ fn options(header: &[u8], header_len: usize, offset: usize) -> TcpOptions {
         let len = header[..captured_len].get(at + 1).map_or(2, |&len| usize::from(len));
         let room = header_len - at;
         if len < 2 || len > room {
-            read.error = Some(DecodeError::malformed(
+            read.error = Some(DecodeError::contradiction(
                 Layer::TcpOptions,
                 LimitedBy::TcpOptionLen,
                 offset + at,

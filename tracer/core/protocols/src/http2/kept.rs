@@ -115,7 +115,7 @@ mod tests {
     }
 
     /// What is left of a payload.
-    fn kept(payload: &[u8], limit: usize) -> Vec<u8> {
+    fn captured_bytes(payload: &[u8], limit: usize) -> Vec<u8> {
         let mut captured = payload[..kept_len(payload, limit)].to_vec();
         blank(&mut captured);
         captured
@@ -129,25 +129,25 @@ mod tests {
             bytes[24] = 6;
             bytes
         };
-        assert_eq!(kept(&call, 2048), with_lengths(bare));
+        assert_eq!(captured_bytes(&call, 2048), with_lengths(bare));
         let opening = [PREFACE, &frame(4, 0, 0, &[7; 12])].concat();
-        assert_eq!(kept(&opening, 2048), opening[..33]);
+        assert_eq!(captured_bytes(&opening, 2048), opening[..33]);
     }
 
     #[test]
     fn a_frame_that_goes_on_in_other_packets_is_kept_as_one() {
         let mut body = frame(0, 0, 1, &[9; 100]);
         body[1] = 0x40;
-        assert_eq!(kept(&body, 2048), body[..9]);
+        assert_eq!(captured_bytes(&body, 2048), body[..9]);
     }
 
     #[test]
     fn what_is_cut_or_is_no_frame_is_kept_that_far_or_not_at_all() {
         let two = [frame(0, 0, 1, &[7; 100]), frame(0, 1, 1, &[7; 100])].concat();
-        assert_eq!(kept(&two, 112).len(), 9); // the second header is not whole
-        assert_eq!(kept(&two, 118).len(), 118);
+        assert_eq!(captured_bytes(&two, 112).len(), 9); // the second header is not whole
+        assert_eq!(captured_bytes(&two, 118).len(), 118);
         assert_eq!(
-            kept(&[frame(1, 4, 1, b"secret"), b"no frame here".to_vec()].concat(), 2048),
+            captured_bytes(&[frame(1, 4, 1, b"secret"), b"no frame here".to_vec()].concat(), 2048),
             b""
         );
         for other in [
@@ -157,7 +157,7 @@ mod tests {
             b"\0\0\x06",
             b"",
         ] {
-            assert_eq!(kept(other, 2048), b"", "{other:?}");
+            assert_eq!(captured_bytes(other, 2048), b"", "{other:?}");
         }
     }
 }

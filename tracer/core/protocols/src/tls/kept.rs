@@ -104,7 +104,7 @@ mod tests {
     }
 
     /// What is left of a payload.
-    fn kept(payload: &[u8], limit: usize) -> Vec<u8> {
+    fn captured_bytes(payload: &[u8], limit: usize) -> Vec<u8> {
         let mut captured = payload[..kept_len(payload, limit)].to_vec();
         blank(&mut captured);
         captured
@@ -113,9 +113,9 @@ mod tests {
     #[test]
     fn headers_are_kept_and_nothing_that_was_encrypted() {
         let request = record(23, b"secret");
-        assert_eq!(kept(&request, 2048), b"\x17\x03\x03\0\x06");
+        assert_eq!(captured_bytes(&request, 2048), b"\x17\x03\x03\0\x06");
         let flight = [record(20, b"\x01"), record(23, &[7; 53]), request.clone()].concat();
-        let left = kept(&flight, 2048);
+        let left = captured_bytes(&flight, 2048);
         assert_eq!(left.len(), flight.len() - 6);
         let bare = [record(20, b"\0"), record(23, &[0; 53]), request[..5].to_vec()].concat();
         assert_eq!(left, bare);
@@ -126,28 +126,28 @@ mod tests {
         let hello = [&[2, 0, 0, 40, 3, 3][..], &[9; 38]].concat();
         let certificate = record(22, &[&[11][..], &[5; 300]].concat());
         let flight = [record(22, &hello), certificate.clone()].concat();
-        let left = kept(&flight, 2048);
+        let left = captured_bytes(&flight, 2048);
         assert_eq!(left, [record(22, &hello), certificate[..6].to_vec()].concat());
         let client = record(22, &[&[1][..], b"server name"].concat());
-        assert_eq!(kept(&client, 2048), b"\x16\x03\x03\0\x0c\x01");
+        assert_eq!(captured_bytes(&client, 2048), b"\x16\x03\x03\0\x0c\x01");
         let no_hello = record(22, &[2, 9, 9, 9, 5, 5]);
-        assert_eq!(kept(&no_hello, 2048), no_hello[..6]);
+        assert_eq!(captured_bytes(&no_hello, 2048), no_hello[..6]);
     }
 
     #[test]
     fn a_hello_longer_than_its_record_keeps_nothing_of_the_next_one() {
         let flight = [record(22, &[2, 0, 1, 0]), record(23, b"secret"), record(23, b"secret")].concat();
         let bare = b"\x16\x03\x03\0\x04\x02\0\x01\0\x17\x03\x03\0\x06\0\0\0\0\0\0\x17\x03\x03\0\x06";
-        assert_eq!(kept(&flight, 2048), bare);
+        assert_eq!(captured_bytes(&flight, 2048), bare);
     }
 
     #[test]
     fn what_is_cut_or_is_no_record_is_kept_that_far_or_not_at_all() {
         let two = [record(23, &[7; 100]), record(23, &[7; 100])].concat();
-        assert_eq!(kept(&two, 107).len(), 5); // the second header is not whole
-        assert_eq!(kept(&two, 110).len(), 110);
-        assert_eq!(kept(b"\x17\x03\x03\xff\xff secret", 2048), b"");
-        assert_eq!(kept(b"password=secret", 2048), b"");
-        assert_eq!(kept(b"\x17\x03", 2048), b"");
+        assert_eq!(captured_bytes(&two, 107).len(), 5); // the second header is not whole
+        assert_eq!(captured_bytes(&two, 110).len(), 110);
+        assert_eq!(captured_bytes(b"\x17\x03\x03\xff\xff secret", 2048), b"");
+        assert_eq!(captured_bytes(b"password=secret", 2048), b"");
+        assert_eq!(captured_bytes(b"\x17\x03", 2048), b"");
     }
 }

@@ -13,7 +13,7 @@ const SECRET: &str = "q7Zk93Wm0vJx5RbY8uNf2LhD4pGs6TcE";
 
 const PIECE_LEN: usize = 3;
 
-fn redacted(head: &str) -> String {
+fn redact_text(head: &str) -> String {
     let mut bytes = head.as_bytes().to_vec();
     redact(&mut bytes);
     String::from_utf8(bytes).expect("ASCII")
@@ -140,7 +140,7 @@ fn leaks(text: &[u8]) -> bool {
 fn every_place_of_a_secret_is_overwritten_and_nothing_else_changes_length() {
     for head in heads() {
         assert!(leaks(head.as_bytes()));
-        let after = redacted(&head);
+        let after = redact_text(&head);
         assert!(!leaks(after.as_bytes()), "{after}");
         assert_eq!(after.len(), head.len());
         assert_eq!(head_len(head.as_bytes()), head.len(), "{head}");
@@ -196,7 +196,7 @@ fn what_distinguishes_requests_stays_readable() {
                 X-Trans-Id: tx0123-abc\r\nX-Openstack-Request-Id: r\r\nUser-Agent: python-swiftclient-4.9\r\n\
                 X-Auth-User: test:tester\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n";
     let expected = head.replace("test:tester", "xxxxxxxxxxx"); // "auth" is a word of its name; no loss
-    assert_eq!(redacted(head), expected);
+    assert_eq!(redact_text(head), expected);
 }
 
 #[test]
