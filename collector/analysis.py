@@ -37,7 +37,7 @@ from collector.execution.deferred_writes import DeferredWrites
 from collector.execution.external_sort import SortedRuns
 from collector.execution.ordered_pool import run_in_order
 from collector.execution.partition_cache import PartitionCache
-from collector.execution.progress import SILENT, Counted, Progress, Stage
+from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
 from collector.findings import diagnosis, symptoms
 from collector.findings.ports import CONNECTION_COLUMNS
 from collector.findings.requests import EXCHANGE_COLUMNS, SPAN_COLUMNS
@@ -303,7 +303,7 @@ class Pipeline:
 
     def _match_partitions(self) -> None:
         self._progress.begin(Stage.PAIR)
-        done = Counted(self._progress, len(self._captures))
+        done = CountedProgress(self._progress, len(self._captures))
 
         def store(number: int, part: _Part | None) -> None:
             done.note_completed(part.events_count if part else 0, 1)
@@ -389,7 +389,7 @@ class Pipeline:
         Services are still named `host:port`: which of them are replicas is decided when all exchanges are known.
         """
         self._progress.begin(Stage.REBUILD)
-        matched, progressed = self._matched, Counted(self._progress, len(self._matched.events_counts))
+        matched, progressed = self._matched, CountedProgress(self._progress, len(self._matched.events_counts))
         # A live window is analysed twice a second: what was cut short there is not computed.
         last = [] if self._options.edge_ns else matched.last
         aligned = _Aligned(

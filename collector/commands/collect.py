@@ -17,7 +17,7 @@ from collector.commands.thresholds_option import thresholds_option
 from collector.findings.thresholds import Thresholds
 from collector.service import ingest, live
 from collector.service.app import create_app
-from collector.service.door import Door, guarded_by
+from collector.service.door import Door, protocol_behind
 from collector.service.settings import CollectorSettings
 from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, PrivilegeError, ResourceError
@@ -83,7 +83,7 @@ def command(
     called = operators_names(own_services, names)
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
-        _hold(data)
+        _lock_folder(data)
         ingest.clean(data)
         for line in live.clean(data):
             _say(line)
@@ -91,7 +91,7 @@ def command(
     with open_listener(address, port) as listener, contextlib.ExitStack() as left, _quiet_interrupt():
         said = [f"collecting at http://{_listener_text(listener)} into {data}"]
         if not secret and not no_token:
-            secret, place = _own_token(listener.getsockname()[1], data)
+            secret, place = _create_token(listener.getsockname()[1], data)
             left.callback(take_back, place, secret)
             said.append(f"its token is in {place} where agents of this user on this machine find it; {OTHERS}")
         settings = CollectorSettings(
@@ -103,7 +103,9 @@ def command(
             names=called,
             thresholds=thresholds,
         )
-        config = uvicorn.Config(create_app(settings), http=guarded_by(Door()), log_level="warning", access_log=False)
+        config = uvicorn.Config(
+            create_app(settings), http=protocol_behind(Door()), log_level="warning", access_log=False
+        )
         server = uvicorn.Server(config)
         with answered_by(partial(setattr, server, "should_exit", True)):  # also before uvicorn listens to signals
             for line in said:
@@ -111,7 +113,7 @@ def command(
             server.run(sockets=[listener])
 
 
-def _hold(data: Path) -> None:
+def _lock_folder(data: Path) -> None:
     """Keep other collectors out of the folder while this process lives. Raises: ResourceError if one is there."""
     handle = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -128,7 +130,7 @@ def _quiet_interrupt() -> contextlib.suppress:
     return contextlib.suppress(KeyboardInterrupt)
 
 
-def _own_token(port: int, data: Path) -> tuple[str, Path]:
+def _create_token(port: int, data: Path) -> tuple[str, Path]:
     """A new token, or that of a killed collector, and the file where agents find it. Raises: ResourceError."""
     secret = left_token(port) or make_up_token()
     with ingest.disk_errors(data):

@@ -33,7 +33,7 @@ class Display(Protocol):
         """Show the stage's packets and duration."""
 
 
-class Shown:
+class DisplayedProgress:
     """A `Progress` that sums up the reports and passes them to a display."""
 
     def __init__(self, display: Display, clock: Callable[[], float] = time.monotonic) -> None:
@@ -130,7 +130,7 @@ def progress_display(*, quiet: bool, console: Console | None = None) -> Iterator
     if quiet:
         yield SILENT
     elif not console.is_terminal:
-        yield Shown(Lines(lambda line: click.echo(f"tracer: {line}", err=True)))
+        yield DisplayedProgress(Lines(lambda line: click.echo(f"tracer: {line}", err=True)))
     else:
         columns = (TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.percentage:3.0f} %"))
         with Bar(
@@ -141,4 +141,4 @@ def progress_display(*, quiet: bool, console: Console | None = None) -> Iterator
             transient=True,
             refresh_per_second=REFRESHES,
         ) as bar:
-            yield Shown(TerminalLine(bar))
+            yield DisplayedProgress(TerminalLine(bar))

@@ -17,7 +17,7 @@ from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import TRACES, say_leftovers, trace_place
 from collector.decode.sources import COMMAND_FILE, SAMPLES_FILE, host_addresses, host_sources, samples_of, write_command
 from collector.findings.thresholds import Thresholds
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.reporting.text import show
 from collector.service.recording import Cluster, Recording, find_cluster, record
 from collector.services.rings import read_rings
@@ -73,7 +73,7 @@ def command(
     with trace_place(trace) as place:
         say_leftovers(place)
         recording = _record_to(place, cluster, hosts, argv, options, quiet=quiet)
-        show(gather(place))
+        show(build_report(place))
         click.echo(without_secrets(f"trace: {place}"))
     sys.exit(recording.command.exit_status)
 

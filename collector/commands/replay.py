@@ -13,7 +13,7 @@ from collector.commands.trace_folders import say_leftovers, trace_place
 from collector.decode.input_limits import LIMITED, UNLIMITED
 from collector.decode.sources import command_of, host_addresses, host_sources, samples_of
 from collector.findings.thresholds import Thresholds
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.reporting.text import show
 from collector.services.rings import read_rings
 from tracer.commands.secret_options import secret_options
@@ -72,5 +72,5 @@ def command(
         say_leftovers(place)
         with progress_display(quiet=quiet) as progress:
             analyse(sources, place, command=ran, samples=samples, options=options, progress=progress)
-        show(gather(place))
+        show(build_report(place))
         click.echo(without_secrets(f"trace: {place}"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from collector.reporting.html import write_html
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.reporting.text import show
 from tracer.plain_text import is_safe
 
@@ -21,9 +21,9 @@ from tracer.plain_text import is_safe
 @click.argument("trace", metavar="TRACE")
 def command(*, trace: str, other: str | None, html: Path | None, as_json: bool) -> None:
     """Show on one screen what happened in TRACE and where the time went."""
-    report = gather(trace, other)
+    report = build_report(trace, other)
     if as_json:
-        click.echo(_safe(json.dumps(asdict(report), indent=1, ensure_ascii=False)))
+        click.echo(_escape_controls(json.dumps(asdict(report), indent=1, ensure_ascii=False)))
     else:
         show(report)
     if html is not None:
@@ -31,6 +31,6 @@ def command(*, trace: str, other: str | None, html: Path | None, as_json: bool) 
         click.echo(f"page: {html}", err=as_json)
 
 
-def _safe(document: str) -> str:
+def _escape_controls(document: str) -> str:
     """The JSON document with characters that a terminal obeys as JSON's own escapes."""
     return "".join(sign if sign == "\n" or is_safe(sign) else json.dumps(sign)[1:-1] for sign in document)

@@ -31,7 +31,7 @@ from collector.decode.host_capture import LAST_BITS, LAST_FRAME, MORE_BITS, Host
 from collector.decode.host_identity import sources_by_address, sources_by_host, sources_by_interface, sources_by_name
 from collector.decode.input_limits import LIMITED, InputLimits, PartitionFull
 from collector.decode.partitions import AddressOrder, HostView, Partitions
-from collector.execution.progress import SILENT, Counted, Progress, Stage
+from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
 from collector.trace.model import CounterInfo, HostInfo
 from tracer.errors import InputError
 from tracer.secret_rules import SecretChoice
@@ -369,7 +369,7 @@ def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[li
     partitions are allowed."""
     partitions = Partitions(bits, len(named), how.spill)
     how.progress.begin(Stage.READ)
-    done = Counted(how.progress, sum(_size(path) for source in named for path in source.files))
+    done = CountedProgress(how.progress, sum(_size(path) for source in named for path in source.files))
     try:
         with ThreadPoolExecutor(READERS) as pool:
             jobs = [pool.submit(read_host, *job, partitions, done, how) for job in enumerate(named)]

@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from collector import _core
 from collector.capture_files.records import Columns, TcpFlag, TcpOption
-from collector.execution.spill import spilling
+from collector.execution.spill import spill_errors
 from tracer.scratch import Scratch
 
 Keys = NDArray[np.uint64]
@@ -86,7 +86,7 @@ class Handshakes:
     def _to_disk(self) -> None:
         rows = np.concatenate(self._rows)
         number = _file_number(rows)
-        with spilling(self._spill):
+        with spill_errors(self._spill):
             if self._folder is None:
                 self._folder = Scratch(self._spill)
             for place in range(1 << FILES_BITS):

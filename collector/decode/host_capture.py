@@ -17,7 +17,7 @@ from collector.decode.checksums import COOKED_2
 from collector.decode.host_addresses import Traffic
 from collector.decode.input_limits import InputLimits, PartitionFull, cut_counter
 from collector.decode.partitions import ELSEWHERE, Activity, Notes, Partitions
-from collector.execution.progress import Counted, Progress
+from collector.execution.progress import CountedProgress, Progress
 from collector.services.services import clues, id_headers
 from collector.trace.model import CounterInfo, PointInfo
 from tracer.errors import InputError
@@ -197,7 +197,9 @@ class Reading:
     believed: Believed = field(default_factory=dict)
 
 
-def read_host(number: int, source: HostSource, partitions: Partitions, progress: Counted, how: Reading) -> HostCapture:
+def read_host(
+    number: int, source: HostSource, partitions: Partitions, progress: CountedProgress, how: Reading
+) -> HostCapture:
     assert source.host is not None
     capture = HostCapture(source.host, tuple(map(str, source.files)), chosen=source.interfaces)
     cut: CounterInfo | None = None
@@ -229,7 +231,7 @@ def _spread_file(
     capture: HostCapture,
     reader: CaptureReader,
     partitions: Partitions,
-    progress: Counted,
+    progress: CountedProgress,
     limits: InputLimits,
 ) -> CounterInfo | None:
     """Put the packets of a file into partitions; returns a counter if it was not read to its end.

@@ -23,7 +23,7 @@ from collector.decode.containers import Passage
 from collector.decode.copies import Copying
 from collector.decode.handshakes import Handshakes
 from collector.decode.merged_captures import Sighted
-from collector.execution.spill import spilling
+from collector.execution.spill import spill_errors
 
 ELSEWHERE = 0xFFFF
 """Number of an interface whose packets are ignored."""
@@ -107,7 +107,7 @@ class Partitions:
         at the host, or `ELSEWHERE` if it is another host's.
         Raises: `ResourceError` if they fit neither in memory nor on disk.
         """
-        with spilling(self._spill):
+        with spill_errors(self._spill):
             syns = reader.spread(rows, self._core, host, frames_before, interfaces)
         with self._lock:
             if self.bits:
@@ -158,13 +158,13 @@ class Partitions:
         Raises: `ResourceError` as `add`.
         """
         moves = self._handshakes.moves()
-        with spilling(self._spill):
+        with spill_errors(self._spill):
             self._core.finish(moves.keys, moves.to)
 
     def take(self, number: int, views: Sequence[HostView], order: AddressOrder) -> Taken | None:
         """Remove and return the packets of a partition, by host and frame; None if it is empty."""
         hosts = [(view.own, view.first_point, list(view.lanes), list(view.copying)) for view in views]
-        with spilling(self._spill):
+        with spill_errors(self._spill):
             taken = self._core.take(number, hosts, order.rank, order.is_loopback)
         if taken is None:
             return None

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.execution.spill import spilling
+from collector.execution.spill import spill_errors
 from tracer.scratch import Scratch
 
 Longs = NDArray[np.int64]
@@ -73,7 +73,7 @@ class SortedRuns:
             self._room -= table.nbytes
             self._runs.append(_Run(keys, table))
             return
-        with spilling(self._spill):
+        with spill_errors(self._spill):
             if self._folder is None:
                 self._folder = Scratch(self._spill)
             path = Path(self._folder.name) / f"{len(self._runs):05}.arrow"

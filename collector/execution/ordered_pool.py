@@ -33,15 +33,15 @@ def run_in_order(
                 number, part = next(numbered, (-1, None))
             if part is None or turns.failed:
                 return
-            with turns.failing():
+            with turns.stop_on_error():
                 result = work(part)
-                with turns.of(number) as mine:
+                with turns.wait_for(number) as mine:
                     if mine:
                         store(part, result)
             del result
 
     jobs = [pool.submit(run) for _ in range(workers)]
-    with turns.failing():
+    with turns.stop_on_error():
         for job in jobs:
             job.result()
 
@@ -54,7 +54,7 @@ class _Turns:
         self._next, self._changed = 0, Condition()
 
     @contextmanager
-    def of(self, number: int) -> Iterator[bool]:
+    def wait_for(self, number: int) -> Iterator[bool]:
         """Wait for a turn; False if it never comes."""
         with self._changed:
             self._changed.wait_for(lambda: self.failed or self._next == number)
@@ -65,7 +65,7 @@ class _Turns:
             self._changed.notify_all()
 
     @contextmanager
-    def failing(self) -> Iterator[None]:
+    def stop_on_error(self) -> Iterator[None]:
         """A context in which an error ends the waits of all others."""
         try:
             yield

@@ -6,7 +6,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from collector.execution.spill import spilling
+from collector.execution.spill import spill_errors
 from tracer.scratch import Scratch
 
 MOST_IN_MEMORY_BYTES = 3 << 28
@@ -39,7 +39,7 @@ class PartitionCache:
             self._room -= size
             self._held[number] = tables
             return
-        with spilling(self._spill):
+        with spill_errors(self._spill):
             for place, table in enumerate(tables):
                 with (
                     pa.OSFile(str(self._path(number, place)), "wb") as file,

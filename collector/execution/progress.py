@@ -52,7 +52,7 @@ SILENT = Silent()
 
 
 @dataclass(slots=True)
-class Counted:
+class CountedProgress:
     """Calls `advance` for the parts of a stage that has `total` units."""
 
     progress: Progress

@@ -9,7 +9,7 @@ from tracer.errors import ResourceError
 
 
 @contextmanager
-def spilling(folder: Path | None) -> Iterator[None]:
+def spill_errors(folder: Path | None) -> Iterator[None]:
     """A context for writing intermediate data to `folder` (the system's temporary one if None).
 
     Raises: `ResourceError` if there is no room.

@@ -15,11 +15,11 @@ def write(trace: Trace, place: Path) -> list[Path]:
     written = []
     for name in TABLES:
         written.append(place / f"{name}.csv")
-        pyarrow.csv.write_csv(plain(trace.read(name)), written[-1])
+        pyarrow.csv.write_csv(without_dictionaries(trace.read(name)), written[-1])
     return written
 
 
-def plain(table: pa.Table) -> pa.Table:
+def without_dictionaries(table: pa.Table) -> pa.Table:
     """The table with dictionary columns converted to plain ones, since the CSV writer does not support them."""
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
     return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))

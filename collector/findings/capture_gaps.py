@@ -62,7 +62,7 @@ class Missed:
         """At most so many of the packets were missed at the time of a finding."""
         if self.drops is None:
             return self.count
-        return self.drops.within(finding.from_trace_ns, finding.to_trace_ns)
+        return self.drops.count_within(finding.from_trace_ns, finding.to_trace_ns)
 
     def misleads(self, severity: SeverityThresholds) -> bool:
         """Whether so many packets are missing that views of this host mislead."""

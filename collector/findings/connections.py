@@ -64,11 +64,11 @@ LOST = ("lost", "gone")
 def find(seen: Observations, limits: ScanThresholds) -> Iterable[Finding]:
     """One finding for each server host and cause, for all its ports together. Waits of background requests cost
     nothing."""
-    connecting, severity = seen.symptoms.connecting, seen.severity
-    if connecting.is_empty():
+    failed, severity = seen.symptoms.failed_handshakes, seen.severity
+    if failed.is_empty():
         return
     total_ns, serving = seen.requests.total_ns, seen.requests.serving
-    scans, tried = without_scans(_with_waiting(connecting, seen.requests, ServiceNames(seen.info.services)), limits)
+    scans, tried = without_scans(_with_waiting(failed, seen.requests, ServiceNames(seen.info.services)), limits)
     yield from scans
     for cause, server, rows in _handshakes(tried):
         found = _handshake(cause, server, rows)

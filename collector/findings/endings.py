@@ -117,12 +117,12 @@ _TRUNCATED = _Words(
 
 def find(seen: Observations, limits: EndingThresholds) -> list[Finding]:
     """All findings about requests that one side ended early."""
-    requests, in_vain = seen.requests, seen.symptoms.in_vain
+    requests, unusable = seen.requests, seen.symptoms.unusable_connections
     ended = _owed_requests(seen.symptoms.ended, requests, limits)
     if ended.is_empty():
         return []
     by_server = ended.filter(~pl.col("ending").is_in(BY_CLIENT))
-    deaths = list(_deaths(by_server, requests, in_vain, limits))
+    deaths = list(_deaths(by_server, requests, unusable, limits))
     of_deaths = [span for death in deaths for span in death.rows["span_id"].to_list()]
     alone = by_server.filter(pl.col("readable") | pl.col("ending").is_in(RESETS))
     alone = alone.filter(~pl.col("span_id").is_in(of_deaths))
@@ -202,11 +202,11 @@ class _Death:
 
 
 def _deaths(
-    by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame, limits: EndingThresholds
+    by_server: pl.DataFrame, requests: Requests, unusable: pl.DataFrame, limits: EndingThresholds
 ) -> Iterator[_Death]:
     """Requests that failed because a server ended: those without an answer, and those that it was answering then.
 
-    Arguments: `in_vain`, from `collector.hops.failed_connections.in_vain`; thresholds.
+    Arguments: `unusable`, from `collector.hops.failed_connections.unusable_connections`; thresholds.
     """
     owed = pl.col("readable") | (pl.col("waited_ns") >= limits.owed_least_ns)
     of_connections = ~pl.col("ending").is_in([Ending.STALE, Ending.SERVER_RESET_STREAM])
@@ -215,7 +215,7 @@ def _deaths(
         silent = mine.filter(pl.col("silent"))
         at_server = _at_server(requests, host, service)
         for moment in _moments(silent, limits.process_end_most_gap_ns):
-            gone = _ended_before_refusal(moment, requests.answered[at_server], in_vain, limits)
+            gone = _ended_before_refusal(moment, requests.answered[at_server], unusable, limits)
             if gone is None and not _is_death(moment, requests, at_server, limits):
                 continue
             taken, refused = gone or (moment, 0)
@@ -224,7 +224,7 @@ def _deaths(
 
 
 def _ended_before_refusal(
-    moment: pl.DataFrame, answered: Int64Array, in_vain: pl.DataFrame, limits: EndingThresholds
+    moment: pl.DataFrame, answered: Int64Array, unusable: pl.DataFrame, limits: EndingThresholds
 ) -> tuple[pl.DataFrame, int] | None:
     """The requests that a server ended before its port refused connections, and how many it refused; None if none.
 
@@ -234,7 +234,7 @@ def _ended_before_refusal(
     last = int(moment["closed_ns"].to_numpy().max())
     place = pl.format("{}:{}", "server", "server_port")
     soon = pl.col("began_ns").is_between(last, last + limits.refused_within_ns) & pl.col("refused_ns").is_not_null()
-    refused = in_vain.filter(place.is_in(moment["place"].unique().to_list()) & soon)
+    refused = unusable.filter(place.is_in(moment["place"].unique().to_list()) & soon)
     if refused.is_empty():
         return None
     before = answered[(answered != UNSEEN) & (answered < int(refused["began_ns"].to_numpy().min()))]

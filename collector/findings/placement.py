@@ -41,7 +41,7 @@ class PlacementThresholds:
 
 def find(seen: Observations, limits: PlacementThresholds) -> Iterator[Finding]:
     """All findings about where requests went."""
-    return placement_findings(seen.requests, seen.symptoms.in_vain, limits, seen.connections, seen.rings)
+    return placement_findings(seen.requests, seen.symptoms.unusable_connections, limits, seen.connections, seen.rings)
 
 
 def placement_findings(
@@ -53,9 +53,9 @@ def placement_findings(
 ) -> Iterator[Finding]:
     """The findings `handoffs` and `uneven_load`.
 
-    Arguments: `requests`, from `requests.requests_of`; `failed`, connections from
-    `collector.hops.failed_connections.in_vain`; thresholds; `connections` with `CONNECTION_COLUMNS`; `rings`, the
-    assignments of ring files, if any.
+    Arguments: `requests`, from `requests.requests_of`; `failed`, from
+    `collector.hops.failed_connections.unusable_connections`; thresholds; `connections` with `CONNECTION_COLUMNS`;
+    `rings`, the assignments of ring files, if any.
     """
     yield from _handoffs(requests, failed, connections, rings)
     yield from _uneven_load(requests, limits)

@@ -34,7 +34,7 @@ class ScanThresholds:
 def without_scans(rows: pl.DataFrame, limits: ScanThresholds) -> tuple[list[Finding], pl.DataFrame]:
     """Findings about scans, and the remaining rows.
 
-    Arguments: `Symptoms.connecting`, possibly with more columns; thresholds.
+    Arguments: `Symptoms.failed_handshakes`, possibly with more columns; thresholds.
     """
     tried = pl.coalesce("server_host", "server_addr")
     vain = rows.with_columns(tried=tried).filter(pl.col("fate").is_in(IN_VAIN))

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from collector.hops import damaged, host_drops, recoveries, sender_pauses
 from collector.hops.captured_until import CapturedUntil
 from collector.hops.counts import HopCounts, hop_counts
-from collector.hops.failed_connections import HandshakeThresholds, connecting, in_vain, merge_groups
+from collector.hops.failed_connections import (
+    HandshakeThresholds,
+    failed_handshakes,
+    merge_groups,
+    unusable_connections,
+)
 from collector.hops.path_traffic import RATE_KEYS, merge_traffic
 from collector.hops.recoveries import RecoveryThresholds
 from collector.hops.retransmission_stalls import PAIR, stalls
@@ -92,8 +97,8 @@ class Symptoms:
     dropped: pl.DataFrame  # as from `host_drops.drops_by_host_pair`
     damaged: pl.DataFrame  # as from `damaged.damaged_by_host_pair`
     unseen: pl.DataFrame  # as `gaps.missed_bytes`, each connection
-    connecting: pl.DataFrame  # as `connecting`
-    in_vain: pl.DataFrame  # as `in_vain`, each connection
+    failed_handshakes: pl.DataFrame  # as `failed_handshakes`
+    unusable_connections: pl.DataFrame  # as `unusable_connections`, each connection
     ended: pl.DataFrame  # as `_ended_requests`, one row for each request that one side ended early
     missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
     cut: pl.DataFrame  # fate, client_host, server_host, service; count, cost_ns, and the worst
@@ -117,16 +122,16 @@ def collect_symptoms(
     Arguments: all their `hops` (with trace times and exchanges; the rows of a connection are consecutive), their rows
     of `connections` and of `exchanges`, of which streams are no requests; `captured`, until when captures ran;
     `paused`, their pauses from `sender_pauses.align_pauses`, if the packets were examined; `counts`, the hops'
-    `hop_counts`, if already computed; `drops`, from `host_drops.host_drops`, likewise; `spoilt`, damaged packets with
-    columns `damaged.PACKETS`; `holed`, connections with holes in the captures; thresholds.
+    `hop_counts`, if already computed; `drops`, from `host_drops.host_drops`, likewise; `damaged_packets`, with
+    columns `damaged.PACKETS`; `pieces`, what the captures lack of their streams; thresholds.
     """
     counts = hop_counts(hops, by_flow=False) if counts is None else counts
     streams, exchanges = stream_ids(exchanges), requests_of(exchanges)
-    troubled, asked = _rows(hops, counts.troubled_rows), _rows(exchanges, _cut_or_failed(exchanges))
+    notable, ended = _rows(hops, counts.notable_rows), _rows(exchanges, _cut_or_failed(exchanges))
     connections_with_gaps = NO_CONNECTIONS if pieces is None else pieces.gaps["connection_id"].unique()
     rare = (
-        _troubled_symptoms(troubled, connections, asked, captured, limits, damaged_packets, connections_with_gaps)
-        if troubled.num_rows or asked.num_rows
+        _rare_symptoms(notable, connections, ended, captured, limits, damaged_packets, connections_with_gaps)
+        if notable.num_rows or ended.num_rows
         else _no_symptoms()
     )
     return Symptoms(
@@ -136,13 +141,13 @@ def collect_symptoms(
         rates=counts.rates,
         paused=sender_pauses.pauses_by_host_pair(paused, hops, limits.pauses, streams),
         behind=head_of_line.head_of_line(exchanges, limits.head_of_line),
-        dropped=host_drops.drops_by_host_pair(drops, _frame(troubled, [*HOP_COLUMNS, "receive_frame"])),
+        dropped=host_drops.drops_by_host_pair(drops, _frame(notable, [*HOP_COLUMNS, "receive_frame"])),
         unseen=pl.DataFrame(schema=gaps.MISSED) if pieces is None else gaps.missed_bytes(pieces.gaps, hops),
-        damaged=damaged.damaged_by_host_pair(damaged_packets, _frame(troubled, HOP_COLUMNS)),
+        damaged=damaged.damaged_by_host_pair(damaged_packets, _frame(notable, HOP_COLUMNS)),
     )
 
 
-def _troubled_symptoms(
+def _rare_symptoms(
     hops: pa.Table,
     connections: pa.Table,
     exchanges: pa.Table,
@@ -151,14 +156,14 @@ def _troubled_symptoms(
     damaged_packets: pl.DataFrame | None = None,
     connections_with_gaps: pl.Series = NO_CONNECTIONS,
 ) -> dict[str, pl.DataFrame]:
-    """The symptoms among hops and exchanges that may be in trouble."""
+    """The symptoms among notable hops and exchanges that were cut or failed."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     ends = _frame(connections, CONNECTION_COLUMNS)
     return {
         "lost": stalls(damaged.without_damaged(packets, damaged_packets), "data"),
         "recovered": recoveries.recoveries(packets, limits.recoveries),
-        "connecting": connecting(packets, ends, captured, limits.handshakes),
-        "in_vain": in_vain(packets, ends),
+        "failed_handshakes": failed_handshakes(packets, ends, captured, limits.handshakes),
+        "unusable_connections": unusable_connections(packets, ends),
         "ended": _ended_requests(asked),
         "missed": _missed_packets(packets),
         "cut": _cut_requests(asked, captured, connections_with_gaps, limits.requests),
@@ -170,7 +175,7 @@ def _troubled_symptoms(
 def _no_symptoms() -> dict[str, pl.DataFrame]:
     """The result for a partition without trouble, as most are: it saves thirty queries."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
-    return _troubled_symptoms(hops, connections, exchanges, CapturedUntil(0), DEFAULT_LIMITS)
+    return _rare_symptoms(hops, connections, exchanges, CapturedUntil(0), DEFAULT_LIMITS)
 
 
 def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
@@ -332,8 +337,8 @@ MERGE: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "dropped": host_drops.merge_groups,
     "damaged": host_drops.merge_groups,
     "unseen": lambda rows: rows,
-    "connecting": merge_groups,
-    "in_vain": lambda rows: rows,
+    "failed_handshakes": merge_groups,
+    "unusable_connections": lambda rows: rows,
     "ended": lambda rows: rows,
     "missed": _merge_misses,
     "cut": lambda rows: _merge_groups(rows, CUT, ("count",), "worst_ns"),

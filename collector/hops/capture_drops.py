@@ -46,7 +46,7 @@ class CaptureDrops:
         of = self.count + self.captured_count
         return f"the capture on {self.host} dropped {self.count:,} of {of:,} packets itself, {self.when}"
 
-    def within(self, from_ns: int | None, to_ns: int | None) -> int:
+    def count_within(self, from_ns: int | None, to_ns: int | None) -> int:
         """At most so many packets were dropped in an interval of trace time; without an interval: all of them."""
         begin, end = (from_ns, to_ns if to_ns is not None else from_ns)
         if begin is None or end is None:

@@ -89,7 +89,7 @@ def settle_windows(hops: pa.Table, connections: pa.Table, windows: CaptureWindow
         return hops
     names = ["connection_id", "send_host", "receive_host", "send_trace_ns", "receive_trace_ns", "state"]
     frame = pl.DataFrame(hops.select(names)).with_columns(pl.col("send_host", "receive_host", "state").cast(pl.String))
-    outside, doubtful = _beyond(frame, connections, windows)
+    outside, doubtful = _outside_windows(frame, connections, windows)
     states = hops["state"].combine_chunks()
     codes = states.indices.to_numpy().astype(np.int32)
     lost, unmatched, beyond = (
@@ -101,7 +101,7 @@ def settle_windows(hops: pa.Table, connections: pa.Table, windows: CaptureWindow
     return hops.set_column(index, "state", pa.DictionaryArray.from_arrays(pa.array(codes), STATES))
 
 
-def _beyond(
+def _outside_windows(
     hops: pl.DataFrame, connections: pa.Table, windows: CaptureWindows
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of unmatched packets whose other host was not capturing then; and rows for which its capture had drops."""

@@ -34,7 +34,7 @@ class HopCounts:
     """One row for each flow, if requested. The columns are explained in `collector/core/hops/src/flows.rs`: `start`
     (its first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`, `matched_bytes`; all
     int64."""
-    troubled_rows: Int64Array
+    notable_rows: Int64Array
     """Rows in `hops` of the connections in which at least one packet did not simply arrive once."""
     sent: pl.DataFrame
     """`send_host, receive_host, sent`: data hops of each pair of hosts."""

@@ -84,7 +84,7 @@ def union(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(joined)
 
 
-def without(spans: Sequence[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
+def subtract_spans(spans: Sequence[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
     """The spans minus the holes; the holes' own edges stay covered. Pieces no longer than an edge are omitted."""
     left = list(spans)
     for begin, end in holes:
@@ -192,7 +192,8 @@ def coverages(
         if any(drops):
             lost_at = _at_points(host, activity, lost, clocks)
             doubtful = [
-                _doubtful(point.drops, *at_point) for point, at_point in zip(activity.points, lost_at, strict=True)
+                _doubtful_spans(point.drops, *at_point)
+                for point, at_point in zip(activity.points, lost_at, strict=True)
             ]
         has_ended = bool(points) and _sent_after(points, at_points) >= BETWEEN_LEAST_SENT
         found[host] = HostCoverage(tuple(points), drops, tuple(doubtful), has_ended)
@@ -207,7 +208,7 @@ def _sent_after(points: Sequence[tuple[Span, ...]], at_points: Sequence[tuple[In
     return sum(int(count[sent & (stamps > end_ns + EDGE_NS)].sum()) for stamps, sent, count in at_points)
 
 
-def _doubtful(drops: Sequence[DropSpan], stamps: Ints, _: NDArray[np.bool_], count: Ints) -> tuple[Span, ...]:
+def _doubtful_spans(drops: Sequence[DropSpan], stamps: Ints, _: NDArray[np.bool_], count: Ints) -> tuple[Span, ...]:
     """The times in which a capture dropped at least as many packets as seem lost there."""
     sums = np.concatenate([[0], np.cumsum(count)])
 
@@ -268,19 +269,19 @@ def _point_coverage(point: PointActivity, stamps: Ints, sent: NDArray[np.bool_],
     whole = (spans[0][0], spans[-1][1])
     sums = [np.concatenate([[0], np.cumsum(np.where(way, count, 0))]) for way in (sent, ~sent)]
 
-    def lacks(silence: Span) -> tuple[int, int]:
+    def missing_in(silence: Span) -> tuple[int, int]:
         first, last = np.searchsorted(stamps, silence[0]), np.searchsorted(stamps, silence[1], side="right")
         return int(sums[0][last] - sums[0][first]), int(sums[1][last] - sums[1][first])
 
     def is_hole(silence: Span) -> bool:
-        from_host, to_host = lacks(silence)
+        from_host, to_host = missing_in(silence)
         if any(silence[0] <= begin and end <= silence[1] for begin, end in between):
             return from_host >= BETWEEN_LEAST_SENT and from_host + to_host >= BETWEEN_LEAST
         long = silence[1] - silence[0] >= HOLE_LEAST_NS
         return long and from_host >= HOLE_LEAST_SENT and to_host >= HOLE_LEAST_RECEIVED
 
     holes = [silence for silence in _silences(point, whole, between) if is_hole(silence)]
-    return without(without(spans, holes), restarts)
+    return subtract_spans(subtract_spans(spans, holes), restarts)
 
 
 def _file_spans(files: Sequence[FileSpan]) -> tuple[tuple[Span, ...], list[Span], list[Span]]:

@@ -112,14 +112,14 @@ def _damaged_at(host: str, rows: pl.DataFrame, look: Look) -> pl.DataFrame:
     return rows.filter(bad).select(list(SUSPECTS))
 
 
-def mark_undelivered(hops: pa.Table, wrong: pl.DataFrame, clocks: pa.Table) -> tuple[pa.Table, pl.DataFrame]:
+def mark_undelivered(hops: pa.Table, damaged_packets: pl.DataFrame, clocks: pa.Table) -> tuple[pa.Table, pl.DataFrame]:
     """`hops` (not aligned), with damaged packets marked lost; and these packets (columns `PACKETS`).
 
-    Arguments: `wrong`, from `find_damaged`; `clocks` as in the trace.
+    Arguments: `damaged_packets`, from `find_damaged`; `clocks` as in the trace.
     """
     names = [*TRANSFER, *PAIR, "receive_frame", "receive_host_ns"]
     rows = pl.DataFrame(hops.select(names)).with_columns(pl.col(PAIR).cast(pl.String)).with_row_index("row")
-    came = rows.join(wrong, on=FRAME)
+    came = rows.join(damaged_packets, on=FRAME)
     at = np.zeros(hops.num_rows, dtype=np.bool_)
     at[came["row"].to_numpy()] = True
     for name in ("receive_frame", "receive_host_ns"):
@@ -163,9 +163,9 @@ def damaged_by_host_pair(each: pl.DataFrame | None, hops: pl.DataFrame) -> pl.Da
     return merge_groups(cases).select(list(GROUPS))
 
 
-def drops_of_intact(drops: pa.Table, wrong: pl.DataFrame) -> pa.Table:
+def drops_of_intact(drops: pa.Table, damaged_packets: pl.DataFrame) -> pa.Table:
     """The rows of `host_drops.host_drops` without those of damaged packets."""
-    return pl.DataFrame(drops).join(wrong, on=FRAME, how="anti").to_arrow()
+    return pl.DataFrame(drops).join(damaged_packets, on=FRAME, how="anti").to_arrow()
 
 
 def without_damaged(hops: pl.DataFrame, each: pl.DataFrame | None) -> pl.DataFrame:

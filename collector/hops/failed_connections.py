@@ -40,7 +40,7 @@ class HandshakeThresholds:
     )
 
 
-def connecting(
+def failed_handshakes(
     hops: pl.DataFrame, connections: pl.DataFrame, captured: CapturedUntil, limits: HandshakeThresholds
 ) -> pl.DataFrame:
     """Handshakes that failed or were late, one row for each `GROUP`.
@@ -52,13 +52,13 @@ def connecting(
     """
     tried = _attempts(hops).join(_with_reuse(connections, limits.time_wait_ns), on="connection_id")
     tried = tried.with_columns(captured.of(tried, "from_trace_ns"))
-    tried = tried.with_columns(fate=_fate(limits.unanswered_least_ns), why=_why())
-    troubled = tried.filter(pl.col("fate").is_not_null()).with_columns(
+    tried = tried.with_columns(fate=_fate(limits.unanswered_least_ns), why=_reason())
+    failed = tried.filter(pl.col("fate").is_not_null()).with_columns(
         to_trace_ns=pl.coalesce("up_ns", "last_ns"), span_id=pl.lit(None, pl.Int64)
     )
-    troubled = troubled.with_columns(worst_ns=pl.col("to_trace_ns") - pl.col("from_trace_ns"))
+    failed = failed.with_columns(worst_ns=pl.col("to_trace_ns") - pl.col("from_trace_ns"))
     return (
-        troubled.sort("worst_ns", "connection_id", descending=[True, False])
+        failed.sort("worst_ns", "connection_id", descending=[True, False])
         .group_by(GROUP, maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("count"),
@@ -72,10 +72,10 @@ def connecting(
     )
 
 
-def in_vain(hops: pl.DataFrame, connections: pl.DataFrame) -> pl.DataFrame:
+def unusable_connections(hops: pl.DataFrame, connections: pl.DataFrame) -> pl.DataFrame:
     """Connections that were not usable when the client wanted them: refused, not answered, or answered late.
 
-    Arguments: as for `connecting`.
+    Arguments: as for `failed_handshakes`.
     Returns: `connection_id, client_host, server` (its host, or its address where that was not captured), `server_port,
     began_ns, refused_ns` (null for those that were not refused), one row each.
     """
@@ -113,7 +113,7 @@ def _fate(unanswered_least_ns: int) -> pl.Expr:
     return refused.when(~came_up & old).then(pl.lit("unanswered"))
 
 
-def _why() -> pl.Expr:
+def _reason() -> pl.Expr:
     lost = (pl.col("lost") > 0) | (pl.col("answers_lost") > 0) | (pl.col("acks_lost") > 0)
     ignored = (pl.col("ignored") > 0) | (pl.col("acks_ignored") > 0)
     refused = pl.when(pl.col("up_ns").is_null() & pl.col("reset_ns").is_not_null()).then(pl.lit("refused"))

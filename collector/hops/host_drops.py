@@ -124,7 +124,7 @@ def _at_host(rows: pl.DataFrame, limits: HostDropThresholds) -> Iterator[tuple[i
         # While a server still answers the SYN, it has no connection that could take data: a full listen queue.
         old = sequence_offsets(stamps[first : first + 1], int(stamps[0]))[0] < newest[first]
         in_order = reach[first] <= begin
-        if answered_ns < since and not old and _never_had(acks, begin, end, since, until, in_order, limits):
+        if answered_ns < since and not old and _was_never_received(acks, begin, end, since, until, in_order, limits):
             yield int(columns["frame"][first]), max(until - max(since, reached_ns), 0)
             reached_ns = max(reached_ns, until)
 
@@ -152,7 +152,7 @@ MOST_BYTES = 1 << 17
 """No captured packet is longer."""
 
 
-def _never_had(
+def _was_never_received(
     acks: Columns, begin: int, end: int, since: int, until: int, in_order: bool, limits: HostDropThresholds
 ) -> bool:
     """Whether TCP never had the bytes from `begin` to `end`, which arrived at `since` and again at `until`.

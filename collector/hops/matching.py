@@ -59,8 +59,10 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     Cost: linear in packets, ~0.1-0.3 µs each on one core.
     """
     is_of_end = None if decoded.forwarded is None else ~decoded.forwarded[decoded.excerpts["event_row"]]
-    found = _core.match_events(*_of_ends(decoded, first_connection_id, is_of_end))
-    placed = by_name(found["events"]) if decoded.forwarded is None else _over_all(found["events"], decoded.forwarded)
+    found = _core.match_events(*_without_forwarded(decoded, first_connection_id, is_of_end))
+    placed = (
+        by_name(found["events"]) if decoded.forwarded is None else _with_forwarded(found["events"], decoded.forwarded)
+    )
     return Matched(
         events=event_table(decoded, placed),
         hops=_hop_table(by_name(found["hops"]), decoded.hosts),
@@ -70,7 +72,7 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     )
 
 
-def _of_ends(
+def _without_forwarded(
     decoded: Decoded, first_connection_id: int, is_of_end: NDArray[np.bool_] | None
 ) -> tuple[Columns, int, NDArray[np.uint32]]:
     """The core's input: all events except those seen by hosts that only forward them, and the rows of excerpts.
@@ -86,7 +88,7 @@ def _of_ends(
     return events, first_connection_id, (np.cumsum(kept)[rows] - 1).astype(np.uint32)
 
 
-def _over_all(placed: "PlacedEvents", forwarded: NDArray[np.bool_]) -> Columns:
+def _with_forwarded(placed: "PlacedEvents", forwarded: NDArray[np.bool_]) -> Columns:
     """`placed` extended to all rows: forwarded packets belong to no hop and to no connection."""
     kept, count = ~forwarded, len(forwarded)
     connection_id = np.zeros(count, dtype=np.int64)

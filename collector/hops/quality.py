@@ -190,9 +190,9 @@ def _summary_of_slab(rows: pl.DataFrame, most: int) -> _Slab:
     pairs = rows.group_by(*_PAIR).agg(
         pl.col(*COUNTS, "hops_count").sum(), connections_count=pl.col("connection_id").n_unique().cast(pl.Int64)
     )
-    spoilt = rows.filter((_failed_count() > 0) | (pl.col("lost_count") > 0))["connection_id"].unique()
-    imperfect = _sums(rows.filter(pl.col("connection_id").is_in(spoilt.implode())), "connection_id")
-    return _Slab(pairs, len(spoilt), _worst(imperfect, most))
+    imperfect_ids = rows.filter((_failed_count() > 0) | (pl.col("lost_count") > 0))["connection_id"].unique()
+    imperfect = _sums(rows.filter(pl.col("connection_id").is_in(imperfect_ids.implode())), "connection_id")
+    return _Slab(pairs, len(imperfect_ids), _worst(imperfect, most))
 
 
 def _sums(rows: pl.DataFrame, *by: str) -> pl.DataFrame:

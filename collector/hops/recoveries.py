@@ -46,7 +46,7 @@ def recoveries(hops: pl.DataFrame, limits: RecoveryThresholds) -> pl.DataFrame:
     quiet = pl.col("copied_ns") - pl.max_horizontal("from_trace_ns", "heard_ns")
     by_timer = pl.when(quiet >= limits.quiet_share * wait).then(pl.lit("timeout")).otherwise(pl.lit("fast"))
     how = pl.when(pl.col("behind_bytes").is_not_null()).then(by_timer).otherwise(pl.lit("tail"))
-    stalled = rows.join(_later(rows, hops), on="stall", how="left").sort("copied_ns")
+    stalled = rows.join(_bytes_behind(rows, hops), on="stall", how="left").sort("copied_ns")
     stalled = stalled.join_asof(
         _arrivals_at_sender(hops),
         left_on="copied_ns",
@@ -80,7 +80,7 @@ def merge_groups(groups: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _later(stalls: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
+def _bytes_behind(stalls: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
     """`stall, behind_bytes`: the stalls during which later bytes were sent before the copy and arrived; how many."""
     arrived = hops.filter((pl.col("kind") == "data") & pl.col("receive_trace_ns").is_not_null())
     further = arrived.select(*FLOW, "stream_end", further="stream_start", left_ns="send_trace_ns")

@@ -73,7 +73,7 @@ HOLDS: dict[str, type[np.generic]] = {
     "stream_offset": np.int64,
     "is_reader": np.bool_,
 }
-"""Columns of `holds`."""
+"""Columns of `tcp_holds`."""
 
 
 def pause_table(found: Columns, hosts: pa.StringArray) -> pa.Table:
@@ -94,7 +94,7 @@ def align_pauses(pauses: pa.Table, clocks: pa.Table) -> pa.Table:
     return pauses
 
 
-def holds(pauses: pa.Table | None) -> Columns:
+def tcp_holds(pauses: pa.Table | None) -> Columns:
     """The pauses in which TCP held the sender back, as columns for the core: `connection_id`, `from_client`,
     `stream_offset` of the bytes sent next, and `is_reader`, whether the receiver's window was closed.
 
@@ -103,7 +103,7 @@ def holds(pauses: pa.Table | None) -> Columns:
     """
     if pauses is None or not pauses.num_rows:
         return {name: np.empty(0, kind) for name, kind in HOLDS.items()}
-    rows = pl.DataFrame(pauses).with_columns(why=_why(DEFAULT_LIMITS))
+    rows = pl.DataFrame(pauses).with_columns(why=_reason(DEFAULT_LIMITS))
     rows = rows.filter(pl.col("why").is_not_null() | (pl.col("resumed_bytes") >= _segment_bytes()))
     rows = rows.with_columns(is_reader=(pl.col("why") == "zero_window").fill_null(value=False))
     return {name: np.ascontiguousarray(rows[name].to_numpy(), dtype=kind) for name, kind in HOLDS.items()}
@@ -121,15 +121,15 @@ def pauses_by_host_pair(
     longest pause `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns, in_flight_bytes`; costliest first.
     """
     if pauses is None or not pauses.num_rows:
-        return _nothing()
+        return _no_pauses()
     stood = (pl.col("resumed_ns") - pl.col("stopped_ns") >= limits.least_ns) | (pl.col("resumed_bytes") == 0)
-    rows = pl.DataFrame(pauses).with_columns(why=_why(limits)).filter(pl.col("why").is_not_null() & stood)
+    rows = pl.DataFrame(pauses).with_columns(why=_reason(limits)).filter(pl.col("why").is_not_null() & stood)
     rows = _with_exchanges(rows, hops)
     if streams is not None and len(streams):
         of_stream = pl.col("exchange_id").is_in(streams.implode()).fill_null(value=False)
         rows = rows.filter(~of_stream | (pl.col("why") == "zero_window"))
     rows = rows.with_columns(
-        send_host=pl.col("host").cast(pl.String), stopped_trace_ns=pl.col("stopped_trace_ns") - _full_before()
+        send_host=pl.col("host").cast(pl.String), stopped_trace_ns=pl.col("stopped_trace_ns") - _full_window_ns()
     ).with_columns(cost_ns=pl.col("resumed_trace_ns") - pl.col("stopped_trace_ns"))
     found = (
         rows.sort("cost_ns", descending=True, maintain_order=True)
@@ -152,7 +152,7 @@ def pauses_by_host_pair(
 
 
 @cache
-def _nothing() -> pl.DataFrame:
+def _no_pauses() -> pl.DataFrame:
     return pl.DataFrame(schema=GROUP_COLUMNS)
 
 
@@ -178,13 +178,13 @@ def _segment_bytes() -> pl.Expr:
     return pl.when(pl.col("mss_bytes") > 0).then("mss_bytes").otherwise(USUAL_MSS_BYTES)
 
 
-def _full_before() -> pl.Expr:
+def _full_window_ns() -> pl.Expr:
     """For `zero_window`: how long the window had been full before the last retransmission of sent bytes."""
     before = (pl.col("stopped_ns") - pl.col("full_ns")).clip(lower_bound=0).fill_null(0)
     return pl.when(pl.col("why") == "zero_window").then(before).otherwise(0)
 
 
-def _why(limits: PauseThresholds) -> pl.Expr:
+def _reason(limits: PauseThresholds) -> pl.Expr:
     paused = pl.col("resumed_ns") - pl.col("stopped_ns")
     segment = _segment_bytes()
     round_trip = pl.col("rtt_ns").clip(lower_bound=0)

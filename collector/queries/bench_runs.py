@@ -106,7 +106,7 @@ def runs_recorded_with(trace: Path, argv: tuple[str, ...]) -> tuple[Path, ...]:
     trace."""
     outputs = [Path(argv[at + 1]) for at, word in enumerate(argv[:-1]) if word in ("-o", "--output")]
     names = [path for path in outputs if path.is_dir()] + [trace.parent / path.name for path in outputs]
-    return find_runs([*names, *(each for each in _beside(trace) if each != trace)])
+    return find_runs([*names, *(each for each in _folders_beside(trace) if each != trace)])
 
 
 def read_run(folder: Path) -> BenchRun | None:
@@ -149,7 +149,7 @@ def run_overlaps(run: BenchRun, from_ns: int, to_ns: int) -> bool:
     return run.started_ns < to_ns and run.ended_ns > from_ns
 
 
-def _beside(trace: Path) -> list[Path]:
+def _folders_beside(trace: Path) -> list[Path]:
     """Folders that have a trace's name with an ending, as in `c512` and `c512.bench`."""
     parent = trace.resolve().parent
     if not parent.is_dir():

@@ -144,17 +144,17 @@ def _copies(
                 interfaces = reader.interfaces
                 for copy, (frame, stamp_ns) in zip(copies, part, strict=False):
                     if (copy.frame + before, copy.host_ns) != (frame, stamp_ns):
-                        raise _another(file, frame)
+                        raise _wrong_capture(file, frame)
                     yield interfaces[copy.interface], replace(copy, frame=frame)
                 waiting = waiting[len(copies) :]
                 if len(copies) < len(part):
                     break
             before += reader.packets_count
     if waiting:
-        raise _another(host.files[-1], waiting[0][0])
+        raise _wrong_capture(host.files[-1], waiting[0][0])
 
 
-def _another(file: str, frame: int) -> InputError:
+def _wrong_capture(file: str, frame: int) -> InputError:
     what = f"{file} is not the capture that this trace was made from: its packet {frame:,} is another one"
     return InputError(what, "put the right file back, or make the trace again: tracer replay")
 

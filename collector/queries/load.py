@@ -110,7 +110,7 @@ class Load:
         for condition in _conditions(selection):
             rows = rows.filter(condition)
         if selection.caller or selection.callee:
-            rows = rows.filter(pl.col("number").is_in(self._with_call(selection).implode()))
+            rows = rows.filter(pl.col("number").is_in(self._requests_with_call(selection).implode()))
         return rows
 
     def rows(
@@ -194,7 +194,7 @@ class Load:
         frame, counts = self._trees.frame, self._hops.hops_by_span()
         return call_ends(frame, counts, False), call_ends(frame, counts, True)
 
-    def _with_call(self, selection: RequestSelection) -> pl.Series:
+    def _requests_with_call(self, selection: RequestSelection) -> pl.Series:
         """Numbers of requests that hold a call between two nodes, of either graph."""
         ends = pl.concat(self._calls)
         if selection.caller:
@@ -213,11 +213,11 @@ def _conditions(selection: RequestSelection) -> list[pl.Expr]:
         took <= selection.most_ns if selection.most_ns is not None else None,
         pl.col("class") == selection.class_name if selection.class_name else None,
         pl.col("outcome") == selection.outcome if selection.outcome else None,
-        _holds(selection.text) if selection.text else None,
+        _contains_text(selection.text) if selection.text else None,
     ]
     return [each for each in found if each is not None]
 
 
-def _holds(text: str) -> pl.Expr:
+def _contains_text(text: str) -> pl.Expr:
     target, transaction = (pl.col(name).fill_null("") for name in ("target", "transaction_id"))
     return target.str.contains(text, literal=True) | transaction.str.contains(text, literal=True)

@@ -78,7 +78,13 @@ def uncovered_marks(trace: TraceView) -> tuple[Mark, ...]:
         ]
     numbers = {lane.host: number for number, lane in enumerate(trace.lanes)}
     found += [
-        Mark("in part", numbers[drops.host], each.from_ns - trace.start_ns, each.to_ns - trace.start_ns, _in_part(each))
+        Mark(
+            "in part",
+            numbers[drops.host],
+            each.from_ns - trace.start_ns,
+            each.to_ns - trace.start_ns,
+            _drop_words(each),
+        )
         for drops in capture_drops(trace.info, clocks)
         if drops.host in numbers
         for each in drops.stretches
@@ -86,7 +92,7 @@ def uncovered_marks(trace: TraceView) -> tuple[Mark, ...]:
     return tuple(sorted(found, key=lambda mark: mark.from_ns))
 
 
-def _in_part(stretch: DropSpan) -> str:
+def _drop_words(stretch: DropSpan) -> str:
     return f"captured in part: the capture itself dropped {stretch.count:,} packet{'s' * (stretch.count != 1)} here"
 
 

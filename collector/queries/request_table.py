@@ -53,7 +53,7 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     """
     roots = spans.unique("request", keep="first", maintain_order=True)
     size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))
-    asked = of_clients(roots, spans)["request"]
+    client_requests = of_clients(roots, spans)["request"]
     rows = roots.select(
         *("method", "target", "service", "status", "client_host", "server_host", "transaction_id"),
         number="request",
@@ -63,7 +63,7 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
         ended=pl.col("end_trace_ns").is_not_null(),
         bytes=size,
         outcome=pl.col("outcome").fill_null(str(Outcome.UNKNOWN)),
-        outermost=pl.col("request").is_in(asked.implode()),
+        outermost=pl.col("request").is_in(client_requests.implode()),
     ).with_columns(failed=pl.col("outcome") == Outcome.FAILED)
     rows = rows.with_columns(_class_name().alias("class"))
     return rows.with_columns(in_flight=pl.Series(in_flight_at_start(rows), dtype=pl.Int32))

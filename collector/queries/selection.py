@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from collector.export.csv import plain
+from collector.export.csv import without_dictionaries
 from collector.queries.trace_view import TraceView
 from collector.trace.schema import HOPS
 from tracer.errors import InputError
@@ -37,12 +37,12 @@ def write_csv(trace: TraceView, selection: Selection, place: Path) -> None:
     Raises: `InputError` if they are too many, or the trace was made anew meanwhile.
     """
     rows = rows_of(trace, selection)
-    schema = plain(HOPS.empty_table()).schema
+    schema = without_dictionaries(HOPS.empty_table()).schema
 
     def write() -> None:
         with pyarrow.csv.CSVWriter(place, schema) as writer:
             for table in trace.stored.chosen_rows("hops", HOPS.names, rows):
-                writer.write_table(plain(table).cast(schema))
+                writer.write_table(without_dictionaries(table).cast(schema))
 
     trace.read_unchanged(write)
 

@@ -133,14 +133,14 @@ def _place_nodes(edges: tuple[Edge, ...], ends: pl.DataFrame) -> tuple[Node, ...
     names: dict[int, list[str]] = {}
     for name in sorted(graph):
         names.setdefault(layers.get(name, 0), []).append(name)
-    places = nx.multipartite_layout(graph, subset_key=_beside(graph, dict(sorted(names.items()))))
+    places = nx.multipartite_layout(graph, subset_key=_order_layers(graph, dict(sorted(names.items()))))
     every = np.array(list(places.values()))
     low, span = every.min(axis=0), np.maximum(np.ptp(every, axis=0), 1e-9)
     scaled = {name: (place - low) / span for name, place in places.items()}
     return tuple(Node(name, float(scaled[name][0]), float(1 - scaled[name][1])) for name in places)
 
 
-def _beside(graph: nx.DiGraph, layers: dict[int, list[str]]) -> dict[int, list[str]]:
+def _order_layers(graph: nx.DiGraph, layers: dict[int, list[str]]) -> dict[int, list[str]]:
     """The layers, each ordered so that nodes are close to their neighbours (the barycentre heuristic).
 
     Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures" (1981).

@@ -118,9 +118,9 @@ def build_trees(shelf: Shelf, rows: RequestRows, silences: pa.Table, start_ns: i
     took = end - begin - pause
     for name, values in (("start", begin), ("end", end), ("duration", took)):
         shelf.put(f"request-{name}-ns", values)
-    asked = _numbers_of_client_requests(rows, order)
-    slowest = np.argsort(-took[asked], kind="stable")
-    shelf.put("request-slowest", asked[slowest].astype(np.int32))
+    client_numbers = _numbers_of_client_requests(rows, order)
+    slowest = np.argsort(-took[client_numbers], kind="stable")
+    shelf.put("request-slowest", client_numbers[slowest].astype(np.int32))
 
 
 class SpanTrees:
@@ -267,7 +267,7 @@ def _with_times(frame: pl.DataFrame, roots: pl.DataFrame, start_ns: int) -> pl.D
 
 
 def _numbers_of_client_requests(rows: RequestRows, order: pl.DataFrame) -> NDArray[np.int32]:
-    """The numbers of the requests that clients asked, ascending."""
+    """The numbers of the clients' own requests, ascending."""
     ends = rows.columns("parent_span_id", "client_host", "server_host", "background")[order["row"]]
     ends = ends.with_columns(order["request"])
     found: NDArray[np.int32] = (

@@ -109,7 +109,7 @@ def open_index(trace: Trace, info: TraceInfo, progress: Progress | None = None) 
     """
     if trace.table_bytes("hops") < SMALL_BYTES:
         shelf = Shelf()
-        build(shelf, trace, info, progress or _quiet)
+        build(shelf, trace, info, progress or _no_progress)
         return TraceIndex.read(shelf)
     mark = trace.fingerprint(info)
     for folder in _places(trace):
@@ -117,12 +117,12 @@ def open_index(trace: Trace, info: TraceInfo, progress: Progress | None = None) 
         if found is not None:
             return found
     for folder in _places(trace):
-        made = _build_index(folder, mark, lambda shelf: build(shelf, trace, info, progress or _quiet))
+        made = _build_index(folder, mark, lambda shelf: build(shelf, trace, info, progress or _no_progress))
         if made is not None:
             return made
     with tempfile.TemporaryDirectory(prefix=f"{CACHE}-") as temporary:  # mapped files live on without their names
         shelf = Shelf(Path(temporary))
-        build(shelf, trace, info, progress or _quiet)
+        build(shelf, trace, info, progress or _no_progress)
         return TraceIndex.read(Shelf(Path(temporary)))
 
 
@@ -184,7 +184,7 @@ def _services_by_host(trees: SpanTrees, streams: pa.Table) -> dict[str, tuple[st
     return served
 
 
-def _quiet(share: float) -> None:
+def _no_progress(share: float) -> None:
     """A progress that is ignored."""
 
 
@@ -228,7 +228,7 @@ def _build_index(folder: Path, mark: str, fill: Callable[[Shelf], None]) -> Trac
         fill(shelf)
         shelf.put_document("stamp", _Stamp(VERSION, mark))
         del shelf
-        return _into_place(staging, folder, mark)
+        return _move_into_place(staging, folder, mark)
     except OSError:  # no room for it
         return None
     finally:
@@ -236,7 +236,7 @@ def _build_index(folder: Path, mark: str, fill: Callable[[Shelf], None]) -> Trac
         scratch.release(staging)
 
 
-def _into_place(staging: Path, folder: Path, mark: str) -> TraceIndex | None:
+def _move_into_place(staging: Path, folder: Path, mark: str) -> TraceIndex | None:
     old = staging.with_suffix(".old")
     if folder.exists():
         folder.rename(old)

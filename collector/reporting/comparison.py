@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from collector.reporting import story
 from collector.reporting.failed_connects import CONNECTION_COLUMNS
 from collector.reporting.request_rows import RequestRows
-from collector.reporting.stage_times import STAGE_COLUMNS, clients_roots, merge_ways_alike, stages_of
+from collector.reporting.stage_times import STAGE_COLUMNS, clients_roots, merge_directions_alike, stages_of
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 
@@ -132,7 +132,7 @@ def stages_of_all(
     rows: RequestRows, info: TraceInfo, connections: pa.Table, clocks: pa.Table, silences: pa.Table
 ) -> pl.DataFrame:
     """The result of `all_stages`, from the `rows` and tables of a trace."""
-    every = story.with_waits_in_vain(rows, info, connections, clocks, silences, STAGE_COLUMNS)
+    every = story.with_failed_connects(rows, info, connections, clocks, silences, STAGE_COLUMNS)
     return stages_of(every, clients_roots(rows))
 
 
@@ -158,11 +158,13 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
     Arguments: their stages, from `collector.reporting.stage_times.request_stages`, and the names of the groups.
     Cost: sorts of the requests; the tests are of at most `MOST_BLOCKS` values each.
     """
-    first, second = merge_ways_alike((first, second))
+    first, second = merge_directions_alike((first, second))
     counts = [dict(_per_request(group).group_by("kind").len().iter_rows()) for group in (first, second)]
     kinds = sorted({*counts[0], *counts[1]})
     enough = [kind for kind in kinds if min(count.get(kind, 0) for count in counts) >= FEWEST_REQUESTS]
-    tested = [_Tested.of(kind, *(group.filter(pl.col("kind") == kind) for group in (first, second))) for kind in enough]
+    tested = [
+        _StageTests.of(kind, *(group.filter(pl.col("kind") == kind) for group in (first, second))) for kind in enough
+    ]
     p_values = np.concatenate([each.p_values for each in tested]) if tested else np.zeros(0)
     corrected = scipy.stats.false_discovery_control(p_values, method="by") if len(p_values) else p_values
     pieces = np.split(corrected, np.cumsum([len(each.stages) for each in tested])[:-1]) if tested else []
@@ -178,7 +180,7 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
 
 
 @dataclass(frozen=True, slots=True)
-class _Tested:
+class _StageTests:
     """A kind of request: for each stage its means and the test; `totals` are the durations of the requests."""
 
     kind: str
@@ -189,7 +191,7 @@ class _Tested:
     totals: tuple[Doubles, Doubles]
 
     @classmethod
-    def of(cls, kind: str, first: pl.DataFrame, second: pl.DataFrame) -> "_Tested":
+    def of(cls, kind: str, first: pl.DataFrame, second: pl.DataFrame) -> "_StageTests":
         stages = tuple(sorted({*first["stage"].unique(), *second["stage"].unique()}))
         tables = [_table(group, stages) for group in (first, second)]
         blocks = [_block_means(table) for table in tables]

@@ -33,18 +33,18 @@ AT_ONCE_NS = 10_000_000
 """Servers called within this time are called together; a later call is another try."""
 
 
-def dead_ends(
+def failed_connect_rows(
     rows: RequestRows, connections: pa.Table, clocks: pa.Table, services: ServiceNames
 ) -> pl.DataFrame | None:
     """A row for each connection that was never established, as a child with a negative `exchange_id`; None if none.
 
     Arguments: the `rows` of a trace; its tables `connections` and `clocks`; names of servers.
     """
-    dead = _dead(connections, clocks, services)
-    if dead.is_empty():
+    failed = _unanswered_syns(connections, clocks, services)
+    if failed.is_empty():
         return None
     spans = rows.columns(*OWNER_COLUMNS).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    owned = _with_requests(dead, _with_ports(spans, connections))
+    owned = _with_requests(failed, _with_ports(spans, connections))
     made = owned.select(
         exchange_id=-pl.col("connection_id"),
         connection_id="connection_id",
@@ -67,8 +67,8 @@ def dead_ends(
 
 
 def with_rows(rows: pl.DataFrame, more: pl.DataFrame | None) -> pl.DataFrame:
-    """`rows` followed by those columns of `more`, from `dead_ends`, that they have. Memory: the rows, and one more
-    column."""
+    """`rows` followed by those columns of `more`, from `failed_connect_rows`, that they have. Memory: the rows, and one
+    more column."""
     if more is None:
         return rows
     known = more.select(name for name in more.columns if name in rows.columns)
@@ -77,7 +77,7 @@ def with_rows(rows: pl.DataFrame, more: pl.DataFrame | None) -> pl.DataFrame:
     return in_one_chunk(together)
 
 
-def _dead(connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
+def _unanswered_syns(connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
     """SYNs of captured clients that no server answered: `connection_id, client_host, server_host, service, at`."""
     frame = pl.DataFrame(connections.select(CONNECTION_COLUMNS))
     lone = frame.filter(pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null())
@@ -95,7 +95,7 @@ def _with_ports(rows: pl.DataFrame, connections: pa.Table) -> pl.DataFrame:
     return rows.join(ports, on="connection_id", how="left")
 
 
-def _with_requests(dead: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+def _with_requests(failed: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The failed connections opened for a request (`parent, trace_id, depth`), with their end (`until`)."""
     spans = rows.select(
         "exchange_id", "trace_id", "depth", "server_host", "service", "server_port", "parent_span_id",
@@ -114,7 +114,7 @@ def _with_requests(dead: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         ]
     ).drop_nulls()
     marks = marks.join(served, on="parent").drop_nulls("client_host").sort("mark")
-    near = dead.sort("at").join_asof(
+    near = failed.sort("at").join_asof(
         marks, left_on="at", right_on="mark", by="client_host", tolerance=SOON_NS, check_sortedness=False
     )
     near = near.drop_nulls("parent").filter((pl.col("answered") > pl.col("at")).fill_null(value=True))

@@ -47,9 +47,9 @@ class Attempts:
     def lead(self) -> str:
         """`24 of 40 attempts failed: …`, `20 of 120 requests were given up by their clients …`; "" if neither."""
         if not self.failed_count:
-            return f"{_of(self.abandoned_count, self)} {self._given_up}" if self.abandoned_count else ""
+            return f"{_share_words(self.abandoned_count, self)} {self._given_up}" if self.abandoned_count else ""
         more = f"; {self.abandoned_count:,} more {self._given_up}" if self.abandoned_count else ""
-        return f"{_of(self.failed_count, self)} failed: {self.failed_words}{more}"
+        return f"{_share_words(self.failed_count, self)} failed: {self.failed_words}{more}"
 
     @property
     def _given_up(self) -> str:
@@ -65,15 +65,15 @@ def attempts_of(rows: pl.DataFrame, findings: pa.Table | None) -> Attempts:
     Arguments: `exchanges` and `spans` joined, with the columns of both and `duration_ns`; the table `findings`, which
     counts the connections that were never established.
     """
-    asked = of_clients(rows.filter(pl.col("depth") == 0), rows)
-    failed, left = asked.filter(pl.col("outcome") == Outcome.FAILED), asked.filter(is_abandoned())
-    vain = _unconnected_counts(findings)
-    words = [_plural(count, "connection", f"{what}") for what, count in vain.items()]
+    requests = of_clients(rows.filter(pl.col("depth") == 0), rows)
+    failed, left = requests.filter(pl.col("outcome") == Outcome.FAILED), requests.filter(is_abandoned())
+    unconnected = _unconnected_counts(findings)
+    words = [_plural(count, "connection", f"{what}") for what, count in unconnected.items()]
     median = left["duration_ns"].quantile(0.5, "linear")
     return Attempts(
-        count=len(asked) + sum(vain.values()),
-        requests_count=len(asked),
-        failed_count=len(failed) + sum(vain.values()),
+        count=len(requests) + sum(unconnected.values()),
+        requests_count=len(requests),
+        failed_count=len(failed) + sum(unconnected.values()),
         failed_words=", ".join([*words, *_requests_words(failed)]),
         abandoned_count=len(left),
         abandoned_median_ns=None if median is None else round(median),
@@ -119,7 +119,7 @@ def _plural(count: int, noun: str, what: str) -> str:
     return f"{count:,} {noun} was {what}" if count == 1 else f"{count:,} {noun}s were {what}"
 
 
-def _of(count: int, attempts: Attempts) -> str:
+def _share_words(count: int, attempts: Attempts) -> str:
     """`24 of 40 attempts`, `the only request`, `all 4 requests`."""
     noun = "request" if attempts.requests_count == attempts.count else "attempt"
     if count == attempts.count:

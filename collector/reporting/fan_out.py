@@ -44,7 +44,7 @@ def quorum_words(rows: pl.DataFrame) -> str:
     late = at_once.filter((pl.col("returned") > went_on).fill_null(value=True))
     if late.is_empty():
         return ""
-    words = [_late(host, returned, went_on) for host, returned in late.select("server_host", "returned").rows()]
+    words = [_late_words(host, returned, went_on) for host, returned in late.select("server_host", "returned").rows()]
     return f"{name} answered at the {_ordinal(count - len(late))} of {_number(count)}; " + ", ".join(words)
 
 
@@ -59,7 +59,7 @@ def fan_out_waits(rows: pl.DataFrame) -> pl.DataFrame:
         return pl.DataFrame(schema={"label": pl.String, "fan_out_wait_ns": pl.Int64})
     calls = rows.filter(pl.col("exchange_id") > 0).select(
         "parent_span_id", "service", "method", "server_host", "target", "exchange_id",
-        like=_like(),
+        like=_target_without_device(),
         begin="start_trace_ns", end=pl.coalesce("end_trace_ns", pl.lit(FOREVER)),
         returned=pl.coalesce("response_first_received_trace_ns", "given_up_trace_ns", pl.lit(FOREVER)),
     )  # fmt: skip
@@ -82,7 +82,7 @@ def fan_out_waits(rows: pl.DataFrame) -> pl.DataFrame:
     return kinds.select(label=_label(), fan_out_wait_ns="fan_out_wait_ns")
 
 
-def _like() -> pl.Expr:
+def _target_without_device() -> pl.Expr:
     """The target without the device."""
     named = pl.col("target").str.replace(r"^/[^/]*", "")
     return pl.when(pl.col("target").str.count_matches("/") > 2).then(named).otherwise("target")
@@ -100,20 +100,23 @@ def _largest_parallel_calls(rows: pl.DataFrame) -> pl.DataFrame:
     """The largest group of parallel calls in a trace (to several servers of one service for the same object, all begun
     before the first was answered): `parent_span_id, server_host, returned` (first byte at the parent), `given_up`, in
     order of answers."""
-    asked = rows.filter(pl.col("parent_span_id").is_not_null() & (pl.col("exchange_id") > 0)).select(
-        "parent_span_id", "service", "method", "server_host", "target", like=_like(), began="start_trace_ns",
-        returned="response_first_received_trace_ns", given_up="given_up_trace_ns",
-    )  # fmt: skip
+    calls = rows.filter(pl.col("parent_span_id").is_not_null() & (pl.col("exchange_id") > 0)).select(
+        *("parent_span_id", "service", "method", "server_host", "target"),
+        like=_target_without_device(),
+        began="start_trace_ns",
+        returned="response_first_received_trace_ns",
+        given_up="given_up_trace_ns",
+    )
     group = ["parent_span_id", "service", "method", "like"]
-    together = asked.drop_nulls("like").filter(pl.col("began") < pl.col("returned").min().over(group))
+    parallel = calls.drop_nulls("like").filter(pl.col("began") < pl.col("returned").min().over(group))
     several = pl.struct("server_host", "target").n_unique().over(group) > 1
-    sized = together.filter(several).with_columns(size=pl.len().over(group), first=pl.col("began").min().over(group))
+    sized = parallel.filter(several).with_columns(size=pl.len().over(group), first=pl.col("began").min().over(group))
     most = sized.filter((pl.col("size") > 1) & (pl.col("size") == pl.col("size").max()))
     chosen = most.filter(pl.col("first") == pl.col("first").min())
     return chosen.sort("returned", nulls_last=True).select("parent_span_id", "server_host", "returned", "given_up")
 
 
-def _late(host: str | None, returned: int | None, went_on: int) -> str:
+def _late_words(host: str | None, returned: int | None, went_on: int) -> str:
     if returned is None:
         return f"{end_name(host)} never did, and that did not matter"
     return f"{end_name(host)} came {in_words(returned - went_on)} later and did not matter"

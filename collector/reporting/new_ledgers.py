@@ -94,15 +94,15 @@ def with_ledger(rows: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
 def _all_nodes(
     source: RequestRows, more: pl.DataFrame | None, silences: pa.Table | None, command: Command | None
 ) -> tuple[Nodes, Columns]:
-    asked = source.numbers_of("target", target_numbers)
+    targets = source.numbers_of("target", target_numbers)
     rows = with_rows(source.columns(*_NODE_COLUMNS), more)
-    asked = np.append(asked, np.zeros(len(rows) - len(asked), asked.dtype))
+    targets = np.append(targets, np.zeros(len(rows) - len(targets), targets.dtype))
     silent = _silences_of(rows, silences)
     parent, depth = places(rows["exchange_id"], rows["parent_span_id"]), _depth(rows)
     if command is not None:
         parent, depth = np.where(command.is_top, len(rows), parent), depth + 1
-    nodes = _nodes(rows, parent, depth, asked)
-    del rows, parent, depth, asked
+    nodes = _nodes(rows, parent, depth, targets)
+    del rows, parent, depth, targets
     memory.give_back()
     if command is None:
         return nodes, silent
@@ -115,11 +115,11 @@ def _depth(rows: pl.DataFrame) -> Int64Array:
     return rows["depth"].cast(pl.Int64).to_numpy()
 
 
-def _nodes(rows: pl.DataFrame, parent: Int64Array, depth: Int64Array, asked: NDArray[np.uint64]) -> Nodes:
+def _nodes(rows: pl.DataFrame, parent: Int64Array, depth: Int64Array, targets: NDArray[np.uint64]) -> Nodes:
     names = pl.col("service", "ending", "method").cast(pl.Categorical)
     times = as_clients_saw(rows.select(names, "status", pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
     opened = rows.select(was_opened_for())
-    return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()), asked)
+    return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()), targets)
 
 
 def _under_command(columns: dict[str, Int64Array], command: Command) -> Nodes:

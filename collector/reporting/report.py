@@ -152,7 +152,7 @@ class Report:
         return self.info.command
 
 
-def gather(url: str, other_url: str | None = None) -> Report:
+def build_report(url: str, other_url: str | None = None) -> Report:
     """The report of the trace at `url`, compared with that at `other_url` if one is given.
 
     Raises: `InputError` if either is no trace.
@@ -255,11 +255,12 @@ def _drift_words(skew_ppb: int, doubt_ppb: int) -> str:
 
 def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
     rows = every.columns(*_SUMMED)
-    asked = of_clients(_roots_with_a_time(every, rows.filter(pl.col("depth") == 0)), rows).select("trace_id", "outcome")
-    of_clients_count = int(rows["trace_id"].is_in(asked["trace_id"].implode()).sum())
+    timed_roots = _roots_with_a_time(every, rows.filter(pl.col("depth") == 0))
+    client_requests = of_clients(timed_roots, rows).select("trace_id", "outcome")
+    of_clients_count = int(rows["trace_id"].is_in(client_requests["trace_id"].implode()).sum())
     background = _background(every)
     roots, left = story.outermost(rows), story.abandoned_roots(rows)
-    took, outcomes = roots["duration_ns"], asked["outcome"].cast(pl.String).fill_null(str(Outcome.UNKNOWN))
+    took, outcomes = roots["duration_ns"], client_requests["outcome"].cast(pl.String).fill_null(str(Outcome.UNKNOWN))
     handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
     among = roots if len(roots) else left
     largest = among.top_k(SLOWEST, by=["duration_ns", "exchange_id"], reverse=[False, True])
@@ -270,7 +271,7 @@ def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
         return None if value is None else round(value)
 
     return RequestSummary(
-        count=len(asked),
+        count=len(client_requests),
         failed_count=int((outcomes == Outcome.FAILED).sum()),
         abandoned_count=int((outcomes == Outcome.ABANDONED).sum()),
         abandoned_median_ns=figure(left["duration_ns"].quantile(0.5, "linear")),
@@ -326,8 +327,8 @@ def _request_line(rows: pl.DataFrame) -> RequestLine:
 
 def _programs(background: pl.DataFrame) -> tuple[tuple[str, int], ...]:
     """Counts of exchanges by daemon, taken from the root of each trace."""
-    asked = background.filter(pl.col("depth") == 0).select("trace_id", "client_service").drop_nulls()
-    names = asked.with_columns(pl.col("client_service").cast(pl.String))
+    roots = background.filter(pl.col("depth") == 0).select("trace_id", "client_service").drop_nulls()
+    names = roots.with_columns(pl.col("client_service").cast(pl.String))
     counts = background.select("trace_id").join(names, on="trace_id").group_by("client_service").len()
     return tuple(counts.sort("len", "client_service", descending=[True, False]).iter_rows())
 

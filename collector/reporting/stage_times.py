@@ -31,8 +31,8 @@ _FRONT = {
     "reader_wait_ns": "receiver did not read, to and from",
 }
 """Stages of the root span."""
-_WAYS = tuple(f"{_FRONT[name]} " for name in ("request_network_ns", "response_network_ns"))
-_BOTH_WAYS = "to {} and back (both ways; which way is not known)"
+_DIRECTIONS = tuple(f"{_FRONT[name]} " for name in ("request_network_ns", "response_network_ns"))
+_BOTH_DIRECTIONS = "to {} and back (both ways; which way is not known)"
 _BEHIND = _FRONT | {"request_network_ns": "network to and from", "response_network_ns": "network to and from"}
 """Stages of the spans below it."""
 ADDED_AT_ONCE = 500_000
@@ -51,7 +51,7 @@ def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
     """The stages of each of the clients' requests.
 
     Arguments: the tables `spans` and `exchanges` of a trace. Waits for connections that were never established count as
-    the waiting server's own time here; `stages_of` separates them, for rows from `story.with_waits_in_vain`.
+    the waiting server's own time here; `stages_of` separates them, for rows from `story.with_failed_connects`.
     Returns: `trace_id, kind` (`PUT at swift-proxy`), `began_trace_ns, stage, duration_ns`: one row for each request and
     stage that took time; only outermost requests of known length (`story.outermost`). Texts are categories.
     """
@@ -65,22 +65,23 @@ def clients_roots(rows: RequestRows) -> pl.DataFrame:
 
 
 def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
-    """The result of `request_stages`. Arguments: `rows` with `STAGE_COLUMNS`, from `story.with_waits_in_vain`; their
+    """The result of `request_stages`. Arguments: `rows` with `STAGE_COLUMNS`, from `story.with_failed_connects`; their
     `clients_roots`. Memory: about 40 bytes for each request and stage, and as much to sum them."""
     kind = _stage_names(roots, _kinds(), "method", "service")
-    asked = roots.select("trace_id", "began_trace_ns", kind=kind, is_asked=pl.lit(value=True))
-    of = rows.select("trace_id", *_PLACE).join(asked, on="trace_id", how="left", maintain_order="left")
-    vain = pl.when(story.IN_VAIN).then("server_host")
+    of_roots = roots.select("trace_id", "began_trace_ns", kind=kind, is_asked=pl.lit(value=True))
+    of = rows.select("trace_id", *_PLACE).join(of_roots, on="trace_id", how="left", maintain_order="left")
     of = of.select(
-        *("trace_id", "kind", "began_trace_ns", "is_asked", "service"), vain=vain, is_root=pl.col("depth") == 0
+        *("trace_id", "kind", "began_trace_ns", "is_asked", "service"),
+        failed_server=pl.when(story.IS_FAILED_CONNECT).then("server_host"),
+        is_root=pl.col("depth") == 0,
     )
     parts = []
     for name in _FRONT:
         part = of.with_columns(duration_ns=rows[name]).filter((pl.col("duration_ns") > 0) & pl.col("is_asked"))
-        stage = _stage_names(part, _stages(name), "is_root", "service", "vain")
+        stage = _stage_names(part, _stages(name), "is_root", "service", "failed_server")
         parts.append(part.select("trace_id", "kind", "began_trace_ns", "duration_ns", stage=stage))
     del of, rows
-    return _with_both_ways(_sum_stages(pl.concat(parts)), _split_unknown(roots))
+    return _with_merged_directions(_sum_stages(pl.concat(parts)), _split_unknown(roots))
 
 
 def _kinds() -> pl.Expr:
@@ -90,8 +91,8 @@ def _kinds() -> pl.Expr:
 def _stages(name: str) -> pl.Expr:
     """The stage name of a ledger column."""
     words = pl.when("is_root").then(pl.lit(_FRONT[name])).otherwise(pl.lit(_BEHIND[name]))
-    vain = pl.format("connections to {} that never came", pl.col("vain"))
-    return pl.when(pl.col("vain").is_not_null()).then(vain).otherwise(pl.format("{} {}", words, "service"))
+    failed = pl.format("connections to {} that never came", pl.col("failed_server"))
+    return pl.when(pl.col("failed_server").is_not_null()).then(failed).otherwise(pl.format("{} {}", words, "service"))
 
 
 def _stage_names(rows: pl.DataFrame, name: pl.Expr, *by: str) -> pl.Series:
@@ -102,13 +103,16 @@ def _stage_names(rows: pl.DataFrame, name: pl.Expr, *by: str) -> pl.Series:
     return known["name"]
 
 
-def merge_ways_alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
+def merge_directions_alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
     """Groups of requests' stages (from `request_stages`): if both directions to a service are one stage in one group,
     they are in all groups."""
     every = list(groups)
     stages = {stage for group in every for stage in group["stage"].unique()}
-    services = {stage.removeprefix(prefix) for stage in stages for prefix in _WAYS if stage.startswith(prefix)}
-    return [_with_both_ways(group, [name for name in services if _BOTH_WAYS.format(name) in stages]) for group in every]
+    services = {stage.removeprefix(prefix) for stage in stages for prefix in _DIRECTIONS if stage.startswith(prefix)}
+    return [
+        _with_merged_directions(group, [name for name in services if _BOTH_DIRECTIONS.format(name) in stages])
+        for group in every
+    ]
 
 
 def _split_unknown(roots: pl.DataFrame) -> list[str]:
@@ -120,9 +124,9 @@ def _split_unknown(roots: pl.DataFrame) -> list[str]:
     return sums.filter(is_open)["service"].to_list()
 
 
-def _with_both_ways(stages: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
+def _with_merged_directions(stages: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
     """`stages` with both directions to and from each of these services merged to one stage."""
-    whole = {f"{prefix}{name}": _BOTH_WAYS.format(name) for name in services for prefix in _WAYS}
+    whole = {f"{prefix}{name}": _BOTH_DIRECTIONS.format(name) for name in services for prefix in _DIRECTIONS}
     if not whole:
         return stages
     return _sum_stages(stages.with_columns(stage=_stage_names(stages, pl.col("stage").replace(whole), "stage")))

@@ -30,7 +30,7 @@ from collector.clocks.alignment import to_trace_ns
 from collector.execution import memory
 from collector.findings.finding import SEVERITIES
 from collector.findings.thresholds import thresholds_of
-from collector.reporting.failed_connects import CONNECTION_COLUMNS, dead_ends, with_rows
+from collector.reporting.failed_connects import CONNECTION_COLUMNS, failed_connect_rows, with_rows
 from collector.reporting.failures import Attempts, attempts_of
 from collector.reporting.fan_out import FAN_OUT_COLUMNS, fan_out_waits, quorum_words
 from collector.reporting.new_ledgers import Command, ledger_under_command, ledgers_with, trace_with, with_ledger
@@ -65,7 +65,7 @@ PART_COLUMNS = tuple(
     )
 )
 """Columns of all rows, beside the ledger's, from which the parts of a command's time are summed."""
-IN_VAIN = pl.col("exchange_id") < 0
+IS_FAILED_CONNECT = pl.col("exchange_id") < 0
 """Connections that were never established (`collector.reporting.failed_connects`)."""
 IDLE_ANSWER = {
     False: "between pieces of its answer",
@@ -129,9 +129,9 @@ def story_of_rows(
     streams: pa.Table | None = None,
 ) -> Story:
     """The result of `make_story`, from the `rows` of a trace."""
-    story = _of_requests(info, rows, clocks, connections, silences, findings, streams)
+    story = _story_of_requests(info, rows, clocks, connections, silences, findings, streams)
     if info.command is not None and streams is not None:
-        story = replace(story, sentence=story.sentence + _beside(streams, info.command.host))
+        story = replace(story, sentence=story.sentence + _open_streams_words(streams, info.command.host))
     if findings is None:
         return story
     little_ns = thresholds_of(info.thresholds).severity.worth_acting_share * _total_ns(rows)
@@ -150,7 +150,7 @@ def _without_requests(info: TraceInfo, streams: pa.Table | None) -> str:
     return f"No whole request was seen, but {_stream_counts(streams)}"
 
 
-def _beside(streams: pa.Table, host: str) -> str:
+def _open_streams_words(streams: pa.Table, host: str) -> str:
     """A sentence about the streams that a command's host had open; "" without any."""
     own = streams.filter(pc.equal(streams["client_host"], host).fill_null(False))
     return f" It had {_stream_counts(own)} open; waiting on them is the client's own time." if len(own) else ""
@@ -182,7 +182,7 @@ def act_first(findings: pa.Table, little_ns: float) -> str:
     return ""
 
 
-def _of_requests(
+def _story_of_requests(
     info: TraceInfo,
     rows: RequestRows,
     clocks: pa.Table,
@@ -191,28 +191,29 @@ def _of_requests(
     findings: pa.Table | None,
     streams: pa.Table | None,
 ) -> Story:
-    asked = rows.columns(*ATTEMPT_COLUMNS)
-    attempts = attempts_of(asked, findings)
-    vain = _dead_ends(rows, info, connections, clocks)
+    requests = rows.columns(*ATTEMPT_COLUMNS)
+    attempts = attempts_of(requests, findings)
+    failed_connects = _failed_connects(rows, info, connections, clocks)
     if info.command is not None:
-        del asked
-        story = _of_command(info.command, rows, vain, clocks, silences)
+        del requests
+        story = _story_of_command(info.command, rows, failed_connects, clocks, silences)
         return replace(story, sentence=f"{attempts.lead}. {story.sentence}") if attempts.lead else story
-    roots = outermost(asked)
+    roots = outermost(requests)
     if not len(roots):
-        roots = abandoned_roots(asked)
+        roots = abandoned_roots(requests)
     if not len(roots):
         return Story(f"{attempts.lead or _without_requests(info, streams)}.", "no request", 0, ())
-    return _of_slowest(roots.select("exchange_id", "duration_ns", "outcome"), rows, vain, silences, attempts)
+    roots = roots.select("exchange_id", "duration_ns", "outcome")
+    return _story_of_slowest(roots, rows, failed_connects, silences, attempts)
 
 
-def _dead_ends(
+def _failed_connects(
     rows: RequestRows, info: TraceInfo, connections: pa.Table | None, clocks: pa.Table
 ) -> pl.DataFrame | None:
-    """The result of `failed_connects.dead_ends`; None without `connections`."""
+    """The result of `failed_connects.failed_connect_rows`; None without `connections`."""
     if connections is None:
         return None
-    return dead_ends(rows, connections, clocks, ServiceNames(info.services))
+    return failed_connect_rows(rows, connections, clocks, ServiceNames(info.services))
 
 
 def outermost(rows: pl.DataFrame) -> pl.DataFrame:
@@ -235,10 +236,10 @@ def _clients_roots(rows: pl.DataFrame) -> pl.DataFrame:
 
 def request_name(method: str | None, target: str | None, service: str | None) -> str:
     """The name of a request: `PUT /v1/…`, or `request to` its service."""
-    return _short(f"{method} {target or ''}".strip()) if method else f"request to {service_name(service)}"
+    return _shorten(f"{method} {target or ''}".strip()) if method else f"request to {service_name(service)}"
 
 
-def with_waits_in_vain(
+def with_failed_connects(
     rows: RequestRows,
     info: TraceInfo,
     connections: pa.Table,
@@ -246,22 +247,22 @@ def with_waits_in_vain(
     silences: pa.Table | None = None,
     columns: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """`columns` of `rows`, with rows for connections never established (`IN_VAIN`), and ledgers that include them."""
-    vain = _dead_ends(rows, info, connections, clocks)
-    if vain is None:
+    """`columns` of `rows`, with rows for connections never established (`IS_FAILED_CONNECT`), and their ledgers."""
+    failed_connects = _failed_connects(rows, info, connections, clocks)
+    if failed_connects is None:
         return rows.columns(*columns)
-    return ledgers_with(rows, vain, silences, columns)
+    return ledgers_with(rows, failed_connects, silences, columns)
 
 
-def _of_slowest(
+def _story_of_slowest(
     roots: pl.DataFrame,
     rows: RequestRows,
-    vain: pl.DataFrame | None,
+    failed_connects: pl.DataFrame | None,
     silences: pa.Table | None,
     attempts: Attempts,
 ) -> Story:
     root = roots.top_k(1, by=["duration_ns", "exchange_id"], reverse=[False, True])["exchange_id"].item()
-    mine = trace_with(rows, root, vain, silences)
+    mine = trace_with(rows, root, failed_connects, silences)
     slowest = mine.row(by_predicate=pl.col("exchange_id") == root, named=True)
     parts = _server_parts(mine, fan_out_waits(mine))
     name = f"{request_name(slowest['method'], slowest['target'], slowest['service'])}"
@@ -299,24 +300,28 @@ def _mean(mean: Any) -> str:
     return in_words(round(float(mean)))
 
 
-def _of_command(
-    command: CommandInfo, rows: RequestRows, vain: pl.DataFrame | None, clocks: pa.Table, silences: pa.Table | None
+def _story_of_command(
+    command: CommandInfo,
+    rows: RequestRows,
+    failed_connects: pl.DataFrame | None,
+    clocks: pa.Table,
+    silences: pa.Table | None,
 ) -> Story:
     """The command as a span above the root requests of its host."""
     stamps = pa.array([command.started_host_ns, command.ended_host_ns])
     begin, end = (int(at) for at in to_trace_ns(pa.array([command.host] * 2), stamps, clocks))
-    under = with_rows(rows.columns("depth", "client_host", "start_trace_ns"), vain)
+    under = with_rows(rows.columns("depth", "client_host", "start_trace_ns"), failed_connects)
     top = under.select(((pl.col("depth") == 0) & (pl.col("client_host") == command.host)).fill_null(value=False))
     is_top = top.to_series().to_numpy()
     first = _first_packet(under, is_top, begin)
     del under, top
-    ledger = ledger_under_command(rows, vain, silences, Command(is_top, begin, end))
+    ledger = ledger_under_command(rows, failed_connects, silences, Command(is_top, begin, end))
     before, between, after = _client_parts(ledger, is_top, begin, end, first)
     memory.give_back()
-    named = with_ledger(with_rows(rows.columns(*PART_COLUMNS), vain), ledger)
+    named = with_ledger(with_rows(rows.columns(*PART_COLUMNS), failed_connects), ledger)
     del ledger
     parts = _nonzero((before, *_server_parts(named, _fan_outs(rows, named)), between, after))
-    name, duration = f"`{_short(shlex.join(command.argv))}`", end - begin
+    name, duration = f"`{_shorten(shlex.join(command.argv))}`", end - begin
     sentence = f"{name} took {in_words(duration)}: {_describe_parts(parts, duration)}." + _quorum_of_one(rows, named)
     sentence += sum_one_ended(named).words
     return Story(sentence, name, duration, parts, inferred_ns(named))
@@ -341,9 +346,9 @@ def _fan_outs(rows: RequestRows, named: pl.DataFrame) -> pl.DataFrame:
     if waited.is_empty():
         return fan_out_waits(waited)
     traces = waited["trace_id"].unique().implode()
-    asked = rows.columns("trace_id", *FAN_OUT_COLUMNS).filter(pl.col("trace_id").is_in(traces))
+    requests = rows.columns("trace_id", *FAN_OUT_COLUMNS).filter(pl.col("trace_id").is_in(traces))
     known = waited.select("exchange_id", "fan_out_wait_ns")
-    calls = asked.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    calls = requests.with_columns(pl.col(pl.Categorical).cast(pl.String))
     return fan_out_waits(calls.join(known, on="exchange_id", how="left", maintain_order="left"))
 
 
@@ -375,10 +380,11 @@ def _server_parts(rows: pl.DataFrame, fan_outs: pl.DataFrame) -> tuple[Part, ...
     """
     on_path = rows.select(pl.sum_horizontal(LEDGER_COLUMNS) > 0).to_series()
     every = rows.lazy().filter(on_path)
-    path, vain = every.filter(~IN_VAIN), every.filter(IN_VAIN).group_by("server_host", maintain_order=True)
-    dead = [
+    path = every.filter(~IS_FAILED_CONNECT)
+    failed_connects = every.filter(IS_FAILED_CONNECT).group_by("server_host", maintain_order=True)
+    never_connected = [
         Part(f"waiting for connections to {end_name(host)} that never came", spent, 0)
-        for host, spent in vain.agg(pl.sum_horizontal(LEDGER_COLUMNS).sum()).collect().rows()
+        for host, spent in failed_connects.agg(pl.sum_horizontal(LEDGER_COLUMNS).sum()).collect().rows()
     ]
     roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
     front = " and ".join(roots.select(pl.col("service").unique(maintain_order=True)).collect()["service"].to_list())
@@ -391,13 +397,13 @@ def _server_parts(rows: pl.DataFrame, fan_outs: pl.DataFrame) -> tuple[Part, ...
     unseparated = [Part(f"in {name} or the network to it", spent, 0) for name, _, spent in either.rows()]
     both = pl.col("request_network_ns") + pl.col("response_network_ns")
     one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
-    there, back = _both_ways(front, roots)
+    there, back = _uplink_and_downlink(front, roots)
     return _nonzero(
         (
             Part("in the client before sending the body", _sum(path, "client_ns"), 0),
             Part("opening connections", _sum(path, "connect_ns"), 0),
             Part("opening connections (TLS handshake)", _sum(path, "tls_ns"), 0),
-            *dead,
+            *never_connected,
             there,
             *waits,
             *services,
@@ -411,7 +417,7 @@ def _server_parts(rows: pl.DataFrame, fan_outs: pl.DataFrame) -> tuple[Part, ...
     )
 
 
-def _both_ways(front: str, roots: pl.LazyFrame) -> tuple[Part, Part]:
+def _uplink_and_downlink(front: str, roots: pl.LazyFrame) -> tuple[Part, Part]:
     """Parts for sending requests and receiving answers; one part if only their sum is known, which no clock affects."""
     there = _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns"))
     back = _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns"))
@@ -470,5 +476,5 @@ def _describe_parts(parts: tuple[Part, ...], duration_ns: int) -> str:
     return ", ".join([*words, f"and {in_words(rest)} elsewhere"] if rest else words)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= COMMAND_CHARACTERS else text[: COMMAND_CHARACTERS - 1] + "…"

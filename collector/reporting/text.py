@@ -149,7 +149,7 @@ def _show_stages(console: Console, report: Report, room: int) -> None:
 def _show_troubles(console: Console, troubles: Sequence[CounterInfo]) -> None:
     for counter in troubles[:MOST_TROUBLES]:
         _paragraph(console, _trouble(counter), COLOURS[counter.severity])
-    _more(console, len(troubles), MOST_TROUBLES, " such counts")
+    _print_remaining(console, len(troubles), MOST_TROUBLES, " such counts")
 
 
 def _trouble(counter: CounterInfo) -> str:
@@ -168,12 +168,12 @@ def _heading(console: Console, words: str, rest: str = "") -> None:
     console.print(Text.assemble((words, "bold"), f"  {rest}" if rest else ""))
 
 
-def _more(console: Console, count: int, shown: int, what: str = "") -> None:
+def _print_remaining(console: Console, count: int, shown: int, what: str = "") -> None:
     if count > shown:
         console.print(Text(f"  … and {count - shown:,} more{what}", "dim"))
 
 
-def _room(count: int, most: int) -> int:
+def _shown_count(count: int, most: int) -> int:
     """How many of `count` entries are shown in `most` lines: a single remaining one replaces the line that counts
     it."""
     return count if count == most + 1 else most
@@ -200,7 +200,7 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
     if not story.parts:
         return
     _heading(console, "Where the time went", f"{in_words(story.duration_ns)} in all")
-    grid, most = _grid("<", ">", ">", "<"), _room(len(story.parts), most)
+    grid, most = _grid("<", ">", ">", "<"), _shown_count(len(story.parts), most)
     largest = max(part.duration_ns for part in story.parts)
     largest_parts = sorted(story.parts, key=lambda part: -part.duration_ns)[:most]
     rows = [
@@ -213,18 +213,18 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
     labels = grid.columns[0]
     labels.no_wrap, labels.overflow = False, "fold"  # a long one takes two lines; no figure and no bar is cut
     _print(console, grid)
-    _more(console, len(story.parts), most)
+    _print_remaining(console, len(story.parts), most)
 
 
 def _show_hosts(console: Console, report: Report, most: int) -> None:
     _heading(console, "Hosts", _hops_words(report))
     grid = _grid("<", ">", "<", "<")
     grid.add_row(*(Text(word, "dim") for word in ("", "packets", "captured", "clock against the reference")))
-    most = _room(len(report.hosts), most)
+    most = _shown_count(len(report.hosts), most)
     for line in report.hosts[:most]:
         grid.add_row(line.host, f"{line.packets_count:,}", _window(line), line.clock)
     _print(console, grid, names=0)
-    _more(console, len(report.hosts), most)
+    _print_remaining(console, len(report.hosts), most)
 
 
 def _window(line: HostLine) -> str:
@@ -259,12 +259,12 @@ def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
         for each in worst:
             grid.add_row(trouble_words(each.counts), connection_name(each))
         _print(console, grid, names=1)
-        _more(console, pairing.imperfect_connections_count, len(worst), ", none worse")
+        _print_remaining(console, pairing.imperfect_connections_count, len(worst), ", none worse")
         room -= len(worst) + (pairing.imperfect_connections_count > len(worst))
     pairs = pairing.host_pairs[: max(0, min(MOST_PAIRS, room - PAIRS_FRAME))]
     if pairs:
         _print(console, _pairs_grid(pairs), names=0)
-        _more(console, len(pairing.host_pairs), len(pairs), ", none worse")
+        _print_remaining(console, len(pairing.host_pairs), len(pairs), ", none worse")
 
 
 def _notes(words: Sequence[str], what: str) -> list[str]:
@@ -313,18 +313,18 @@ def _show_requests(console: Console, requests: RequestSummary, links: str) -> No
         status = "no whole answer, " if line.status is None and line.outcome == Outcome.FAILED else status
         grid.add_row(in_words(line.duration_ns), line.name, status + spans, line.transaction_id or "")
     _print(console, grid)
-    _more(console, requests.count, len(requests.slowest), ", all faster")
+    _print_remaining(console, requests.count, len(requests.slowest), ", all faster")
 
 
 def _show_streams(console: Console, streams: StreamSummary) -> None:
     if not streams.count:
         return
     _heading(console, "Streams", streams_words(streams))
-    most = _room(len(streams.groups), MOST_STREAMS)
+    most = _shown_count(len(streams.groups), MOST_STREAMS)
     for group in streams.groups[:most]:
         name, much, quick = group_words(group)
         _paragraph(console, f"{name}: {much}{'; ' * bool(quick)}{quick}", "", 2)
-    _more(console, len(streams.groups), most)
+    _print_remaining(console, len(streams.groups), most)
 
 
 def outcome_words(requests: RequestSummary) -> str:
@@ -369,4 +369,4 @@ def _show_findings(console: Console, findings: Sequence[FindingLine], judged: st
         cost = f", {in_words(finding.cost_ns)}" if finding.cost_ns else ""
         _paragraph(console, f"{finding.severity}{cost}: {finding.text}", COLOURS[finding.severity], 2)
         _paragraph(console, f"→ {finding.remedy}", "dim", 4)
-    _more(console, len(findings), MOST_FINDINGS, " (--json shows all)")
+    _print_remaining(console, len(findings), MOST_FINDINGS, " (--json shows all)")

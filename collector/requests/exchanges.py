@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from collector import _core
 from collector.capture_files.records import Columns, HeadFlag, by_name
-from collector.hops.sender_pauses import holds
+from collector.hops.sender_pauses import tcp_holds
 from collector.requests.endings import STREAM_RESETS
 from collector.requests.protocols import NAMES
 from collector.requests.stalls import with_stalls
@@ -98,7 +98,7 @@ def build_exchanges(
     hosts = _hosts(connections)
     ends = _connection_columns(connections, hosts)
     ends["service"], names = services.of_connections(connections)
-    built = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, holds(pauses), first_id)
+    built = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, tcp_holds(pauses), first_id)
     found = by_name(built)
     place = hops.schema.get_field_index("exchange_id")
     named = hops.set_column(place, "exchange_id", _numbers_or_null(found, "hop_exchange", hops.num_rows))

@@ -47,7 +47,7 @@ def head_of_line(exchanges: pa.Table, limits: HeadOfLineThresholds) -> pl.DataFr
     free = numbers(exchanges["response_last_sent_trace_ns"], UNSEEN)
     after, before = _core.rows_behind(numbers(exchanges["connection_id"]), came, free, limits.least_ns)
     if not len(after):
-        return _nothing()
+        return _no_blocked_responses()
     place, protocols = indices(exchanges["protocol"])
     in_order = np.array([name == HTTP for name in protocols])[place[after]]
     after, before = after[in_order], before[in_order]
@@ -65,7 +65,7 @@ def head_of_line(exchanges: pa.Table, limits: HeadOfLineThresholds) -> pl.DataFr
 
 
 @cache
-def _nothing() -> pl.DataFrame:
+def _no_blocked_responses() -> pl.DataFrame:
     return pl.DataFrame(schema=GROUP_COLUMNS)
 
 

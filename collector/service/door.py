@@ -49,9 +49,9 @@ class Door:
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.monotonic
     closed_count: int = 0  # for a limit's sake
-    _open: dict[str, list["Guarded"]] = field(default_factory=lambda: defaultdict(list))
+    _open: dict[str, list["GuardedConnection"]] = field(default_factory=lambda: defaultdict(list))
 
-    def admit(self, newcomer: "Guarded") -> bool:
+    def admit(self, newcomer: "GuardedConnection") -> bool:
         """Accept a connection, in place of another one if there are too many; False if none can be closed."""
         of_address = self._open[newcomer.address]
         everyone = [each for those in self._open.values() for each in those]
@@ -64,7 +64,7 @@ class Door:
         of_address.append(newcomer)
         return True
 
-    def forget(self, connection: "Guarded") -> None:
+    def forget(self, connection: "GuardedConnection") -> None:
         """It is closed."""
         those = self._open.get(connection.address, [])
         if connection in those:
@@ -72,7 +72,7 @@ class Door:
         if not those:
             self._open.pop(connection.address, None)
 
-    def _make_room(self, connections: list["Guarded"]) -> bool:
+    def _make_room(self, connections: list["GuardedConnection"]) -> bool:
         owing = [each for each in connections if each.phase() is Phase.HEAD]
         if not owing:
             return False
@@ -82,7 +82,7 @@ class Door:
         return True
 
 
-class Guarded(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class GuardedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """A connection that keeps to its door's limits."""
 
     door: Door
@@ -156,6 +156,6 @@ class Guarded(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             self._before, self.since, self.head_len = phase, self.door.clock(), 0
 
 
-def guarded_by(door: Door) -> type[asyncio.Protocol]:
+def protocol_behind(door: Door) -> type[asyncio.Protocol]:
     """The protocol of a server behind a door."""
-    return type("GuardedBy", (Guarded,), {"door": door})
+    return type("GuardedBy", (GuardedConnection,), {"door": door})

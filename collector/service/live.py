@@ -113,7 +113,7 @@ class _Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
+class _Failure:
     """The last round, which made no trace: arrival of the first segment that it was for, and when it is run again."""
 
     first_ns: int
@@ -129,7 +129,7 @@ class _Session:
     waiting_since_ns: int = 0  # arrival of the first of them
     next_round_ns: int = 0
     in_round: bool = False
-    failed: _Failed | None = None
+    failed: _Failure | None = None
 
     @property
     def is_quick(self) -> bool:
@@ -225,7 +225,7 @@ class LiveAnalysis:
             behind_ns = self._clock() - known.waiting_since_ns if known.waiting_count else 0
             return replace(
                 known.status,
-                running=self._running(),
+                running=self._is_running(),
                 waiting_count=known.waiting_count,
                 behind_seconds=behind_ns / 1e9,
             )
@@ -253,7 +253,7 @@ class LiveAnalysis:
                 begun = self._begin(only_quick)
             self._finish(begun)
 
-    def _next(self, only_quick: bool) -> tuple[int, _Session] | None:
+    def _next_due(self, only_quick: bool) -> tuple[int, _Session] | None:
         """The session that is due, or will be first, and when (ns)."""
         due = [
             (due_ns, session)
@@ -264,12 +264,12 @@ class LiveAnalysis:
 
     def _due_in_ns(self, only_quick: bool) -> int | None:
         """Until the next round may begin; None if nothing waits for one."""
-        found = self._next(only_quick)
+        found = self._next_due(only_quick)
         return None if found is None else max(0, found[0] - self._clock())
 
     def _begin(self, only_quick: bool) -> _Round:
         """Take the session that is due for a round, and what waits for it."""
-        found, now_ns = self._next(only_quick), self._clock()
+        found, now_ns = self._next_due(only_quick), self._clock()
         assert found is not None, "one is due"
         _, session = found
         begun = _Round(session, list(session.segments), now_ns, session.since_ns)
@@ -286,12 +286,12 @@ class LiveAnalysis:
             session.status, session.in_round, session.failed = status, False, failed
             self._changed.notify_all()
 
-    def _running(self) -> bool:
+    def _is_running(self) -> bool:
         return bool(self._threads) and all(thread.is_alive() for thread in self._threads)
 
     def _status_of_unknown(self, session: str) -> LiveStatus:
         trace = live_folder(self._data, session)
-        return LiveStatus(session, str(trace), self._window_seconds, self._running(), room_bytes=self._most_bytes)
+        return LiveStatus(session, str(trace), self._window_seconds, self._is_running(), room_bytes=self._most_bytes)
 
     def _round(self, before: LiveStatus, newest: Sequence[_Segment], started_ns: int, first_ns: int) -> LiveStatus:
         """One round, and what it says of itself."""
@@ -333,10 +333,10 @@ class LiveAnalysis:
         return _status_of_trace(status, self._analysis(sources, status.trace, status.cut_count), self._wall_clock())
 
 
-def _failure_after(before: _Failed | None, first_ns: int, now_ns: int) -> _Failed:
+def _failure_after(before: _Failure | None, first_ns: int, now_ns: int) -> _Failure:
     """A round that made no trace, after one that did (None) or did not."""
     pause_ns = FIRST_RETRY_NS if before is None else min(2 * before.pause_ns, LONGEST_RETRY_NS)
-    return _Failed(first_ns, pause_ns, now_ns + pause_ns)
+    return _Failure(first_ns, pause_ns, now_ns + pause_ns)
 
 
 def is_power_of_ten(count: int) -> bool:

@@ -164,7 +164,7 @@ def record(cluster: Cluster, host_names: Sequence[str], argv: Sequence[str], fol
     environment = find_program(argv) | cluster.environment
     client = cluster.host(cluster.client_host)
     hosts = [cluster.host(name) for name in dict.fromkeys(host_names)] or list(cluster.hosts)
-    with capturing(hosts, folder) as agents, _sampling(cluster.sampler, folder / SAMPLES_FILE) as not_sampled:
+    with capture_hosts(hosts, folder) as agents, _sample_usage(cluster.sampler, folder / SAMPLES_FILE) as not_sampled:
         command = run_command(client, argv, environment)
     last = [(agent.process.returncode, f"{agent.host}: {agent.last_line()}") for agent in agents]
     return Recording(
@@ -176,7 +176,7 @@ def record(cluster: Cluster, host_names: Sequence[str], argv: Sequence[str], fol
 
 
 @contextmanager
-def capturing(hosts: Sequence[ClusterHost], folder: Path) -> Iterator[list[Agent]]:
+def capture_hosts(hosts: Sequence[ClusterHost], folder: Path) -> Iterator[list[Agent]]:
     """Within it every host is captured into `folder`; at its end all segments are written."""
     with ExitStack() as stack:
         agents = [stack.enter_context(_agent(host, folder)) for host in hosts]
@@ -195,7 +195,7 @@ def run_command(client: ClusterHost, argv: Sequence[str], environment: dict[str,
             [*client.enter, *argv],
             env=environment,
             umask=operators_umask(),
-            preexec_fn=_end_with_us,  # noqa: PLW1509  the threads here hold no lock that it takes
+            preexec_fn=_end_with_parent,  # noqa: PLW1509  the threads here hold no lock that it takes
         )
         pass_to(process)
         status = process.wait()
@@ -209,7 +209,7 @@ def run_command(client: ClusterHost, argv: Sequence[str], environment: dict[str,
     )
 
 
-def _end_with_us() -> None:
+def _end_with_parent() -> None:
     """In a child: it is asked to end when this process is gone, however it went. Source: prctl(2), PR_SET_PDEATHSIG."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
@@ -221,18 +221,20 @@ def _agent(host: ClusterHost, folder: Path) -> Iterator[Agent]:
     if host.clock_error != SkewedClock():
         parts = asdict(host.clock_error).items()
         options += ["--clock-error", ",".join(f"{name}={value}" for name, value in parts)]
-    with _running(host.host, [*host.enter, *TRACER, "capture", *interfaces, *options]) as agent:
+    with _run_program(host.host, [*host.enter, *TRACER, "capture", *interfaces, *options]) as agent:
         yield agent
 
 
 @contextmanager
-def _sampling(sampler: Sequence[str], file: Path) -> Iterator[list[str]]:
+def _sample_usage(sampler: Sequence[str], file: Path) -> Iterator[list[str]]:
     """Within it what the hosts use is noted in `file`. Yields why not, which is known at the end."""
     trouble: list[str] = []
     if not sampler:
         yield trouble
         return
-    with _running("sampler", [*sampler, "-o", str(file), "--interval", str(SAMPLE_SECONDS), "--until-eof"]) as running:
+    with _run_program(
+        "sampler", [*sampler, "-o", str(file), "--interval", str(SAMPLE_SECONDS), "--until-eof"]
+    ) as running:
         running.spoke.wait(START_SECONDS)
         yield trouble
     if running.process.returncode != 0 or not running.captures():
@@ -240,7 +242,7 @@ def _sampling(sampler: Sequence[str], file: Path) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _running(name: str, argv: Sequence[str]) -> Iterator[Agent]:
+def _run_program(name: str, argv: Sequence[str]) -> Iterator[Agent]:
     """A context in which the program runs; at its end the program is stopped."""
     with ExitStack() as stack:
         with put_off():  # else a program that was just started would not be known, and go on

@@ -73,14 +73,14 @@ def _fields(table: pa.Table) -> Iterator[Field]:
     for field, column in zip(table.schema, table.columns, strict=True):
         array = one_chunk(column)
         if pa.types.is_dictionary(field.type):
-            array = _each_once(array)
+            array = _without_duplicates(array)
         assert field.nullable or not array.null_count, f"{field.name} is never null"
         known = _bits(array.buffers()[0], array) if array.null_count else None
         values, texts = _values(array)
         yield values, known, texts
 
 
-def _each_once(array: pa.DictionaryArray) -> pa.DictionaryArray:
+def _without_duplicates(array: pa.DictionaryArray) -> pa.DictionaryArray:
     """The same texts, each once in the dictionary, as readers of Parquet require."""
     if len(array.dictionary.unique()) == len(array.dictionary):
         return array

@@ -9,7 +9,7 @@ from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.export import csv
 from collector.queries import open_trace
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.trace import stores
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
@@ -43,7 +43,7 @@ def test_its_tables_are_those_on_disk(on_disk: str) -> None:
 
 
 def test_its_report_is_the_same(on_disk: str) -> None:
-    from_disk, from_memory = (gather(url) for url in (on_disk, IN_MEMORY))
+    from_disk, from_memory = (build_report(url) for url in (on_disk, IN_MEMORY))
     created_ns = from_disk.info.created_ns
     assert replace(from_memory, url=on_disk, info=replace(from_memory.info, created_ns=created_ns)) == from_disk
 

@@ -20,7 +20,7 @@ from collector.analysis import analyse
 from collector.decode.sources import command_of, host_sources
 from collector.queries import TraceView, open_trace
 from collector.reporting.html import make_html
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.reporting.text import show
 from tests.collector.findings.test_findings import CASES
 from tests.helpers.script_traces import write_script_trace
@@ -62,7 +62,7 @@ def texts(tree: Any) -> Iterator[str]:
 
 def outputs(url: str) -> Iterator[tuple[str, str]]:
     """Where, and a text."""
-    report, printed = gather(url), io.StringIO()
+    report, printed = build_report(url), io.StringIO()
     show(report, Console(file=printed, width=200, highlight=False))
     yield "report", printed.getvalue()
     yield "page of the report", SCRIPT.sub("", make_html(report))

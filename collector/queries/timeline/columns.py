@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries.timeline.shelf import Shelf, ask_ahead
+from collector.queries.timeline.shelf import Shelf, prefetch
 from collector.trace.schema import HopKind, HopState
 
 MISSING_NS = np.iinfo(np.int64).min
@@ -137,10 +137,10 @@ class HopColumns:
     def __len__(self) -> int:
         return len(self.anchor_ns)
 
-    def ask_ahead(self, first: int, last: int) -> None:
+    def prefetch(self, first: int, last: int) -> None:
         """Have these rows read from disk, if they lie there: all columns at once."""
         own = (getattr(self, name) for name in (*OWN_COLUMNS, *RAW_COLUMNS))
-        ask_ahead((column for column in (*own, *self.carried.values()) if column is not None), first, last)
+        prefetch((column for column in (*own, *self.carried.values()) if column is not None), first, last)
 
     def sent_ns(self, rows: Rows) -> Longs:
         """When these hops were sent, MISSING_NS where that was not seen."""

@@ -112,7 +112,7 @@ class Shelf:
         return values
 
 
-def ask_ahead(arrays: Iterable[NDArray[Any]], first: int, last: int) -> None:
+def prefetch(arrays: Iterable[NDArray[Any]], first: int, last: int) -> None:
     """Have the rows [first, last) of mapped arrays read from disk, those of all arrays at once.
 
     Without it each array is waited for by itself when it is first looked at.

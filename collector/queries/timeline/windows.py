@@ -81,8 +81,8 @@ class HopIndex:
         low, high = self._slice(from_ns, to_ns)
         if high - low > READ_FACTOR * limit:
             return None
-        self.columns.ask_ahead(low, high)
-        rows = self._with_aside(low, high, from_ns, to_ns)
+        self.columns.prefetch(low, high)
+        rows = self._with_long_arrows(low, high, from_ns, to_ns)
         begin, end = self.extents(rows)
         rows = rows[(begin <= to_ns) & (end >= from_ns)]
         return None if len(rows) > limit else rows
@@ -92,8 +92,8 @@ class HopIndex:
         low, high = self._slice(from_ns - apart_ns, to_ns + apart_ns)
         if high - low > READ_FACTOR * limit:
             return None
-        self.columns.ask_ahead(low, high)
-        rows = self._with_aside(low, high, from_ns - apart_ns, to_ns + apart_ns)
+        self.columns.prefetch(low, high)
+        rows = self._with_long_arrows(low, high, from_ns - apart_ns, to_ns + apart_ns)
         begin, end = self.raw_extents(rows)
         rows = rows[(begin <= to_ns) & (end >= from_ns)]
         return None if len(rows) > limit else rows
@@ -108,7 +108,7 @@ class HopIndex:
         step = _step(high - low, most // 2)
         plain = np.arange(-(-low // step) * step, high, step)
         trouble = self._step_over_problems(low, high, most // 2)
-        long = self._aside_in(from_ns, to_ns)[: most // 8]
+        long = self._long_arrows_in(from_ns, to_ns)[: most // 8]
         return np.unique(np.concatenate((plain, trouble, long))), step
 
     def count(self, from_ns: int, to_ns: int) -> int:
@@ -187,11 +187,11 @@ class HopIndex:
         step = _step(last - first, most)
         return self.problem_rows[-(-first // step) * step : last : step].astype(np.intp)
 
-    def _aside_in(self, from_ns: int, to_ns: int) -> NDArray[np.intp]:
+    def _long_arrows_in(self, from_ns: int, to_ns: int) -> NDArray[np.intp]:
         return np.asarray(self._aside["row"][(self._aside["begin"] <= to_ns) & (self._aside["end"] >= from_ns)])
 
-    def _with_aside(self, low: int, high: int, from_ns: int, to_ns: int) -> NDArray[np.intp]:
-        rows, aside = np.arange(low, high), self._aside_in(from_ns, to_ns)
+    def _with_long_arrows(self, low: int, high: int, from_ns: int, to_ns: int) -> NDArray[np.intp]:
+        rows, aside = np.arange(low, high), self._long_arrows_in(from_ns, to_ns)
         aside = aside[(aside < low) | (aside >= high)]
         return np.sort(np.concatenate((rows, aside))) if len(aside) else rows
 

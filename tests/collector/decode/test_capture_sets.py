@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands import replay
 from collector.decode.sources import host_addresses, host_sources
-from collector.reporting.report import Report, gather
+from collector.reporting.report import Report, build_report
 from collector.trace.reading import Trace
 from testkit.netsim import Clock, Network, NetworkPath, Station
 from tracer.errors import InputError
@@ -39,7 +39,7 @@ def report_of(tmp_path: Path, *arguments: str, addresses: tuple[str, ...] = ()) 
     """The report of a trace of these arguments."""
     trace = str(tmp_path / "trace")
     analyse(host_sources(arguments), trace, options=AnalysisOptions(addresses=host_addresses(addresses)))
-    return gather(trace)
+    return build_report(trace)
 
 
 def troubles(report: Report) -> dict[str, tuple[str | None, str]]:
@@ -173,7 +173,7 @@ def test_the_sentence_is_printed_and_in_the_json(captures: dict[str, Path], tmp_
     said = CliRunner().invoke(replay.command, arguments)
     assert said.exit_code == 0, said.output
     assert "! one-copy: same capture: " in said.stdout
-    assert replace(gather(str(tmp_path / "shown")).troubles[0], count=0).name == "same_capture"
+    assert replace(build_report(str(tmp_path / "shown")).troubles[0], count=0).name == "same_capture"
 
 
 def test_folders_of_one_name_with_own_addresses_are_two_hosts(captures: dict[str, Path], tmp_path: Path) -> None:

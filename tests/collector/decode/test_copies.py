@@ -10,7 +10,7 @@ from collector.analysis import analyse
 from collector.decode.copies import copied_packets
 from collector.decode.merged_captures import Sighted
 from collector.decode.sources import host_sources
-from collector.reporting.report import Report, gather
+from collector.reporting.report import Report, build_report
 from collector.trace.reading import Trace
 from testkit.netsim import Network, NetworkPath, Station
 
@@ -54,7 +54,7 @@ def mirror_capture(path: Path, apart_ns: int = 3 * US) -> Path:
 def report_of(tmp_path: Path, name: str, *paths: Path) -> Report:
     trace = str(tmp_path / f"trace-{name}")
     analyse(host_sources([str(path) for path in paths]), trace)
-    return gather(trace)
+    return build_report(trace)
 
 
 def hops(report: Report) -> pl.DataFrame:

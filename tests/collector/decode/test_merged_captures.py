@@ -10,7 +10,7 @@ from collector.analysis import analyse
 from collector.capture_files.records import Direction
 from collector.decode.merged_captures import Sighted, interfaces_are_hosts, is_twice
 from collector.decode.sources import host_sources
-from collector.reporting.report import Report, gather
+from collector.reporting.report import Report, build_report
 from collector.trace.reading import Trace
 from testkit import capture_files as files
 from testkit.netsim import Clock, Network, NetworkPath, Station
@@ -60,7 +60,7 @@ def merge_captures(paths: list[Path], place: Path, names: tuple[str, ...] | None
 def report_of(tmp_path: Path, *paths: Path) -> Report:
     trace = str(tmp_path / f"trace-{paths[0].stem}")
     analyse(host_sources([str(path) for path in paths]), trace)
-    return gather(trace)
+    return build_report(trace)
 
 
 def hops(report: Report) -> pl.DataFrame:

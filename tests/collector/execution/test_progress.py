@@ -10,7 +10,7 @@ from rich.console import Console
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands import replay
-from collector.commands.progress_text import Shown, figures, progress_display, time_left
+from collector.commands.progress_text import DisplayedProgress, figures, progress_display, time_left
 from collector.decode.sources import host_sources
 from collector.execution.progress import Stage
 
@@ -66,7 +66,7 @@ def test_each_stage_says_how_many_packets_it_did_and_comes_to_its_end(tmp_path: 
 
 def test_the_time_left_is_what_is_left_at_the_pace_so_far() -> None:
     now, display = [0.0], Display()
-    shown = Shown(display, lambda: now[0])
+    shown = DisplayedProgress(display, lambda: now[0])
     shown.begin(Stage.READ)
     now[0] = 0.5
     shown.advance(1000, 0.5)

@@ -22,7 +22,7 @@ from collector.findings.thresholds import (
     thresholds_of,
 )
 from collector.reporting.html import write_html
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.requests.exchanges import build_exchanges
 from collector.requests.spans import link
 from collector.service.app import create_app
@@ -202,7 +202,7 @@ def test_a_replay_uses_and_records_the_file_and_the_report_names_it(tmp_path: Pa
     words = "judged with pauses.least_ns 7 (default 1,000,000) and clocks.offset_least_ns 0 (default 10,000,000)"
     assert words in " ".join(done.output.split())
     page = tmp_path / "page.html"
-    write_html(gather(trace), page)
+    write_html(build_report(trace), page)
     assert words in page.read_text("utf-8")
 
 

@@ -25,7 +25,7 @@ from collector.findings.capture_gaps import Missed
 from collector.findings.captures import with_doubts
 from collector.findings.finding import Finding
 from collector.hops.capture_drops import CaptureDrops
-from collector.hops.coverage import MISSING_SCHEMA, HostCoverage, coverages, covers, union, without
+from collector.hops.coverage import MISSING_SCHEMA, HostCoverage, coverages, covers, subtract_spans, union
 from collector.hops.quality_summary import read_pairing
 from collector.queries import open_trace, uncovered_marks
 from collector.trace.model import TraceInfo
@@ -271,8 +271,8 @@ def test_an_interface_whose_packets_begin_late_in_the_file_of_all() -> None:
 
 def test_spans_are_joined_and_cut() -> None:
     assert union([(5, 9), (0, 3), (3, 4)]) == ((0, 4), (5, 9))
-    assert without([(0, 10)], [(3, 5), (8, 12)]) == ((0, 3), (5, 8))
-    assert without([(0, 10)], [(0, 10)]) == ()
+    assert subtract_spans([(0, 10)], [(3, 5), (8, 12)]) == ((0, 3), (5, 8))
+    assert subtract_spans([(0, 10)], [(0, 10)]) == ()
 
 
 def test_what_is_near_a_hole_is_in_it_and_what_is_at_the_capture_s_end_is_not() -> None:
@@ -408,7 +408,7 @@ def test_the_timeline_and_the_report_say_when_a_capture_dropped_packets(tmp_path
 def test_what_lies_beside_a_time_of_drops_is_not_doubted() -> None:
     drops = CaptureDrops("b", (DropSpan(10, 20, 5), DropSpan(30, 40, 7)), 0, 100)
     cases = {(0, 9): 0, (0, 10): 5, (20, 30): 12, (21, 29): 0, (50, None): 0, (None, None): 12}
-    assert {span: drops.within(*span) for span in cases} == cases
+    assert {span: drops.count_within(*span) for span in cases} == cases
     missed = Missed(12, 100, None, drops)
     (beside, within) = (
         Finding("warning", "server_silent", "b was silent", "", host="b", from_trace_ns=at, to_trace_ns=at + 2, count=1)

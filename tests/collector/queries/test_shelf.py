@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from collector.queries.timeline.shelf import Shelf, ask_ahead
+from collector.queries.timeline.shelf import Shelf, prefetch
 
 ROWS = 20_000
 
@@ -24,7 +24,7 @@ def test_rows_are_asked_for_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     Shelf(tmp_path).put("times", np.arange(ROWS))
     monkeypatch.setattr(mmap, "mmap", Watched)
     times = Shelf(tmp_path).array("times")
-    ask_ahead([times, np.arange(ROWS)], first, last)
+    prefetch([times, np.arange(ROWS)], first, last)
     assert len(asked) == (first < last)
     for begin, end in asked:
         assert begin % mmap.PAGESIZE == 0

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from collector.commands.report import command
 from collector.reporting.html import make_html
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.reporting.text import WIDTH, show
 from collector.trace.model import CommandInfo, CounterInfo
 from testkit.tables import BASE_NS
@@ -59,7 +59,7 @@ CASES = {
 
 def text_of(url: str) -> str:
     printed = io.StringIO()
-    show(gather(url), Console(width=WIDTH, highlight=False, file=printed))
+    show(build_report(url), Console(width=WIDTH, highlight=False, file=printed))
     return "".join(f"{line.rstrip()}\n" for line in printed.getvalue().splitlines())
 
 
@@ -122,7 +122,7 @@ def busy(count: int, work_us: int, slow_every: int = 0) -> str:
 def test_where_requests_spend_their_time_and_what_makes_slow_ones_slow(tmp_path: Path) -> None:
     url = str(tmp_path / "trace")
     write_script_trace(url, busy(200, 1_000, slow_every=19), None, ())
-    report = gather(url)
+    report = build_report(url)
     assert report.stages[0].stage == "work in swift-proxy"
     requests = report.requests
     assert sum(line.mean_ns for line in report.stages) == pytest.approx(requests.mean_ns, abs=len(report.stages))
@@ -145,7 +145,7 @@ def test_two_traces_are_compared(tmp_path: Path) -> None:
     assert "work in swift-proxy: 1.0 ms → 3.0 ms (+2.0 ms ± " in slower.output
     same = CliRunner().invoke(command, [str(tmp_path / "again"), "--compare", str(tmp_path / "before")])
     assert "no stage differs by more than noise" in same.output
-    assert "noise" in make_html(gather(str(tmp_path / "again"), str(tmp_path / "before")))
+    assert "noise" in make_html(build_report(str(tmp_path / "again"), str(tmp_path / "before")))
     missing = CliRunner().invoke(command, [str(tmp_path / "after"), "--compare", str(tmp_path / "nowhere")])
     assert missing.exit_code != 0
 
@@ -171,7 +171,7 @@ def test_figures_of_pairing_are_never_cut(tmp_path: Path) -> None:
 def test_nothing_that_says_what_to_do_is_cut(tmp_path: Path, width: int) -> None:
     counter = CounterInfo("proxy", "capture_drops", "data_loss", 12, "capture with a larger buffer, " * 9 + "or less")
     write_script_trace(str(tmp_path / "trace"), UPLOAD, None, (counter,))
-    report, printed = gather(str(tmp_path / "trace")), io.StringIO()
+    report, printed = build_report(str(tmp_path / "trace")), io.StringIO()
     show(report, Console(width=width, highlight=False, file=printed, force_terminal=True, color_system=None))
     lines = printed.getvalue().splitlines()
     assert max(map(len, lines)) <= width
@@ -184,7 +184,7 @@ def test_nothing_that_says_what_to_do_is_cut(tmp_path: Path, width: int) -> None
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_a_long_part_of_the_time_takes_two_lines_and_cuts_no_figure(tmp_path: Path, width: int) -> None:
     write_script_trace(str(tmp_path / "trace"), UPLOAD)
-    report = gather(str(tmp_path / "trace"))
+    report = build_report(str(tmp_path / "trace"))
     long = "in a-service-with-a-long-name, between pieces of its answer or before the close that ended it"
     parts = [dataclasses.replace(part, label=f"{long} {n}") for n, part in enumerate(report.story.parts)]
     report = dataclasses.replace(report, story=dataclasses.replace(report.story, parts=tuple(parts)))
@@ -210,7 +210,7 @@ def test_json_holds_everything(tmp_path: Path) -> None:
     write_script_trace(str(tmp_path / "trace"), UPLOAD, RAN, (DROPPED,))
     result = CliRunner().invoke(command, [str(tmp_path / "trace"), "--json"])
     document = json.loads(result.output)
-    assert document == json.loads(json.dumps(asdict(gather(str(tmp_path / "trace")))))
+    assert document == json.loads(json.dumps(asdict(build_report(str(tmp_path / "trace")))))
     assert sum(part["duration_ns"] for part in document["story"]["parts"]) == 130_000_000
     assert document["hop_states"] == {"matched": 18, "lost": 1}
     assert document["requests"]["count"] == 2
@@ -236,27 +236,27 @@ def test_a_protocol_without_visible_status_is_neither_ok_nor_failed(tmp_path: Pa
     assert {line["outcome"] for line in requests["slowest"]} == {"failed", "unknown"}
     words = "1 failed, 4 of unknown outcome"
     assert words in text_of(str(tmp_path / "trace"))
-    assert words in make_html(gather(str(tmp_path / "trace")))
+    assert words in make_html(build_report(str(tmp_path / "trace")))
 
 
 def test_what_clients_gave_up_has_a_row_of_its_own_and_is_in_no_mean(tmp_path: Path) -> None:
     script = "client:40000 > proxy:8080\n0 > 0:100 GET /a\n 300 < 0:50 200 body=0 with=0\n"
     script += "client:40001 > proxy:8080\n0 > 0:100 GET /b\n 300000 > fin@100\n 300050 < fin@0\n"
     write_script_trace(str(tmp_path / "trace"), script)
-    requests = gather(str(tmp_path / "trace")).requests
+    requests = build_report(str(tmp_path / "trace")).requests
     assert (requests.count, requests.abandoned_count, requests.failed_count) == (2, 1, 0)
     assert (requests.mean_ns, requests.abandoned_median_ns) == (320_000, 300_000_000)
     assert [line.name for line in requests.slowest] == ["GET /a"]
     said = text_of(str(tmp_path / "trace"))
     assert "2: mean 320.0 µs, median 320.0 µs, p99 320.0 µs; 1 given up by clients" in said
     assert "1 was given up by its client, after 300.0 ms; no mean, median or percentile has it" in said
-    assert "1 was given up by its client, after 300.0 ms" in make_html(gather(str(tmp_path / "trace")))
+    assert "1 was given up by its client, after 300.0 ms" in make_html(build_report(str(tmp_path / "trace")))
 
 
 def test_a_request_that_was_given_up_is_drawn_until_then(tmp_path: Path) -> None:
     script = "client:40000 > proxy:8080\n100 > syn\n150 < syn_ack\n200 > 0:200 GET /a\n900 > fin\n950 < fin"
     write_script_trace(str(tmp_path / "trace"), script)
-    (bar,) = gather(str(tmp_path / "trace")).slowest_spans
+    (bar,) = build_report(str(tmp_path / "trace")).slowest_spans
     assert bar.bounds_ns[-2:] == (800_000, 800_000)
 
 
@@ -276,7 +276,7 @@ def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
 
 def test_a_page_for_a_trace_without_requests(tmp_path: Path) -> None:
     write_script_trace(str(tmp_path / "trace"), "client:40000 > proxy:8080\n 0 > syn")
-    assert "No whole request was seen" in make_html(gather(str(tmp_path / "trace")))
+    assert "No whole request was seen" in make_html(build_report(str(tmp_path / "trace")))
 
 
 def test_a_page_that_cannot_be_written_is_the_operators(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from collector.reporting.comparison import compare
 from collector.reporting.report import _clock_words
 from collector.reporting.stage_times import request_stages
-from collector.reporting.story import _both_ways
+from collector.reporting.story import _uplink_and_downlink
 from collector.requests.spans import link
 from tests.helpers.exchange_lines import exchanges_of
 
@@ -16,7 +16,7 @@ MS, SECOND = 1_000_000, 1_000_000_000
 def ways(*rows: tuple[int, int, int]) -> list[tuple[str, int, int]]:
     """Of requests: there, back, and how uncertain each is (ns)."""
     frame = pl.DataFrame(rows, ["request_network_ns", "response_network_ns", "uncertainty_ns"], orient="row")
-    return [(part.label, part.duration_ns, part.uncertainty_ns) for part in _both_ways("web", frame.lazy())]
+    return [(part.label, part.duration_ns, part.uncertainty_ns) for part in _uplink_and_downlink("web", frame.lazy())]
 
 
 def test_a_round_trip_whose_halves_are_open_is_said_as_a_whole() -> None:

@@ -17,7 +17,7 @@ from collector.findings.captures import capture_findings
 from collector.findings.symptoms import Symptoms
 from collector.findings.thresholds import DEFAULTS
 from collector.queries import open_trace
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.requests.gaps import Pieces, doubt_losses, find_gaps, gapped_flows
 from collector.trace.reading import Trace
 from collector.trace.schema import conform
@@ -151,7 +151,7 @@ def test_holes_are_said_once_and_nothing_is_inferred_from_them(tmp_path: Path, h
 def test_the_report_counts_the_requests_that_the_viewer_lists(tmp_path: Path) -> None:
     findings_and_exchanges(tmp_path, *(thin_out(path, 0.7) for path in write_captures(tmp_path / "net", 0.0)))
     url = str(tmp_path / "trace")
-    counted = gather(url).requests
+    counted = build_report(url).requests
     assert counted.count == open_trace(url).summary.requests_count
     assert counted.count < counted.exchanges_count  # of some no moment is known
 

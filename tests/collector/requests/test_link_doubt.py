@@ -11,7 +11,7 @@ from rich.console import Console
 from collector.commands.report import command
 from collector.queries import open_trace
 from collector.reporting.html import make_html
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.reporting.text import show
 from collector.requests.link_doubt import LinkSummary, describe_doubt, describe_links
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
@@ -31,7 +31,7 @@ def links_of(url: str) -> dict[str, float]:
 
 def report_text(url: str) -> str:
     out = io.StringIO()
-    show(gather(url), Console(file=out, width=200, highlight=False, force_terminal=True, color_system=None))
+    show(build_report(url), Console(file=out, width=200, highlight=False, force_terminal=True, color_system=None))
     return out.getvalue()
 
 
@@ -47,7 +47,7 @@ def test_what_rests_on_inferred_links_is_reported(tmp_path: Path) -> None:
     )
     assert 0 < links["headline_inferred_ns"] == of_calls < headline
     share = f"{of_calls / headline:.0%}".replace("%", " %")
-    for text in (report_text(url), make_html(gather(url))):
+    for text in (report_text(url), make_html(build_report(url))):
         assert f"{SAID}; {share} of the time above is on them" in text
 
 

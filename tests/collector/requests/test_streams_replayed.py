@@ -16,7 +16,7 @@ import pytest
 
 from collector.queries import TraceSearch, open_trace
 from collector.reporting.html import make_html
-from collector.reporting.report import Report, gather
+from collector.reporting.report import Report, build_report
 from collector.reporting.text import show
 from collector.trace.reading import Trace
 from viewer.pages.address import Address
@@ -57,7 +57,7 @@ def case(request, tmp_path_factory) -> tuple[str, str, Report]:
     place = tmp_path_factory.mktemp(name)
     files = [cut_to_headers(each, place) if cut else each for each in captures(name)]
     url = report_of(place, files)
-    return request.param, url, gather(url)
+    return request.param, url, build_report(url)
 
 
 EVIDENCE = {
@@ -125,5 +125,5 @@ def test_each_line_of_the_page_leads_to_its_packets(case):
 
 def test_without_requests_the_headline_says_what_there_is(tmp_path):
     reader = [each for each in captures("redis-pubsub") if each.name.startswith("reader")]
-    report = gather(report_of(tmp_path, reader))
+    report = build_report(report_of(tmp_path, reader))
     assert report.story.sentence == "No whole request was seen, but 1 stream with 22 messages."

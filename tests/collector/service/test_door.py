@@ -13,7 +13,7 @@ import uvicorn
 
 from collector.service.app import create_app
 from collector.service.browsers import LARGEST_BODY_BYTES, why_refused
-from collector.service.door import Door, Limits, guarded_by
+from collector.service.door import Door, Limits, protocol_behind
 from collector.service.settings import CollectorSettings
 from tests.helpers.polling import PATIENCE_S, wait_for
 
@@ -37,7 +37,7 @@ PUT = (
 def serve(data: Path, limits: Limits) -> Iterator[tuple[str, int]]:
     door = Door(limits)
     app = create_app(CollectorSettings(data, local_only=True))
-    config = uvicorn.Config(app, http=guarded_by(door), log_level="critical", port=0)
+    config = uvicorn.Config(app, http=protocol_behind(door), log_level="critical", port=0)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

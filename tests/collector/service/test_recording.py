@@ -20,7 +20,7 @@ from collector.service.recording import (
     Cluster,
     ClusterHost,
     Recording,
-    capturing,
+    capture_hosts,
     find_cluster,
     find_program,
     record,
@@ -135,7 +135,7 @@ def test_a_sampler_that_fails_is_reported_and_the_recording_goes_on(
 
 def test_each_agent_gets_its_interfaces_and_host(tracer_is: FailingScript, tmp_path: Path) -> None:
     tracer_is(GOOD_AGENT)
-    with capturing([PROXY], tmp_path) as (agent,):
+    with capture_hosts([PROXY], tmp_path) as (agent,):
         assert agent.lines[0].endswith(f"capture -i eth0 -i lo --host proxy --write {tmp_path} --until-eof")
 
 
@@ -145,7 +145,7 @@ def test_an_agent_pretends_the_clock_error_of_its_host(tracer_is: FailingScript,
     tracer_is(f"print({json.dumps({'client_host': 'proxy', 'environment': {}, 'hosts': hosts})!r})")
     found = find_cluster().host("proxy")
     tracer_is(GOOD_AGENT)
-    with capturing([found], tmp_path) as (agent,):
+    with capture_hosts([found], tmp_path) as (agent,):
         assert agent.lines[0].endswith("--until-eof --clock-error offset_ns=-5,drift_ppb=7,since_ns=9")
 
 

@@ -16,7 +16,7 @@ from scapy.utils import wrpcap
 
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
-from collector.reporting.report import gather
+from collector.reporting.report import build_report
 from collector.reporting.text import show
 from collector.trace.reading import Trace
 from collector.trace.wire_text import string_array_from_wire, text_from_wire
@@ -81,7 +81,7 @@ def test_a_byte_that_is_no_text_is_analysed_and_shown(where: str, end: bytes, sh
     assert message.endswith(shown)
     assert where == "user_agent" or exchange[where] == message
     screen = io.StringIO()
-    show(gather(url), Console(file=screen, width=100))
+    show(build_report(url), Console(file=screen, width=100))
     assert "\x1b" not in screen.getvalue()
 
 
