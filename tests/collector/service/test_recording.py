@@ -200,7 +200,7 @@ def test_addresses_are_of_hosts_that_are_captured(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(record_command, "find_cluster", lambda: CLUSTER)
     monkeypatch.setattr(record_command, "_record_to", record_to)
-    monkeypatch.setattr(record_command, "gather", lambda _: None)
+    monkeypatch.setattr(record_command, "build_report", lambda _: None)
     monkeypatch.setattr(record_command, "show", lambda _: None)
 
     def run(*words: str) -> None:
