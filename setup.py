@@ -54,6 +54,7 @@ COLLECTOR = [
 VIEWER = [*COLLECTOR, "dash", "plotly", "waitress", "zstandard"]
 CLUSTER = [
     "aiohttp",
+    "defusedxml",
     "fastapi",
     "hdrhistogram",
     "httptools",
@@ -65,6 +66,7 @@ CLUSTER = [
     "zstandard",
 ]
 TEST = [
+    "boto3",
     "dpkt",
     "duckdb",
     "hypothesis",

@@ -252,6 +252,13 @@ def test_the_rule_of_the_servers_floors_itself(path: str, name: str, allowed: bo
     assert found == ([] if allowed else [f"{path}: storage_cluster.servers.{name}"])
 
 
+def test_what_s3s_clients_and_servers_share_imports_nothing_else_of_ours() -> None:
+    sources = {f"s3/{path}": source for path, source in _sources("storage_cluster/s3").items()}
+    assert sources
+    assert _not_downwards(sources, "storage_cluster", (("s3",),)) == []
+    assert _not_downwards({"s3/a.py": "from storage_cluster.bench import model"}, "storage_cluster", (("s3",),))
+
+
 def test_the_table_of_rooms_is_in_the_order_of_the_floors() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     rows = re.findall(r"^\| (\d+) \| \[`(\w+)(?:/|\.py)`\]", page, re.MULTILINE)
