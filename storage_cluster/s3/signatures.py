@@ -97,7 +97,7 @@ class Claim:
 
 
 def encode_path(path: str) -> str:
-    """A path, or a key, as it goes into a request's target: each byte of its UTF-8 but `/` and unreserved ones as %XX."""
+    """A path, or a key, as a target has it: each byte of its UTF-8 but `/` and unreserved ones as %XX."""
     return quote(path, safe="/" + _UNESCAPED)
 
 
