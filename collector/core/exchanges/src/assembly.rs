@@ -1,26 +1,26 @@
 //! Assembles exchanges, in order of time, from the parts of each connection, and assigns every hop to an exchange.
 
-use crate::by_stream_id::{self, By, State, Streams};
+use crate::by_stream_id::{self, BrokenBy, State, Streams};
 use crate::heads::{Head, is_swapped, seen_heads, time_heads};
 use crate::numbering::{Message, Messages};
 use crate::parts::{Part, PartTimes, Role, time_parts};
-use crate::ranges::{Range, Ways, byte_ranges, last_at_or_before, server_ns};
-use crate::secured::keep_application;
-use crate::silences::{Evidence, Finder, Held, LONG_NS, Pauses, Silence, Silent};
+use crate::ranges::{ByDirection, Range, byte_ranges, last_at_or_before, server_ns};
+use crate::silences::{Evidence, LONG_SILENCE_NS, PauseCauses, Pauses, Silence, SilenceFinder, Silent};
 use crate::streams::{
-    self, FEWEST_PIECES, Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, add_frames, by_heads, collect_marks,
-    find_unasked, is_quiet,
+    self, ClientMessage, LateMessage, MIN_PIECES, MessageTimes, Shape, Stream, StreamMeter, StreamReason, Stretch,
+    add_frames, by_heads, collect_marks, find_unasked, is_quiet,
 };
+use crate::tls_handshake::keep_application;
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
 use twintap_protocols::http1::flag;
 use twintap_protocols::registry::{self, REGISTRY};
 
-/// Of an exchange that no protocol's messages made.
-const UNKNOWN: u8 = (REGISTRY.len() - 1) as u8;
-/// Asks for an answer without its body, whatever length that declares (RFC 9110 §9.3.2).
+/// Registry place of an exchange that was found without reading any protocol's messages.
+const UNKNOWN_PROTOCOL: u8 = (REGISTRY.len() - 1) as u8;
+/// The method whose answer has no body, whatever length its head declares (RFC 9110 §9.3.2).
 const HEAD: &[u8] = b"HEAD";
-/// Asks for a tunnel (RFC 9110 §9.3.6).
+/// The method that requests a tunnel (RFC 9110 §9.3.6).
 const CONNECT: &[u8] = b"CONNECT";
 
 /// A request and its final response. Times are trace times in ns, `UNSEEN` where unknown.
@@ -28,12 +28,12 @@ const CONNECT: &[u8] = b"CONNECT";
 pub struct Exchange {
     /// Row of its connection.
     pub connection: u32,
-    /// The connection's server is the one who asks.
+    /// The end that was taken for the connection's server sends the requests.
     pub swapped: bool,
     pub ordinal: usize,
     pub request: PartTimes,
     pub response: PartTimes,
-    /// When none of its bytes was on the way, of the request and of the response.
+    /// For how long no byte of the request, or of the response, was on the way.
     pub request_silent: Silent,
     pub response_silent: Silent,
     pub connect_start_ns: i64,
@@ -44,59 +44,63 @@ pub struct Exchange {
     pub continue_received_ns: i64,
     pub body_sent_ns: i64,
     pub given_up_ns: i64,
-    /// The fastest round trip on the connection that its client saw, where its server's end did not show.
+    /// The shortest round-trip time that the client's capture shows for the connection, where the server's end was not
+    /// captured.
     pub round_trip_ns: i64,
     pub uncertainty_ns: i64,
-    /// It has heads.
+    /// A message head of it was captured.
     pub readable: bool,
-    /// Place in the registry of the protocol whose messages made it an exchange.
+    /// Place of its protocol in the registry.
     pub protocol: u8,
-    /// Who broke that off, at `given_up_ns`.
-    pub broken_by: By,
-    /// Rows of the heads that show most of request and response, and of that which shows the transaction id.
+    /// Which side reset the exchange's stream, at `given_up_ns`.
+    pub broken_by: BrokenBy,
+    /// Rows of the heads that show most of request and response, and of the head that shows the transaction id.
     pub request_row: i64,
     pub response_row: i64,
     pub id_row: i64,
-    /// Likewise, of the response where it shows another id than the request.
+    /// Row of the response's head if that shows another id than the request's.
     pub other_id_row: i64,
     pub complete: bool,
-    /// Its answer promised no length, and ended with the server's FIN.
+    /// Its answer declared no length, and ended with the server's FIN.
     pub until_close: bool,
-    /// Why it is part of a stream, or that it is none.
-    pub why: Why,
+    /// Why it is part of a stream; [`StreamReason::Request`] if it is not.
+    pub reason: StreamReason,
     asks_head: bool,
     started_ns: i64,
-    /// How often, and for how long in all, the server had nothing to send within its response.
+    /// How often, and for how long in total, the server had nothing to send within its response.
     pieces: u32,
     quiet_ns: i64,
 }
 
-/// Exchanges, by connection.
+/// The output of [`build()`](crate::build).
 #[derive(Clone, Debug, Default)]
-pub struct Built {
+pub struct BuiltExchanges {
+    /// By connection.
     pub exchanges: Vec<Exchange>,
-    /// Their places there, in order of time.
+    /// Places in `exchanges`, in order of time.
     pub by_time: Vec<u32>,
-    /// For each hop the place of its exchange in `by_time`, or `NOWHERE`.
+    /// For each hop the place of its exchange in `by_time`, or `NO_PLACE`.
     pub hop_exchange: Vec<u32>,
     /// Long silences of messages; `exchange` is a place in `by_time`.
     pub silences: Vec<Silence>,
-    /// Streams, and connections that may be one by what their servers' other connections show.
+    /// Streams, and connections that may be streams, which is decided later by evidence from their servers' other
+    /// connections.
     pub streams: Vec<Stream>,
-    /// What shows that: when these servers spoke late, and when messages of any client came.
-    pub late: Vec<Late>,
-    pub said: Vec<Said>,
+    /// That evidence: when servers sent after a silence, and when messages of any client reached them.
+    pub late: Vec<LateMessage>,
+    pub said: Vec<ClientMessage>,
 }
 
-impl Built {
+impl BuiltExchanges {
     /// The exchanges in order of time.
     pub fn in_order(&self) -> impl ExactSizeIterator<Item = &Exchange> {
         self.by_time.iter().map(|place| &self.exchanges[*place as usize])
     }
 }
 
-/// When a connection was opened and closed by its client, by its client's clock.
-struct Shakes {
+/// When a connection's client opened and closed it, by the client's clock.
+struct HandshakeTimes {
+    /// The first SYN left.
     asked_ns: i64,
     syns_count: usize,
     /// The SYN-ACK arrived.
@@ -110,8 +114,9 @@ struct Shakes {
     ended_ns: i64,
 }
 
-impl Shakes {
-    /// When the client acknowledged the SYN-ACK, as far as that was seen apart from what it says later.
+impl HandshakeTimes {
+    /// When the client acknowledged the SYN-ACK, or when that arrived, if its acknowledgement cannot be distinguished
+    /// from later ones.
     fn connected_ns(&self, first_sent_ns: i64) -> i64 {
         let is_later = |bound_ns: i64| bound_ns != UNSEEN && self.acknowledged_ns > bound_ns;
         let is_seen = self.acknowledged_ns >= self.answered_ns && !is_later(self.spoken_ns) && !is_later(first_sent_ns);
@@ -123,62 +128,62 @@ impl Shakes {
     }
 }
 
-/// Takes connections one by one.
+/// Assembles exchanges one connection at a time.
 pub struct Builder<'a> {
     hops: &'a Hops<'a>,
     heads: &'a Heads<'a>,
-    /// What held senders, by place.
-    held: Held,
-    built: Built,
-    own: Own,
+    /// What held senders back, by place in the stream.
+    held: PauseCauses,
+    built: BuiltExchanges,
+    own: ConnectionBuffers,
 }
 
-/// What is made of one connection, in buffers that the next one uses again.
+/// Intermediate results of one connection, in buffers that are reused for the next.
 #[derive(Default)]
-struct Own {
+struct ConnectionBuffers {
     heads: Vec<Head>,
-    ranges: Ways<Vec<Range>>,
+    ranges: ByDirection<Vec<Range>>,
     messages: Messages,
     turns: Turns,
-    /// Of frames, and what these say.
+    /// Frames that carry stream ids, and the streams found in them.
     streams: Streams,
     state: State,
-    parts: Ways<Vec<Part>>,
-    /// Where the exchange of each ordinal stands among the connection's, or `NOWHERE`.
+    parts: ByDirection<Vec<Part>>,
+    /// By ordinal, the place of the exchange among the connection's, or `NO_PLACE`.
     place: Vec<u32>,
-    /// When the request of each exchange was there, and the exchange's place, ascending.
-    begun: Vec<(i64, u32)>,
-    finder: Finder,
+    /// When each request arrived at the server, and the place of its exchange; ascending.
+    request_arrivals: Vec<(i64, u32)>,
+    silence_finder: SilenceFinder,
     stretches: Vec<Stretch>,
-    /// Of each ordinal why it is part of a stream.
-    why: Vec<Why>,
-    talk: Talk,
-    meter: Meter,
-    /// Its last answer ended with the server's FIN.
-    closing: bool,
+    /// By ordinal, why the exchange is part of a stream.
+    reason: Vec<StreamReason>,
+    message_times: MessageTimes,
+    stream_meter: StreamMeter,
+    /// The last answer ended with the server's FIN.
+    ends_with_connection: bool,
 }
 
-/// In place of a place where there is none.
-pub const NOWHERE: u32 = u32::MAX;
+/// Stands for a place where there is none.
+pub const NO_PLACE: u32 = u32::MAX;
 
 impl<'a> Builder<'a> {
-    /// For so many connections.
+    /// A builder for `connections_count` connections.
     pub fn new(hops: &'a Hops<'a>, heads: &'a Heads<'a>, pauses: &Pauses, connections_count: usize) -> Self {
         Self {
             hops,
             heads,
             held: pauses.by_place(),
-            built: Built {
+            built: BuiltExchanges {
                 exchanges: Vec::with_capacity(connections_count),
                 by_time: Vec::new(),
-                hop_exchange: vec![NOWHERE; hops.connection_id.len()],
-                ..Built::default()
+                hop_exchange: vec![NO_PLACE; hops.connection_id.len()],
+                ..BuiltExchanges::default()
             },
-            own: Own::default(),
+            own: ConnectionBuffers::default(),
         }
     }
 
-    /// Add the exchanges of a connection: its row, its id.
+    /// Add the exchanges of a connection, given by its row and its id.
     pub fn add(
         &mut self,
         (connection, connection_id): (u32, i64),
@@ -200,35 +205,35 @@ impl<'a> Builder<'a> {
         let seen = (handshake, swapped);
         own.state = own.streams.read(self.heads, head_rows.clone(), seen, &mut own.ranges);
         own.forget_heads_in_frames();
-        let secured = if own.heads.is_empty() && !swapped && own.state == State::Other {
+        let tls_handshake = if own.heads.is_empty() && !swapped && own.state == State::Other {
             keep_application(self.heads, head_rows.clone(), &mut own.ranges)
         } else {
             None
         };
-        own.closing = closing(&own.heads, self.heads, &own.state);
-        if own.closing {
-            own.closing = add_closing(self.hops, hop_rows.clone(), swapped, &mut own.ranges.server);
+        own.ends_with_connection = ends_with_connection(&own.heads, self.heads, &own.state);
+        if own.ends_with_connection {
+            own.ends_with_connection = add_fin_byte(self.hops, hop_rows.clone(), swapped, &mut own.ranges.server);
         }
         time_heads(&mut own.heads, &own.ranges);
         own.mark_parts(handshake);
-        let shakes = shakes(self.hops, hop_rows.clone(), swapped);
-        own.drop_goodbye(shakes.closed_ns);
+        let handshake_times = handshake_times(self.hops, hop_rows.clone(), swapped);
+        own.drop_farewell(handshake_times.closed_ns);
         let first = self.built.exchanges.len();
-        own.gather(connection, swapped, &mut self.built.exchanges);
+        own.collect_exchanges(connection, swapped, &mut self.built.exchanges);
         let exchanges = &mut self.built.exchanges[first..];
-        own.settle_closing(exchanges);
+        own.remove_closing_byte(exchanges);
         own.note_bodies(exchanges);
         own.describe(exchanges, self.heads);
-        settle(exchanges, &shakes);
-        own.settle_streams(exchanges);
-        if let (Some(first), Some(shake)) = (exchanges.first_mut(), secured) {
+        apply_connection_times(exchanges, &handshake_times);
+        own.apply_stream_ends(exchanges);
+        if let (Some(first), Some(shake)) = (exchanges.first_mut(), tls_handshake) {
             (first.tls_start_ns, first.tls_end_ns) = (shake.start_ns, shake.end_ns);
         }
-        note_round_trips(exchanges, &shakes, self.hops, hop_rows.clone(), swapped);
-        own.give_hops(
+        note_round_trips(exchanges, &handshake_times, self.hops, hop_rows.clone(), swapped);
+        own.assign_hops(
             self.hops,
             hop_rows.clone(),
-            (swapped, secured.is_some()),
+            (swapped, tls_handshake.is_some()),
             exchanges,
             |row, place| {
                 self.built.hop_exchange[row] = first as u32 + place;
@@ -245,24 +250,24 @@ impl<'a> Builder<'a> {
             self.built.silences.push(Silence { exchange, ..silence });
         });
         collect_marks(self.heads, head_rows.clone(), swapped, &own.parts, &mut own.stretches);
-        if own.heads.is_empty() && own.state == State::Other && secured.is_none() {
+        if own.heads.is_empty() && own.state == State::Other && tls_handshake.is_none() {
             add_frames(self.heads, head_rows, swapped, &own.ranges, &mut own.stretches);
         }
-        if secured.is_some_and(|shake| shake.hides_http2) {
+        if tls_handshake.is_some_and(|shake| shake.hides_http2) {
             own.stretches.push(Stretch {
-                why: Why::Hidden,
+                reason: StreamReason::Hidden,
                 row: NO_ROW,
                 first: 0,
                 last: usize::MAX,
             });
         }
-        own.find_stretches(exchanges, self.heads, shakes.ended_ns);
+        own.find_stretches(exchanges, self.heads, handshake_times.ended_ns);
         own.note_streams(connection, exchanges, &mut self.built.streams);
-        own.note_talk(connection, &mut self.built);
+        own.note_message_times(connection, &mut self.built);
     }
 
-    /// All of them.
-    pub fn finish(mut self) -> Built {
+    /// Sort the exchanges of all connections by time.
+    pub fn finish(mut self) -> BuiltExchanges {
         // Connections came by their id, and their exchanges by time and ordinal, which orders those of one time.
         let started = |(place, one): (usize, &Exchange)| (one.started_ns, place as u32);
         let mut order: Vec<(i64, u32)> = self.built.exchanges.iter().enumerate().map(started).collect();
@@ -271,7 +276,7 @@ impl<'a> Builder<'a> {
         for (new, &(_, old)) in order.iter().enumerate() {
             new_place[old as usize] = new as u32;
         }
-        for hop in self.built.hop_exchange.iter_mut().filter(|hop| **hop != NOWHERE) {
+        for hop in self.built.hop_exchange.iter_mut().filter(|hop| **hop != NO_PLACE) {
             *hop = new_place[*hop as usize];
         }
         for silence in &mut self.built.silences {
@@ -282,7 +287,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-impl Own {
+impl ConnectionBuffers {
     /// Fill in the parts of both directions, ascending, with their times.
     fn mark_parts(&mut self, handshake: bool) {
         let Self {
@@ -306,14 +311,15 @@ impl Own {
         }
         for from_client in [false, true] {
             let parts = parts.of_mut(from_client);
-            // What a server says first on a fresh connection answers nothing.
+            // What a server sends before any request on a new connection (a greeting) is no answer.
             parts.retain(|part| part.ordinal > 0 || !handshake);
             parts.sort_by_key(|part| part.start);
             time_parts(parts, ranges.of(from_client));
         }
     }
 
-    /// Of HTTP/2, heads are those of what was said before it; others are of what frames hold.
+    /// On a connection with frames, keep only the heads from before its first frame (an upgrade); any other head lies
+    /// inside of a frame's content.
     fn forget_heads_in_frames(&mut self) {
         let Self {
             heads, streams, state, ..
@@ -325,10 +331,10 @@ impl Own {
         }
     }
 
-    /// Leave out what a client says and then closes the connection, sooner than it ever had an answer on it: it expects
-    /// none (PostgreSQL's Terminate, MySQL's COM_QUIT). Where heads are visible they say what is a request.
-    fn drop_goodbye(&mut self, closed_ns: i64) {
-        let Ways { server, client } = &self.parts;
+    /// Drop the client's last message if the client closed the connection sooner afterwards than any answer on it took:
+    /// it expects none (PostgreSQL's Terminate, MySQL's COM_QUIT). Not used where message heads show what is a request.
+    fn drop_farewell(&mut self, closed_ns: i64) {
+        let ByDirection { server, client } = &self.parts;
         let (Some(last), Some(answered)) = (client.last(), server.last()) else {
             return;
         };
@@ -353,12 +359,12 @@ impl Own {
         }
     }
 
-    /// Add the exchanges that the parts belong to, by ordinal.
-    fn gather(&mut self, connection: u32, swapped: bool, exchanges: &mut Vec<Exchange>) {
+    /// Append the exchanges that the parts belong to, by ordinal.
+    fn collect_exchanges(&mut self, connection: u32, swapped: bool, exchanges: &mut Vec<Exchange>) {
         let every = || self.parts.server.iter().chain(&self.parts.client);
         self.place.clear();
         let ordinals_count = every().map(|part| part.ordinal + 1).max().unwrap_or(0);
-        self.place.resize(ordinals_count, NOWHERE);
+        self.place.resize(ordinals_count, NO_PLACE);
         every().for_each(|part| self.place[part.ordinal] = 0);
         let first = exchanges.len();
         for (ordinal, place) in self.place.iter_mut().enumerate().filter(|(_, place)| **place == 0) {
@@ -370,9 +376,9 @@ impl Own {
         }
     }
 
-    /// The FIN that ended the last answer stands among its bytes, and is none.
-    fn settle_closing(&self, exchanges: &mut [Exchange]) {
-        let Some(last) = self.parts.server.last().filter(|_| self.closing) else {
+    /// Subtract the FIN that ended the last answer, which [`add_fin_byte`] counted as a byte of it.
+    fn remove_closing_byte(&self, exchanges: &mut [Exchange]) {
+        let Some(last) = self.parts.server.last().filter(|_| self.ends_with_connection) else {
             return;
         };
         let exchange = &mut exchanges[self.place[last.ordinal] as usize];
@@ -380,8 +386,8 @@ impl Own {
         exchange.response.bytes -= 1;
     }
 
-    /// What frames say of the end of each exchange.
-    fn settle_streams(&self, exchanges: &mut [Exchange]) {
+    /// Set how each exchange ended, as its frames show.
+    fn apply_stream_ends(&self, exchanges: &mut [Exchange]) {
         if self.state != State::Read {
             return;
         }
@@ -399,7 +405,7 @@ impl Own {
         }
     }
 
-    /// When the client sent on, where the server had asked for the body.
+    /// Set when the client began to send the body that the server had asked for (100 Continue).
     fn note_bodies(&self, exchanges: &mut [Exchange]) {
         if !exchanges.iter().any(Exchange::is_continued) {
             return;
@@ -418,18 +424,18 @@ impl Own {
         }
     }
 
-    /// The protocol of the connection's heads.
+    /// The protocol of the connection's heads, as a place in the registry.
     fn ordered_protocol(&self, heads: &Heads) -> u8 {
         let first = self.heads.first();
-        first.map_or(UNKNOWN, |head| {
+        first.map_or(UNKNOWN_PROTOCOL, |head| {
             registry::place_of_head_kind(heads.head_kind[head.row as usize])
         })
     }
 
-    /// What heads say of exchanges; fewer bytes than they declare make one incomplete.
+    /// Set what message heads show of exchanges. An exchange with fewer bytes than its heads declare is incomplete.
     fn describe(&self, exchanges: &mut [Exchange], heads: &Heads) {
         let of_role = |role| move |message: &&Message| message.role == role;
-        let place = |message: &Message| self.place.get(message.ordinal).filter(|place| **place != NOWHERE);
+        let place = |message: &Message| self.place.get(message.ordinal).filter(|place| **place != NO_PLACE);
         let messages = || self.messages.numbered.iter();
         for message in messages().filter(of_role(Role::Request)) {
             let (Some(head), Some(place)) = (message.head, place(message)) else {
@@ -461,9 +467,10 @@ impl Own {
         }
     }
 
-    /// Payload goes to the exchange of its place in the stream; other hops to the last whose request had come, or to
-    /// the first of the connection. `give` is called with each hop's row and its exchange's index in `exchanges`.
-    fn give_hops(
+    /// Assign payload to the exchange at its place in the stream, and any other hop to the last exchange whose request
+    /// had arrived, or else to the first of the connection. Calls `give` with each hop's row and its exchange's index
+    /// in `exchanges`.
+    fn assign_hops(
         &mut self,
         hops: &Hops,
         rows: impl Iterator<Item = usize>,
@@ -473,7 +480,7 @@ impl Own {
     ) {
         let Self {
             place,
-            begun,
+            request_arrivals,
             parts,
             streams,
             state,
@@ -482,9 +489,9 @@ impl Own {
         for (number, exchange) in exchanges.iter().enumerate() {
             place[exchange.ordinal] = number as u32;
         }
-        begun.clear();
-        begun.extend(exchanges.iter().map(|one| (one.began_ns(), place[one.ordinal])));
-        begun.sort_unstable();
+        request_arrivals.clear();
+        request_arrivals.extend(exchanges.iter().map(|one| (one.began_ns(), place[one.ordinal])));
+        request_arrivals.sort_unstable();
         for row in rows {
             let from_client = hops.from_client[row] != swapped;
             let (start, end) = (hops.stream_start[row], hops.stream_end[row]);
@@ -493,16 +500,16 @@ impl Own {
                 ordinal.map(|ordinal| place[ordinal])
             } else if end > start {
                 let parts = parts.of(from_client);
-                // What is ahead of the first part is a handshake of TLS, and belongs to the first exchange as well.
-                let ahead = || begun.first().map(|(_, place)| *place).filter(|_| is_secured);
+                // Bytes before the first part are a TLS handshake, which belongs to the first exchange as well.
+                let ahead = || request_arrivals.first().map(|(_, place)| *place).filter(|_| is_secured);
                 last_at_or_before(parts, start, |part| part.start)
                     .map(|at| place[parts[at].ordinal])
                     .or_else(ahead)
             } else {
                 let at = server_ns(from_client, hops.sent_ns[row], hops.received_ns[row]);
-                let last =
-                    last_at_or_before(begun, at, |(began_ns, _)| *began_ns).filter(|last| begun[*last].0 != UNSEEN);
-                begun.get(last.unwrap_or(0)).map(|(_, place)| *place)
+                let last = last_at_or_before(request_arrivals, at, |(began_ns, _)| *began_ns)
+                    .filter(|last| request_arrivals[*last].0 != UNSEEN);
+                request_arrivals.get(last.unwrap_or(0)).map(|(_, place)| *place)
             };
             if let Some(place) = found {
                 give(row, place);
@@ -511,9 +518,9 @@ impl Own {
     }
 }
 
-impl Own {
-    /// When none of a message was on the way; `keep` is given the long silences, with the place of their exchange among
-    /// `exchanges`. What comes before a body that the server was asked for is no silence: the client waits for the 100.
+impl ConnectionBuffers {
+    /// Add up the silences of each message, and call `keep` with each long silence and the place of its exchange in
+    /// `exchanges`. The time before a body for which the client awaits `100 Continue` is no silence.
     fn note_silences(
         &mut self,
         evidence: &Evidence,
@@ -525,10 +532,10 @@ impl Own {
             parts,
             ranges,
             place,
-            finder,
+            silence_finder,
             ..
         } = self;
-        finder.find(parts, ranges, evidence, rows, |ordinal, in_response, silence| {
+        silence_finder.find(parts, ranges, evidence, rows, |ordinal, in_response, silence| {
             let exchange = &mut exchanges[place[ordinal] as usize];
             let waits_to_go_on =
                 exchange.is_continued() && (exchange.body_sent_ns == UNSEEN || silence.from_ns < exchange.body_sent_ns);
@@ -547,15 +554,16 @@ impl Own {
                     .quiet_ns
                     .saturating_add(silence.to_ns.saturating_sub(silence.from_ns));
             }
-            if silence.to_ns.saturating_sub(silence.from_ns) >= LONG_NS {
+            if silence.to_ns.saturating_sub(silence.from_ns) >= LONG_SILENCE_NS {
                 keep(place[ordinal], silence);
             }
         });
     }
 }
 
-impl Own {
-    /// What of the connection is a stream, beside what its marks have said; `stretches` are in order of evidence.
+impl ConnectionBuffers {
+    /// Append the exchanges that are streams by their heads or the shape of their traffic to `stretches`, which hold
+    /// those that marks show; in order of evidence, strongest first.
     fn find_stretches(&mut self, exchanges: &mut [Exchange], heads: &Heads, ended_ns: i64) {
         let of_heads = exchanges
             .iter()
@@ -575,7 +583,7 @@ impl Own {
         self.mark_exchanges(exchanges);
     }
 
-    /// Likewise of HTTP/2, of which each stream is judged alone.
+    /// The same for a connection with frames, of which each stream is judged by itself.
     fn find_stretches_of_frames(&mut self, exchanges: &[Exchange]) {
         let Self {
             stretches,
@@ -585,11 +593,13 @@ impl Own {
         } = self;
         let row = NO_ROW;
         if *state == State::Unread {
-            let first = stretches.iter().filter(|stretch| stretch.why == Why::Upgrade);
+            let first = stretches
+                .iter()
+                .filter(|stretch| stretch.reason == StreamReason::Upgrade);
             let first = first.map(|stretch| stretch.first).min().unwrap_or(0);
             stretches.clear();
             stretches.push(Stretch {
-                why: Why::Unread,
+                reason: StreamReason::Unread,
                 row,
                 first,
                 last: usize::MAX,
@@ -598,15 +608,15 @@ impl Own {
         }
         for one in exchanges {
             let (stream, ordinal) = (&streams.streams[one.ordinal - 1], one.ordinal);
-            let why = if stream.is_two_way() {
-                Why::TwoWay
-            } else if !stream.is_answered() && one.pieces >= FEWEST_PIECES {
-                Why::Unasked
+            let reason = if stream.is_two_way() {
+                StreamReason::TwoWay
+            } else if !stream.is_answered() && one.pieces >= MIN_PIECES {
+                StreamReason::Unasked
             } else {
                 continue;
             };
             stretches.push(Stretch {
-                why,
+                reason,
                 row,
                 first: ordinal,
                 last: ordinal,
@@ -614,45 +624,48 @@ impl Own {
         }
     }
 
-    /// Why each exchange is part of a stream. Of stretches to the end of the connection the first counts, so that
-    /// however many there are each exchange is looked at once.
+    /// Set why each exchange is part of a stream. Of the stretches that reach to the connection's end only the one that
+    /// begins first counts, so that each exchange is visited once, however many stretches there are.
     fn mark_exchanges(&mut self, exchanges: &mut [Exchange]) {
-        let Self { stretches, why, .. } = self;
-        why.clear();
+        let Self { stretches, reason, .. } = self;
+        reason.clear();
         if stretches.is_empty() {
             return;
         }
         let ordinals_count = exchanges.iter().map(|one| one.ordinal + 1).max().unwrap_or(0);
-        why.resize(ordinals_count, Why::Request);
+        reason.resize(ordinals_count, StreamReason::Request);
         for stretch in stretches.iter().filter(|stretch| stretch.last < ordinals_count) {
-            why[stretch.first..=stretch.last].fill(stretch.why);
+            reason[stretch.first..=stretch.last].fill(stretch.reason);
         }
         let rest = stretches.iter().filter(|stretch| stretch.last == usize::MAX);
         if let Some(rest) = rest.min_by_key(|stretch| stretch.first) {
-            let behind = why.iter_mut().skip(rest.first);
+            let behind = reason.iter_mut().skip(rest.first);
             behind
-                .filter(|why| **why == Why::Request)
-                .for_each(|why| *why = rest.why);
+                .filter(|reason| **reason == StreamReason::Request)
+                .for_each(|reason| *reason = rest.reason);
         }
-        exchanges.iter_mut().for_each(|one| one.why = why[one.ordinal]);
+        exchanges.iter_mut().for_each(|one| one.reason = reason[one.ordinal]);
     }
 
-    /// The streams of a connection: one of each kind.
+    /// Append the streams of a connection: one for each reason.
     fn note_streams(&mut self, connection: u32, exchanges: &[Exchange], streams: &mut Vec<Stream>) {
         if self.stretches.is_empty() {
             return;
         }
-        let (http, shown) = ([Why::Upgrade, Why::Tunnel, Why::EventStream], [Why::Word, Why::Unasked]);
-        for kind in http
-            .into_iter()
-            .chain(shown)
-            .chain([Why::TwoWay, Why::Unread, Why::Hidden])
+        let (http, shown) = (
+            [StreamReason::Upgrade, StreamReason::Tunnel, StreamReason::EventStream],
+            [StreamReason::Word, StreamReason::Unasked],
+        );
+        for kind in
+            http.into_iter()
+                .chain(shown)
+                .chain([StreamReason::TwoWay, StreamReason::Unread, StreamReason::Hidden])
         {
-            let own = exchanges.iter().filter(|one| one.why == kind);
+            let own = exchanges.iter().filter(|one| one.reason == kind);
             let first = self
                 .stretches
                 .iter()
-                .filter(|stretch| stretch.why == kind)
+                .filter(|stretch| stretch.reason == kind)
                 .min_by_key(|stretch| stretch.first);
             let (Some(first), true) = (first, own.clone().next().is_some()) else {
                 continue;
@@ -661,32 +674,34 @@ impl Own {
                 pieces: own.map(|one| one.pieces).sum(),
                 ..Stream::of(connection, kind, first.row)
             };
-            let is_own = |ordinal| self.why.get(ordinal) == Some(&kind);
-            streams.push(self.meter.measure(&self.parts, &self.ranges, is_own, known));
+            let is_own = |ordinal| self.reason.get(ordinal) == Some(&kind);
+            streams.push(self.stream_meter.measure(&self.parts, &self.ranges, is_own, known));
         }
     }
 
-    /// When the connection's server spoke late, and its client spoke at all.
-    fn note_talk(&mut self, connection: u32, built: &mut Built) {
+    /// Note when the client's messages reached the server, and when the server sent after a silence.
+    fn note_message_times(&mut self, connection: u32, built: &mut BuiltExchanges) {
         if self.state != State::Other {
-            return; // what is said on it is of several at once
+            return; // messages of several streams are interleaved
         }
-        self.talk.listen(&self.ranges);
-        let came = self.talk.came.iter();
-        built.said.extend(came.map(|&at_ns| Said { connection, at_ns }));
-        if !self.stretches.is_empty() || !self.talk.has_late_messages() {
+        self.message_times.listen(&self.ranges);
+        let came = self.message_times.came.iter();
+        built
+            .said
+            .extend(came.map(|&at_ns| ClientMessage { connection, at_ns }));
+        if !self.stretches.is_empty() || !self.message_times.has_late_messages() {
             return;
         }
-        let late = self.talk.late.iter();
-        built.late.extend(late.map(|&(at_ns, asked)| Late {
+        let late = self.message_times.late.iter();
+        built.late.extend(late.map(|&(at_ns, asked)| LateMessage {
             connection,
             at_ns,
             asked,
         }));
-        let whole = Stream::of(connection, Why::Request, NO_ROW);
-        let stream = self.meter.measure(&self.parts, &self.ranges, |_| true, whole);
+        let whole = Stream::of(connection, StreamReason::Request, NO_ROW);
+        let stream = self.stream_meter.measure(&self.parts, &self.ranges, |_| true, whole);
         built.streams.push(Stream {
-            turns: self.talk.turns,
+            turns: self.message_times.turns,
             ..stream
         });
     }
@@ -713,15 +728,15 @@ impl Exchange {
             round_trip_ns: UNSEEN,
             uncertainty_ns: UNSEEN,
             readable: false,
-            protocol: UNKNOWN,
-            broken_by: By::Nobody,
+            protocol: UNKNOWN_PROTOCOL,
+            broken_by: BrokenBy::Nobody,
             request_row: NO_ROW,
             response_row: NO_ROW,
             id_row: NO_ROW,
             other_id_row: NO_ROW,
             complete: true,
             until_close: false,
-            why: Why::Request,
+            reason: StreamReason::Request,
             asks_head: false,
             started_ns: UNSEEN,
             pieces: 0,
@@ -754,15 +769,15 @@ impl Exchange {
         self.continue_sent_ns != UNSEEN || self.continue_received_ns != UNSEEN
     }
 
-    /// When its request reached the server, or what is nearest to that.
+    /// When its request reached the server, or the nearest time that was seen.
     fn began_ns(&self) -> i64 {
         let asked_ns = first_seen(self.request.first_received_ns, self.request.first_sent_ns);
         first_seen(first_seen(asked_ns, self.response.first_sent_ns), self.started_ns)
     }
 }
 
-/// Whether the last answer of a connection promises no length, so that it ends as the connection does (RFC 9112 §6.3).
-fn closing(own: &[Head], heads: &Heads, state: &State) -> bool {
+/// Whether the last answer of a connection declares no length, so that it ends with the connection (RFC 9112 §6.3).
+fn ends_with_connection(own: &[Head], heads: &Heads, state: &State) -> bool {
     let last = |from_client| {
         let of_side = own.iter().filter(move |head: &&Head| head.from_client == from_client);
         of_side.max_by_key(|head| head.offset)
@@ -777,8 +792,14 @@ fn closing(own: &[Head], heads: &Heads, state: &State) -> bool {
     is_final && answer.end() != UNSEEN && !heads.is_cut(row) && !says_length && ![HEAD, CONNECT].contains(&method)
 }
 
-/// Add the server's FIN behind its last byte, as a byte of its own, unless its client had left before.
-fn add_closing(hops: &Hops, rows: impl Iterator<Item = usize> + Clone, swapped: bool, server: &mut Vec<Range>) -> bool {
+/// Append the server's FIN after its last byte as one more byte, unless the client had left before. Returns whether it
+/// was appended.
+fn add_fin_byte(
+    hops: &Hops,
+    rows: impl Iterator<Item = usize> + Clone,
+    swapped: bool,
+    server: &mut Vec<Range>,
+) -> bool {
     let reach = server.iter().map(|range| range.end).max();
     let of_side = |row: &usize, from_client: bool| (hops.from_client[*row] != swapped) == from_client;
     let fins = rows
@@ -813,7 +834,7 @@ fn add_closing(hops: &Hops, rows: impl Iterator<Item = usize> + Clone, swapped: 
     true
 }
 
-/// Whether a client's FIN ended only what it says: bytes reached it later, and it reset nothing (RFC 9293 §3.6).
+/// Whether a client's FIN closed only its own direction: it still received bytes later and sent no RST (RFC 9293 §3.6).
 fn goes_on_listening(hops: &Hops, mut rows: impl Iterator<Item = usize> + Clone, swapped: bool, fin: usize) -> bool {
     let is_from = |row: &usize, from_client: bool| (hops.from_client[*row] != swapped) == from_client;
     let came_later = |row: usize| {
@@ -838,8 +859,9 @@ fn is_enough(bytes: i64, due: i64) -> bool {
     bytes == UNSEEN || due == UNSEEN || bytes >= due
 }
 
-/// What takes all of a connection's exchanges: their order, the first and the one that was given up, what was seen.
-fn settle(own: &mut [Exchange], shakes: &Shakes) {
+/// Sort a connection's exchanges by their start, give the first one the connection's handshake, and set which were
+/// given up and which were captured completely.
+fn apply_connection_times(own: &mut [Exchange], handshake_times: &HandshakeTimes) {
     for exchange in own.iter_mut() {
         let times = [exchange.request, exchange.response].map(|part| {
             let sent_ns = earlier(part.first_sent_ns, part.last_sent_ns);
@@ -848,23 +870,23 @@ fn settle(own: &mut [Exchange], shakes: &Shakes) {
         exchange.started_ns = earlier(times[0], times[1]);
         exchange.complete &= is_seen(&exchange.request) && is_seen(&exchange.response);
         let asked_ns = exchange.request.first_sent_ns;
-        if exchange.response.bytes == UNSEEN && asked_ns != UNSEEN && shakes.closed_ns >= asked_ns {
-            exchange.given_up_ns = shakes.closed_ns;
+        if exchange.response.bytes == UNSEEN && asked_ns != UNSEEN && handshake_times.closed_ns >= asked_ns {
+            exchange.given_up_ns = handshake_times.closed_ns;
         }
     }
     if let Some(first) = own.first_mut() {
-        first.connect_start_ns = shakes.asked_ns;
-        first.connected_ns = shakes.connected_ns(first.request.first_sent_ns);
+        first.connect_start_ns = handshake_times.asked_ns;
+        first.connected_ns = handshake_times.connected_ns(first.request.first_sent_ns);
     }
     own.sort_by_key(|exchange| exchange.started_ns);
 }
 
-/// Where a connection shows its client's end only: the fastest round trip there, of its handshake, or of a request in
-/// one segment and the acknowledgement that came before its answer. A SYN sent again does not show which one was
-/// answered.
+/// Set the shortest round-trip time of a connection of which only the client's end was captured: from its handshake, or
+/// from a request in one segment to an acknowledgement before its answer. A retransmitted SYN is not used, because it
+/// is unknown which copy was answered.
 fn note_round_trips(
     own: &mut [Exchange],
-    shakes: &Shakes,
+    handshake_times: &HandshakeTimes,
     hops: &Hops,
     rows: impl Iterator<Item = usize>,
     swapped: bool,
@@ -874,8 +896,11 @@ fn note_round_trips(
         return;
     }
     let mut fastest_ns = UNSEEN;
-    if shakes.syns_count == 1 && shakes.asked_ns != UNSEEN && shakes.answered_ns >= shakes.asked_ns {
-        fastest_ns = shakes.answered_ns - shakes.asked_ns;
+    if handshake_times.syns_count == 1
+        && handshake_times.asked_ns != UNSEEN
+        && handshake_times.answered_ns >= handshake_times.asked_ns
+    {
+        fastest_ns = handshake_times.answered_ns - handshake_times.asked_ns;
     }
     for row in rows.filter(|&row| hops.kind[row] == kind::ACK && hops.from_client[row] == swapped) {
         let heard_ns = hops.received_ns[row];
@@ -899,8 +924,8 @@ fn is_seen(part: &PartTimes) -> bool {
         && first_seen(part.last_sent_ns, part.last_received_ns) != UNSEEN
 }
 
-fn shakes(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool) -> Shakes {
-    let mut found = Shakes {
+fn handshake_times(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool) -> HandshakeTimes {
+    let mut found = HandshakeTimes {
         asked_ns: UNSEEN,
         syns_count: 0,
         answered_ns: UNSEEN,

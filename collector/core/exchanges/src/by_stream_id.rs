@@ -1,17 +1,17 @@
-//! Divides connections into streams where messages are frames that say which stream they are of: HTTP/2, by the headers of
-//! frames alone (RFC 9113 §4.1).
+//! Divides connections into streams where messages are frames that say which stream they are of: HTTP/2, by the headers
+//! of frames alone (RFC 9113 §4.1).
 //!
 //! A stream is a request and its answer. It begins with the client's first frame, and each side ends its part, so the
 //! contents of frames are not needed. What a frame does its protocol says ([`StreamRules`]).
 //!
 //! # The idea
 //! The frames of many streams are interleaved in one stream of bytes. The bytes are put into a new order
-//! ([`Streams::lay`]): those of no stream (settings, windows, pings) first, then all of the first stream, all of the
-//! second … Then each HTTP/2 stream is one contiguous range of either direction, and is handled like an exchange of a
-//! protocol without frames.
+//! ([`Streams::reorder`]): those of no stream (settings, windows, pings) first, then all of the first stream, all of
+//! the second … Then each HTTP/2 stream is one contiguous range of either direction, and is handled like an exchange of
+//! a protocol without frames.
 //! ```text
-//! as sent   [settings][1 HEADERS][3 HEADERS][1 DATA][ping][3 DATA]
-//! as laid   [settings][ping][1 HEADERS][1 DATA][3 HEADERS][3 DATA]
+//! sent      [settings][1 HEADERS][3 HEADERS][1 DATA][ping][3 DATA]
+//! reordered [settings][ping][1 HEADERS][1 DATA][3 HEADERS][3 DATA]
 //! ```
 //! Each frame gives the position of the next one. All frames are known only if each begins at the end of the one
 //! before, from the connection's first byte (or from the first frame, if the capture began later) to the last byte
@@ -36,18 +36,19 @@ use twintap_protocols::exchanges::{FrameFields, FrameMeaning, StreamRules};
 use twintap_protocols::registry;
 
 use crate::parts::{Part, Role};
-use crate::ranges::{Range, Ways, last_at_or_before};
+use crate::ranges::{ByDirection, Range, last_at_or_before};
 use crate::{Heads, NO_ROW, UNSEEN, first_seen};
 
 /// The ordinal of what belongs to no stream.
 const NO_STREAM: usize = 0;
-/// Ranges of bytes, cut where streams meet, for each range and each such place; more are of somebody who wants memory.
-const MOST_CUTS: usize = 16;
+/// Pieces for each byte range and each boundary between streams. More occur only in input that is made to exhaust
+/// memory.
+const MAX_CUTS_PER_RANGE: usize = 16;
 
-/// What frames say of a connection.
+/// Whether a connection has frames, and whether all of them are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It shows none.
+    /// It has no frames.
     #[default]
     Other,
     /// All frames are known.
@@ -62,7 +63,7 @@ struct Frame {
     end: i64,
     meaning: FrameMeaning,
     stream: i64,
-    /// Row of its head.
+    /// Row of its header among the heads.
     row: u32,
     server_ns: i64,
     /// When its client sent it, or received it.
@@ -70,15 +71,15 @@ struct Frame {
 }
 
 impl Frame {
-    /// Whether it says something of a request: it may also break it off.
+    /// Whether it concerns a request: carries a part of it, or resets it.
     fn is_of_request(&self) -> bool {
         self.meaning.is_said || self.meaning.breaks
     }
 }
 
-/// Who broke a stream off, by RST_STREAM.
+/// Which side reset a stream, by RST_STREAM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
+pub enum BrokenBy {
     #[default]
     Nobody,
     Client,
@@ -90,14 +91,14 @@ pub enum By {
 pub(crate) struct Stream {
     /// Its beginning was seen.
     is_begun: bool,
-    /// Each side has said all.
-    is_ended: Ways<bool>,
+    /// Whether each side has ended its part.
+    is_ended: ByDirection<bool>,
     server_spoke: bool,
     server_sent_data: bool,
     /// The client sent data after the server had begun to.
     goes_on: bool,
-    /// Who broke it off, and when, at its client.
-    broken: Option<(By, i64)>,
+    /// Which side reset it, and when the client sent or received the reset.
+    broken: Option<(BrokenBy, i64)>,
     /// Row of the client's first frame, if that was seen.
     request_row: Option<u32>,
 }
@@ -109,7 +110,7 @@ impl Stream {
         !self.is_begun || self.goes_on || is_open
     }
 
-    /// Row of the head that says what its client asks for; `NO_ROW` if none was seen.
+    /// Row of the head that shows what the client requests; `NO_ROW` if none was seen.
     pub fn request_row(&self) -> i64 {
         self.request_row.map_or(NO_ROW, i64::from)
     }
@@ -120,15 +121,19 @@ impl Stream {
     }
 
     /// Who reset the stream before its answer was whole, and when its client did so or received the reset.
-    pub fn breaker(&self) -> (By, i64) {
+    pub fn breaker(&self) -> (BrokenBy, i64) {
         self.broken
             .filter(|_| !self.is_ended.server)
-            .unwrap_or((By::Nobody, UNSEEN))
+            .unwrap_or((BrokenBy::Nobody, UNSEEN))
     }
 
     fn take(&mut self, frame: &Frame, from_client: bool) {
         if frame.meaning.breaks {
-            let by = if from_client { By::Client } else { By::Server };
+            let by = if from_client {
+                BrokenBy::Client
+            } else {
+                BrokenBy::Server
+            };
             self.broken = self.broken.or(Some((by, frame.client_ns)));
             return;
         }
@@ -143,7 +148,7 @@ impl Stream {
     }
 }
 
-/// Bytes `start..end` of a direction belong to the stream `ordinal`, and are laid at `to`.
+/// Bytes `start..end` of a direction belong to the stream `ordinal`, and are moved to `to`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: i64,
@@ -152,22 +157,22 @@ struct Piece {
     to: i64,
 }
 
-/// The frames and streams of one connection, in buffers that the next one uses again.
+/// The frames and streams of one connection, in buffers that are reused for the next.
 #[derive(Default)]
 pub(crate) struct Streams {
     /// Kind of the frames' heads.
     head_kind: u8,
-    frames: Ways<Vec<Frame>>,
-    /// Stream `ordinal` stands at `ordinal - 1`.
+    frames: ByDirection<Vec<Frame>>,
+    /// Stream `ordinal` is at index `ordinal - 1`.
     pub streams: Vec<Stream>,
     /// Ordinals by the ids of streams.
     ordinals: HashMap<i64, usize>,
-    pieces: Ways<Vec<Piece>>,
-    /// Where each stream of a direction is laid, in the order of ordinals.
-    starts: Ways<Vec<i64>>,
-    /// When, from the server, place.
+    pieces: ByDirection<Vec<Piece>>,
+    /// Where each stream of a direction begins in the new order of bytes, by ordinal.
+    starts: ByDirection<Vec<i64>>,
+    /// Of each frame: its time at the server, whether the client sent it, its place among that side's frames.
     order: Vec<(i64, bool, usize)>,
-    laid: Vec<Range>,
+    reordered: Vec<Range>,
 }
 
 /// Whether the preface shows that the connection's client was taken for its server.
@@ -180,7 +185,8 @@ fn is_preface(heads: &Heads, row: usize) -> bool {
 }
 
 impl Streams {
-    /// Read the frames of a connection, and lay `ranges` anew, each stream's bytes together, if all frames are known.
+    /// Read the frames of a connection, and if all of them are known, put `ranges` into the new order, in which each
+    /// stream's bytes are contiguous.
     ///
     /// Arguments: its heads' rows; `handshake`: it was seen from its first byte on; `swapped` as for the ranges, which
     /// are ascending.
@@ -189,7 +195,7 @@ impl Streams {
         heads: &Heads,
         mut rows: impl Iterator<Item = usize> + Clone,
         (handshake, swapped): (bool, bool),
-        ranges: &mut Ways<Vec<Range>>,
+        ranges: &mut ByDirection<Vec<Range>>,
     ) -> State {
         self.frames.server.clear();
         self.frames.client.clear();
@@ -218,7 +224,11 @@ impl Streams {
             return State::Unread;
         }
         self.follow();
-        if self.lay(ranges) { State::Read } else { State::Unread }
+        if self.reorder(ranges) {
+            State::Read
+        } else {
+            State::Unread
+        }
     }
 
     /// Find the streams, from the frames in the order in which the server's host saw them.
@@ -261,8 +271,8 @@ impl Streams {
         }
     }
 
-    /// Lay `ranges` anew; false if that takes too much room.
-    fn lay(&mut self, ranges: &mut Ways<Vec<Range>>) -> bool {
+    /// Put `ranges` into the new order; false if that would take too much memory.
+    fn reorder(&mut self, ranges: &mut ByDirection<Vec<Range>>) -> bool {
         for from_client in [false, true] {
             let pieces = self.pieces.of_mut(from_client);
             cut(
@@ -278,14 +288,14 @@ impl Streams {
             let cuts = ranges
                 .iter()
                 .map(|range| pieces_of(pieces, range.start, range.end).len());
-            cuts.sum::<usize>() <= MOST_CUTS * (pieces.len() + ranges.len())
+            cuts.sum::<usize>() <= MAX_CUTS_PER_RANGE * (pieces.len() + ranges.len())
         };
         if !is_modest(false) || !is_modest(true) {
             return false;
         }
         for from_client in [false, true] {
             let (pieces, own) = (self.pieces.of(from_client), ranges.of_mut(from_client));
-            self.laid.clear();
+            self.reordered.clear();
             for range in own.iter() {
                 let cut = |piece: &Piece| {
                     let (start, end) = (range.start.max(piece.start), range.end.min(piece.end));
@@ -296,11 +306,11 @@ impl Streams {
                         ..*range
                     }
                 };
-                self.laid
+                self.reordered
                     .extend(pieces_of(pieces, range.start, range.end).iter().map(cut));
             }
-            self.laid.sort_unstable_by_key(|range| (range.start, range.end));
-            std::mem::swap(own, &mut self.laid);
+            self.reordered.sort_unstable_by_key(|range| (range.start, range.end));
+            std::mem::swap(own, &mut self.reordered);
         }
         true
     }
@@ -310,13 +320,13 @@ impl Streams {
         registry::place_of_head_kind(self.head_kind)
     }
 
-    /// Whether a request's first frame shows what it asks for.
+    /// Whether a request's first frame shows what is requested.
     pub fn shows_requests(&self) -> bool {
         registry::streams_of_head_kind(self.head_kind).is_some_and(|rules| rules.shows_requests)
     }
 
-    /// Add a part for each stream and direction, as they were laid.
-    pub fn mark_parts(&self, parts: &mut Ways<Vec<Part>>) {
+    /// Append a part for each stream and direction, in the new order of bytes.
+    pub fn mark_parts(&self, parts: &mut ByDirection<Vec<Part>>) {
         for from_client in [false, true] {
             let role = if from_client { Role::Request } else { Role::Response };
             let bounds = self.starts.of(from_client).windows(2).enumerate().skip(NO_STREAM + 1);
@@ -326,13 +336,13 @@ impl Streams {
         }
     }
 
-    /// The first stream that bytes of a direction belong to, as they were sent.
+    /// The first stream to which the bytes `start..end` of a direction, in the order sent, belong.
     pub fn ordinal_of(&self, from_client: bool, start: i64, end: i64) -> Option<usize> {
         let within = pieces_of(self.pieces.of(from_client), start, end).iter();
         within.map(|piece| piece.ordinal).find(|ordinal| *ordinal != NO_STREAM)
     }
 
-    /// Whether bytes come before all frames: what was said before a change of protocol.
+    /// Whether a byte precedes all frames: it was sent before the connection changed its protocol.
     pub fn is_before(&self, from_client: bool, at: i64) -> bool {
         self.frames
             .of(from_client)
@@ -341,8 +351,8 @@ impl Streams {
     }
 }
 
-/// Keep the frames of which each begins where the one before ends, with their times. False if they do not reach from
-/// the first byte (without `handshake`, from the first of them) to the last of `ranges`. Frames are ascending.
+/// Keep the frames each of which begins where the previous one ends, with their times. False if they do not reach from
+/// the first byte (without `handshake`, from the first frame) to the last byte of `ranges`. Frames are ascending.
 fn keep_chain(
     frames: &mut Vec<Frame>,
     (handshake, from_client): (bool, bool),
@@ -374,13 +384,13 @@ fn keep_chain(
     }
     let seen = ranges.iter().map(|range| range.end).max().unwrap_or(0);
     if let Some(last) = frames.last_mut().filter(|last| last.end > seen) {
-        last.meaning.ends = false; // its end has not come
+        last.meaning.ends = false; // its end was not captured
     }
     // The header that comes next may not have been captured whole.
     seen.saturating_sub(reach) < rules.header_len
 }
 
-/// Cut a direction where the frames of one stream end and others begin: `pieces` of all that `ranges` carry.
+/// Cut the bytes that `ranges` carry into `pieces` at the boundaries between frames of different streams.
 fn cut(frames: &[Frame], ordinals: &HashMap<i64, usize>, ranges: &[Range], pieces: &mut Vec<Piece>) {
     pieces.clear();
     let mut add = |start: i64, end: i64, ordinal: usize| match pieces.last_mut() {
@@ -404,7 +414,7 @@ fn cut(frames: &[Frame], ordinals: &HashMap<i64, usize>, ranges: &[Range], piece
     add(reach, seen, NO_STREAM);
 }
 
-/// Say where each piece is laid: `starts` of each ordinal, and where the last one ends.
+/// Compute the new place of each piece: `starts` of each ordinal, and the end of the last one.
 fn place(pieces: &mut [Piece], streams_count: usize, starts: &mut Vec<i64>) {
     starts.clear();
     starts.resize(streams_count + 2, 0);
@@ -419,7 +429,7 @@ fn place(pieces: &mut [Piece], streams_count: usize, starts: &mut Vec<i64>) {
     }
 }
 
-/// Those that bytes `start..end` lie in.
+/// The pieces that the bytes `start..end` lie in.
 fn pieces_of(pieces: &[Piece], start: i64, end: i64) -> &[Piece] {
     let first = pieces.partition_point(|piece| piece.end <= start);
     let behind = pieces.partition_point(|piece| piece.start < end);

@@ -11,7 +11,7 @@ use twintap_protocols::head::HeadKind;
 use twintap_protocols::registry;
 
 use crate::parts::Role;
-use crate::ranges::{Range, Ways, last_at_or_before};
+use crate::ranges::{ByDirection, Range, last_at_or_before};
 use crate::{Heads, UNSEEN};
 
 /// A body can hold a false head that covers a true one; each pass clears the cover of those found false in the last.
@@ -20,9 +20,9 @@ const INSIDE_PASSES: usize = 3;
 /// One message head of a connection. Rows are those of the column arrays.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// Which copy of it shows most.
+    /// Row of the copy that shows most of it.
     pub row: u32,
-    /// Which copy of it shows most of its transaction id.
+    /// Row of the copy that shows most of its transaction id.
     pub id_row: u32,
     pub from_client: bool,
     pub offset: i64,
@@ -45,7 +45,7 @@ impl Head {
         }
     }
 
-    /// Bytes of head and body, as far as the head declares them.
+    /// Bytes of head and body as the head declares them; `UNSEEN` if it does not.
     pub fn due(&self) -> i64 {
         let known = self.head_len > 0 && self.content_length >= 0;
         if known {
@@ -55,12 +55,12 @@ impl Head {
         }
     }
 
-    /// A response without a body, whatever length it declares.
+    /// Whether it is a response that never has a body, whatever length it declares.
     pub fn bodiless(&self) -> bool {
         (self.order.is_bodiless)(self.status)
     }
 
-    /// What its message is to an exchange; none for what only the other side may say.
+    /// Its message's role in an exchange; none for a message that only the other side may send.
     pub fn role(&self) -> Option<Role> {
         (self.order.role)(HeadKind(self.kind), self.status, self.from_client)
     }
@@ -74,7 +74,8 @@ impl Head {
     }
 }
 
-/// Fill in the heads of a connection by direction (the server's first) and place, each once, and none that is payload.
+/// Fill `seen` with the heads of a connection by direction (the server's first) and place, each once, without those
+/// that are payload.
 pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut Vec<Head>) {
     seen.clear();
     seen.extend(rows.filter_map(|row| Some(head(heads, row, registry::order_of_head_kind(heads.head_kind[row])?))));
@@ -91,7 +92,7 @@ pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut V
         if same {
             best.head_len = best.head_len.max(copy.head_len);
             best.content_length = best.content_length.max(copy.content_length);
-            // All are of the same bytes, so what is longer shows more.
+            // All are copies of the same bytes, so a longer one shows more.
             if heads.id.text_len(copy.id_row) > heads.id.text_len(best.id_row) {
                 best.id_row = copy.id_row;
             }
@@ -103,14 +104,15 @@ pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut V
     }
 }
 
-/// Whether requests come from the end that was taken for the server. Without a handshake it is guessed; heads know.
+/// Whether requests come from the end that was taken for the server: without a captured handshake that was a guess, and
+/// heads show who is the client.
 pub fn is_swapped(heads: &[Head]) -> bool {
     let requests = || heads.iter().filter(|head| head.is_request());
     2 * requests().filter(|head| head.from_client).count() < requests().count()
 }
 
-/// Note when each head was at the server: with the range that carries its first byte, or as its neighbours.
-pub fn time_heads(heads: &mut [Head], ranges: &Ways<Vec<Range>>) {
+/// Set when each head was at the server: the time of the range that carries its first byte, or that of its neighbours.
+pub fn time_heads(heads: &mut [Head], ranges: &ByDirection<Vec<Range>>) {
     for own in heads.chunk_by_mut(|one, next| one.from_client == next.from_client) {
         let carrying = ranges.of(own[0].from_client);
         for head in own.iter_mut() {
@@ -118,7 +120,7 @@ pub fn time_heads(heads: &mut [Head], ranges: &Ways<Vec<Range>>) {
             head.server_ns = place.map_or(UNSEEN, |place| carrying[place].server_ns);
         }
         let first = own.iter().map(|head| head.server_ns).find(|at| *at != UNSEEN);
-        // Bytes of a stream are read in order, whatever order they were seen in.
+        // An application reads a stream's bytes in order, whatever order they were captured in.
         let mut latest = first.unwrap_or(UNSEEN);
         for head in own {
             latest = latest.max(head.server_ns);
@@ -170,12 +172,12 @@ fn drop_inside_slow(heads: &mut Vec<Head>) {
     heads.retain(|_| !drop.next().unwrap_or(false));
 }
 
-/// How far the body reaches that a head declares; 0 if it declares none.
+/// Offset at which the body that a head declares ends; 0 if it declares none.
 fn cover(heads: &[Head], place: usize) -> i64 {
     let head = &heads[place];
     let head_end = head.offset.saturating_add(head.head_len);
     let next = heads.get(place + 1).filter(|next| next.from_client == head.from_client);
-    // A response to HEAD declares a length too, but another head follows right behind it.
+    // A response to HEAD declares a length too, but the next head follows it directly.
     let followed = next.is_some_and(|next| next.offset == head_end);
     let bodiless = !head.is_request() && (head.bodiless() || head.status < 200 || followed);
     let known = head.head_len > 0 && head.content_length > 0 && !bodiless;

@@ -1,10 +1,14 @@
-//! Builds exchanges (a request and its response) from hops: who asked, and when the bytes that matter left and arrived.
+//! Builds exchanges (a request and its response) from hops: which end is the client, and when the first and the last
+//! bytes of request and response left and arrived.
+//!
+//! Input: hops of whole connections, message heads with their places in the streams, and senders' pauses. Output:
+//! exchanges in order of time, the exchange of each hop, long silences within messages, and streams ([`build()`]).
 //!
 //! # The idea
-//! 1. Each connection is divided into exchanges by itself, as the protocol of its messages says
-//!    ([`twintap_protocols::exchanges::Exchanges`]): in their order ([`heads`], [`numbering`]), by the ids of streams
-//!    ([`by_stream_id`]), otherwise by turn-taking ([`turns`]), of what is inside of TLS ([`secured`]). The result are
-//!    *parts*: byte ranges of one direction that belong to one exchange.
+//! 1. Each connection is divided into exchanges by itself, as its protocol requires
+//!    ([`twintap_protocols::exchanges::Exchanges`]): by the order of message heads ([`heads`], [`numbering`]), by
+//!    stream ids ([`by_stream_id`]), otherwise by turn-taking ([`turns`]); of TLS without its handshake
+//!    ([`tls_handshake`]). The results are *parts*: byte ranges of one direction that belong to one exchange.
 //! 2. The eight times of an exchange are those of the transfers that carry the first and the last byte of its request
 //!    and of its response ([`parts`]).
 //! 3. Every hop is assigned to an exchange ([`assembly`]): payload by its offset in the stream; a handshake to the
@@ -36,34 +40,34 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
-mod behind;
 mod by_stream_id;
-mod grouped;
+mod connection_rows;
+mod head_of_line;
 mod heads;
 mod numbering;
 mod parts;
 mod ranges;
-mod secured;
 mod silences;
 mod streams;
+mod tls_handshake;
 mod turns;
 
-pub use assembly::{Built, Exchange, NOWHERE};
-pub use behind::{Answered, behind};
-pub use by_stream_id::By;
+pub use assembly::{BuiltExchanges, Exchange, NO_PLACE};
+pub use by_stream_id::BrokenBy;
+pub use head_of_line::{ServerTimes, rows_behind};
 pub use parts::PartTimes;
-pub use ranges::Ways;
+pub use ranges::ByDirection;
 pub use silences::{Cause, Pauses, Silence, Silent};
-pub use streams::{Late, Messages, Said, Stream, Why};
+pub use streams::{ClientMessage, LateMessage, Messages, Stream, StreamReason};
 
-use grouped::Grouped;
+use connection_rows::RowsByConnection;
 pub use twintap_columns::Texts;
 use twintap_columns::input_table;
 use twintap_protocols::http1::flag;
 
-/// A time that was not seen, or another value that is not known. Less than every time.
+/// Stands for a time that was not seen, or another value that is not known. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
-/// In place of a row where there is none.
+/// Stands for a row where there is none.
 pub const NO_ROW: i64 = -1;
 
 /// Codes of the column `kind`, in the order of `collector.trace.schema.HopKind`.
@@ -93,14 +97,14 @@ input_table! {
 }
 
 input_table! {
-    /// HTTP heads as they were seen, so each message's at up to two hosts, and again when it was sent again.
+    /// Message heads as captured: that of one message at up to two hosts, and again for each retransmission.
     pub struct Heads {
         connection_id: i64,
         from_client: bool,
         stream_offset: i64,
-        /// Which protocol's message it is, as its `head_kinds` say, and what the other columns mean.
+        /// Kind of the head, one of its protocol's `head_kinds`; it determines what the other columns mean.
         head_kind: u8,
-        /// Of [`twintap_protocols::http1::flag`].
+        /// Bits of [`twintap_protocols::http1::flag`].
         flags("head_flags"): u8,
         /// 0 if it is not known.
         head_len: u32,
@@ -130,13 +134,13 @@ impl Heads<'_> {
     }
 }
 
-/// Cut every connection into exchanges. The columns of each argument must be consistent; hops and heads of connections
-/// that are not among `connections` are left out.
-pub fn build(hops: &Hops, heads: &Heads, connections: &Connections, pauses: &Pauses) -> Built {
+/// Divide every connection into exchanges. The columns of each argument must be consistent; hops and heads of
+/// connections that are not among `connections` are ignored.
+pub fn build(hops: &Hops, heads: &Heads, connections: &Connections, pauses: &Pauses) -> BuiltExchanges {
     let ids = connections.connection_id;
-    let places = grouped::places(ids);
+    let places = connection_rows::places(ids);
     let [hop_rows, head_rows] =
-        [hops.connection_id, heads.connection_id].map(|own| Grouped::by(own, &places, ids.len()));
+        [hops.connection_id, heads.connection_id].map(|own| RowsByConnection::by_place(own, &places, ids.len()));
     let mut builder = assembly::Builder::new(hops, heads, pauses, ids.len());
     for row in rows_by_id(ids) {
         let place = row as usize;

@@ -6,14 +6,16 @@
 //! reached the server after the server had sent something since the request before. In a turn with bytes but no head
 //! from the server, these bytes are the answer.
 //!
-//! Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 shows no heads: see [`crate::by_stream_id`].
+//! Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 shows no heads: see
+//! [`crate::by_stream_id`].
 
 use crate::UNSEEN;
 use crate::heads::Head;
 use crate::parts::{Part, Role};
-use crate::ranges::{Range, Ways, last_at_or_before};
+use crate::ranges::{ByDirection, Range, last_at_or_before};
 
-/// A request, or a final response: the `ordinal` of its exchange counts from 1. Without a head: it began unseen.
+/// A request, or a final response. The `ordinal` of its exchange counts from 1. A message without a head is one whose
+/// beginning was not captured.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     pub ordinal: usize,
@@ -46,10 +48,10 @@ impl Message {
 }
 
 impl Messages {
-    /// Fill in the messages of a connection; none if it has no heads.
+    /// Number the messages of a connection; none if it has no heads.
     ///
-    /// Arguments: `heads` as `heads::seen_heads` gives them, timed and with true directions.
-    pub fn number(&mut self, heads: &[Head], ranges: &Ways<Vec<Range>>) {
+    /// Arguments: `heads` as `heads::seen_heads` gives them, with their times and true directions.
+    pub fn number(&mut self, heads: &[Head], ranges: &ByDirection<Vec<Range>>) {
         self.numbered.clear();
         self.interims.clear();
         let with = |role: Role| move |(_, head): &(usize, &Head)| head.role() == Some(role);
@@ -76,8 +78,9 @@ impl Messages {
         }
     }
 
-    /// Add the parts that all messages mark; an interim response belongs to the exchange of the final one after it.
-    pub fn mark_parts(&self, heads: &[Head], parts: &mut Ways<Vec<Part>>) {
+    /// Append the parts that begin with each message; an interim response belongs to the exchange of the final response
+    /// after it.
+    pub fn mark_parts(&self, heads: &[Head], parts: &mut ByDirection<Vec<Part>>) {
         let mut mark = |message: &Message, ordinal| {
             let from_client = message.role == Role::Request;
             parts.of_mut(from_client).push(Part {
@@ -102,7 +105,7 @@ impl Messages {
     }
 }
 
-/// As many final responses as requests, none before its request.
+/// Whether there are as many final responses as requests, none of them before its request.
 fn is_in_order((requests, responses): (&[Message], &[Message])) -> bool {
     let answers = |(request, response): (&Message, &Message)| {
         request.server_ns != UNSEEN && response.server_ns >= request.server_ns
@@ -131,7 +134,7 @@ fn number_by_turns(messages: &mut Vec<Message>, interims: &[Message], said: &[Ra
     }
 }
 
-/// Sort messages by the server's time, and give each its turn.
+/// Sort messages by the server's time, and number the turn of each.
 fn take_turns(messages: &mut [Message], said: &[Range]) {
     let mut spoke: Vec<i64> = said.iter().map(|range| range.server_ns).collect();
     spoke.sort_unstable();
@@ -148,21 +151,22 @@ fn take_turns(messages: &mut [Message], said: &[Range]) {
     }
 }
 
-/// A response for each turn in which the server spoke but showed no final head: it begins with its first byte.
+/// A response for each turn in which the server sent bytes but no final head was captured; it begins with the server's
+/// first byte of that turn.
 fn headless_answers(messages: &[Message], interims: &[Message], said: &[Range]) -> Vec<Message> {
     let turns = messages.last().map_or(0, |message| message.turn);
-    let mut begun = vec![(UNSEEN, false); turns];
+    let mut request_arrivals = vec![(UNSEEN, false); turns];
     for message in messages.iter().filter(|message| message.turn > 0).rev() {
-        let (at, answered) = &mut begun[message.turn - 1];
+        let (at, answered) = &mut request_arrivals[message.turn - 1];
         *at = message.server_ns;
         *answered |= message.role == Role::Response;
     }
     let mut first: Vec<Option<(i64, i64)>> = vec![None; turns];
     for range in said {
-        let Some(turn) = last_at_or_before(&begun, range.server_ns, |(at, _)| *at) else {
+        let Some(turn) = last_at_or_before(&request_arrivals, range.server_ns, |(at, _)| *at) else {
             continue;
         };
-        if begun[turn].0 != UNSEEN && !begun[turn].1 {
+        if request_arrivals[turn].0 != UNSEEN && !request_arrivals[turn].1 {
             let known = first[turn].get_or_insert((range.start, range.server_ns));
             *known = (known.0.min(range.start), known.1.min(range.server_ns));
         }

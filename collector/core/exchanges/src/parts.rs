@@ -64,7 +64,7 @@ impl Default for PartTimes {
 }
 
 impl PartTimes {
-    /// Take in the bytes `start..end` of a range, all of them in the part, which is `whole`.
+    /// Add the bytes `start..end` of a range; all of them lie in the part, whose bytes are `whole`.
     fn add(&mut self, range: &Range, (start, end): (i64, i64), whole: (i64, i64)) {
         self.bytes = whole.1 - whole.0;
         self.uncertainty_ns = self.uncertainty_ns.max(range.uncertainty_ns);
@@ -80,7 +80,7 @@ impl PartTimes {
     }
 
     fn with_arrival_of_end(self) -> Self {
-        // What came before the first part may have brought the bytes, so there may be no arrival of new ones.
+        // A range that began before the first part may have brought the bytes; then no range has new ones.
         let last_received_ns = if self.end_arrived {
             self.last_received_ns.max(self.first_received_ns)
         } else {
@@ -93,7 +93,7 @@ impl PartTimes {
     }
 }
 
-/// Fill in the times of the parts of one direction, which are ascending, from its ranges.
+/// Set the times of the parts of one direction, which are ascending, from its ranges.
 pub fn time_parts(parts: &mut [Part], ranges: &[Range]) {
     let Some(flow_end) = ranges.iter().map(|range| range.end).max() else {
         return;

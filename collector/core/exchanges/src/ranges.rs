@@ -24,14 +24,14 @@ impl Range {
     }
 }
 
-/// Two of a thing: what the server sent, what the client sent.
+/// A value for each direction of a connection: for what the server sent, and for what the client sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ways<T> {
+pub struct ByDirection<T> {
     pub server: T,
     pub client: T,
 }
 
-impl<T> Ways<T> {
+impl<T> ByDirection<T> {
     pub fn of(&self, from_client: bool) -> &T {
         if from_client { &self.client } else { &self.server }
     }
@@ -54,13 +54,14 @@ pub fn server_ns(from_client: bool, sent_ns: i64, received_ns: i64) -> i64 {
     }
 }
 
-/// Whether a hop carries bytes of the stream. A keepalive or a window probe repeats one that was, or may not be, read.
+/// Whether a hop carries bytes of the stream. A keepalive repeats a byte that was read before, and a window probe holds
+/// one that the receiver may refuse; neither counts.
 fn carries(hops: &Hops, row: usize) -> bool {
     hops.stream_end[row] > hops.stream_start[row] && !matches!(hops.kind[row], kind::KEEPALIVE | kind::WINDOW_PROBE)
 }
 
 /// The byte ranges that some hops of a connection carry, by start and end; `swapped` if its client is the server.
-pub fn byte_ranges(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool, found: &mut Ways<Vec<Range>>) {
+pub fn byte_ranges(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool, found: &mut ByDirection<Vec<Range>>) {
     found.server.clear();
     found.client.clear();
     for row in rows.filter(|row| carries(hops, *row)) {
@@ -81,7 +82,7 @@ pub fn byte_ranges(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool
     }
 }
 
-/// Sort, and make one of those that carry the same bytes.
+/// Sort ranges, and merge those that carry the same bytes.
 fn merge(ranges: &mut Vec<Range>, from_client: bool) {
     let place = |range: &Range| (range.start, range.end);
     if !ranges.is_sorted_by_key(place) {
@@ -108,7 +109,7 @@ fn merge(ranges: &mut Vec<Range>, from_client: bool) {
     }
 }
 
-/// Bytes that were sent again, cut at other places, bring nothing where all of them had arrived.
+/// Clear `new_ns` of retransmitted ranges, cut at other boundaries, all of whose bytes had arrived before.
 fn forget_repeats_slow(ranges: &mut [Range]) {
     let mut order: Vec<usize> = (0..ranges.len())
         .filter(|at| ranges[*at].received_ns != UNSEEN)

@@ -15,12 +15,12 @@
 //! | cause | evidence |
 //! |---|---|
 //! | `Reader` | a pause of the sender ends there, and its window was closed ([`Pauses`]) |
-//! | `Held` | another pause ends there; or the sender continued with a full segment within [`SOON_NS`] of an ACK |
+//! | `Held` | another pause ends there; or a full segment left within [`RESUME_AFTER_ACK_NS`] of an ACK |
 //! | `Source` | neither: the sender had nothing to send |
 //!
 //! # Invariants
 //! - Silences of a message do not overlap, and lie between its first send and its last arrival.
-//! - Each is longer than [`LEAST_NS`], and than twice the clocks' uncertainty.
+//! - Each is longer than [`MIN_SILENCE_NS`], and than twice the clocks' uncertainty.
 //!
 //! # Limits
 //! - If one end of a transfer was not captured, the time next to it is not reported as a silence.
@@ -32,21 +32,23 @@
 use rustc_hash::FxHashMap;
 use twintap_columns::input_table;
 
-use crate::assembly::NOWHERE;
+use crate::assembly::NO_PLACE;
 use crate::parts::{Part, Role};
-use crate::ranges::{Range, Ways};
+use crate::ranges::{ByDirection, Range};
 use crate::{Hops, UNSEEN};
 
-/// Shorter silences are the host's own time to send one packet after the other.
-pub const LEAST_NS: i64 = 20_000;
+/// Ignore shorter silences: a host takes that long between sending one packet and the next.
+pub const MIN_SILENCE_NS: i64 = 20_000;
 /// A silence this long is a row of its own; shorter ones are only added up.
-pub const LONG_NS: i64 = 1_000_000;
-/// TCP goes on so soon after the acknowledgement that lets it, an application at any time (`matching::pauses`).
-const SOON_NS: i64 = 500_000;
-/// What TCP held back leaves as full segments; this is less than any usual one (RFC 9293 §3.7.1: 1,220 over IPv6).
+pub const LONG_SILENCE_NS: i64 = 1_000_000;
+/// TCP resumes within this time after the acknowledgement that allows it; an application resumes at any time
+/// (`matching::pauses`).
+const RESUME_AFTER_ACK_NS: i64 = 500_000;
+/// Bytes that TCP had held back leave in full segments; this is less than any usual one (RFC 9293 §3.7.1: 1,220 over
+/// IPv6).
 const FULL_SEGMENT_BYTES: i64 = 1_200;
 
-/// What a sender waited for.
+/// Why a sender did not continue earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     Source,
@@ -55,12 +57,12 @@ pub enum Cause {
 }
 
 input_table! {
-    /// Pauses of senders that ended with new bytes, by the place of these in the stream.
+    /// Pauses of senders that ended with new bytes, each with the place of these bytes in the stream.
     pub struct Pauses {
         connection_id: i64,
         from_client: bool,
         stream_offset: i64,
-        /// The receiver's window was closed; else something else of TCP's held the sender.
+        /// The receiver's window was closed; otherwise another rule of TCP held the sender.
         is_reader: bool,
     }
 }
@@ -83,11 +85,11 @@ pub struct Silence {
     pub cause: Cause,
 }
 
-/// Pauses by connection, direction and place in the stream.
-pub type Held = FxHashMap<(i64, bool, i64), bool>;
+/// Whether the receiver's window was closed during a pause, by connection, direction and place in the stream.
+pub type PauseCauses = FxHashMap<(i64, bool, i64), bool>;
 
 impl Pauses<'_> {
-    pub(crate) fn by_place(&self) -> Held {
+    pub(crate) fn by_place(&self) -> PauseCauses {
         let keys = self.connection_id.iter().zip(self.from_client).zip(self.stream_offset);
         keys.zip(self.is_reader)
             .map(|(((&id, &from_client), &offset), &is_reader)| ((id, from_client, offset), is_reader))
@@ -105,24 +107,24 @@ impl Silent {
         *sum = sum.saturating_add(took_ns);
     }
 
-    /// Whether the message was on the way all the time.
+    /// Whether the message had no silence.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// One connection's evidence of what held its senders.
+/// One connection's evidence of what held its senders back.
 pub(crate) struct Evidence<'a> {
     pub hops: &'a Hops<'a>,
-    pub held: &'a Held,
+    pub held: &'a PauseCauses,
     pub connection_id: i64,
     pub swapped: bool,
 }
 
 impl Evidence<'_> {
-    /// When each side heard an acknowledgement without data, ascending; `swapped` as for the ranges.
-    fn acknowledgement_times(&self, rows: impl Iterator<Item = usize>) -> Ways<Vec<i64>> {
-        let mut heard: Ways<Vec<i64>> = Ways::default();
+    /// When each side received acknowledgements without data, ascending; `swapped` as for the ranges.
+    fn acknowledgement_times(&self, rows: impl Iterator<Item = usize>) -> ByDirection<Vec<i64>> {
+        let mut heard: ByDirection<Vec<i64>> = ByDirection::default();
         for row in rows {
             let is_plain = self.hops.stream_end[row] <= self.hops.stream_start[row];
             if is_plain && self.hops.received_ns[row] != UNSEEN {
@@ -135,7 +137,7 @@ impl Evidence<'_> {
         heard
     }
 
-    fn cause(&self, gap: &Gap, from_client: bool, heard: &Ways<Vec<i64>>) -> Cause {
+    fn cause(&self, gap: &Gap, from_client: bool, heard: &ByDirection<Vec<i64>>) -> Cause {
         let place = (self.connection_id, from_client != self.swapped, gap.offset);
         match self.held.get(&place) {
             Some(true) => return Cause::Reader,
@@ -147,9 +149,9 @@ impl Evidence<'_> {
             .partition_point(|at| *at <= gap.to_ns)
             .checked_sub(1)
             .map(|place| by_then[place]);
-        let is_soon = last.is_some_and(|at| at > gap.sent_ns && gap.to_ns.saturating_sub(at) <= SOON_NS);
-        // A pause of this length would have been listed, had TCP held the sender.
-        let could_be_listed = gap.to_ns.saturating_sub(gap.sent_ns) >= LONG_NS;
+        let is_soon = last.is_some_and(|at| at > gap.sent_ns && gap.to_ns.saturating_sub(at) <= RESUME_AFTER_ACK_NS);
+        // If TCP had held the sender, a pause of this length would be listed.
+        let could_be_listed = gap.to_ns.saturating_sub(gap.sent_ns) >= LONG_SILENCE_NS;
         if is_soon && !could_be_listed && gap.bytes >= FULL_SEGMENT_BYTES {
             Cause::Held
         } else {
@@ -158,7 +160,7 @@ impl Evidence<'_> {
     }
 }
 
-/// A silence before its cause is known: the transfer that ended it begins at `offset`; the last before it left at
+/// A silence whose cause is not yet determined. The transfer that ended it begins at `offset`; the previous one left at
 /// `sent_ns`.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
@@ -171,29 +173,29 @@ struct Gap {
     bytes: i64,
 }
 
-/// Finds the silences of one connection, in buffers that the next one uses again.
+/// Finds the silences of one connection, in buffers that are reused for the next.
 #[derive(Default)]
-pub(crate) struct Finder {
+pub(crate) struct SilenceFinder {
     gaps: Vec<Gap>,
     order: Vec<Range>,
 }
 
-impl Finder {
-    /// Call `note` with the ordinal of its exchange, whether it is in the response, and each silence of a connection;
-    /// the silence's own `exchange` is not set.
+impl SilenceFinder {
+    /// Call `note` for each silence of a connection, with the ordinal of its exchange and whether it is in the
+    /// response. The silence's own `exchange` is not set.
     ///
     /// Arguments: `parts` and `ranges` of both directions, ascending; `rows`, the connection's hops.
     pub fn find(
         &mut self,
-        parts: &Ways<Vec<Part>>,
-        ranges: &Ways<Vec<Range>>,
+        parts: &ByDirection<Vec<Part>>,
+        ranges: &ByDirection<Vec<Range>>,
         evidence: &Evidence,
         rows: impl Iterator<Item = usize>,
         mut note: impl FnMut(usize, bool, Silence),
     ) {
         self.gaps.clear();
         for from_client in [false, true] {
-            self.look_through(parts.of(from_client), ranges.of(from_client), from_client);
+            self.find_in_direction(parts.of(from_client), ranges.of(from_client), from_client);
         }
         if self.gaps.is_empty() {
             return;
@@ -202,7 +204,7 @@ impl Finder {
         for gap in &self.gaps {
             let cause = evidence.cause(gap, gap.from_client, &heard);
             let silence = Silence {
-                exchange: NOWHERE,
+                exchange: NO_PLACE,
                 in_response: !gap.from_client,
                 from_ns: gap.from_ns,
                 to_ns: gap.to_ns,
@@ -212,20 +214,20 @@ impl Finder {
         }
     }
 
-    fn look_through(&mut self, parts: &[Part], ranges: &[Range], from_client: bool) {
+    fn find_in_direction(&mut self, parts: &[Part], ranges: &[Range], from_client: bool) {
         let mut first = 0;
         for (place, part) in parts.iter().enumerate() {
             let end = parts.get(place + 1).map_or(i64::MAX, |next| next.start);
             first += ranges[first..].partition_point(|range| range.start < part.start);
             let count = ranges[first..].partition_point(|range| range.start < end);
             if count > 1 && matches!(part.role, Role::Request | Role::Response) {
-                self.look_at(part.ordinal, &ranges[first..first + count], from_client);
+                self.find_in_message(part.ordinal, &ranges[first..first + count], from_client);
             }
         }
     }
 
     /// The gaps of one message, whose ranges these are.
-    fn look_at(&mut self, ordinal: usize, ranges: &[Range], from_client: bool) {
+    fn find_in_message(&mut self, ordinal: usize, ranges: &[Range], from_client: bool) {
         let in_order = ranges.is_sorted_by_key(|range| range.sent_ns);
         self.order.clear();
         let ranges = if in_order {
@@ -240,7 +242,7 @@ impl Finder {
             if range.sent_ns == UNSEEN || range.is_repeat() {
                 continue;
             }
-            let least = LEAST_NS.max(doubt.max(range.uncertainty_ns).saturating_mul(2));
+            let least = MIN_SILENCE_NS.max(doubt.max(range.uncertainty_ns).saturating_mul(2));
             if reach != UNSEEN && reach != i64::MAX && range.sent_ns.saturating_sub(reach) > least {
                 self.gaps.push(Gap {
                     ordinal,
@@ -252,7 +254,7 @@ impl Finder {
                     bytes: range.end - range.start,
                 });
             }
-            // Where bytes were not seen to arrive, they may be on the way until more is heard of them.
+            // If the arrival of some bytes was not captured, they may be on the way until the next captured arrival.
             let arrived = if range.received_ns == UNSEEN {
                 i64::MAX
             } else {

@@ -4,17 +4,19 @@
 //! The duration of a request shows how fast its server is. A stream lasts as long as its client wants, so its duration
 //! shows nothing of the kind. Whether an exchange is a stream is decided by evidence, in this order:
 //!
-//! 1. The content of messages ([`Why::Upgrade`], [`Why::Tunnel`], [`Why::EventStream`], [`Why::Word`]): HTTP's 101, a
-//!    CONNECT that was accepted, `text/event-stream`, the marks of other protocols (`twintap_protocols::marks`), and the
-//!    frames of a WebSocket whose 101 was not captured.
-//! 2. The shape of the traffic, if no HTTP head is visible ([`Why::Unasked`]): in the last turn of a connection the
-//!    server sends [`FEWEST_PIECES`] times or more without another request, each time after [`QUIET_NS`] in which it
-//!    had nothing to send; no earlier turn is like that; and neither side ends the connection after the last piece.
+//! 1. The content of messages ([`StreamReason::Upgrade`], [`StreamReason::Tunnel`], [`StreamReason::EventStream`],
+//!    [`StreamReason::Word`]): HTTP's 101, a CONNECT that was accepted, `text/event-stream`, the marks of other
+//!    protocols (`twintap_protocols::marks`), and the frames of a WebSocket whose 101 was not captured.
+//! 2. The shape of the traffic, if no HTTP head is visible ([`StreamReason::Unasked`]): in the last turn of a
+//!    connection the server sends [`MIN_PIECES`] times or more without another request, each time after
+//!    [`QUIET_SILENCE_NS`] in which it had nothing to send; no earlier turn is like that; and neither side ends the
+//!    connection after the last piece.
 //! 3. A server that sends when another client's request reaches it. This needs all connections of the server, so only
-//!    the evidence is collected here ([`Late`], [`Said`]); a later stage judges it.
+//!    the evidence is collected here ([`LateMessage`], [`ClientMessage`]); a later stage judges it.
 //!
-//! Each HTTP/2 stream is judged by itself: by its frames ([`Why::TwoWay`]) or, if its server never ended it, by its
-//! shape as in 2. If frames are missing, the whole connection is [`Why::Unread`] ([`crate::by_stream_id`]).
+//! Each HTTP/2 stream is judged by itself: by its frames ([`StreamReason::TwoWay`]) or, if its server never ended it,
+//! by its shape as in 2. If frames are missing, the whole connection is [`StreamReason::Unread`]
+//! ([`crate::by_stream_id`]).
 //!
 //! Everything else stays a request: a slow answer, an answer in pieces that ends with its connection or is followed by
 //! the next request, a greeting.
@@ -35,33 +37,34 @@ use twintap_protocols::marks::reach;
 use twintap_protocols::registry::exchanges_of_head_kind;
 
 use crate::parts::Part;
-use crate::ranges::{Range, Ways, last_at_or_before};
-use crate::silences::{Cause, LEAST_NS, Silence};
+use crate::ranges::{ByDirection, Range, last_at_or_before};
+use crate::silences::{Cause, MIN_SILENCE_NS, Silence};
 use crate::{Heads, UNSEEN, first_seen};
 
 const SWITCHING_PROTOCOLS: u16 = 101;
 const CONNECT: &[u8] = b"CONNECT";
-/// A server that is silent for so long has nothing to send; longer than it takes most servers to go on.
-pub const QUIET_NS: i64 = 50_000_000;
-/// So many pieces without a question: what streams an answer has fewer, mostly.
-pub const FEWEST_PIECES: u32 = 8;
-/// An end that comes within this part of the usual pause belongs to what was said last.
+/// A server that is silent for this long has nothing to send: most servers continue an answer sooner.
+pub const QUIET_SILENCE_NS: i64 = 50_000_000;
+/// Pieces that a server must send without another request. A streamed answer mostly has fewer.
+pub const MIN_PIECES: u32 = 8;
+/// A connection that ends within this fraction (1/4) of the mean pause after the last piece ends because of that piece.
 const END_SHARE: i64 = 4;
-/// What a server says after so long a silence may answer what another client does.
-pub const LATE_NS: i64 = 20_000_000;
-/// With fewer, chance cannot be ruled out.
-const FEWEST_LATE: usize = 3;
-/// Payloads that are frames of a WebSocket, of both sides together; a chance one is one of thousands.
-const FEWEST_FRAMES: usize = 4;
-/// A client that says something behind such a pause says something else.
-const PAUSE_NS: i64 = 1_000_000;
-/// Less is the end of what was written at once (RFC 9293 §3.7.1).
+/// A message that a server sends after such a silence may be caused by another client.
+pub const LATE_SILENCE_NS: i64 = 20_000_000;
+/// With fewer such messages, chance cannot be ruled out.
+const MIN_LATE_MESSAGES: usize = 3;
+/// Payloads of both sides together that must begin with a WebSocket frame; by chance, one in thousands does.
+const MIN_FRAMES: usize = 4;
+/// After such a pause within what one side sends, another message begins.
+const MESSAGE_PAUSE_NS: i64 = 1_000_000;
+/// A shorter segment ends what an application wrote at once (RFC 9293 §3.7.1).
 const FULL_SEGMENT_BYTES: i64 = 1_200;
 
-/// Why an exchange is part of a stream; in the order of `collector.trace.schema.StreamReason`.
+/// Why an exchange is part of a stream. The codes are those of the table's column, in the order of
+/// `collector.trace.schema.StreamReason`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Why {
-    /// It is none, or not by what its own connection shows.
+pub enum StreamReason {
+    /// It is not part of a stream, as far as its own connection shows.
     #[default]
     Request,
     Upgrade,
@@ -70,26 +73,26 @@ pub enum Why {
     Word,
     Unasked,
     TwoWay,
-    /// It may be several requests and streams at once: frames of HTTP/2 that are not all known.
+    /// The connection may hold several requests and streams at once: not all of its HTTP/2 frames are known.
     Unread,
-    /// The same of HTTP/2 inside TLS.
+    /// The same for HTTP/2 inside TLS.
     Hidden,
 }
 
-/// A stream, or with [`Why::Request`] what a connection would be as one. Times are trace times in ns, `UNSEEN` where
-/// unknown.
+/// A stream; with [`StreamReason::Request`], the figures that a connection would have if a later stage decides that it
+/// is one. Times are trace times in ns, `UNSEEN` where unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     /// Row of its connection.
     pub connection: u32,
-    pub why: Why,
+    pub reason: StreamReason,
     /// Row of the head or mark that shows it; `NO_ROW` if none does.
     pub row: i64,
-    /// How often its server spoke unasked.
+    /// How often its server sent without a request.
     pub pieces: u32,
-    /// Turns in which its client asks and its server answers.
+    /// Turns in which its client sends and its server answers.
     pub turns: u32,
-    pub messages: Ways<Messages>,
+    pub messages: ByDirection<Messages>,
     pub begin_ns: i64,
     pub end_ns: i64,
     pub longest_idle_ns: i64,
@@ -99,15 +102,15 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Of which nothing is measured yet.
-    pub(crate) fn of(connection: u32, why: Why, row: i64) -> Self {
+    /// A stream without figures.
+    pub(crate) fn of(connection: u32, reason: StreamReason, row: i64) -> Self {
         Self {
             connection,
-            why,
+            reason,
             row,
             pieces: 0,
             turns: 0,
-            messages: Ways::default(),
+            messages: ByDirection::default(),
             begin_ns: UNSEEN,
             end_ns: UNSEEN,
             longest_idle_ns: 0,
@@ -125,9 +128,9 @@ pub struct Messages {
     pub bytes: i64,
 }
 
-/// A server went on after a silence of [`LATE_NS`]; `asked` if its client had spoken last.
+/// A server sent again after a silence of [`LATE_SILENCE_NS`]; `asked` if its client had sent last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Late {
+pub struct LateMessage {
     pub connection: u32,
     pub at_ns: i64,
     pub asked: bool,
@@ -135,21 +138,21 @@ pub struct Late {
 
 /// A client's message reached its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct ClientMessage {
     pub connection: u32,
     pub at_ns: i64,
 }
 
-/// What of a connection's stream is which: ordinals of exchanges `first..=last`.
+/// The exchanges with ordinals `first..=last` of a connection are part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    pub why: Why,
+    pub reason: StreamReason,
     pub row: i64,
     pub first: usize,
     pub last: usize,
 }
 
-/// How a connection's exchange looks to [`unasked`].
+/// The figures of an exchange by which [`find_unasked`] judges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub ordinal: usize,
@@ -158,22 +161,23 @@ pub(crate) struct Shape {
     pub last_sent_ns: i64,
 }
 
-/// Whether a silence is one in which a server had nothing to send, long enough to count.
+/// Whether a server had nothing to send during a silence, and for long enough to count.
 pub(crate) fn is_quiet(in_response: bool, silence: &Silence) -> bool {
-    in_response && silence.cause == Cause::Source && silence.to_ns.saturating_sub(silence.from_ns) >= QUIET_NS
+    in_response && silence.cause == Cause::Source && silence.to_ns.saturating_sub(silence.from_ns) >= QUIET_SILENCE_NS
 }
 
-/// Whether a row is a word that shows a stream.
+/// Whether a row is a mark that shows a stream.
 fn is_mark(heads: &Heads, row: usize) -> bool {
     matches!(exchanges_of_head_kind(heads.head_kind[row]), Exchanges::Streams)
 }
 
-/// What the marks of a connection say. Arguments: its heads' rows; `swapped` as for the parts, which are ascending.
+/// Collect the stretches that the marks of a connection show. Arguments: its heads' rows; `swapped` as for the parts,
+/// which are ascending.
 pub(crate) fn collect_marks(
     heads: &Heads,
     rows: impl Iterator<Item = usize>,
     swapped: bool,
-    parts: &Ways<Vec<Part>>,
+    parts: &ByDirection<Vec<Part>>,
     stretches: &mut Vec<Stretch>,
 ) {
     stretches.clear();
@@ -181,7 +185,7 @@ pub(crate) fn collect_marks(
         let from_client = heads.from_client[row] != swapped;
         let (first, last) = match heads.status[row] {
             reach::CONNECTION => (0, usize::MAX),
-            reach::MASKED_FRAMES | reach::PLAIN_FRAMES => continue, // by themselves they say nothing
+            reach::MASKED_FRAMES | reach::PLAIN_FRAMES => continue, // no evidence by themselves
             _ if !from_client => continue,
             reach => {
                 let own = parts.of(true);
@@ -193,7 +197,7 @@ pub(crate) fn collect_marks(
             }
         };
         stretches.push(Stretch {
-            why: Why::Word,
+            reason: StreamReason::Word,
             row: row as i64,
             first,
             last,
@@ -201,8 +205,7 @@ pub(crate) fn collect_marks(
     }
 }
 
-/// Whether frames of a WebSocket show that the connection's client was taken for its server: what that one sends is
-/// masked.
+/// Whether WebSocket frames show that the connection's client was taken for its server: only a client masks its frames.
 pub(crate) fn is_swapped(heads: &Heads, rows: impl Iterator<Item = usize>) -> bool {
     let (mut right, mut wrong) = (0, 0);
     for row in rows.filter(|&row| is_mark(heads, row)) {
@@ -212,19 +215,19 @@ pub(crate) fn is_swapped(heads: &Heads, rows: impl Iterator<Item = usize>) -> bo
             _ => {}
         }
     }
-    right == 0 && wrong >= FEWEST_FRAMES
+    right == 0 && wrong >= MIN_FRAMES
 }
 
-/// A WebSocket whose beginning was not captured: what either side sends begins with frames, mostly, a client's are
-/// masked and a server's are not. Arguments: `ranges`, ascending; all else as for [`marked`].
+/// Add the stretch of a WebSocket whose beginning was not captured: most payloads of either side begin with frames, a
+/// client's masked and a server's not. Arguments: `ranges`, ascending; otherwise as for [`collect_marks`].
 pub(crate) fn add_frames(
     heads: &Heads,
     rows: impl Iterator<Item = usize>,
     swapped: bool,
-    ranges: &Ways<Vec<Range>>,
+    ranges: &ByDirection<Vec<Range>>,
     stretches: &mut Vec<Stretch>,
 ) {
-    let mut places: Ways<Vec<(i64, usize)>> = Ways::default();
+    let mut places: ByDirection<Vec<(i64, usize)>> = ByDirection::default();
     for row in rows.filter(|&row| is_mark(heads, row)) {
         let from_client = heads.from_client[row] != swapped;
         match heads.status[row] {
@@ -243,14 +246,14 @@ pub(crate) fn add_frames(
         places.sort_unstable();
         places.dedup_by_key(|place| place.0);
         let is_begun = |range: &&Range| places.binary_search_by_key(&range.start, |place| place.0).is_ok();
-        let begun = ranges.of(from_client).iter().filter(is_begun).count();
-        2 * begun >= ranges.of(from_client).len()
+        let request_arrivals = ranges.of(from_client).iter().filter(is_begun).count();
+        2 * request_arrivals >= ranges.of(from_client).len()
     };
     let is_framed = mostly_frames(true, &mut places.client) & mostly_frames(false, &mut places.server);
     let (asked, answered) = (places.client.len(), places.server.len());
-    if is_framed && asked >= 1 && answered >= 1 && asked + answered >= FEWEST_FRAMES {
+    if is_framed && asked >= 1 && answered >= 1 && asked + answered >= MIN_FRAMES {
         stretches.push(Stretch {
-            why: Why::Word,
+            reason: StreamReason::Word,
             row: places.client[0].1 as i64,
             first: 0,
             last: usize::MAX,
@@ -258,61 +261,61 @@ pub(crate) fn add_frames(
     }
 }
 
-/// What the heads of an exchange say. Arguments: rows of its request's and of its response's head.
+/// The stretch that the heads of an exchange show. Arguments: rows of its request's and of its response's head.
 pub(crate) fn by_heads(heads: &Heads, ordinal: usize, request_row: i64, response_row: i64) -> Option<Stretch> {
     let response = usize::try_from(response_row).ok()?;
     let status = heads.status[response];
     let asks_tunnel = || usize::try_from(request_row).is_ok_and(|row| heads.method.text(row) == CONNECT);
-    let (why, last) = if status == SWITCHING_PROTOCOLS {
-        (Why::Upgrade, usize::MAX)
+    let (reason, last) = if status == SWITCHING_PROTOCOLS {
+        (StreamReason::Upgrade, usize::MAX)
     } else if (200..300).contains(&status) && asks_tunnel() {
-        (Why::Tunnel, usize::MAX)
+        (StreamReason::Tunnel, usize::MAX)
     } else if heads.flags[response] & flag::EVENT_STREAM != 0 && (200..300).contains(&status) {
-        (Why::EventStream, ordinal)
+        (StreamReason::EventStream, ordinal)
     } else {
         return None;
     };
     Some(Stretch {
-        why,
+        reason,
         row: response_row,
         first: ordinal,
         last,
     })
 }
 
-/// The last turn of a connection without heads, if its shape is a stream's. Arguments: `ended_ns`: when either side
-/// closed it; `UNSEEN` if none did.
+/// The last turn of a connection without heads, if its traffic has the shape of a stream. Arguments: `ended_ns`: when
+/// either side closed the connection; `UNSEEN` if neither did.
 pub(crate) fn find_unasked(shapes: impl Iterator<Item = Shape> + Clone, ended_ns: i64) -> Option<Stretch> {
     let last = shapes.clone().max_by_key(|shape| shape.ordinal)?;
     let is_usual = shapes
         .filter(|shape| shape.ordinal != last.ordinal)
         .any(|shape| shape.pieces > 1);
-    if last.pieces < FEWEST_PIECES || is_usual {
+    if last.pieces < MIN_PIECES || is_usual {
         return None;
     }
     let usual_ns = last.quiet_ns / i64::from(last.pieces);
     let is_end = ended_ns != UNSEEN && ended_ns.saturating_sub(last.last_sent_ns) < usual_ns / END_SHARE;
     (!is_end).then_some(Stretch {
-        why: Why::Unasked,
+        reason: StreamReason::Unasked,
         row: crate::NO_ROW,
         first: last.ordinal,
         last: usize::MAX,
     })
 }
 
-/// When a server spoke late on one connection, and when its client's messages came: for those whose server was
+/// When the server of one connection sent after a silence, and when its client's messages arrived, if the server was
 /// captured.
 #[derive(Default)]
-pub(crate) struct Talk {
-    /// By the server's clock: when, where the bytes begin, by whom, where they end.
+pub(crate) struct MessageTimes {
+    /// Of each range, by the server's clock: time, first byte, whether the client sent it, end.
     said: Vec<(i64, i64, bool, i64)>,
     pub late: Vec<(i64, bool)>,
     pub came: Vec<i64>,
     pub turns: u32,
 }
 
-impl Talk {
-    pub fn listen(&mut self, ranges: &Ways<Vec<Range>>) {
+impl MessageTimes {
+    pub fn listen(&mut self, ranges: &ByDirection<Vec<Range>>) {
         let Self {
             said,
             late,
@@ -330,7 +333,7 @@ impl Talk {
             .map(|range| (range.received_ns, range.start, true, range.end));
         said.extend(sent.chain(heard).filter(|one| one.0 != UNSEEN));
         said.sort_unstable();
-        let mut reach = Ways { server: -1, client: -1 };
+        let mut reach = ByDirection { server: -1, client: -1 };
         let mut before: Option<(i64, bool)> = None;
         for &(at, _, from_client, end) in said.iter() {
             if end <= *reach.of(from_client) {
@@ -339,11 +342,11 @@ impl Talk {
             *reach.of_mut(from_client) = end;
             let pause_ns = before.map_or(i64::MAX, |(before_ns, _)| at.saturating_sub(before_ns));
             let asked = before.is_some_and(|(_, by_client)| by_client);
-            if from_client && (!asked || pause_ns >= PAUSE_NS) {
+            if from_client && (!asked || pause_ns >= MESSAGE_PAUSE_NS) {
                 came.push(at);
             }
             *turns += u32::from(!from_client && asked);
-            if !from_client && before.is_some() && pause_ns >= LATE_NS {
+            if !from_client && before.is_some() && pause_ns >= LATE_SILENCE_NS {
                 late.push((at, asked));
             }
             before = Some((at, from_client));
@@ -351,25 +354,25 @@ impl Talk {
     }
 
     pub fn has_late_messages(&self) -> bool {
-        self.late.len() >= FEWEST_LATE
+        self.late.len() >= MIN_LATE_MESSAGES
     }
 }
 
-/// Measures streams, in buffers that the next one uses again.
+/// Measures streams, in buffers that are reused for the next.
 #[derive(Default)]
-pub(crate) struct Meter {
-    /// When each message began and ended, as far as was seen.
+pub(crate) struct StreamMeter {
+    /// When each message began and ended, as far as captured.
     spoken: Vec<(i64, i64)>,
     delays: Vec<i64>,
 }
 
-impl Meter {
-    /// What was said in some exchanges. Arguments: `is_own`: whether an ordinal is of the stream; parts and ranges
-    /// ascending; `stream`: what is known of it.
+impl StreamMeter {
+    /// Measure the messages of a stream's exchanges. Arguments: `is_own`: whether an ordinal belongs to the stream;
+    /// parts and ranges ascending; `stream`: its figures so far.
     pub fn measure(
         &mut self,
-        parts: &Ways<Vec<Part>>,
-        ranges: &Ways<Vec<Range>>,
+        parts: &ByDirection<Vec<Part>>,
+        ranges: &ByDirection<Vec<Range>>,
         is_own: impl Fn(usize) -> bool,
         mut stream: Stream,
     ) -> Stream {
@@ -423,7 +426,7 @@ impl Meter {
     }
 }
 
-/// What one side sends at once.
+/// A message: what one side sends at once.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     sent_ns: i64,
@@ -445,11 +448,11 @@ impl Message {
         }
     }
 
-    /// Take in the range behind; false if it begins another message.
+    /// Extend the message by the next range; false if that begins another message.
     fn take(&mut self, range: &Range) -> bool {
         let at = first_seen(range.sent_ns, range.received_ns);
         let reach = self.last_ns.max(self.received_ns);
-        if self.is_over || at.saturating_sub(reach) >= PAUSE_NS.max(LEAST_NS) {
+        if self.is_over || at.saturating_sub(reach) >= MESSAGE_PAUSE_NS.max(MIN_SILENCE_NS) {
             return false;
         }
         self.last_ns = self.last_ns.max(at);
@@ -460,8 +463,8 @@ impl Message {
     }
 }
 
-/// The ranges of a direction that belong to a stream, without bytes that came before in another cut, and without the
-/// message head of its exchange.
+/// The ranges of a direction that belong to a stream, without retransmitted bytes and without the message head of its
+/// exchange.
 fn own_ranges<'a>(
     parts: &'a [Part],
     ranges: &'a [Range],
@@ -476,7 +479,7 @@ fn own_ranges<'a>(
     })
 }
 
-/// Of ascending values, the least that so many percent do not exceed; `UNSEEN` of none.
+/// The given percentile of ascending values; `UNSEEN` if there are none.
 fn quantile(values: &[i64], percent: usize) -> i64 {
     let place = (values.len() * percent).div_ceil(100).saturating_sub(1);
     values.get(place).copied().unwrap_or(UNSEEN)

@@ -1,6 +1,6 @@
 //! Exchanges of a connection by turn-taking alone: the client's bytes, then the server's, then the client's again.
 //!
-//! Used for TLS (of which [`crate::secured`] leaves only the application's bytes), for unknown protocols, and for
+//! Used for TLS (of which [`crate::tls_handshake`] leaves only the application's bytes), for unknown protocols, and for
 //! captures whose packets were cut too short for a message head. Turns are judged by the server host's clock alone,
 //! because only there is the order of a request and its answer free of clock error. If the server did not see a
 //! transfer, the client's stamp is used instead, which keeps causal order.
@@ -12,9 +12,9 @@
 //! splits the request into several turns.
 
 use crate::parts::{Part, Role};
-use crate::ranges::{Range, Ways};
+use crate::ranges::{ByDirection, Range};
 
-/// What one side says in one turn: where it begins and ends, as far as was seen.
+/// The bytes that one side sends in one turn, as far as captured.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     from_client: bool,
@@ -22,21 +22,21 @@ struct Run {
     end: i64,
 }
 
-/// What is said on a connection without visible heads, as turns.
+/// The turns of a connection without visible heads.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
-    /// When, where it begins, by whom, where it ends.
+    /// Of each range: time, first byte, whether the client sent it, end.
     said: Vec<(i64, i64, bool, i64)>,
     runs: Vec<Run>,
 }
 
 impl Turns {
-    /// Add the parts of the exchanges; their ordinal is the turn, from 0.
-    pub fn mark_parts(&mut self, ranges: &Ways<Vec<Range>>, parts: &mut Ways<Vec<Part>>) {
+    /// Append the parts of the exchanges; an exchange's ordinal is its turn, from 0.
+    pub fn mark_parts(&mut self, ranges: &ByDirection<Vec<Range>>, parts: &mut ByDirection<Vec<Part>>) {
         self.take(ranges);
         for from_client in [false, true] {
             let role = if from_client { Role::Request } else { Role::Response };
-            // A run begins where the one before it ended, so that bytes which arrived out of order are not left out.
+            // A run begins where the previous one ended, so that bytes which arrived out of order are not left out.
             let mut start = ranges.of(from_client).first().map_or(0, |range| range.start);
             for run in self.runs.iter().filter(|run| run.from_client == from_client) {
                 parts.of_mut(from_client).push(Part::new(start, run.turn, role));
@@ -45,7 +45,7 @@ impl Turns {
         }
     }
 
-    fn take(&mut self, ranges: &Ways<Vec<Range>>) {
+    fn take(&mut self, ranges: &ByDirection<Vec<Range>>) {
         let Self { said, runs } = self;
         said.clear();
         runs.clear();
@@ -54,7 +54,7 @@ impl Turns {
             said.extend(of.map(|range| (range.server_ns, range.start, from_client, range.end)));
         }
         said.sort_unstable();
-        let mut reach = Ways { server: -1, client: -1 };
+        let mut reach = ByDirection { server: -1, client: -1 };
         let (mut turn, mut asking) = (0, false);
         for &(_, _, from_client, end) in said.iter() {
             if end <= *reach.of(from_client) {

@@ -1,6 +1,8 @@
-//! Streams of HTTP/2 as exchanges, from the headers of frames: how many, how long, and what is none.
+//! HTTP/2 streams as exchanges, from the headers of frames: their number and times, and which are no requests.
 
-use twintap_exchanges::{Built, By, Connections, Exchange, Heads, Hops, Pauses, Texts, UNSEEN, Why, build, kind};
+use twintap_exchanges::{
+    BrokenBy, BuiltExchanges, Connections, Exchange, Heads, Hops, Pauses, StreamReason, Texts, UNSEEN, build, kind,
+};
 use twintap_protocols::http2::kind::{DATA, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE};
 
 const MS: i64 = 1_000_000;
@@ -61,11 +63,11 @@ fn rows(beginning: bool, packets: &[Packet]) -> Rows {
     found
 }
 
-fn exchanges_of(rows: &Rows, handshake: bool) -> Built {
+fn exchanges_of(rows: &Rows, handshake: bool) -> BuiltExchanges {
     built_of(FRAME, rows, handshake)
 }
 
-fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> Built {
+fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> BuiltExchanges {
     let count = rows.sent.len();
     let hops = Hops {
         connection_id: &vec![7; count],
@@ -111,7 +113,7 @@ fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> Built {
 }
 
 /// When a request was first sent, when the last of its answer came, in ms; and whether all of it was seen.
-fn times(built: &Built) -> Vec<(i64, i64, bool)> {
+fn times(built: &BuiltExchanges) -> Vec<(i64, i64, bool)> {
     let of = |one: &Exchange| {
         let end = one.response.last_received_ns;
         (
@@ -123,8 +125,8 @@ fn times(built: &Built) -> Vec<(i64, i64, bool)> {
     built.in_order().map(of).collect()
 }
 
-fn whys(built: &Built) -> Vec<Why> {
-    built.in_order().map(|one| one.why).collect()
+fn whys(built: &BuiltExchanges) -> Vec<StreamReason> {
+    built.in_order().map(|one| one.reason).collect()
 }
 
 /// Three calls at once: the second is answered first, the third streams its answer.
@@ -149,7 +151,7 @@ const AT_ONCE: &[Packet] = &[
 fn each_stream_is_a_request_with_its_own_times() {
     let found = exchanges_of(&rows(true, AT_ONCE), true);
     assert_eq!(times(&found), [(1, 25, true), (2, 9, true), (2, 40, true)]);
-    assert_eq!(whys(&found), [Why::Request; 3]);
+    assert_eq!(whys(&found), [StreamReason::Request; 3]);
     assert!(found.in_order().all(|one| is_http2(one) && !one.readable));
     let third = found.in_order().nth(2).expect("three");
     assert_eq!(third.request.last_sent_ns, 3 * MS, "its body came later");
@@ -201,7 +203,10 @@ fn with_a_frame_missing_nothing_is_said_of_requests() {
         let (_, _, _, _, _, len) = rows.frames.remove(missing);
         let found = exchanges_of(&rows, true);
         assert!(len >= 9);
-        assert!(found.in_order().all(|one| one.why == Why::Unread), "frame {missing}");
+        assert!(
+            found.in_order().all(|one| one.reason == StreamReason::Unread),
+            "frame {missing}"
+        );
         assert_eq!(found.streams.len(), 1, "frame {missing}");
         assert!(found.late.is_empty() && found.said.is_empty());
     }
@@ -220,14 +225,14 @@ fn a_frame_that_is_none_does_not_matter() {
 fn what_both_sides_go_on_with_is_no_request() {
     let ask: Frame = (HEADERS, 4, 1, 40);
     let one = (DATA, 0, 1, 30);
-    let cases: &[(&str, &[Packet], Why)] = &[
+    let cases: &[(&str, &[Packet], StreamReason)] = &[
         (
             "a call",
             &[
                 (true, 1, &[ask, (DATA, END, 1, 9)]),
                 (false, 2, &[ask, one, (HEADERS, 5, 1, 9)]),
             ],
-            Why::Request,
+            StreamReason::Request,
         ),
         (
             "an answer in two pieces",
@@ -236,7 +241,7 @@ fn what_both_sides_go_on_with_is_no_request() {
                 (false, 2, &[ask, one]),
                 (false, 90, &[(DATA, END, 1, 9)]),
             ],
-            Why::Request,
+            StreamReason::Request,
         ),
         (
             "a slow upload",
@@ -245,7 +250,7 @@ fn what_both_sides_go_on_with_is_no_request() {
                 (true, 90, &[(DATA, END, 1, 9)]),
                 (false, 91, &[(HEADERS, 5, 1, 9)]),
             ],
-            Why::Request,
+            StreamReason::Request,
         ),
         (
             "an upload that is refused",
@@ -254,7 +259,7 @@ fn what_both_sides_go_on_with_is_no_request() {
                 (false, 2, &[ask, (DATA, END, 1, 9)]),
                 (true, 3, &[one]),
             ],
-            Why::Request,
+            StreamReason::Request,
         ),
         (
             "an upload after an interim answer",
@@ -264,7 +269,7 @@ fn what_both_sides_go_on_with_is_no_request() {
                 (true, 3, &[one, (DATA, END, 1, 0)]),
                 (false, 4, &[(HEADERS, 5, 1, 9)]),
             ],
-            Why::Request,
+            StreamReason::Request,
         ),
         (
             "both sides in turn",
@@ -274,12 +279,12 @@ fn what_both_sides_go_on_with_is_no_request() {
                 (true, 3, &[one, (DATA, END, 1, 0)]),
                 (false, 4, &[(HEADERS, 5, 1, 9)]),
             ],
-            Why::TwoWay,
+            StreamReason::TwoWay,
         ),
         (
             "a watch",
             &[(true, 1, &[ask, one]), (false, 2, &[ask, one]), (false, 300, &[one])],
-            Why::TwoWay,
+            StreamReason::TwoWay,
         ),
         (
             "a watch that is left",
@@ -288,9 +293,9 @@ fn what_both_sides_go_on_with_is_no_request() {
                 (false, 2, &[ask, one]),
                 (true, 9, &[(RST_STREAM, 0, 1, 4)]),
             ],
-            Why::TwoWay,
+            StreamReason::TwoWay,
         ),
-        ("no answer yet", &[(true, 1, &[ask, one])], Why::Request),
+        ("no answer yet", &[(true, 1, &[ask, one])], StreamReason::Request),
     ];
     for (name, packets, expected) in cases {
         assert_eq!(whys(&exchanges_of(&rows(true, packets), true)), [*expected], "{name}");
@@ -301,14 +306,14 @@ fn what_both_sides_go_on_with_is_no_request() {
     pieces.extend((1..=9).map(|number| (false, 100 * number, &piece[..])));
     assert_eq!(
         whys(&exchanges_of(&rows(true, &pieces), true)),
-        [Why::Unasked],
+        [StreamReason::Unasked],
         "a server that goes on and on"
     );
     let last = [(DATA, END, 1, 0)];
     pieces.push((false, 1_000, &last));
     assert_eq!(
         whys(&exchanges_of(&rows(true, &pieces), true)),
-        [Why::Request],
+        [StreamReason::Request],
         "and ends its answer"
     );
 }
@@ -324,9 +329,9 @@ fn a_stream_that_is_broken_off_is_given_up_then() {
         let one = found.in_order().next().copied().expect("one");
         (one.given_up_ns, one.broken_by, one.complete)
     };
-    assert_eq!(given_up(&[asked, left]), (301 * MS, By::Client, false));
-    assert_eq!(given_up(&[asked, refused]), (7 * MS + WAY, By::Server, false));
-    assert_eq!(given_up(&[asked, answer, left]), (UNSEEN, By::Nobody, true));
+    assert_eq!(given_up(&[asked, left]), (301 * MS, BrokenBy::Client, false));
+    assert_eq!(given_up(&[asked, refused]), (7 * MS + WAY, BrokenBy::Server, false));
+    assert_eq!(given_up(&[asked, answer, left]), (UNSEEN, BrokenBy::Nobody, true));
 }
 
 #[test]
@@ -340,12 +345,18 @@ fn a_capture_that_begins_within_a_connection_shows_the_streams_that_begin_later(
         (false, 5, &[(HEADERS, 5, 9, 20)]),
     ];
     let found = exchanges_of(&rows(false, packets), false);
-    let requests = found.in_order().filter(|one| one.why == Why::Request);
+    let requests = found.in_order().filter(|one| one.reason == StreamReason::Request);
     assert_eq!(
         requests.map(|one| one.request.first_sent_ns).collect::<Vec<i64>>(),
         [2 * MS]
     );
-    assert_eq!(found.in_order().filter(|one| one.why == Why::TwoWay).count(), 3);
+    assert_eq!(
+        found
+            .in_order()
+            .filter(|one| one.reason == StreamReason::TwoWay)
+            .count(),
+        3
+    );
 }
 
 #[test]
@@ -366,12 +377,12 @@ fn frames_of_one_side_alone_may_be_anything() {
     assert!(
         exchanges_of(&rows(false, packets), false)
             .in_order()
-            .all(|one| !is_http2(one) && one.why == Why::Request)
+            .all(|one| !is_http2(one) && one.reason == StreamReason::Request)
     );
 }
 
 /// A TLS record in each packet: from the client, content type, flags, length.
-fn records(said: &[(bool, u16, u8, u32)]) -> Built {
+fn records(said: &[(bool, u16, u8, u32)]) -> BuiltExchanges {
     let (mut rows, mut reach) = (Rows::default(), [0, 0]);
     for (number, &(from_client, content, flags, len)) in said.iter().enumerate() {
         let place = &mut reach[usize::from(from_client)];
@@ -402,8 +413,8 @@ fn inside_tls_nothing_is_said_of_requests() {
         ];
         whys(&records(&[shake, said].concat()))
     };
-    assert!(of_12(8).iter().all(|why| *why == Why::Hidden) && !of_12(8).is_empty());
-    assert_eq!(of_12(0), [Why::Request; 2]);
+    assert!(of_12(8).iter().all(|reason| *reason == StreamReason::Hidden) && !of_12(8).is_empty());
+    assert_eq!(of_12(0), [StreamReason::Request; 2]);
     let of_13 = |first: u32, settings: u32, acknowledged: u32| {
         let shake = [
             (true, 22, 1, 517),
@@ -420,11 +431,11 @@ fn inside_tls_nothing_is_said_of_requests() {
         let more = [(true, 23, 0, 90), (false, 23, 0, 500)];
         whys(&records(&[&shake[..], &said, &more].concat()))
     };
-    assert!(of_13(86, 62, 31).iter().all(|why| *why == Why::Hidden) && !of_13(86, 62, 31).is_empty());
+    assert!(of_13(86, 62, 31).iter().all(|reason| *reason == StreamReason::Hidden) && !of_13(86, 62, 31).is_empty());
     for (first, settings, acknowledged) in [(87, 62, 31), (86, 63, 31), (86, 62, 32), (107, 447, 447)] {
         assert_eq!(
             of_13(first, settings, acknowledged),
-            [Why::Request; 2],
+            [StreamReason::Request; 2],
             "{first}, {settings}, {acknowledged}"
         );
     }

@@ -1,10 +1,12 @@
-//! Connections as scripts of transfers: what is asked and answered, and what holds whatever comes. The tables of cases
-//! are in `tests/collector/requests/test_exchanges.py`, which come in through Python.
+//! Connections as scripts of transfers: their exchanges, and the invariants that hold for any input. Tables of cases,
+//! one line for each exchange, are tested through the Python interface.
 
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use twintap_exchanges::{Built, Cause, Connections, Heads, Hops, NOWHERE, Pauses, Silence, Texts, UNSEEN, build, kind};
+use twintap_exchanges::{
+    BuiltExchanges, Cause, Connections, Heads, Hops, NO_PLACE, Pauses, Silence, Texts, UNSEEN, build, kind,
+};
 
 const NO_PAUSES: Pauses = Pauses {
     connection_id: &[],
@@ -22,17 +24,23 @@ type Transfer = (bool, (i64, i64), (i64, i64));
 /// A head: from its client, place, request or response, status, declared length.
 type HeadLine = (bool, i64, u8, u16, i64);
 
-fn exchanges_of(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
+fn exchanges_of(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> BuiltExchanges {
     built_with(connection, transfers, lines, &NO_PAUSES)
 }
 
-fn built_with(connection: i64, transfers: &[Transfer], lines: &[HeadLine], pauses: &Pauses) -> Built {
+fn built_with(connection: i64, transfers: &[Transfer], lines: &[HeadLine], pauses: &Pauses) -> BuiltExchanges {
     let kind_of = |hop: &Transfer| if hop.1.1 > hop.1.0 { DATA } else { ACK };
     let kinds: Vec<u8> = transfers.iter().map(kind_of).collect();
     built_of(connection, transfers, &kinds, lines, pauses)
 }
 
-fn built_of(connection: i64, transfers: &[Transfer], kinds: &[u8], lines: &[HeadLine], pauses: &Pauses) -> Built {
+fn built_of(
+    connection: i64,
+    transfers: &[Transfer],
+    kinds: &[u8],
+    lines: &[HeadLine],
+    pauses: &Pauses,
+) -> BuiltExchanges {
     built_in_doubt(connection, transfers, kinds, lines, pauses, 1)
 }
 
@@ -44,7 +52,7 @@ fn built_in_doubt(
     lines: &[HeadLine],
     pauses: &Pauses,
     doubt_ns: i64,
-) -> Built {
+) -> BuiltExchanges {
     let count = transfers.len();
     let column = |get: fn(&Transfer) -> i64| transfers.iter().map(get).collect::<Vec<i64>>();
     let (starts, ends) = (column(|hop| hop.1.0), column(|hop| hop.1.1));
@@ -202,12 +210,12 @@ const SERVER_FIN: (Transfer, u8) = ((false, (60, 60), (90_000_000, 90_000_050)),
 
 /// An answer of 60 bytes and what closes the connection: bytes of the answer, when its end was sent and received, for
 /// how long the server had nothing to send, and whether the end was the server's FIN.
-fn end_of_answer(lines: &[HeadLine], closing: &[(Transfer, u8)]) -> (i64, (i64, i64), i64, bool) {
+fn end_of_answer(lines: &[HeadLine], ends_with_connection: &[(Transfer, u8)]) -> (i64, (i64, i64), i64, bool) {
     let asked = [
         ((true, (0, 20), (10, 20)), DATA),
         ((false, (0, 60), (40_000, 40_050)), DATA),
     ];
-    let (transfers, kinds): (Vec<Transfer>, Vec<u8>) = asked.iter().chain(closing).copied().unzip();
+    let (transfers, kinds): (Vec<Transfer>, Vec<u8>) = asked.iter().chain(ends_with_connection).copied().unzip();
     let built = built_of(1, &transfers, &kinds, lines, &NO_PAUSES);
     let one = built.exchanges[0];
     let ended = (one.response.last_sent_ns, one.response.last_received_ns);
@@ -291,8 +299,8 @@ proptest! {
         let found = exchanges_of(5, &hops, &heads);
         prop_assert!(found.exchanges.iter().all(|one| one.connection == 0));
         for (hop, exchange) in hops.iter().zip(&found.hop_exchange) {
-            prop_assert!(*exchange == NOWHERE || (*exchange as usize) < found.exchanges.len());
-            prop_assert!(hop.1.1 > hop.1.0 || *exchange != NOWHERE || found.exchanges.is_empty());
+            prop_assert!(*exchange == NO_PLACE || (*exchange as usize) < found.exchanges.len());
+            prop_assert!(hop.1.1 > hop.1.0 || *exchange != NO_PLACE || found.exchanges.is_empty());
         }
         for part in found.exchanges.iter().flat_map(|one| [one.request, one.response]) {
             prop_assert!(part.bytes == UNSEEN || part.bytes >= 0);

@@ -1,6 +1,6 @@
-//! What is no request: by what messages say, and by shape; and what is one although it looks alike.
+//! Streams, recognised by the content of messages and by the shape of traffic; and requests that look like them.
 
-use twintap_exchanges::{Built, Connections, Heads, Hops, Pauses, Texts, Why, build, kind};
+use twintap_exchanges::{BuiltExchanges, Connections, Heads, Hops, Pauses, StreamReason, Texts, build, kind};
 
 const MS: i64 = 1_000_000;
 const REQUEST: u8 = 1;
@@ -9,21 +9,21 @@ const MARK: u8 = 4;
 const EVENT_STREAM: u8 = 0x20;
 
 /// From the client, bytes, when it was sent; it arrives 10 µs later.
-type Said = (bool, i64, i64);
+type ClientMessage = (bool, i64, i64);
 
 /// From the client, place, kind, flags, status, method.
 type Line = (bool, i64, u8, u8, u16, &'static str);
 
-fn exchanges_of(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>) -> Built {
+fn exchanges_of(said: &[ClientMessage], lines: &[Line], fin: Option<(bool, i64)>) -> BuiltExchanges {
     built_as(said, lines, fin, true)
 }
 
 /// Of a capture that begins within the connection.
-fn built_midway(said: &[Said], lines: &[Line]) -> Built {
+fn built_midway(said: &[ClientMessage], lines: &[Line]) -> BuiltExchanges {
     built_as(said, lines, None, false)
 }
 
-fn built_as(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>, handshake: bool) -> Built {
+fn built_as(said: &[ClientMessage], lines: &[Line], fin: Option<(bool, i64)>, handshake: bool) -> BuiltExchanges {
     let mut reach = [0, 0];
     let (mut from_client, mut starts, mut ends, mut sent) = (vec![], vec![], vec![], vec![]);
     for &(by_client, bytes, at) in said {
@@ -98,12 +98,12 @@ fn built_as(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>, handshake: 
     build(&hops, &heads, &one, &nobody)
 }
 
-fn whys(built: &Built) -> Vec<Why> {
-    built.in_order().map(|one| one.why).collect()
+fn whys(built: &BuiltExchanges) -> Vec<StreamReason> {
+    built.in_order().map(|one| one.reason).collect()
 }
 
 /// A question, then so many pieces, apart by so many ms; the last question and answer are `more` ms behind, if any.
-fn pieces(count: i64, apart_ms: i64, more_ms: Option<i64>) -> Vec<Said> {
+fn pieces(count: i64, apart_ms: i64, more_ms: Option<i64>) -> Vec<ClientMessage> {
     let mut said = vec![(true, 100, 0), (false, 50, MS)];
     said.extend((1..=count).map(|number| (false, 50, (1 + number * apart_ms) * MS)));
     if let Some(more_ms) = more_ms {
@@ -116,11 +116,11 @@ fn pieces(count: i64, apart_ms: i64, more_ms: Option<i64>) -> Vec<Said> {
 const MASKED: u16 = 4;
 const PLAIN: u16 = 5;
 
-/// Why the turns are what they are of a connection whose first bytes were not captured: what was said, 20 bytes each, and
-/// whether frames show in it.
-fn midway(said: &[(bool, Option<u16>)]) -> Vec<Why> {
+/// Why the turns are what they are of a connection whose first bytes were not captured: what was said, 20 bytes each,
+/// and whether frames show in it.
+fn midway(said: &[(bool, Option<u16>)]) -> Vec<StreamReason> {
     let at = |number: usize| 100 * number as i64 * MS;
-    let all: Vec<Said> = said
+    let all: Vec<ClientMessage> = said
         .iter()
         .enumerate()
         .map(|(number, one)| (one.0, 20, at(number)))
@@ -141,8 +141,8 @@ fn midway(said: &[(bool, Option<u16>)]) -> Vec<Why> {
 fn frames_of_both_sides_are_a_websocket_whose_beginning_was_not_captured() {
     let (client, server) = ((true, Some(MASKED)), (false, Some(PLAIN)));
     let (other, answer) = ((true, None), (false, None));
-    let websocket = [Why::Word];
-    let requests = [Why::Request];
+    let websocket = [StreamReason::Word];
+    let requests = [StreamReason::Request];
     assert_eq!(midway(&[server, server, client, server, server]), websocket);
     assert_eq!(midway(&[client, server, client, server]), websocket);
     let (client_as_server, server_as_client) = ((false, Some(MASKED)), (true, Some(PLAIN)));
@@ -172,47 +172,55 @@ fn messages_say_what_is_no_request() {
         (false, 30, 400 * MS),
     ];
     let answer = |status, flags| (false, 0, RESPONSE, flags, status, "");
-    type Case = (&'static str, Vec<Line>, Vec<Why>);
+    type Case = (&'static str, Vec<Line>, Vec<StreamReason>);
     let cases: Vec<Case> = vec![
-        ("101", vec![ask, answer(101, 0)], vec![Why::Upgrade]),
+        ("101", vec![ask, answer(101, 0)], vec![StreamReason::Upgrade]),
         (
             "an accepted CONNECT",
             vec![(true, 0, REQUEST, 0, 0, "CONNECT"), answer(200, 0)],
-            vec![Why::Tunnel],
+            vec![StreamReason::Tunnel],
         ),
         (
             "a refused CONNECT",
             vec![(true, 0, REQUEST, 0, 0, "CONNECT"), answer(403, 0)],
-            vec![Why::Request],
+            vec![StreamReason::Request],
         ),
-        ("events", vec![ask, answer(200, EVENT_STREAM)], vec![Why::EventStream]),
+        (
+            "events",
+            vec![ask, answer(200, EVENT_STREAM)],
+            vec![StreamReason::EventStream],
+        ),
         (
             "no events, but an error",
             vec![ask, answer(500, EVENT_STREAM)],
-            vec![Why::Request],
+            vec![StreamReason::Request],
         ),
-        ("an ordinary answer", vec![ask, answer(200, 0)], vec![Why::Request]),
+        (
+            "an ordinary answer",
+            vec![ask, answer(200, 0)],
+            vec![StreamReason::Request],
+        ),
         (
             "from the second message on",
             vec![(true, 100, MARK, 0, 1, "LISTEN")],
-            vec![Why::Request, Why::Word],
+            vec![StreamReason::Request, StreamReason::Word],
         ),
         (
             "the first answer",
             vec![(true, 0, MARK, 0, 2, "BLPOP")],
-            vec![Why::Word, Why::Request],
+            vec![StreamReason::Word, StreamReason::Request],
         ),
         (
             "all of it",
             vec![(false, 0, MARK, 0, 3, "SSH")],
-            vec![Why::Word, Why::Word],
+            vec![StreamReason::Word, StreamReason::Word],
         ),
         (
             "a server cannot subscribe",
             vec![(false, 0, MARK, 0, 1, "LISTEN")],
-            vec![Why::Request, Why::Request],
+            vec![StreamReason::Request, StreamReason::Request],
         ),
-        ("nothing", vec![], vec![Why::Request, Why::Request]),
+        ("nothing", vec![], vec![StreamReason::Request, StreamReason::Request]),
     ];
     for (case, lines, expected) in cases {
         assert_eq!(whys(&exchanges_of(&said, &lines, None)), expected, "{case}");
@@ -225,37 +233,37 @@ fn a_server_that_speaks_again_and_again_unasked_makes_a_stream() {
         (
             "still open",
             exchanges_of(&pieces(9, 100, None), &[], None),
-            Why::Unasked,
+            StreamReason::Unasked,
         ),
         (
             "its client closes it later",
             exchanges_of(&pieces(9, 100, None), &[], Some((true, 951 * MS))),
-            Why::Unasked,
+            StreamReason::Unasked,
         ),
         (
             "it ends with its connection",
             exchanges_of(&pieces(9, 100, None), &[], Some((false, 902 * MS))),
-            Why::Request,
+            StreamReason::Request,
         ),
         (
             "its client leaves when all has come",
             exchanges_of(&pieces(9, 100, None), &[], Some((true, 902 * MS))),
-            Why::Request,
+            StreamReason::Request,
         ),
         (
             "few pieces",
             exchanges_of(&pieces(7, 100, None), &[], None),
-            Why::Request,
+            StreamReason::Request,
         ),
         (
             "no pauses to speak of",
             exchanges_of(&pieces(20, 30, None), &[], None),
-            Why::Request,
+            StreamReason::Request,
         ),
         (
             "asked again",
             exchanges_of(&pieces(9, 100, Some(400)), &[], None),
-            Why::Request,
+            StreamReason::Request,
         ),
     ];
     for (case, built, expected) in cases {
@@ -268,7 +276,10 @@ fn who_streams_each_answer_streams_the_last_too() {
     let mut said = pieces(9, 100, Some(400));
     let at = said[said.len() - 1].2;
     said.extend((1..=9).map(|number| (false, 50, at + number * 100 * MS)));
-    assert_eq!(whys(&exchanges_of(&said, &[], None)), [Why::Request, Why::Request]);
+    assert_eq!(
+        whys(&exchanges_of(&said, &[], None)),
+        [StreamReason::Request, StreamReason::Request]
+    );
 }
 
 #[test]
@@ -276,7 +287,7 @@ fn an_answer_in_pieces_with_a_head_is_a_request() {
     let heads = [(true, 0, REQUEST, 0, 0, "GET"), (false, 0, RESPONSE, 0, 200, "")];
     assert_eq!(
         whys(&exchanges_of(&pieces(20, 100, None), &heads, None)),
-        [Why::Request]
+        [StreamReason::Request]
     );
 }
 
@@ -294,7 +305,7 @@ fn messages_are_counted_with_their_delays() {
     let [stream] = built.streams[..] else {
         panic!("{:?}", built.streams)
     };
-    assert_eq!((stream.why, stream.row), (Why::Word, 0));
+    assert_eq!((stream.reason, stream.row), (StreamReason::Word, 0));
     assert_eq!((stream.messages.server.count, stream.messages.server.bytes), (4, 1_798));
     assert_eq!((stream.messages.client.count, stream.messages.client.bytes), (1, 40));
     assert_eq!(
@@ -307,7 +318,7 @@ fn messages_are_counted_with_their_delays() {
 
 #[test]
 fn a_server_that_speaks_late_is_a_candidate() {
-    let mut said: Vec<Said> = vec![];
+    let mut said: Vec<ClientMessage> = vec![];
     (0..4).for_each(|turn| said.extend([(true, 10, turn * 200 * MS), (false, 10, (turn * 200 + 90) * MS)]));
     let built = exchanges_of(&said, &[], None);
     let late: Vec<_> = built.late.iter().map(|one| (one.at_ns / MS, one.asked)).collect();
@@ -316,6 +327,9 @@ fn a_server_that_speaks_late_is_a_candidate() {
         built.said.iter().map(|one| one.at_ns).collect::<Vec<i64>>()[1],
         200 * MS + 10_000
     );
-    assert_eq!((built.streams[0].why, built.streams[0].turns), (Why::Request, 4));
-    assert!(whys(&built).iter().all(|why| *why == Why::Request));
+    assert_eq!(
+        (built.streams[0].reason, built.streams[0].turns),
+        (StreamReason::Request, 4)
+    );
+    assert!(whys(&built).iter().all(|reason| *reason == StreamReason::Request));
 }

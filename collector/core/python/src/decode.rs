@@ -92,9 +92,9 @@ impl Rows {
 #[pymethods]
 impl CaptureFile {
     /// Open the file at `path`; `id_headers` hold transaction ids, the most specific first; `clues` are counted;
-    /// `secrets` are overwritten, as the rules say that an operator adds (text, whether nothing is secret); stamps outside of the ranges `believed` (first
-    /// and last, ns) are not taken; `limit` of what it may expand to: free bytes, ratio, most bytes. Raises OSError, or
-    /// ValueError(what it is, what to do) if it is no capture.
+    /// `secrets` are overwritten, as the rules say that an operator adds (text, whether nothing is secret); stamps
+    /// outside of the ranges `believed` (first and last, ns) are not taken; `limit` of what it may expand to: free
+    /// bytes, ratio, most bytes. Raises OSError, or ValueError(what it is, what to do) if it is no capture.
     #[new]
     #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None))]
     fn new(

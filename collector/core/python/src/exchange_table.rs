@@ -5,13 +5,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_columns::input_table;
 use twintap_exchanges::{
-    Built, Connections, Exchange, Heads, Late, NO_ROW, NOWHERE, Said, Silence, Stream, Texts, UNSEEN, Why,
+    BuiltExchanges, ClientMessage, Connections, Exchange, Heads, LateMessage, NO_PLACE, NO_ROW, Silence, Stream,
+    StreamReason, Texts, UNSEEN,
 };
 use twintap_partitions::columns::Validity;
 
 input_table! {
-    /// Of each connection, what its client and its server are: places of hosts (-1: not known); and the place of the
-    /// service at its server's end.
+    /// For each connection the hosts of its client and its server, as places in a list (-1: not known), and the place
+    /// of the service at its server's end.
     pub struct Ends { client_host: i32, server_host: i32, service: i32 }
 }
 
@@ -31,7 +32,7 @@ impl<T: Copy + PartialEq + Element> Nullable<T> {
         }
     }
 
-    /// Add values: so few at once that they are still in the first cache when they are counted.
+    /// Append values: few at a time, so that they are still in the first-level cache when they are counted.
     fn extend(&mut self, values: impl Iterator<Item = T>) {
         let from = self.values.len();
         self.values.extend(values);
@@ -39,7 +40,7 @@ impl<T: Copy + PartialEq + Element> Nullable<T> {
         self.known_count += known.count();
     }
 
-    /// Put the values and which of them are known; `None` if none is.
+    /// Store the values and which of them are known under `name`; `None` if none is.
     pub fn put(self, columns: &Bound<'_, PyDict>, name: &str) -> PyResult<()> {
         let py = columns.py();
         let validity = if self.known_count == self.values.len() {
@@ -53,13 +54,13 @@ impl<T: Copy + PartialEq + Element> Nullable<T> {
     }
 }
 
-/// The texts of some rows, laid end to end; an empty one where there is no row.
-struct Taken {
+/// The texts of some rows, end to end; an empty one where there is no row.
+struct TextsOfRows {
     offsets: Vec<i32>,
     bytes: Vec<u8>,
 }
 
-impl Taken {
+impl TextsOfRows {
     fn of(texts: &Texts, rows: &[i64]) -> Self {
         let taken = || {
             rows.iter()
@@ -76,7 +77,7 @@ impl Taken {
     }
 }
 
-/// Columns by name, and of each exchange a value for each of them.
+/// Declares columns: the name of each, and its value for an exchange.
 macro_rules! columns {
     ($names:ident, $extend:ident: $($name:ident = |$one:ident| $value:expr),+ $(,)?) => {
         const $names: [&str; [$(stringify!($name)),+].len()] = [$(stringify!($name)),+];
@@ -119,7 +120,7 @@ columns! { LONGS, extend_longs:
     response_silent_unread_ns = |one| unless_zero(one.response_silent.reader_ns),
 }
 
-/// No wait at all is null.
+/// `took_ns`, or `UNSEEN` in place of 0: the table has a null where there was no wait.
 fn unless_zero(took_ns: i64) -> i64 {
     if took_ns == 0 { UNSEEN } else { took_ns }
 }
@@ -131,36 +132,37 @@ columns! { ROWS, extend_rows:
     other_id_row = |one| one.other_id_row,
 }
 
-/// What is taken of the heads in `request_row`, `id_row` and `other_id_row`.
+/// Names of the texts that the heads at `request_row`, `id_row` and `other_id_row` give.
 const TEXTS: [&str; 3] = ["target", "transaction_id", "response_transaction_id"];
 
-/// So many exchanges are taken apart at once: they stay in the first cache.
+/// Exchanges whose fields are copied to columns at a time: they stay in the first-level cache.
 const BLOCK: usize = 64;
 
 /// Columns of exchanges in order of time.
 pub struct Table {
     longs: [Nullable<i64>; LONGS.len()],
     rows: [Nullable<i64>; ROWS.len()],
-    /// None where all are null.
-    texts: [Option<Taken>; TEXTS.len()],
-    /// Of the response; 0 where there is none.
+    /// `None` where all are null.
+    texts: [Option<TextsOfRows>; TEXTS.len()],
+    /// Status of the response; 0 where there is none.
     status: Vec<u16>,
     connection_id: Vec<i64>,
-    /// Who asked and who was asked; -1: not known.
+    /// Hosts of the client and of the server; -1: not known.
     hosts: [Vec<i32>; 2],
-    /// Of what was asked. Where that is the end that the connection takes for its client, -2 less the connection's row.
+    /// Service that was called. If it is at the end that the connection takes for its client: -2 minus the connection's
+    /// row.
     service: Vec<i32>,
     /// Places in the registry.
     protocol: Vec<i32>,
     complete: Vec<bool>,
     is_stream: Vec<bool>,
     until_close: Vec<bool>,
-    /// 1: its client broke it off, 2: its server did; 0 if nobody did.
+    /// Which side reset the exchange: 0 neither, 1 its client, 2 its server.
     broken_by: Vec<i32>,
 }
 
 impl Table {
-    pub fn of(built: &Built, heads: &Heads, connections: &Connections, ends: &Ends) -> Self {
+    pub fn of(built: &BuiltExchanges, heads: &Heads, connections: &Connections, ends: &Ends) -> Self {
         let count = built.exchanges.len();
         let mut longs = LONGS.map(|_| Nullable::new(count, UNSEEN));
         let mut rows = ROWS.map(|_| Nullable::new(count, NO_ROW));
@@ -191,13 +193,13 @@ impl Table {
             status.extend(block.iter().map(of_response));
             protocol.extend(block.iter().map(|one| i32::from(one.protocol)));
             complete.extend(block.iter().map(|one| one.complete));
-            is_stream.extend(block.iter().map(|one| one.why != Why::Request));
+            is_stream.extend(block.iter().map(|one| one.reason != StreamReason::Request));
             until_close.extend(block.iter().map(|one| one.until_close));
             broken_by.extend(block.iter().map(|one| one.broken_by as i32));
         }
         let [request, _, id, other_id] = &rows;
         let texts = [(heads.target, request), (heads.id, id), (heads.id, other_id)];
-        let texts = texts.map(|(texts, rows)| (rows.known_count > 0).then(|| Taken::of(&texts, &rows.values)));
+        let texts = texts.map(|(texts, rows)| (rows.known_count > 0).then(|| TextsOfRows::of(&texts, &rows.values)));
         Self {
             longs,
             rows,
@@ -241,12 +243,12 @@ impl Table {
     }
 }
 
-/// Of each hop the id of its exchange; in order of time they count from `first_id`.
-pub fn hop_exchange(built: &Built, first_id: i64) -> Nullable<i64> {
+/// The exchange id of each hop. Ids count from `first_id` in order of time.
+pub fn hop_exchange(built: &BuiltExchanges, first_id: i64) -> Nullable<i64> {
     let mut ids = Nullable::new(built.hop_exchange.len(), UNSEEN);
     for places in built.hop_exchange.chunks(BLOCK) {
         let id = |&place: &u32| {
-            if place == NOWHERE {
+            if place == NO_PLACE {
                 UNSEEN
             } else {
                 first_id + i64::from(place)
@@ -257,8 +259,8 @@ pub fn hop_exchange(built: &Built, first_id: i64) -> Nullable<i64> {
     ids
 }
 
-/// Long silences of messages: the ids of their exchanges, which count from `first_id`, their ends and causes.
-pub fn put_silences(built: &Built, first_id: i64, columns: &Bound<'_, PyDict>) -> PyResult<()> {
+/// Store long silences of messages: the ids of their exchanges, which count from `first_id`, their times and causes.
+pub fn put_silences(built: &BuiltExchanges, first_id: i64, columns: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = columns.py();
     let of = |get: fn(&Silence) -> i64| built.silences.iter().map(get).collect::<Vec<i64>>();
     let ids: Vec<i64> = of(|one| one.exchange.into())
@@ -274,9 +276,9 @@ pub fn put_silences(built: &Built, first_id: i64, columns: &Bound<'_, PyDict>) -
     columns.set_item("silence_cause", cause.into_pyarray(py))
 }
 
-/// Streams: their connections' ids, and of each what `collector.requests.streams` says of it; then what shows further
-/// ones.
-pub fn put_streams(built: &Built, connections: &Connections, columns: &Bound<'_, PyDict>) -> PyResult<()> {
+/// Store streams: the connection, reason and figures of each; then the evidence by which further connections are
+/// recognised as streams, when servers sent after a silence and when messages of clients reached them.
+pub fn put_streams(built: &BuiltExchanges, connections: &Connections, columns: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = columns.py();
     let id = |connection: u32| connections.connection_id[connection as usize];
     let put = |name: &str, get: &dyn Fn(&Stream) -> i64| {
@@ -284,7 +286,7 @@ pub fn put_streams(built: &Built, connections: &Connections, columns: &Bound<'_,
         columns.set_item(format!("stream_{name}"), values.into_pyarray(py))
     };
     put("connection_id", &|one| id(one.connection))?;
-    put("why", &|one| one.why as i64)?;
+    put("why", &|one| one.reason as i64)?;
     put("row", &|one| one.row)?;
     put("pieces", &|one| one.pieces.into())?;
     put("turns", &|one| one.turns.into())?;
@@ -298,12 +300,12 @@ pub fn put_streams(built: &Built, connections: &Connections, columns: &Bound<'_,
     put("delay_median_ns", &|one| one.delay_median_ns)?;
     put("delay_p99_ns", &|one| one.delay_p99_ns)?;
     put("uncertainty_ns", &|one| one.uncertainty_ns)?;
-    let late = |get: fn(&Late) -> i64| built.late.iter().map(get).collect::<Vec<i64>>();
+    let late = |get: fn(&LateMessage) -> i64| built.late.iter().map(get).collect::<Vec<i64>>();
     let of_late: Vec<i64> = built.late.iter().map(|one| id(one.connection)).collect();
     columns.set_item("late_connection_id", of_late.into_pyarray(py))?;
     columns.set_item("late_ns", late(|one| one.at_ns).into_pyarray(py))?;
     columns.set_item("late_asked", late(|one| one.asked.into()).into_pyarray(py))?;
-    let said = |get: fn(&Said) -> i64| built.said.iter().map(get).collect::<Vec<i64>>();
+    let said = |get: fn(&ClientMessage) -> i64| built.said.iter().map(get).collect::<Vec<i64>>();
     columns.set_item("said_connection", said(|one| one.connection.into()).into_pyarray(py))?;
     columns.set_item("said_ns", said(|one| one.at_ns).into_pyarray(py))
 }

@@ -3,7 +3,7 @@
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_exchanges::{Answered, Connections, Heads, Hops, Pauses, behind, build};
+use twintap_exchanges::{Connections, Heads, Hops, Pauses, ServerTimes, build};
 
 use crate::columns::{Columns, inconsistent};
 use crate::exchange_table::{Ends, Table, hop_exchange, put_silences, put_streams};
@@ -13,7 +13,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rows_behind, module)?)
 }
 
-/// Cut connections into exchanges; see `collector/_core.pyi`.
+/// Divide connections into exchanges; the columns are declared in `collector/_core.pyi`.
 #[pyfunction(name = "build_exchanges")]
 fn build_exchanges_py<'py>(
     py: Python<'py>,
@@ -46,7 +46,7 @@ fn build_exchanges_py<'py>(
 /// Rows of requests that waited, and of those that they waited for.
 type RowsBehind<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
-/// Requests that waited for the answer to the one before; see `collector/_core.pyi`.
+/// Requests that waited for the answer to the previous one on their connection.
 #[pyfunction]
 fn rows_behind<'py>(
     py: Python<'py>,
@@ -55,7 +55,7 @@ fn rows_behind<'py>(
     free_ns: PyReadonlyArray1<'py, i64>,
     least_ns: i64,
 ) -> PyResult<RowsBehind<'py>> {
-    let exchanges = Answered {
+    let exchanges = ServerTimes {
         connection_id: connection_id.as_slice()?,
         came_ns: came_ns.as_slice()?,
         free_ns: free_ns.as_slice()?,
@@ -63,6 +63,6 @@ fn rows_behind<'py>(
     if !exchanges.is_consistent() {
         return Err(inconsistent());
     }
-    let (waiting, answered) = py.detach(|| behind(&exchanges, least_ns));
+    let (waiting, answered) = py.detach(|| twintap_exchanges::rows_behind(&exchanges, least_ns));
     Ok((waiting.into_pyarray(py), answered.into_pyarray(py)))
 }

@@ -1,5 +1,5 @@
-//! `collector._core`: the collector's core for Python. Decoding, partitions, matching, clocks, exchanges, links, spans and
-//! tables; each module registers its own classes and functions. Data crosses a batch at a time, as columns.
+//! `collector._core`: the collector's core for Python. Decoding, partitions, matching, clocks, exchanges, links, spans
+//! and tables; each module registers its own classes and functions. Data crosses a batch at a time, as columns.
 
 mod columns;
 mod decode;

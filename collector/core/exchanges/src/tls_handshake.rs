@@ -14,9 +14,9 @@
 //! - A record that holds two bytes is an alert (`close_notify`).
 //!
 //! HTTP/2 inside TLS cannot be read. Many requests may be under way at once, so its turns are not requests
-//! (`Shake::hides_http2`). In TLS 1.2 the server's hello contains the negotiated protocol (ALPN). In TLS 1.3 it is
-//! encrypted, so HTTP/2 is inferred from the lengths of the first records: hardly anything else is as long as a preface
-//! with settings, settings, and an empty frame.
+//! (`TlsHandshake::hides_http2`). In TLS 1.2 the server's hello contains the negotiated protocol (ALPN). In TLS 1.3 it
+//! is encrypted, so HTTP/2 is inferred from the lengths of the first records: hardly anything else is as long as a
+//! preface with settings, settings, and an empty frame.
 //!
 //! Not certain: a single ticket that is sent after the first request had arrived looks like the beginning of its
 //! answer; early data (0-RTT) is taken for part of the handshake. If records were not captured (only packet headers
@@ -28,25 +28,26 @@ use twintap_protocols::exchanges::Exchanges;
 use twintap_protocols::registry::exchanges_of_head_kind;
 use twintap_protocols::tls::{content, flag};
 
-use crate::ranges::{Range, Ways, last_at_or_before};
+use crate::ranges::{ByDirection, Range, last_at_or_before};
 use crate::{Heads, UNSEEN};
 
-/// Of a record with a Finished: header, message header, hash, content type, tag (RFC 8446 §4.4.4, §5.2).
-const FINISHED: [i64; 2] = [5 + 4 + 32 + 1 + 16, 5 + 4 + 48 + 1 + 16];
-/// Likewise of an alert.
-const ALERT: i64 = 5 + 2 + 1 + 16;
-/// Of a record of TLS 1.3 what is not its message: header, content type, tag.
-const HIDDEN_13: i64 = 5 + 1 + 16;
-/// Of HTTP/2: the client's preface, a frame that holds nothing, one that opens a window; settings that anybody begins
-/// with.
-const PREFACE: i64 = 24;
-const FRAME: i64 = 9;
-const WINDOW_FRAME: i64 = 9 + 4;
-const MOST_SETTINGS: i64 = 16;
-/// Records of either side by which HTTP/2 is known.
-const FIRST_RECORDS: usize = 6;
-/// How long a record with a ticket is, at least and at most.
-const TICKET: std::ops::Range<i64> = 100..2_000;
+/// Lengths of a record with a Finished: header, message header, hash of 32 or 48 bytes, content type, tag (RFC 8446
+/// §4.4.4, §5.2).
+const FINISHED_RECORD_LENS: [i64; 2] = [5 + 4 + 32 + 1 + 16, 5 + 4 + 48 + 1 + 16];
+/// Length of a record with an alert: header, alert, content type, tag (RFC 8446 §5.2, §6).
+const ALERT_RECORD_LEN: i64 = 5 + 2 + 1 + 16;
+/// Bytes of a TLS 1.3 record around its message: header, content type, tag.
+const RECORD_OVERHEAD_13_LEN: i64 = 5 + 1 + 16;
+/// HTTP/2 (RFC 9113): bytes of the client's preface, of a frame's header, of a WINDOW_UPDATE without its header, and
+/// how many settings a first frame may hold.
+const PREFACE_LEN: i64 = 24;
+const FRAME_HEADER_LEN: i64 = 9;
+const WINDOW_FRAME_LEN: i64 = 9 + 4;
+const MAX_SETTINGS: i64 = 16;
+/// Records of either side whose lengths are compared with those of HTTP/2's first frames.
+const COMPARED_RECORDS: usize = 6;
+/// Lengths of a record with a session ticket.
+const TICKET_RECORD_LENS: std::ops::Range<i64> = 100..2_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Record {
@@ -67,22 +68,22 @@ impl Record {
     }
 }
 
-/// When a client began and ended the handshake of TLS, by its own clock; `UNSEEN` where that does not show.
+/// When a client began and ended the TLS handshake, by its own clock; `UNSEEN` where that was not captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shake {
+pub struct TlsHandshake {
     pub start_ns: i64,
     pub end_ns: i64,
-    /// What is inside is HTTP/2.
+    /// The encrypted application data is HTTP/2.
     pub hides_http2: bool,
 }
 
-/// Leave only an application's bytes in `ranges`, if records show that a connection speaks TLS from its first byte on;
-/// its handshake, if that was seen.
+/// Leave only the application's bytes in `ranges`, if records show that the connection uses TLS from its first byte on.
+/// Returns its handshake, if that was captured.
 pub fn keep_application(
     heads: &Heads,
     rows: impl Iterator<Item = usize>,
-    ranges: &mut Ways<Vec<Range>>,
-) -> Option<Shake> {
+    ranges: &mut ByDirection<Vec<Range>>,
+) -> Option<TlsHandshake> {
     let records = records(heads, rows);
     let of = |from_client: bool| records.iter().filter(move |record| record.from_client == from_client);
     let is_hello = |record: &Record| record.flags & flag::CLIENT_HELLO != 0;
@@ -106,9 +107,9 @@ pub fn keep_application(
         };
         (start(true), start(false), start(false))
     };
-    let shake = Shake {
+    let handshake_bounds = TlsHandshake {
         hides_http2: chose_http2 || (is_13 && begins_as_http2(&records, (client_end, server_end))),
-        ..shake(ranges, client_end, server_end)
+        ..handshake_bounds(ranges, client_end, server_end)
     };
     for (from_client, start) in [(true, client_end), (false, server_start)] {
         let kept = ranges.of_mut(from_client);
@@ -116,7 +117,7 @@ pub fn keep_application(
         kept.iter_mut().for_each(|range| range.start = range.start.max(start));
     }
     drop_alerts(&records, Some(is_13), ranges);
-    Some(shake)
+    Some(handshake_bounds)
 }
 
 /// The records of a connection by direction and place, each once, and none that begins within another.
@@ -146,7 +147,8 @@ fn records(heads: &Heads, rows: impl Iterator<Item = usize>) -> Vec<Record> {
     found
 }
 
-/// Whether the server chose TLS 1.3: as its hello says, or else its first application record is not behind a Finished.
+/// Whether the server chose TLS 1.3: its hello shows so, or, without a captured hello, its first application record
+/// does not follow a Finished.
 fn is_13<'a>(said: impl Iterator<Item = &'a Record> + Clone) -> bool {
     let says = said.clone().any(|record| record.flags & flag::TLS_13 != 0);
     let mut behind = said
@@ -155,14 +157,15 @@ fn is_13<'a>(said: impl Iterator<Item = &'a Record> + Clone) -> bool {
     says || behind.next().is_some_and(Record::is_application)
 }
 
-/// Of TLS 1.3: where the handshake of the client ends, that of the server, and where the server's first answer begins.
-fn bounds_of_13(records: &[Record], ranges: &Ways<Vec<Range>>) -> (i64, i64, i64) {
+/// For TLS 1.3: the offsets at which the client's handshake and the server's end, and at which the server's first
+/// answer begins.
+fn bounds_of_13(records: &[Record], ranges: &ByDirection<Vec<Range>>) -> (i64, i64, i64) {
     let of = |from_client: bool| {
         records
             .iter()
             .filter(move |one| one.from_client == from_client && one.is_application())
     };
-    let is_finished = |record: &&Record| FINISHED.contains(&record.len());
+    let is_finished = |record: &&Record| FINISHED_RECORD_LENS.contains(&record.len());
     let Some(finished) = of(true).find(is_finished).or_else(|| of(true).next()) else {
         return (i64::MAX, i64::MAX, i64::MAX);
     };
@@ -175,7 +178,7 @@ fn bounds_of_13(records: &[Record], ranges: &Ways<Vec<Range>>) -> (i64, i64, i64
         said.map_or(i64::MAX, |range| range.start)
     };
     let (server_end, answer) = (from(finished_ns), from(asked_ns.max(finished_ns)));
-    let is_ticket = |one: &Record, other: &Record| one.len() == other.len() && TICKET.contains(&one.len());
+    let is_ticket = |one: &Record, other: &Record| one.len() == other.len() && TICKET_RECORD_LENS.contains(&one.len());
     let before = of(false).rfind(|record| (server_end..answer).contains(&record.offset));
     let mut ahead = of(false).filter(|record| record.offset >= answer);
     let start = match (before, ahead.next(), ahead.next()) {
@@ -186,35 +189,37 @@ fn bounds_of_13(records: &[Record], ranges: &Ways<Vec<Range>>) -> (i64, i64, i64
     (finished.end, server_end, start)
 }
 
-/// Whether records of TLS 1.3 are as long as what HTTP/2 begins with: of the client its preface and settings, of the
-/// server its settings, then the acknowledgement of the client's. Arguments: where the handshake of each ends.
+/// Whether the first TLS 1.3 records are as long as HTTP/2's first frames: the client's preface and settings; the
+/// server's settings, then its acknowledgement of the client's. Arguments: the offsets at which each handshake ends.
 fn begins_as_http2(records: &[Record], (client_end, server_end): (i64, i64)) -> bool {
     let lens = |from_client: bool, end: i64| {
         let own = records
             .iter()
             .filter(move |one| one.from_client == from_client && one.is_application());
         own.filter(move |one| one.offset >= end)
-            .map(|one| one.len() - HIDDEN_13)
-            .take(FIRST_RECORDS)
+            .map(|one| one.len() - RECORD_OVERHEAD_13_LEN)
+            .take(COMPARED_RECORDS)
     };
     let first = lens(true, client_end).next().unwrap_or(0);
     let mut said = lens(false, server_end);
-    is_settings(first - PREFACE) && said.any(|len| len > FRAME && is_settings(len)) && said.any(|len| len == FRAME)
+    is_settings(first - PREFACE_LEN)
+        && said.any(|len| len > FRAME_HEADER_LEN && is_settings(len))
+        && said.any(|len| len == FRAME_HEADER_LEN)
 }
 
-/// Whether a message of so many bytes may be settings, or settings and a window (RFC 9113 §6.5, §6.9).
+/// Whether `len` bytes may be a SETTINGS frame, or one followed by a WINDOW_UPDATE (RFC 9113 §6.5, §6.9).
 fn is_settings(len: i64) -> bool {
-    let settings = |len: i64| len >= 0 && len % 6 == 0 && len <= MOST_SETTINGS * 6;
-    settings(len - FRAME) || settings(len - FRAME - WINDOW_FRAME)
+    let settings = |len: i64| len >= 0 && len % 6 == 0 && len <= MAX_SETTINGS * 6;
+    settings(len - FRAME_HEADER_LEN) || settings(len - FRAME_HEADER_LEN - WINDOW_FRAME_LEN)
 }
 
-/// From the client's first byte until it had sent and received all of the handshake.
-fn shake(ranges: &Ways<Vec<Range>>, client_end: i64, server_end: i64) -> Shake {
+/// The handshake: from the client's first byte until the client had sent and received all of it.
+fn handshake_bounds(ranges: &ByDirection<Vec<Range>>, client_end: i64, server_end: i64) -> TlsHandshake {
     let start_ns = ranges.client.first().map_or(UNSEEN, |range| range.sent_ns);
     let last = |ranges: &[Range], end: i64| ranges.iter().rfind(|range| range.start < end).copied();
     let sent_ns = last(&ranges.client, client_end).map_or(UNSEEN, |range| range.sent_ns);
     let heard_ns = last(&ranges.server, server_end).map_or(UNSEEN, |range| range.received_ns);
-    Shake {
+    TlsHandshake {
         start_ns,
         end_ns: if start_ns == UNSEEN {
             UNSEEN
@@ -225,9 +230,9 @@ fn shake(ranges: &Ways<Vec<Range>>, client_end: i64, server_end: i64) -> Shake {
     }
 }
 
-/// Leave out what carries alerts only. `is_13` is `None` where the handshake was not seen: then the last record of a
-/// direction is an alert if it is as long as one.
-fn drop_alerts(records: &[Record], is_13: Option<bool>, ranges: &mut Ways<Vec<Range>>) {
+/// Remove ranges that carry alerts only. `is_13` is `None` where the handshake was not captured: then the last record
+/// of a direction counts as an alert if it is as long as one.
+fn drop_alerts(records: &[Record], is_13: Option<bool>, ranges: &mut ByDirection<Vec<Range>>) {
     for from_client in [false, true] {
         let own: Vec<Record> = records
             .iter()
@@ -236,7 +241,7 @@ fn drop_alerts(records: &[Record], is_13: Option<bool>, ranges: &mut Ways<Vec<Ra
             .collect();
         let last = own.last().map(|one| one.offset);
         let is_alert = |one: &Record| {
-            let hidden = one.is_application() && one.len() == ALERT;
+            let hidden = one.is_application() && one.len() == ALERT_RECORD_LEN;
             let may_be = is_13.unwrap_or(Some(one.offset) == last);
             !one.is_application() || (hidden && may_be)
         };

@@ -2,18 +2,18 @@
 
 use rustc_hash::FxHashMap;
 
-/// The rows of each group, in their order; rows of other ids are left out.
-pub struct Grouped {
-    /// Where each group begins and ends among `rows`.
+/// The rows of each connection, in their order; rows of other connections are left out.
+pub struct RowsByConnection {
+    /// Where each connection begins and ends among `rows`.
     bounds: Vec<(u32, u32)>,
-    /// None if the rows of each group are one run: then `bounds` are of the rows themselves.
+    /// None if the rows of each connection are contiguous: then `bounds` are numbers of rows.
     rows: Option<Vec<u32>>,
 }
 
-/// Places of ids.
+/// The place of each connection by its id.
 pub type Places = FxHashMap<i64, u32>;
 
-/// The place of each id; of one that is there twice, the first.
+/// The place of each id; that of its first occurrence if it occurs twice.
 pub fn places(ids: &[i64]) -> Places {
     let mut places = Places::with_capacity_and_hasher(ids.len(), Default::default());
     for (place, id) in ids.iter().enumerate() {
@@ -22,9 +22,9 @@ pub fn places(ids: &[i64]) -> Places {
     places
 }
 
-impl Grouped {
-    /// Rows by the place of their id, of which there are `count`.
-    pub fn by(ids: &[i64], places: &Places, count: usize) -> Self {
+impl RowsByConnection {
+    /// Group rows by the place of their id, of which there are `count`.
+    pub fn by_place(ids: &[i64], places: &Places, count: usize) -> Self {
         let mut bounds = vec![(0, 0); count];
         let mut runs: Vec<(u32, u32, u32)> = Vec::new();
         let (mut at, mut scattered) = (0, false);
@@ -63,6 +63,7 @@ impl Grouped {
         }
     }
 
+    /// The rows of the connection at `place`.
     pub fn of(&self, place: usize) -> impl Iterator<Item = usize> + Clone {
         let (start, end) = self.bounds[place];
         let rows = self.rows.as_deref();
@@ -78,9 +79,9 @@ mod tests {
     fn rows_are_found_in_runs_and_scattered() {
         let places = places(&[7, 3, 5, 7]);
         let of = |ids: &[i64]| {
-            let grouped = Grouped::by(ids, &places, 4);
-            let rows = |place| grouped.of(place).collect::<Vec<_>>();
-            (grouped.rows.is_none(), [0, 1, 2, 3].map(rows))
+            let connection_rows = RowsByConnection::by_place(ids, &places, 4);
+            let rows = |place| connection_rows.of(place).collect::<Vec<_>>();
+            (connection_rows.rows.is_none(), [0, 1, 2, 3].map(rows))
         };
         assert_eq!(of(&[3, 3, 4, 7]), (true, [vec![3], vec![0, 1], vec![], vec![]]));
         assert_eq!(
