@@ -62,7 +62,7 @@ class PauseThresholds:
     least_ns: int = threshold(
         1_000_000,
         "shorter pauses are ignored if they only end what a retransmission had interrupted; the core notes pauses from "
-        "the same length on (`pauses.rs`, `PAUSE_NS`)",
+        "the same length on (`pauses.rs`, `MIN_PAUSE_NS`)",
     )
 
 

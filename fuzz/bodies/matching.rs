@@ -3,7 +3,7 @@
 //! Run by cargo-fuzz (`fuzz_targets/matching.rs`) and, over the committed corpus and mutations of it, by
 //! `matching/tests/fuzz_bodies.rs`; `matching/tests/hostile.rs` checks the same of large input.
 
-use twintap_matching::{Events, Matched, NO_EVENT, match_events};
+use twintap_matching::{Events, MatchResult, NO_EVENT, match_events};
 
 /// Bytes of the script that make one event.
 const EVENT_LEN: usize = 12;
@@ -107,7 +107,7 @@ struct Row {
 
 /// Every event is in a row or is a duplicate, and not both; a received byte is in one row, a sent one in one at least; a
 /// row's ends are of one connection and direction.
-pub fn check(columns: &Columns, matched: &Matched) {
+pub fn check(columns: &Columns, matched: &MatchResult) {
     let n = columns.host.len();
     let hops = &matched.hops;
     let (mut sent, mut received): (Vec<Vec<Row>>, Vec<Vec<Row>>) = (vec![Vec::new(); n], vec![Vec::new(); n]);
@@ -152,7 +152,7 @@ pub fn check(columns: &Columns, matched: &Matched) {
 }
 
 /// The places of all events agree with the rows.
-fn check_places(matched: &Matched) {
+fn check_places(matched: &MatchResult) {
     let (hops, places) = (&matched.hops, &matched.places);
     assert_eq!(places.connection, matched.event_connection);
     for row in 0..hops.kind.len() {

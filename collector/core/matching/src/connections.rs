@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use crate::packets::{Packet, endpoint, gather};
-use crate::rounds;
+use crate::packets::{Packet, copy_packets, endpoint};
+use crate::sequence_wraps;
 use crate::{Direction, Events, NO_HOST, flag};
 
 /// Sequence numbers further apart than this are not of one incarnation: no window is that large (RFC 7323 §2.3).
@@ -30,7 +30,7 @@ pub(crate) struct Side {
     pub isn: Option<u32>,
     /// Row of its first packet, host by host.
     pub first: Option<u32>,
-    /// The host that captured what this side sent, as sent; and the one that captured it as received.
+    /// The host whose capture shows this side's packets as sent, and the host whose capture shows them as received.
     pub send_host: u16,
     pub receive_host: u16,
     /// The host that this side is, if it is captured.
@@ -50,7 +50,7 @@ pub(crate) struct Incarnation {
     pub client: usize,
     /// Its rows, host by host, each in time order.
     pub parts: Vec<Range<usize>>,
-    /// Least and greatest stamp, whatever the host.
+    /// Smallest and largest stamp of any host.
     pub span_ns: (i64, i64),
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn group_by_four_tuple(events: &Events) -> Groups {
     let mut ids: FxHashMap<u128, u32> = FxHashMap::default();
     let mut group_of = Vec::with_capacity(n);
     let mut counts: Vec<u32> = Vec::new();
-    let mut recent = [(u128::MAX, 0); RECENT];
+    let mut recent = [(u128::MAX, 0); RECENT_SLOTS];
     for event in 0..n {
         let key = four_tuple_key(events, event);
         let known = &mut recent[recent_slot(key)];
@@ -102,8 +102,9 @@ pub(crate) fn group_by_four_tuple(events: &Events) -> Groups {
     scatter(&group_of, &counts)
 }
 
-/// Connections at a time are few beside all of them: 4-tuples met lately are kept where a look costs next to nothing.
-const RECENT: usize = 1 << 10;
+/// Slots of a cache of recent 4-tuples, in which a look-up costs little. At any time few of a capture's connections are
+/// active.
+const RECENT_SLOTS: usize = 1 << 10;
 
 fn recent_slot(key: u128) -> usize {
     let mixed = (key as u64 ^ (key >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15); // as FxHash: spread over high bits
@@ -168,7 +169,7 @@ impl SeqRange {
     }
 }
 
-/// What is known of an incarnation's sequence numbers, by side.
+/// An incarnation's sequence numbers so far, by side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers {
     isn: [Option<u32>; 2],
@@ -201,7 +202,8 @@ impl Numbers {
         }
     }
 
-    /// A SYN of a side that has sent none: it answers the other's SYN, or both open at once (RFC 9293 §3.5).
+    /// Whether a SYN of a side that has sent none fits: it answers the other's SYN, or both sides open at the same time
+    /// (RFC 9293 §3.5).
     fn accepts_first_syn(&self, packet: &Packet, side: usize) -> bool {
         let other = self.isn[1 - side];
         if packet.has(flag::ACK) {
@@ -234,7 +236,7 @@ impl Numbers {
         }
     }
 
-    /// Same incarnation: no ISN differs, and an ISN or a range of sequence numbers is shared.
+    /// Whether both are of one incarnation: no ISN differs, and an ISN or a range of sequence numbers is shared.
     fn same_incarnation(&self, other: &Self) -> bool {
         let isns = |side: usize| self.isn[side].zip(other.isn[side]);
         if (0..2).any(|side| isns(side).is_some_and(|(a, b)| a != b)) {
@@ -258,7 +260,7 @@ impl Numbers {
     }
 }
 
-/// The stream is so long that its numbers may have come round past the ISN.
+/// Whether the stream is so long that its sequence numbers may have wrapped past the ISN.
 fn wrapped_past(isn: u32, max: u32) -> bool {
     max.wrapping_sub(isn) >= IMPLAUSIBLE_DISTANCE
 }
@@ -269,7 +271,7 @@ pub(crate) struct Fragment {
     packets: Range<usize>,
 }
 
-/// Splits the events of 4-tuples into incarnations, one 4-tuple after the other; holds a buffer for them.
+/// Splits the events of 4-tuples into incarnations, one 4-tuple after the other, in a buffer that is reused.
 pub(crate) struct Splitter<'a, 'e> {
     events: &'a Events<'e>,
     packets: Vec<Packet>,
@@ -284,13 +286,13 @@ impl<'a, 'e> Splitter<'a, 'e> {
     }
 
     /// Split one 4-tuple (its events in input order); returns its incarnations, in order of their first fragment.
-    pub fn split(&mut self, group: &[u32]) -> Vec<Merged> {
-        gather(self.events, group, &mut self.packets);
+    pub fn split(&mut self, group: &[u32]) -> Vec<PartialIncarnation> {
+        copy_packets(self.events, group, &mut self.packets);
         let by_host_and_time = |packet: &Packet| (packet.host, packet.host_ns);
         if !self.packets.is_sorted_by_key(by_host_and_time) {
             self.packets.sort_by_key(by_host_and_time);
         }
-        let mut merged: Vec<Merged> = Vec::new();
+        let mut merged: Vec<PartialIncarnation> = Vec::new();
         let mut start = 0;
         for of_host in self.packets.chunk_by_mut(|a, b| a.host == b.host) {
             // Fragments of one host are different incarnations, so only those of earlier hosts are candidates.
@@ -311,7 +313,7 @@ impl<'a, 'e> Splitter<'a, 'e> {
     }
 
     /// Give each packet of an incarnation its stream offset, and return the incarnation with the hosts at its ends.
-    pub fn place(&mut self, merged: &Merged) -> Incarnation {
+    pub fn place(&mut self, merged: &PartialIncarnation) -> Incarnation {
         let (numbers, fragments) = merged;
         let (events, packets) = (self.events, &mut self.packets[..]);
         let seen = unwrap_offsets(packets, numbers, fragments);
@@ -324,10 +326,11 @@ impl<'a, 'e> Splitter<'a, 'e> {
     }
 }
 
-/// An incarnation so far: what is known of its numbers, and its fragments.
-pub(crate) type Merged = (Numbers, Vec<Fragment>);
+/// An incarnation so far: its sequence numbers, and its fragments.
+pub(crate) type PartialIncarnation = (Numbers, Vec<Fragment>);
 
-/// Incarnations that earlier hosts saw, to find a fragment's among: one by one while they are few, else by ISN.
+/// Incarnations that earlier hosts saw, among which a fragment's incarnation is looked up: one by one while they are
+/// few, otherwise by ISN.
 struct Candidates {
     count: usize,
     by_isn: FxHashMap<(usize, u32), Vec<usize>>,
@@ -336,7 +339,7 @@ struct Candidates {
 }
 
 impl Candidates {
-    fn of(merged: &[Merged]) -> Self {
+    fn of(merged: &[PartialIncarnation]) -> Self {
         let mut found = Self {
             count: merged.len(),
             by_isn: FxHashMap::default(),
@@ -358,8 +361,8 @@ impl Candidates {
         found
     }
 
-    /// The first that `numbers` belong to.
-    fn find(&self, merged: &[Merged], numbers: &Numbers) -> Option<usize> {
+    /// The first incarnation that `numbers` belong to.
+    fn find(&self, merged: &[PartialIncarnation], numbers: &Numbers) -> Option<usize> {
         let is_same = |index: &usize| merged[*index].0.same_incarnation(numbers);
         if self.count <= INCARNATIONS_COMPARED {
             return (0..self.count).find(is_same);
@@ -371,7 +374,8 @@ impl Candidates {
     }
 }
 
-/// The packets of one host, the first of which is the 4-tuple's at `start`, by fragment; they are put in that order.
+/// Divide the packets of one host into fragments, and sort them by fragment. `start` is the place of the first one
+/// among the 4-tuple's packets.
 fn fragments_of_host(of_host: &mut [Packet], start: usize) -> Vec<Fragment> {
     let mut known = vec![Numbers::default()];
     let mut fragment_of: Vec<usize> = Vec::new(); // filled once there are several
@@ -401,7 +405,7 @@ fn fragments_of_host(of_host: &mut [Packet], start: usize) -> Vec<Fragment> {
     fragments.collect()
 }
 
-/// Bring the packets of each fragment together; where each ends, or nothing if there is but one.
+/// Sort packets by fragment. Returns where each fragment ends, or nothing if there is only one.
 fn fragment_ends(of_host: &mut [Packet], fragment_of: &[usize], count: usize) -> Vec<usize> {
     if count == 1 {
         return Vec::new();
@@ -482,7 +486,7 @@ fn rows_of<'a>(packets: &'a [Packet], parts: &'a [Range<usize>], side: usize) ->
     rows.filter(move |&row| packets[row].is_of(side)).map(|row| row as u32)
 }
 
-/// Set the packets' offsets. Returns for each side who saw how many of its packets.
+/// Set the packets' offsets. Returns for each side how many of its packets each host saw.
 fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragment]) -> [Vec<SeenByHost>; 2] {
     let base = [0, 1].map(|side: usize| {
         let isn = numbers.isn[side].map(|isn| isn.wrapping_add(1));
@@ -503,7 +507,7 @@ fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragme
         };
         for side in [0, 1] {
             SeenByHost::add(&mut seen[side], host, &counts[side]);
-            goes_far[side] |= furthest[side].1 >= rounds::AMBIGUOUS_FROM;
+            goes_far[side] |= furthest[side].1 >= sequence_wraps::MIN_AMBIGUOUS_LEN;
         }
     }
     for side in (0..2).filter(|&side| goes_far[side]) {
@@ -513,12 +517,12 @@ fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragme
         let anchor = fragments
             .iter()
             .position(|fragment| fragment.numbers.isn[side].is_some());
-        rounds::settle(packets, &rows, anchor.unwrap_or(0));
+        sequence_wraps::add_missing_wraps(packets, &rows, anchor.unwrap_or(0));
     }
     seen
 }
 
-/// Of a packet of one host, whose packets come in time order: it is within 2^31 of the furthest so far.
+/// The stream offset of a packet of one host, given in time order: it is within 2^31 of the furthest one so far.
 #[inline]
 fn unwrap_offset(seq: u32, furthest: &mut (u32, i64)) -> i64 {
     let offset = furthest.1 + i64::from(distance(seq, furthest.0));
@@ -551,7 +555,7 @@ pub(crate) struct SeenByHost {
 }
 
 impl SeenByHost {
-    /// Add what `host` saw, by direction, to what hosts before it did.
+    /// Append the counts of `host`, by direction, after those of previous hosts.
     fn add(known: &mut Vec<Self>, host: u16, counts: &[usize; 4]) {
         let of = |direction: Direction| counts[direction as usize];
         let (sent, received) = (
@@ -567,7 +571,8 @@ impl SeenByHost {
     }
 }
 
-/// The host that saw most of a direction, but `owner`, whose address it is, if it saw any: other hosts forward.
+/// The host that saw most packets of a direction. If `owner`, the host that has the address, saw any, it is that one:
+/// the others forwarded them.
 fn busiest_host(hosts: &[SeenByHost], count: impl Fn(&SeenByHost) -> usize, owner: u16) -> u16 {
     let saw_any = hosts.iter().filter(|seen| count(seen) > 0);
     saw_any

@@ -15,7 +15,7 @@ use crate::output::{Hop, Kind, State};
 use crate::packets::{Packet, Rows};
 use crate::resolve::{Carrier, Evidence, HeaderKey, IP_ID_AGREEMENT, Partner, resolve, same_ip_id, same_stamp};
 
-/// Used again for each flow.
+/// Buffers that are reused for each flow.
 #[derive(Default)]
 pub(crate) struct Buffers {
     sends: Rows,
@@ -43,7 +43,7 @@ pub(crate) fn match_control(context: &Context, flow: &Flow, buffers: &mut Buffer
     }));
 }
 
-/// Do two segments have the same header? Then order alone must not decide.
+/// Whether two segments have the same header; if so, order alone must not decide.
 fn repeats(context: &Context, sends: &[u32]) -> bool {
     if only_advances(context, sends) {
         return false;
@@ -53,8 +53,8 @@ fn repeats(context: &Context, sends: &[u32]) -> bool {
     keys.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// Does each segment differ from the one before in `seq` or `ack`, and do all these steps together stay below 2^32, so
-/// that no number comes round to where it was?
+/// Whether each segment differs from the previous one in `seq` or `ack`, and all these steps together stay below 2^32,
+/// so that no number wraps to an earlier value.
 fn only_advances(context: &Context, sends: &[u32]) -> bool {
     let mut numbers = context.packets.of(sends).map(|packet| (packet.seq, packet.ack));
     let Some(mut before) = numbers.next() else { return true };
@@ -69,7 +69,7 @@ fn only_advances(context: &Context, sends: &[u32]) -> bool {
 
 fn match_by_header(context: &Context, history: &History, sends: &[u32], receives: &[u32], hops: &mut Vec<Hop>) {
     let sorted = |rows: &[u32]| {
-        let mut keyed: Vec<Keyed> = rows
+        let mut keyed: Vec<HeaderRow> = rows
             .iter()
             .map(|&row| (HeaderKey::of(context.packets.at(row)), row))
             .collect();
@@ -92,9 +92,9 @@ fn match_by_header(context: &Context, history: &History, sends: &[u32], receives
     }
 }
 
-type Keyed = (HeaderKey, u32);
+type HeaderRow = (HeaderKey, u32);
 
-fn take_equal<'a>(list: &mut &'a [Keyed], key: HeaderKey) -> &'a [Keyed] {
+fn take_equal<'a>(list: &mut &'a [HeaderRow], key: HeaderKey) -> &'a [HeaderRow] {
     let (equal, rest) = list.split_at(list.partition_point(|(k, _)| *k <= key));
     *list = rest;
     equal
@@ -104,13 +104,13 @@ fn match_equal_headers(
     context: &Context,
     history: &History,
     evidence: &Evidence,
-    sent: &[Keyed],
-    received: &[Keyed],
+    sent: &[HeaderRow],
+    received: &[HeaderRow],
     hops: &mut Vec<Hop>,
 ) {
     let packets = context.packets;
-    let carriers = |list: &[Keyed]| {
-        let carrier = |&(_, row): &Keyed| Carrier {
+    let carriers = |list: &[HeaderRow]| {
+        let carrier = |&(_, row): &HeaderRow| Carrier {
             row,
             start: packets.at(row).offset,
         };
@@ -155,8 +155,8 @@ fn match_equal_headers(
     }
 }
 
-/// Is what was sent once what was received once? Equal headers with timestamps are one segment's, whatever the clocks
-/// say of causality: around a step of one of them that says nothing.
+/// Whether a header that was sent once and received once is one packet's. With timestamps it is, even against
+/// causality, which proves nothing around a clock's step.
 fn is_one_packet(context: &Context, evidence: &Evidence, sends: &[Carrier], receives: &[Carrier]) -> bool {
     let ([send], [receive]) = (sends, receives) else {
         return false;
@@ -165,7 +165,8 @@ fn is_one_packet(context: &Context, evidence: &Evidence, sends: &[Carrier], rece
     same_stamp(context.packets, send.row, receive.row) == Some(true) && !other_id
 }
 
-/// A SYN or FIN takes a sequence number, so it is acknowledged; it arrived unseen if it was, and only one was sent.
+/// State of a send without a receive. A SYN or FIN takes a sequence number: if it was acknowledged and sent only once,
+/// it arrived although its arrival was not captured.
 fn unseen_send(context: &Context, history: &History, packet: &Packet, kind: Kind) -> State {
     if !context.receiver_is_captured {
         return State::OutsideWindow;
@@ -182,19 +183,19 @@ fn unseen_send(context: &Context, history: &History, packet: &Packet, kind: Kind
     }
 }
 
-/// What the flow did before and besides one segment.
+/// What is known of a flow around one segment.
 struct History<'a> {
     context: &'a Context<'a, 'a>,
-    /// What it sent, in time order; what was received of it where no send was seen.
+    /// Its sends, in time order; its receives if no send was captured.
     rows: &'a [u32],
-    /// (row, how many went before), by row.
+    /// (row, number of earlier ones), by row.
     syns: Vec<(u32, u16)>,
     fins: Vec<(u32, u16)>,
     /// Where the stream ends; `None` if nothing was sent.
     end: Option<i64>,
-    /// No packet ends before one that was sent earlier does: then a packet's end is the stream's until then.
+    /// No packet ends before an earlier packet's end, so each packet's end is the stream's end at that time.
     only_grows: bool,
-    /// End of the stream with each packet, filled in where it does not only grow.
+    /// End of the stream at each packet, computed only if `only_grows` is false.
     running_end: OnceCell<Vec<i64>>,
 }
 
@@ -242,12 +243,12 @@ impl<'a> History<'a> {
         found.map_or(1, |at| earlier[at].1 + 1)
     }
 
-    /// As `kind_of`, and a bare ACK one byte before the stream's end is a probe: of the window if the other's is zero
-    /// (RFC 9293 §3.8.6.1), else a keepalive (§3.8.4).
+    /// Kind of a packet. As [`kind_of`], but a bare ACK one byte before the stream's end is a window probe if the
+    /// peer's window is zero (RFC 9293 §3.8.6.1), otherwise a keepalive (§3.8.4).
     fn kind(&self, packet: &Packet) -> Kind {
         let kind = kind_of(packet);
         if kind != Kind::Ack || self.end.is_none_or(|end| packet.offset >= end) {
-            return kind; // nothing was ever sent past it
+            return kind; // no later byte was sent
         }
         match self.end_before(packet.host_ns) {
             Some(end) if packet.offset == end - 1 && end > 0 => {
@@ -282,12 +283,12 @@ impl<'a> History<'a> {
     }
 }
 
-/// Offset past what a packet carries.
+/// Stream offset after the last byte that a packet carries.
 fn stream_end(packet: &Packet) -> i64 {
     packet.offset + i64::from(packet.payload_len)
 }
 
-/// Rows in time order with how many go before each, by row.
+/// Rows, given in time order, with the number of rows before each; sorted by row.
 fn with_counts_before(rows: Rows) -> Vec<(u32, u16)> {
     let before = (0..u16::MAX).chain(std::iter::repeat(u16::MAX - 1));
     let mut all: Vec<_> = rows.into_iter().zip(before).collect();
@@ -295,10 +296,10 @@ fn with_counts_before(rows: Rows) -> Vec<(u32, u16)> {
     all
 }
 
-/// The IP ID is evidence if segments arrived with the ID that they were sent with, and IDs differ. Repeated headers are
-/// enough to see this.
-fn weigh_evidence(context: &Context, sends: &[Keyed], receives: &[Keyed]) -> Evidence {
-    let id = |(key, row): &Keyed| (*key, context.ip_id(*row));
+/// Judge this flow's IP IDs. They are evidence if segments arrived with the IDs that they were sent with, and the IDs
+/// differ. Repeated headers suffice to decide this.
+fn weigh_evidence(context: &Context, sends: &[HeaderRow], receives: &[HeaderRow]) -> Evidence {
+    let id = |(key, row): &HeaderRow| (*key, context.ip_id(*row));
     let sent: FxHashSet<(HeaderKey, i32)> = sends.iter().map(id).collect();
     let known = receives.iter().filter(|received| sent.contains(&id(received))).count();
     let distinct = sends.windows(2).any(|pair| id(&pair[0]).1 != id(&pair[1]).1);

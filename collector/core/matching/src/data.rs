@@ -10,12 +10,13 @@ use crate::output::{Hop, Kind, State};
 use crate::resolve::{Carrier, Certain, Evidence, MAX_CANDIDATES, Partner, resolve, same_stamp};
 
 /// Payload bytes of a full packet where no MSS was captured: Ethernet's 1500 less IP, TCP and the timestamps option.
-const USUAL_FULL_PAYLOAD_LEN: i64 = 1448;
-/// Steps of a sweep (carriers of an atom, and pairs of them) that are taken for each range, and besides.
-const STEPS_FOR_EACH: usize = 64;
-const STEPS_FOR_ALL: usize = 1 << 16;
-/// So many ranges have at most twice as many atoms, each of fewer steps than half their square: below `STEPS_FOR_ALL`.
-const NEVER_TOO_MANY: usize = 40;
+const DEFAULT_FULL_PAYLOAD_LEN: i64 = 1448;
+/// Steps of a sweep (carriers of an atom, and pairs of them) that are allowed for each range, and in addition once.
+const SWEEP_STEPS_PER_RANGE: usize = 64;
+const SWEEP_STEPS_BASE: usize = 1 << 16;
+/// With at most this many ranges a sweep is always allowed: n ranges have at most 2n atoms of less than n²/2 steps
+/// each, which is below `SWEEP_STEPS_BASE`.
+const ALWAYS_SWEPT_RANGES: usize = 40;
 /// Length of the timestamps option with its padding (RFC 7323 appendix A).
 const TIMESTAMPS_LEN: i64 = 12;
 
@@ -36,7 +37,7 @@ impl Range {
     }
 }
 
-/// Used again for each flow.
+/// Buffers that are reused for each flow.
 #[derive(Default)]
 pub(crate) struct Buffers {
     sends: Vec<Range>,
@@ -76,13 +77,13 @@ fn in_order(ranges: &[Range]) -> bool {
     ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
 }
 
-/// Would a sweep cost more than so many steps for each range? Of TCP, a byte has a few carriers, whatever the loss;
-/// input made to have thousands of carriers for thousands of atoms is not looked into.
+/// Whether a sweep would take more than the allowed steps. In TCP a byte has a few carriers, whatever the loss; only
+/// hostile input has thousands of carriers for thousands of atoms.
 fn is_too_much(sends: &[Range], receives: &[Range]) -> bool {
-    if sends.len() + receives.len() <= NEVER_TOO_MANY {
+    if sends.len() + receives.len() <= ALWAYS_SWEPT_RANGES {
         return false;
     }
-    let limit = STEPS_FOR_EACH * (sends.len() + receives.len()) + STEPS_FOR_ALL;
+    let limit = SWEEP_STEPS_PER_RANGE * (sends.len() + receives.len()) + SWEEP_STEPS_BASE;
     // (position, change of the sends, change of the receives that cover it)
     let mut changes: Vec<(i64, i32, i32)> = Vec::with_capacity(2 * (sends.len() + receives.len()));
     changes.extend(sends.iter().flat_map(|range| [(range.start, 1, 0), (range.end, -1, 0)]));
@@ -91,7 +92,7 @@ fn is_too_much(sends: &[Range], receives: &[Range]) -> bool {
             .iter()
             .flat_map(|range| [(range.start, 0, 1), (range.end, 0, -1)]),
     );
-    changes.sort_by_key(|&(position, _, _)| position); // stable: quick on runs that are in order, as most is
+    changes.sort_by_key(|&(position, _, _)| position); // stable: fast on sorted runs, and most are
     let (mut sent, mut received, mut steps) = (0, 0, 0_usize);
     for at_one_place in changes.chunk_by(|a, b| a.0 == b.0) {
         sent += at_one_place.iter().map(|change| change.1).sum::<i32>();
@@ -106,7 +107,7 @@ fn steps_of_atom(sent: usize, received: usize) -> usize {
     sent + received + if candidates > MAX_CANDIDATES { 0 } else { candidates }
 }
 
-/// Every carrier by itself.
+/// Append every carrier as an ambiguous hop of its own.
 fn leave_ambiguous(sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
     let whole = |range: &Range| (range.start, range.end);
     let lone_send = |range: &Range| Hop::lone_send(Kind::Data, range.row, whole(range), 1, State::Ambiguous);
@@ -115,7 +116,7 @@ fn leave_ambiguous(sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
     hops.extend(receives.iter().map(lone_receive));
 }
 
-/// State of sent bytes that no receive carries: they arrived all the same if the receiver acknowledged them.
+/// State of sent bytes that no receive carries: if the receiver acknowledged them, they arrived without being captured.
 fn unseen_send(context: &Context, end: i64) -> State {
     match (context.receiver_is_captured, context.acknowledged_end() >= end) {
         (false, _) => State::OutsideWindow,
@@ -132,9 +133,9 @@ fn unseen_receive(context: &Context) -> State {
     }
 }
 
-/// Both sides in order: walk them together. False, with rows left unfinished, where the only send and the only receive
-/// of some bytes bear different timestamps: a copy that one capture missed, or stamps that something on the way
-/// rewrites.
+/// Pair two sides that are both in order, by merging them. Returns false, with hops unfinished, if the only send and
+/// the only receive of some bytes bear different timestamps: one capture missed a copy, or a device on the path
+/// rewrites timestamps.
 fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) -> bool {
     let lone_send =
         |s: &Range, from: i64, to: i64| Hop::lone_send(Kind::Data, s.row, (from, to), 1, unseen_send(context, to));
@@ -181,7 +182,7 @@ fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<
     }
 }
 
-/// The general case.
+/// Pair two sides of which one is not in order, atom by atom.
 fn sweep(context: &Context, flow: &Flow, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
     let evidence = weigh_evidence(context, flow, sends, receives);
     let mut open = OpenHops {
@@ -308,18 +309,18 @@ fn attempt_number(index: usize) -> u16 {
     u16::try_from(index + 1).unwrap_or(u16::MAX)
 }
 
-/// Rows under construction: an atom that continues a row of the same carriers is joined to it.
+/// Hops under construction: an atom that continues a hop of the same carriers is joined to it.
 struct OpenHops<'a> {
     hops: &'a mut Vec<Hop>,
     first_open: usize,
 }
 
 impl OpenHops<'_> {
-    /// How many of the latest rows an atom may continue; more than that many carriers overlap only in hostile input.
-    const REACH: usize = 16;
+    /// How many of the latest hops an atom may continue; more carriers overlap only in hostile input.
+    const MAX_OPEN_HOPS: usize = 16;
 
     fn extend(&mut self, hop: Hop) {
-        let from = self.hops.len().saturating_sub(Self::REACH).max(self.first_open);
+        let from = self.hops.len().saturating_sub(Self::MAX_OPEN_HOPS).max(self.first_open);
         let continued = self.hops[from..].iter_mut().rev().find(|known| {
             known.stream_end == hop.stream_start
                 && (known.send, known.receive) == (hop.send, hop.receive)
@@ -351,7 +352,7 @@ fn weigh_evidence(context: &Context, flow: &Flow, sends: &[Range], receives: &[R
 fn full_payload_len(context: &Context) -> i64 {
     let stamped = context.timestamps_in_use();
     match context.mss {
-        0 => USUAL_FULL_PAYLOAD_LEN,
+        0 => DEFAULT_FULL_PAYLOAD_LEN,
         mss => (i64::from(mss) - if stamped { TIMESTAMPS_LEN } else { 0 }).max(1),
     }
 }

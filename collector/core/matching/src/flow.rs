@@ -4,13 +4,13 @@
 use std::cell::OnceCell;
 
 use crate::connections::{Incarnation, Side, distance};
-use crate::output::{Hop, Kind, Matched, Pause, State};
+use crate::output::{Hop, Kind, MatchResult, Pause, State};
 use crate::packets::{Packet, Packets, Rows};
 use crate::points::{Nearest, keep_one_point};
-use crate::resolve::{Carrier, CausalBound, Certain, Identified};
+use crate::resolve::{Carrier, CausalBound, Certain, CertainTransfers};
 use crate::{Direction, Events, NO_HOST, control, data, flag, pauses};
 
-/// Buffers used again for each connection, so that a million short connections allocate little.
+/// Buffers that are reused for each connection, so that a million short connections allocate little.
 #[derive(Default)]
 pub(crate) struct Scratch {
     flows: [Flow; 2],
@@ -37,23 +37,23 @@ impl Flow {
         }
     }
 
-    /// Have one point of each host speak; what others saw of the same goes to `duplicates`.
-    fn settle(&mut self, packets: Packets, duplicates: &mut Rows) {
+    /// Keep one point's packets of each host, and move what other points saw of the same to `duplicates`.
+    fn keep_one_point_per_host(&mut self, packets: Packets, duplicates: &mut Rows) {
         keep_one_point(packets, &mut self.sends, Nearest::Last, duplicates);
         keep_one_point(packets, &mut self.receives, Nearest::First, duplicates);
         keep_one_point(packets, &mut self.both, Nearest::First, duplicates);
         if !self.sends.is_empty() && !self.receives.is_empty() {
-            // Both ends speak for themselves; what forwarding hosts saw on the way is theirs.
+            // If both ends were captured, what forwarding hosts saw is a duplicate.
             duplicates.append(&mut self.others);
         }
     }
 
-    /// What its sender's host saw leave.
+    /// Rows of the packets that the sender's host saw leave.
     fn sends_seen(&self) -> &[u32] {
         if self.sends.is_empty() { &self.both } else { &self.sends }
     }
 
-    /// What its receiver's host saw arrive.
+    /// Rows of the packets that the receiver's host saw arrive.
     fn receives_seen(&self) -> &[u32] {
         if self.receives.is_empty() {
             &self.both
@@ -63,7 +63,7 @@ impl Flow {
     }
 }
 
-/// The packets of an incarnation, by side and by where they were seen.
+/// Divide the packets of an incarnation by side and by where they were seen.
 fn fill(flows: &mut [Flow; 2], packets: Packets, incarnation: &Incarnation) {
     flows.iter_mut().for_each(Flow::clear);
     for row in incarnation.parts.iter().flat_map(Clone::clone) {
@@ -87,16 +87,16 @@ pub(crate) fn match_connection(
     incarnation: &Incarnation,
     connection: i64,
     scratch: &mut Scratch,
-    matched: &mut Matched,
+    matched: &mut MatchResult,
 ) {
     fill(&mut scratch.flows, packets, incarnation);
     for flow in &mut scratch.flows {
-        flow.settle(packets, &mut scratch.duplicates);
+        flow.keep_one_point_per_host(packets, &mut scratch.duplicates);
     }
     let duplicates = scratch.duplicates.drain(..);
     matched.duplicates.extend(duplicates.map(|row| packets.at(row).event));
     let mss = agreed_mss(packets, &scratch.flows);
-    let identified = [0, 1].map(|number: usize| Identified::new(packets, &scratch.flows[number]));
+    let certain_transfers = [0, 1].map(|number: usize| CertainTransfers::new(packets, &scratch.flows[number]));
     let is_elsewhere = [0, 1].map(|number| is_elsewhere(packets, &incarnation.sides, &scratch.flows, number));
     for (number, sender) in incarnation.sides.iter().enumerate() {
         let receiver = &incarnation.sides[1 - number];
@@ -106,13 +106,13 @@ pub(crate) fn match_connection(
             seen_or_inferred(sender.receive_host, receiver.host()),
         );
         let bound = CausalBound {
-            other: &identified[1 - number],
+            other: &certain_transfers[1 - number],
         };
         let context = Context {
             events,
             packets,
             bound: &bound,
-            identified: &identified[number],
+            certain_transfers: &certain_transfers[number],
             other,
             acknowledged: OnceCell::new(),
             incarnation,
@@ -133,13 +133,13 @@ pub(crate) fn match_connection(
     }
 }
 
-/// Is the connection well at its other end, while the host whose address a side has saw nothing of it at all? Then it
-/// passed that host's capture by, or goes by another 4-tuple there (a NAT, a proxy): nothing of it was lost.
+/// Whether the connection works at its other end while the host that has a side's address saw nothing of it. Then it
+/// bypassed that host's capture, or has another 4-tuple there (a NAT, a proxy), and its packets are not lost.
 fn is_elsewhere(packets: Packets, sides: &[Side; 2], flows: &[Flow; 2], number: usize) -> bool {
     let (side, peer) = (&sides[number], &sides[1 - number]);
     let unseen = side.send_host == NO_HOST && peer.receive_host == NO_HOST;
-    let answers = || packets.of(&flows[number].receives).any(|packet| !packet.has(flag::RST));
-    unseen && peer.send_host != NO_HOST && side.receive_host != NO_HOST && answers()
+    let syn_acks = || packets.of(&flows[number].receives).any(|packet| !packet.has(flag::RST));
+    unseen && peer.send_host != NO_HOST && side.receive_host != NO_HOST && syn_acks()
 }
 
 /// The smaller MSS of the two SYNs; 0 if none was captured.
@@ -155,15 +155,15 @@ fn seen_or_inferred(seen: u16, inferred: u16) -> u16 {
     if seen == NO_HOST { inferred } else { seen }
 }
 
-/// What matching one flow may look at besides the flow.
+/// What matching of one flow uses besides the flow.
 pub(crate) struct Context<'a, 'e> {
     pub events: &'a Events<'e>,
     pub packets: Packets<'a>,
-    /// No hop of this flow can have a smaller (receive - send), by the other flow.
+    /// Lower bound on (receive - send) of this flow's hops, from the other flow.
     pub bound: &'a CausalBound<'a>,
-    /// This flow's transfers that need no resolving.
-    pub identified: &'a Identified<'a>,
-    /// The flow against this one.
+    /// This flow's transfers that are certain without [`resolve`](crate::resolve).
+    pub certain_transfers: &'a CertainTransfers<'a>,
+    /// The flow in the opposite direction.
     pub other: &'a Flow,
     incarnation: &'a Incarnation,
     side: usize,
@@ -175,27 +175,27 @@ pub(crate) struct Context<'a, 'e> {
 }
 
 impl Context<'_, '_> {
-    /// Stream offset up to which the receiver acknowledged; -1 if nothing, not even the SYN. Computed when first
-    /// needed, by a send that has no receive.
+    /// Stream offset up to which the receiver acknowledged; -1 if not even the SYN. Computed when a send without a
+    /// receive first needs it.
     pub fn acknowledged_end(&self) -> i64 {
         *self
             .acknowledged
             .get_or_init(|| highest_acknowledged(self.packets, self.other, &self.incarnation.sides[self.side]))
     }
 
-    /// Of a packet; -1 if it has none.
+    /// IP ID of a packet; -1 if it has none.
     pub fn ip_id(&self, row: u32) -> i32 {
         self.events.ip_id[self.packets.at(row).event as usize]
     }
 
-    /// Does any of the sender's packets bear a timestamp?
+    /// Whether any of the sender's packets bears a timestamp.
     pub fn timestamps_in_use(&self) -> bool {
         let mut all = self.incarnation.packets(self.packets.0);
         all.any(|packet| packet.is_of(self.side) && packet.is_stamped())
     }
 
-    /// Had the receiver's latest window before `at_ns` (the sender's clock) shut? The raw field is 0 whatever the
-    /// scale.
+    /// Whether the receiver's last window before `at_ns` (the sender's clock) was closed. The raw field is 0 whatever
+    /// the scale.
     pub fn receiver_window_closed(&self, at_ns: i64) -> bool {
         let received = &self.other.receives;
         let earlier = received.partition_point(|&row| self.packets.at(row).host_ns < at_ns);
@@ -207,14 +207,18 @@ impl Context<'_, '_> {
 /// The flow's transfers whose header occurs once at each end.
 pub(crate) fn certain_headers<'a>(context: &'a Context) -> impl Iterator<Item = Certain> + 'a {
     let at_own_start = |row| Carrier { row, start: 0 };
-    context.identified.pairs().iter().map(move |&(send, receive)| Certain {
-        send: at_own_start(send),
-        receive: at_own_start(receive),
-        offset: 0,
-    })
+    context
+        .certain_transfers
+        .pairs()
+        .iter()
+        .map(move |&(send, receive)| Certain {
+            send: at_own_start(send),
+            receive: at_own_start(receive),
+            offset: 0,
+        })
 }
 
-/// What was seen once for both ends, or only on the way.
+/// Append the packets of which one event stands for both ends, and those seen only between the ends.
 fn match_unpaired(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
     for &row in &flow.both {
         let packet = context.packets.at(row);
@@ -242,7 +246,7 @@ pub(crate) fn kind_of(packet: &Packet) -> Kind {
     }
 }
 
-/// How far the other flow acknowledges this side's stream, as an offset. The acks are unwrapped along the way.
+/// The offset up to which the other flow acknowledges this side's stream. Acknowledgement numbers are unwrapped.
 fn highest_acknowledged(packets: Packets, other: &Flow, side: &Side) -> i64 {
     let Some(first) = side.first.map(|row| packets.at(row)) else {
         return -1;

@@ -41,10 +41,10 @@
 //! Source: docs/architecture.md; RFC 9293 §3.4 (sequence numbers), RFC 7323 §3 (timestamps), RFC 2018 (SACK).
 #![forbid(unsafe_code)]
 
-mod begun;
 mod connections;
 mod control;
 mod data;
+mod event_subset;
 mod flow;
 mod output;
 mod owners;
@@ -52,18 +52,18 @@ mod packets;
 mod pauses;
 mod points;
 mod resolve;
-mod rounds;
+mod sequence_wraps;
 mod translation;
-mod wanted;
+mod translation_without_handshake;
 
 use twintap_columns::input_table;
 
-pub use output::{Connections, Hops, Kind, Matched, Pause, Pauses, Places, State};
+pub use output::{Connections, Hops, Kind, MatchResult, Pause, Pauses, Places, State};
 pub use owners::host_of_address;
 pub use translation::{FourTuple, Translation};
 
+use event_subset::EventSubset;
 use packets::Packets;
-use wanted::Wanted;
 
 /// TCP flags that matter here (RFC 9293 §3.1).
 pub(crate) mod flag {
@@ -100,13 +100,14 @@ impl Direction {
     }
 }
 
-/// Index of an event that is not there.
+/// Stands for the index of an event where there is none.
 pub const NO_EVENT: u32 = u32::MAX;
 /// A host that is not known.
 pub const NO_HOST: u16 = u16::MAX;
 
 input_table! {
-    /// Events of all hosts of one partition, as columns of one length. Events of a host stand in the order of its capture.
+    /// Events of all hosts of one partition, as columns of one length. Events of a host stand in the order of its
+    /// capture.
     ///
     /// Addresses are small integers that mean the same on all hosts. Times are each host's own, in ns.
     pub struct Events {
@@ -148,41 +149,48 @@ impl Events<'_> {
     }
 }
 
-/// Pair all transfers in `events`. Connections are numbered from `first_connection`. `asked` are any events whose
+/// Pair all transfers in `events`. Connections are numbered from `first_connection`. For the events in `asked` their
 /// places in their streams are returned as well.
 ///
 /// # Panics
 /// If the columns differ in length, or hold 2^32 - 1 events or more.
-pub fn match_events(events: &Events, first_connection: i64, asked: &[u32]) -> Matched {
+pub fn match_events(events: &Events, first_connection: i64, asked: &[u32]) -> MatchResult {
     assert!(events.is_consistent(), "event columns differ in length");
     let n = events.host.len();
     assert!(n < NO_EVENT as usize, "too many events for one partition");
-    let wanted = Wanted::of(n, asked);
+    let event_subset = EventSubset::of(n, asked);
     let translations = translation::find(events);
     let mut matched = if translations.is_empty() {
-        match_without_handshakes(events, n, first_connection, &wanted)
+        match_without_handshakes(events, n, first_connection, &event_subset)
     } else {
-        let rewritten = translation::undo(events, &translations);
-        let mut matched = match_without_handshakes(&rewritten.over(events), n, first_connection, &wanted);
+        let rewritten = translation::undo_translations(events, &translations);
+        let mut matched = match_without_handshakes(&rewritten.over(events), n, first_connection, &event_subset);
         matched.note_translations(translations);
         matched
     };
-    matched.places = matched.places.of(asked.iter().filter_map(|&event| wanted.place(event)));
+    matched.places = matched
+        .places
+        .of(asked.iter().filter_map(|&event| event_subset.place(event)));
     matched
 }
 
-/// As what handshakes show is undone: connections that were translated and whose handshakes were not captured are
-/// looked for among the rest.
-fn match_without_handshakes(events: &Events, n: usize, first_connection: i64, wanted: &Wanted) -> Matched {
+/// Pair after undoing the translations that packets after the handshake show; those that handshakes show are already
+/// undone.
+fn match_without_handshakes(
+    events: &Events,
+    n: usize,
+    first_connection: i64,
+    event_subset: &EventSubset,
+) -> MatchResult {
     let groups = connections::group_by_four_tuple(events);
-    let translations = begun::find(events, &groups);
+    let translations = translation_without_handshake::find(events, &groups);
     if translations.is_empty() {
-        return match_untranslated(events, &groups, n, first_connection, wanted);
+        return match_untranslated(events, &groups, n, first_connection, event_subset);
     }
-    let rewritten = translation::undo(events, &translations);
+    let rewritten = translation::undo_translations(events, &translations);
     let events = rewritten.over(events);
     let groups = connections::group_by_four_tuple(&events);
-    let mut matched = match_untranslated(&events, &groups, n, first_connection, wanted);
+    let mut matched = match_untranslated(&events, &groups, n, first_connection, event_subset);
     matched.note_translations(translations);
     matched
 }
@@ -192,9 +200,9 @@ fn match_untranslated(
     groups: &connections::Groups,
     n: usize,
     first_connection: i64,
-    wanted: &Wanted,
-) -> Matched {
-    let mut matched = Matched::with_events(n, wanted);
+    event_subset: &EventSubset,
+) -> MatchResult {
+    let mut matched = MatchResult::with_events(n, event_subset);
     let mut splitter = connections::Splitter::new(events);
     let mut scratch = flow::Scratch::default();
     let mut number = first_connection;
@@ -202,7 +210,7 @@ fn match_untranslated(
         for merged in splitter.split(group) {
             let incarnation = splitter.place(&merged);
             let packets = Packets(splitter.packets());
-            matched.begin_connection(packets, &incarnation, number, wanted);
+            matched.begin_connection(packets, &incarnation, number, event_subset);
             flow::match_connection(events, packets, &incarnation, number, &mut scratch, &mut matched);
             number += 1;
         }

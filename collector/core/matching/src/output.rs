@@ -5,9 +5,9 @@ use twintap_columns::{output_table, row_table};
 
 use crate::NO_EVENT;
 use crate::connections::Incarnation;
+use crate::event_subset::EventSubset;
 use crate::packets::Packets;
 use crate::translation::{FourTuple, Translation};
-use crate::wanted::Wanted;
 
 /// What a transfer carried. The codes are the order of `collector.trace.schema.HopKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,38 +76,39 @@ output_table! {
 }
 
 row_table! {
-    /// A sender stood still with more to send, until an acknowledgement let it go on; see `pauses`. Stamps are its host's
-    /// own.
+    /// TCP held a sender with more to send until an acknowledgement allowed it to continue; see [`crate::pauses`].
+    /// Stamps are its host's own.
     pub struct Pause {
-        /// Of the first byte sent after it.
+        /// Offset of the first byte sent after it.
         stream_offset: i64,
         stopped_ns: i64,
-        /// Since when the window had had no room for a segment, copies of sent bytes or not; `None` if it had.
+        /// The time from which on the window had no room for a segment, new or retransmitted; `None` if it had room.
         full_ns: Option<i64>,
         released_ns: i64,
         resumed_ns: i64,
         /// Length of the first packet sent after it; 0 if none was.
         resumed_bytes: i64,
-        /// Sent and not acknowledged when it stopped, and just before it was let go on.
+        /// Bytes sent and not acknowledged when it stopped, and just before it was released.
         in_flight_bytes: i64,
         waiting_bytes: i64,
-        /// What the window still allowed just before it was let go on; `None` where its scale is not known.
+        /// Bytes that the window still allowed just before it was released; `None` where its scale is not known.
         room_bytes: Option<i64>,
         window_closed: bool,
         /// 0 if no handshake was captured.
         mss_bytes: i64,
-        /// The least seen until then.
+        /// The shortest round trip seen until then.
         rtt_ns: Option<i64>,
-        /// The last time that it sent nothing with all acknowledged, 0 for never, and the most in flight before that.
+        /// Length of the last idle time before it, in which all was acknowledged (0 for none), and the most bytes in
+        /// flight before that.
         idle_ns: i64,
         in_flight_before_idle_bytes: i64,
-        /// It sent bytes again since then.
+        /// It retransmitted since then.
         resent: bool,
     }
 }
 
 output_table! {
-    /// Pauses, with the connection of each, whether its client sent, and the sender's host.
+    /// Pauses, each with its connection, whether the client was the sender, and the sender's host.
     pub struct Pauses {
         connection("connection_id"): i64,
         from_client: bool,
@@ -121,24 +122,24 @@ output_table! {
     /// Places in connections' streams, of some events.
     pub struct Places {
         connection("connection_id"): i64,
-        /// Sent by the connection's client.
+        /// Whether the connection's client sent it.
         from_client: bool,
-        /// Of the first payload byte.
+        /// Offset of the first payload byte.
         stream_offset: i64,
     }
 }
 
-/// Hops, connections, and what matching found out about single events. Connections are numbered from a given number on.
+/// The output of matching: hops, connections, pauses, and what was determined about single events.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Matched {
+pub struct MatchResult {
     pub hops: Hops,
     pub connections: Connections,
     pub pauses: Pauses,
-    /// For each event: its connection.
+    /// The connection of each event.
     pub event_connection: Vec<i64>,
-    /// Events for which another point of their host speaks; they are in no hop.
+    /// Events that another point of their host saw too; they are in no hop.
     pub duplicates: Vec<u32>,
-    /// For each event that was asked for.
+    /// Places of the requested events.
     pub places: Places,
 }
 
@@ -183,8 +184,8 @@ impl Hop {
 }
 
 impl Hops {
-    /// Room for as many hops as there are events: more than a transfer seen at both ends takes. Untouched, it costs
-    /// nothing.
+    /// Reserve one hop for each event: more than needed, since a transfer seen at both ends has two events. Unused
+    /// memory is never mapped.
     fn with_capacity(n: usize) -> Self {
         Self {
             connection: Vec::with_capacity(n),
@@ -211,7 +212,7 @@ impl Places {
         }
     }
 
-    /// Rows `rows`, in this order.
+    /// The given rows, in this order.
     pub(crate) fn of(&self, rows: impl Iterator<Item = usize> + Clone) -> Self {
         Self {
             connection: rows.clone().map(|row| self.connection[row]).collect(),
@@ -221,24 +222,24 @@ impl Places {
     }
 }
 
-impl Matched {
-    /// Of `n` events, with a place for each of those wanted.
-    pub(crate) fn with_events(n: usize, wanted: &Wanted) -> Self {
+impl MatchResult {
+    /// An empty result for `n` events, with a place for each event of the subset.
+    pub(crate) fn with_events(n: usize, event_subset: &EventSubset) -> Self {
         Self {
             event_connection: vec![0; n],
             hops: Hops::with_capacity(n),
-            places: Places::with_len(wanted.len()),
+            places: Places::with_len(event_subset.len()),
             ..Self::default()
         }
     }
 
-    /// Store the row of connection `number`, and its events' places where they are wanted.
+    /// Store the row of connection `number`, and the places of its events that are in the subset.
     pub(crate) fn begin_connection(
         &mut self,
         packets: Packets,
         incarnation: &Incarnation,
         number: i64,
-        wanted: &Wanted,
+        event_subset: &EventSubset,
     ) {
         let rows = &mut self.connections;
         let (client, server) = (
@@ -258,7 +259,7 @@ impl Matched {
         rows.last_host_ns.push(incarnation.span_ns.1);
         for packet in incarnation.packets(packets.0) {
             self.event_connection[packet.event as usize] = number;
-            if let Some(place) = wanted.place(packet.event) {
+            if let Some(place) = event_subset.place(packet.event) {
                 self.places.connection[place] = number;
                 self.places.from_client[place] = packet.is_of(incarnation.client);
                 self.places.stream_offset[place] = packet.offset;
@@ -266,7 +267,7 @@ impl Matched {
         }
     }
 
-    /// Put each translation beside the connection that it is of.
+    /// Store each translation with its connection's row.
     pub(crate) fn note_translations(&mut self, translations: Vec<Translation>) {
         let rows = &mut self.connections;
         let known: FxHashMap<(FourTuple, i64), FourTuple> = translations

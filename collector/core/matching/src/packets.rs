@@ -4,11 +4,12 @@
 
 use crate::{Direction, Events, flag, option};
 
-/// One event, in a cache line. `events` has what few packets are asked for.
+/// One event, in a cache line. Fields that are rarely read stay in [`Events`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub host_ns: i64,
-    /// Stream offset of its `seq`: 0 is the first byte after the SYN, so a SYN is at -1. Known with its incarnation.
+    /// Stream offset of its `seq`: 0 is the first byte after the SYN, so a SYN is at -1. Set when its incarnation is
+    /// known.
     pub offset: i64,
     pub event: u32,
     pub seq: u32,
@@ -54,21 +55,21 @@ impl Packet {
     }
 }
 
-/// Replace `packets` by those of some events, in this order.
+/// Replace `packets` by those of the given events, in this order.
 ///
 /// # Panics
 /// If the columns differ in length, or an event is not there.
-pub(crate) fn gather(events: &Events, wanted: &[u32], packets: &mut Vec<Packet>) {
+pub(crate) fn copy_packets(events: &Events, event_subset: &[u32], packets: &mut Vec<Packet>) {
     let n = events.host.len();
-    // Columns that are known to be as long are looked up without asking each of them.
+    // Slices of one known length: their bounds are checked once, not for each column.
     macro_rules! columns {
         ($($name:ident)*) => { $(let $name = &events.$name[..n];)* };
     }
     columns!(host point host_ns direction src_addr dst_addr src_port dst_port);
     columns!(seq ack flags window payload_len tsval tsecr options mss window_scale sack_hash);
     packets.clear();
-    packets.extend(wanted.iter().map(
-        #[inline(always)] // returned by way of the stack costs 8 ns more: narrow fields are read back wide
+    packets.extend(event_subset.iter().map(
+        #[inline(always)] // returning it through the stack costs 8 ns more: narrow fields are read back wide
         |&event| {
             let i = event as usize;
             assert!(i < n, "no such event");
@@ -96,7 +97,7 @@ pub(crate) fn gather(events: &Events, wanted: &[u32], packets: &mut Vec<Packet>)
     ));
 }
 
-/// An address and a port, in an order.
+/// An address and a port as one number, by which endpoints are ordered.
 pub(crate) fn endpoint(addr: u32, port: u16) -> u64 {
     u64::from(addr) << 16 | u64::from(port)
 }

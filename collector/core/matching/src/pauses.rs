@@ -16,8 +16,8 @@
 //!   to be listed depends on how long the new bytes waited, but `stopped_ns` is the time of the copy. `full_ns` is the
 //!   time since which the window had no room for a segment.
 //!
-//! Limits: an application that happens to write within [`SOON_NS`] after an ACK looks like a pause. An ACK that carries
-//! data is taken for the beginning of the other side's turn, so no pause ends with it.
+//! Limits: an application that happens to write within [`RESUME_AFTER_ACK_NS`] after an ACK looks like a pause. An ACK
+//! that carries data is taken for the beginning of the other side's turn, so no pause ends with it.
 //!
 //! Source: RFC 9293 §3.8.6 (window), RFC 5681 (congestion window), RFC 1122 §4.2.3.4 (Nagle's rule), RFC 7323 §2.3.
 
@@ -27,16 +27,16 @@ use crate::output::Pause;
 use crate::packets::{Packet, Packets};
 
 /// Shorter pauses are ignored: the network's own delay within a site is of this size.
-pub const PAUSE_NS: i64 = 1_000_000;
+pub const MIN_PAUSE_NS: i64 = 1_000_000;
 /// The kernel resumes within this time after the ACK that allows it, including the delay of the capture itself.
-pub const SOON_NS: i64 = 500_000;
+pub const RESUME_AFTER_ACK_NS: i64 = 500_000;
 /// After so long without sending, Linux restarts from its initial window (`tcp_slow_start_after_idle`). The idle time
 /// is one retransmission timeout, of which this is the minimum (`TCP_RTO_MIN`).
-const IDLE_NS: i64 = 200_000_000;
+const IDLE_RESTART_NS: i64 = 200_000_000;
 /// RFC 7323 §2.3.
-const MOST_SCALE: u8 = 14;
-/// The column's mark for an option that was not given.
-const NO_SCALE: u8 = 255;
+const MAX_WINDOW_SCALE: u8 = 14;
+/// The column's value where the option was absent.
+const NO_WINDOW_SCALE: u8 = 255;
 
 /// Append the pauses of one side to `found`. `own` are the rows that its host sent and `peer` those that it received,
 /// each in the order of the capture. Cost: one pass over the packets sent; a merge of both lists only if a gap was
@@ -52,22 +52,22 @@ pub(crate) fn find(packets: Packets, [own, peer]: [&[u32]; 2], mss: u16, found: 
     let mut arrivals = packets.of(peer).peekable();
     for sent in packets.of(own) {
         while let Some(arrived) = arrivals.next_if(|arrived| arrived.event < sent.event) {
-            sender.hears(arrived);
+            sender.on_receive(arrived);
         }
-        sender.sends(sent, found);
+        sender.on_send(sent, found);
     }
     for arrived in arrivals {
-        sender.hears(arrived);
+        sender.on_receive(arrived);
     }
-    sender.ends(found);
+    sender.on_capture_end(found);
 }
 
-/// Was data, or a probe of a closed window, sent [`PAUSE_NS`] or more after the data before it?
+/// Whether data, or a probe of a closed window, was sent [`MIN_PAUSE_NS`] or more after the data before it.
 fn has_gap<'a>(mut own: impl Iterator<Item = &'a Packet>) -> bool {
     let (mut last_ns, mut end) = (i64::MAX, i64::MIN);
     own.any(|packet| {
         let length = i64::from(packet.payload_len);
-        let gap = packet.host_ns.saturating_sub(last_ns) >= PAUSE_NS;
+        let gap = packet.host_ns.saturating_sub(last_ns) >= MIN_PAUSE_NS;
         let probes = length == 0 && packet.offset < end;
         let reach = packet.offset.saturating_add(length);
         if length > 0 && reach > end {
@@ -82,10 +82,10 @@ fn has_gap<'a>(mut own: impl Iterator<Item = &'a Packet>) -> bool {
 struct PeerState {
     /// Everything before this offset had arrived.
     acknowledged: i64,
-    /// It may send up to here; `None` where the window's scale is not known.
+    /// Offset up to which the sender may send; `None` where the window's scale is not known.
     edge: Option<i64>,
     closed: bool,
-    /// Since when it had no room for a segment.
+    /// The time from which on its window had no room for a segment.
     full_ns: Option<i64>,
 }
 
@@ -93,12 +93,12 @@ struct Sender {
     mss: i64,
     own_scale: Option<u8>,
     peer_scale: Option<u8>,
-    /// Offset past all that was sent; `None` before anything was.
+    /// Offset after the last byte sent; `None` before any was.
     next: Option<i64>,
-    /// Its last packet: the place that acknowledgements are counted from.
+    /// Sequence number and offset of its last packet, from which acknowledgement numbers are unwrapped.
     last: Option<(u32, i64)>,
     stopped_ns: i64,
-    /// When bytes left that had not before.
+    /// When new bytes were last sent.
     new_ns: i64,
     in_flight: i64,
     peer: PeerState,
@@ -106,7 +106,7 @@ struct Sender {
     before: PeerState,
     released_ns: Option<i64>,
     heard_ns: i64,
-    /// The peer sent data since this side last did.
+    /// The peer has sent data since this side last did.
     answered: bool,
     probes: u32,
     rtt_ns: Option<i64>,
@@ -147,7 +147,7 @@ impl Sender {
         }
     }
 
-    fn hears(&mut self, arrived: &Packet) {
+    fn on_receive(&mut self, arrived: &Packet) {
         self.heard_ns = arrived.host_ns;
         if arrived.has(flag::SYN) {
             self.peer_scale = Some(arrived.window_scale);
@@ -183,7 +183,7 @@ impl Sender {
         self.note_room(self.heard_ns);
     }
 
-    /// Keep since when the window has had no room for a segment.
+    /// Update the time from which on the window has had no room for a segment.
     fn note_room(&mut self, now_ns: i64) {
         let next = self.next.unwrap_or(0);
         let has_no_room = |edge: i64| edge.saturating_sub(next) < self.mss.max(1);
@@ -191,7 +191,7 @@ impl Sender {
         self.peer.full_ns = is_full.then(|| self.peer.full_ns.unwrap_or(now_ns));
     }
 
-    fn sends(&mut self, sent: &Packet, found: &mut Vec<Pause>) {
+    fn on_send(&mut self, sent: &Packet, found: &mut Vec<Pause>) {
         let (at_ns, length) = (sent.host_ns, i64::from(sent.payload_len));
         if sent.has(flag::SYN) {
             self.own_scale = Some(sent.window_scale);
@@ -206,7 +206,7 @@ impl Sender {
         let end = sent.offset.saturating_add(length);
         match self.next {
             Some(next) if sent.offset < next => self.resent = true,
-            Some(_) if self.in_flight > 0 => self.goes_on(at_ns, sent.offset, length, found),
+            Some(_) if self.in_flight > 0 => self.on_resume(at_ns, sent.offset, length, found),
             _ => {}
         }
         if self.next.is_none_or(|next| end > next) {
@@ -220,19 +220,19 @@ impl Sender {
         (self.released_ns, self.answered, self.probes) = (None, false, 0);
     }
 
-    /// New bytes are sent, and they are not the first of the connection.
-    fn goes_on(&mut self, at_ns: i64, offset: i64, length: i64, found: &mut Vec<Pause>) {
-        if at_ns.saturating_sub(self.new_ns) < PAUSE_NS {
+    /// New bytes are sent, which are not the connection's first: append a pause if TCP had held the sender.
+    fn on_resume(&mut self, at_ns: i64, offset: i64, length: i64, found: &mut Vec<Pause>) {
+        if at_ns.saturating_sub(self.new_ns) < MIN_PAUSE_NS {
             return;
         }
         if let Some(released_ns) = self.released_ns
             && !self.answered
-            && (at_ns.saturating_sub(released_ns) <= SOON_NS || self.probes > 0)
+            && (at_ns.saturating_sub(released_ns) <= RESUME_AFTER_ACK_NS || self.probes > 0)
         {
             found.push(self.pause(offset, released_ns, at_ns, length));
         }
         let gap_ns = at_ns.saturating_sub(self.stopped_ns);
-        if gap_ns >= IDLE_NS && self.peer.acknowledged >= offset && !self.before.closed {
+        if gap_ns >= IDLE_RESTART_NS && self.peer.acknowledged >= offset && !self.before.closed {
             self.idle_ns = gap_ns;
             self.in_flight_before_idle = self.most_in_flight;
             self.resent = false;
@@ -240,7 +240,7 @@ impl Sender {
     }
 
     /// The capture ends: report a closed window that was not seen to open again.
-    fn ends(&self, found: &mut Vec<Pause>) {
+    fn on_capture_end(&self, found: &mut Vec<Pause>) {
         if let (true, true, Some(next)) = (self.peer.closed, self.probes > 0, self.next) {
             let mut pause = self.pause(next, self.heard_ns, self.heard_ns, 0);
             (pause.window_closed, pause.room_bytes, pause.full_ns) = (true, Some(0), self.peer.full_ns);
@@ -273,10 +273,10 @@ impl Sender {
         self.rtt_ns = Some(self.rtt_ns.map_or(rtt_ns, |known| known.min(rtt_ns)).max(0));
     }
 
-    /// Of a window in a packet of the peer; a SYN's is never scaled.
+    /// The window of a packet of the peer, in bytes; that of a SYN is never scaled.
     fn scaled_window(&self, window: u16, in_syn: bool) -> Option<i64> {
         let (own, peer) = (self.own_scale?, self.peer_scale?);
-        let agreed = own != NO_SCALE && peer != NO_SCALE && !in_syn;
-        Some(i64::from(window) << if agreed { peer.min(MOST_SCALE) } else { 0 })
+        let agreed = own != NO_WINDOW_SCALE && peer != NO_WINDOW_SCALE && !in_syn;
+        Some(i64::from(window) << if agreed { peer.min(MAX_WINDOW_SCALE) } else { 0 })
     }
 }

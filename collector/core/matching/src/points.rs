@@ -10,15 +10,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::packets::{Packet, Packets, Rows};
 use crate::resolve::HeaderKey;
 
-/// Which of two points that saw the same is nearer to the wire.
+/// Which of several points that saw the same packet is nearest to the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nearest {
     First,
     Last,
 }
 
-/// Keep of `list` (one host's, in time order) what its main point saw and what only others did; append the rest to
-/// `duplicates`.
+/// Keep the packets of `list` (one host's, in time order) that its main point saw or that only other points saw; move
+/// the others to `duplicates`.
 pub(crate) fn keep_one_point(packets: Packets, list: &mut Rows, nearest: Nearest, duplicates: &mut Rows) {
     let point = |row: u32| packets.at(row).point;
     let Some(&first) = list.first() else { return };
@@ -26,7 +26,7 @@ pub(crate) fn keep_one_point(packets: Packets, list: &mut Rows, nearest: Nearest
         return;
     }
     let main = main_point(packets, list, nearest);
-    let seen = Seen::by(packets.of(list).filter(|packet| packet.point == main));
+    let seen = PacketSet::of(packets.of(list).filter(|packet| packet.point == main));
     list.retain(|&row| {
         let packet = packets.at(row);
         let again = packet.point != main && seen.has(packet);
@@ -57,14 +57,14 @@ fn main_point(packets: Packets, list: &[u32], nearest: Nearest) -> u16 {
         .map_or(0, |&(point, _, _)| point)
 }
 
-/// What the main point saw: whole headers, and bytes of the stream as disjoint ascending ranges.
-struct Seen {
+/// Packets of one point: whole headers, and bytes of the stream as disjoint ascending ranges.
+struct PacketSet {
     headers: FxHashSet<HeaderKey>,
     bytes: Vec<(i64, i64)>,
 }
 
-impl Seen {
-    fn by<'a>(packets: impl Iterator<Item = &'a Packet>) -> Self {
+impl PacketSet {
+    fn of<'a>(packets: impl Iterator<Item = &'a Packet>) -> Self {
         let mut headers = FxHashSet::default();
         let mut ranges = Vec::new();
         for packet in packets {

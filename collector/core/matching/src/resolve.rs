@@ -23,10 +23,10 @@ use crate::packets::{Packet, Packets};
 /// RFC 5905 §7.2 takes 500 ppm as the tolerance of a host's oscillator.
 const MAX_SKEW_PPM: i64 = 500;
 /// Transfers of the other flow that are looked at on each side of a moment.
-const NEIGHBOURS: usize = 32;
+const BOUND_NEIGHBOURS: usize = 32;
 /// Above this many (send, receive) candidates the bytes are left ambiguous: hostile input, not TCP.
 pub(crate) const MAX_CANDIDATES: usize = 1 << 14;
-/// Share of transfers that need no resolving that must agree on IP ID before it is evidence in a flow.
+/// Share of a flow's certain transfers whose IP IDs must agree for IP IDs to be evidence.
 pub(crate) const IP_ID_AGREEMENT: f64 = 0.98;
 /// Certain transfers that a flow must have before its usual delay and order are judged.
 const MIN_CERTAIN_TRANSFERS: usize = 4;
@@ -61,9 +61,9 @@ impl HeaderKey {
     }
 }
 
-/// Transfers of one flow whose whole header occurs once at each end, as (send, receive) rows. They need no resolving,
-/// so they are what the rest is judged by. Found when first asked: most connections never need them.
-pub(crate) struct Identified<'a> {
+/// Transfers of one flow whose whole header occurs once at each end, as (send, receive) rows. They are certain, so the
+/// others are judged by them. Computed when first needed: most connections never need them.
+pub(crate) struct CertainTransfers<'a> {
     packets: Packets<'a>,
     flow: &'a Flow,
     pairs: OnceCell<Vec<(u32, u32)>>,
@@ -71,11 +71,11 @@ pub(crate) struct Identified<'a> {
     usual: OnceCell<Usual>,
 }
 
-/// How a flow's certain transfers went.
+/// Delays and order of a flow's certain transfers.
 struct Usual {
     /// (send time, receive time), by send time.
     times: Vec<(i64, i64)>,
-    /// Least and greatest (receive - send), with a margin of half their difference.
+    /// Smallest and largest (receive - send), with a margin of half their difference.
     delay_ns: (i64, i64),
     keeps_order: bool,
 }
@@ -94,7 +94,7 @@ impl Usual {
     }
 }
 
-impl<'a> Identified<'a> {
+impl<'a> CertainTransfers<'a> {
     pub fn new(packets: Packets<'a>, flow: &'a Flow) -> Self {
         Self {
             packets,
@@ -146,7 +146,7 @@ impl<'a> Identified<'a> {
         })
     }
 
-    /// Is a transfer at these times like the flow's certain ones? True if there are too few of those to judge.
+    /// Whether a transfer at these times is like the flow's certain ones. True if these are too few to judge.
     fn likely(&self, send_ns: i64, receive_ns: i64) -> bool {
         let usual = self.usual();
         if usual.times.len() < MIN_CERTAIN_TRANSFERS {
@@ -172,16 +172,16 @@ impl<'a> Identified<'a> {
 /// A lower bound on (receive - send) of one flow's hops, from the other flow: if a packet from B to A took `d` by their
 /// two clocks, then B's clock is ahead of A's by at least `-d`, and so a packet from A to B takes at least `-d`.
 pub(crate) struct CausalBound<'a> {
-    /// Of the flow against the one that is bounded.
-    pub other: &'a Identified<'a>,
+    /// Certain transfers of the opposite flow.
+    pub other: &'a CertainTransfers<'a>,
 }
 
 impl CausalBound<'_> {
-    /// Could a packet sent at `send_ns` (sender's clock) have been received at `receive_ns` (receiver's clock)?
+    /// Whether a packet sent at `send_ns` (sender's clock) can have been received at `receive_ns` (receiver's clock).
     pub fn allows(&self, send_ns: i64, receive_ns: i64) -> bool {
         let delays = self.other.delays();
         let middle = delays.partition_point(|&(at_ns, _)| at_ns < send_ns);
-        let near = &delays[middle.saturating_sub(NEIGHBOURS)..delays.len().min(middle + NEIGHBOURS)];
+        let near = &delays[middle.saturating_sub(BOUND_NEIGHBOURS)..delays.len().min(middle + BOUND_NEIGHBOURS)];
         near.iter().all(|&(at_ns, delay_ns)| {
             let apart_ns = (i128::from(at_ns) - i128::from(send_ns)).abs();
             let drift_ns = apart_ns * i128::from(MAX_SKEW_PPM) / 1_000_000;
@@ -196,11 +196,11 @@ pub(crate) struct Evidence {
     /// Payload bytes of a full packet on the wire, to know the IP ID inside a super-segment.
     pub full_payload_len: i64,
     pub ip_id_is_kept: bool,
-    /// Some transfer bears the same timestamp at both ends, so nothing on the way rewrites them.
+    /// Some transfer bears the same timestamp at both ends, so no device on the path rewrites timestamps.
     pub stamps_are_kept: bool,
 }
 
-/// One transfer that needs no resolving: its carriers, and a byte that both carry.
+/// One certain transfer: its carriers, and the offset of a byte that both carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Certain {
     pub send: Carrier,
@@ -209,7 +209,7 @@ pub(crate) struct Certain {
 }
 
 impl Evidence {
-    /// Learn from transfers that need no resolving whether IP IDs are kept on the way, and differ at all; and
+    /// Learn from certain transfers whether the path keeps IP IDs and whether these differ, and whether it keeps
     /// timestamps.
     pub fn weigh(
         context: &Context,
@@ -239,7 +239,7 @@ impl Evidence {
         evidence
     }
 
-    /// Are the two, by their timestamps, of different transmissions?
+    /// Whether two packets' timestamps show different transmissions.
     pub fn other_stamps(&self, packets: Packets, send: u32, receive: u32) -> bool {
         self.stamps_are_kept && same_stamp(packets, send, receive) == Some(false)
     }
@@ -259,7 +259,7 @@ fn ip_id_at(context: &Context, evidence: &Evidence, carrier: Carrier, offset: i6
     Some(id.wrapping_add((packets & 0xFFFF) as u16))
 }
 
-/// Do the two agree on the IP ID at `offset`? `None` where one has none.
+/// Whether two packets agree on the IP ID at `offset`; `None` where one has none.
 pub(crate) fn same_ip_id(
     context: &Context,
     evidence: &Evidence,
@@ -272,7 +272,7 @@ pub(crate) fn same_ip_id(
     Some(a == b)
 }
 
-/// Do the two bear the same timestamp? `None` where one has none.
+/// Whether two packets bear the same timestamp; `None` where one has none.
 pub(crate) fn same_stamp(packets: Packets, send: u32, receive: u32) -> Option<bool> {
     let (sent, received) = (packets.at(send), packets.at(receive));
     let both_stamped = sent.is_stamped() && received.is_stamped();
@@ -291,10 +291,10 @@ fn compatible(context: &Context, evidence: &Evidence, pair: (Carrier, Carrier), 
     context.bound.allows(time(send), time(receive))
 }
 
-/// For each send and each receive, what it was paired with.
+/// What a send or a receive was paired with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partner {
-    /// Index into the other list.
+    /// The item at this index of the other list.
     Of(usize),
     /// No candidate is left.
     None,
@@ -325,11 +325,11 @@ pub(crate) fn resolve(
                 .collect()
         })
         .collect();
-    pair_the_certain(&mut candidates, &mut of_sends, &mut of_receives);
-    keep_the_likely(context, sends, receives, &mut candidates);
-    pair_the_certain(&mut candidates, &mut of_sends, &mut of_receives);
-    pair_the_rest(
-        context.identified.usual().keeps_order,
+    pair_certain(&mut candidates, &mut of_sends, &mut of_receives);
+    keep_likely(context, sends, receives, &mut candidates);
+    pair_certain(&mut candidates, &mut of_sends, &mut of_receives);
+    pair_remaining(
+        context.certain_transfers.usual().keeps_order,
         &candidates,
         &mut of_sends,
         &mut of_receives,
@@ -337,8 +337,8 @@ pub(crate) fn resolve(
     (of_sends, of_receives)
 }
 
-/// While a receive has one candidate, it is that one.
-fn pair_the_certain(candidates: &mut [Vec<usize>], of_sends: &mut [Partner], of_receives: &mut [Partner]) {
+/// Pair receives that have a single candidate, repeatedly, since each pair removes a candidate from other receives.
+fn pair_certain(candidates: &mut [Vec<usize>], of_sends: &mut [Partner], of_receives: &mut [Partner]) {
     while let Some(receive) = candidates.iter().position(|left| left.len() == 1) {
         let send = candidates[receive][0];
         of_sends[send] = Partner::Of(receive);
@@ -350,19 +350,20 @@ fn pair_the_certain(candidates: &mut [Vec<usize>], of_sends: &mut [Partner], of_
     }
 }
 
-/// Of several candidates, those that are like the flow's certain transfers; all of them if none is.
-fn keep_the_likely(context: &Context, sends: &[Carrier], receives: &[Carrier], candidates: &mut [Vec<usize>]) {
+/// Where a receive has several candidates, keep those that are like the flow's certain transfers; all if none is.
+fn keep_likely(context: &Context, sends: &[Carrier], receives: &[Carrier], candidates: &mut [Vec<usize>]) {
     let time = |carrier: &Carrier| context.packets.at(carrier.row).host_ns;
     for (receive, left) in receives.iter().zip(candidates).filter(|(_, left)| left.len() > 1) {
-        let likely = |&send: &usize| context.identified.likely(time(&sends[send]), time(receive));
+        let likely = |&send: &usize| context.certain_transfers.likely(time(&sends[send]), time(receive));
         if left.iter().any(likely) {
             left.retain(likely);
         }
     }
 }
 
-/// Receives that still have candidates: in order if the flow keeps it and all those sends arrived, else ambiguous.
-fn pair_the_rest(keeps_order: bool, candidates: &[Vec<usize>], of_sends: &mut [Partner], of_receives: &mut [Partner]) {
+/// Pair the receives that still have candidates in order of time, if the flow keeps its order and all those sends
+/// arrived; otherwise they are ambiguous.
+fn pair_remaining(keeps_order: bool, candidates: &[Vec<usize>], of_sends: &mut [Partner], of_receives: &mut [Partner]) {
     let receives: Vec<usize> = (0..candidates.len()).filter(|&r| !candidates[r].is_empty()).collect();
     let mut sends: Vec<usize> = candidates.iter().flatten().copied().collect();
     sends.sort_unstable();

@@ -31,12 +31,13 @@ pub struct FourTuple {
 /// One connection known by two 4-tuples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// As the client's host knows it, and as the server's does.
+    /// The 4-tuple at the client's host, and the one at the server's.
     pub outer: FourTuple,
     pub inner: FourTuple,
     /// -1 where the handshake was not captured.
     pub outer_client_isn: i64,
-    /// What is added to sequence numbers on the server's side to have the client's: of the client, of the server.
+    /// What is added to the server side's sequence numbers to get the client side's: for the client's numbers, and for
+    /// the server's.
     pub shifts: [u32; 2],
     server_host: u16,
     /// When the server's host first saw it, on its own clock.
@@ -44,8 +45,8 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// One whose handshake was not captured; its numbers are the same at both ends.
-    pub(crate) fn begun_before(outer: FourTuple, inner: FourTuple, server_host: u16) -> Self {
+    /// A translation whose handshake was not captured; sequence numbers are the same at both ends.
+    pub(crate) fn without_handshake(outer: FourTuple, inner: FourTuple, server_host: u16) -> Self {
         Self {
             outer,
             inner,
@@ -58,7 +59,7 @@ impl Translation {
 }
 
 /// Columns that replace those of the events where an address was translated.
-pub(crate) struct Rewritten {
+pub(crate) struct RewrittenColumns {
     pub src_addr: Vec<u32>,
     pub dst_addr: Vec<u32>,
     pub src_port: Vec<u16>,
@@ -68,7 +69,7 @@ pub(crate) struct Rewritten {
     pub sack_hash: Vec<u32>,
 }
 
-impl Rewritten {
+impl RewrittenColumns {
     /// `events` with the rewritten columns in place.
     pub fn over<'a>(&'a self, events: &Events<'a>) -> Events<'a> {
         Events {
@@ -84,9 +85,9 @@ impl Rewritten {
     }
 }
 
-/// What is known of one SYN-ACK, wherever it was captured.
+/// One SYN-ACK, at all hosts that captured it.
 #[derive(Clone, Copy, Debug)]
-struct Answer {
+struct SynAck {
     tuple: FourTuple,
     client_isn: u32,
     server_isn: u32,
@@ -97,7 +98,7 @@ struct Answer {
 
 /// Connections known by two 4-tuples. Cost: one look at each event's flags; the rest only for lone SYN-ACKs.
 pub(crate) fn find(events: &Events) -> Vec<Translation> {
-    let lone: Vec<Answer> = answers(events)
+    let lone: Vec<SynAck> = syn_acks(events)
         .into_values()
         .filter(|a| a.sent_at.is_some() != a.received)
         .collect();
@@ -106,7 +107,7 @@ pub(crate) fn find(events: &Events) -> Vec<Translation> {
         .iter()
         .flat_map(|(outer, inner)| [outer.tuple, inner.tuple])
         .collect();
-    let rest: Vec<Answer> = lone.iter().filter(|a| !settled.contains(&a.tuple)).copied().collect();
+    let rest: Vec<SynAck> = lone.iter().filter(|a| !settled.contains(&a.tuple)).copied().collect();
     let by_stamps = pairs_by_fingerprint(&rest, |answer| answer.stamps);
     let pairs = by_isns.iter().chain(&by_stamps);
     let mut found: Vec<Translation> = pairs.map(|(outer, inner)| translation(outer, inner)).collect();
@@ -119,36 +120,36 @@ pub(crate) fn find(events: &Events) -> Vec<Translation> {
     found
 }
 
-fn is_answer(events: &Events, event: u32) -> bool {
+fn is_syn_ack(events: &Events, event: u32) -> bool {
     events.has(event, flag::SYN) && events.has(event, flag::ACK)
 }
 
-/// Events that are a SYN-ACK, ascending. Most runs of events have none, so the flags of a run are checked all at once.
-fn answering(events: &Events) -> Vec<u32> {
+/// Events that are a SYN-ACK, ascending. Most blocks of events have none, so the flags of a block are checked together.
+fn syn_ack_events(events: &Events) -> Vec<u32> {
     let both = flag::SYN | flag::ACK;
     let mut found = Vec::new();
-    for (run, flags) in (0..).step_by(RUN).zip(events.flags.chunks(RUN)) {
+    for (run, flags) in (0..).step_by(FLAGS_AT_ONCE).zip(events.flags.chunks(FLAGS_AT_ONCE)) {
         if flags.iter().fold(false, |any, flags| any | (flags & both == both)) {
-            let answers = (run..).zip(flags).filter(|(_, flags)| *flags & both == both);
-            found.extend(answers.map(|(event, _)| event));
+            let syn_acks = (run..).zip(flags).filter(|(_, flags)| *flags & both == both);
+            found.extend(syn_acks.map(|(event, _)| event));
         }
     }
     found
 }
 
-/// Events whose flags are looked at together.
-const RUN: usize = 32;
+/// Events whose flags are checked together.
+const FLAGS_AT_ONCE: usize = 32;
 
-fn answers(events: &Events) -> FxHashMap<(FourTuple, u32, u32), Answer> {
-    let answering = answering(events);
-    let mut found: FxHashMap<(FourTuple, u32, u32), Answer> = FxHashMap::default();
-    found.reserve(answering.len() / 2); // seen at both ends
-    for event in answering {
+fn syn_acks(events: &Events) -> FxHashMap<(FourTuple, u32, u32), SynAck> {
+    let syn_ack_events = syn_ack_events(events);
+    let mut found: FxHashMap<(FourTuple, u32, u32), SynAck> = FxHashMap::default();
+    found.reserve(syn_ack_events.len() / 2); // seen at both ends
+    for event in syn_ack_events {
         let i = event as usize;
         let (client_isn, server_isn) = (events.ack[i].wrapping_sub(1), events.seq[i]);
         let tuple = tuple_of(events, event, true);
         let stamped = events.options[i] & crate::option::TIMESTAMPS != 0;
-        let answer = found.entry((tuple, client_isn, server_isn)).or_insert(Answer {
+        let answer = found.entry((tuple, client_isn, server_isn)).or_insert(SynAck {
             tuple,
             client_isn,
             server_isn,
@@ -182,15 +183,15 @@ fn tuple_of(events: &Events, event: u32, from_server: bool) -> FourTuple {
     }
 }
 
-/// (received, sent) answers that alone share a fingerprint.
-fn pairs_by_fingerprint(lone: &[Answer], fingerprint: impl Fn(&Answer) -> Option<(u32, u32)>) -> Vec<(Answer, Answer)> {
-    let mut groups: FxHashMap<(u32, u32), Vec<Answer>> = FxHashMap::default();
+/// Pairs (received, sent) of SYN-ACKs that share a fingerprint with no third one.
+fn pairs_by_fingerprint(lone: &[SynAck], fingerprint: impl Fn(&SynAck) -> Option<(u32, u32)>) -> Vec<(SynAck, SynAck)> {
+    let mut groups: FxHashMap<(u32, u32), Vec<SynAck>> = FxHashMap::default();
     for answer in lone {
         if let Some(key) = fingerprint(answer) {
             groups.entry(key).or_default().push(*answer);
         }
     }
-    let pair = |group: Vec<Answer>| match group.as_slice() {
+    let pair = |group: Vec<SynAck>| match group.as_slice() {
         [a, b] if a.received && b.sent_at.is_some() => Some((*a, *b)),
         [a, b] if b.received && a.sent_at.is_some() => Some((*b, *a)),
         _ => None,
@@ -198,7 +199,7 @@ fn pairs_by_fingerprint(lone: &[Answer], fingerprint: impl Fn(&Answer) -> Option
     groups.into_values().filter_map(pair).collect()
 }
 
-fn translation(outer: &Answer, inner: &Answer) -> Translation {
+fn translation(outer: &SynAck, inner: &SynAck) -> Translation {
     Translation {
         outer: outer.tuple,
         inner: inner.tuple,
@@ -212,9 +213,9 @@ fn translation(outer: &Answer, inner: &Answer) -> Translation {
     }
 }
 
-/// Set when the server's host first saw each translation: its handshake's first packet there. `inner` are the
-/// translations' answers, in their order.
-fn note_beginnings<'a>(events: &Events, translations: &mut [Translation], inner: impl Iterator<Item = &'a Answer>) {
+/// Set when the server's host first saw each translated connection: the first packet of its handshake there. `inner`
+/// are the translations' SYN-ACKs, in the same order.
+fn note_beginnings<'a>(events: &Events, translations: &mut [Translation], inner: impl Iterator<Item = &'a SynAck>) {
     if translations.is_empty() {
         return; // nearly always
     }
@@ -230,7 +231,7 @@ fn note_beginnings<'a>(events: &Events, translations: &mut [Translation], inner:
         .filter(|&event| events.has(event, flag::SYN))
     {
         let i = event as usize;
-        let from_server = is_answer(events, event);
+        let from_server = is_syn_ack(events, event);
         let client_isn = if from_server {
             events.ack[i].wrapping_sub(1)
         } else {
@@ -247,8 +248,8 @@ fn note_beginnings<'a>(events: &Events, translations: &mut [Translation], inner:
 }
 
 /// The columns of `events` with the server's side of each translated connection as the client's side knows it.
-pub(crate) fn undo(events: &Events, translations: &[Translation]) -> Rewritten {
-    let mut rewritten = Rewritten {
+pub(crate) fn undo_translations(events: &Events, translations: &[Translation]) -> RewrittenColumns {
+    let mut rewritten = RewrittenColumns {
         src_addr: events.src_addr.to_vec(),
         dst_addr: events.dst_addr.to_vec(),
         src_port: events.src_port.to_vec(),
@@ -273,9 +274,15 @@ pub(crate) fn undo(events: &Events, translations: &[Translation]) -> Rewritten {
         for from_server in [false, true] {
             let tuple = tuple_of(events, event, from_server);
             if let Some(known) = inner.get(&(host, tuple)) {
-                let begun = known.partition_point(|t| t.from_ns <= events.host_ns[event as usize]);
+                let translation_without_handshake =
+                    known.partition_point(|t| t.from_ns <= events.host_ns[event as usize]);
                 let acknowledges = events.has(event, flag::ACK);
-                rewritten.rewrite(event, known[begun.saturating_sub(1)], from_server, acknowledges);
+                rewritten.rewrite(
+                    event,
+                    known[translation_without_handshake.saturating_sub(1)],
+                    from_server,
+                    acknowledges,
+                );
             } else if shifted_outer.contains_key(&tuple) {
                 rewritten.sack_hash[event as usize] = 0;
             }
@@ -284,7 +291,7 @@ pub(crate) fn undo(events: &Events, translations: &[Translation]) -> Rewritten {
     rewritten
 }
 
-impl Rewritten {
+impl RewrittenColumns {
     fn rewrite(&mut self, event: u32, translation: &Translation, from_server: bool, acknowledges: bool) {
         let i = event as usize;
         let outer = &translation.outer;

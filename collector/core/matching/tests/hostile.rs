@@ -9,7 +9,7 @@ mod matching;
 use std::time::{Duration, Instant};
 
 use matching::{Columns, Event, check};
-use twintap_matching::{Matched, match_events};
+use twintap_matching::{MatchResult, match_events};
 
 const MANY: u32 = 100_000;
 /// Of a debug build on a busy machine; each takes a second or two there.
@@ -55,7 +55,7 @@ fn as_answer(event: Event) -> Event {
     }
 }
 
-fn run(events: impl Iterator<Item = Event>) -> Matched {
+fn run(events: impl Iterator<Item = Event>) -> MatchResult {
     let mut columns = Columns {
         host_of_address: vec![0, 1],
         ..Columns::default()

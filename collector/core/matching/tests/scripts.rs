@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use twintap_matching::{Events, Kind, Matched, NO_EVENT, State, match_events};
+use twintap_matching::{Events, Kind, MatchResult, NO_EVENT, State, match_events};
 
 const CLIENT: u16 = 0;
 const SERVER: u16 = 1;
@@ -84,11 +84,11 @@ fn server_receive(at: i64, seq: u32, len: u32) -> Packet {
     packet(SERVER, true, at, seq, len)
 }
 
-fn run(packets: &[Packet]) -> Matched {
+fn run(packets: &[Packet]) -> MatchResult {
     run_with(packets, &[CLIENT, SERVER])
 }
 
-fn run_with(packets: &[Packet], host_of_address: &[u16]) -> Matched {
+fn run_with(packets: &[Packet], host_of_address: &[u16]) -> MatchResult {
     let column = |get: fn(&Packet) -> u32| packets.iter().map(get).collect::<Vec<u32>>();
     let small = |get: fn(&Packet) -> u16| packets.iter().map(get).collect::<Vec<u16>>();
     let direction: Vec<u8> = packets
@@ -124,7 +124,7 @@ fn run_with(packets: &[Packet], host_of_address: &[u16]) -> Matched {
 type Row = (Kind, Option<usize>, Option<usize>, i64, i64, u16, State);
 
 /// Rows as (kind, send, receive, start, end, attempt, state), sorted.
-fn rows(matched: &Matched) -> Vec<Row> {
+fn rows(matched: &MatchResult) -> Vec<Row> {
     let kinds = [
         Kind::Syn,
         Kind::SynAck,
@@ -580,19 +580,19 @@ fn full_since(packets: &[Packet]) -> Vec<Option<i64>> {
 fn a_window_is_full_from_the_last_new_byte_whatever_is_sent_again() {
     let (filled, copied, opened) = (MS, 20 * MS, 90 * MS);
     let all = client_send(filled, 100, 1_000);
-    let goes_on = client_send(opened + 10_000, 1_100, 500);
+    let on_resume = client_send(opened + 10_000, 1_100, 500);
     let probed = [
         all,
         client_send(copied, 1_000, 100),
         ack_at_client(opened, 1_100, 500),
-        goes_on,
+        on_resume,
     ];
     let closed = [
         all,
         ack_at_client(2 * MS, 1_100, 0),
         client_send(copied, 1_099, 1),
         ack_at_client(opened, 1_100, 500),
-        goes_on,
+        on_resume,
     ];
     // Half of the window is left, until the peer takes it back.
     let taken_back = [
@@ -705,7 +705,7 @@ fn a_host_on_the_way_makes_no_hop_of_its_own() {
 }
 
 /// A connection through a balancer: the server knows another 4-tuple, and sequence numbers less `shift`.
-fn match_through_balancer(shift: u32, tsval: Option<u32>) -> Matched {
+fn match_through_balancer(shift: u32, tsval: Option<u32>) -> MatchResult {
     let stamp = |p: Packet| Packet { tsval, ..p };
     let (client_isn, server_isn) = (5_000_u32, 9_000_u32);
     let mut script = Vec::new();

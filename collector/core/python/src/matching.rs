@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_columns::{OutputTable, RowTable, Values, row_table};
 use twintap_matching::{
-    Connections, Events, Hops, Matched, NO_EVENT, NO_HOST, Pause, Pauses, host_of_address, match_events,
+    Connections, Events, Hops, MatchResult, NO_EVENT, NO_HOST, Pause, Pauses, host_of_address, match_events,
 };
 use twintap_partitions::columns::Validity;
 
@@ -105,7 +105,12 @@ impl Ends {
     }
 }
 
-fn as_columns(py: Python<'_>, matched: Matched, ends: [End; 2], duplicates: Vec<u8>) -> PyResult<Bound<'_, PyDict>> {
+fn as_columns(
+    py: Python<'_>,
+    matched: MatchResult,
+    ends: [End; 2],
+    duplicates: Vec<u8>,
+) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
     let events = PyDict::new(py);
     events.set_item("connection_id", matched.event_connection.into_pyarray(py))?;

@@ -11,15 +11,15 @@ use rustc_hash::FxHashMap;
 
 use crate::packets::Packet;
 
-const ROUND: i64 = 1 << 32;
-/// A stream shorter than that has one place only.
-pub(crate) const AMBIGUOUS_FROM: i64 = 1 << 31;
+const SEQUENCE_SPACE: i64 = 1 << 32;
+/// The offset of a packet in a shorter stream is unambiguous.
+pub(crate) const MIN_AMBIGUOUS_LEN: i64 = 1 << 31;
 
-/// Move the packets of one side that were placed whole rounds short.
+/// Move the packets of one side that were placed whole multiples of 2^32 too low.
 ///
-/// Arguments: `rows`, of the side's packets, host by host; `anchor`, which host's are right.
-pub(crate) fn settle(packets: &mut [Packet], rows: &[Vec<u32>], anchor: usize) {
-    let far = |&row: &u32| packets[row as usize].offset >= AMBIGUOUS_FROM;
+/// Arguments: `rows` of the side's packets, host by host; `anchor`, the host whose packets are placed correctly.
+pub(crate) fn add_missing_wraps(packets: &mut [Packet], rows: &[Vec<u32>], anchor: usize) {
+    let far = |&row: &u32| packets[row as usize].offset >= MIN_AMBIGUOUS_LEN;
     if rows.len() < 2 || !rows[anchor].iter().any(far) {
         return;
     }
@@ -38,7 +38,7 @@ pub(crate) fn settle(packets: &mut [Packet], rows: &[Vec<u32>], anchor: usize) {
     {
         let shift = |packet: &Packet| offsets.get(&key(packet)).map(|offset| offset - packet.offset);
         let found = stamped(packets, own).iter().find_map(shift).unwrap_or(0);
-        if found % ROUND == 0 {
+        if found % SEQUENCE_SPACE == 0 {
             own.iter().for_each(|&row| packets[row as usize].offset += found);
         }
     }

@@ -1,21 +1,21 @@
 //! A subset of the events, with the index of each event in that subset.
 
-const WORD: usize = u64::BITS as usize;
+const WORD_BITS: usize = u64::BITS as usize;
 
-/// A bit for each event, and how many are set before each word: a look is two loads, and memory a fifth of a byte an
-/// event.
+/// A bit for each event, and how many bits are set before each word. A look-up is two loads; memory is a fifth of a
+/// byte for each event.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct EventSubset {
     bits: Vec<u64>,
     before: Vec<u32>,
 }
 
-impl Wanted {
-    /// Of `n` events those in `events`, in any order, some maybe twice.
+impl EventSubset {
+    /// The subset `events` of `n` events, in any order, possibly with repetitions.
     pub fn of(n: usize, events: &[u32]) -> Self {
-        let mut bits = vec![0_u64; n.div_ceil(WORD)];
+        let mut bits = vec![0_u64; n.div_ceil(WORD_BITS)];
         for &event in events {
-            bits[event as usize / WORD] |= 1 << (event as usize % WORD);
+            bits[event as usize / WORD_BITS] |= 1 << (event as usize % WORD_BITS);
         }
         let counts = bits.iter().scan(0, |before, word| {
             let count = *before;
@@ -26,16 +26,16 @@ impl Wanted {
         Self { bits, before }
     }
 
-    /// How many there are.
+    /// Number of events in the subset.
     pub fn len(&self) -> usize {
         let last = self.before.last().zip(self.bits.last());
         last.map_or(0, |(before, word)| (before + word.count_ones()) as usize)
     }
 
-    /// How many come before `event`; `None` if it is not among them.
+    /// Index of `event` in the subset; `None` if it is not in it.
     #[inline]
     pub fn place(&self, event: u32) -> Option<usize> {
-        let (word, bit) = (event as usize / WORD, event as usize % WORD);
+        let (word, bit) = (event as usize / WORD_BITS, event as usize % WORD_BITS);
         let below = (1_u64 << bit) - 1;
         let found = self.bits[word];
         (found >> bit & 1 == 1).then(|| (self.before[word] + (found & below).count_ones()) as usize)
@@ -48,13 +48,13 @@ mod tests {
 
     #[test]
     fn each_has_its_place_among_those_that_are_wanted() {
-        let wanted = Wanted::of(200, &[199, 0, 63, 64, 64, 130]);
+        let event_subset = EventSubset::of(200, &[199, 0, 63, 64, 64, 130]);
         let found: Vec<_> = (0..200)
-            .filter_map(|event| Some((event, wanted.place(event)?)))
+            .filter_map(|event| Some((event, event_subset.place(event)?)))
             .collect();
         assert_eq!(found, [(0, 0), (63, 1), (64, 2), (130, 3), (199, 4)]);
-        assert_eq!(wanted.len(), 5);
-        assert_eq!(Wanted::of(0, &[]).len(), 0);
-        assert_eq!(Wanted::of(64, &[]).place(5), None);
+        assert_eq!(event_subset.len(), 5);
+        assert_eq!(EventSubset::of(0, &[]).len(), 0);
+        assert_eq!(EventSubset::of(64, &[]).place(5), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Finds translated connections whose handshake was not captured: see the header of [`crate::translation`].
 //!
 //! The fingerprint of a 4-tuple that only one host sent and received under is the set of its packets with the lowest
-//! hashes (`LEAST_HASHES` in each direction). Two captures of one connection that overlap in time share many of these
+//! hashes (`SKETCH_HASHES` in each direction). Two captures of one connection that overlap in time share many of these
 //! packets, however long the connection is.
 //!
 //! Source: Broder (1997), On the resemblance and containment of documents, for sketches of least hashes.
@@ -12,24 +12,24 @@ use crate::connections::Groups;
 use crate::translation::{FourTuple, Translation};
 use crate::{Direction, Events, flag, option};
 
-/// Kept of each 4-tuple and way.
-const LEAST_HASHES: usize = 64;
-/// Shared by two 4-tuples, each way, before they are one connection.
-const LEAST_SHARED: u32 = 2;
-/// And in all.
-const LEAST_SHARED_IN_ALL: u32 = 6;
+/// Hashes kept of each 4-tuple and direction.
+const SKETCH_HASHES: usize = 64;
+/// Packets that two 4-tuples must share in each direction to be one connection.
+const MIN_SHARED_PER_DIRECTION: u32 = 2;
+/// Packets that they must share in both directions together.
+const MIN_SHARED_TOTAL: u32 = 6;
 
 /// A 4-tuple that one host alone sent and received under.
 struct Lone {
     host: u16,
-    /// Address and port of the host itself, and of whoever it talks to.
+    /// Address and port of the host itself, and of its peer.
     own: (u32, u16),
     peer: (u32, u16),
-    /// The least hashes of what it sent, and of what it received; ascending.
+    /// The lowest hashes of the packets it sent, and of those it received; ascending.
     sketches: [Vec<u64>; 2],
 }
 
-/// Connections known by two 4-tuples, by what follows their handshakes.
+/// Finds connections known by two 4-tuples from packets after their handshakes.
 ///
 /// Cost: a look at two events of each 4-tuple; a hash of each packet of those that may be translated.
 pub(crate) fn find(events: &Events, groups: &Groups) -> Vec<Translation> {
@@ -95,7 +95,7 @@ fn lone(events: &Events, group: &[u32]) -> Option<Lone> {
     found
 }
 
-/// A hash of what a translator leaves as it is; nothing of packets that are alike in many connections.
+/// A hash of the header fields that a translator keeps; nothing for packets that look alike in many connections.
 fn fingerprint(events: &Events, i: usize) -> Option<u64> {
     if events.flags[i] & (flag::SYN | flag::RST) != 0 || events.flags[i] & flag::ACK == 0 {
         return None;
@@ -119,18 +119,18 @@ fn mix(value: u64) -> u64 {
 }
 
 fn keep_least(sketch: &mut Vec<u64>, hash: u64) {
-    if sketch.len() == LEAST_HASHES && sketch.last().is_some_and(|&largest| hash >= largest) {
+    if sketch.len() == SKETCH_HASHES && sketch.last().is_some_and(|&largest| hash >= largest) {
         return;
     }
     if let Err(place) = sketch.binary_search(&hash) {
         sketch.insert(place, hash);
-        sketch.truncate(LEAST_HASHES);
+        sketch.truncate(SKETCH_HASHES);
     }
 }
 
-/// Pairs of places in `lone` that are alike both ways, where neither is like a third.
+/// Pairs of places in `lone` that share packets in both directions, and none with a third.
 fn partners(lone: &[Lone]) -> Vec<(usize, usize)> {
-    // What one sent the other received: the key's way is the sender's.
+    // The key's direction is the sender's: what one sent the other received.
     let mut by_hash: FxHashMap<u64, Vec<(usize, bool)>> = FxHashMap::default();
     for (place, one) in lone.iter().enumerate() {
         for (sketch, sent) in one.sketches.iter().zip([true, false]) {
@@ -155,7 +155,7 @@ fn partners(lone: &[Lone]) -> Vec<(usize, usize)> {
         likes[other] += 1;
     }
     let is_sure = |votes: &[u32; 2]| {
-        votes.iter().all(|&count| count >= LEAST_SHARED) && votes.iter().sum::<u32>() >= LEAST_SHARED_IN_ALL
+        votes.iter().all(|&count| count >= MIN_SHARED_PER_DIRECTION) && votes.iter().sum::<u32>() >= MIN_SHARED_TOTAL
     };
     let sure = shared
         .iter()
@@ -176,7 +176,7 @@ fn translation(one: &Lone, other: &Lone) -> Translation {
         server_addr: server.0,
         server_port: server.1,
     };
-    Translation::begun_before(
+    Translation::without_handshake(
         tuple(client.own, client.peer),
         tuple(server.peer, server.own),
         server.host,
