@@ -14,7 +14,7 @@ AGAIN_S = 0.05
 
 
 @contextmanager
-def put_off() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Defer signals that request an end until the block ends. Does nothing in threads but the main one."""
     if not _in_main_thread():
         yield
@@ -37,7 +37,7 @@ def put_off() -> Iterator[None]:
 
 
 @contextmanager
-def answered_by(ask_to_end: Callable[[], None]) -> Iterator[None]:
+def call_on_interrupt(ask_to_end: Callable[[], None]) -> Iterator[None]:
     """Within it, a signal that requests an end calls `ask_to_end` and raises nothing; ignored signals stay ignored."""
 
     def answer(_number: int, _frame: FrameType | None) -> None:

@@ -42,7 +42,7 @@ class Scratch:
 def make_temporary(prefix: str, parent: Path | None = None) -> Path:
     """Make a folder with a random name and hold it, until `release`. Raises: OSError."""
     while True:
-        with interrupts.put_off():
+        with interrupts.defer_interrupts():
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             if _hold_new(folder):
                 return folder
@@ -51,7 +51,7 @@ def make_temporary(prefix: str, parent: Path | None = None) -> Path:
 def make(folder: Path) -> None:
     """Make this folder, and those above it, and hold it, until `release`. Raises: OSError, also if it is there."""
     while True:
-        with interrupts.put_off():
+        with interrupts.defer_interrupts():
             folder.mkdir(parents=True)
             if _hold_new(folder):
                 return

@@ -30,8 +30,8 @@ from collector.queries import (
 )
 from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
+from viewer.matching_quality import quality_line, quality_parts, warning_line
 from viewer.navigation import TIMELINE, navigation
-from viewer.pairing import pairing_line, pairing_parts, warning_line
 from viewer.revisions import revision_name
 from viewer.serialise import element_trees
 from viewer.toolbar import (
@@ -151,7 +151,7 @@ def page_meta(trace: TraceView, runs: Sequence[Path] = ()) -> dict[str, object]:
         and {"text": shlex.join(command.argv), "lane": command.lane, "from": command.from_ns, "to": command.to_ns},
         "parts": {
             "requests": element_trees(request_list(trace)),
-            "pairing": element_trees(pairing_parts(trace.pairing, trace.summary.warnings)),
+            "pairing": element_trees(quality_parts(trace.pairing, trace.summary.warnings)),
             "help": element_trees(_help()),
         },
         "requestTimes": [[each.number, each.start_ns, each.end_ns] for each in trace.requests(REQUESTS_LISTED)],
@@ -187,7 +187,7 @@ def head(trace: TraceView) -> list[Component]:
     return [
         html.H1(_with_code(trace.story.sentence)),
         _story_bar(trace.story),
-        html.P([brand, facts, pairing_line(trace.pairing)], id="facts"),
+        html.P([brand, facts, quality_line(trace.pairing)], id="facts"),
         *(warning_line(each) for each in summary.warnings),
     ]
 

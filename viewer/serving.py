@@ -10,7 +10,7 @@ from viewer.uploads import PIECE_BYTES
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 """As WSGI has it."""
-THREADS = 8
+THREADS_COUNT = 8
 LARGEST_BODY_BYTES = PIECE_BYTES + (1 << 20)
 """Of a request; waitress keeps it on disk before it hands it on."""
 
@@ -21,7 +21,7 @@ def make_server(app: Application, listener: socket.socket) -> MultiSocketServer 
     return create_server(
         app,
         sockets=[listener],
-        threads=THREADS,
+        threads=THREADS_COUNT,
         ident="twintap",
         asyncore_use_poll=True,
         max_request_body_size=LARGEST_BODY_BYTES,

@@ -21,8 +21,8 @@ MOST_IN_VIEW = 5_000
 than counts."""
 MOST_BYTES = 380_000
 """Of counts sent at once."""
-SURELY = 1.5
-"""By so much an estimate of too many bytes is right, however the bins lie."""
+SURE_EXCESS_RATIO = 1.5
+"""An estimate that exceeds the limit by this ratio shows too many bytes, wherever the bins begin."""
 SAMPLE_ARROWS = 2_000
 MOST_BINS, LEAST_BINS = 2_048, 16
 USAGE_BINS, LEAST_USAGE_NS = 1_200, 2_000_000_000
@@ -81,7 +81,7 @@ def _counts_message(trace: TraceView, from_ns: int, to_ns: int, count: int, rows
     are expensive."""
     mode, ask = ("ends", _by_row) if trace.counted_by_end else ("density", _by_pair)
     least_bytes, bins = _size(ask(trace, from_ns, to_ns, LEAST_BINS, rows)[2] > 0), MOST_BINS
-    while bins > LEAST_BINS and least_bytes * (bins // LEAST_BINS) > SURELY * MOST_BYTES:
+    while bins > LEAST_BINS and least_bytes * (bins // LEAST_BINS) > SURE_EXCESS_RATIO * MOST_BYTES:
         bins //= 2
     while True:
         start_ns, bin_ns, counts = ask(trace, from_ns, to_ns, bins, rows)

@@ -27,9 +27,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Longs = NDArray[np.int64]
+from collector.trace.time_columns import Int64Array
+
 Doubles = NDArray[np.float64]
-Assign = Callable[[Longs, Longs, Longs], tuple[Longs, Doubles]]
+Assign = Callable[[Int64Array, Int64Array, Int64Array], tuple[Int64Array, Doubles]]
 """Times at which parents opened (ascending) and closed, and calls left (ascending): each call's parent or -1, and how
 sure that is."""
 
@@ -72,7 +73,7 @@ def _link_calls(exchanges: pa.Table, assign: Assign) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def _fcfs(opened: Longs, closed: Longs, calls: Longs) -> tuple[Longs, Doubles]:
+def _fcfs(opened: Int64Array, closed: Int64Array, calls: Int64Array) -> tuple[Int64Array, Doubles]:
     """Each call to the earliest open parent that has not had its share."""
     place = np.full(len(calls), NONE)
     share = -(-len(calls) // max(1, len(opened)))
@@ -89,7 +90,7 @@ def _fcfs(opened: Longs, closed: Longs, calls: Longs) -> tuple[Longs, Doubles]:
     return place, np.ones(len(calls))
 
 
-def _wap5(opened: Longs, closed: Longs, calls: Longs) -> tuple[Longs, Doubles]:
+def _wap5(opened: Int64Array, closed: Int64Array, calls: Int64Array) -> tuple[Int64Array, Doubles]:
     """Each call to the likeliest parent by its delay."""
     place, confidence = np.full(len(calls), NONE), np.zeros(len(calls))
     latest = np.searchsorted(opened, calls, side="right") - 1

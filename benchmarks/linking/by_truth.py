@@ -27,7 +27,7 @@ TRUTH_FILES = ("truth_http.json", "truth_http.json.gz")
 APART_NS = 1_000_000
 """How far the truth's time of an exchange's first byte and ours may be apart."""
 TIMES = ("req_send_ns", "req_recv_ns", "rsp_send_ns")
-SURE = 0.95
+SURE_CONFIDENCE = 0.95
 HEADS = ("capture", "links", "given a parent", "right", "mean confidence", "ECE", "sure", "sure and wrong", "others")
 
 
@@ -85,7 +85,7 @@ def row(name: str, links: pl.DataFrame, truth: Truth) -> tuple[str, ...]:
     own = links.join(asked, on="exchange_id", how="semi")
     score = score_links(own, Truth(truth.exchanges, truth.lines.join(asked, on="line", how="semi")))
     others = links.join(truth.exchanges, on="exchange_id", how="anti")
-    sure = own.filter(pl.col("confidence") >= SURE)
+    sure = own.filter(pl.col("confidence") >= SURE_CONFIDENCE)
     return (
         name,
         f"{score.scored_count:,}",

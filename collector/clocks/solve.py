@@ -48,8 +48,8 @@ MOST_OFFSET_NS = 1 << 62
 NO_FRAME = 0xFFFFFFFF
 """After the last frame."""
 NO_TICKS: Mapping[str, int] = MappingProxyType({})
-ROUNDS = 20
-"""Of adding packets that thinning dropped and that the solution puts before their sending."""
+MOST_ROUNDS = 20
+"""Rounds that add packets which thinning dropped and which the solution places before their sending."""
 
 Ints = NDArray[np.int64]
 
@@ -244,7 +244,7 @@ def _solve_lines(network: _Network) -> tuple[Floats, Floats, bool]:
     count = len(network.lines)
     if not packets:
         return np.zeros(count), np.zeros(count), True
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         lines, fits = _best_lines(network, packets, None)
         skews = np.rint(lines[count:])
         lines, fits = _best_lines(network, packets, skews)

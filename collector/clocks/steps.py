@@ -32,8 +32,8 @@ MOST_STEPS = 256
 """Of all hosts together; a clock that steps more often has no line to speak of."""
 LOOK_AHEAD = 256
 """Packets after a break that show where the new line begins, and before it where the old one ends."""
-MANY = 4096
-"""Points from which on taking their hull first is cheaper."""
+HULL_LEAST_POINTS = 4096
+"""With more points, their hull is computed first: that is cheaper."""
 MOST_LOOKS = 3
 """At the hops around a step, each at fewer of them: 256^3 stretches are as many as a large capture has packets."""
 ARRIVED_TOO_SOON = 1e15
@@ -57,9 +57,9 @@ class _Course:
         part = slice(start, end)
         points, upper = np.column_stack([self.time_s[part], self.theta_ns[part]]), self.upper[part]
         above, below = points[upper], points[~upper]
-        if len(above) > MANY:
+        if len(above) > HULL_LEAST_POINTS:
             above = above[lower_hull_places(*above.T)]
-        if len(below) > MANY:
+        if len(below) > HULL_LEAST_POINTS:
             below = below[lower_hull_places(below[:, 0], -below[:, 1])]
         return Bounds(above, below)
 

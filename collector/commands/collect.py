@@ -21,7 +21,7 @@ from collector.service.door import Door, protocol_behind
 from collector.service.settings import CollectorSettings
 from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, PrivilegeError, ResourceError
-from tracer.interrupts import answered_by
+from tracer.interrupts import call_on_interrupt
 from tracer.secret_rules import without_secrets
 from tracer.tokens import leave_token, left_token, make_up_token, read_token, take_back, token_options
 
@@ -107,7 +107,7 @@ def command(
             create_app(settings), http=protocol_behind(Door()), log_level="warning", access_log=False
         )
         server = uvicorn.Server(config)
-        with answered_by(partial(setattr, server, "should_exit", True)):  # also before uvicorn listens to signals
+        with call_on_interrupt(partial(setattr, server, "should_exit", True)):  # also before uvicorn listens to signals
             for line in said:
                 _say(line)
             server.run(sockets=[listener])

@@ -19,7 +19,7 @@ from collector.execution.progress import SILENT, WEIGHTS, Progress, Stage
 from collector.trace.durations import in_words
 
 FIRST_ESTIMATE_SECONDS = 1.0
-REFRESHES = 4
+REFRESHES_PER_S = 4
 """Refreshes of the terminal's line per second: little work, and visible progress."""
 
 
@@ -139,6 +139,6 @@ def progress_display(*, quiet: bool, console: Console | None = None) -> Iterator
             TextColumn("{task.fields[left]}"),
             console=console,
             transient=True,
-            refresh_per_second=REFRESHES,
+            refresh_per_second=REFRESHES_PER_S,
         ) as bar:
             yield DisplayedProgress(TerminalLine(bar))

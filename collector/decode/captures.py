@@ -42,7 +42,7 @@ GZIP_RATIO = 6
 EVENTS_PER_PARTITION = 500_000
 """Bounds memory: about 400 bytes an event while a partition's stages run."""
 MOST_PARTITION_BITS = 10
-READERS = 2
+READERS_COUNT = 2
 """Hosts read in parallel."""
 LOOKED_AT_ONCE = 1_024
 """Packets that are read again in one batch."""
@@ -371,7 +371,7 @@ def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[li
     how.progress.begin(Stage.READ)
     done = CountedProgress(how.progress, sum(_size(path) for source in named for path in source.files))
     try:
-        with ThreadPoolExecutor(READERS) as pool:
+        with ThreadPoolExecutor(READERS_COUNT) as pool:
             jobs = [pool.submit(read_host, *job, partitions, done, how) for job in enumerate(named)]
             captures = [job.result() for job in jobs]
         if not any(capture.notes.events_count for capture in captures):

@@ -2,8 +2,9 @@
 
 Limits, which `tracer replay --no-limits` lifts together:
 
-- A compressed file that expands to more than `EXPANDED_BYTES` and `RATIO` times its size is refused: captures of real
-  traffic compress to a tenth, zeros in full packets to a hundredth; the same packet again and again to a thousandth.
+- A compressed file that expands to more than `EXPANDED_BYTES` and to more than `MOST_EXPANSION_RATIO` times its size is
+  refused: captures of real traffic compress to a tenth, zeros in full packets to a hundredth; the same packet again and
+  again to a thousandth.
 - A compressed file that expands to more than `MOST_EXPANDED_BYTES` is refused.
 - A host's capture is read until one partition holds `MOST_IN_PARTITION` packets of it. Partitions are made smaller
   first; packets that no number of partitions separates are one connection. Then the capture ends there, as if it had
@@ -26,7 +27,7 @@ from collector.trace.model import CounterInfo
 from tracer.errors import InputError
 from tracer.plain_text import plain
 
-RATIO = 200
+MOST_EXPANSION_RATIO = 200
 EXPANDED_BYTES = 1 << 30
 MOST_EXPANDED_BYTES = 1 << 37
 MOST_IN_PARTITION = 1_500_000
@@ -50,7 +51,7 @@ class PartitionFull(Exception):
 class InputLimits:
     """The limits explained in the module's header."""
 
-    ratio: int = RATIO
+    ratio: int = MOST_EXPANSION_RATIO
     expanded_bytes: int = EXPANDED_BYTES
     most_expanded_bytes: int = MOST_EXPANDED_BYTES
     in_partition: int = MOST_IN_PARTITION

@@ -195,15 +195,15 @@ def merge_symptoms(parts: Iterable[Symptoms]) -> Symptoms:
     return Symptoms(**{name: _sums(name, rows) if len(rows) else rows for name, rows in of.items()})
 
 
-def with_services(troubles: Symptoms, names: ServiceNames) -> Symptoms:
-    """`troubles` with services named instead of `host:port`."""
+def with_services(symptoms: Symptoms, names: ServiceNames) -> Symptoms:
+    """`symptoms` with services named instead of `host:port`."""
     found = {}
     for each in fields(Symptoms):
-        rows: pl.DataFrame = getattr(troubles, each.name)
+        rows: pl.DataFrame = getattr(symptoms, each.name)
         if "service" in rows.columns and len(rows):
             called = {place: names.of(*place_of(place)) for place in rows["service"].drop_nulls().unique()}
             found[each.name] = _sums(each.name, rows.with_columns(pl.col("service").replace(called)))
-    return replace(troubles, **found)
+    return replace(symptoms, **found)
 
 
 def _concat(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:

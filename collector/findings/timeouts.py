@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-NEAR = 0.1
+LATEST_SHARE = 0.1
 """A timeout may fire late by this share, if the waiting process is busy."""
-EARLY = 0.005
+EARLIEST_SHARE = 0.005
 NS_PER_S = 1e9
 
 
@@ -20,7 +20,7 @@ def fingerprint(waits_for: str, waits_ns: Sequence[int], services: Iterable[str]
     """
     shown = " ".join(services).lower()
     for known in _known_timeouts():
-        near = [(1 - EARLY) * known.ns <= wait <= (1 + NEAR) * known.ns for wait in waits_ns]
+        near = [(1 - EARLIEST_SHARE) * known.ns <= wait <= (1 + LATEST_SHARE) * known.ns for wait in waits_ns]
         of_product = known.product in shown
         if of_product and known.waits_for == waits_for and near and sum(near) * 2 > len(near):
             return f"; {known.ns / NS_PER_S:g} s is {known.name}"

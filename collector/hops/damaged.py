@@ -30,7 +30,7 @@ from collector.trace.schema import HopState
 
 LONGEST_PAYLOAD = 8_960
 """The payload of a jumbo frame. A longer packet was merged by the receiving host (GRO)."""
-OTHERS = 16
+MOST_OTHER_PACKETS = 16
 """How many packets of each connection's receiver are examined beside the retransmitted ones."""
 LEAST_GOOD, LEAST_GOOD_SHARE = 4, 0.8
 """How many other packets of a receiver must have a right checksum, and their share of those that can be judged."""
@@ -67,7 +67,10 @@ def suspects(events: pa.Table, hops: pa.Table, marking: Collection[str] = ()) ->
         again = dict(copies_of(start, start + columns["payload_len"]))
         if not again:
             continue
-        others = {*range(0, len(rows), max(1, len(rows) // OTHERS)), *list(again.values())[:OTHERS]} - again.keys()
+        others = {
+            *range(0, len(rows), max(1, len(rows) // MOST_OTHER_PACKETS)),
+            *list(again.values())[:MOST_OTHER_PACKETS],
+        } - again.keys()
         waited = {first: int(columns["host_ns"][copy] - columns["host_ns"][first]) for first, copy in again.items()}
         frames = rows["frame"].to_list()
         found += [(connection, host, frames[row], waited.get(row)) for row in sorted(waited.keys() | others)]

@@ -20,7 +20,7 @@ from collector.trace.durations import with_uncertainty
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 
-WORST = 20
+WORST_COUNT = 20
 """How many of the worst connections are named by default."""
 _HALVES = ("client_addr", "server_addr", "server_port")
 _TRANSLATED = tuple(f"translated_{name}" for name in _HALVES)
@@ -113,7 +113,7 @@ class Pairing:
         return f"{hops:,} hop{'s' * (hops != 1)}, {clocks}"
 
 
-def read_pairing(trace: Trace, most_connections: int = WORST) -> Pairing:
+def read_pairing(trace: Trace, most_connections: int = WORST_COUNT) -> Pairing:
     """The summary of a trace, naming at most `most_connections`.
 
     Raises: `InputError` if it is no trace.

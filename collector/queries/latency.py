@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.requests.outcomes import Outcome, measured_ns
+from collector.trace.time_columns import Int64Array
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 BINS_PER_DECADE = 10
@@ -23,8 +24,6 @@ GRID = (160, 60)
 MOST_DOTS = 2_000
 """More requests than this are counted in a grid; the slowest and failed ones are still dots."""
 DOTS_OF_MANY = 400
-
-Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,9 @@ class Durations:
 class Scatter:
     """Requests by beginning and duration; `grid` counts those that are no dots, if there are many."""
 
-    numbers: Longs
-    start_ns: Longs
-    duration_ns: Longs
+    numbers: Int64Array
+    start_ns: Int64Array
+    duration_ns: Int64Array
     ended: NDArray[np.bool_]  # otherwise the duration is at least so long
     outcome: NDArray[np.object_]  # as `collector.requests.outcomes` has them
     grid: NDArray[np.uint32] | None  # [row, column]
@@ -74,12 +73,12 @@ class Flight:
     """Requests in flight over time; one element a bin, each of `bin_ns`."""
 
     bin_ns: int
-    most: Longs  # the most at once
-    begun: Longs
-    failed: Longs  # of those that ended in this bin
+    most: Int64Array  # the most at once
+    begun: Int64Array
+    failed: Int64Array  # of those that ended in this bin
 
 
-def durations(name: str, values_ns: Longs, outcomes: pl.Series | None = None) -> Durations:
+def durations(name: str, values_ns: Int64Array, outcomes: pl.Series | None = None) -> Durations:
     """A summary of some durations, of which there is at least one, and of the outcomes of all requests of that kind.
 
     Cost: a sort.
@@ -163,7 +162,7 @@ def in_flight(requests: pl.DataFrame, duration_ns: int, bins: int) -> Flight:
 
 
 def delays_by_pair(
-    delays: Iterable[tuple[NDArray[np.uint16], NDArray[np.uint16], Longs]], lanes: Sequence[str]
+    delays: Iterable[tuple[NDArray[np.uint16], NDArray[np.uint16], Int64Array]], lanes: Sequence[str]
 ) -> tuple[Durations, ...]:
     """Delays by directed pair of lanes, the slowest median first.
 

@@ -1,7 +1,7 @@
-"""The requests of a trace as a crowd: which there are, how long they took, what they have in common.
+"""Statistics over all requests of a trace: their kinds, how long they took, what the slow ones have in common.
 
-`TraceView.load` has one. What it answers is aggregated here, so that an answer about a million requests is as small as
-one about a hundred. Tables are made when first asked for and kept. Times are int64 ns since the trace's start.
+An instance is `TraceView.load`. Results are aggregated here, so that a result about a million requests is as small as
+one about a hundred. Tables are computed at first use and kept. Times are int64 ns since the trace's start.
 """
 
 from collections.abc import Iterable, Sequence

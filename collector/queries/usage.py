@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
-from collector.queries.timeline.columns import Longs
 from collector.queries.trace_view import TraceView
+from collector.trace.time_columns import Int64Array
 
 STRIPS = {
     "CPU": ("cpu_percent",),
@@ -38,7 +38,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    until_ns: Longs
+    until_ns: Int64Array
     lane: NDArray[np.int32]
     value: NDArray[np.float64]
 

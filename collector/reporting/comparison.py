@@ -39,7 +39,7 @@ MOST_BLOCKS = 20
 FEWEST_REQUESTS = 5
 """Fewest requests of a kind in either group: with fewer no test can succeed (the least p-value of 4 against 4 is
 0.03)."""
-SIGNIFICANT = 0.01
+MOST_P_VALUE = 0.01
 """With a corrected p-value below this, a difference is more than noise."""
 SLOW_SHARE, TYPICAL_FROM, TYPICAL_TO = 0.95, 0.25, 0.75
 """Slow requests are above the first of these quantiles of their kind, typical ones between the others."""
@@ -74,7 +74,7 @@ class StageDifference:
     @property
     def is_significant(self) -> bool:
         """Whether it is more than noise."""
-        return self.p_value < SIGNIFICANT
+        return self.p_value < MOST_P_VALUE
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.reading import Trace
 from collector.trace.request_times import ANSWERED, ARRIVED, was_opened_for
 
-SLOWEST = 5
+SLOWEST_COUNT = 5
 """How many of the slowest requests are listed."""
 FEWEST_FOR_STAGES = 50
 """With fewer requests, the slowest 2 % are a single one, which is shown anyway."""
@@ -263,7 +263,7 @@ def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
     took, outcomes = roots["duration_ns"], client_requests["outcome"].cast(pl.String).fill_null(str(Outcome.UNKNOWN))
     handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
     among = roots if len(roots) else left
-    largest = among.top_k(SLOWEST, by=["duration_ns", "exchange_id"], reverse=[False, True])
+    largest = among.top_k(SLOWEST_COUNT, by=["duration_ns", "exchange_id"], reverse=[False, True])
     slowest = largest.sort("duration_ns", "exchange_id", descending=[True, False])["exchange_id"].to_list()
     of_slowest = every.below(*slowest)
 

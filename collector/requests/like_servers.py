@@ -27,7 +27,7 @@ MIN_SIZE_OVERLAP = 0.5
 """Overlap of the size distributions of two servers' exchanges: large for replicas, small for different services."""
 MIN_COMMON_CALLERS_SHARE = 0.5
 COLUMNS = ["client_host", "server_host", "service", "method", "request_bytes", "response_bytes"]
-OCTAVES = 64
+OCTAVES_COUNT = 64
 UNNAMED = r"^(.*):(\d+)$"
 
 
@@ -67,7 +67,7 @@ def like_servers(exchanges: pl.DataFrame) -> dict[str, str]:
         return {}
     own = exchanges.lazy().filter(pl.col("service").cast(pl.String).is_in(unnamed["service"].implode()))
     octaves = [(pl.col(name).fill_null(0).clip(0) + 1).log(2).floor().cast(pl.Int64) for name in COLUMNS[-2:]]
-    sizes = own.group_by(pl.col("service").cast(pl.String), size=octaves[0] * OCTAVES + octaves[1])
+    sizes = own.group_by(pl.col("service").cast(pl.String), size=octaves[0] * OCTAVES_COUNT + octaves[1])
     counts = sizes.agg(pl.len(), pl.col("client_host").cast(pl.String).unique().drop_nulls()).collect()
     of_port: dict[str, list[_Server]] = {}
     stand_ins: dict[str, str] = {}

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.decode.host_capture import HostSource
-from collector.hops.quality_summary import WORST, Pairing, read_pairing
+from collector.hops.quality_summary import WORST_COUNT, Pairing, read_pairing
 from collector.service import ingest
 from collector.service.boundary import AnalysisError, contain_failures, log_failure
 from collector.service.browsers import BrowserGuard
@@ -32,7 +32,7 @@ from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError, TracerError
 from tracer.segments import segments
 
-ANALYSES = 2
+MOST_ANALYSES = 2
 """Sessions analysed in parallel: each needs memory of its own."""
 Analyse = Callable[[Sequence[HostSource], str], TraceInfo]
 
@@ -96,7 +96,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.state.settings = settings
     app.state.analysis = analysis or partial(analyse, options=options)
     app.state.analysing = set()
-    app.state.analyses = CapacityLimiter(ANALYSES)
+    app.state.analyses = CapacityLimiter(MOST_ANALYSES)
     app.include_router(_open)
     app.include_router(_guarded)
     app.add_exception_handler(TracerError, _one_line)
@@ -219,7 +219,7 @@ def _analysis_of(session: str, analysis: Analyse, settings: CollectorSettings) -
 
 
 @_guarded.get("/sessions/{session}/quality")
-def get_quality(session: Session, settings: Settings, connections: Connections = WORST) -> Pairing:
+def get_quality(session: Session, settings: Settings, connections: Connections = WORST_COUNT) -> Pairing:
     """Say how well the packets of an analysed session were paired, by pair of hosts and for the worst connections."""
     if not ingest.session_status(settings.data, session).analysed:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no trace of it; POST /api/sessions/{session}/analyse")

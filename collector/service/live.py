@@ -62,10 +62,10 @@ LEAST_NS = 2_000_000_000
 FIRST_RETRY_NS = 1_000_000_000
 LONGEST_RETRY_NS = 60_000_000_000
 """Time from a failed round to its retry, if nothing arrives: doubled each time, between these bounds."""
-THREADS = 2
-"""That run rounds; the last of them only those of quick sessions."""
-GROWTH = 1.25
-"""By which a window that was cut may grow from one round to the next."""
+THREADS_COUNT = 2
+"""Threads that run rounds; the last one runs only those of quick sessions."""
+MOST_GROWTH_RATIO = 1.25
+"""Most growth of a window from one round to the next, after it was cut."""
 
 DEFAULT_OPTIONS = AnalysisOptions()
 Analyse = Callable[[Sequence[HostSource], str, int], TraceInfo]
@@ -185,8 +185,8 @@ class LiveAnalysis:
 
     def start(self) -> None:
         """Begin to work, unless the window is 0."""
-        for number in range(THREADS if self._window_seconds else 0):
-            only_quick = number == THREADS - 1
+        for number in range(THREADS_COUNT if self._window_seconds else 0):
+            only_quick = number == THREADS_COUNT - 1
             thread = threading.Thread(target=self._run, args=(only_quick,), name=f"live-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -367,7 +367,7 @@ def _next_room(room_bytes: int, taken_bytes: int, took_ns: int) -> int:
     """How much the next round may read, judged by this one: as much as takes `GOAL_NS`, and little more than this."""
     if took_ns > GOAL_NS:
         return taken_bytes * GOAL_NS // took_ns
-    return int(room_bytes * min(GROWTH, GOAL_NS / max(took_ns, 1)))
+    return int(room_bytes * min(MOST_GROWTH_RATIO, GOAL_NS / max(took_ns, 1)))
 
 
 def choose(segments: Iterable[_Segment], most_bytes: int) -> list[_Segment]:

@@ -29,7 +29,7 @@ from collector.decode.sources import SAMPLES_FILE
 from collector.trace.model import CommandInfo
 from tracer.agent import SkewedClock
 from tracer.errors import InputError, ServiceError
-from tracer.interrupts import put_off
+from tracer.interrupts import defer_interrupts
 from tracer.plain_text import plain
 from tracer.private_files import operators_umask
 from tracer.secret_rules import argv_without_secrets, options_in_force
@@ -245,7 +245,7 @@ def _sample_usage(sampler: Sequence[str], file: Path) -> Iterator[list[str]]:
 def _run_program(name: str, argv: Sequence[str]) -> Iterator[Agent]:
     """A context in which the program runs; at its end the program is stopped."""
     with ExitStack() as stack:
-        with put_off():  # else a program that was just started would not be known, and go on
+        with defer_interrupts():  # else a program that was just started would not be known, and go on
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,

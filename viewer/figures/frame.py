@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from viewer.wording import duration
 
-CLEAR = "rgba(0,0,0,0)"
+TRANSPARENT = "rgba(0,0,0,0)"
 FONT = {"family": "system-ui, sans-serif", "size": 12}
 
 
@@ -48,8 +48,8 @@ def make_figure(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
     figure.update_layout(
         height=height,
         margin={"l": 64, "r": 18, "t": 28, "b": 44},
-        paper_bgcolor=CLEAR,
-        plot_bgcolor=CLEAR,
+        paper_bgcolor=TRANSPARENT,
+        plot_bgcolor=TRANSPARENT,
         font=FONT,
         dragmode=False,
         hoverlabel={"align": "left"},

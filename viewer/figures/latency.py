@@ -11,8 +11,8 @@ from collector.queries import AtConcurrency, Durations, Flight, Scatter
 from viewer.figures.frame import BAD, SCALE, STYLES, doubling_axis, duration_axis, make_figure, style, unit_of
 from viewer.wording import OUTCOME_WORDS, duration, duration_words
 
-FEW = 8
-"""Of so many requests or fewer each number has a label: there is no half of one."""
+MOST_WITH_LABELS = 8
+"""Up to so many requests, each whole number on the axis has a label: there is no half request."""
 OUTCOME_STYLES = (("ok", STYLES[0]), ("unknown", STYLES[5]), ("abandoned", STYLES[1]), ("failed", BAD))
 """Of dots; what is drawn last lies on top."""
 Link = Callable[[int, int], str]
@@ -122,7 +122,7 @@ def flight_figure(flight: Flight, link: Link) -> go.Figure:
         yaxis={
             "title": {"text": "requests", "standoff": 4},
             "rangemode": "tozero",
-            "dtick": 1 if np.max(flight.most, initial=0) <= FEW else None,
+            "dtick": 1 if np.max(flight.most, initial=0) <= MOST_WITH_LABELS else None,
         },
     )
 

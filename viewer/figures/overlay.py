@@ -12,7 +12,7 @@ from viewer.figures.frame import SCALE, Style, make_figure, unit_of
 
 LANE_PX = 74
 HEIGHTS_PX = (260, 900)
-LEVELS = 250
+COLOUR_LEVELS = 250
 """Steps of colour: a byte for each cell."""
 
 
@@ -59,7 +59,7 @@ def _density(overlay: RequestOverlay, unit_ns: int, unit: str) -> go.Heatmap:
     columns = overlay.counts.shape[1]
     most = max(2, int(overlay.counts.max(initial=1)))
     ticks = [10**power for power in range(12) if 10**power <= most]
-    scale = LEVELS / np.log10(most + 1.0)
+    scale = COLOUR_LEVELS / np.log10(most + 1.0)
     width = (overlay.to_ns - overlay.from_ns) / columns / unit_ns
     return go.Heatmap(
         z=np.ceil(np.log10(overlay.counts + 1.0) * scale).astype(np.uint8),
@@ -69,7 +69,7 @@ def _density(overlay: RequestOverlay, unit_ns: int, unit: str) -> go.Heatmap:
         dy=1 / ROWS_PER_LANE,
         colorscale=SCALE,
         zmin=0,
-        zmax=LEVELS,
+        zmax=COLOUR_LEVELS,
         hovertemplate=f"%{{x:.4g}} {unit}<extra></extra>",
         colorbar={
             "title": {"text": "packets", "side": "right"},

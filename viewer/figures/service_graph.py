@@ -7,13 +7,13 @@ from math import log10
 import plotly.graph_objects as go
 
 from collector.queries import Edge, Node, ServiceGraph
-from viewer.figures.frame import BAD, CLEAR, STYLES, make_figure
+from viewer.figures.frame import BAD, STYLES, TRANSPARENT, make_figure
 from viewer.wording import bytes_in_words, compact, duration, outcome_words
 
 Place = tuple[float, float]
 NODE_PX = 62
 HEIGHTS_PX = (380, 1_400)
-LABELLED = 16
+MOST_EDGES_BY_HOST = 16
 """With more calls than this, services are not separated by host, unless the user asks for it."""
 SHARES = (0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18)
 """How far along an arrow its head and label may be."""
@@ -21,8 +21,8 @@ WIDTH_PX, LABEL_PX = 900, (84, 24)
 """Of the picture on a small screen, and of a label: one that would hide another is left to hovering and the table."""
 NAME_PX = 36
 """So far below a node an arrow's label, which is above its place, would hide the node's name."""
-LOOP = 0.09
-"""How far above its node what a service asks of itself is."""
+LOOP_HEIGHT = 0.09
+"""Height above its node of the label for calls of a service to itself."""
 
 
 def graph_figure(graph: ServiceGraph, edge_link: Callable[[Edge], str], node_link: Callable[[Node], str]) -> go.Figure:
@@ -76,7 +76,7 @@ def _handle_places(edges: Sequence[Edge], places: Mapping[str, Place], height_px
 
     for edge in edges:  # most exchanges first
         (x1, y1), (x2, y2) = places[edge.caller], places[edge.callee]
-        loop = LOOP if edge.caller == edge.callee else 0.0
+        loop = LOOP_HEIGHT if edge.caller == edge.callee else 0.0
         place = max(((x1 + (x2 - x1) * share, y1 + (y2 - y1) * share + loop) for share in SHARES), key=room)
         found.append((place, room(place) >= 1))
         taken.append(place)
@@ -88,7 +88,7 @@ def _arrow(edge: Edge, places: Mapping[str, Place], handle: Place, most: int) ->
     look = BAD if is_bad(edge) else STYLES[0]
     width = 1 + 3 * log10(1 + edge.exchanges_count) / log10(1 + most)
     if edge.caller == edge.callee:  # a loop above its node
-        x, y = [x1 - 0.02, x1 - 0.03, x1 + 0.03, x1 + 0.02], [y1 + 0.02, y1 + LOOP, y1 + LOOP, y1 + 0.02]
+        x, y = [x1 - 0.02, x1 - 0.03, x1 + 0.03, x1 + 0.02], [y1 + 0.02, y1 + LOOP_HEIGHT, y1 + LOOP_HEIGHT, y1 + 0.02]
     else:
         x, y = [x1, handle[0], x2], [y1, handle[1], y2]
     return go.Scatter(
@@ -115,7 +115,7 @@ def _handles(graph: ServiceGraph, handles: Sequence[tuple[Place, bool]], link: C
         x=[x for (x, _), _ in handles],
         y=[y for (_, y), _ in handles],
         mode="markers+text",
-        marker={"size": 22, "color": CLEAR},
+        marker={"size": 22, "color": TRANSPARENT},
         text=[text if roomy else "" for text, (_, roomy) in zip(words, handles, strict=True)],
         textposition="top center",
         textfont={"size": 11},

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode
 
-LARGEST = 1 << 53
+LARGEST_NUMBER = 1 << 53
 LONGEST_TEXT = 400
 Choice = TypeVar("Choice", bound=str)
 
@@ -30,7 +30,11 @@ class Address:
     def whole(self, name: str) -> int | None:
         """A parameter as a whole number from 0 on; None if it is none."""
         text = self.text(name)
-        return int(text) if text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= LARGEST else None
+        return (
+            int(text)
+            if text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= LARGEST_NUMBER
+            else None
+        )
 
     def one_of(self, name: str, choices: Sequence[Choice]) -> Choice:
         """A parameter that is one of these; the first if it is not."""

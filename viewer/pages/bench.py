@@ -12,8 +12,8 @@ from viewer.pages.context import PageData
 from viewer.pages.parts import Row, chart, code, heading, nothing, table
 from viewer.wording import bytes_in_words, duration, plural
 
-LISTED = 50
-DRAWN = 1_500
+MOST_LISTED = 50
+MOST_DRAWN = 1_500
 """Attempts of one run as dots: the failed and the slowest ones."""
 RUN_HEAD = (
     *("run", "at once", "operations", "per second", "bytes", "failed", "retries"),
@@ -118,10 +118,10 @@ def _chosen_run(runs: Sequence[BenchRun], address: Address) -> BenchRun | None:
 
 
 def _run_card(data: PageData, run: BenchRun) -> Component:
-    operations = slowest_operations(run.folder, DRAWN)
+    operations = slowest_operations(run.folder, MOST_DRAWN)
     numbers = data.trace.load.numbers_of([each.transaction_id for each in operations])
     links = [None if number is None else request_link(number) for number in numbers]
-    rows = [_operation_row(each, link) for each, link in zip(operations[:LISTED], links, strict=False)]
+    rows = [_operation_row(each, link) for each, link in zip(operations[:MOST_LISTED], links, strict=False)]
     found = sum(link is not None for link in links)
     note = f"{found:,} of them lead to their request in the trace" if found else "none of them is in this trace"
     words = f"{run.concurrency:,} at once, {run.throughput_per_s:,.1f}/s: {plural(len(operations), 'attempt')}, {note}"

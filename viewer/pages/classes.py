@@ -8,8 +8,8 @@ from viewer.pages.address import Address
 from viewer.pages.parts import choices
 from viewer.wording import OUTCOME_WORDS, outcome_words
 
-SHOWN = 8
-"""Classes with a link of their own; the others are folded away."""
+MOST_SHOWN = 8
+"""Most classes with a link of their own; the others are folded away."""
 ALL = "all"
 """What the address calls all classes together."""
 
@@ -27,7 +27,7 @@ def chosen_class(trace: TraceView, address: Address, usual: str | None = None) -
 def class_choices(trace: TraceView, address: Address, chosen: str, all_of_them: bool) -> Component:
     """A link for each class; the clients' own and those with most time in all first."""
     classes = trace.load.classes
-    first = [each for at, each in enumerate(classes) if at < SHOWN or each.name == chosen]
+    first = [each for at, each in enumerate(classes) if at < MOST_SHOWN or each.name == chosen]
     rest = [each for each in classes if each not in first]
     everything = [(ALL, address.link(**{"class": ALL, "page": None}), not chosen)] if all_of_them else []
     row = choices("Requests", [*everything, *(_option(each, address, chosen) for each in first)])

@@ -16,17 +16,17 @@ from viewer.pages.parts import Row, chart, heading, no_requests, nothing, table
 from viewer.wording import OUTCOME_WORDS, duration, exact_time
 
 REQUESTS = f"{PREFIX}requests"
-DRAWN = 6
+MOST_DRAWN = 6
 """Histograms in one picture; the table has all of them."""
-FEWEST = 20
-"""A histogram of fewer is no shape."""
-LISTED = 60
+LEAST_COUNT = 20
+"""Fewest requests of a histogram: fewer show no shape."""
+MOST_LISTED = 60
 SUMMARY_HEAD = (
     *("what", "measured", "failed", "given up", "outcome unknown"),
     *(f"p{share:g}" for share in PERCENTILES),
     "longest",
 )
-STRETCHES = 12
+MOST_STRETCHES = 12
 
 
 def content(data: PageData, address: Address) -> list[Component]:
@@ -78,7 +78,7 @@ def summary_row(group: Durations) -> Row:
 def _dots(found: Scatter, area: str) -> Component:
     figure = scatter_figure(found, request_link, area)
     note = "the slowest and the failed ones as dots, all others counted" if found.grid is not None else ""
-    order = sorted(range(len(found.numbers)), key=lambda at: -found.duration_ns[at])[:LISTED]
+    order = sorted(range(len(found.numbers)), key=lambda at: -found.duration_ns[at])[:MOST_LISTED]
     rows = [
         (
             html.A(f"#{int(found.numbers[at]) + 1}", href=request_link(int(found.numbers[at]))),
@@ -117,7 +117,7 @@ def _flight(flight: Flight, here: partial[str]) -> Component:
     def stretch(from_ns: int, to_ns: int) -> str:
         return here(**{"from": from_ns, "to": to_ns})
 
-    width = max(1, len(flight.most) // STRETCHES)
+    width = max(1, len(flight.most) // MOST_STRETCHES)
     rows = [
         (
             exact_time(at * flight.bin_ns),
@@ -158,8 +158,8 @@ def _hops(groups: Sequence[Durations]) -> Component:
 
 def _groups_to_draw(groups: Sequence[Durations]) -> list[Durations]:
     """Those of which there are enough for a shape, the most frequent first."""
-    often = [group for group in groups if group.count >= FEWEST] or list(groups)
-    return sorted(often, key=lambda group: -group.count)[:DRAWN]
+    often = [group for group in groups if group.count >= LEAST_COUNT] or list(groups)
+    return sorted(often, key=lambda group: -group.count)[:MOST_DRAWN]
 
 
 def _histograms(name: str, title: str, groups: Sequence[Durations], figure: object, note: str = "") -> Component:
@@ -168,6 +168,8 @@ def _histograms(name: str, title: str, groups: Sequence[Durations], figure: obje
     remarks = "; ".join([*notes, note] if note else notes)
     return html.Div(
         [
-            chart(name, title, figure, table(SUMMARY_HEAD, [summary_row(each) for each in groups[:LISTED]]), remarks),
+            chart(
+                name, title, figure, table(SUMMARY_HEAD, [summary_row(each) for each in groups[:MOST_LISTED]]), remarks
+            ),
         ]
     )

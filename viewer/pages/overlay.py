@@ -22,10 +22,10 @@ CELLS = {"whole": 150_000, "half": 60_000}
 """Most of them in a picture: 4 bytes for 3, so that a page stays below 0.5 MB; with more lanes columns are wider."""
 MOST_LANES = 24
 """With more hosts than this, those that serve the same are one line unless the address states otherwise."""
-SLOWEST = 3
+SLOWEST_COUNT = 3
 MOST_ARROWS = 2_000
 """Of all single requests on top: SVG draws no more quickly."""
-STRETCHES = 8
+STRETCHES_COUNT = 8
 Span = Literal["all", "90 %", "half"]
 SPANS: tuple[Span, ...] = ("90 %", "half", "all")
 QUANTILES = {"all": 1.0, "90 %": 0.9, "half": 0.5}
@@ -69,7 +69,7 @@ class _Pictures:
 
     def cards(self) -> list[Component]:
         ordered = self._requests.sort("duration_ns", "number", descending=[True, False])
-        slowest = ordered["number"].head(SLOWEST).to_list()
+        slowest = ordered["number"].head(SLOWEST_COUNT).to_list()
         typical = int(ordered["number"][len(ordered) // 2])
         strands = self._strands([*slowest, *([typical] if typical not in slowest else [])], typical)
         slow, usual = (self._trace.load.part(self._selection, part) for part in ("slow", "typical"))
@@ -129,9 +129,9 @@ def _as_table(overlay: RequestOverlay) -> Component:
     """Packets that cross the middle between two lanes, by stretches of the time shown."""
     lanes = overlay.lanes
     middle = [at * ROWS_PER_LANE + ROWS_PER_LANE // 2 for at in range(len(lanes) - 1)]
-    parts = np.array_split(overlay.counts.astype(np.int64), STRETCHES, axis=1)
-    width = (overlay.to_ns - overlay.from_ns) / STRETCHES
-    head = ["between", *(f"from {duration(int(overlay.from_ns + at * width), 2)}" for at in range(STRETCHES))]
+    parts = np.array_split(overlay.counts.astype(np.int64), STRETCHES_COUNT, axis=1)
+    width = (overlay.to_ns - overlay.from_ns) / STRETCHES_COUNT
+    head = ["between", *(f"from {duration(int(overlay.from_ns + at * width), 2)}" for at in range(STRETCHES_COUNT))]
     rows = [
         (f"{lanes[at]} and {lanes[at + 1]}", *(f"{int(part[row].sum()):,}" for part in parts))
         for at, row in enumerate(middle)

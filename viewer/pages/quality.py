@@ -3,10 +3,10 @@
 from dash import html
 from dash.development.base_component import Component
 
+from viewer.matching_quality import connection_words, meanings_table, pairs_table, warning_line
 from viewer.pages.address import Address
 from viewer.pages.context import PageData
 from viewer.pages.parts import heading, nothing, table
-from viewer.pairing import connection_words, meanings_table, pairs_table, warning_line
 from viewer.wording import delay, duration, plural
 
 

@@ -4,7 +4,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from collector.queries import Edge, Node
-from viewer.figures.service_graph import LABELLED, graph_figure, is_bad
+from viewer.figures.service_graph import MOST_EDGES_BY_HOST, graph_figure, is_bad
 from viewer.navigation import PREFIX
 from viewer.pages.address import Address, link
 from viewer.pages.context import PageData
@@ -78,4 +78,4 @@ def _row(edge: Edge) -> Row:
 def _hosts_apart(data: PageData, address: Address) -> bool:
     """Whether a service is a node on each of its hosts: as the address states, or where all calls then have labels."""
     wanted = address.text("nodes")
-    return wanted == "hosts" or (wanted != "services" and len(data.trace.load.graph(True).edges) <= LABELLED)
+    return wanted == "hosts" or (wanted != "services" and len(data.trace.load.graph(True).edges) <= MOST_EDGES_BY_HOST)

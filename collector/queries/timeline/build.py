@@ -27,7 +27,6 @@ from collector.queries.timeline.columns import (
     STATES,
     ArrowClass,
     CarriedColumn,
-    Longs,
     Pairs,
     Seen,
 )
@@ -36,6 +35,7 @@ from collector.services.service_names import OF_CONNECTIONS, ServiceNames
 from collector.trace.arrow import indices, numbers
 from collector.trace.reading import Trace
 from collector.trace.schema import HopKind, HopState
+from collector.trace.time_columns import Int64Array
 
 TIMES = ("send_trace_ns", "receive_trace_ns")
 RAW_TIMES = ("send_host_ns", "receive_host_ns")
@@ -54,7 +54,7 @@ Progress = Callable[[float], None]
 class Places:
     """Positions of ids in a list of them, looked up many at a time. Ids count up from a few far-apart numbers."""
 
-    def __init__(self, ids: Longs) -> None:
+    def __init__(self, ids: Int64Array) -> None:
         """Arguments: `ids`, each ≥ 0 and there once."""
         high, low = ids >> 32, ids & 0xFFFF_FFFF
         self._high, place = np.unique(high, return_inverse=True)
@@ -70,7 +70,7 @@ class Places:
             self._order = np.argsort(ids)
             self._sorted = ids[self._order]
 
-    def of(self, ids: Longs) -> NDArray[np.int32]:
+    def of(self, ids: Int64Array) -> NDArray[np.int32]:
         """The position of each, -1 where it is not in the list."""
         if not len(self._high):
             return np.full(len(ids), -1, np.int32)
@@ -90,7 +90,7 @@ class Times:
     start_ns: int
     end_ns: int
     rank: NDArray[np.uint32]
-    anchor_ns: Longs  # sorted, relative to start_ns
+    anchor_ns: Int64Array  # sorted, relative to start_ns
     apart_ns: int  # how far at most a host's stamp is from its trace time
 
 
@@ -118,14 +118,14 @@ class Services:
             kept_names, Places(ids), np.append(code[of_name[place]] if len(place) else [], len(kept)).astype(np.uint8)
         )
 
-    def of(self, connection_ids: Longs) -> NDArray[np.uint8]:
+    def of(self, connection_ids: Int64Array) -> NDArray[np.uint8]:
         """The service of each hop's connection."""
         return np.asarray(self.of_connection[self.connections.of(connection_ids)])
 
 
 def read_times(trace: Trace, command_span: tuple[int, int] | None, progress: Progress) -> Times:
     """The times of all hops, sorted. A trace begins with its first packet or, if earlier, its command."""
-    anchors: list[Longs] = []
+    anchors: list[Int64Array] = []
     bounds: list[int] = [*(command_span or ())]
     apart_ns = 0
     for share, batch in trace.batches_with_share("hops", (*TIMES, *RAW_TIMES)):
@@ -162,7 +162,7 @@ def build_columns(
     times: Times,
     hosts: Sequence[str],
     services: Services,
-    span_ids: Longs,
+    span_ids: Int64Array,
     progress: Progress,
 ) -> Pairs:
     """Put the columns of all hops on the shelf, by time; returns the pairs of ends in use."""
@@ -276,7 +276,7 @@ def _pairs(shelf: Shelf, keys: NDArray[np.uint32], hosts: int, services: int) ->
     return pairs
 
 
-def _times(column: pa.ChunkedArray, start_ns: int) -> Longs:
+def _times(column: pa.ChunkedArray, start_ns: int) -> Int64Array:
     times = numbers(column, MISSING_NS)
     return np.where(times == MISSING_NS, MISSING_NS, times - np.int64(start_ns))
 

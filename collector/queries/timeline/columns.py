@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from collector.queries.timeline.shelf import Shelf, prefetch
 from collector.trace.schema import HopKind, HopState
+from collector.trace.time_columns import Int64Array
 
 MISSING_NS = np.iinfo(np.int64).min
 """In place of an unknown time."""
@@ -24,7 +25,6 @@ MOST_UNCERTAIN_NS = 0xFFFF_FFFE
 UNCERTAINTY_UNKNOWN = 0xFFFF_FFFF
 
 Rows = NDArray[np.intp] | slice
-Longs = NDArray[np.int64]
 
 
 class ArrowClass(IntEnum):
@@ -113,8 +113,8 @@ class Pairs:
 class HopColumns:
     """The hops of a trace; see `COLUMNS`. The arrays may be files, so take few rows of them at a time."""
 
-    anchor_ns: Longs
-    received_ns: Longs
+    anchor_ns: Int64Array
+    received_ns: Int64Array
     seen: NDArray[np.uint8]
     pair: NDArray[np.uint32]
     kind: NDArray[np.uint8]
@@ -124,8 +124,8 @@ class HopColumns:
     span: NDArray[np.int32]
     row: NDArray[np.uint32]
     carried: Mapping[str, NDArray[Any]]  # as `CARRIED`
-    sent_raw_ns: Longs | None = None
-    received_raw_ns: Longs | None = None
+    sent_raw_ns: Int64Array | None = None
+    received_raw_ns: Int64Array | None = None
 
     @classmethod
     def of_shelf(cls, shelf: Shelf) -> "HopColumns":
@@ -142,6 +142,6 @@ class HopColumns:
         own = (getattr(self, name) for name in (*OWN_COLUMNS, *RAW_COLUMNS))
         prefetch((column for column in (*own, *self.carried.values()) if column is not None), first, last)
 
-    def sent_ns(self, rows: Rows) -> Longs:
+    def sent_ns(self, rows: Rows) -> Int64Array:
         """When these hops were sent, MISSING_NS where that was not seen."""
         return np.where(self.seen[rows] == Seen.RECEIVED, MISSING_NS, self.anchor_ns[rows])

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries.timeline.columns import ArrowClass, Longs, Pairs
+from collector.queries.timeline.columns import ArrowClass, Pairs
 from collector.queries.timeline.shelf import Shelf
+from collector.trace.time_columns import Int64Array
 
 MOST_PAIRS = 192
 """With more pairs of ends, counts are kept by end."""
@@ -38,7 +39,7 @@ class Cells:
         self.source_end, self.target_end = places[: len(pairs)], places[len(pairs) :]
         self.count = len(ArrowClass) * (2 * len(keys) if self.by_end else len(pairs))
 
-    def of(self, pair: NDArray[np.uint32], arrow_class: NDArray[np.uint8]) -> list[Longs]:
+    def of(self, pair: NDArray[np.uint32], arrow_class: NDArray[np.uint8]) -> list[Int64Array]:
         """The cells of some hops, an array for each time that a hop is counted."""
         classes = len(ArrowClass)
         if not self.by_end:
@@ -47,7 +48,9 @@ class Cells:
         return [end * classes + arrow_class for end in (sent, received)]
 
 
-def build_levels(shelf: Shelf, anchor_ns: Longs, cells: Cells, cells_of: Callable[[slice], list[Longs]]) -> int:
+def build_levels(
+    shelf: Shelf, anchor_ns: Int64Array, cells: Cells, cells_of: Callable[[slice], list[Int64Array]]
+) -> int:
     """Count all hops, from the finest level to one of a single bin; returns log2 of the finest bins' width in ns.
 
     Arguments: `anchor_ns`, sorted and ≥ 0; `cells_of`, the cells of a slice of hops.
@@ -98,14 +101,14 @@ def levels_count(bins: int) -> int:
     return (bins - 1).bit_length() + 1
 
 
-def _new_level(shelf: Shelf, number: int, anchor_ns: Longs, shift: int, bins: int, cells: int) -> NDArray[Any]:
+def _new_level(shelf: Shelf, number: int, anchor_ns: Int64Array, shift: int, bins: int, cells: int) -> NDArray[Any]:
     """Of the narrowest type that holds all hops of its fullest bin."""
     edges = np.searchsorted(anchor_ns, np.arange(bins + 1, dtype=np.int64) << shift)
     fullest = int(np.diff(edges).max(initial=0))
     return shelf.make(f"level-{number:02}", np.min_scalar_type(fullest), bins, cells)
 
 
-def _bin_runs(anchor_ns: Longs, shift: int, bins: int, cells: int) -> Iterator[tuple[int, int, slice]]:
+def _bin_runs(anchor_ns: Int64Array, shift: int, bins: int, cells: int) -> Iterator[tuple[int, int, slice]]:
     """Runs of bins with their rows, so few that counting them takes little memory."""
     step = max(1, (1 << 22) // max(1, cells))
     for first in range(0, bins, step):

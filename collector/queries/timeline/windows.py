@@ -12,13 +12,13 @@ from collector.queries.timeline.columns import (
     MISSING_NS,
     ArrowClass,
     HopColumns,
-    Longs,
     Pairs,
     Rows,
     Seen,
 )
 from collector.queries.timeline.levels import Cells, Counts, Levels, build_levels, levels_count
 from collector.queries.timeline.shelf import Shelf
+from collector.trace.time_columns import Int64Array
 
 BLOCK_ROWS = 64
 """Rows for which one latest end is kept."""
@@ -67,9 +67,9 @@ class HopIndex:
     def __init__(self, shelf: Shelf) -> None:
         self.columns = HopColumns.of_shelf(shelf)
         self.pairs = Pairs(*(shelf.array(f"pairs-{name}") for name in ("source", "target", "service", "to_server")))
-        self.typical_delay_ns: Longs = shelf.array("typical-delay-ns")
+        self.typical_delay_ns: Int64Array = shelf.array("typical-delay-ns")
         self.problem_rows: NDArray[np.uint32] = shelf.array("problem-rows")
-        self.problem_times_ns: Longs = shelf.array("problem-times-ns")
+        self.problem_times_ns: Int64Array = shelf.array("problem-times-ns")
         self.cells = Cells(self.pairs)
         self._latest = shelf.array("latest-ns")
         self._aside = {name: np.asarray(shelf.array(f"aside-{name}")) for name in ASIDE}
@@ -169,12 +169,12 @@ class HopIndex:
         by_class = np.ascontiguousarray(counts[:, :classes].T)
         return DensityCounts(first << shift, 1 << shift, by_class[None])
 
-    def extents(self, rows: Rows) -> tuple[Longs, Longs]:
+    def extents(self, rows: Rows) -> tuple[Int64Array, Int64Array]:
         """Where arrows begin and end as drawn: one that misses an end is drawn as long as is typical for its pair."""
         columns = self.columns
         return _extents(columns.sent_ns(rows), columns.received_ns[rows], self.typical_delay_ns[columns.pair[rows]])
 
-    def raw_extents(self, rows: Rows) -> tuple[Longs, Longs]:
+    def raw_extents(self, rows: Rows) -> tuple[Int64Array, Int64Array]:
         """As `extents`, by the hosts' own stamps."""
         sent, received = self.columns.sent_raw_ns, self.columns.received_raw_ns
         if sent is None or received is None:
@@ -215,7 +215,7 @@ class HopIndex:
         first: int,
         last: int,
         shift: int,
-        to_column: Callable[[Longs], Longs],
+        to_column: Callable[[Int64Array], Int64Array],
         width: int,
         of_level: Callable[[NDArray[Any]], NDArray[Any]],
     ) -> NDArray[Any]:
@@ -250,7 +250,7 @@ def build_windows(shelf: Shelf, pairs: Pairs) -> None:
     shelf.put_document("windows", _Facts(shift, ((span_ns - 1) >> shift) + 1, lead_ns))
 
 
-def _latest(columns: HopColumns, typical: Longs) -> tuple[Longs, Longs, int]:
+def _latest(columns: HopColumns, typical: Int64Array) -> tuple[Int64Array, Int64Array, int]:
     """The latest end until the end of each block; what is kept aside, as rows of `ASIDE`; and how far an arrow begins
     before its anchor."""
     long_ns = _long(columns, typical)
@@ -266,7 +266,7 @@ def _latest(columns: HopColumns, typical: Longs) -> tuple[Longs, Longs, int]:
     return np.maximum.accumulate(np.concatenate(latest)), np.concatenate(aside), lead_ns
 
 
-def _long(columns: HopColumns, typical: Longs) -> int:
+def _long(columns: HopColumns, typical: Int64Array) -> int:
     """The length above which an arrow is kept aside."""
     sample = slice(None, None, max(1, len(columns) // 200_000))
     if not len(columns):
@@ -275,7 +275,7 @@ def _long(columns: HopColumns, typical: Longs) -> int:
     return max(LONG_NS, int(np.quantile(end - begin, 1 - LONG_SHARE)))
 
 
-def _extents(sent: Longs, received: Longs, typical: Longs) -> tuple[Longs, Longs]:
+def _extents(sent: Int64Array, received: Int64Array, typical: Int64Array) -> tuple[Int64Array, Int64Array]:
     sent_or = np.where(sent == MISSING_NS, received - typical, sent)
     received_or = np.where(received == MISSING_NS, sent + typical, received)
     return np.minimum(sent_or, received_or), np.maximum(sent_or, received_or)
@@ -293,12 +293,12 @@ def _bins(from_ns: int, to_ns: int, most_bins: int) -> tuple[int, int, int]:
     return shift, from_ns >> shift, -(-to_ns >> shift)
 
 
-def _bincount(bins: Longs, columns: Sequence[Longs], bins_count: int, width: int) -> NDArray[Any]:
+def _bincount(bins: Int64Array, columns: Sequence[Int64Array], bins_count: int, width: int) -> NDArray[Any]:
     counts = sum(np.bincount(bins * width + each, minlength=bins_count * width) for each in columns)
     return np.asarray(counts).reshape(bins_count, width)
 
 
-def _typical_delays(columns: HopColumns, pairs_count: int) -> Longs:
+def _typical_delays(columns: HopColumns, pairs_count: int) -> Int64Array:
     """Median delay of each pair, from up to 100,000 hops of the trace; that of all pairs where a pair has none."""
     sample = slice(None, None, max(1, len(columns) // 100_000))
     delay = columns.received_ns[sample] - columns.anchor_ns[sample]

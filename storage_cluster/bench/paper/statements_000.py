@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from storage_cluster.bench.paper.experiment_000 import Found, Series, peak
 from storage_cluster.servers.http.front import ACCEPT_BACKLOG
 
-PLATEAU = 0.9  # of the peak's throughput: no fall yet
+PLATEAU_SHARE = 0.9  # of the peak's throughput: no fall yet
 BUSY_PERCENT = 90.0
 IDLE_PERCENT = 10.0
 FULL_SHARE = 0.85  # of all cores
-MUCH = 1.5  # times
+MUCH_RATIO = 1.5  # times
 WAIT_PERCENT = 50.0
 QUOTED_COUNT = 2  # findings of a trace that are quoted; the others are listed below its title
 PAPERS_QUEUE = 128  # net.core.somaxconn before Linux 5.4; its table 1: Ubuntu 16.04
@@ -106,7 +106,7 @@ def _rise(by_size: dict[str, list[Found]], said: str, limit: int) -> Iterator[St
         return
     tops = {size: peak(found).concurrency for size, found in by_size.items()}
     ends = {
-        size: max(f.concurrency for f in found if f.throughput_per_s >= PLATEAU * peak(found).throughput_per_s)
+        size: max(f.concurrency for f in found if f.throughput_per_s >= PLATEAU_SHARE * peak(found).throughput_per_s)
         for size, found in by_size.items()
     }
     text = "; ".join(
@@ -152,7 +152,7 @@ def _faster(hdd: dict[str, list[Found]], ssd: dict[str, list[Found]]) -> Iterato
     if both:
         ratios = {size: peak(ssd[size]).throughput_per_s / peak(hdd[size]).throughput_per_s for size in both}
         text = "; ".join(f"{size}: {ratio:.1f} times" for size, ratio in ratios.items())
-        low = {("ssd", size): ssd[size] for size, ratio in ratios.items() if ratio <= MUCH}
+        low = {("ssd", size): ssd[size] for size, ratio in ratios.items() if ratio <= MUCH_RATIO}
         said = "SSD: the highest throughput is much higher than on HDD"
         yield Statement(said, text, not low, _limits(low))
 
@@ -261,7 +261,7 @@ def _course(points: Sequence[Found]) -> str:
 
 
 def _level(found: Found, best: Found) -> bool:
-    return found.throughput_per_s >= PLATEAU * best.throughput_per_s
+    return found.throughput_per_s >= PLATEAU_SHARE * best.throughput_per_s
 
 
 def _limit(found: Found) -> str:

@@ -14,7 +14,7 @@ def table(number: int) -> pa.Table:
 
 def test_what_has_no_room_is_written_at_once_and_all_in_order() -> None:
     written: list[int] = []
-    put_off = DeferredWrites(lambda table: written.append(table["number"][0].as_py()))
+    deferred = DeferredWrites(lambda table: written.append(table["number"][0].as_py()))
     for number, room, expected in (
         (0, 2 * BYTES, []),
         (1, 2 * BYTES, []),
@@ -25,8 +25,8 @@ def test_what_has_no_room_is_written_at_once_and_all_in_order() -> None:
         (6, -1, [0, 1, 2, 3, 4, 5, 6]),
         (7, BYTES, [0, 1, 2, 3, 4, 5, 6]),
     ):
-        put_off.put(table(number), room)
+        deferred.put(table(number), room)
         assert written == expected
-    put_off.write_all()
-    put_off.write_all()
+    deferred.write_all()
+    deferred.write_all()
     assert written == list(range(8))

@@ -8,7 +8,7 @@ from collector.requests.spans import link
 from testkit.services_sim import Service, Simulation, Step
 
 US = 1_000
-SURE = 0.95
+SURE_CONFIDENCE = 0.95
 NODES = tuple(f"N{number}" for number in range(1, 7))
 STORE = {
     "node": Service(NODES, (Step(400 * US, ("disk",)), Step(300 * US)), loop=False),
@@ -45,6 +45,6 @@ def test_of_two_requests_that_come_together_none_is_surely_the_wrong_one(at_once
     """0.05, 0.03 and 0.05 of the links given 0.95 were wrong: of two ways to link two calls the likelier was held to be
     the only one, and an order that nothing had shown decided the rest."""
     calls = pl.concat(calls_of(TWO_CALLS, at_once, seed, count=60) for seed in range(1, 9))
-    sure = calls.filter(pl.col("confidence") >= SURE)
+    sure = calls.filter(pl.col("confidence") >= SURE_CONFIDENCE)
     assert len(sure) >= 0.6 * len(calls)
     assert sure.select((~pl.col("right")).mean()).item() <= most

@@ -14,7 +14,7 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.host_capture import HostSource
 from collector.service import ingest
-from collector.service.app import ANALYSES, create_app
+from collector.service.app import MOST_ANALYSES, create_app
 from collector.service.settings import CollectorSettings
 from collector.trace.model import HostInfo, TraceInfo
 from tests.helpers.app_client import AppClient
@@ -255,7 +255,7 @@ def test_sessions_are_analysed_beside_each_other_and_none_twice_at_a_time(client
             running.remove(trace)
         return TraceInfo(created_ns=0, tool_version="", hosts=())
 
-    names = [f"s{number}" for number in range(2 * ANALYSES + 1)]
+    names = [f"s{number}" for number in range(2 * MOST_ANALYSES + 1)]
     for name in names:
         put(client, 1, session=name)
     client.app.state.analysis = analysis
@@ -265,14 +265,14 @@ def test_sessions_are_analysed_beside_each_other_and_none_twice_at_a_time(client
         async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as asking:
             asked = [asyncio.create_task(asking.post(f"/api/sessions/{name}/analyse")) for name in names]
             async with asyncio.timeout(50):
-                while len(client.app.state.analysing) < len(names) or len(running) < ANALYSES:
+                while len(client.app.state.analysing) < len(names) or len(running) < MOST_ANALYSES:
                     await asyncio.sleep(0.01)
                 again = await asking.post(f"/api/sessions/{names[-1]}/analyse")
             go_on.set()
             return again.status_code, [(await task).status_code for task in asked]
 
     assert asyncio.run(ask_all()) == (409, [200] * len(names))
-    assert most == [ANALYSES]
+    assert most == [MOST_ANALYSES]
     assert client.post(f"/api/sessions/{names[-1]}/analyse").status_code == 200, "nothing is left behind"
 
 

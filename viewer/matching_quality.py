@@ -32,13 +32,13 @@ MEANINGS = {
 """Of each column, in the order of the table."""
 
 
-def pairing_line(pairing: Pairing) -> Component:
+def quality_line(pairing: Pairing) -> Component:
     """What part of the bytes is paired; opens the dialog."""
     good = pairing.total.matched_bytes == pairing.total.bytes and not pairing.total.early_count
     return action_button(pairing.words, "pairing", "How well packets were paired (p)", "link" if good else "link bad")
 
 
-def pairing_parts(pairing: Pairing, warnings: Sequence[CounterInfo]) -> list[Component]:
+def quality_parts(pairing: Pairing, warnings: Sequence[CounterInfo]) -> list[Component]:
     """Sums, what was lost on the way here, the pairs of hosts, the worst connections."""
     return [
         html.Header([html.H2("Pairing"), action_button("close", "close", "Close (Esc)", "small")]),
