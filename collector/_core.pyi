@@ -312,9 +312,9 @@ class Forest(TypedDict):
     depth: NDArray[np.int64]
 
 class Waits(TypedDict):
-    """When a server took a request up, and when the first of parallel calls was answered."""
+    """When a server began to work on a request, and when the first of parallel calls was answered."""
 
-    taken_up: NDArray[np.int64]
+    service_start: NDArray[np.int64]
     first_answered: NDArray[np.int64]
 
 class LedgerColumns(TypedDict):
@@ -338,7 +338,7 @@ class LedgerColumns(TypedDict):
     window_start: NDArray[np.int64]
     window_end: NDArray[np.int64]
 
-class Took(TypedDict):
+class ServerTime(TypedDict):
     """How each server spent its time until it answered."""
 
     asking_ns: NDArray[np.int64]
@@ -569,7 +569,7 @@ def target_words(
 
 # requests
 
-def took(requests: Columns) -> Took: ...
+def server_time(requests: Columns) -> ServerTime: ...
 def row_groups(codes: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
 def sum_groups(
     keys: Sequence[NDArray[np.int64]], columns: Sequence[NDArray[np.int64]]

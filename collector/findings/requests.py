@@ -162,7 +162,7 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
     asked = HEARD.times(rows)
     arrived, answered = first_times(rows, "request_last_received"), first_times(rows, "response_first_sent")
     ended = END.times(rows)
-    took = _core.took(
+    times = _core.server_time(
         {
             "parent": parent,
             "began_ns": begin,
@@ -200,7 +200,7 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
         arrived=arrived,
         answered=answered,
         ended=ended,
-        **took,
+        **times,
     )
 
 

@@ -67,16 +67,16 @@ class Nodes:
     sent: Int64Array
     last_sent: Int64Array  # last byte of the request
     head_arrived: Int64Array
-    continued: Int64Array  # the server asked for the body; UNSEEN if it did not
-    asked_for: Int64Array  # the client heard that
-    body_sent: Int64Array  # and first sent something then
+    continue_sent: Int64Array  # the server asked for the body (100 Continue); UNSEEN if it did not
+    continue_received: Int64Array  # that arrived at the client
+    body_sent: Int64Array  # the client first sent a byte of the body after that
     arrived: Int64Array
     answered: Int64Array
     first_received: Int64Array  # first byte of the response at the client
-    first_returned: Int64Array  # the same, or what is nearest to it
+    response_begin: Int64Array  # the same, or the nearest time that was seen
     ended: Int64Array
-    taken_up: Int64Array  # by the server; UNSEEN if unknown
-    first_answered: Int64Array  # of the servers asked the same at once, the first; UNSEEN for one asked alone
+    service_start: Int64Array  # the server began to work on the request; UNSEEN if unknown
+    first_answered: Int64Array  # of parallel calls to several servers, the first; UNSEEN for a single call
     connect_stall: Int64Array  # ns waited for a SYN to be sent again; 0 for none; this and the two below
     request_stall: Int64Array
     response_stall: Int64Array

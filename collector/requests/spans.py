@@ -171,13 +171,14 @@ def make_nodes(
     until its client gave it up.
     """
     connect_stall, request_stall, response_stall = (coalesce(exchanges, [name], 0) for name in STALLS)
-    head_arrived, continued = first_times(exchanges, "request_first_received"), first_times(exchanges, "continue_sent")
+    head_arrived = first_times(exchanges, "request_first_received")
+    continue_sent = first_times(exchanges, "continue_sent")
     found = waits(
         parent,
         indices(exchanges["service"])[0],
         began=bounds.start,
         ended=RESPONSE_END.times(exchanges),
-        invited=continued,
+        asked_for_body=continue_sent,
         arrived=head_arrived,
     )
     returned, ended = FIRST_RETURN.times(exchanges), bounds.end
@@ -195,13 +196,13 @@ def make_nodes(
         sent=bounds.sent,
         last_sent=first_times(exchanges, "request_last_sent"),
         head_arrived=head_arrived,
-        continued=continued,
-        asked_for=first_times(exchanges, "continue_received"),
+        continue_sent=continue_sent,
+        continue_received=first_times(exchanges, "continue_received"),
         body_sent=first_times(exchanges, "body_sent"),
         arrived=ARRIVED.times(exchanges),
         answered=first_times(exchanges, "response_first_sent"),
         first_received=first_times(exchanges, "response_first_received"),
-        first_returned=returned,
+        response_begin=returned,
         ended=ended,
         connect_stall=connect_stall,
         request_stall=request_stall,

@@ -35,11 +35,11 @@ def waits(
     *,
     began: Int64Array,
     ended: Int64Array,
-    invited: Int64Array,
+    asked_for_body: Int64Array,
     arrived: Int64Array,
 ) -> "Waits":
-    """`taken_up`, when the server probably took each request up, and `first_answered`, when the first of the servers
-    that were asked the same at once had answered their parent; trace times in ns, `UNSEEN` if unknown.
+    """`service_start`, when the server probably began to work on each request, and `first_answered`, when the first of
+    its parent's parallel calls to the same service was answered; trace times in ns, `UNSEEN` if unknown.
 
     Arguments, one value for each exchange: the row of its parent, `NONE` for a root, a row beyond the last if the
     parent is not among them; a number for its service; when it began, when its answer had ended, when its server asked
@@ -49,7 +49,7 @@ def waits(
         "parent": parent,
         "began_ns": began,
         "ended_ns": ended,
-        "asked_ns": invited,
+        "asked_ns": asked_for_body,
         "arrived_ns": arrived,
         "service": service,
     }

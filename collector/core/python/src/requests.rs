@@ -4,12 +4,14 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_spans::{Asked, Limits, Texts, Timed, count_bins, count_late, distinct, groups, sums, took};
+use twintap_spans::{
+    CallTimes, Limits, RequestTimes, Texts, count_bins, count_late, distinct, groups, server_time, sums,
+};
 
 use crate::columns::{Columns, inconsistent, to_dict};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(took_py, module)?)?;
+    module.add_function(wrap_pyfunction!(server_time_py, module)?)?;
     module.add_function(wrap_pyfunction!(row_groups, module)?)?;
     module.add_function(wrap_pyfunction!(sum_groups, module)?)?;
     module.add_function(wrap_pyfunction!(distinct_texts, module)?)?;
@@ -17,18 +19,18 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(count_late_py, module)?)
 }
 
-/// What servers did until they answered; see `collector/_core.pyi`.
-#[pyfunction(name = "took")]
-fn took_py<'py>(py: Python<'py>, requests: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+/// Own time and calls' time of each server until it answered.
+#[pyfunction(name = "server_time")]
+fn server_time_py<'py>(py: Python<'py>, requests: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::of(requests)?;
-    let asked: Asked = columns.table()?;
-    to_dict(py, py.detach(|| took(&asked)))
+    let asked: CallTimes = columns.table()?;
+    to_dict(py, py.detach(|| server_time(&asked)))
 }
 
 /// The group of each row, and the first row of each group.
 type RowGroups<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<i64>>);
 
-/// Rows numbered by their codes; see `collector/_core.pyi`.
+/// Groups of rows with equal codes.
 #[pyfunction]
 fn row_groups<'py>(py: Python<'py>, codes: Vec<PyReadonlyArray1<'py, i32>>) -> PyResult<RowGroups<'py>> {
     let columns: Vec<&[i32]> = codes.iter().map(|column| column.as_slice()).collect::<Result<_, _>>()?;
@@ -46,7 +48,7 @@ fn row_groups<'py>(py: Python<'py>, codes: Vec<PyReadonlyArray1<'py, i32>>) -> P
 /// The first row of each group, and sums of columns over it.
 type GroupSums<'py> = (Bound<'py, PyArray1<i64>>, Vec<Bound<'py, PyArray1<i64>>>);
 
-/// Columns added up over rows that are alike; see `collector/_core.pyi`.
+/// Sums of columns over rows with equal keys.
 #[pyfunction]
 fn sum_groups<'py>(
     py: Python<'py>,
@@ -66,7 +68,7 @@ fn sum_groups<'py>(
     Ok((found.first.into_pyarray(py), sums.collect()))
 }
 
-/// Texts of some rows, numbered; see `collector/_core.pyi`.
+/// Numbers of the distinct texts of some rows.
 #[pyfunction]
 fn distinct_texts<'py>(
     py: Python<'py>,
@@ -84,7 +86,7 @@ fn distinct_texts<'py>(
     Ok((found.of.into_pyarray(py), found.first.into_pyarray(py)))
 }
 
-/// What requests took, counted by group; see `collector/_core.pyi`.
+/// Histograms of servers' own times by group.
 #[pyfunction(name = "count_bins")]
 fn count_bins_py<'py>(
     py: Python<'py>,
@@ -99,7 +101,7 @@ fn count_bins_py<'py>(
     to_dict(py, py.detach(|| count_bins(group, own_ns, bins_per_octave)))
 }
 
-/// Late requests, counted by pool; see `collector/_core.pyi`.
+/// Late requests counted by pool.
 #[pyfunction(name = "count_late")]
 fn count_late_py<'py>(
     py: Python<'py>,
@@ -109,7 +111,7 @@ fn count_late_py<'py>(
     moment_ns: i64,
 ) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::of(timed)?;
-    let timed: Timed = columns.table()?;
+    let timed: RequestTimes = columns.table()?;
     let pools = pool.as_slice()?;
     let most = |codes: &[i32]| {
         codes

@@ -56,7 +56,7 @@ fn piece<'a>((values, validity, first_bit): &'a PieceColumns) -> PyResult<Piece<
     })
 }
 
-/// The first of some columns that is known; see `collector/_core.pyi`.
+/// For each row the value of the first column in which it is known.
 #[pyfunction(name = "first_known")]
 fn first_known_py<'py>(
     py: Python<'py>,
@@ -83,7 +83,7 @@ fn text_numbers_py<'py>(py: Python<'py>, texts: &Bound<'py, PyDict>) -> PyResult
     Ok(py.detach(|| text_numbers(&texts)).into_pyarray(py))
 }
 
-/// What requests waited for; see `collector/_core.pyi`.
+/// When servers began to work on requests, and when the first of parallel calls was answered.
 #[pyfunction(name = "waits")]
 fn waits_py<'py>(
     py: Python<'py>,
@@ -119,7 +119,7 @@ fn make_ledger<'py>(
 /// Texts laid end to end: where each begins, and their bytes.
 type TextColumns<'py> = (PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, u8>);
 
-/// A word of each target; see `collector/_core.pyi`.
+/// One word of each target, by its kind's shape.
 #[pyfunction]
 fn target_words<'py>(
     py: Python<'py>,
@@ -153,7 +153,7 @@ fn target_words<'py>(
     Ok((found.codes.into_pyarray(py), found.names))
 }
 
-/// Where ids stand; see `collector/_core.pyi`.
+/// The row of each id.
 #[pyfunction(name = "places")]
 fn places_py<'py>(
     py: Python<'py>,

@@ -1,6 +1,6 @@
 //! The children of each row, in order of rows: a list of lists in two columns.
 
-/// Made once, then asked for each parent.
+/// The children of all rows, built once and looked up by parent.
 #[derive(Clone, Debug)]
 pub struct Children {
     first: Vec<u32>,
@@ -8,7 +8,7 @@ pub struct Children {
 }
 
 impl Children {
-    /// Of `parent`, one for each row; a parent that is no row has no children.
+    /// Build the lists from the parent of each row; a parent that is no row has no children.
     ///
     /// # Panics
     /// With 2^32 rows or more.
@@ -16,7 +16,7 @@ impl Children {
         let count = parent.len();
         assert!(u32::try_from(count).is_ok(), "more exchanges than a number of 32 bits");
         let inside = |of: i64| usize::try_from(of).ok().filter(|&of| of < count);
-        // Written, not asked for as zeros: memory that is read before it is written costs the system much more to give.
+        // Written, not allocated as zeros: the kernel provides a page faster if it is written before it is read.
         let mut first: Vec<u32> = std::iter::repeat_n(0, count + 2).collect();
         for of in parent.iter().filter_map(|&of| inside(of)) {
             first[of + 2] += 1;

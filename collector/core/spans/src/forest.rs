@@ -10,7 +10,7 @@ output_table! {
     }
 }
 
-/// Follow every row's parents. Each row is passed once, however long the chains are.
+/// Follow every row's parents to its root. Each row is visited once, however long the chains are.
 ///
 /// # Panics
 /// If parents lead in a circle, or to no row.

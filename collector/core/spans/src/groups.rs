@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-/// Up to so many combinations of codes have a place each; more are looked up.
-const MOST_IN_A_ROW: u64 = 1 << 16;
+/// Up to this many combinations of codes are indices into an array; more are looked up in a hash table.
+const MAX_DENSE_COMBINATIONS: u64 = 1 << 16;
 
 /// The group of each row, and the first row of each group: groups are numbered in order of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,8 @@ pub struct Groups {
     pub first: Vec<i64>,
 }
 
-/// Number the rows of some columns of codes, from -1 on; none if their combinations are more than a number of 64 bits.
+/// Number the groups of rows with equal codes in all columns. Codes begin at -1. None if the number of combinations
+/// exceeds 64 bits.
 ///
 /// # Panics
 /// If the columns differ in length, or a code is less than -1.
@@ -28,7 +29,7 @@ pub fn groups(columns: &[&[i32]]) -> Option<Groups> {
         .iter()
         .try_fold(1u64, |product, width| product.checked_mul(*width))?;
     let combinations: u64 = widths.iter().product();
-    let few = combinations <= MOST_IN_A_ROW.min(16 + 2 * count as u64);
+    let few = combinations <= MAX_DENSE_COMBINATIONS.min(16 + 2 * count as u64);
     let mut in_a_row = vec![-1; if few { combinations as usize } else { 0 }];
     let mut number: FxHashMap<u64, i32> = FxHashMap::default();
     let mut found = Groups::default();
@@ -55,14 +56,14 @@ pub fn groups(columns: &[&[i32]]) -> Option<Groups> {
     Some(found)
 }
 
-/// The first row of each group, in order of their keys, and the sums of some columns over it.
+/// The first row of each group, in order of their keys, and the sums of columns over the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     pub first: Vec<i64>,
     pub columns: Vec<Vec<i64>>,
 }
 
-/// Add up columns over the rows that are alike in three keys. Quick where rows come in long ascending runs.
+/// Add up columns over the rows that have three equal keys. Fast where rows come in long ascending runs.
 ///
 /// # Panics
 /// If the columns differ in length, or a sum is no number of 64 bits.

@@ -23,19 +23,19 @@ output_table! {
 
 input_table! {
     /// Requests; times in ns, `UNSEEN` where not known.
-    pub struct Timed {
+    pub struct RequestTimes {
         /// Negative for one that is left out.
         group: i32,
-        /// What its server took.
+        /// The server's own time.
         own_ns: i64,
-        /// What of it its root waited for.
+        /// The part of it on the root's critical path.
         critical_ns: i64,
         asked_ns: i64,
         answered_ns: i64,
     }
 }
 
-/// Of a group: how long its requests may take, and the pool that it is counted in.
+/// The limit of each group's requests, and the pool in which the group is counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits<'a> {
     pub limit_ns: &'a [f64],
@@ -45,7 +45,8 @@ pub struct Limits<'a> {
 }
 
 output_table! {
-    /// One row a pool; `collector.findings.lateness` says what each column is. `slowest` is a row, or -1.
+    /// One row a pool: late requests, moments with requests and with late ones, medians of what late requests took and
+    /// of what is usual, the total cost, the first and the last time, and the row of the slowest request, or -1.
     pub struct Late {
         late_count: i64,
         moments: i64,
@@ -59,7 +60,7 @@ output_table! {
     }
 }
 
-/// Count what requests took by group, in so many bins an octave.
+/// A histogram of the servers' own times for each group, with `bins_per_octave` bins an octave.
 ///
 /// # Panics
 /// If the columns differ in length.
@@ -89,7 +90,7 @@ pub fn count_bins(group: &[i32], own_ns: &[i64], bins_per_octave: f64) -> Bins {
     bins
 }
 
-/// What one pool gathers.
+/// Counts of one pool.
 #[derive(Clone, Debug, Default)]
 struct Pool {
     own_ns: Vec<i64>,
@@ -101,12 +102,12 @@ struct Pool {
     slowest: Option<(i64, usize)>,
 }
 
-/// Count the requests beyond their group's limit by pool. Half of a limit is what is usual; `moment_ns` is how long a
-/// moment lasts.
+/// Count by pool the requests that exceed their group's limit. The usual time is half the limit; a moment lasts
+/// `moment_ns`.
 ///
 /// # Panics
 /// If the columns differ in length, a group has no limit, or `moment_ns` is 0.
-pub fn count_late(timed: &Timed, limits: &Limits, moment_ns: i64) -> Late {
+pub fn count_late(timed: &RequestTimes, limits: &Limits, moment_ns: i64) -> Late {
     assert!(timed.is_consistent(), "columns differ in length");
     let mut pools = vec![Pool::default(); limits.pools_count];
     for (row, group) in timed.group.iter().enumerate() {
@@ -128,7 +129,7 @@ pub fn count_late(timed: &Timed, limits: &Limits, moment_ns: i64) -> Late {
         if own_ns as f64 > limit_ns {
             note(&mut pool.late_moments, moment);
             pool.add_late(own_ns, limit_ns / 2.0, timed.critical_ns[row].max(0));
-            pool.take_in(asked_ns, timed.answered_ns[row]);
+            pool.extend_times(asked_ns, timed.answered_ns[row]);
         }
     }
     let mut late = Late::default();
@@ -136,7 +137,7 @@ pub fn count_late(timed: &Timed, limits: &Limits, moment_ns: i64) -> Late {
     late
 }
 
-/// Requests come nearly in order, so that hardly more is kept than there are moments.
+/// Note a moment. Requests come nearly in order of time, so hardly more entries are kept than there are moments.
 fn note(moments: &mut Vec<i64>, moment: i64) {
     if moments.last() != Some(&moment) {
         moments.push(moment);
@@ -156,7 +157,7 @@ impl Pool {
         self.usual_ns.push(usual_ns);
     }
 
-    fn take_in(&mut self, asked_ns: i64, answered_ns: i64) {
+    fn extend_times(&mut self, asked_ns: i64, answered_ns: i64) {
         let (from_ns, to_ns) = self.times.unwrap_or((i64::MAX, UNSEEN));
         let asked_ns = if asked_ns == UNSEEN { i64::MAX } else { asked_ns };
         self.times = Some((from_ns.min(asked_ns), to_ns.max(answered_ns)));
@@ -180,7 +181,7 @@ impl Late {
     }
 }
 
-/// Of ascending values; NaN of none.
+/// The median of ascending values; NaN if there are none.
 fn median<T: Copy>(values: &[T], as_float: impl Fn(T) -> f64) -> f64 {
     let (half, odd) = (values.len() / 2, values.len() % 2 == 1);
     match (values.get(half), half.checked_sub(1)) {
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn late_is_what_is_beyond_its_group_and_pools_add_up() {
-        let timed = Timed {
+        let timed = RequestTimes {
             group: &[0, 1, 0, 0, 1, -1, 2],
             own_ns: &[10, 50, 30, 40, 60, 900, 70],
             critical_ns: &[10, 3, 30, UNSEEN, 60, 900, 70],

@@ -35,39 +35,49 @@ use crate::UNSEEN;
 use crate::children::Children;
 use crate::silences::{HELD, IDLE, Silences};
 
-/// A thread takes the roots of so many rows at once.
+/// A thread handles the roots among this many rows at a time.
 const ROWS_AT_ONCE: usize = 1 << 12;
 
 input_table! {
-    /// Spans as a forest; columns of one length, times in ns, `UNSEEN` where not seen. What each means:
-    /// `collector.requests.critical_path.Nodes`.
+    /// Spans as a forest; columns of one length, times in ns, `UNSEEN` where not seen.
     pub struct Nodes {
+        /// Row of the parent, `NONE` for a root.
         parent: i64,
+        /// 0 for a root whose time is divided.
         depth: i64,
+        /// `start` … `sent`, `ended`: see "When a span begins and ends".
         start: i64,
         connected: i64,
         tls_start: i64,
         tls_end: i64,
         sent: i64,
+        /// The last byte of the request left.
         last_sent: i64,
         head_arrived: i64,
-        continued: i64,
-        asked_for: i64,
+        /// The server asked for the body (100 Continue); `UNSEEN` if it did not.
+        continue_sent: i64,
+        continue_received: i64,
+        /// The client first sent a byte of the body after that.
         body_sent: i64,
         arrived: i64,
         answered: i64,
+        /// The first byte of the response arrived at the client.
         first_received: i64,
-        first_returned: i64,
+        /// The same, or the nearest time that was seen.
+        response_begin: i64,
         ended: i64,
-        taken_up: i64,
+        /// The server began to work on the request; `UNSEEN` if not known.
+        service_start: i64,
+        /// The first of parallel calls to several servers was answered; `UNSEEN` for a single call.
         first_answered: i64,
+        /// Waits until a lost SYN, a lost part of the request, and of the response, was retransmitted; ns, 0 for none.
         connect_stall: i64,
         request_stall: i64,
         response_stall: i64,
     }
 }
 
-/// Declares the stretches of a span: of each its place and the column that it is in.
+/// Declares the stretches of a span: the place and the column of each.
 macro_rules! stretches {
     ($($place:ident($column:literal),)+) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
@@ -99,7 +109,8 @@ stretches! {
 /// How many stretches a span has.
 const STRETCHES: usize = STRETCH_COLUMNS.len();
 
-/// Stretches of each span on its root's path, in ns and in the order of `STRETCH_COLUMNS`, their sum, and its first and last time there; off the path all zero.
+/// Stretches of each span on its root's critical path, in ns and in the order of `STRETCH_COLUMNS`, their sum, and the
+/// span's first and last time on the path; all zero off the path.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     pub stretches: [Vec<i64>; STRETCHES],
@@ -132,13 +143,13 @@ enum Kind {
 const KINDS: [Kind; 4] = [Kind::Connect, Kind::Secure, Kind::Ask, Kind::Main];
 
 impl Kind {
-    /// Whether it opens the connection.
+    /// Whether the visit only opens the connection.
     fn opens(self) -> bool {
         matches!(self, Kind::Connect | Kind::Secure)
     }
 }
 
-/// A stretch of a span at its server; `begin` … `ended` by the client, the rest as in `Nodes`.
+/// A visit of a span to its server: `begin` … `ended` at the client, the others as in `Nodes`.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     begin: i64,
@@ -150,7 +161,7 @@ struct Visit {
 }
 
 impl Visit {
-    /// One that only opens the connection.
+    /// A visit that only opens the connection.
     fn opening(begin: i64, ended: i64) -> Self {
         Self {
             begin,
@@ -163,18 +174,18 @@ impl Visit {
     }
 }
 
-/// Part of a root's time that a visit has.
+/// The part of a root's time that a visit accounts for.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     span: usize,
     kind: Kind,
-    /// Its parent waits for more of the answer, of which it has some: nothing is asked for at once any more.
+    /// Its parent waits for the rest of an answer that has begun, so no parallel call counts as waited for.
     streams: bool,
     begin: i64,
     end: i64,
 }
 
-/// A child's visit, in the order in which their first bytes returned.
+/// A child's visit; visits are ordered by when their first bytes returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Answer {
     returned: i64,
@@ -196,13 +207,13 @@ impl Nodes<'_> {
     fn visit(&self, span: usize, kind: Kind) -> Option<Visit> {
         let connects = rising([self.start[span], self.connected[span], self.sent[span]]);
         let asked_from = seen_or(self.sent[span], self.start[span]);
-        let asked_for = seen_or(self.asked_for[span], self.continued[span]);
-        let body_sent = seen_or(self.body_sent[span], asked_for);
+        let continue_received = seen_or(self.continue_received[span], self.continue_sent[span]);
+        let body_sent = seen_or(self.body_sent[span], continue_received);
         let asks = || {
-            let head = [self.sent[span], self.head_arrived[span], self.continued[span]];
-            self.continued[span] != UNSEEN
+            let head = [self.sent[span], self.head_arrived[span], self.continue_sent[span]];
+            self.continue_sent[span] != UNSEEN
                 && rising(head)
-                && rising([head[2], asked_for, body_sent, self.arrived[span]])
+                && rising([head[2], continue_received, body_sent, self.arrived[span]])
         };
         match kind {
             Kind::Connect => connects.then(|| Visit::opening(self.start[span], self.connected[span])),
@@ -214,32 +225,32 @@ impl Nodes<'_> {
                 begin: asked_from,
                 sent: self.sent[span],
                 arrived: self.head_arrived[span],
-                answered: self.continued[span],
-                returned: asked_for,
-                ended: asked_for,
+                answered: self.continue_sent[span],
+                returned: continue_received,
+                ended: continue_received,
             }),
             Kind::Main => Some(Visit {
                 begin: if asks() { body_sent } else { asked_from },
                 sent: self.sent[span],
                 arrived: self.arrived[span],
                 answered: self.answered[span],
-                returned: seen_or(self.first_returned[span], self.ended[span]),
+                returned: seen_or(self.response_begin[span], self.ended[span]),
                 ended: self.ended[span],
             }),
         }
     }
 }
 
-/// The columns of a ledger while threads fill them. Each row is written by the thread that has its trace, so nothing is
-/// to be ordered among them. All are written once before: memory that is read first costs the system more to give.
-struct Shared {
+/// The columns of a ledger while threads fill them. Each row is written only by the thread that handles its trace, so
+/// writes need no ordering. All are first written once: the kernel provides a page faster if it is not read first.
+struct SharedColumns {
     stretches: [Vec<AtomicI64>; STRETCHES],
     critical: Vec<AtomicI64>,
     window_start: Vec<AtomicI64>,
     window_end: Vec<AtomicI64>,
 }
 
-impl Shared {
+impl SharedColumns {
     fn new(count: usize, with_windows: bool) -> Self {
         let zeros = |count: usize| (0..count).into_par_iter().map(|_| AtomicI64::new(0)).collect();
         let windows = if with_windows { count } else { 0 };
@@ -291,7 +302,7 @@ fn add(held: &AtomicI64, amount: i64) {
     }
 }
 
-/// What was waited for bytes to be sent again, no more than the stretch has.
+/// Move the waits for retransmissions out of their stretches, at most what each stretch has.
 fn take_out_stalls(stretches: &mut [Vec<i64>; STRETCHES], nodes: &Nodes) {
     let stalls = [
         (CONNECT, nodes.connect_stall),
@@ -307,7 +318,7 @@ fn take_out_stalls(stretches: &mut [Vec<i64>; STRETCHES], nodes: &Nodes) {
     }
 }
 
-/// Where a silence of this cause goes.
+/// The stretch that a silence of this cause belongs to.
 fn stretch_of(in_response: bool, cause: u8) -> usize {
     match (cause, in_response) {
         (IDLE, false) => REQUEST_IDLE,
@@ -317,7 +328,7 @@ fn stretch_of(in_response: bool, cause: u8) -> usize {
     }
 }
 
-/// Of silences that have no place in time, no more than what is left of the stretch.
+/// Move short silences, which have no place in time, out of their stretches, at most what is left of each.
 fn take_out_short_silences(stretches: &mut [Vec<i64>; STRETCHES], silences: &Silences) {
     for (place, &row) in silences.short.row.iter().enumerate() {
         let (span, in_response) = (row as usize, silences.short.in_response[place]);
@@ -328,8 +339,8 @@ fn take_out_short_silences(stretches: &mut [Vec<i64>; STRETCHES], silences: &Sil
     }
 }
 
-/// Share out each root's time among the spans on its critical path. A root without a beginning or an end has none.
-/// Without `with_windows` their columns are empty.
+/// Divide each root's time among the spans on its critical path. A root without a beginning or an end has no time.
+/// Without `with_windows` the columns of windows are empty.
 ///
 /// # Panics
 /// If the columns differ in length, or silences are of no span.
@@ -337,7 +348,7 @@ pub fn share_out(nodes: &Nodes, silences: &Silences, with_windows: bool) -> Ledg
     let count = nodes.parent.len();
     assert!(nodes.is_consistent(), "columns differ in length");
     assert!(silences.is_consistent(count), "silences of no span");
-    let (children, shared) = (Children::new(nodes.parent), Shared::new(count, with_windows));
+    let (children, shared) = (Children::new(nodes.parent), SharedColumns::new(count, with_windows));
     (0..count.div_ceil(ROWS_AT_ONCE)).into_par_iter().for_each(|range| {
         let mut walk = Walk {
             nodes,
@@ -359,18 +370,18 @@ struct Walk<'a> {
     nodes: &'a Nodes<'a>,
     silences: &'a Silences<'a>,
     children: &'a Children,
-    ledger: &'a Shared,
-    /// Those still to be shared out.
+    ledger: &'a SharedColumns,
+    /// Windows that are not yet divided.
     windows: Vec<Window>,
-    /// Of the span in hand: its children's visits.
+    /// Visits of the current span's children.
     answers: Vec<Answer>,
-    /// For each of them, the place of the one that ended last up to there.
+    /// For each place in `answers`, the place of the visit that ended last among those up to it.
     latest: Vec<usize>,
 }
 
 impl Walk<'_> {
-    /// The root's own visits tile its time, so one lasts until the next begins; but what lies between a handshake and
-    /// what follows it is not of its time.
+    /// Divide a root's time. Its own visits tile it: one lasts until the next begins. The time between a handshake and
+    /// the next visit is no part of it.
     fn follow_root(&mut self, span: usize) {
         let (start, ended) = (self.nodes.start[span], self.nodes.ended[span]);
         if start == UNSEEN || ended == UNSEEN || ended <= start {
@@ -401,7 +412,7 @@ impl Walk<'_> {
         self.windows.clear();
     }
 
-    /// Fill in the stretches of a window, and find those of its critical children.
+    /// Divide a window among its span's stretches, and append the windows of its critical children.
     fn share(&mut self, window: Window) {
         let Window { span, kind, begin, .. } = window;
         let nodes = self.nodes;
@@ -422,12 +433,12 @@ impl Walk<'_> {
         }
         let sent = inside(visit.sent, begin, begin, end);
         if kind == Kind::Main && nodes.shows_one_end(span) {
-            return self.share_of_one_end(span, sent, end);
+            return self.share_at_one_end(span, sent, end);
         }
         let answered = inside(visit.answered, end, sent, end);
         let arrived = inside(visit.arrived, sent, sent.min(answered), answered);
         let returned = inside(visit.returned, end, answered, end);
-        let queued = inside(nodes.taken_up[span], arrived, arrived, answered) - arrived;
+        let queued = inside(nodes.service_start[span], arrived, arrived, answered) - arrived;
         let add = |stretch: usize, amount: i64| self.ledger.add(stretch, span, amount);
         add(REQUEST, arrived - sent);
         add(QUEUE, queued);
@@ -445,12 +456,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Where stamps of one end bound what is the server's and what is the network's together: only the transfers of
-    /// the request and of the answer, as far as that end shows them, are apart.
-    fn share_of_one_end(&mut self, span: usize, sent: i64, end: i64) {
+    /// Divide a window of which only one end was captured: the transfers of request and answer, as far as that end
+    /// shows them, and between them the server's and the network's time together.
+    fn share_at_one_end(&mut self, span: usize, sent: i64, end: i64) {
         let nodes = self.nodes;
-        // The server asked for the body in between, and worked before that.
-        let is_asked = nodes.asked_for[span] != UNSEEN && nodes.continued[span] == UNSEEN;
+        // The server asked for the body before the last byte was sent, and worked before it asked.
+        let is_asked = nodes.continue_received[span] != UNSEEN && nodes.continue_sent[span] == UNSEEN;
         let last_sent = if is_asked { sent } else { nodes.last_sent[span] };
         let from = inside(seen_or(nodes.arrived[span], last_sent), sent, sent, end);
         let until = inside(
@@ -466,8 +477,8 @@ impl Walk<'_> {
         self.follow(span, SERVER_OR_NETWORK, from, until);
     }
 
-    /// Take the long silences of a span out of its network's time, as far as they lie in these parts of its window.
-    /// Returns those in which the server had nothing to send yet.
+    /// Move the long silences of a span out of its network time, as far as they lie in these parts of its window.
+    /// Returns those in which the server had nothing to send.
     fn share_silences(&self, span: usize, request: (i64, i64), response: (i64, i64)) -> Vec<(i64, i64)> {
         let mut idle = Vec::new();
         for silence in self.silences.of(span) {
@@ -489,12 +500,13 @@ impl Walk<'_> {
         idle
     }
 
-    /// The children's visits that fill the time from `cursor` back to `floor`; taken out of their parent's `stretch`.
+    /// Append windows for the children's visits on the critical path from `cursor` back to `floor`, and subtract them
+    /// from their parent's `stretch`.
     fn follow(&mut self, span: usize, stretch: usize, floor: i64, mut cursor: i64) {
         if cursor <= floor || self.children.of(span).is_empty() {
             return;
         }
-        self.gather_answers(span);
+        self.collect_answers(span);
         loop {
             let by_then = self.answers.partition_point(|answer| answer.returned <= cursor);
             let Some(place) = by_then.checked_sub(1) else {
@@ -518,7 +530,7 @@ impl Walk<'_> {
         }
     }
 
-    fn gather_answers(&mut self, span: usize) {
+    fn collect_answers(&mut self, span: usize) {
         self.answers.clear();
         for &child in self.children.of(span) {
             for kind in KINDS {
@@ -557,7 +569,7 @@ fn seen_or(at: i64, other: i64) -> i64 {
     if at == UNSEEN { other } else { at }
 }
 
-/// A time, or `unseen` where it was not seen, held between `low` and `high`.
+/// A time, or `unseen` where it was not seen, clamped to `low..=high`.
 fn inside(at: i64, unseen: i64, low: i64, high: i64) -> i64 {
     seen_or(at, unseen).max(low).min(high)
 }
@@ -587,15 +599,15 @@ mod tests {
             sent: &columns[6],
             last_sent: &columns[7],
             head_arrived: &columns[8],
-            continued: &columns[9],
-            asked_for: &columns[10],
+            continue_sent: &columns[9],
+            continue_received: &columns[10],
             body_sent: &columns[11],
             arrived: &columns[12],
             answered: &columns[13],
             first_received: &columns[14],
-            first_returned: &columns[15],
+            response_begin: &columns[15],
             ended: &columns[16],
-            taken_up: &columns[17],
+            service_start: &columns[17],
             first_answered: &columns[18],
             connect_stall: &columns[19],
             request_stall: &columns[20],

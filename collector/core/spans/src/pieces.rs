@@ -6,14 +6,14 @@ use rayon::prelude::*;
 use rustc_hash::FxHasher;
 use twintap_columns::Texts;
 
-/// Rows that one thread takes at once.
+/// Rows that a thread handles at a time.
 const ROWS_AT_ONCE: usize = 1 << 14;
 
 /// Consecutive values of a column.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
     pub values: &'a [i64],
-    /// A bit for each value that is known, from bit `first_bit` on; empty where all are.
+    /// A bit for each value, from bit `first_bit` on: whether it is known. Empty if all are known.
     pub validity: &'a [u8],
     pub first_bit: usize,
 }
@@ -30,7 +30,7 @@ impl Piece<'_> {
     }
 }
 
-/// The first of some columns in which each row's value is known; `missing` where none is.
+/// For each row the value of the first column in which it is known; `missing` where it is in none.
 ///
 /// # Panics
 /// If the columns are not cut into pieces at the same rows, or one has no bits for its values.
@@ -70,7 +70,7 @@ pub fn first_known(columns: &[Vec<Piece>], missing: i64) -> Vec<i64> {
     found
 }
 
-/// A number for each text, the same for equal ones: a 64-bit hash; 0 for an empty one.
+/// A 64-bit hash of each text, so that equal texts have equal numbers; 0 for an empty text.
 pub fn text_numbers(texts: &Texts) -> Vec<u64> {
     let count = texts.offsets.len() - 1;
     let number = |row: usize| match texts.text(row) {

@@ -5,14 +5,14 @@ use rustc_hash::FxHashMap;
 
 use crate::NONE;
 
-/// The last id of a partition may be so many times their number, and they are still looked up by place.
-const MOST_GAPS: usize = 4;
-const NOWHERE: u32 = u32::MAX;
+/// Ids of a partition are indices into an array if the largest is at most this many times their count.
+const MAX_SPARSENESS: usize = 4;
+const NO_ROW: u32 = u32::MAX;
 
 /// The row of each wanted id, column by column; `NONE` for one that is none of `ids`, which differ from each other.
 ///
-/// Ids of a partition are those between two multiples of 2^`stride_bits`. Cost: a pass where they hardly have gaps, as
-/// exchanges are numbered; else a look-up in a table of them each.
+/// Ids of a partition are those between two multiples of 2^`stride_bits`. Cost: one pass if ids have few gaps, as those
+/// of exchanges; otherwise a look-up in a hash table for each.
 ///
 /// # Panics
 /// With 2^32 rows or more, or if a stride is no number of 64 bits.
@@ -40,7 +40,7 @@ struct Near {
 
 impl Near {
     fn new(ids: &[i64], stride_bits: u32) -> Option<Self> {
-        let most = MOST_GAPS.saturating_mul(ids.len());
+        let most = MAX_SPARSENESS.saturating_mul(ids.len());
         let mut sizes: Vec<usize> = Vec::new();
         for &id in ids {
             let (partition, number) = partition_and_number(id, stride_bits)?;
@@ -60,7 +60,7 @@ impl Near {
         if count > most {
             return None;
         }
-        let mut row_of = vec![NOWHERE; count];
+        let mut row_of = vec![NO_ROW; count];
         for (row, &id) in ids.iter().enumerate() {
             let (partition, number) = partition_and_number(id, stride_bits)?;
             row_of[first[partition] + number] = row as u32;
@@ -77,8 +77,8 @@ impl Near {
             let place = self.first.get(partition)?.checked_add(number)?;
             (place < *self.first.get(partition + 1)?).then_some(place)
         });
-        match place.map_or(NOWHERE, |place| self.row_of[place]) {
-            NOWHERE => NONE,
+        match place.map_or(NO_ROW, |place| self.row_of[place]) {
+            NO_ROW => NONE,
             row => row.into(),
         }
     }

@@ -54,7 +54,7 @@ impl Silences<'_> {
                 .all(|cause| *cause <= UNREAD)
     }
 
-    /// The long silences of a span, in their given order.
+    /// The long silences of a span, in the input's order.
     pub(crate) fn of(&self, span: usize) -> impl DoubleEndedIterator<Item = Silence> {
         let span = span as i64;
         let long = self.long;

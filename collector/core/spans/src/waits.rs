@@ -25,38 +25,40 @@ input_table! {
         ended_ns: i64,
         /// The server asked for the body.
         asked_ns: i64,
-        /// The first byte of the request had come.
+        /// The first byte of the request had arrived.
         arrived_ns: i64,
-        /// A number.
+        /// The number of its service.
         service: i32,
     }
 }
 
 output_table! {
-    /// When each request's server probably began to work on it, and when the first of its parent's parallel calls to the
-    /// same service was answered. `UNSEEN` where this is not known, or if there were no parallel calls.
+    /// When each request's server probably began to work on it, and when the first of its parent's parallel calls to
+    /// the same service was answered. `UNSEEN` where this is not known, or if there were no parallel calls.
     pub struct Waits {
-        taken_up: i64,
+        service_start: i64,
         first_answered: i64,
     }
 }
 
-/// What requests waited for. The work before a server's first act is the quantile `unhurried` over its service's
-/// requests; it is not computed from fewer than `fewest` of them.
+/// The waits of requests. The work before a server's first act is the quantile `unhurried` over its service's requests;
+/// it is not computed from fewer than `fewest` requests.
 ///
 /// # Panics
 /// If the columns differ in length.
 pub fn waits(exchanges: &Waiting, unhurried: f64, fewest: usize) -> Waits {
     assert!(exchanges.is_consistent(), "columns differ in length");
-    let (taken_up, first_answered) =
-        rayon::join(|| taken_up(exchanges, unhurried, fewest), || first_answers(exchanges));
+    let (service_start, first_answered) = rayon::join(
+        || service_start(exchanges, unhurried, fewest),
+        || first_answers(exchanges),
+    );
     Waits {
-        taken_up,
+        service_start,
         first_answered,
     }
 }
 
-fn taken_up(exchanges: &Waiting, unhurried: f64, fewest: usize) -> Vec<i64> {
+fn service_start(exchanges: &Waiting, unhurried: f64, fewest: usize) -> Vec<i64> {
     let Waiting {
         parent,
         began_ns,
@@ -93,11 +95,11 @@ fn taken_up(exchanges: &Waiting, unhurried: f64, fewest: usize) -> Vec<i64> {
             (service, *gaps.select_nth_unstable(place).1)
         })
         .collect();
-    let taken_up = |row: usize| {
+    let service_start = |row: usize| {
         let work_ns = works.get(&service[row]).filter(|_| shows_act(row));
         work_ns.map_or(UNSEEN, |work_ns| arrived_ns[row].max(acted_ns[row] - work_ns))
     };
-    (0..count).into_par_iter().map(taken_up).collect()
+    (0..count).into_par_iter().map(service_start).collect()
 }
 
 fn first_answers(exchanges: &Waiting) -> Vec<i64> {
@@ -165,7 +167,7 @@ mod tests {
                 arrived_ns: &[10, 20, 16, 56],
                 service: &[0, 0, 1, 1],
             };
-            waits(&exchanges, 0.05, fewest).taken_up
+            waits(&exchanges, 0.05, fewest).service_start
         };
         assert_eq!(taken(2), [10, 50, UNSEEN, UNSEEN]);
         assert_eq!(taken(3), [UNSEEN; 4]);

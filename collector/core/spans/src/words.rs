@@ -8,10 +8,11 @@ use twintap_columns::Texts;
 
 use crate::groups::Groups;
 
-/// So many texts a thread takes at once.
+/// Texts that a thread handles at a time.
 const TEXTS_AT_ONCE: usize = 1 << 14;
 
-/// Where a kind of text has its words: behind a prefix, by number; words are parted by `/`, and end with a query (`?`).
+/// Where a kind of text has its word: the `place`-th one after `prefix`. Words are separated by `/` and end before a
+/// query (`?`).
 #[derive(Clone, Debug)]
 pub struct Shape<'a> {
     pub kind: i32,
@@ -19,15 +20,15 @@ pub struct Shape<'a> {
     pub place: usize,
 }
 
-/// Words by number, each once.
+/// Distinct words, and the number of each text's word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
-    /// One value a text, -1 for none.
+    /// For each text the index of its word in `names`, -1 for none.
     pub codes: Vec<i32>,
     pub names: Vec<String>,
 }
 
-/// The word that each text has by the shape of its kind. Texts come in parts, one after the other.
+/// The word of each text at the place that its kind's shape gives. Texts come in consecutive parts.
 ///
 /// # Panics
 /// If texts and kinds differ in number.
@@ -43,9 +44,9 @@ pub fn words(parts: &[Texts], kinds: &[i32], shapes: &[Shape]) -> Words {
         begin += count;
     }
     assert_eq!(begin, kinds.len(), "texts and kinds differ in number");
-    let found: Vec<Known> = tasks
+    let found: Vec<NumberedWords> = tasks
         .into_par_iter()
-        .map(|(texts, rows, kinds)| Known::new(texts, rows, kinds, shapes))
+        .map(|(texts, rows, kinds)| NumberedWords::new(texts, rows, kinds, shapes))
         .collect();
     let mut words = Words::default();
     words.codes.reserve(kinds.len());
@@ -69,14 +70,14 @@ pub fn words(parts: &[Texts], kinds: &[i32], shapes: &[Shape]) -> Words {
     words
 }
 
-/// Words of some texts, numbered among themselves.
+/// The distinct words of some texts, with numbers of their own.
 #[derive(Default)]
-struct Known<'a> {
+struct NumberedWords<'a> {
     codes: Vec<i32>,
     names: Vec<&'a [u8]>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> NumberedWords<'a> {
     fn new(texts: &Texts<'a>, rows: Range<usize>, kinds: &[i32], shapes: &[Shape]) -> Self {
         let mut found = Self::default();
         let mut numbers: FxHashMap<&[u8], i32> = FxHashMap::default();
@@ -117,7 +118,7 @@ pub fn distinct(texts: &Texts, rows: &[i64]) -> Groups {
     found
 }
 
-/// Where the slash or query behind a word is.
+/// Index of the slash or query after a word.
 fn end_of_word(path: &[u8], begin: usize) -> Option<usize> {
     let ends = |&byte: &u8| byte == b'/' || byte == b'?';
     path[begin..].iter().position(ends).map(|place| begin + place)

@@ -13,7 +13,7 @@ use twintap_columns::{input_table, output_table};
 
 use crate::{NONE, UNSEEN};
 
-/// So many ids a thread takes at once.
+/// Ids that a thread handles at a time.
 const IDS_AT_ONCE: usize = 512;
 
 input_table! {
@@ -29,7 +29,7 @@ input_table! {
         asked_ns: i64,
         /// When it arrived (or left, if that is all that was seen).
         opened_ns: i64,
-        /// When the server was done with it.
+        /// When the server had finished it.
         closed_ns: i64,
     }
 }
@@ -41,7 +41,7 @@ output_table! {
         parent: i64,
         /// 0 without a parent.
         confidence: f64,
-        /// It shows an id, and not one that too many exchanges of one server share.
+        /// Whether it shows an id that identifies it: not one that too many exchanges of one server share.
         shows_id: bool,
     }
 }
@@ -49,8 +49,8 @@ output_table! {
 type Call = (i32, i32);
 
 impl Exchanges<'_> {
-    /// Whether the request of `parent` was there before that of `child` left, and, so that no circle forms, began
-    /// before.
+    /// Whether the request of `parent` had arrived before that of `child` left, and began before it, so that links form
+    /// no circle.
     fn is_possible(&self, parent: usize, child: usize) -> bool {
         let began = |row: usize| (self.asked_ns[row], self.exchange_id[row]);
         self.opened_ns[parent] <= self.asked_ns[child] && began(parent) < began(child)
@@ -65,15 +65,15 @@ impl Exchanges<'_> {
     }
 }
 
-/// Link every exchange that shows an id to one at its client's host that shows it, too. An id that more than
-/// `most_with_one_id` exchanges show at one host identifies none.
+/// Link every exchange that shows an id to an exchange at its client's host that shows the same id. An id that more
+/// than `most_with_one_id` exchanges show at one host is ignored.
 pub fn link(exchanges: &Exchanges, most_with_one_id: u32) -> Links {
-    let shown = Shown::new(exchanges.shown_id);
-    let ranges: Vec<Found> = (0..shown.count().div_ceil(IDS_AT_ONCE))
+    let shown = RowsById::new(exchanges.shown_id);
+    let ranges: Vec<PartialLinks> = (0..shown.count().div_ceil(IDS_AT_ONCE))
         .into_par_iter()
         .map(|range| {
             let ids = range * IDS_AT_ONCE..shown.count().min((range + 1) * IDS_AT_ONCE);
-            let mut found = Found::default();
+            let mut found = PartialLinks::default();
             ids.for_each(|id| found.link_one(exchanges, shown.rows(id), most_with_one_id));
             found
         })
@@ -87,7 +87,7 @@ pub fn link(exchanges: &Exchanges, most_with_one_id: u32) -> Links {
     let mut calls: FxHashSet<Call> = FxHashSet::default();
     for range in &ranges {
         range
-            .silenced
+            .shared_id
             .iter()
             .for_each(|&row| links.shows_id[row as usize] = false);
         calls.extend(range.calls.iter().filter(|call| call.0 >= 0 && call.1 >= 0));
@@ -110,15 +110,15 @@ pub fn link(exchanges: &Exchanges, most_with_one_id: u32) -> Links {
     links
 }
 
-/// The rows that show each id, in their order; ids in the order in which they are first shown. So what is looked up
-/// together lies together.
-struct Shown {
+/// The rows that show each id, in their order. Ids are in the order of their first row, so that rows that are near each
+/// other in time are near each other in memory.
+struct RowsById {
     /// Rows of id n: `rows[first[n]..first[n + 1]]`.
     first: Vec<u32>,
     rows: Vec<u32>,
 }
 
-impl Shown {
+impl RowsById {
     fn new(shown_id: &[u64]) -> Self {
         let mut number_of: FxHashMap<u64, u32> = FxHashMap::default();
         let mut sizes: Vec<u32> = Vec::new();
@@ -154,23 +154,23 @@ impl Shown {
     }
 }
 
-/// What was found for the exchanges of some ids.
+/// Links of the exchanges that show some ids.
 #[derive(Default)]
-struct Found {
-    /// Child and parent.
+struct PartialLinks {
+    /// Children and parents of certain links.
     certain: Vec<(u32, u32)>,
-    /// Children, and all that may be their parents.
+    /// Children with several candidates, and these.
     several: Vec<(u32, Vec<u32>)>,
-    /// Who calls whom, of the certain.
+    /// Services of caller and callee of certain links.
     calls: FxHashSet<Call>,
     /// Exchanges whose id too many exchanges of one server share.
-    silenced: Vec<u32>,
-    /// Of the id in hand: its exchanges by server.
+    shared_id: Vec<u32>,
+    /// The exchanges of the current id by server.
     by_server: Vec<(i32, u32)>,
 }
 
-impl Found {
-    /// Link those of `rows`, which show one id, to each other.
+impl PartialLinks {
+    /// Link the exchanges `rows`, which show one id, to each other.
     fn link_one(&mut self, exchanges: &Exchanges, rows: &[u32], most_with_one_id: u32) {
         self.by_server.clear();
         let server = |&row: &u32| (exchanges.server_host[row as usize], row);
@@ -178,7 +178,7 @@ impl Found {
         self.by_server.sort_unstable();
         let mut of_servers = self.by_server.chunk_by(|one, other| one.0 == other.0);
         if of_servers.any(|of_server| of_server.len() > most_with_one_id as usize) {
-            self.silenced.extend(rows);
+            self.shared_id.extend(rows);
             return;
         }
         self.by_server
@@ -208,7 +208,7 @@ impl Found {
         let at_host = self.by_server[from..].iter().take_while(|&&(server, _)| server == host);
         let may_be = |&row: &u32| {
             let parent = row as usize;
-            // What a host asks of itself and has done with is no parent, but the daemon's request before.
+            // A request of a host to itself that has ended is no parent: it is an earlier request of a daemon.
             let sibling = !exchanges.is_open(parent, child) && exchanges.client_host[parent] == host;
             exchanges.is_possible(parent, child) && !sibling
         };

@@ -1,4 +1,8 @@
-//! How long each server waited for the servers that it called itself before it answered.
+//! Divides each server's time, from a request's arrival to its answer, into the time in which calls of the server ran
+//! and the server's own time.
+//!
+//! Input: times of all requests with their parents. Output: both times of each request. Calls that run at the same time
+//! count once.
 
 use rayon::prelude::*;
 use twintap_columns::{input_table, output_table};
@@ -6,16 +10,16 @@ use twintap_columns::{input_table, output_table};
 use crate::UNSEEN;
 use crate::children::Children;
 
-/// Rows that one thread takes at least.
+/// Rows for each thread, at least.
 const ROWS_AT_ONCE: usize = 1 << 12;
 
 input_table! {
-    /// When each request was asked and answered, at its own ends and at its server; `UNSEEN` where not known.
-    pub struct Asked {
+    /// When each request began and ended at its client and at its server; `UNSEEN` where not known.
+    pub struct CallTimes {
         parent: i64,
         began_ns: i64,
         ended_ns: i64,
-        /// The server had the request.
+        /// The request had arrived at the server.
         heard_ns: i64,
         answered_ns: i64,
     }
@@ -23,19 +27,19 @@ input_table! {
 
 output_table! {
     /// How each server spent its time until it answered, one value for each request; `UNSEEN` where this is not known.
-    pub struct Took {
-        /// For how long at least one call of the server ran, between its request and its answer; `UNSEEN` where none did.
+    pub struct ServerTime {
+        /// Time between the request and the answer in which at least one call of the server ran; `UNSEEN` if none did.
         asking_ns: i64,
         /// The rest of the time from the request to the answer.
         own_ns: i64,
     }
 }
 
-/// What each server did until it answered. What was not seen of a child bounds nothing.
+/// The time of each server until it answered. A child whose times were not captured is ignored.
 ///
 /// # Panics
 /// If the columns differ in length.
-pub fn took(asked: &Asked) -> Took {
+pub fn server_time(asked: &CallTimes) -> ServerTime {
     assert!(asked.is_consistent(), "columns differ in length");
     let children = Children::new(asked.parent);
     let rows = (0..asked.parent.len()).into_par_iter().with_min_len(ROWS_AT_ONCE);
@@ -48,10 +52,10 @@ pub fn took(asked: &Asked) -> Took {
         (asking_ns, (answered_ns - heard_ns - asking_ns.max(0)).max(0))
     };
     let (asking_ns, own_ns) = rows.map_init(Vec::new, of_row).unzip();
-    Took { asking_ns, own_ns }
+    ServerTime { asking_ns, own_ns }
 }
 
-fn asking_ns(asked: &Asked, children: &[u32], row: usize, stretches: &mut Vec<(i64, i64)>) -> i64 {
+fn asking_ns(asked: &CallTimes, children: &[u32], row: usize, stretches: &mut Vec<(i64, i64)>) -> i64 {
     stretches.clear();
     stretches.extend(children.iter().filter_map(|&child| {
         let start = asked.began_ns[child as usize].max(asked.heard_ns[row]);
@@ -85,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_children_share_counts_once_and_only_until_the_answer() {
-        let asked = Asked {
+        let asked = CallTimes {
             parent: &[-1, 0, 0, 0, -1, 4, 4],
             began_ns: &[0, 15, 18, 40, 0, 10, UNSEEN],
             ended_ns: &[99, 20, 25, 70, 99, 30, 50],
@@ -93,8 +97,8 @@ mod tests {
             answered_ns: &[60, 19, 24, 69, UNSEEN, 29, 49],
         };
         let none = UNSEEN;
-        let took = took(&asked);
-        assert_eq!(took.asking_ns, [28, none, none, none, 20, none, none]);
-        assert_eq!(took.own_ns, [15, 3, 5, 28, none, 17, 37]);
+        let server_time = server_time(&asked);
+        assert_eq!(server_time.asking_ns, [28, none, none, none, 20, none, none]);
+        assert_eq!(server_time.own_ns, [15, 3, 5, 28, none, 17, 37]);
     }
 }
