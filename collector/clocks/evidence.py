@@ -69,7 +69,7 @@ def ways_of(hops: pa.Table) -> dict[tuple[str, str], Way]:
         for end, host in (("send", send), ("receive", receive))
     }
     matched = states.index(HopState.MATCHED)
-    found = _core.hop_ways(ends["send"], ends["receive"], state, matched, apart, len(receivers))
+    found = _core.stamps_by_pair(ends["send"], ends["receive"], state, matched, apart, len(receivers))
     return {pairs[pair]: Way(*columns) for pair, *columns in found}
 
 
@@ -160,4 +160,4 @@ def _join(ways: Sequence[Way]) -> Way:
 
 def _hulls(way: Way, frames_count: int, spans: int) -> Way:
     columns: Columns = {"send_ns": way.send_ns, "receive_ns": way.receive_ns, "send_frame": way.send_frame}
-    return way.take(_core.way_hulls(columns, frames_count, spans))
+    return way.take(_core.delay_hulls(columns, frames_count, spans))

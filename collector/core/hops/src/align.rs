@@ -1,8 +1,8 @@
-//! Stamps of hosts to trace times, and each hop's delay with its uncertainty.
+//! Converts hosts' stamps to trace times, and computes each hop's delay with its uncertainty.
 //!
-//! A host's clock is a line from each step to the next (`collector.clocks.solve`):
-//! trace_ns = host_ns - offset_ns - skew_ppb * (host_ns - from_host_ns) / 1e9. A pair of hosts has a bound of its own,
-//! tighter than two error bars added up, given at knots and taken to be straight between them.
+//! Between two steps a host's clock is a line: trace_ns = host_ns - offset_ns - skew_ppb * (host_ns - from_host_ns) /
+//! 1e9. Each pair of hosts has an uncertainty of its own, smaller than the sum of both clocks' error bars, given at
+//! knots and interpolated linearly between them.
 
 use twintap_columns::{input_table, output_table};
 
@@ -46,7 +46,7 @@ input_table! {
 }
 
 impl Lines<'_> {
-    /// A host without a line keeps its stamps.
+    /// The trace time of a stamp. A host without a line keeps its stamps.
     fn trace_ns(&self, host: Option<usize>, frame: u32, host_ns: i64) -> i64 {
         let Some(line) = host.and_then(|host| self.line(host, frame)) else {
             return host_ns;
@@ -67,7 +67,8 @@ impl Lines<'_> {
 }
 
 input_table! {
-    /// Bounds of pairs of hosts: those from a to b are `starts[a * hosts + b]..`, up to the next start, ascending in time.
+    /// Uncertainties of pairs of hosts, ascending in time: those from a to b are `starts[a * hosts + b]..` up to the
+    /// next start.
     pub struct Knots {
         at_trace_ns: i64,
         uncertainty_ns: f64,
@@ -96,8 +97,9 @@ impl Knots<'_> {
 }
 
 output_table! {
-    /// What `align` finds; a time without its end, and a delay of a lone packet, mean nothing.
-    pub struct Aligned {
+    /// The output of [`align()`]. The time of a missing end, and the delay of a packet seen at one end, are
+    /// meaningless.
+    pub struct AlignedHops {
         send_trace_ns: i64,
         receive_trace_ns: i64,
         one_way_delay_ns: i64,
@@ -106,12 +108,12 @@ output_table! {
     }
 }
 
-/// Trace times, delays and uncertainties of hops. A hop within one host has uncertainty 0: both stamps are of one clock.
-/// A lone packet has that of its host's clock.
+/// Trace times, delays and uncertainties of hops. A hop within one host has uncertainty 0, because both stamps are of
+/// one clock; a packet seen at one end has that of its host's clock.
 ///
 /// # Panics
 /// If the ends' columns differ in length, or a host's number is not below the number of hosts.
-pub fn align(send: &End, receive: &End, lines: &Lines, knots: &Knots) -> Aligned {
+pub fn align(send: &End, receive: &End, lines: &Lines, knots: &Knots) -> AlignedHops {
     let n = send.frame.len();
     let columns = [
         send.host.len(),
@@ -136,7 +138,7 @@ pub fn align(send: &End, receive: &End, lines: &Lines, knots: &Knots) -> Aligned
             (_, _, None) => -1,
         }
     });
-    Aligned {
+    AlignedHops {
         uncertainty_ns: uncertainty_ns.collect(),
         one_way_delay_ns: times().map(|(sent, received)| received.wrapping_sub(*sent)).collect(),
         send_trace_ns,

@@ -7,7 +7,7 @@ use twintap_matching::{Kind, State};
 
 use crate::NO_FRAME;
 
-/// Of the codes of `state`, which are in the order of [`State`].
+/// Number of the codes of `state`, which are those of [`State`].
 pub const STATES_COUNT: usize = 6;
 
 input_table! {
@@ -23,13 +23,14 @@ input_table! {
         stream_start: i64,
         stream_end: i64,
         attempt: u16,
-        /// 0 for a lone packet.
+        /// 0 for a packet seen at one end.
         one_way_delay_ns: i64,
     }
 }
 
 output_table! {
-    /// One row a flow; what each column counts is said in `collector.trace.schema.QUALITY`.
+    /// One row a flow: hops that share a send or a receive with another, retransmissions, hops received before they
+    /// were sent, bytes sent, and those of them that were paired.
     pub struct Flows {
         /// Row of the flow's first hop.
         start: i64,
@@ -44,7 +45,7 @@ output_table! {
 }
 
 impl Hops<'_> {
-    /// Some of the rows.
+    /// The given rows.
     #[inline]
     pub(crate) fn rows(&self, rows: Range<usize>) -> Self {
         Self {
@@ -61,8 +62,8 @@ impl Hops<'_> {
         }
     }
 
-    /// Is the next hop of the flow, or the next but one, of the same send or of the same receive? Two apart, since a
-    /// part that was sent again stands between those of the first attempt. A part sent more than twice hides its
+    /// Whether the next hop of the flow, or the one after it, has the same send or the same receive. Two rows ahead,
+    /// because a retransmitted part stands between those of the first attempt. A part sent more than twice hides its
     /// neighbours.
     fn shares_an_end(&self, row: usize) -> bool {
         let near = row.saturating_sub(2)..(row + 3).min(self.connection.len());
@@ -74,7 +75,7 @@ impl Hops<'_> {
 }
 
 impl Flows {
-    /// Add the flow of which these are all hops, and `start` the row of the first.
+    /// Append a flow, given all of its hops and the row `start` of the first.
     ///
     /// # Panics
     /// If a state's code is not below `STATES_COUNT`.

@@ -1,11 +1,12 @@
-//! The lower hull of points in time: of many delays, the few that bound a clock's line.
+//! The lower convex hull of points in time: the few of many delays that bound a clock's line.
 //!
 //! Source: A. M. Andrew, "Another efficient algorithm for convex hulls in two dimensions" (1979): the monotone chain's
 //! lower half. Cost: linear for points in order of time, else that of sorting them.
 
 use twintap_columns::input_table;
 
-/// Places of the points on the lower hull, by time; of points at one time the lowest, of equal ones the first.
+/// Places of the points on the lower hull, by time. Of several points at one time the lowest counts, of equal ones the
+/// first.
 ///
 /// # Panics
 /// If the columns differ in length.
@@ -42,25 +43,25 @@ fn chain(times_s: &[f64], values: &[f64], by_time: impl Iterator<Item = usize>) 
 
 input_table! {
     /// Hops from one host to another: stamps and the sender's frame, of one length.
-    pub struct Way {
+    pub struct PairStamps {
         send_ns: i64,
         receive_ns: i64,
         send_frame: i64,
     }
 }
 
-/// Places of the hops on the lower hull of (send time, delay), a hull for each of `spans` equal stretches of the sender's
-/// `frames_count` frames; stretch by stretch, by time.
+/// Places of the hops on the lower hulls of (send time, delay): one hull for each of `spans` equal stretches of the
+/// sender's `frames_count` frames, in order of stretch and time.
 ///
 /// # Panics
 /// If the columns differ in length, or a frame is not in `0..=frames_count`.
-pub fn hulls(way: &Way, frames_count: usize, spans: usize) -> Vec<i64> {
-    let n = way.send_ns.len();
+pub fn hulls(stamps: &PairStamps, frames_count: usize, spans: usize) -> Vec<i64> {
+    let n = stamps.send_ns.len();
     assert!(
-        way.receive_ns.len() == n && way.send_frame.len() == n,
+        stamps.receive_ns.len() == n && stamps.send_frame.len() == n,
         "columns differ in length"
     );
-    let span_of = |place: usize| way.send_frame[place] as usize * spans / (frames_count + 1);
+    let span_of = |place: usize| stamps.send_frame[place] as usize * spans / (frames_count + 1);
     let mut starts = vec![0; spans + 1];
     (0..n).for_each(|place| starts[span_of(place) + 1] += 1);
     (0..spans).for_each(|span| starts[span + 1] += starts[span]);
@@ -73,22 +74,22 @@ pub fn hulls(way: &Way, frames_count: usize, spans: usize) -> Vec<i64> {
     let mut kept = Vec::new();
     for edges in starts.windows(2) {
         let places = &mut by_span[edges[0]..edges[1]];
-        places.sort_by_key(|&place| way.send_ns[place]);
-        kept.extend(hull_of(way, places));
+        places.sort_by_key(|&place| stamps.send_ns[place]);
+        kept.extend(hull_of(stamps, places));
     }
     kept
 }
 
-/// As floats from the stretch's least: a stamp's own nanoseconds would be lost.
-fn hull_of<'a>(way: &Way, places: &'a [usize]) -> impl Iterator<Item = i64> + 'a {
-    let delay = |&place: &usize| way.receive_ns[place].wrapping_sub(way.send_ns[place]);
+/// The hull of some hops. Times are floats relative to the stretch's smallest, so that no nanosecond is rounded away.
+fn hull_of<'a>(stamps: &PairStamps, places: &'a [usize]) -> impl Iterator<Item = i64> + 'a {
+    let delay = |&place: &usize| stamps.receive_ns[place].wrapping_sub(stamps.send_ns[place]);
     let (first_ns, least) = (
-        places.first().map_or(0, |&p| way.send_ns[p]),
+        places.first().map_or(0, |&p| stamps.send_ns[p]),
         places.iter().map(delay).min().unwrap_or(0),
     );
     let times_s: Vec<f64> = places
         .iter()
-        .map(|&p| way.send_ns[p].wrapping_sub(first_ns) as f64 / 1e9)
+        .map(|&p| stamps.send_ns[p].wrapping_sub(first_ns) as f64 / 1e9)
         .collect();
     let delays: Vec<f64> = places.iter().map(|p| delay(p).wrapping_sub(least) as f64).collect();
     chain(&times_s, &delays, 0..places.len())
@@ -123,13 +124,13 @@ mod tests {
 
     #[test]
     fn each_stretch_of_the_senders_frames_has_its_own_hull() {
-        let way = Way {
+        let stamps = PairStamps {
             send_ns: &[400, 100, 200, 300, 500],
             receive_ns: &[407, 101, 205, 302, 501],
             send_frame: &[4, 1, 2, 3, 5],
         };
-        assert_eq!(hulls(&way, 5, 1), [1, 4]);
-        assert_eq!(hulls(&way, 5, 2), [1, 2, 3, 4], "frames 1 and 2, then 3 to 5");
-        assert_eq!(hulls(&way, 5, 6), [1, 2, 3, 0, 4]);
+        assert_eq!(hulls(&stamps, 5, 1), [1, 4]);
+        assert_eq!(hulls(&stamps, 5, 2), [1, 2, 3, 4], "frames 1 and 2, then 3 to 5");
+        assert_eq!(hulls(&stamps, 5, 6), [1, 2, 3, 0, 4]);
     }
 }

@@ -1,19 +1,19 @@
-//! Passes over the columns of hops, of which there are too many for Python.
+//! Passes over the columns of hops.
 //!
 //! - [`align`] converts host stamps to trace times and computes each hop's delay with its uncertainty.
-//! - [`counted`] counts hops by flow, by pair of hosts over time, and by rate.
-//! - [`ways`] and [`hull`] reduce delays to the few that bound the offset between two clocks.
+//! - [`counts`] counts hops by flow, by pair of hosts over time, and by rate.
+//! - [`stamps_by_pair`] and [`hull`] reduce delays to the few that bound the offset between two clocks.
 //!
-//! Every function takes columns and returns columns; nothing is kept between calls.
+//! Every function takes columns and returns columns and keeps no state.
 #![forbid(unsafe_code)]
 
 pub mod align;
-pub mod counted;
+pub mod counts;
 pub mod flows;
 pub mod hull;
 pub mod rates;
+pub mod stamps_by_pair;
 pub mod traffic;
-pub mod ways;
 
 /// Frame of an end that was not captured; frames count from 1.
 pub const NO_FRAME: u32 = 0;

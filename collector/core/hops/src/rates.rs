@@ -1,5 +1,5 @@
-//! The rate at which a link carries a train of packets. Packets in a queue leave it one behind the other, each later
-//! than the one before by the time that the link takes to carry it.
+//! The rate at which a path carries a train of packets. Packets in a queue leave it one after the other, each later
+//! than the previous one by the time that the path's narrowest link takes to carry it.
 //!
 //! ```text
 //! sent      ─▮▮▮▮──────────────────
@@ -12,17 +12,18 @@ use twintap_columns::output_table;
 use twintap_matching::{Kind, State};
 
 use crate::flows::Hops;
-use crate::traffic::{Apart, Ends, bin};
+use crate::traffic::{DifferentHosts, Ends, bin};
 
-/// A packet with less says little: what is sent between takes as long as it.
-const LEAST_BYTES: i64 = 500;
-/// Packets that arrive so many times as far apart as they were sent were spread on the way.
-const SPREAD: i64 = 4;
-/// Bits of a byte, times ns of a second.
-const BITS_NS: i64 = 8_000_000_000;
+/// Ignore smaller packets: other traffic between two of them takes as long as they do.
+const MIN_PACKET_BYTES: i64 = 500;
+/// Packets count as spread by a queue if they arrive at least this many times as far apart as they were sent.
+const MIN_GAP_GROWTH: i64 = 4;
+/// Bits of a byte times nanoseconds of a second: bytes a nanosecond to bits a second.
+const BITS_PER_BYTE_NS: i64 = 8_000_000_000;
 
 output_table! {
-    /// One row for each sender, receiver and rate that occurs, in this order; `bin` as of delays, of bits per second.
+    /// One row for each sender, receiver and rate that occurs, in this order; `bin` is the logarithmic bin of the rate
+    /// in bits per second.
     pub struct Rates {
         sender: i64,
         receiver: i64,
@@ -31,23 +32,23 @@ output_table! {
     }
 }
 
-/// Counts the data between different hosts that took `late_ns` or more and was spread on the way, by its rate.
+/// Counts by rate the data between different hosts that took `late_ns` or more and was spread on the way.
 pub(crate) struct RateCounts<'a> {
-    apart: Apart<'a>,
+    different_hosts: DifferentHosts<'a>,
     late_ns: i64,
     counts: FxHashMap<(i32, i32, i64), i64>,
 }
 
 impl<'a> RateCounts<'a> {
-    pub(crate) fn new(apart: Apart<'a>, late_ns: i64) -> Self {
+    pub(crate) fn new(different_hosts: DifferentHosts<'a>, late_ns: i64) -> Self {
         Self {
-            apart,
+            different_hosts,
             late_ns,
             counts: FxHashMap::default(),
         }
     }
 
-    /// Add the hops of a flow, all of them, in the order of the stream; what was transmitted again is left out.
+    /// Add all hops of a flow, in the order of the stream; retransmissions are left out.
     pub(crate) fn add(&mut self, flow: &Hops, ends: &Ends) {
         let mut before: Option<usize> = None;
         for row in 0..flow.connection.len() {
@@ -57,15 +58,19 @@ impl<'a> RateCounts<'a> {
             }
             let last = before.replace(row);
             let length = flow.stream_end[row] - flow.stream_start[row];
-            let (Some(last), true, true) = (last, flow.one_way_delay_ns[row] >= self.late_ns, length >= LEAST_BYTES)
-            else {
+            let (Some(last), true, true) = (
+                last,
+                flow.one_way_delay_ns[row] >= self.late_ns,
+                length >= MIN_PACKET_BYTES,
+            ) else {
                 continue;
             };
             let gap_ns = ends.receive_trace_ns[row] - ends.receive_trace_ns[last];
             let sent_ns = ends.send_trace_ns[row] - ends.send_trace_ns[last];
             let (sender, receiver) = (ends.send_host[row], ends.receive_host[row]);
-            if gap_ns > 0 && gap_ns / SPREAD >= sent_ns && self.apart.pair(sender, receiver).is_some() {
-                let rate = bin(length.saturating_mul(BITS_NS) / gap_ns);
+            if gap_ns > 0 && gap_ns / MIN_GAP_GROWTH >= sent_ns && self.different_hosts.pair(sender, receiver).is_some()
+            {
+                let rate = bin(length.saturating_mul(BITS_PER_BYTE_NS) / gap_ns);
                 *self.counts.entry((sender, receiver, rate)).or_default() += 1;
             }
         }
@@ -88,10 +93,10 @@ impl<'a> RateCounts<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counted::count;
+    use crate::counts::count;
 
     /// Packets of one flow, 1,250 bytes each: when they were sent and received, in µs.
-    fn rates_of(packets: &[(i64, i64)], kinds: Kind, apart: bool) -> Vec<(i64, i64)> {
+    fn rates_of(packets: &[(i64, i64)], kinds: Kind, different_hosts: bool) -> Vec<(i64, i64)> {
         let len = packets.len();
         let sent: Vec<i64> = packets.iter().map(|&(sent_us, _)| sent_us * 1000).collect();
         let received: Vec<i64> = packets.iter().map(|&(_, received_us)| received_us * 1000).collect();
@@ -120,11 +125,11 @@ mod tests {
             send_trace_ns: &sent,
             receive_trace_ns: &received,
         };
-        let apart = Apart {
-            is_apart: &[false, apart, apart, false],
+        let different_hosts = DifferentHosts {
+            is_different: &[false, different_hosts, different_hosts, false],
             receivers_count: 2,
         };
-        let rates = count(&hops, &ends, apart, 250_000_000, 300_000, false).rates;
+        let rates = count(&hops, &ends, different_hosts, 250_000_000, 300_000, false).rates;
         rates.bin.into_iter().zip(rates.hops).collect()
     }
 

@@ -9,17 +9,17 @@ use twintap_matching::{Kind, State};
 
 use crate::flows::Hops;
 
-/// A bin's edges are 2^(1/4) apart.
+/// The ratio of a bin's edges is 2^(1/4).
 const BINS_PER_OCTAVE: i64 = 4;
-/// Where an octave, which begins at 2^63, is cut.
-const CUTS: [u64; 3] = [0x9837_f051_8db8_a970, 0xb504_f333_f9de_6485, 0xd744_fcca_d69d_6af5];
-/// Of what never arrived.
+/// Inner edges of the bins of the octave that begins at 2^63.
+const OCTAVE_CUTS: [u64; 3] = [0x9837_f051_8db8_a970, 0xb504_f333_f9de_6485, 0xd744_fcca_d69d_6af5];
+/// Bin of hops that never arrived.
 const NO_DELAY: i64 = -1;
-/// Of delays, and `NO_DELAY`.
+/// Bins of delays, and `NO_DELAY`.
 const BINS_COUNT: usize = 1 + BINS_PER_OCTAVE as usize * i64::BITS as usize;
 
 input_table! {
-    /// Of each hop the hosts, as places in lists of names (-1: not known), and when it left and arrived (0: not seen).
+    /// For each hop its hosts, as places in lists of names (-1: not known), and when it left and arrived (0: not seen).
     pub struct Ends {
         send_host: i32,
         receive_host: i32,
@@ -30,14 +30,14 @@ input_table! {
 
 /// Which senders and receivers are different hosts: place `sender * receivers_count + receiver`.
 #[derive(Clone, Copy, Debug)]
-pub struct Apart<'a> {
-    pub is_apart: &'a [bool],
+pub struct DifferentHosts<'a> {
+    pub is_different: &'a [bool],
     pub receivers_count: usize,
 }
 
 output_table! {
-    /// One row for each sender, receiver, slice and bin that occurs, in this order; `collector.hops.path_traffic` says what
-    /// each column is.
+    /// One row for each sender, receiver, slice of time and bin of delay that occurs, in this order: hops, their bytes,
+    /// those lost, those overtaken by a later one, and those of data.
     pub struct Traffic {
         sender: i64,
         receiver: i64,
@@ -61,7 +61,7 @@ struct Counts {
 }
 
 impl Ends<'_> {
-    /// Some of the rows.
+    /// The given rows.
     #[inline]
     pub(crate) fn rows(&self, rows: Range<usize>) -> Self {
         Self {
@@ -73,37 +73,37 @@ impl Ends<'_> {
     }
 }
 
-impl Apart<'_> {
-    /// The place of two different hosts in `is_apart`; none if they are one, or one is not known.
+impl DifferentHosts<'_> {
+    /// The place of a pair in `is_different`; none if both are the same host, or one is not known.
     ///
     /// # Panics
-    /// If there are less hosts.
+    /// If a host is beyond the pairs.
     #[inline]
     pub(crate) fn pair(&self, sender: i32, receiver: i32) -> Option<usize> {
         let (Ok(sender), Ok(receiver)) = (usize::try_from(sender), usize::try_from(receiver)) else {
             return None;
         };
         let pair = sender * self.receivers_count + receiver;
-        self.is_apart[pair].then_some(pair)
+        self.is_different[pair].then_some(pair)
     }
 }
 
-/// Counts what was sent between different hosts and arrived or was lost, by slices of time.
+/// Counts hops between different hosts that arrived or were lost, by slices of time.
 pub(crate) struct TrafficCounts<'a> {
-    apart: Apart<'a>,
+    different_hosts: DifferentHosts<'a>,
     places: Places,
 }
 
 impl<'a> TrafficCounts<'a> {
-    pub(crate) fn new(apart: Apart<'a>, slice_ns: i64) -> Self {
+    pub(crate) fn new(different_hosts: DifferentHosts<'a>, slice_ns: i64) -> Self {
         Self {
-            apart,
-            places: Places::new(apart.is_apart.len(), slice_ns),
+            different_hosts,
+            places: Places::new(different_hosts.is_different.len(), slice_ns),
         }
     }
 
-    /// Add the hops of a flow, all of them, in the order of the stream; first transmissions were also sent in it. One
-    /// of these is overtaken if a later row arrived before it.
+    /// Add all hops of a flow, in the order of the stream, in which first transmissions were also sent. One of these is
+    /// overtaken if a later row arrived before it.
     #[inline]
     pub(crate) fn add(&mut self, flow: &Hops, ends: &Ends) {
         let mut least_frame = u32::MAX;
@@ -121,7 +121,7 @@ impl<'a> TrafficCounts<'a> {
             if !(matched || lost) {
                 continue;
             }
-            let Some(pair) = self.apart.pair(ends.send_host[row], ends.receive_host[row]) else {
+            let Some(pair) = self.different_hosts.pair(ends.send_host[row], ends.receive_host[row]) else {
                 continue;
             };
             let at_ns = ends.send_trace_ns[row].max(ends.receive_trace_ns[row]);
@@ -140,7 +140,7 @@ impl<'a> TrafficCounts<'a> {
     }
 
     pub(crate) fn in_order(mut self) -> Traffic {
-        let receivers_count = self.apart.receivers_count;
+        let receivers_count = self.different_hosts.receivers_count;
         let mut traffic = Traffic::default();
         // Pairs are in the order of their senders, then of their receivers.
         self.places
@@ -166,11 +166,11 @@ impl<'a> TrafficCounts<'a> {
     }
 }
 
-/// What is counted of a pair of hosts in a slice of time, by bin.
+/// Counts of a pair of hosts in a slice of time, by bin.
 struct Place {
     pair: usize,
     slice: i64,
-    /// Of each bin, from `NO_DELAY` on, its place in `counts` from 1; 0 for none.
+    /// For each bin, from `NO_DELAY` on, its place in `counts`, counted from 1; 0 for none.
     slots: [u8; BINS_COUNT],
     counts: Vec<Counts>,
 }
@@ -192,7 +192,7 @@ struct Places {
     slice_ns: i64,
     every: Vec<Place>,
     numbers: FxHashMap<(usize, i64), usize>,
-    /// Of each pair the slice that was asked for last: when it begins, and its number among `every`.
+    /// The slice of each pair that was used last: when it begins, and its number in `every`.
     last: Vec<Option<(i64, usize)>>,
 }
 
@@ -206,7 +206,7 @@ impl Places {
         }
     }
 
-    /// What is counted of a pair at a time.
+    /// The counts of a pair in the slice at a time.
     #[inline]
     fn at(&mut self, pair: usize, at_ns: i64) -> &mut Place {
         let last = self.last[pair].filter(|(begin_ns, _)| (0..self.slice_ns).contains(&(at_ns - begin_ns)));
@@ -231,15 +231,15 @@ impl Places {
     }
 }
 
-/// The whole part of `BINS_PER_OCTAVE * log2(value)`; of less than 1, 0.
+/// The integer part of `BINS_PER_OCTAVE * log2(value)`; 0 for values below 1.
 pub(crate) fn bin(value: i64) -> i64 {
     let value = value.max(1).unsigned_abs();
     let in_octave = value << value.leading_zeros();
-    let cuts = CUTS.iter().filter(|&&cut| in_octave >= cut).count();
+    let cuts = OCTAVE_CUTS.iter().filter(|&&cut| in_octave >= cut).count();
     BINS_PER_OCTAVE * i64::from(value.ilog2()) + cuts as i64
 }
 
-/// For each group the first bin, in order, up to which lies at least this share of its hops.
+/// For each group the lowest bin up to which at least this share of its hops lies.
 ///
 /// Arguments: rows of a histogram, in any order; groups are numbered from 0, each has a row.
 ///
@@ -269,7 +269,7 @@ pub fn quantile_bins(group: &[i32], bin: &[i64], hops: &[i64], share: f64) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counted::count;
+    use crate::counts::count;
 
     #[test]
     fn a_quantile_is_the_first_bin_that_reaches_the_share_of_its_group() {
@@ -310,8 +310,8 @@ mod tests {
             send_trace_ns: &[5, 5, 5, 12, 5, 5],
             receive_trace_ns: &[7, 7, 0, 14, 7, 7],
         };
-        let apart = Apart {
-            is_apart: &[false, true, true, false],
+        let different_hosts = DifferentHosts {
+            is_different: &[false, true, true, false],
             receivers_count: 2,
         };
         let expected = Traffic {
@@ -325,6 +325,9 @@ mod tests {
             overtaken: vec![0, 1, 0, 0],
             data: vec![1, 2, 0, 1],
         };
-        assert_eq!(count(&hops, &ends, apart, 10, i64::MAX, false).traffic, expected);
+        assert_eq!(
+            count(&hops, &ends, different_hosts, 10, i64::MAX, false).traffic,
+            expected
+        );
     }
 }

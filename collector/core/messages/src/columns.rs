@@ -3,7 +3,7 @@
 use twintap_protocols::excerpt::Strings;
 use twintap_protocols::head::Head;
 
-/// Calls `$then!` with every numeric column of a head. As `collector.capture_files.records.HEAD_COLUMNS`.
+/// Calls `$then!` with the name and type of every numeric column of a head.
 #[macro_export]
 macro_rules! with_head_columns {
     ($then:ident) => {
@@ -31,7 +31,7 @@ macro_rules! define_heads {
 with_head_columns!(define_heads);
 
 impl HeadColumns {
-    /// Add `head`, which stands at `payload_offset` of its packet's payload.
+    /// Append `head`, which begins at `payload_offset` of its packet's payload.
     pub fn push(&mut self, payload_offset: i64, head: &Head<'_>) {
         self.payload_offset.push(payload_offset);
         self.head_kind.push(head.kind.0);

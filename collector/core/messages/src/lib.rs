@@ -1,10 +1,10 @@
-//! Reads messages from the excerpts that decoding kept, once matching has given these their places in streams.
+//! Reads messages from the payload excerpts that decoding kept, after matching has determined their places in streams.
 //!
 //! Input: excerpts of all packets of a partition, and of each packet its connection, direction and place in the stream.
-//! Output: a row for each message at each capture point that shows it, in the order of the excerpts ([`read()`]); and what
-//! each connection speaks ([`recognition`]).
+//! Output: a row for each message at each capture point that shows it, in the order of the excerpts ([`read()`]); and
+//! what each connection speaks ([`recognition`]).
 //!
-//! The registry of `twintap_protocols` knows who kept an excerpt; that protocol reads it.
+//! An excerpt names the protocol that kept it, and that protocol reads it (registry: `twintap_protocols`).
 #![forbid(unsafe_code)]
 
 pub mod columns;
@@ -33,7 +33,7 @@ impl<'a> Excerpts<'a> {
             && self.offsets.last().is_some_and(leads_inside)
     }
 
-    /// The bytes of a row that follow each other as in the stream.
+    /// The leading bytes of an excerpt that are contiguous in the stream.
     fn solid_bytes(&self, at: usize) -> &'a [u8] {
         let bytes = self.row(at).bytes;
         &bytes[..bytes.len().min(self.solid_len[at] as usize)]
@@ -48,8 +48,8 @@ impl<'a> Excerpts<'a> {
 }
 
 input_table! {
-    /// Where packets of excerpts are in streams: the packet's connection, who sent it, and where in the stream its
-    /// payload begins; beside, of each the row of its excerpt.
+    /// Places of excerpts' packets in streams: the packet's connection, whether the client sent it, and the stream
+    /// offset of its payload; for each the row of its excerpt.
     pub struct Places { connection_id: i64, from_client: bool, stream_offset: i64 } beside {
         excerpt_row: &'a [u32] = &[],
     }
@@ -63,7 +63,7 @@ impl Places<'_> {
     }
 }
 
-/// Messages by column, and of each the row of the excerpt that shows it.
+/// Messages by column, and for each the row of the excerpt that shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     pub heads: HeadColumns,

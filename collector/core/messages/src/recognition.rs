@@ -1,22 +1,24 @@
-//! Recognises what each connection speaks, by how either of its directions begins.
+//! Recognises each connection's protocol by the first bytes of its directions.
 //!
-//! 1. Of each direction, the excerpts that begin within [`START_LEN`] bytes of its first one are laid at their places.
-//!    Copies lie over each other: captures of two hosts, retransmissions. Where they differ, the longest counts.
-//! 2. Each protocol of the registry is asked about the bytes that are known without a hole; the first that claims both
-//!    directions is it, otherwise the first that claims one.
+//! 1. For each direction, excerpts that begin within [`START_LEN`] bytes of its start are copied to their places.
+//!    Several excerpts may cover the same bytes (captures of two hosts, retransmissions); where they differ, the
+//!    longest counts.
+//! 2. Each protocol of the registry is tried on the bytes up to the first hole. The connection's protocol is the first
+//!    one that claims both directions, otherwise the first that claims one.
 //!
-//! Without a handshake it is not certain which end is the client, so the ends may also be exchanged.
+//! Without a captured handshake it is not certain which end is the client, so both assignments are tried.
 //!
-//! Limits: what a connection changes to later (upgrade, CONNECT, STARTTLS) does not show here.
+//! Limits: a later change of protocol (upgrade, CONNECT, STARTTLS) is not recognised here.
 
 use twintap_protocols::registry::REGISTRY;
 
 use crate::{Excerpts, Places};
 
-/// Enough for the first line of a request, a frame's header, a banner.
+/// Bytes compared: enough for the first line of a request, a frame's header or a banner.
 pub const START_LEN: usize = 64;
 
-/// Which directions of a connection begin as its protocol does; in the order of `collector.hops.messages.EVIDENCE`.
+/// Which directions of a connection begin as its protocol does. The order is that of the codes in Python's
+/// `collector.hops.messages.EVIDENCE`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evidence {
     #[default]
@@ -26,9 +28,9 @@ pub enum Evidence {
     Both,
 }
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recognised {
+pub struct ConnectionProtocol {
     /// Place in the registry.
     pub protocol: u8,
     pub evidence: Evidence,
@@ -51,7 +53,7 @@ impl Default for Start {
 }
 
 impl Start {
-    /// Lay bytes at a place, but for those that are known already.
+    /// Copy bytes to a place, except where bytes are already known.
     fn lay(&mut self, at: usize, bytes: &[u8]) {
         for (place, &byte) in (at..START_LEN).zip(bytes) {
             if self.known >> place & 1 == 0 {
@@ -67,7 +69,7 @@ impl Start {
     }
 }
 
-/// An excerpt near the start of a direction; in the order in which they are laid.
+/// An excerpt near the start of a direction; ordered as excerpts are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Piece {
     /// Twice the connection's number, and 1 more if its client sent it.
@@ -78,9 +80,9 @@ struct Piece {
     row: usize,
 }
 
-/// What `count` connections speak, which are numbered from `first_id`. Columns must be consistent.
-pub fn recognise(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, count: usize) -> Vec<Recognised> {
-    let unknown = Recognised {
+/// The protocols of `count` connections, which are numbered from `first_id`. Columns must be consistent.
+pub fn recognise(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, count: usize) -> Vec<ConnectionProtocol> {
+    let unknown = ConnectionProtocol {
         protocol: (REGISTRY.len() - 1) as u8,
         evidence: Evidence::Neither,
     };
@@ -127,7 +129,7 @@ fn pieces_near_starts(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i6
 }
 
 /// Arguments: how the server's direction begins, and the client's.
-fn by_starts([server, client]: &[Start; 2]) -> Option<Recognised> {
+fn by_starts([server, client]: &[Start; 2]) -> Option<ConnectionProtocol> {
     let (server, client) = (server.solid(), client.solid());
     let evidence = |begins: fn(&[u8], bool) -> bool| {
         let claims = |client: &[u8], server: &[u8]| {
@@ -141,11 +143,11 @@ fn by_starts([server, client]: &[Start; 2]) -> Option<Recognised> {
             _ => Evidence::Neither,
         }
     };
-    let found = (0..).zip(REGISTRY).map(|(protocol, one)| Recognised {
+    let found = (0..).zip(REGISTRY).map(|(protocol, one)| ConnectionProtocol {
         protocol,
         evidence: evidence(one.begins),
     });
-    let found: Vec<Recognised> = found.filter(|one| one.evidence != Evidence::Neither).collect();
+    let found: Vec<ConnectionProtocol> = found.filter(|one| one.evidence != Evidence::Neither).collect();
     let both = found.iter().find(|one| one.evidence == Evidence::Both);
     both.or(found.first()).copied()
 }
@@ -178,7 +180,7 @@ mod tests {
             stream_offset: &sent.iter().map(|one| one.2).collect::<Vec<_>>(),
         };
         assert!(excerpts.has_bytes_of_rows() && places.has_rows_below(count));
-        let name = |one: Recognised| (REGISTRY[usize::from(one.protocol)].name, one.evidence);
+        let name = |one: ConnectionProtocol| (REGISTRY[usize::from(one.protocol)].name, one.evidence);
         recognise(&excerpts, &places, 7, 3).into_iter().map(name).collect()
     }
 

@@ -7,23 +7,23 @@
 use rustc_hash::FxHashMap;
 use twintap_wire::events::EventColumns;
 
-/// The shortest silence that is noted at first. A restarted capture misses more than that.
-const LEAST_SILENCE_NS: i64 = 10_000_000;
-/// Silences kept of a host.
-const MOST_SILENCES: usize = 1 << 16;
+/// The shortest silence that is noted, as long as memory suffices. A restarted capture misses more than that.
+const MIN_SILENCE_NS: i64 = 10_000_000;
+/// Silences kept for each host.
+const MAX_SILENCES: usize = 1 << 16;
 
 /// Stamps of one host's packets, by file and by interface (its number for the host); all in ns of the host's clock.
 #[derive(Debug)]
 pub struct Activity {
-    /// Of each file with packets: how many packets the host's earlier files hold, least and greatest stamp.
+    /// For each file with packets: the number of packets in the host's earlier files, smallest and largest stamp.
     pub files: Vec<(u32, i64, i64)>,
-    /// Of each interface: least and greatest stamp, and how many packets; `None` without a packet.
+    /// For each interface: smallest and largest stamp, and the number of packets; `None` without packets.
     pub interfaces: Vec<Option<(i64, i64, u64)>>,
-    /// Interface, last stamp before it fell silent, first stamp after.
+    /// Interface, last stamp before the silence, first stamp after it.
     pub silences: Vec<(u16, i64, i64)>,
     /// Packets by source, destination and interface, while there are few pairs.
     pub passed: FxHashMap<(u32, u32, u16), u64>,
-    least_silence_ns: i64,
+    min_silence_ns: i64,
 }
 
 impl Default for Activity {
@@ -33,13 +33,13 @@ impl Default for Activity {
             interfaces: Vec::new(),
             silences: Vec::new(),
             passed: FxHashMap::default(),
-            least_silence_ns: LEAST_SILENCE_NS,
+            min_silence_ns: MIN_SILENCE_NS,
         }
     }
 }
 
 impl Activity {
-    /// Note the packets of a batch, whose least and greatest stamps are `span_ns`; `place` gives an interface's number.
+    /// Note the packets of a batch with stamps `span_ns` (smallest, largest); `place` gives an interface's number.
     pub fn add(&mut self, events: &EventColumns, frames_before: u32, span_ns: (i64, i64), place: impl Fn(u16) -> u16) {
         match self.files.last_mut() {
             Some(file) if file.0 == frames_before => {
@@ -66,16 +66,16 @@ impl Activity {
         let Some(&first) = stamps.first() else { return };
         let (mut least, mut latest, count) = self.interfaces[place].unwrap_or((first, first, 0));
         for &stamp in stamps {
-            if stamp - latest >= self.least_silence_ns {
+            if stamp - latest >= self.min_silence_ns {
                 self.silences.push((number, latest, stamp));
             }
             latest = latest.max(stamp);
             least = least.min(stamp);
         }
         self.interfaces[place] = Some((least, latest, count + stamps.len() as u64));
-        while self.silences.len() > MOST_SILENCES {
-            self.least_silence_ns *= 2;
-            let least_ns = self.least_silence_ns;
+        while self.silences.len() > MAX_SILENCES {
+            self.min_silence_ns *= 2;
+            let least_ns = self.min_silence_ns;
             self.silences.retain(|&(_, from, to)| to - from >= least_ns);
         }
     }
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn of_many_silences_the_long_ones_stay() {
         let mut activity = Activity::default();
-        let stamps: Vec<i64> = (0..2 * MOST_SILENCES as i64).map(|n| n * 15 * MS).collect();
+        let stamps: Vec<i64> = (0..2 * MAX_SILENCES as i64).map(|n| n * 15 * MS).collect();
         activity.add_run(0, &stamps);
         activity.add_run(0, &[i64::MAX / 2]);
-        assert!(activity.silences.len() <= MOST_SILENCES);
+        assert!(activity.silences.len() <= MAX_SILENCES);
         assert_eq!(activity.silences.last().map(|silence| silence.2), Some(i64::MAX / 2));
     }
 }

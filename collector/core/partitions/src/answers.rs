@@ -1,20 +1,22 @@
-//! How long answers took, as a host saw it: who sent a packet, who acknowledged its end first, and the time between.
+//! Samples times between a packet and its acknowledgement at a host: who sent the packet, who acknowledged its last
+//! byte first, and the time between both.
 //!
-//! Only packets whose sequence number has a small hash are kept; the more packets there are, the smaller it must be. So
+//! Only packets whose sequence number has a hash below a limit are kept, and the limit falls as packets accumulate. So
 //! the captures of two hosts keep the same packets, however much earlier one of them began.
 
 use rustc_hash::FxHashMap;
 use twintap_wire::events::EventColumns;
 
-/// Answers that are enough; at most twice as many are kept.
-const ENOUGH_ANSWERS: usize = 1_000;
-/// Packets of a batch that are looked at one by one, of those that ask and of those that answer.
-const MOST_ROWS: usize = 4 * ENOUGH_ANSWERS;
-/// Packets that may wait for their answer: under a flood of SYNs most get none, and a sample of them is enough.
-const MOST_ASKED: usize = 1 << 16;
+/// Answers that the sample needs; at most twice as many are kept.
+const SAMPLED_ANSWERS: usize = 1_000;
+/// Packets of a batch that are examined one by one, of those that await an acknowledgement and of those that
+/// acknowledge.
+const MAX_ROWS: usize = 4 * SAMPLED_ANSWERS;
+/// Packets that may await their answer at a time: in a flood of SYNs most get none, and a sample of them suffices.
+const MAX_UNANSWERED: usize = 1 << 16;
 /// 2^32 over the golden ratio: multiplying by it spreads numbers evenly (Knuth, TAOCP 3, §6.4).
-const SPREAD: u32 = 0x9E37_79B1;
-/// Of what does not count.
+const HASH_MULTIPLIER: u32 = 0x9E37_79B1;
+/// Hash of a packet that is never sampled.
 const LARGEST_HASH: u32 = u32::MAX;
 
 const FIN: u16 = 0x01;
@@ -22,9 +24,9 @@ const SYN: u16 = 0x02;
 const ACK: u16 = 0x10;
 
 /// Source and its port, destination and its port, and the sequence number after the last byte.
-type Asked = (u32, u16, u32, u16, u32);
+type UnansweredKey = (u32, u16, u32, u16, u32);
 
-/// Who had asked, who answered, and the time between.
+/// Who sent the packet, who acknowledged it, and the time between both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     pub asker: u32,
@@ -32,12 +34,12 @@ pub struct Gap {
     pub ns: i64,
 }
 
-/// Answers of one host's capture. Addresses are by their numbers in all captures.
+/// Answers of one host's capture. An address is its number in all captures.
 #[derive(Debug)]
 pub struct Answers {
     /// By acknowledgment and sequence number of the answer: the same at both ends, even where addresses are translated.
     pub gaps: FxHashMap<(u32, u32), Gap>,
-    asked: FxHashMap<Asked, i64>,
+    asked: FxHashMap<UnansweredKey, i64>,
     below: u32,
 }
 
@@ -52,18 +54,18 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Note the answers of a batch; `number` gives the number of an address of its file. Cost: ~2 ns a packet.
+    /// Note the answers of a batch; `number` converts an address of its file. Cost: about 2 ns a packet.
     pub fn add(&mut self, events: &EventColumns, number: impl Fn(u32) -> u32) {
         let rows: Vec<usize> = (0..events.len())
-            .filter(|&at| asking(events, at) < self.below || answering(events, at) < self.below)
+            .filter(|&at| request_hash(events, at) < self.below || answer_hash(events, at) < self.below)
             .collect();
-        for hash in [asking, answering] {
+        for hash in [request_hash, answer_hash] {
             self.keep_few(rows.iter().map(|&at| hash(events, at)));
         }
         for at in rows {
             self.add_row(events, at, &number);
         }
-        if self.gaps.len() > ENOUGH_ANSWERS || self.asked.len() > MOST_ASKED {
+        if self.gaps.len() > SAMPLED_ANSWERS || self.asked.len() > MAX_UNANSWERED {
             self.keep_below(self.below / 2);
         }
     }
@@ -72,7 +74,7 @@ impl Answers {
         let (src, dst) = (number(events.src_addr[at]), number(events.dst_addr[at]));
         let (src_port, dst_port) = (events.src_port[at], events.dst_port[at]);
         let (ns, ack) = (events.host_ns[at], events.ack[at]);
-        if answering(events, at) < self.below
+        if answer_hash(events, at) < self.below
             && let Some(asked_ns) = self.asked.remove(&(dst, dst_port, src, src_port, ack))
         {
             let gap = Gap {
@@ -82,17 +84,17 @@ impl Answers {
             };
             self.gaps.entry((ack, events.seq[at])).or_insert(gap);
         }
-        if asking(events, at) < self.below {
+        if request_hash(events, at) < self.below {
             let last = end_of(events, at);
             self.asked.entry((src, src_port, dst, dst_port, last)).or_insert(ns);
         }
     }
 
-    /// Lower the limit so that no more than about `MOST_ROWS` of a batch's hashes are below it.
+    /// Lower the limit so that no more than about `MAX_ROWS` of a batch's hashes are below it.
     fn keep_few(&mut self, hashes: impl Iterator<Item = u32>) {
         let mut small: Vec<u32> = hashes.filter(|&hash| hash < self.below).collect();
-        if small.len() > MOST_ROWS {
-            let (_, &mut limit, _) = small.select_nth_unstable(MOST_ROWS);
+        if small.len() > MAX_ROWS {
+            let (_, &mut limit, _) = small.select_nth_unstable(MAX_ROWS);
             self.keep_below(limit);
         }
     }
@@ -114,12 +116,12 @@ fn end_of(events: &EventColumns, at: usize) -> u32 {
 }
 
 fn hash_of(number: u32) -> u32 {
-    number.wrapping_mul(SPREAD)
+    number.wrapping_mul(HASH_MULTIPLIER)
 }
 
-/// Hash of the packet as one that asks to be acknowledged.
+/// Hash of a packet that awaits an acknowledgement.
 #[inline]
-fn asking(events: &EventColumns, at: usize) -> u32 {
+fn request_hash(events: &EventColumns, at: usize) -> u32 {
     let end = end_of(events, at);
     if end == events.seq[at] {
         LARGEST_HASH
@@ -128,9 +130,9 @@ fn asking(events: &EventColumns, at: usize) -> u32 {
     }
 }
 
-/// Hash of the packet as one that acknowledges.
+/// Hash of a packet that acknowledges, equal to that of the acknowledged packet.
 #[inline]
-fn answering(events: &EventColumns, at: usize) -> u32 {
+fn answer_hash(events: &EventColumns, at: usize) -> u32 {
     if events.flags[at] & ACK == 0 {
         LARGEST_HASH
     } else {
@@ -188,7 +190,7 @@ mod tests {
         }
         let shared: Vec<_> = early.gaps.keys().filter(|key| late.gaps.contains_key(key)).collect();
         assert!(
-            early.gaps.len() <= 2 * ENOUGH_ANSWERS && shared.len() >= 50,
+            early.gaps.len() <= 2 * SAMPLED_ANSWERS && shared.len() >= 50,
             "{}",
             shared.len()
         );
@@ -210,7 +212,7 @@ mod tests {
             answers.add(&flood, |address| address);
         }
         assert!(
-            (1_001..=MOST_ASKED).contains(&answers.asked.len()),
+            (1_001..=MAX_UNANSWERED).contains(&answers.asked.len()),
             "{}",
             answers.asked.len()
         );

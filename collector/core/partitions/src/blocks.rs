@@ -13,17 +13,17 @@ use twintap_wire::events::EventColumns;
 use twintap_wire::with_event_columns;
 
 /// Rows of a block, at most: several of them fit in a chunk of [`crate::buffers`].
-pub const MOST_ROWS: usize = 256;
-/// Rows of a column that are looked at before all are counted.
+pub const MAX_ROWS: usize = 256;
+/// Rows of a column that are sampled before all are counted.
 const SAMPLE_ROWS: usize = 16;
-/// A column's first byte: the bytes of each row, or this.
+/// A column's first byte is the number of bytes for each row, or this if few rows differ from the most common value.
 const FEW_DIFFER: u8 = 0xFF;
 
 macro_rules! define_blocks {
     ($($name:ident: $kind:ty,)*) => {
-        /// Append the rows `rows` of `events`, at most [`MOST_ROWS`], to `bytes`.
+        /// Append the rows `rows` of `events`, at most [`MAX_ROWS`], to `bytes`.
         pub fn pack(events: &EventColumns, rows: Range<usize>, bytes: &mut Vec<u8>) {
-            debug_assert!(rows.len() <= MOST_ROWS);
+            debug_assert!(rows.len() <= MAX_ROWS);
             bytes.extend_from_slice(&(rows.len() as u16).to_le_bytes());
             $(put_column(&events.$name[rows.clone()], bytes);)*
         }
@@ -37,14 +37,14 @@ macro_rules! define_blocks {
         }
 
         /// Append the rows `order` of `from` to `into`.
-        pub fn gather(from: &EventColumns, order: &[u32], into: &mut EventColumns) {
+        pub fn append_rows(from: &EventColumns, order: &[u32], into: &mut EventColumns) {
             $(
                 let column = &from.$name[..];
                 into.$name.extend(order.iter().map(|&row| column[row as usize]));
             )*
         }
 
-        /// Let go of all rows, not of their memory.
+        /// Remove all rows but keep their memory.
         pub fn clear(events: &mut EventColumns) {
             $(events.$name.clear();)*
         }
@@ -137,7 +137,7 @@ fn put_each<T: Number, const N: usize>(values: &[T], room: &mut [u8], bytes: imp
     }
 }
 
-/// The one of two values of which so few rows have another that these take half the room by themselves, or less.
+/// The one of two values from which so few rows differ that storing only these takes at most half the room.
 fn usual<T: Number>(values: &[T], candidates: [T; 2], width: usize) -> Option<T> {
     let count = |rows: &[T], candidate: T| rows.iter().map(|&value| u16::from(value == candidate)).sum::<u16>();
     let small = |&candidate: &T| {
@@ -262,7 +262,7 @@ mod tests {
             (values[0], values[63], values[99]) = (5, 1 << 31, 7);
             assert_eq!(there_and_back(&values), 13 + 3 * 4);
         }
-        let mut values = vec![255_u8; MOST_ROWS];
+        let mut values = vec![255_u8; MAX_ROWS];
         values[255] = 0;
         assert_eq!(there_and_back(&values), 32 + 1);
     }
@@ -282,13 +282,13 @@ mod tests {
         let rows: Vec<Event> = (0..300).map(row).collect();
         let all = columns(&rows);
         let mut bytes = Vec::new();
-        pack(&all, 0..MOST_ROWS, &mut bytes);
-        pack(&all, MOST_ROWS..300, &mut bytes);
+        pack(&all, 0..MAX_ROWS, &mut bytes);
+        pack(&all, MAX_ROWS..300, &mut bytes);
         let mut back = EventColumns::default();
         unpack(&bytes, &mut back);
         assert_eq!((0..300).map(|at| back.row(at)).collect::<Vec<_>>(), rows);
         let mut chosen = EventColumns::default();
-        gather(&back, &[299, 0, 5], &mut chosen);
+        append_rows(&back, &[299, 0, 5], &mut chosen);
         assert_eq!([0, 1, 2].map(|at| chosen.row(at)), [rows[299], rows[0], rows[5]]);
         clear(&mut chosen);
         assert!(chosen.is_empty());

@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock;
 
-/// A file for what does not fit in memory; made when first needed, gone with the process.
+/// A file for what does not fit in memory; created when first needed, deleted when the process ends.
 #[derive(Debug)]
 pub struct Spill {
     folder: PathBuf,
-    written: Mutex<Option<Written>>,
+    written: Mutex<Option<SpillFile>>,
 }
 
 #[derive(Debug)]
-struct Written {
+struct SpillFile {
     file: File,
     len: u64,
 }
@@ -33,7 +33,7 @@ struct Place {
 }
 
 impl Spill {
-    /// One in `folder`.
+    /// A spill whose file will be in `folder`.
     pub fn new(folder: PathBuf) -> Self {
         let written = Mutex::default();
         Self { folder, written }
@@ -48,9 +48,9 @@ impl Spill {
         let mut written = lock(&self.written);
         if written.is_none() {
             let file = nameless_file(&self.folder)?;
-            *written = Some(Written { file, len: 0 });
+            *written = Some(SpillFile { file, len: 0 });
         }
-        let Written { file, len } = written.as_mut().expect("it was made");
+        let SpillFile { file, len } = written.as_mut().expect("it was made");
         file.write_all_at(bytes, *len)?;
         let place = Place {
             start: *len,
@@ -62,14 +62,14 @@ impl Spill {
 
     fn read(&self, place: Place) -> io::Result<Vec<u8>> {
         let written = lock(&self.written);
-        let Written { file, .. } = written.as_ref().expect("what has a place was written");
+        let SpillFile { file, .. } = written.as_ref().expect("what has a place was written");
         let mut bytes = vec![0; place.len];
         file.read_exact_at(&mut bytes, place.start)?;
         Ok(bytes)
     }
 }
 
-/// Unlinked at once, so that whatever happens nothing is left.
+/// A file that is unlinked right after it was created, so that it cannot remain.
 fn nameless_file(folder: &Path) -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -79,12 +79,12 @@ fn nameless_file(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Least and most bytes of a chunk. It is allocated once, so growing copies nothing; the more there are, the larger the
-/// next, and the system has the memory of large ones back as soon as they are read.
-const CHUNK_LEN: usize = 1 << 16;
-const MOST_CHUNK_LEN: usize = 1 << 20;
+/// Smallest and largest chunk in bytes. A chunk is allocated once, so that growing copies nothing. The more chunks
+/// there are, the larger is the next one; the memory of large ones returns to the system as soon as they are read.
+const MIN_CHUNK_LEN: usize = 1 << 16;
+const MAX_CHUNK_LEN: usize = 1 << 20;
 
-/// Items of bytes that grow at their end, the earlier ones maybe in the file. No item is in two chunks.
+/// A growing list of byte strings, of which the earlier ones may be in the file. No item is in two chunks.
 #[derive(Debug, Default)]
 pub struct Buffer {
     places: Vec<Place>,
@@ -104,7 +104,7 @@ impl Buffer {
     #[cold]
     fn push_slow(&mut self, item: &[u8]) {
         let held = self.chunks.iter().map(Vec::len).sum::<usize>();
-        let mut chunk = Vec::with_capacity(held.clamp(CHUNK_LEN, MOST_CHUNK_LEN).max(item.len()));
+        let mut chunk = Vec::with_capacity(held.clamp(MIN_CHUNK_LEN, MAX_CHUNK_LEN).max(item.len()));
         chunk.extend_from_slice(item);
         self.chunks.push(chunk);
     }
@@ -120,7 +120,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Show `see` all of it, chunk by chunk.
+    /// Call `see` with each chunk in order.
     ///
     /// # Errors
     /// What the operating system says.
@@ -132,7 +132,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// All of it, in chunks; it is empty then.
+    /// Take all chunks; the buffer is empty afterwards.
     ///
     /// # Errors
     /// What the operating system says.
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn no_item_is_in_two_chunks() {
         let mut buffer = Buffer::default();
-        let items = [vec![1; CHUNK_LEN - 1], vec![2; 2], vec![3; CHUNK_LEN + 5]];
+        let items = [vec![1; MIN_CHUNK_LEN - 1], vec![2; 2], vec![3; MIN_CHUNK_LEN + 5]];
         items.iter().for_each(|item| buffer.push(item));
         let chunks = buffer.take(&Spill::new(PathBuf::new())).expect("all is in memory");
         assert_eq!(chunks, items);

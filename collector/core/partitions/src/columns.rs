@@ -15,18 +15,18 @@ const LOOPBACK: u8 = 3;
 /// The options' bit for timestamps.
 const TIMESTAMPS: u8 = 0x01;
 
-/// What gives a host's rows their meaning; all by an address's number in all captures.
+/// What is needed to interpret a host's rows; vectors are indexed by an address's number in all captures.
 #[derive(Clone, Copy, Debug)]
 pub struct HostView<'a> {
     /// The host's own addresses, loopback ones too.
     pub is_own: &'a [bool],
-    /// Place among all texts.
+    /// Rank of each address among all addresses' texts.
     pub rank: &'a [u32],
     pub first_point: u16,
-    /// Of each address that is a lane of its own, the lane's host and the interface that leads there; empty without
-    /// lanes.
+    /// For each address that is a lane of its own, the lane's host and the interface that leads there; empty if there
+    /// are none.
     pub lanes: &'a [Option<Lane>],
-    /// Which packets its capture holds more than once; empty if none.
+    /// Which packets its capture holds more than once; empty if there are none.
     pub copying: &'a [Copying],
 }
 
@@ -37,17 +37,17 @@ pub struct Lane {
     pub interface: u16,
 }
 
-/// Which rows of a column have a value, as Arrow has it: a bit for each, the lowest first. Empty if all have one.
+/// Which rows of a column have a value, in Arrow's form: a bit for each, the lowest first. Empty if all have one.
 #[derive(Clone, Debug, Default)]
 pub struct Validity {
     pub bits: Vec<u8>,
 }
 
 impl Validity {
-    /// Of all rows but those that have `missing`.
+    /// Every row has a value except those that hold `missing`.
     pub fn but<T: Copy + PartialEq>(values: &[T], missing: T) -> Self {
         if values.iter().fold(true, |all, &value| all & (value != missing)) {
-            return Self::default(); // by whole vectors, and nearly always
+            return Self::default(); // nearly always; the check is vectorised
         }
         let known = |byte: u8, &value: &T| byte << 1 | u8::from(value != missing);
         let bits = values
@@ -57,7 +57,7 @@ impl Validity {
         Self { bits }
     }
 
-    /// By asking of each row.
+    /// Built from whether each row has a value.
     pub fn of(is_known: impl ExactSizeIterator<Item = bool>) -> Self {
         let n = is_known.len();
         let mut bits = Vec::with_capacity(n.div_ceil(8));
@@ -82,13 +82,13 @@ impl Validity {
 pub struct Columns {
     pub events: EventColumns,
     pub host: Vec<u16>,
-    /// As the addresses of `events`, but a loopback address is another one on each host.
+    /// The addresses of `events`, except that a loopback address is a different one on each host.
     pub src_end: Vec<u32>,
     pub dst_end: Vec<u32>,
-    /// Of each address that occurs, its rank; ascending.
+    /// Ranks of the addresses that occur, ascending.
     pub addresses: Vec<u32>,
     pub excerpts: ExcerptColumns,
-    /// Of each excerpt, the row of its packet.
+    /// The row of each excerpt's packet.
     pub excerpt_row: Vec<u32>,
     /// Packets left out, by host: copies of others.
     pub copies: Vec<u32>,
@@ -109,7 +109,7 @@ impl Columns {
         self.occurs.resize(view.rank.len(), false);
         self.host.resize(self.events.len(), host);
         self.give_to_lanes(start, view);
-        self.settle(start, view);
+        self.localise(start, view);
         let first = self.excerpts.len();
         packed_excerpts
             .iter()
@@ -128,13 +128,13 @@ impl Columns {
             return;
         };
         let mut kept = EventColumns::default();
-        blocks::gather(&self.events, &rows, &mut kept);
+        blocks::append_rows(&self.events, &rows, &mut kept);
         self.events.split_off(start);
         let order: Vec<u32> = (0..).take(rows.len()).collect();
-        blocks::gather(&kept, &order, &mut self.events);
+        blocks::append_rows(&kept, &order, &mut self.events);
     }
 
-    /// Keep of the excerpts from `first` on those whose packet is among the rows from `start` on.
+    /// Drop the excerpts from `first` on whose packet is not among the rows from `start` on.
     fn keep_excerpts_of_rows(&mut self, start: usize, first: usize) {
         let all = self.excerpts.split_off(first);
         let frames = &self.events.frame[start..];
@@ -147,16 +147,17 @@ impl Columns {
         excerpts::unpack(&packed, &mut self.excerpts);
     }
 
-    /// Of packets that were moved here from several partitions.
+    /// Sort the rows from `start` on by frame; they were moved here from several partitions.
     fn sort_by_frame(&mut self, start: usize) {
         let unsorted = self.events.split_off(start);
         let mut order: Vec<u32> = (0..).take(unsorted.len()).collect();
         order.sort_unstable_by_key(|&row| unsorted.frame[row as usize]);
-        blocks::gather(&unsorted, &order, &mut self.events);
+        blocks::append_rows(&unsorted, &order, &mut self.events);
     }
 
-    /// Give rows from `start` on to the lanes whose interface saw them. Of what else passed between lanes the direction
-    /// is not known; what passed between a lane and others is the lane's at whatever point (`points` of the matcher).
+    /// Assign rows from `start` on to the lanes whose interface saw them. Other packets between two lanes get an
+    /// unknown direction; packets between a lane and other hosts belong to the lane at every point (see the matcher's
+    /// `points`).
     fn give_to_lanes(&mut self, start: usize, view: &HostView) {
         if view.lanes.is_empty() {
             return;
@@ -179,8 +180,8 @@ impl Columns {
         }
     }
 
-    /// Give the rows from `start` on the meaning that they have for their host.
-    fn settle(&mut self, start: usize, view: &HostView) {
+    /// Interpret the rows from `start` on for their host: directions, ranks of addresses, numbers of points.
+    fn localise(&mut self, start: usize, view: &HostView) {
         let events = &mut self.events;
         let ends = events.src_addr[start..].iter_mut().zip(&mut events.dst_addr[start..]);
         for ((src, dst), direction) in ends.zip(&mut events.direction[start..]) {
@@ -236,8 +237,7 @@ impl Columns {
 }
 
 impl HostView<'_> {
-    /// The direction's code of a packet between two addresses. `captured` is the code that the capture gives, possibly
-    /// `Unknown`.
+    /// Direction code of a packet between two addresses. `captured` is the code in the capture, possibly `Unknown`.
     #[inline]
     fn direction(&self, src: usize, dst: usize, captured: u8) -> u8 {
         match (self.is_own[src], self.is_own[dst]) {
@@ -274,7 +274,7 @@ mod tests {
             };
             columns.events.extend(&[Event::default(), event]);
             columns.occurs.resize(3, false);
-            columns.settle(1, &view);
+            columns.localise(1, &view);
             let event = columns.events.row(1);
             (event.src_addr, event.dst_addr, event.direction, event.interface)
         };

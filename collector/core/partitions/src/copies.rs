@@ -20,14 +20,14 @@ pub struct Copying {
     pub interface: u16,
     /// How often it shows a packet.
     pub times: u8,
-    /// The most between the stamps of a packet and its copy.
+    /// The longest time between the stamps of a packet and its copy.
     pub longest_ns: i64,
 }
 
-/// A packet that stays: its stamp, and how many copies of it may still come.
-type Kept = (i64, u8);
+/// A packet that is kept: its stamp, and how many copies of it may follow.
+type OriginalPacket = (i64, u8);
 
-/// The header, but for what differs where the same packet is seen: its stamp, number and link header.
+/// A packet's header without the fields in which copies differ: stamp, frame number and link header.
 fn header(event: &Event) -> Event {
     Event {
         frame: 0,
@@ -47,7 +47,7 @@ pub fn rows_without_copies(events: &EventColumns, start: usize, copying: &[Copyi
         .iter()
         .map(|rule| ((rule.src, rule.dst, rule.interface), (rule.times, rule.longest_ns)))
         .collect();
-    let mut kept: FxHashMap<Event, Kept> = FxHashMap::default();
+    let mut kept: FxHashMap<Event, OriginalPacket> = FxHashMap::default();
     let mut is_copy = |row: usize| {
         let event = events.row(row);
         let Some(&(times, longest_ns)) = rules.get(&(event.src_addr, event.dst_addr, event.interface)) else {

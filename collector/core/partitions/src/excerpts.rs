@@ -53,7 +53,7 @@ pub fn unpack(mut bytes: &[u8], excerpts: &mut ExcerptColumns) {
     }
 }
 
-/// The first `N` bytes, which are ours and so are there.
+/// Take the first `N` bytes, which exist because this module wrote them.
 #[inline]
 fn next<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
     let (first, others) = rest.split_first_chunk().expect("a packed excerpt is whole");

@@ -7,23 +7,25 @@ use std::collections::BTreeSet;
 
 /// A SYN-ACK: a fingerprint of it, the key of its 4-tuple, and the host that saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seen {
+pub struct SynAckSight {
     pub fingerprint: u64,
     pub key: u64,
     pub host: u16,
 }
 
-/// Pairs of keys (the smaller first) of which each alone shows a fingerprint that both show, each at one host or over a
-/// host between; by fingerprint. `seen` is sorted. Cost: one sort.
-pub fn pairs(seen: &mut [Seen]) -> Vec<(u64, u64)> {
+/// Pairs of keys (the smaller first) that share a fingerprint with no third key, by fingerprint. Each key must have
+/// been seen at one host, or both along a path through a host between ([`pair_over_a_path`]). Sorts `seen`. Cost: one
+/// sort.
+pub fn pairs(seen: &mut [SynAckSight]) -> Vec<(u64, u64)> {
     seen.sort_unstable();
     let alike = seen.chunk_by(|a, b| a.fingerprint == b.fingerprint);
     alike.filter_map(lone_pair).collect()
 }
 
-/// The two keys of which each was seen at one host, if they are two; else, of only two, those of which a host between
-/// the ends saw one or both (a NAT that was captured too): three hosts at least, and not the same ones of each.
-fn lone_pair(alike: &[Seen]) -> Option<(u64, u64)> {
+/// The two keys that were each seen at one host, if there are exactly two such keys; otherwise, of exactly two keys, a
+/// pair over a path: a host between the ends (a captured NAT) saw one or both, so at least three hosts saw them, and
+/// not the same hosts saw each.
+fn lone_pair(alike: &[SynAckSight]) -> Option<(u64, u64)> {
     let of_keys = alike.chunk_by(|a, b| a.key == b.key);
     let mut lone = of_keys.filter(|of_key| of_key.first().map(|a| a.host) == of_key.last().map(|b| b.host));
     match (lone.next(), lone.next(), lone.next()) {
@@ -32,13 +34,13 @@ fn lone_pair(alike: &[Seen]) -> Option<(u64, u64)> {
     }
 }
 
-fn pair_over_a_path(alike: &[Seen]) -> Option<(u64, u64)> {
+fn pair_over_a_path(alike: &[SynAckSight]) -> Option<(u64, u64)> {
     let mut of_keys = alike.chunk_by(|a, b| a.key == b.key);
     let (one, other) = match (of_keys.next(), of_keys.next(), of_keys.next()) {
         (Some(one), Some(other), None) => (one, other),
         _ => return None,
     };
-    let hosts = |of_key: &[Seen]| of_key.iter().map(|seen| seen.host).collect::<BTreeSet<u16>>();
+    let hosts = |of_key: &[SynAckSight]| of_key.iter().map(|seen| seen.host).collect::<BTreeSet<u16>>();
     let (of_one, of_other) = (hosts(one), hosts(other));
     let is_path = of_one != of_other && of_one.union(&of_other).count() > 2;
     is_path.then_some((one.first()?.key, other.first()?.key))
@@ -51,9 +53,9 @@ mod tests {
     #[test]
     fn two_keys_that_each_one_host_saw_are_a_pair() {
         let seen = |rows: &[(u64, u64, u16)]| {
-            let mut seen: Vec<Seen> = rows
+            let mut seen: Vec<SynAckSight> = rows
                 .iter()
-                .map(|&(fingerprint, key, host)| Seen { fingerprint, key, host })
+                .map(|&(fingerprint, key, host)| SynAckSight { fingerprint, key, host })
                 .collect();
             pairs(&mut seen)
         };

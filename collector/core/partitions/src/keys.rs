@@ -1,7 +1,7 @@
 //! Addresses of all captures in one numbering, and the key of a connection's 4-tuple.
 //!
-//! A key is the same in every run and on every machine, whatever the numbering. Multiplying by [`SPREAD`] mixes it into
-//! the high bits, which number the partition (Knuth, TAOCP 3, §6.4).
+//! A key is the same in every run and on every machine, whatever the numbering. Multiplying by [`HASH_MULTIPLIER`]
+//! mixes it into the high bits, which number the partition (Knuth, TAOCP 3, §6.4).
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use twintap_wire::events::EventColumns;
 
 /// 2^64 over the golden ratio.
-pub const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+pub const HASH_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// One numbering for all captures, in the order in which their readers meet addresses.
 #[derive(Debug, Default)]
@@ -80,14 +80,14 @@ pub fn address_key(address: &IpAddr) -> u64 {
         IpAddr::V4(four) => u128::from(four.to_bits()),
         IpAddr::V6(six) => six.to_bits() ^ (1 << 64), // a mapped IPv4 address is another one
     };
-    let mixed = (bits as u64).wrapping_mul(SPREAD) ^ ((bits >> 64) as u64).rotate_left(32);
-    (mixed ^ mixed >> 29).wrapping_mul(SPREAD)
+    let mixed = (bits as u64).wrapping_mul(HASH_MULTIPLIER) ^ ((bits >> 64) as u64).rotate_left(32);
+    (mixed ^ mixed >> 29).wrapping_mul(HASH_MULTIPLIER)
 }
 
 /// 64 bits of a 4-tuple, the same for both directions; an end is its address's key and its port.
 pub fn connection_key(src: (u64, u16), dst: (u64, u16)) -> u64 {
-    let end = |(key, port): (u64, u16)| (key ^ u64::from(port)).wrapping_mul(SPREAD);
-    end(src).wrapping_add(end(dst)).wrapping_mul(SPREAD)
+    let end = |(key, port): (u64, u16)| (key ^ u64::from(port)).wrapping_mul(HASH_MULTIPLIER);
+    end(src).wrapping_add(end(dst)).wrapping_mul(HASH_MULTIPLIER)
 }
 
 /// The partition of a key, of 2^`bits`.

@@ -6,7 +6,7 @@
 //! 3. [`buffers`] keeps the block, in memory while there is room and in a file beyond that.
 //! 4. [`columns`] turns a whole partition into columns again, host by host.
 //!
-//! Meanwhile [`notes`] keeps what is learned about a host from its packets.
+//! Meanwhile [`notes`] collects figures about each host from its packets.
 //!
 //! All packets of a 4-tuple, either way and of all hosts, are in one partition.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What is learned about a host from its packets: their number, times, addresses and directions.
+//! Collects figures about a host from its packets: their number, times, addresses and directions.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use twintap_wire::events::EventColumns;
@@ -9,25 +9,26 @@ use crate::answers::Answers;
 use crate::sights::Sights;
 
 /// Pairs of addresses from which a host's own addresses are inferred: bounds memory where sources are forged.
-pub const ENOUGH_PAIRS: usize = 1 << 16;
-/// Pairs counted beside the map, by their hash: a capture has few, and most packets are of the last ones.
+pub const MAX_PAIRS: usize = 1 << 16;
+/// Bits of the hash by which recent pairs are counted in an array before the map: a capture has few pairs, and most
+/// packets belong to recent ones.
 const RECENT_BITS: u32 = 8;
 
 /// Source, destination, the direction's code, and the interface.
 type Pair = (u32, u32, u8, u16);
 
-/// Of one host. Addresses are by their numbers in all captures.
+/// Figures of one host. An address is its number in all captures.
 #[derive(Debug, Default)]
 pub struct Notes {
     pub events_count: u64,
     /// Packets whose direction the capture does not give.
     pub unknown_count: u64,
-    /// Least and greatest stamp; `None` without a packet.
+    /// Smallest and largest stamp; `None` without packets.
     pub span_ns: Option<(i64, i64)>,
     /// Packets by source and destination, while there are few pairs.
     pub pairs: FxHashMap<(u32, u32), u64>,
-    /// Addresses that the host sent from or received at, and those at the other end. Who is in both only passed
-    /// through.
+    /// Addresses that the host sent from or received at, and those at the other end. An address in both belongs to
+    /// packets that the host only forwarded.
     pub own: FxHashSet<u32>,
     pub others: FxHashSet<u32>,
     pub answers: Answers,
@@ -37,8 +38,8 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Note the packets of a batch; `number` gives the number of an address of its file, `place` that of an interface,
-    /// and `frames_before` says how many packets the host's earlier files hold.
+    /// Note the packets of a batch. `number` converts an address of its file, `place` an interface; `frames_before` is
+    /// the number of packets in the host's earlier files.
     pub fn add(
         &mut self,
         events: &EventColumns,
@@ -55,7 +56,7 @@ impl Notes {
         self.answers.add(events, &number);
         self.activity.add(events, frames_before, (first, last), &place);
         self.sights.add(events, &number, &place);
-        let counts_pairs = self.pairs.len() < ENOUGH_PAIRS;
+        let counts_pairs = self.pairs.len() < MAX_PAIRS;
         for ((src, dst, direction, interface), count) in tally(events) {
             let (src, dst) = (number(src), number(dst));
             if counts_pairs {

@@ -1,4 +1,4 @@
-//! All partitions: takes batches of decoded packets, and returns the columns of one partition at a time.
+//! The partitions: stores batches of decoded packets, and returns the columns of one partition at a time.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use twintap_protocols::excerpt::ExcerptColumns;
 use twintap_wire::events::{Event, EventColumns};
 use twintap_wire::reader::Batch;
 
-use crate::blocks::{self, MOST_ROWS};
+use crate::blocks::{self, MAX_ROWS};
 use crate::buffers::{Buffer, Spill};
 use crate::columns::{Columns, HostView};
 use crate::excerpts;
@@ -19,34 +19,34 @@ use crate::lock;
 use crate::notes::Notes;
 
 /// Number of an interface whose packets are left out.
-pub const ELSEWHERE: u16 = u16::MAX;
+pub const OTHER_HOSTS_INTERFACE: u16 = u16::MAX;
 
-/// What gives a batch's numbers their meaning for all captures.
+/// What converts a batch's numbers to those of all captures.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     pub host: usize,
-    /// Of the host, before the file.
+    /// Packets in the host's earlier files.
     pub frames_before: u32,
-    /// Of each interface of the file, its number for the host; `ELSEWHERE` for one of another host's.
+    /// For each interface of the file its number for the host; `OTHER_HOSTS_INTERFACE` if it belongs to another host.
     pub interfaces: &'a [u16],
     pub addresses: &'a FileAddresses,
 }
 
-/// The packets of a batch that have the SYN flag, as they are kept, and the key of each.
+/// The packets of a batch that have the SYN flag, as stored, and the key of each.
 #[derive(Clone, Debug, Default)]
 pub struct Syns {
     pub events: EventColumns,
     pub keys: Vec<u64>,
 }
 
-/// Keys (ascending), and the key that stands for each instead.
+/// Keys (ascending), and the key that replaces each.
 #[derive(Clone, Copy, Debug)]
 pub struct Moves<'a> {
     pub keys: &'a [u64],
     pub to: &'a [u64],
 }
 
-/// Events and excerpts of all hosts by partition. Hosts may be added to side by side.
+/// Events and excerpts of all hosts by partition. Threads may add to different hosts at the same time.
 #[derive(Debug)]
 pub struct Partitions {
     bits: u32,
@@ -70,7 +70,7 @@ struct Part {
     excerpts: Buffer,
 }
 
-/// Rows in the order of their partitions; used again for each batch.
+/// Buffers to sort rows by partition, reused for each batch.
 #[derive(Debug, Default)]
 struct Sorting {
     targets: Vec<u32>,
@@ -84,7 +84,7 @@ struct Sorting {
 const SYN: u16 = 0x02;
 
 impl Partitions {
-    /// 2^`bits` empty partitions. Beyond `most_bytes` in memory they go to a file in `folder`.
+    /// 2^`bits` empty partitions. If they exceed `most_bytes` in memory they are moved to a file in `folder`.
     pub fn new(bits: u32, hosts_count: usize, folder: PathBuf, most_bytes: usize) -> Self {
         let parts = || (0..1 << bits).map(|_| Part::default()).collect();
         let host = || {
@@ -102,17 +102,17 @@ impl Partitions {
         }
     }
 
-    /// How many.
+    /// Number of partitions.
     pub fn len(&self) -> usize {
         1 << self.bits
     }
 
-    /// Never: there is at least one.
+    /// Always false: there is at least one partition.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Take in the next batch of a host.
+    /// Store the next batch of a host.
     ///
     /// # Errors
     /// What the operating system says of the file.
@@ -130,7 +130,7 @@ impl Partitions {
         Ok(syns)
     }
 
-    /// What has been learned about a host from its packets so far.
+    /// Call `read` with the figures about a host collected so far.
     pub fn with_notes<T>(&self, host: usize, read: impl FnOnce(&Notes) -> T) -> T {
         read(&lock(&self.hosts[host]).notes)
     }
@@ -145,7 +145,7 @@ impl Partitions {
             .unwrap_or(0)
     }
 
-    /// Bring together the packets whose keys are replaced.
+    /// Move packets whose key is replaced to the partition of the new key.
     ///
     /// # Errors
     /// What the operating system says of the file.
@@ -161,8 +161,8 @@ impl Partitions {
         Ok(())
     }
 
-    /// The columns of a partition, host by host in the order of frames; nothing if it is empty. They are kept no
-    /// longer. `is_loopback` by an address's rank.
+    /// Take the columns of a partition, host by host in the order of frames; nothing if it is empty. `is_loopback` is
+    /// indexed by an address's rank.
     ///
     /// # Errors
     /// What the operating system says of the file.
@@ -182,7 +182,8 @@ impl Partitions {
         Ok((!columns.events.is_empty()).then_some(columns))
     }
 
-    /// All is added: what was too much for memory leaves it to the stages that come.
+    /// All batches are added: if any were moved to the file, move the remaining ones too, so that later stages have the
+    /// memory.
     ///
     /// # Errors
     /// What the operating system says of the file.
@@ -190,7 +191,7 @@ impl Partitions {
         if self.spill.is_used() { self.to_file() } else { Ok(()) }
     }
 
-    /// So many more are held; with too many, all go to the file.
+    /// Count `bytes` more in memory; if they exceed the limit, move all to the file.
     fn note_bytes(&self, bytes: usize) -> io::Result<()> {
         if self.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.most_bytes {
             return Ok(());
@@ -211,7 +212,7 @@ impl Partitions {
 }
 
 impl Host {
-    /// The packets with a SYN, and how many bytes were kept.
+    /// Store a batch. Returns the packets with a SYN, and the bytes stored.
     fn add(&mut self, events: &EventColumns, kept: &ExcerptColumns, origin: Origin, bits: u32) -> (Syns, usize) {
         let mut syns = Syns::default();
         let mut syn_rows = Vec::new();
@@ -228,13 +229,14 @@ impl Host {
         syns.events.extend(&syn_rows);
         let mut bytes = self.add_excerpts(kept, events, &sorting.targets, origin.frames_before);
         sorting.sort(events, self.parts.len());
-        origin.settle(&mut sorting.rows);
+        origin.renumber_all(&mut sorting.rows);
         bytes += self.add_sorted(&mut sorting);
         self.sorting = sorting;
         (syns, bytes)
     }
 
-    /// Keep the excerpts of rows that go to `targets`; how many bytes that took. Those of other rows are left out.
+    /// Store the excerpts of rows that go to `targets`, and return the bytes that takes. Excerpts of other rows are
+    /// left out.
     fn add_excerpts(
         &mut self,
         kept: &ExcerptColumns,
@@ -256,13 +258,13 @@ impl Host {
         bytes
     }
 
-    /// Keep rows that are in the order of their partitions; how many bytes that took.
+    /// Store rows that are sorted by partition, and return the bytes that takes.
     fn add_sorted(&mut self, sorting: &mut Sorting) -> usize {
         let (mut bytes, mut start) = (0, 0);
         for (part, &end) in self.parts.iter_mut().zip(&sorting.ends) {
-            for first in (start..end).step_by(MOST_ROWS) {
+            for first in (start..end).step_by(MAX_ROWS) {
                 sorting.packed.clear();
-                blocks::pack(&sorting.rows, first..end.min(first + MOST_ROWS), &mut sorting.packed);
+                blocks::pack(&sorting.rows, first..end.min(first + MAX_ROWS), &mut sorting.packed);
                 part.rows.push(&sorting.packed);
                 bytes += sorting.packed.len();
             }
@@ -313,7 +315,7 @@ impl Host {
 }
 
 impl Sorting {
-    /// Put `events` in the order of `targets`, which are below `parts_count`; stable.
+    /// Sort `events` by `targets`, which are below `parts_count`; stable.
     fn sort(&mut self, events: &EventColumns, parts_count: usize) {
         let Self {
             targets,
@@ -337,24 +339,24 @@ impl Sorting {
             *next += 1;
         }
         blocks::clear(rows);
-        blocks::gather(events, order, rows);
+        blocks::append_rows(events, order, rows);
     }
 }
 
 impl Origin<'_> {
-    /// The rows that are the host's; nothing where all are.
+    /// The rows that belong to the host; nothing if all do.
     fn own_rows(&self, events: &EventColumns) -> Option<EventColumns> {
-        if !self.interfaces.contains(&ELSEWHERE) {
+        if !self.interfaces.contains(&OTHER_HOSTS_INTERFACE) {
             return None;
         }
-        let is_own = |&at: &usize| self.interfaces[usize::from(events.interface[at])] != ELSEWHERE;
+        let is_own = |&at: &usize| self.interfaces[usize::from(events.interface[at])] != OTHER_HOSTS_INTERFACE;
         let rows: Vec<Event> = (0..events.len()).filter(is_own).map(|at| events.row(at)).collect();
         let mut own = EventColumns::default();
         own.extend(&rows);
         Some(own)
     }
 
-    /// `event` with the numbers of all captures.
+    /// Convert `event` to the numbers of all captures.
     #[inline]
     fn renumber(&self, event: Event) -> Event {
         Event {
@@ -366,8 +368,8 @@ impl Origin<'_> {
         }
     }
 
-    /// As `renumber`, of all rows.
-    fn settle(&self, rows: &mut EventColumns) {
+    /// The same for all rows.
+    fn renumber_all(&self, rows: &mut EventColumns) {
         rows.frame.iter_mut().for_each(|frame| *frame += self.frames_before);
         let interfaces = rows.interface.iter_mut();
         interfaces.for_each(|interface| *interface = self.interfaces[usize::from(*interface)]);

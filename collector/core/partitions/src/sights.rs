@@ -2,22 +2,23 @@
 //! passes several. The sample is chosen by a hash of what packets carry, so the copies of a chosen packet on another
 //! interface, or in another file, are chosen too.
 //!
-//! Cost: a multiplication for each packet, and a look-up for those chosen. Memory: `MOST_PACKETS` for each host; beyond
+//! Cost: a multiplication for each packet, and a look-up for those chosen. Memory: `MAX_PACKETS` for each host; beyond
 //! that, half of the sample is dropped, again by the hash.
 
 use rustc_hash::FxHashMap;
 use twintap_wire::events::EventColumns;
 
-const MOST_PACKETS: usize = 1 << 13;
-const MOST_SIGHTS: usize = 8;
-/// Longer after the first sight of a packet it is another packet: a host forwards within less.
-const LONGEST_NS: i64 = 20_000_000;
+/// Packets sampled for each host, and interfaces noted for each of them.
+const MAX_PACKETS: usize = 1 << 13;
+const MAX_SIGHTS_PER_PACKET: usize = 8;
+/// A host forwards a packet within this time after its first sight; an equal packet later is a different one.
+const MAX_PASSAGE_NS: i64 = 20_000_000;
 
 /// A packet at an interface of the host: stamp, interface, and the direction's code.
 pub type Sight = (i64, u16, u8);
 
 /// Source, destination, payload (bytes), and sights of a packet.
-pub type Sighted = (u32, u32, u32, Vec<Sight>);
+pub type PacketSights = (u32, u32, u32, Vec<Sight>);
 
 /// What identifies a packet, whatever link it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +39,8 @@ pub struct Sights {
     level: u32,
 }
 
-/// Spread over the high bits (Knuth, TAOCP 3, §6.4): how many of these are zero chooses packets.
+/// A hash whose high bits are evenly distributed (Knuth, TAOCP 3, §6.4): packets are chosen by how many of these are
+/// zero.
 fn rarity(seq: u32, ack: u32) -> u32 {
     let numbers = u64::from(seq) << 32 | u64::from(ack);
     numbers.wrapping_mul(0x9E37_79B9_7F4A_7C15).leading_zeros()
@@ -65,10 +67,10 @@ impl Sights {
                 answer: (event.window, event.sack_hash),
             };
             let sights = self.seen.entry(identity).or_default();
-            if sights.len() < MOST_SIGHTS {
+            if sights.len() < MAX_SIGHTS_PER_PACKET {
                 sights.push((event.host_ns, place(event.interface), event.direction));
             }
-            while self.seen.len() > MOST_PACKETS && self.level < u64::BITS {
+            while self.seen.len() > MAX_PACKETS && self.level < u64::BITS {
                 self.level += 1;
                 let level = self.level;
                 self.seen
@@ -77,13 +79,13 @@ impl Sights {
         }
     }
 
-    /// Source, destination and sights (by time, those of one passage) of packets that more than one interface saw.
+    /// Packets that more than one interface saw: source, destination, and the sights of one passage by time.
     pub fn passages(&self) -> Vec<(u32, u32, Vec<Sight>)> {
         let passage = |(identity, sights): (&Identity, &Vec<Sight>)| {
             let mut sights = sights.clone();
-            sights.sort_by_key(|sight| sight.0); // stable: of one stamp, in the file's order
+            sights.sort_by_key(|sight| sight.0); // stable: equal stamps stay in the file's order
             let first = sights.first()?.0;
-            sights.retain(|sight| sight.0 - first <= LONGEST_NS);
+            sights.retain(|sight| sight.0 - first <= MAX_PASSAGE_NS);
             let several = sights.iter().any(|sight| sight.1 != sights[0].1);
             several.then_some((identity.ends.0, identity.ends.1, sights))
         };
@@ -94,8 +96,8 @@ impl Sights {
 }
 
 impl Sights {
-    /// Every chosen packet; its sights by time, whatever the time between them.
-    pub fn all(&self) -> Vec<Sighted> {
+    /// Every sampled packet with all of its sights by time, however far apart.
+    pub fn all(&self) -> Vec<PacketSights> {
         let by_time = |(identity, sights): (&Identity, &Vec<Sight>)| {
             let mut sights = sights.clone();
             sights.sort_by_key(|sight| sight.0);
@@ -127,7 +129,7 @@ mod tests {
             event(1, 500, 4),
             event(0, 100, 4),
             event(0, 100, 5),
-            event(0, LONGEST_NS + 101, 4),
+            event(0, MAX_PASSAGE_NS + 101, 4),
         ]);
         sights.add(&events, |address| address, |interface| interface + 10);
         assert_eq!(sights.passages(), [(4, 9, vec![(100, 10, 0), (500, 11, 0)])]);

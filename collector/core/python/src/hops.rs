@@ -1,15 +1,15 @@
-//! `align_hops`, `count_hops`, `quantile_bins`, `hop_ways`, `lower_hull`, `way_hulls`: columns in and out.
+//! `align_hops`, `count_hops`, `quantile_bins`, `stamps_by_pair`, `lower_hull`, `delay_hulls`: columns in and out.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_hops::align::{End, Knots, Lines, align};
-use twintap_hops::counted::count;
+use twintap_hops::counts::count;
 use twintap_hops::flows::{Flows, Hops};
 use twintap_hops::hull;
-use twintap_hops::traffic::{self, Apart, Ends};
-use twintap_hops::ways;
+use twintap_hops::stamps_by_pair;
+use twintap_hops::traffic::{self, DifferentHosts, Ends};
 
 use crate::columns::{Columns, inconsistent, to_dict};
 
@@ -17,12 +17,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(align_hops, module)?)?;
     module.add_function(wrap_pyfunction!(count_hops, module)?)?;
     module.add_function(wrap_pyfunction!(quantile_bins, module)?)?;
-    module.add_function(wrap_pyfunction!(hop_ways, module)?)?;
+    module.add_function(wrap_pyfunction!(stamps_by_pair_py, module)?)?;
     module.add_function(wrap_pyfunction!(lower_hull, module)?)?;
-    module.add_function(wrap_pyfunction!(way_hulls, module)?)
+    module.add_function(wrap_pyfunction!(delay_hulls, module)?)
 }
 
-/// Stamps to trace times, delays and uncertainties; see `collector/_core.pyi`.
+/// Trace times, delays and uncertainties of hops.
 #[pyfunction]
 fn align_hops<'py>(
     py: Python<'py>,
@@ -53,13 +53,12 @@ fn align_hops<'py>(
     to_dict(py, py.detach(|| align(&send, &receive, &lines, &knots)))
 }
 
-/// Hops counted by flow, by hosts, by link, slice of time and size of delay, and late ones by link and rate; see
-/// `collector/_core.pyi`.
+/// Hops counted by flow; by pair of hosts, slice of time and size of delay; and late ones by pair of hosts and rate.
 #[pyfunction]
 fn count_hops<'py>(
     py: Python<'py>,
     hops: &Bound<'py, PyDict>,
-    apart: PyReadonlyArray1<'py, bool>,
+    different_hosts: PyReadonlyArray1<'py, bool>,
     receivers_count: usize,
     slice_ns: i64,
     late_ns: i64,
@@ -70,21 +69,21 @@ fn count_hops<'py>(
     if ends.send_host.len() != hops.connection.len() {
         return Err(inconsistent());
     }
-    let apart = Apart {
-        is_apart: apart.as_slice()?,
+    let different_hosts = DifferentHosts {
+        is_different: different_hosts.as_slice()?,
         receivers_count,
     };
-    let counted = py.detach(|| count(&hops, &ends, apart, slice_ns, late_ns, by_flow));
+    let counts = py.detach(|| count(&hops, &ends, different_hosts, slice_ns, late_ns, by_flow));
     let columns = PyDict::new(py);
-    columns.set_item("flows", flow_columns(py, counted.flows)?)?;
-    columns.set_item("notable_rows", counted.notable_rows.into_pyarray(py))?;
-    columns.set_item("sent", to_dict(py, counted.sent)?)?;
-    columns.set_item("traffic", to_dict(py, counted.traffic)?)?;
-    columns.set_item("rates", to_dict(py, counted.rates)?)?;
+    columns.set_item("flows", flow_columns(py, counts.flows)?)?;
+    columns.set_item("notable_rows", counts.notable_rows.into_pyarray(py))?;
+    columns.set_item("sent", to_dict(py, counts.sent)?)?;
+    columns.set_item("traffic", to_dict(py, counts.traffic)?)?;
+    columns.set_item("rates", to_dict(py, counts.rates)?)?;
     Ok(columns)
 }
 
-/// Quantiles of histograms; see `collector/_core.pyi`.
+/// Quantiles of histograms.
 #[pyfunction]
 fn quantile_bins<'py>(
     py: Python<'py>,
@@ -112,7 +111,7 @@ fn flow_columns(py: Python<'_>, mut flows: Flows) -> PyResult<Bound<'_, PyDict>>
 }
 
 /// A pair of hosts (sender times receivers plus receiver), then of each of its hops stamps and frames at both ends.
-type WayFields<'py> = (
+type PairStampFields<'py> = (
     usize,
     Bound<'py, PyArray1<i64>>,
     Bound<'py, PyArray1<i64>>,
@@ -120,39 +119,42 @@ type WayFields<'py> = (
     Bound<'py, PyArray1<i64>>,
 );
 
-/// Matched hops by the hosts that they are between; see `collector/_core.pyi`.
-#[pyfunction]
-fn hop_ways<'py>(
+/// Stamps of matched hops by pair of hosts.
+#[pyfunction(name = "stamps_by_pair")]
+fn stamps_by_pair_py<'py>(
     py: Python<'py>,
     send: &Bound<'py, PyDict>,
     receive: &Bound<'py, PyDict>,
     state: PyReadonlyArray1<'py, i32>,
     matched: i32,
-    apart: PyReadonlyArray1<'py, bool>,
+    different_hosts: PyReadonlyArray1<'py, bool>,
     receivers_count: usize,
-) -> PyResult<Vec<WayFields<'py>>> {
+) -> PyResult<Vec<PairStampFields<'py>>> {
     let (send, receive) = (Columns::of(send)?, Columns::of(receive)?);
-    let (send, receive): (ways::End, ways::End) = (send.table()?, receive.table()?);
-    let (state, apart) = (state.as_slice()?, apart.as_slice()?);
+    let (send, receive): (stamps_by_pair::End, stamps_by_pair::End) = (send.table()?, receive.table()?);
+    let (state, different_hosts) = (state.as_slice()?, different_hosts.as_slice()?);
     if send.host.len() != state.len() || receive.host.len() != state.len() {
         return Err(inconsistent());
     }
-    let split = py.detach(|| ways::split(&send, &receive, state, matched, apart, receivers_count));
-    let fields = |(pair, way): (usize, ways::Way)| {
-        let ns = (way.send_ns.into_pyarray(py), way.receive_ns.into_pyarray(py));
+    let split = py.detach(|| stamps_by_pair::split(&send, &receive, state, matched, different_hosts, receivers_count));
+    let fields = |(pair, stamps): (usize, stamps_by_pair::PairStamps)| {
+        let ns = (stamps.send_ns.into_pyarray(py), stamps.receive_ns.into_pyarray(py));
         (
             pair,
             ns.0,
             ns.1,
-            way.send_frame.into_pyarray(py),
-            way.receive_frame.into_pyarray(py),
+            stamps.send_frame.into_pyarray(py),
+            stamps.receive_frame.into_pyarray(py),
         )
     };
-    let occurring = split.into_iter().enumerate().filter(|(_, way)| !way.send_ns.is_empty());
+    let occurring = split
+        .into_iter()
+        .enumerate()
+        .filter(|(_, stamps)| !stamps.send_ns.is_empty());
     Ok(occurring.map(fields).collect())
 }
 
-/// Places of points on their lower hull; see `collector/_core.pyi`.
+/// Places of points on their lower hull.
 #[pyfunction]
 fn lower_hull<'py>(
     py: Python<'py>,
@@ -166,19 +168,19 @@ fn lower_hull<'py>(
     Ok(py.detach(|| hull::lower_hull(times_s, values)).into_pyarray(py))
 }
 
-/// Places of the hops that bound a clock's line; see `collector/_core.pyi`.
+/// Places of the hops whose delays bound the offset of two clocks.
 #[pyfunction]
-fn way_hulls<'py>(
+fn delay_hulls<'py>(
     py: Python<'py>,
-    way: &Bound<'py, PyDict>,
+    stamps: &Bound<'py, PyDict>,
     frames_count: usize,
     spans: usize,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    let columns = Columns::of(way)?;
-    let way: hull::Way = columns.table()?;
-    let last_frame = way.send_frame.iter().max().copied().unwrap_or(0);
+    let columns = Columns::of(stamps)?;
+    let stamps: hull::PairStamps = columns.table()?;
+    let last_frame = stamps.send_frame.iter().max().copied().unwrap_or(0);
     if usize::try_from(last_frame).is_ok_and(|last| last > frames_count) || spans == 0 {
         return Err(PyValueError::new_err("a frame is beyond the capture's last"));
     }
-    Ok(py.detach(|| hull::hulls(&way, frames_count, spans)).into_pyarray(py))
+    Ok(py.detach(|| hull::hulls(&stamps, frames_count, spans)).into_pyarray(py))
 }

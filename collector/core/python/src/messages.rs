@@ -4,7 +4,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_messages::columns::HeadColumns;
-use twintap_messages::recognition::{Recognised, recognise};
+use twintap_messages::recognition::{ConnectionProtocol, recognise};
 use twintap_messages::{Excerpts, Places, read, with_head_columns};
 
 use crate::columns::{Columns, inconsistent};
@@ -61,7 +61,7 @@ fn recognise_connections<'py>(
         return Err(inconsistent());
     }
     let found = py.detach(|| recognise(&excerpts, &places, first_id, count));
-    let codes = |code: fn(&Recognised) -> i32| found.iter().map(code).collect::<Vec<i32>>().into_pyarray(py);
+    let codes = |code: fn(&ConnectionProtocol) -> i32| found.iter().map(code).collect::<Vec<i32>>().into_pyarray(py);
     Ok((codes(|one| one.protocol.into()), codes(|one| one.evidence as i32)))
 }
 

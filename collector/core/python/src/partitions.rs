@@ -11,11 +11,11 @@ use pyo3::types::PyDict;
 use twintap_partitions::answers::Gap;
 use twintap_partitions::columns::{Columns, HostView, Lane};
 use twintap_partitions::copies::Copying;
-use twintap_partitions::handshakes::{Seen, pairs};
+use twintap_partitions::handshakes::{SynAckSight, pairs};
 use twintap_partitions::keys::Addresses;
 use twintap_partitions::notes::Notes;
 use twintap_partitions::partitions::{Moves, Origin, Partitions};
-use twintap_partitions::sights::{Sight, Sighted};
+use twintap_partitions::sights::{PacketSights, Sight};
 
 use crate::decode::{CaptureFile, Rows, event_arrays, excerpt_arrays, lock};
 
@@ -36,7 +36,7 @@ fn handshake_pairs<'py>(
     let (fingerprints, keys, hosts) = (fingerprints.as_slice()?, keys.as_slice()?, hosts.as_slice()?);
     let (first, second): (Vec<u64>, Vec<u64>) = py.detach(|| {
         let rows = fingerprints.iter().zip(keys).zip(hosts);
-        let seen = |((&fingerprint, &key), &host)| Seen { fingerprint, key, host };
+        let seen = |((&fingerprint, &key), &host)| SynAckSight { fingerprint, key, host };
         pairs(&mut rows.map(seen).collect::<Vec<_>>()).into_iter().unzip()
     });
     Ok([first, second].map(|keys| keys.into_pyarray(py)))
@@ -79,7 +79,7 @@ type HostFields<'py> = (
     Vec<(u32, u32, u16, u8, i64)>,
 );
 /// Events, excerpts, the ranks of the addresses that occur, and of each host how many copies were left out.
-type TakenColumns<'py> = (
+type PartitionColumns<'py> = (
     Bound<'py, PyDict>,
     Bound<'py, PyDict>,
     Bound<'py, PyArray1<u32>>,
@@ -181,7 +181,7 @@ impl PyPartitions {
     }
 
     /// Where some packets of a host were seen, so far: source, destination, payload (bytes), sights.
-    fn sights(&self, host: usize) -> Vec<Sighted> {
+    fn sights(&self, host: usize) -> Vec<PacketSights> {
         self.partitions.with_notes(host, |notes: &Notes| notes.sights.all())
     }
 
@@ -221,7 +221,7 @@ impl PyPartitions {
         hosts: Vec<HostFields<'py>>,
         rank: PyReadonlyArray1<'py, u32>,
         is_loopback: PyReadonlyArray1<'py, bool>,
-    ) -> PyResult<Option<TakenColumns<'py>>> {
+    ) -> PyResult<Option<PartitionColumns<'py>>> {
         let (rank, is_loopback) = (rank.as_slice()?, is_loopback.as_slice()?);
         let lane_of_address = |(_, _, lanes, _): &HostFields<'py>| {
             let mut found = vec![None; if lanes.is_empty() { 0 } else { rank.len() }];
@@ -233,7 +233,7 @@ impl PyPartitions {
             found
         };
         let lanes: Vec<Vec<Option<Lane>>> = hosts.iter().map(lane_of_address).collect();
-        let copying: Vec<Vec<Copying>> = hosts.iter().map(|(_, _, _, rules)| copying_of(rules)).collect();
+        let copying: Vec<Vec<Copying>> = hosts.iter().map(|(_, _, _, rules)| copying_rules(rules)).collect();
         let is_own = hosts.iter().map(|(own, ..)| Ok::<_, PyErr>(own.as_slice()?.to_vec()));
         let is_own = is_own.collect::<PyResult<Vec<_>>>()?;
         let of_hosts = is_own.iter().zip(&lanes).zip(&copying).zip(&hosts);
@@ -249,11 +249,11 @@ impl PyPartitions {
         let Some(columns) = py.detach(|| self.partitions.take(number, &views, is_loopback))? else {
             return Ok(None);
         };
-        taken_arrays(py, columns).map(Some)
+        partition_arrays(py, columns).map(Some)
     }
 }
 
-fn copying_of(rules: &[(u32, u32, u16, u8, i64)]) -> Vec<Copying> {
+fn copying_rules(rules: &[(u32, u32, u16, u8, i64)]) -> Vec<Copying> {
     let rule = |&(src, dst, interface, times, longest_ns)| Copying {
         src,
         dst,
@@ -264,7 +264,7 @@ fn copying_of(rules: &[(u32, u32, u16, u8, i64)]) -> Vec<Copying> {
     rules.iter().map(rule).collect()
 }
 
-fn taken_arrays(py: Python<'_>, columns: Columns) -> PyResult<TakenColumns<'_>> {
+fn partition_arrays(py: Python<'_>, columns: Columns) -> PyResult<PartitionColumns<'_>> {
     let (places, [ip_id, stamps]) = py.detach(|| (Places::of(&columns), columns.validity()));
     let excerpts = excerpt_arrays(py, columns.excerpts)?;
     excerpts.set_item("event_row", columns.excerpt_row.into_pyarray(py))?;

@@ -2,17 +2,17 @@
 //!
 //! Source: Parquet's `Encodings.md`, "Run Length Encoding / Bit-Packing Hybrid".
 
-/// Values that are looked at together: a run if all are equal.
-const BLOCK: usize = 64;
-/// Values of which whole groups are packed.
-const GROUP: usize = 8;
+/// Values that are compared together: they are stored as a run if all are equal.
+const BLOCK_VALUES: usize = 64;
+/// Values are packed in groups of this many.
+const GROUP_VALUES: usize = 8;
 
-/// The bits that `most` takes.
+/// Number of bits of `most`.
 pub fn width_of(most: u64) -> u32 {
     u64::BITS - most.leading_zeros()
 }
 
-/// A number in groups of 7 bits, the lowest first.
+/// Append a number in groups of 7 bits, the lowest first.
 pub fn put_varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push((number & 0x7F | 0x80) as u8);
@@ -21,14 +21,14 @@ pub fn put_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// `values`, given by their `bits`, in `width` bits each (at most 64), the lowest bit first; the last group is filled
-/// up.
+/// Append `values`, given by their `bits`, in `width` bits each (at most 64), the lowest bit first. The last group is
+/// padded.
 ///
 /// A group takes as many bytes as a value has bits, so up to 16 bits it is put together in a register.
 pub fn pack<T: Copy>(values: &[T], bits: impl Fn(T) -> u64, width: u32, out: &mut Vec<u8>) {
-    let (groups, last) = values.as_chunks::<GROUP>();
+    let (groups, last) = values.as_chunks::<GROUP_VALUES>();
     let groups = groups.iter().map(|group| group.map(&bits));
-    let mut filled = [0; GROUP];
+    let mut filled = [0; GROUP_VALUES];
     for (place, value) in filled.iter_mut().zip(last) {
         *place = bits(*value);
     }
@@ -51,7 +51,8 @@ fn join_bits<const N: usize>(values: [u64; N], width: u32) -> u64 {
         .fold(0, |word, value| word.wrapping_shl(width) | value)
 }
 
-/// Written whole, then cut: a copy of known length.
+/// Append the `count` low bytes of `word`: all 16 are copied and then truncated, since a copy of constant length is
+/// fast.
 fn put_low_bytes(word: u128, count: u32, out: &mut Vec<u8>) {
     let end = out.len() + count as usize;
     out.extend_from_slice(&word.to_le_bytes());
@@ -59,7 +60,7 @@ fn put_low_bytes(word: u128, count: u32, out: &mut Vec<u8>) {
 }
 
 fn put_wide<T: Copy>(values: &[T], bits: impl Fn(T) -> u64, width: u32, out: &mut Vec<u8>) {
-    let end = out.len() + values.len().div_ceil(GROUP) * width as usize;
+    let end = out.len() + values.len().div_ceil(GROUP_VALUES) * width as usize;
     let (mut word, mut filled) = (0_u64, 0_u32);
     for &value in values {
         let value = bits(value);
@@ -75,22 +76,22 @@ fn put_wide<T: Copy>(values: &[T], bits: impl Fn(T) -> u64, width: u32, out: &mu
     out.resize(end, 0);
 }
 
-/// `codes` of `width` bits each: long runs of equal ones as such, the others packed.
+/// Append `codes` of `width` bits each: long runs of equal ones as runs, the others packed.
 pub fn put_runs<T: Copy + Eq + Into<u32>>(codes: &[T], width: u32, out: &mut Vec<u8>) {
     let mut rest = codes;
     while let Some(&first) = rest.first() {
         let same = rest.iter().take_while(|&&code| code == first).count();
-        if same >= BLOCK || same == rest.len() {
+        if same >= BLOCK_VALUES || same == rest.len() {
             put_varint((same as u64) << 1, out);
             out.extend_from_slice(&first.into().to_le_bytes()[..width.div_ceil(8) as usize]);
             rest = &rest[same..];
             continue;
         }
-        let mut mixed = BLOCK.min(rest.len());
+        let mut mixed = BLOCK_VALUES.min(rest.len());
         while mixed < rest.len() && !is_run(&rest[mixed..]) {
-            mixed = rest.len().min(mixed + BLOCK);
+            mixed = rest.len().min(mixed + BLOCK_VALUES);
         }
-        put_varint((mixed.div_ceil(GROUP) as u64) << 1 | 1, out);
+        put_varint((mixed.div_ceil(GROUP_VALUES) as u64) << 1 | 1, out);
         pack(&rest[..mixed], |code| code.into().into(), width, out);
         rest = &rest[mixed..];
     }
@@ -99,6 +100,6 @@ pub fn put_runs<T: Copy + Eq + Into<u32>>(codes: &[T], width: u32, out: &mut Vec
 /// Whether the first block is long and of one code.
 fn is_run<T: Copy + Eq>(codes: &[T]) -> bool {
     codes
-        .first_chunk::<BLOCK>()
+        .first_chunk::<BLOCK_VALUES>()
         .is_some_and(|block| block.iter().all(|&code| code == block[0]))
 }

@@ -6,35 +6,35 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_outpu
 use parquet::basic::Encoding;
 
 use crate::bits::{put_runs, put_varint, width_of};
-use crate::numbers::{Number, Stored, distinct, put_differences, put_plain, put_planes};
+use crate::numbers::{Number, ParquetNumber, distinct, put_differences, put_plain, put_planes};
 
-/// Values that an encoding is tried on.
-const TRIED: usize = 1 << 10;
-/// Of them, so many may be distinct to try a list.
-const MOST_DISTINCT_TRIED: usize = 1 << 5;
-/// The share of bytes that compression is tried on.
-const TRIED_SHARE: usize = 16;
-/// What compressing a byte costs, in bytes stored: it takes half a nanosecond, and a disk takes a byte in one.
-const COST_OF_COMPRESSING: f64 = 0.5;
+/// Values on which encodings are tried.
+const SAMPLE_VALUES: usize = 1 << 10;
+/// Distinct values among them up to which a dictionary is tried.
+const MAX_SAMPLE_DISTINCT: usize = 1 << 5;
+/// Compression is tried on one in this many bytes.
+const COMPRESSION_SAMPLE_DIVISOR: usize = 16;
+/// Cost of compressing a byte, in stored bytes: it takes half a nanosecond, and a disk stores a byte in one.
+const COMPRESSION_COST_BYTES: f64 = 0.5;
 
-/// How to read values; those of `dictionary` are in the order of its places.
+/// How encoded values are to be read.
 #[derive(Debug)]
-pub struct Encoded {
+pub struct EncodedValues {
     pub dictionary: Option<Dictionary>,
     pub encoding: Encoding,
 }
 
-/// Values that occur, each once.
+/// The distinct values, in the order of their indices.
 #[derive(Debug)]
 pub struct Dictionary {
     pub plain: Vec<u8>,
     pub count: usize,
 }
 
-/// The values that encodings are compared on: at most [`TRIED`] from the middle.
+/// The values that encodings are compared on: at most [`SAMPLE_VALUES`] from the middle.
 pub fn sample<T>(values: &[T]) -> &[T] {
-    let from = values.len().saturating_sub(TRIED) / 2;
-    &values[from..values.len().min(from + TRIED)]
+    let from = values.len().saturating_sub(SAMPLE_VALUES) / 2;
+    &values[from..values.len().min(from + SAMPLE_VALUES)]
 }
 
 /// Append numbers in the encoding that takes least room for a sample of them. `may_subtract` is false for
@@ -44,26 +44,26 @@ pub fn put_numbers<T: Number>(
     may_subtract: bool,
     compressor: &mut Compressor,
     out: &mut Vec<u8>,
-) -> Encoded {
+) -> EncodedValues {
     let tried = sample(values);
     if values.iter().all(|&value| value == values[0]) {
         return put_distinct(&values[..values.len().min(1)], &vec![0_u8; values.len()], out);
     }
-    if distinct(tried).is_some_and(|(known, _)| known.len() <= MOST_DISTINCT_TRIED)
+    if distinct(tried).is_some_and(|(known, _)| known.len() <= MAX_SAMPLE_DISTINCT)
         && let Some((known, places)) = distinct(values)
     {
         return put_distinct(&known, &places, out);
     }
     let (encoding, put) = cheapest(tried, may_subtract, compressor);
-    out.reserve(values.len() * T::Stored::BYTES);
+    out.reserve(values.len() * T::ParquetNumber::BYTES);
     put(values, out);
-    Encoded {
+    EncodedValues {
         dictionary: None,
         encoding,
     }
 }
 
-fn put_distinct<T: Number, P: Copy + Eq + Into<u32>>(known: &[T], places: &[P], out: &mut Vec<u8>) -> Encoded {
+fn put_distinct<T: Number, P: Copy + Eq + Into<u32>>(known: &[T], places: &[P], out: &mut Vec<u8>) -> EncodedValues {
     let mut plain = Vec::new();
     put_plain(known, &mut plain);
     put_places(
@@ -78,7 +78,7 @@ fn put_distinct<T: Number, P: Copy + Eq + Into<u32>>(known: &[T], places: &[P], 
 
 type Put<T> = fn(&[T], &mut Vec<u8>);
 
-/// What costs least: planes, compressed; differences; or the values as they are.
+/// The encoding that costs least: compressed byte planes, differences, or the values as they are.
 fn cheapest<T: Number>(tried: &[T], may_subtract: bool, compressor: &mut Compressor) -> (Encoding, Put<T>) {
     let (mut differences, mut planes) = (Vec::new(), Vec::new());
     put_planes(tried, &mut planes);
@@ -96,19 +96,19 @@ fn cheapest<T: Number>(tried: &[T], may_subtract: bool, compressor: &mut Compres
     }
 }
 
-/// Places in a list of values.
-pub fn put_places<T: Copy + Eq + Into<u32>>(dictionary: Dictionary, places: &[T], out: &mut Vec<u8>) -> Encoded {
+/// Append values as indices into a dictionary.
+pub fn put_places<T: Copy + Eq + Into<u32>>(dictionary: Dictionary, places: &[T], out: &mut Vec<u8>) -> EncodedValues {
     let width = width_of(dictionary.count.saturating_sub(1) as u64).max(1);
     out.reserve(places.len() * width as usize / 8);
     out.push(width as u8);
     put_runs(places, width, out);
-    Encoded {
+    EncodedValues {
         dictionary: Some(dictionary),
         encoding: Encoding::RLE_DICTIONARY,
     }
 }
 
-/// Which of `n` values are there, as Parquet's levels; `bits` is empty if all are.
+/// Append which of `n` values are not null, as Parquet's levels; `bits` is empty if all are.
 pub fn put_levels(bits: &[u8], n: usize, out: &mut Vec<u8>) {
     let begin = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -123,7 +123,7 @@ pub fn put_levels(bits: &[u8], n: usize, out: &mut Vec<u8>) {
     out[begin..begin + 4].copy_from_slice(&(len as u32).to_le_bytes());
 }
 
-/// Parquet's codec `LZ4_RAW`, with what it needs kept from page to page.
+/// Parquet's codec `LZ4_RAW`, with buffers that are reused from page to page.
 #[derive(Default)]
 pub struct Compressor {
     table: CompressTable,
@@ -131,15 +131,15 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// Whether compression is worth its time, judged by a piece from the middle.
+    /// Whether compression is worth its time, judged by a sample from the middle.
     pub fn is_worthwhile(&mut self, bytes: &[u8]) -> bool {
-        let tried = &bytes[bytes.len() / 2..][..bytes.len() / TRIED_SHARE];
+        let tried = &bytes[bytes.len() / 2..][..bytes.len() / COMPRESSION_SAMPLE_DIVISOR];
         self.cost_of(tried) < tried.len() as f64
     }
 
-    /// Of storing `bytes` compressed, in bytes.
+    /// Cost of storing `bytes` compressed, in bytes.
     fn cost_of(&mut self, bytes: &[u8]) -> f64 {
-        COST_OF_COMPRESSING * bytes.len() as f64 + self.compress(bytes).len() as f64
+        COMPRESSION_COST_BYTES * bytes.len() as f64 + self.compress(bytes).len() as f64
     }
 
     /// `bytes`, compressed.

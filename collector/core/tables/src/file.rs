@@ -16,12 +16,12 @@ use parquet::schema::types::{ColumnDescPtr, SchemaDescPtr, SchemaDescriptor, Typ
 use crate::chunk::{Compressor, Dictionary, put_levels};
 use crate::values::Column;
 
-/// What a file begins with.
+/// The first four bytes of a file, and its last.
 pub const MAGIC: &[u8] = b"PAR1";
-/// Of the format; 2 has the logical types and encodings that are used here.
+/// Version of the format; 2 has the logical types and encodings that are used here.
 const VERSION: i32 = 2;
 
-/// What a column holds, in Arrow's words.
+/// The type of a column, by Arrow's names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ColumnKind {
     Bool,
@@ -51,7 +51,7 @@ pub struct Schema {
     description: SchemaDescPtr,
 }
 
-/// What stands where in the bytes of some rows.
+/// Layout of an encoded row group.
 #[derive(Debug)]
 pub struct RowGroup {
     len: usize,
@@ -59,7 +59,7 @@ pub struct RowGroup {
     chunks: Vec<Chunk>,
 }
 
-/// Where a column stands in its row group, and how.
+/// Place and encoding of a column in its row group.
 #[derive(Debug)]
 struct Chunk {
     begin: usize,
@@ -72,12 +72,13 @@ struct Chunk {
 }
 
 impl Schema {
-    /// What each column holds.
+    /// The type of each column.
     pub fn kinds(&self) -> Vec<ColumnKind> {
         self.columns.iter().map(|column| column.kind).collect()
     }
 
-    /// Raises an error for what Parquet cannot hold, such as two columns of a name.
+    /// # Errors
+    /// What Parquet cannot hold, such as two columns of one name.
     pub fn new(columns: Vec<ColumnSchema>) -> Result<Self> {
         let fields = columns
             .iter()
@@ -88,7 +89,7 @@ impl Schema {
         Ok(Self { columns, description })
     }
 
-    /// So many rows of columns in the schema's order, as they stand in a file.
+    /// Encode `rows` rows of columns, in the schema's order, as they are stored in a file.
     pub fn encode(&self, columns: &[Column<'_>], rows: usize) -> Result<(Vec<u8>, RowGroup)> {
         let out = TrackedWrite::new(Vec::with_capacity(rows * columns.len()));
         let mut writer = GroupWriter {
@@ -175,7 +176,7 @@ impl ColumnSchema {
     }
 }
 
-/// Pages of a row group one after the other, and memory that each of them needs for a while.
+/// Writes the pages of a row group one after the other, with buffers that are reused.
 struct GroupWriter {
     out: TrackedWrite<Vec<u8>>,
     compressor: Compressor,
@@ -204,7 +205,7 @@ impl GroupWriter {
     }
 }
 
-/// What is known of the row groups in a file, for its end.
+/// Metadata of the row groups in a file, which are written at its end.
 #[derive(Debug)]
 pub struct Footer {
     schema: Schema,
@@ -213,7 +214,7 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// Of a file that holds nothing but `MAGIC`.
+    /// The footer of a file that holds only `MAGIC`.
     pub fn new(schema: Schema) -> Self {
         Self {
             schema,
@@ -222,7 +223,7 @@ impl Footer {
         }
     }
 
-    /// `group` stands next in the file.
+    /// Append `group`, which comes next in the file.
     pub fn add(&mut self, group: &RowGroup) -> Result<()> {
         let begin = self.end;
         let columns = group.chunks.iter().zip(self.schema.description.columns());
@@ -241,7 +242,7 @@ impl Footer {
         Ok(())
     }
 
-    /// The file's end; `properties` are names and texts for readers.
+    /// The bytes of the file's end; `properties` are names and texts for readers.
     pub fn bytes(&self, properties: &[(String, String)]) -> Result<Vec<u8>> {
         let rows = self.groups.iter().map(RowGroupMetaData::num_rows).sum();
         let properties = properties

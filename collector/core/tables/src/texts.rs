@@ -8,30 +8,30 @@ use std::collections::hash_map::Entry;
 use foldhash::fast::FixedState;
 use parquet::basic::Encoding;
 
-use crate::chunk::{Dictionary, Encoded, put_places, sample};
+use crate::chunk::{Dictionary, EncodedValues, put_places, sample};
 use crate::numbers::put_differences;
 
-/// Texts of which so many are distinct among those tried are stored as places in a list.
-const MOST_DISTINCT_TRIED: usize = 1 << 5;
-const MOST_DISTINCT: usize = 1 << 8;
+/// Texts are stored as indices into a dictionary if at most this many are distinct in a sample, and in total.
+const MAX_SAMPLE_DISTINCT: usize = 1 << 5;
+const MAX_DISTINCT: usize = 1 << 8;
 
-/// Append texts, as places in a list where few occur.
-pub fn put_texts(texts: &[&[u8]], out: &mut Vec<u8>) -> Encoded {
-    if distinct(sample(texts), MOST_DISTINCT_TRIED).is_some()
-        && let Some((known, places)) = distinct(texts, MOST_DISTINCT)
+/// Append texts, as indices into a dictionary if few are distinct.
+pub fn put_texts(texts: &[&[u8]], out: &mut Vec<u8>) -> EncodedValues {
+    if distinct(sample(texts), MAX_SAMPLE_DISTINCT).is_some()
+        && let Some((known, places)) = distinct(texts, MAX_DISTINCT)
     {
         return put_places(dictionary(&known), &places, out);
     }
     let lengths: Vec<u32> = texts.iter().map(|text| text.len() as u32).collect();
     put_differences(&lengths, out);
     texts.iter().for_each(|text| out.extend_from_slice(text));
-    Encoded {
+    EncodedValues {
         dictionary: None,
         encoding: Encoding::DELTA_LENGTH_BYTE_ARRAY,
     }
 }
 
-/// The texts that occur, in the order in which they do, and of each its place among them; none if there are more than
+/// The distinct texts in order of first occurrence, and the index of each text among them; none if there are more than
 /// `most`.
 fn distinct<'a>(texts: &[&'a [u8]], most: usize) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
     let mut place_of = HashMap::with_hasher(FixedState::default());
@@ -49,7 +49,7 @@ fn distinct<'a>(texts: &[&'a [u8]], most: usize) -> Option<(Vec<&'a [u8]>, Vec<u
     Some((known, places))
 }
 
-/// A list of texts.
+/// A dictionary of texts.
 pub fn dictionary<T: AsRef<[u8]>>(texts: &[T]) -> Dictionary {
     let mut plain = Vec::new();
     for text in texts.iter().map(AsRef::as_ref) {

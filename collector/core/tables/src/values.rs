@@ -7,7 +7,7 @@ use parquet::data_type::ByteArray;
 use parquet::file::statistics::Statistics;
 
 use crate::bits::pack;
-use crate::chunk::{Compressor, Encoded, put_numbers, put_places};
+use crate::chunk::{Compressor, EncodedValues, put_numbers, put_places};
 use crate::numbers::Number;
 use crate::texts::{dictionary, put_texts};
 
@@ -23,13 +23,13 @@ pub enum Values<'a> {
     I64(&'a [i64]),
     /// The bits of floating-point numbers.
     F64(&'a [i64]),
-    /// Places in a list of texts.
+    /// Indices into a list of texts.
     Texts(&'a [u32], &'a [String]),
-    /// Where each text begins, and the last one ends, in all of them laid end to end.
+    /// Offsets of each text's beginning and of the last one's end, and the bytes of all texts.
     FreeTexts(&'a [i32], &'a [u8]),
 }
 
-/// A column of some rows.
+/// Values of a column with their validity.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<'a> {
     pub values: Values<'a>,
@@ -38,7 +38,7 @@ pub struct Column<'a> {
 }
 
 impl Values<'_> {
-    /// Whether there are so many; of bits, whole bytes.
+    /// Whether there are `rows` values; for bits, whole bytes of them.
     pub fn are(&self, rows: usize) -> bool {
         rows == match self {
             Self::Bits(bits) => return bits.len() == rows.div_ceil(8),
@@ -53,8 +53,8 @@ impl Values<'_> {
 }
 
 impl Column<'_> {
-    /// Append those that are not null.
-    pub fn put(&self, compressor: &mut Compressor, out: &mut Vec<u8>) -> Encoded {
+    /// Append the values that are not null.
+    pub fn put(&self, compressor: &mut Compressor, out: &mut Vec<u8>) -> EncodedValues {
         match self.values {
             Values::Bits(bits) => self.put_bits(bits, out),
             Values::U8(values) => put_numbers(&self.valid_values(values), true, compressor, out),
@@ -74,20 +74,20 @@ impl Column<'_> {
         }
     }
 
-    fn put_bits(&self, bits: &[u8], out: &mut Vec<u8>) -> Encoded {
+    fn put_bits(&self, bits: &[u8], out: &mut Vec<u8>) -> EncodedValues {
         if self.validity.is_empty() {
             out.extend_from_slice(bits);
         } else {
             let all: Vec<bool> = (0..8 * bits.len()).map(|at| is_set(bits, at)).collect();
             pack(&self.valid_values(&all), u64::from, 1, out);
         }
-        Encoded {
+        EncodedValues {
             dictionary: None,
             encoding: Encoding::PLAIN,
         }
     }
 
-    /// The least and the greatest; none of floating-point numbers, bits and free texts, and where all are null.
+    /// The smallest and the largest value; none for floating-point numbers, bits and free texts, and if all are null.
     pub fn statistics(&self) -> Option<Statistics> {
         match self.values {
             Values::Bits(_) | Values::F64(_) | Values::FreeTexts(..) => None,
@@ -132,8 +132,8 @@ fn ends<T: Copy + Ord>(values: &[T]) -> Option<(T, T)> {
     Some((*values.iter().min()?, *values.iter().max()?))
 }
 
-fn int32<T: Number<Stored = i32>>((least, most): (T, T)) -> Statistics {
-    Statistics::int32(Some(least.to_stored()), Some(most.to_stored()), None, None, false)
+fn int32<T: Number<ParquetNumber = i32>>((least, most): (T, T)) -> Statistics {
+    Statistics::int32(Some(least.to_parquet()), Some(most.to_parquet()), None, None, false)
 }
 
 fn are_ascending(ends: &[i32], most: usize) -> bool {

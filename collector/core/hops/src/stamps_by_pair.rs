@@ -1,4 +1,4 @@
-//! Hops grouped by the pair of hosts that they are between: the evidence about the clocks of these two.
+//! Groups the stamps of matched hops by pair of hosts: the evidence about the offset of their clocks.
 
 use twintap_columns::{input_table, output_table};
 
@@ -13,7 +13,7 @@ input_table! {
 
 output_table! {
     /// Stamps and frames of the hops from one host to another.
-    pub struct Way {
+    pub struct PairStamps {
         send_ns: i64,
         receive_ns: i64,
         send_frame: i64,
@@ -21,8 +21,8 @@ output_table! {
     }
 }
 
-/// The hops whose state is `matched`, for each pair of hosts (sender times `receivers_count` plus receiver), in their
-/// order; nothing for a pair that `is_apart` does not hold for.
+/// The hops whose state is `matched` for each pair of hosts (sender times `receivers_count` plus receiver), in their
+/// order; nothing for a pair for which `is_different` is false.
 ///
 /// # Panics
 /// If the columns differ in length, or a host is beyond the pairs.
@@ -31,32 +31,32 @@ pub fn split(
     receive: &End,
     state: &[i32],
     matched: i32,
-    is_apart: &[bool],
+    is_different: &[bool],
     receivers_count: usize,
-) -> Vec<Way> {
+) -> Vec<PairStamps> {
     let n = state.len();
     let lens = [send, receive].map(|end| end.host.len() == n && end.frame.len() == n && end.host_ns.len() == n);
     assert_eq!(lens, [true; 2], "hop columns differ in length");
     let pair_of = |row: usize| {
         let pair = usize::try_from(send.host[row]).ok()? * receivers_count + usize::try_from(receive.host[row]).ok()?;
-        (state[row] == matched && is_apart[pair]).then_some(pair)
+        (state[row] == matched && is_different[pair]).then_some(pair)
     };
-    let mut counts = vec![0; is_apart.len()];
+    let mut counts = vec![0; is_different.len()];
     (0..n).filter_map(pair_of).for_each(|pair| counts[pair] += 1);
-    let mut ways: Vec<Way> = counts.into_iter().map(Way::with_capacity).collect();
+    let mut stamps_by_pair: Vec<PairStamps> = counts.into_iter().map(PairStamps::with_capacity).collect();
     for row in 0..n {
         if let Some(pair) = pair_of(row) {
-            let way = &mut ways[pair];
-            way.send_ns.push(send.host_ns[row]);
-            way.receive_ns.push(receive.host_ns[row]);
-            way.send_frame.push(send.frame[row].into());
-            way.receive_frame.push(receive.frame[row].into());
+            let stamps = &mut stamps_by_pair[pair];
+            stamps.send_ns.push(send.host_ns[row]);
+            stamps.receive_ns.push(receive.host_ns[row]);
+            stamps.send_frame.push(send.frame[row].into());
+            stamps.receive_frame.push(receive.frame[row].into());
         }
     }
-    ways
+    stamps_by_pair
 }
 
-impl Way {
+impl PairStamps {
     fn with_capacity(n: usize) -> Self {
         Self {
             send_ns: Vec::with_capacity(n),
@@ -83,13 +83,16 @@ mod tests {
             frame: &[7, 8, 9, 10, 0, 12],
             host_ns: &[70, 80, 90, 100, 0, 120],
         };
-        let ways = split(&send, &receive, &[4, 4, 4, 4, 2, 4], 4, &[false, true, true, false], 2);
-        assert_eq!(ways[1].send_ns, [10, 20, 60]);
-        assert_eq!(ways[1].receive_ns, [70, 80, 120]);
+        let stamps_by_pair = split(&send, &receive, &[4, 4, 4, 4, 2, 4], 4, &[false, true, true, false], 2);
+        assert_eq!(stamps_by_pair[1].send_ns, [10, 20, 60]);
+        assert_eq!(stamps_by_pair[1].receive_ns, [70, 80, 120]);
         assert_eq!(
-            (&ways[1].send_frame[..], &ways[1].receive_frame[..]),
+            (&stamps_by_pair[1].send_frame[..], &stamps_by_pair[1].receive_frame[..]),
             (&[1, 2, 6][..], &[7, 8, 12][..])
         );
-        assert_eq!([&ways[0], &ways[2], &ways[3]], [&Way::default(); 3]);
+        assert_eq!(
+            [&stamps_by_pair[0], &stamps_by_pair[2], &stamps_by_pair[3]],
+            [&PairStamps::default(); 3]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Counts hops in one pass: by flow, by pair of hosts, by rate; and finds the connections that had trouble.
+//! Counts hops in one pass: by flow, by pair of hosts and by rate; and finds connections with losses, retransmissions,
+//! resets or unpaired packets.
 
 use rustc_hash::FxHashMap;
 use twintap_columns::output_table;
@@ -6,43 +7,52 @@ use twintap_matching::{Kind, State};
 
 use crate::flows::{Flows, Hops};
 use crate::rates::{RateCounts, Rates};
-use crate::traffic::{Apart, Ends, Traffic, TrafficCounts};
+use crate::traffic::{DifferentHosts, Ends, Traffic, TrafficCounts};
 
-/// What is counted of some hops.
+/// The output of [`count()`].
 #[derive(Clone, Debug, Default)]
-pub struct Counted {
-    /// Empty if they were not asked for.
+pub struct HopCounts {
+    /// Empty if not requested.
     pub flows: Flows,
-    /// Rows of the connections in which anything but plain success happened, ascending.
+    /// Rows of connections with a loss, a retransmission, a reset, an unpaired packet or no answer, ascending.
     pub notable_rows: Vec<i64>,
-    pub sent: Sent,
+    pub sent: SentCounts,
     pub traffic: Traffic,
     pub rates: Rates,
 }
 
 output_table! {
-    /// One row for each sender and receiver (-1: not known) between which data was sent, in this order: how many hops of
-    /// it.
-    pub struct Sent {
+    /// Hops of data for each sender and receiver (-1: not known) between which data was sent, in this order.
+    pub struct SentCounts {
         sender: i64,
         receiver: i64,
         hops("sent"): i64,
     }
 }
 
-/// Count hops of whole connections, each in one run of rows; flows if `by_flow`, traffic by slices of `slice_ns`, rates
-/// of what took `late_ns` or more.
+/// Count hops of whole connections, each in one run of rows: flows if `by_flow`, traffic by slices of `slice_ns`, rates
+/// of hops that took `late_ns` or more.
 ///
 /// # Panics
 /// If the columns differ in length, `slice_ns` is 0, a state's code is not below `STATES_COUNT`, or a host's place is
-/// not in `apart`.
-pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64, late_ns: i64, by_flow: bool) -> Counted {
+/// not in `different_hosts`.
+pub fn count(
+    hops: &Hops,
+    ends: &Ends,
+    different_hosts: DifferentHosts,
+    slice_ns: i64,
+    late_ns: i64,
+    by_flow: bool,
+) -> HopCounts {
     assert!(
         hops.is_consistent() && ends.is_consistent() && ends.send_host.len() == hops.connection.len(),
         "hop columns differ in length"
     );
     let (mut flows, mut notable_rows) = (Flows::default(), Vec::new());
-    let (mut traffic, mut rates) = (TrafficCounts::new(apart, slice_ns), RateCounts::new(apart, late_ns));
+    let (mut traffic, mut rates) = (
+        TrafficCounts::new(different_hosts, slice_ns),
+        RateCounts::new(different_hosts, late_ns),
+    );
     let mut sent: FxHashMap<(i32, i32), i64> = FxHashMap::default();
     let mut start = 0;
     for connection in hops.connection.chunk_by(|one, next| one == next) {
@@ -70,7 +80,7 @@ pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64, late_ns: i64
             notable_rows.extend(first as i64..end as i64);
         }
     }
-    Counted {
+    HopCounts {
         flows,
         notable_rows,
         sent: in_order(sent),
@@ -79,9 +89,9 @@ pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64, late_ns: i64
     }
 }
 
-/// What a flow says of its connection.
+/// What a flow shows about its connection.
 struct Outcome {
-    /// Something was lost, not paired, sent again or reset.
+    /// Something was lost, not paired, retransmitted or reset.
     wrong: bool,
     /// There was data, or a SYN was answered.
     answered: bool,
@@ -92,7 +102,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Of a flow of which these are all hops.
+    /// The outcome of a flow, given all of its hops.
     #[inline]
     fn of(flow: &Hops) -> Self {
         let mut found = Self {
@@ -113,10 +123,10 @@ impl Outcome {
     }
 }
 
-fn in_order(counts: FxHashMap<(i32, i32), i64>) -> Sent {
+fn in_order(counts: FxHashMap<(i32, i32), i64>) -> SentCounts {
     let mut rows: Vec<_> = counts.into_iter().filter(|&(_, hops)| hops > 0).collect();
     rows.sort_unstable();
-    let mut sent = Sent::default();
+    let mut sent = SentCounts::default();
     for ((sender, receiver), hops) in rows {
         sent.sender.push(sender.into());
         sent.receiver.push(receiver.into());
@@ -151,19 +161,24 @@ mod tests {
             send_trace_ns: &[5; 11],
             receive_trace_ns: &[7; 11],
         };
-        let apart = Apart {
-            is_apart: &[false, true, true, false],
+        let different_hosts = DifferentHosts {
+            is_different: &[false, true, true, false],
             receivers_count: 2,
         };
-        let counted = count(&hops, &ends, apart, 10, 10, true);
-        assert_eq!(counted.notable_rows, [2, 3, 4, 5, 6, 7, 8, 9]);
-        let expected = Sent {
+        let counts = count(&hops, &ends, different_hosts, 10, 10, true);
+        assert_eq!(counts.notable_rows, [2, 3, 4, 5, 6, 7, 8, 9]);
+        let expected = SentCounts {
             sender: vec![-1, 0, 1],
             receiver: vec![1, 1, 0],
             hops: vec![1, 3, 3],
         };
-        assert_eq!(counted.sent, expected);
-        assert_eq!(counted.flows.start.len(), 11);
-        assert!(count(&hops, &ends, apart, 10, 10, false).flows.start.is_empty());
+        assert_eq!(counts.sent, expected);
+        assert_eq!(counts.flows.start.len(), 11);
+        assert!(
+            count(&hops, &ends, different_hosts, 10, 10, false)
+                .flows
+                .start
+                .is_empty()
+        );
     }
 }
