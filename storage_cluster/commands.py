@@ -55,7 +55,7 @@ def up(topology: str, *, no_daemons: bool) -> None:
 @click.option("--keep-data", is_flag=True, help="Keep the objects for the next `up`.")
 @click.option("--keep-logs", is_flag=True, help="Keep the servers' logs.")
 def down(keep_data: bool, keep_logs: bool) -> None:
-    """Stop the cluster and remove all that it made."""
+    """Stop the cluster and remove everything that it created."""
     with operator_errors():
         stopped = cluster.down(default_state_dir(), keep_data=keep_data, keep_logs=keep_logs)
     click.echo("The cluster is down." if stopped else "No cluster was up.")

@@ -31,14 +31,14 @@ _LOOK_AGAIN_S = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What a client knows of an object from the store's answers: its body's ETag, or None if it does not exist."""
+    """An object's state as the store confirmed it to a client: its body's ETag, or None if it does not exist."""
 
     names: Names
     etag: str | None
 
 
 def disagreements(data_dir: Path, rings: Mapping[str, Ring]) -> list[str]:
-    """Where the replicas are not all there, not all alike, or where they should not be; a line for each."""
+    """Replicas that are missing, that differ, or that lie on the wrong device; one line each."""
     devices = _devices(data_dir)
     found = list(_pending(devices))
     for kind, ring in rings.items():
@@ -49,7 +49,7 @@ def disagreements(data_dir: Path, rings: Mapping[str, Ring]) -> list[str]:
 def await_agreement(
     data_dir: Path, rings: Mapping[str, Ring], patience_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> list[str]:
-    """The disagreements that are left when there are none, or patience is over."""
+    """Wait until there are no disagreements, or until the time limit; returns those that remain."""
     deadline = time.monotonic() + patience_s
     while (found := disagreements(data_dir, rings)) and time.monotonic() < deadline:
         sleep(_LOOK_AGAIN_S)
@@ -108,7 +108,7 @@ def _find_misplaced(kind: str, ring: Ring, devices: Mapping[tuple[str, str], Pat
 
 
 def _content(kind: str, directory: Path) -> object:
-    """Something that is the same for two replicas that are; falsy if there is nothing."""
+    """A value that two replicas share exactly if they are equal; falsy if the replica is empty."""
     if kind == "object":
         names = sorted(newest_files(names_in(directory)))
         try:
@@ -154,7 +154,7 @@ def _listing_losses(data_dir: Path, ring: Ring, names: tuple[str, str], rows: Ma
 
 
 def _rows(database: ContainerDatabase) -> dict[str, str]:
-    """Name and ETag of all that a container's replica lists."""
+    """Name and ETag of each object that a container's replica lists."""
     rows, _ = database.changes_after(0, -1)
     return {row.name: row.etag for row in rows if not row.deleted}
 

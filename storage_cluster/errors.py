@@ -2,7 +2,7 @@
 
 
 class ClusterError(Exception):
-    """Something the operator can mend: `what` happened, and what to do next."""
+    """An error that the operator can correct: `what` happened, and what to do next."""
 
     def __init__(self, what: str, next_step: str) -> None:
         super().__init__(f"{what}; {next_step}")
@@ -11,11 +11,11 @@ class ClusterError(Exception):
 
 
 class NotPermittedError(ClusterError):
-    """The kernel does not let this user make hosts (network namespaces)."""
+    """The kernel does not allow this user to make hosts (network namespaces)."""
 
 
 class MissingResourceError(ClusterError):
-    """Something on this machine is missing or taken: a program, a kernel module, a directory."""
+    """Something on this machine is missing or in use: a program, a kernel module, a directory."""
 
 
 class NotRunningError(ClusterError):

@@ -68,7 +68,7 @@ class Ring:
         return tuple(self.devices[index] for index in self.table[partition])
 
     def handoffs(self, partition: int) -> Iterator[Device]:
-        """Where replicas go when a primary does not answer, best first."""
+        """The devices that receive replicas when a primary does not answer, best first."""
         return iter(self._handoffs(partition))
 
     @functools.cached_property
@@ -116,7 +116,7 @@ def _score(ring: str, partition: int, device: Device) -> float:
 
 
 def save(rings: Sequence[Ring], file: Path) -> None:
-    """Write the cluster's rings in one step."""
+    """Replace the file of the cluster's rings atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".tmp")
     document = {"version": _FILE_VERSION, "rings": [dataclasses.asdict(ring) for ring in rings]}
@@ -169,7 +169,7 @@ class Rings(Mapping[str, Ring]):
         return len(self._rings)
 
     def refresh(self) -> None:
-        """Look whether the file has changed, now. One that is gone, or makes no sense, leaves the rings as they are."""
+        """Read the file again if it has changed. If it is missing or invalid, the rings stay as they are."""
         self._looked_s = time.monotonic()
         stamp = _stamp(self._file)
         if stamp not in (None, self._stamp):

@@ -1,14 +1,14 @@
-"""Making rings: devices and their weights in, a table of partitions out; later changes move as little as they can.
+"""Builds rings from devices and their weights; later changes move as few replicas as possible.
 
-Two wishes compete, and the first wins. *Dispersion*: a partition's replicas lie in as many zones as there are, in a
-zone on as many hosts as there are, and never twice on one device. *Balance*: a device holds its weight's share. So a
-zone that has a third of the hosts but half of the weight holds a third of the replicas, if there are three replicas
-and three zones.
+There are two aims, of which the first has precedence. *Dispersion*: a partition's replicas lie in as many zones as
+there are, in a zone on as many hosts as there are, and never twice on one device. *Balance*: a device holds its
+weight's share. So a zone that has a third of the hosts but half of the weight holds a third of the replicas, if there
+are three replicas and three zones.
 
 A quota for each device comes first (`ring_quotas`). A rebalance then keeps each replica where it is, except those whose
-device is gone, those that offend against dispersion, and those above a device's quota; what these leave is placed on
-the device that lacks most, where dispersion lets it. Where nothing fits, replicas are moved along a chain of devices
-(a breadth-first augmenting path), the shortest first.
+device is gone, those that violate dispersion, and those above a device's quota. Each replica that is then missing is
+placed on the device that lacks most, if dispersion allows it. Where no device fits, replicas move along a chain of
+devices (a breadth-first augmenting path), the shortest first.
 
 Everything is decided by the names and numbers given: the same change to the same ring gives the same ring anywhere.
 
@@ -36,7 +36,7 @@ def build(name: str, devices: Sequence[Device], shape: RingShape) -> Ring:
 
 
 def rebalance(ring: Ring, devices: Sequence[Device]) -> Ring:
-    """The ring for these devices now, with as much as possible where it was; a replica's column is kept."""
+    """The ring for these devices, with as many replicas as possible where they were, in the same columns."""
     assert sum(device.weight > 0 for device in devices) >= ring.shape.replicas, "fewer devices than replicas"
     ordered = tuple(sorted(devices, key=lambda device: (device.zone, device.host, device.name)))
     places = {(device.host, device.name): index for index, device in enumerate(ordered)}
@@ -54,7 +54,7 @@ def build_all(topology: Topology) -> list[Ring]:
 
 
 def moved_count(before: Ring, after: Ring) -> int:
-    """How many replicas lie on another device than before."""
+    """How many replicas are on another device than before."""
     return sum(
         len({(d.host, d.name) for d in after.primaries(p)} - {(d.host, d.name) for d in before.primaries(p)})
         for p in range(after.partition_count)
@@ -62,7 +62,7 @@ def moved_count(before: Ring, after: Ring) -> int:
 
 
 def balance_percent(ring: Ring) -> float:
-    """By how much the device that is most off holds more or less than its weight's share, in percent of that share."""
+    """The greatest deviation of a device from its weight's share of replicas, in percent of that share."""
     weight = sum(device.weight for device in ring.devices)
     total = ring.partition_count * ring.shape.replicas
     shares = {device: total * device.weight / weight for device in ring.devices if device.weight}
@@ -70,7 +70,7 @@ def balance_percent(ring: Ring) -> float:
 
 
 class _Table:
-    """The table in the making."""
+    """The table while it is built."""
 
     def __init__(self, name: str, devices: Sequence[Device], rows: list[list[int]]) -> None:
         self.rows = rows
@@ -96,7 +96,7 @@ class _Table:
         }
 
     def strip(self) -> None:
-        """Take away what cannot stay: offences against dispersion, and what is above a device's quota."""
+        """Remove replicas that violate dispersion or exceed a device's quota."""
         for partition in self._order:
             while (column := self._offender(partition)) is not None:
                 self._take(partition, column)
@@ -107,7 +107,7 @@ class _Table:
                     self._take(partition, self.rows[partition].index(index))
 
     def fill(self) -> None:
-        """Give every empty place a device."""
+        """Assign a device to each empty place."""
         for partition in self._order:
             for column, found in enumerate(self.rows[partition]):
                 if found == _EMPTY:
@@ -120,14 +120,14 @@ class _Table:
         self._put(partition, column, chosen)
 
     def _need(self, partition: int, index: int) -> tuple[bool, int, int, int, float]:
-        """How much a device wants this replica: what its zone must have, then what zone, host and device lack."""
+        """The priority of a device for this replica: what its zone must have, then what zone, host and device lack."""
         zone, host = self._tiers[index]
         below = self._count(partition, zone) < self._bounds[zone][0]
         lacking = self.quota[index] - self.held[index]
         return below, self._remaining[zone], self._remaining[host], lacking, self._chance.random()
 
     def _make_room(self, legal: list[int]) -> int:
-        """Move replicas along the shortest chain from one of these full devices to one that is not; which one it is."""
+        """Move replicas along the shortest chain from a full device to one with room; returns the former."""
         came_from: dict[int, tuple[int, int] | None] = dict.fromkeys(legal)
         queue = collections.deque(legal)
         while queue:
@@ -150,7 +150,7 @@ class _Table:
         return at
 
     def _moves(self, index: int) -> Iterator[tuple[int, int]]:
-        """Where single replicas of a device might go: (partition, other device)."""
+        """Possible moves of single replicas away from a device: (partition, other device)."""
         for partition in self._order:
             row = self.rows[partition]
             if index in row:
@@ -161,7 +161,7 @@ class _Table:
                 yield from ((partition, other) for other in found if other != index)
 
     def _may_add(self, partition: int, index: int) -> bool:
-        """Whether a partition with an empty place may have it filled by this device."""
+        """Whether this device may fill the empty place of a partition."""
         row = self.rows[partition]
         if index in row or self._devices[index].weight <= 0:
             return False
@@ -177,7 +177,7 @@ class _Table:
         )
 
     def _offender(self, partition: int) -> int | None:
-        """The column of a replica that must go for dispersion's sake; of several, the one most above quota."""
+        """The column of a replica that violates dispersion; of several, the one on the device most above its quota."""
         row = self.rows[partition]
         short = self._missing_replicas(partition) > row.count(_EMPTY)
         offending = [
@@ -195,11 +195,11 @@ class _Table:
         return above or self._devices[index].weight <= 0 or (short and zone_count > self._bounds[zone][0])
 
     def _missing_replicas(self, partition: int) -> int:
-        """How many replicas zones must still get that have fewer than dispersion wants."""
+        """How many replicas are still to be given to zones that have fewer than dispersion requires."""
         return sum(max(0, self._bounds[zone][0] - self._count(partition, zone)) for zone in self._demanding)
 
     def _victims(self, index: int) -> list[int]:
-        """Partitions of a device, those first that lose nothing else and whose replica another device can take."""
+        """Partitions of a device, first those that lack no other replica and whose replica another device can hold."""
         held = [partition for partition in self._order if index in self.rows[partition]]
         hungry = {i for i in range(len(self._devices)) if self.held[i] < self.quota[i]}
         return sorted(held, key=lambda partition: self._reluctance(partition, index, hungry))

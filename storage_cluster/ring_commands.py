@@ -25,12 +25,12 @@ from storage_cluster.topology import RING_SERVICES, Device, Topology
 
 
 class PathGroup(click.Group):
-    """A group whose first word, where it is no subcommand, is a path to show."""
+    """A command group that shows a path if the first word is no subcommand."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand, or take the words as `show`'s."""
+        """Find the subcommand; if there is none, pass the words to `show`."""
         if args and args[0] in self.commands:
             return super().resolve_command(ctx, args)
         return "show", self.commands["show"], args
@@ -87,14 +87,14 @@ def add(device: str, weight: float, zone: int | None) -> None:
 @command.command()
 @click.argument("device", metavar="HOST/DEVICE")
 def remove(device: str) -> None:
-    """Take a device out of the rings; what it holds is moved to the others."""
+    """Remove a device from the rings; its data is moved to the other devices."""
     with operator_errors():
         host, name = _split(device)
         _change(lambda devices: _remove(devices, host, name))
 
 
 def _current() -> tuple[Topology, dict[str, Ring]]:
-    """The cluster that is up or whose data was kept, else the rings that `up` would make."""
+    """The rings of the cluster that is up or whose data was kept; otherwise those that `up` would make."""
     state_dir = default_state_dir()
     running = state_dir / "topology.toml"
     topology = topologies.load(running if running.exists() else topologies.BUNDLED_FILE)

@@ -18,7 +18,7 @@ _ROUNDING = 1e-6
 
 
 def quotas(devices: Sequence[Device], shape: RingShape, held: Sequence[int]) -> list[int]:
-    """How many replicas each device should hold; all together all there are, as far as dispersion lets them."""
+    """How many replicas each device should hold. They add up to all replicas, as far as dispersion allows."""
     count = 1 << shape.partition_power
     zones = _group_by(range(len(devices)), lambda index: devices[index].zone)
     zone_bounds = _spread({zone: _capacity(devices, members) for zone, members in zones.items()}, shape.replicas)
@@ -35,7 +35,7 @@ def quotas(devices: Sequence[Device], shape: RingShape, held: Sequence[int]) -> 
 
 
 def bounds(devices: Sequence[Device], replicas: int) -> dict[Tier, Bounds]:
-    """For every zone and (zone, host): fewest and most replicas of one partition."""
+    """For each zone and each (zone, host): the fewest and most replicas of one partition."""
     zones = _group_by(range(len(devices)), lambda index: devices[index].zone)
     found: dict[Tier, Bounds] = {}
     found.update(_spread({zone: _capacity(devices, members) for zone, members in zones.items()}, replicas))
@@ -46,14 +46,14 @@ def bounds(devices: Sequence[Device], replicas: int) -> dict[Tier, Bounds]:
 
 
 def _host_bounds(devices: Sequence[Device], hosts: Mapping[str, list[int]], zone: Bounds) -> dict[str, Bounds]:
-    """Bounds of a zone's hosts, whether the zone has its fewest or its most replicas."""
+    """The bounds of a zone's hosts, for both the fewest and the most replicas that the zone may hold."""
     capacity = {host: _capacity(devices, members) for host, members in hosts.items()}
     fewest, most = _spread(capacity, zone[0]), _spread(capacity, zone[1])
     return {host: (fewest[host][0], most[host][1]) for host in hosts}
 
 
 def _spread(capacity: Mapping[Any, int], replicas: int) -> dict[Any, Bounds]:
-    """Fewest and most replicas in each place when they are spread as evenly as the places' capacities let them."""
+    """The fewest and most replicas of each place, if they are spread as evenly as the places' capacities allow."""
     level = 0
     while sum(min(level, room) for room in capacity.values()) < min(replicas, sum(capacity.values())):
         level += 1
@@ -97,7 +97,7 @@ def _shares(
 def _fit_shares(
     total: int, weight: Mapping[Any, float], low: Mapping[Any, int], high: Mapping[Any, int]
 ) -> dict[Any, float]:
-    """Shares in proportion to weight, cut off at the bounds, that add up to the total."""
+    """Shares in proportion to weight, limited by the bounds, that add up to the total."""
 
     def shares(scale: float) -> dict[Any, float]:
         return {group: min(high[group], max(low[group], scale * weight[group])) for group in weight}

@@ -1,4 +1,4 @@
-"""The cluster's shape: hosts, addresses, services, devices, users. One TOML file, read once, never changed in a run.
+"""The topology of the cluster: hosts, addresses, services, devices, users. Read once from a TOML file.
 
 A `Topology` is a value: every server gets the same one, and tests build their own with loopback addresses and ports.
 """
@@ -16,7 +16,7 @@ DAEMONS_SERVICE = "daemons"
 """The process with a storage host's daemons; it listens nowhere."""
 
 UPDATERS = ("object-updater", "container-updater")
-"""Daemons that only finish what a request began."""
+"""Daemons that only deliver the updates of earlier requests."""
 
 DAEMONS = (
     *("object-replicator", "container-replicator", "account-replicator"),
@@ -52,7 +52,7 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Disk:
-    """What is under a device: the medium that is pretended, and a real file system of its own, if any."""
+    """The storage of a device: the modelled medium, and its own real file system, if any."""
 
     name: str
     media: str = "none"
@@ -81,7 +81,7 @@ class Host:
     disks: tuple[Disk, ...] = ()
 
     def disk(self, device: str) -> Disk:
-        """What is under a device; for one that the topology does not know, nothing special."""
+        """The storage of a device; the default for a device that is not in the topology."""
         return next((disk for disk in self.disks if disk.name == device), Disk(device))
 
 
@@ -101,7 +101,7 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A switch port: what every host's cable can carry."""
+    """A switch port: the capacity of every host's link."""
 
     subnet_prefix_len: int = 24
     rate_bits_per_s: int = 1_000_000_000
@@ -111,7 +111,7 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class RingShape:
-    """How paths spread over devices."""
+    """The parameters of the rings: partitions, replicas, and the suffix that is hashed with each path."""
 
     partition_power: int = 8
     replicas: int = 3
@@ -120,7 +120,7 @@ class RingShape:
 
 @dataclasses.dataclass(frozen=True)
 class Intervals:
-    """When servers do what nobody waits for."""
+    """The intervals of background work."""
 
     account_report_delay_s: float = (
         5.0  # from a container's change to the report to the account; later changes are included

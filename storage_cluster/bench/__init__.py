@@ -1,1 +1,1 @@
-"""Load on an object store, and how well it bore it."""
+"""Puts load on an object store and measures how it responds."""

@@ -201,7 +201,7 @@ command.add_command(paper)
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """What a command is to do."""
+    """The plan of one `run` command."""
 
     workload: Workload
     sweep: Sweep
@@ -257,7 +257,7 @@ def _folder_name(values: Mapping[str, str]) -> str:
 
 
 def _names_its_store(workload: Workload, on_cluster: bool) -> bool:
-    """Whether the file says where the store is, or names one of another kind."""
+    """Whether the file gives the store's address, or names a store of another kind."""
     works = [work for stage in workload.stages for work in stage.works]
     named = any(work.auth.kind != "none" or work.storage.option("storage_url") for work in works)
     return not on_cluster and (named or any(work.storage.kind != "swift" for work in works))
@@ -270,7 +270,7 @@ def _of_drivers(workload: Workload) -> Iterator[str]:
 
 
 def _folder_for_now(stack: contextlib.ExitStack) -> Path:
-    """Where a run goes that nobody keeps; it goes with the stack, or, after a SIGKILL, with the next run."""
+    """The folder of a run that is not kept; removed when the stack closes or, after a SIGKILL, by the next run."""
     scratch = Scratch()
     stack.callback(scratch.cleanup)
     return Path(scratch.name) / "run"
@@ -291,7 +291,7 @@ def _credentials(running: ClusterStatus) -> Credentials:
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE` in two. Raises: WorkloadError."""
+    """Splits `NAME=VALUE`. Raises: WorkloadError."""
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -306,7 +306,7 @@ def _failures_count(done: Sequence[Run]) -> int:
 
 
 def _check_writable(*files: Path | None) -> None:
-    """Say now, not after a long run, that a result cannot be written."""
+    """Check before a long run that its result can be written."""
     for file in files:
         if file is not None and not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
             raise MissingResourceError(f"{file} cannot be written", "choose another place")

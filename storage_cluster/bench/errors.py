@@ -1,4 +1,4 @@
-"""What an operator of the load generator can mend."""
+"""Errors that an operator of the load generator can correct."""
 
 from storage_cluster.errors import ClusterError
 

@@ -1,4 +1,5 @@
-"""A workload, whatever file it came from: stages one after the other, works side by side, operations by their ratio.
+"""The model of a workload, whatever file it came from: stages run one after the other, works in parallel, operations by
+their ratio.
 
     Workload ── stages ──▶ Stage ── works ──▶ Work ── operations ──▶ Operation
 
@@ -14,7 +15,7 @@ from storage_cluster.bench.selectors import Selector, Sizes, constant
 
 
 class Kind(enum.StrEnum):
-    """What an operation does; for a work, what all of its operations do."""
+    """The kind of an operation; for a work, the kind of all its operations."""
 
     INIT = "init"  # make containers
     PREPARE = "prepare"  # put objects, each once
@@ -28,13 +29,13 @@ class Kind(enum.StrEnum):
 
 
 LIMITS = ("runtime_s", "total_ops", "total_bytes", "rampup_s", "rampdown_s")
-"""Fields of a work that only a mix of operations has: any other work ends by itself."""
+"""Fields of a work that only a mix of operations may set; any other work ends by itself."""
 SCANS = (Kind.INIT, Kind.PREPARE, Kind.CLEANUP, Kind.DISPOSE)
-"""What goes once over all its containers and objects, and then is done."""
+"""Kinds of works that process each of their containers and objects once, and then end."""
 
 
 class Division(enum.StrEnum):
-    """What the workers of a work divide between them."""
+    """What is divided among the workers of a work."""
 
     NONE = "none"
     CONTAINER = "container"
@@ -47,12 +48,12 @@ DIVISIONS = {
     Kind.PREPARE: Division.OBJECT,
     Kind.CLEANUP: Division.OBJECT,
 }
-"""What is divided unless a workload says otherwise, as in COSBench; nothing for other kinds."""
+"""What is divided by default, as in COSBench; nothing for other kinds."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """Names made of numbers."""
+    """Names that contain a number."""
 
     selector: Selector
     prefix: str
@@ -94,12 +95,12 @@ class Operation:
 
     @property
     def title(self) -> str:
-        """What it is called in reports."""
+        """Its name in reports."""
         return self.name or str(self.kind)
 
 
 class Arrivals(enum.StrEnum):
-    """When the requests of an open loop come."""
+    """How the arrivals of an open loop are spaced."""
 
     EVEN = "even"
     POISSON = "poisson"
@@ -115,7 +116,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class OpenLoop:
-    """Requests come at a rate, whether or not earlier ones are done; latency counts from when each was due."""
+    """Requests begin at a rate, whether or not earlier ones have ended; latency counts from when each was due."""
 
     rate_per_s: float
     arrivals: Arrivals = Arrivals.POISSON
@@ -123,7 +124,7 @@ class OpenLoop:
 
 @dataclasses.dataclass(frozen=True)
 class StorageConfig:
-    """Which store, and what is said about it."""
+    """The kind of store, and its options."""
 
     kind: str = "swift"
     options: tuple[tuple[str, str], ...] = ()  # as the file has them
@@ -136,7 +137,7 @@ class StorageConfig:
 
 @dataclasses.dataclass(frozen=True)
 class AuthConfig(StorageConfig):
-    """Who asks, and where a token is to be had."""
+    """The credentials, and how to obtain a token."""
 
     kind: str = "none"
     cached: bool = True  # a token is fetched once; otherwise by every work anew
@@ -144,7 +145,7 @@ class AuthConfig(StorageConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """Workers that do operations until there is no more to do."""
+    """Workers that run operations until the work's limit or the end of its range."""
 
     name: str
     kind: Kind | None  # None: a mix, as its operations say
@@ -167,7 +168,7 @@ class Work:
 
     @property
     def workers_max(self) -> int:
-        """The most workers there ever are."""
+        """The greatest number of workers at any time."""
         if self.open_loop is not None:
             return self.workers
         return max(self.workers, *(math.ceil(step.to) for step in self.ramp)) if self.ramp else self.workers
@@ -180,7 +181,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Works that run side by side."""
+    """Works that run in parallel."""
 
     name: str
     works: tuple[Work, ...]
@@ -189,7 +190,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """All of it."""
+    """The whole workload."""
 
     name: str
     stages: tuple[Stage, ...]

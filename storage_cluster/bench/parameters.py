@@ -1,4 +1,4 @@
-"""Any parameter of a workload by its name, for `--set` and sweeps.
+"""Sets parameters of a workload by name, for `--set` and sweeps.
 
 A name is a path: `STAGE.PARAMETER`, `STAGE.WORK.PARAMETER` or `STAGE.WORK.OPERATION.PARAMETER`; `*` for a stage,
 work or operation means all of them. Where a path names no work or operation, all that have the parameter are

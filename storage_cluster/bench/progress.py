@@ -1,4 +1,4 @@
-"""How a run goes, in one line of a terminal that is written over and over."""
+"""Shows the progress of a run in one line of a terminal, which is rewritten."""
 
 import sys
 import time
@@ -33,7 +33,7 @@ class Progress:
         self._stream.flush()
 
     def end(self) -> None:
-        """Leave the line clean."""
+        """Clear the line."""
         if self._shown:
             self._stream.write(_CLEAR_LINE)
             self._stream.flush()

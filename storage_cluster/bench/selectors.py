@@ -1,4 +1,4 @@
-"""Choosing numbers: which container, which object, how many bytes. COSBench's selectors, and what they mean.
+"""Selects numbers: which container, which object, how many bytes. The syntax is that of COSBench's selectors.
 
     c(64)            always 64
     u(1,50)          evenly at random
@@ -30,7 +30,7 @@ _HISTOGRAM = re.compile(r"h\((\d+\|\d+\|\d+(?:,\d+\|\d+\|\d+)*)\)")
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
-    """Numbers from `low` to `high`, as often as `weight` says."""
+    """Numbers from `low` to `high`, selected in proportion to `weight`."""
 
     low: int
     high: int
@@ -59,7 +59,7 @@ class Selector:
         return dataclasses.replace(self, low=low, high=high) if low <= high else None
 
     def chooser(self, rng: random.Random) -> Next:
-        """What gives the next number, each time it is called."""
+        """A function that returns the next number at each call."""
         if self.kind == "c":
             return lambda: self.low
         if self.kind == "u":
@@ -70,7 +70,7 @@ class Selector:
         return self._turns()
 
     def _turns(self) -> Next:
-        """One after the other, round and round."""
+        """One after the other, then from the first again."""
         state = itertools.count()
         span = self.high - self.low + 1
         return lambda: self.low + next(state) % span

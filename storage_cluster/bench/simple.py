@@ -18,7 +18,7 @@ def workload(
 ) -> Workload:
     """Put objects `object-000000`, `object-000001`, … once each; or get them, after putting those that are missing.
 
-    With `seconds`, only as many as are done within that time.
+    With `seconds`, only as many as fit in that time.
     """
     put = Operation(
         Kind.WRITE,

@@ -1,4 +1,4 @@
-"""What each host of the cluster uses: CPU, disk and network, in the form of a trace's table `samples`.
+"""Samples what each host of the cluster uses: CPU, disk and network, in the form of a trace's table `samples`.
 
     cpu_percent                         100 is one core; all that ran on the host (`hosts/counters.py`)
     cpu_wait_percent                    of the time, somebody there wanted a processor and had none (only with groups)
@@ -43,14 +43,14 @@ class Sample(NamedTuple):
 
 
 class Sampler:
-    """Turns counters into rates; the first look gives none."""
+    """Converts counters to rates; the first reading gives none."""
 
     def __init__(self, cluster: ClusterStatus) -> None:
         self._hosts = [(host, HostCounters(host, Path(cluster.state_dir))) for host in cluster.hosts]
         self._last: dict[str, Reading] = {}
 
     def look(self) -> list[Sample]:
-        """What every host used since the last look."""
+        """What every host used since the last reading."""
         found: list[Sample] = []
         inside = processes(host.net_inode for host, _ in self._hosts)
         for host, counters in self._hosts:

@@ -78,7 +78,7 @@ class DatabaseAuditor:
 
 
 def _check(stored: ObjectDir) -> int | None:
-    """Read an object's files; how many bytes, None if they are damaged and put aside."""
+    """Read an object's files; returns their bytes, or None if they were damaged and quarantined."""
     try:
         return stored.check()
     except FileNotFoundError:  # replaced meanwhile

@@ -1,4 +1,4 @@
-"""A daemon: one job, done over and over, for the devices of one host.
+"""A daemon: repeats one job for the devices of one host.
 
 A pass goes over all there is, and its interval passes before the next. A pass that took long is followed by a pause
 that is longer in proportion, so that a daemon never has more than a share of a core (`BUSY_SHARE_MAX`), however much
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class DaemonContext:
-    """What a daemon works with: the requests to other servers, its host, the devices there."""
+    """The environment of a daemon: its requests to other servers, its host, the devices there."""
 
     backend: Backend
     host: str
@@ -34,7 +34,7 @@ class DaemonContext:
 
     @property
     def intervals(self) -> Intervals:
-        """How often things are done."""
+        """The intervals of background work."""
         return self.backend.topology.intervals
 
     def local_device(self, name: str, of: tuple[Device, ...]) -> Device | None:
@@ -50,7 +50,7 @@ class Daemon(Protocol):
     """One job."""
 
     async def run_once(self) -> str:
-        """Do one pass over everything. Returns what it did, as a line for the log; "" if nothing."""
+        """Do one pass over all data. Returns its actions as a line for the log; "" if none."""
 
 
 async def run_forever(
@@ -76,5 +76,5 @@ async def run_forever(
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """Counts in words, without those that are none: `3 objects pushed, 1 handoff emptied`."""
+    """Counts in words, without zeros: `3 objects pushed, 1 handoff emptied`."""
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)

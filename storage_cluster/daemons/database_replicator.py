@@ -45,7 +45,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """What a database was like when all other primaries agreed with it."""
+    """The state of a database when all other primaries agreed with it."""
 
     state: tuple[object, ...]
     primaries: tuple[Device, ...]
@@ -115,7 +115,7 @@ class DatabaseReplicator:
             self._agreements[place.file] = Agreement(state.comparable_state, primaries, time.monotonic())
 
     async def _push(self, place: Place, database: ReplicatedDatabase[Any], state: ReplicaState, device: Device) -> bool:
-        """Give a device what it lacks; whether it has all now."""
+        """Send a device the rows that it lacks; returns whether it has all of them now."""
         message: dict[str, object] = {"op": "sync", "state": dataclasses.asdict(state)}
         answer = await ask(self._context, self._kind, device, place, message)
         if not answer.is_success:
@@ -150,7 +150,7 @@ class DatabaseReplicator:
             self._counts["databases removed"] += 1
 
     async def _reclaim(self, place: Place, database: ReplicatedDatabase[Any]) -> ReplicaState:
-        """The database's state, once the names that went long ago are forgotten."""
+        """Remove names deleted long ago; returns the database's state after that."""
         before = self._reclaim_before()
         if database.reclaimable_count(before):
             message: dict[str, object] = {"op": "reclaim", "before": before}

@@ -19,7 +19,7 @@ _NOT_THAT_MOMENT = 412
 
 
 class Expirer:
-    """Works off this host's share of the queue."""
+    """Processes this host's share of the queue."""
 
     def __init__(self, context: DaemonContext) -> None:
         self._context = context
@@ -28,7 +28,7 @@ class Expirer:
         self._share = (hosts.index(context.host), len(hosts))
 
     async def run_once(self) -> str:
-        """One pass over all that is due."""
+        """One pass over all entries that are due."""
         counts: Counter[str] = Counter()
         due = timestamp_text(int(time.time()) + 1)
         async for container in self._client.names_in(QUEUE_ACCOUNT, end_marker=due):

@@ -1,4 +1,4 @@
-"""Listings, and deletions on all replicas, for the expirer and the reaper: what a proxy does for clients."""
+"""Lists names and deletes all replicas for the expirer and the reaper, as the proxy does for clients."""
 
 import dataclasses
 import json
@@ -24,11 +24,11 @@ class InternalClient:
 
     @classmethod
     def over(cls, backend: Backend) -> "InternalClient":
-        """A client that sends its requests with this backend."""
+        """A client that sends its requests through this backend."""
         return cls(backend, Replicas(backend), TimestampMaker())
 
     async def names_in(self, *names: str, end_marker: str = "") -> AsyncIterator[str]:
-        """What an account or a container lists, up to a name; nothing if it is not there."""
+        """The names in an account or a container, up to a given name; none if it does not exist."""
         marker = ""
         while True:
             query = {"format": "json", "limit": str(LISTING_LIMIT), "marker": marker, "end_marker": end_marker}
@@ -40,7 +40,7 @@ class InternalClient:
             marker = entries[-1]["name"]
 
     async def _listing(self, names: tuple[str, ...], query: str) -> list[dict[str, str]]:
-        """A page; nothing if a majority of the primaries know of none, or no primary answers."""
+        """One page of a listing; empty if a majority of the primaries have none, or no primary answers."""
         service_name, partition, ring = self.replicas.placement(*names)
         absent_count = 0
         for device in ring.primaries(partition):
@@ -64,7 +64,7 @@ class InternalClient:
         return await self._delete(names, "Account", {})
 
     async def delete_row(self, names: tuple[str, str, str]) -> bool:
-        """Take an object's name out of a container's replicas; whether all of them accepted that."""
+        """Remove an object's name from a container's replicas; returns whether all of them accepted."""
         ring = self.backend.rings["container"]
         partition = ring.partition(*names[:2])
         headers = {"X-Timestamp": self.clock.now(), "X-Trans-Id": new_transaction_id()}

@@ -1,13 +1,13 @@
 """The object replicator: sends what this host has of a partition to every primary, and removes handoffs not needed.
 
 It asks the other devices for the digests of the suffix directories of the partitions that it shares with them (many
-partitions at once, so that a comparison is one request), offers them the files of those that differ, and sends what
-they want. What they have and this host lacks, their own
-replicators send. A device that is not among a partition's primaries (a handoff of a bad hour, or a primary of an older
-ring) is emptied of it as soon as all primaries have it.
+partitions at once, so that a comparison is one request), offers them the files of those that differ, and sends the
+files that they request. Files that this host lacks are sent by the other hosts' replicators. A device that is not among
+a partition's primaries (it was a handoff, or a primary of an older ring) is emptied of it as soon as all primaries have
+it.
 
-A partition that has not changed since all others last agreed is left alone for `recheck_s`, so that a store at rest is
-quiet; then it is compared anew, since the others may have lost something.
+A partition that has not changed since all others last agreed is not compared for `recheck_s`, so that an idle
+store causes little traffic; then it is compared again, since the other replicas may have lost something.
 
 Source: Swift, swift.obj.replicator (`update`, `update_deleted`) and ssync_sender.
 """
@@ -52,7 +52,7 @@ _DAMAGED_HERE = 422
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """What a partition was like when all other primaries had it all."""
+    """The state of a partition when all other primaries had all of it."""
 
     digests: Digests
     primaries: tuple[Device, ...]
@@ -73,7 +73,7 @@ class Work:
 
     @property
     def others(self) -> list[Device]:
-        """The primaries that are elsewhere."""
+        """The primaries on other devices."""
         return [device for device in self.primaries if device != self.here]
 
 
@@ -101,7 +101,7 @@ class ObjectReplicator:
         return sorted(found, key=lambda part: self._context.local_device(name, ring.primaries(part)) is not None)
 
     def _due(self, name: str, root: Path, partitions: Sequence[int]) -> list[Work]:
-        """Those of these partitions that have changed, or were not compared for long; cleared of what is over."""
+        """Those of these partitions that have changed or were not compared for long. Removes what is obsolete."""
         ring, before = self._context.backend.rings["object"], timestamp_before(self._context.intervals.reclaim_age_s)
         works = []
         for partition in partitions:
@@ -144,14 +144,14 @@ class ObjectReplicator:
         return time.monotonic() - known.at_s < self._context.intervals.recheck_s
 
     async def _digests(self, device: Device, partitions: list[int]) -> dict[int, Digests] | None:
-        """What a device has of these partitions; None if it does not say."""
+        """The digests of these partitions on a device; None if it does not answer."""
         answer = await self._ask("REPLICATE", device, f"/{device.name}", partitions)
         if not answer.is_success:
             return None
         return {int(partition): found for partition, found in json.loads(answer.body).items()}
 
     async def _push(self, work: Work, device: Device, theirs: Mapping[int, Digests] | None) -> bool:
-        """Give a device what it lacks of a partition; whether it has all now."""
+        """Send a device what it lacks of a partition; returns whether it has all of it now."""
         if theirs is None:
             return False
         known = theirs.get(work.partition, {})
@@ -198,7 +198,7 @@ class ObjectReplicator:
 
 
 async def _pass_on(upload: BackendUpload, file: BinaryIO) -> int:
-    """Send a whole file; the server's status."""
+    """Send a whole file; returns the server's status."""
     chunk = None
     while chunk != b"" and not upload.is_answered:
         chunk = await asyncio.to_thread(file.read, _READ_BYTES)
@@ -209,7 +209,7 @@ async def _pass_on(upload: BackendUpload, file: BinaryIO) -> int:
 
 
 def _tidy(root: Path, partition: int, before: str) -> int:
-    """Remove old tombstones and what is empty; how many tombstones."""
+    """Remove old tombstones and empty directories; returns the number of tombstones."""
     count = 0
     for suffix in layout.suffixes(root, "objects", partition):
         for directory in sorted((root / "objects" / str(partition) / suffix).iterdir()):
@@ -223,7 +223,7 @@ def _tidy(root: Path, partition: int, before: str) -> int:
 
 
 def _empty(work: Work) -> None:
-    """Remove the very files that were found; what came since stays."""
+    """Remove exactly the files that were listed before; files written since stay."""
     for files in work.found.values():
         for path_hash, names in files.items():
             directory = object_dir(work.root, work.partition, path_hash).directory

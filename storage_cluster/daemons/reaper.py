@@ -20,7 +20,7 @@ _CONTAINERS_MAX = 1000
 
 
 class Reaper:
-    """Empties the deleted accounts of this host."""
+    """Deletes the contents of this host's deleted accounts."""
 
     def __init__(self, context: DaemonContext) -> None:
         self._context = context

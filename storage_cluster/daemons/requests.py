@@ -1,4 +1,4 @@
-"""A daemon's requests to other servers: a server that did not answer once is not asked again in the same pass.
+"""Sends a daemon's requests to other servers; a server that did not answer is skipped for the rest of the pass.
 
 A stopped server or a cut link costs a request its whole timeout. A daemon has thousands of requests in a pass, and most
 of them are for others.
@@ -19,7 +19,7 @@ class DaemonRequests(Backend):
         self._silent: set[tuple[str, int]] = set()
 
     def begin_pass(self) -> None:
-        """Begin a pass, in which every server is asked again."""
+        """Begin a pass: no server is skipped until it fails to answer."""
         self._silent.clear()
 
     async def request(
@@ -34,7 +34,7 @@ class DaemonRequests(Backend):
         return answer
 
     async def upload(self, service: Service, path: str, headers: Mapping[str, str]) -> BackendUpload | None:
-        """A PUT, up to where the server has asked for the body or has answered; None if it does not answer."""
+        """Begin a PUT and wait until the server asks for the body or answers; None if it does neither."""
         if (service.address, service.port) in self._silent:
             return None
         upload = await super().upload(service, path, headers)

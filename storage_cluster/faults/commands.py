@@ -1,4 +1,4 @@
-"""`tracer cluster fault`: make faults, see them, clear them."""
+"""`tracer cluster fault`: injects, shows and clears faults."""
 
 import dataclasses
 import json

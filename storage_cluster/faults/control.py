@@ -1,4 +1,4 @@
-"""Orders to a running cluster: a Unix socket in the state directory, one JSON line each way.
+"""Sends orders to a running cluster through a Unix socket in the state directory, one JSON line each way.
 
     {"order": "add", "fault": {…}}        ▶  {"ok": true, "ids": [3]}
     {"order": "clear", "ids": [3] | null} ▶  {"ok": true, "ids": [3]}        null: all
@@ -25,7 +25,7 @@ _ORDER_MAX_LEN = 1 << 16
 
 
 def listen(state_dir: Path) -> socket.socket:
-    """The keeper's end. Raises: OSError."""
+    """The keeper's listening socket. Raises: OSError."""
     (state_dir / SOCKET_FILE).unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _short_path(state_dir) as path:
@@ -36,7 +36,7 @@ def listen(state_dir: Path) -> socket.socket:
 
 
 def ask(state_dir: Path, order: Mapping[str, object]) -> Sequence[int]:
-    """Give an order; the numbers of the faults it was about. Raises: FaultError, NotRunningError."""
+    """Send an order; returns the numbers of the faults that it concerned. Raises: FaultError, NotRunningError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
         try:
@@ -65,7 +65,7 @@ def receive(connection: socket.socket) -> Mapping | None:
 
 
 def reply(connection: socket.socket, answer: Mapping[str, object]) -> None:
-    """Answer a caller, if it is still there."""
+    """Answer a caller, if it is still connected."""
     with contextlib.suppress(OSError):
         connection.sendall(json.dumps(answer).encode() + b"\n")
 

@@ -1,4 +1,4 @@
-"""A slow processor: everything on a host gets a share of one core together.
+"""The fault of a slow processor: all processes of a host together get a share of one core.
 
 Where the kernel lets us make a control group (root, in most containers), the host's processes go into one with a quota
 (`cpu.max` of cgroup v2, `cpu.cfs_quota_us` of v1): the kernel's own throttling, in periods of 100 ms. Otherwise a
@@ -28,7 +28,7 @@ PERIOD_US = 100_000
 
 
 class CpuFaults:
-    """Which hosts are slow."""
+    """The hosts with a slow processor."""
 
     def __init__(self, host_pids: Mapping[str, int], state_dir: Path, fleet: Fleet) -> None:
         self._host_pids = host_pids
@@ -37,7 +37,7 @@ class CpuFaults:
         self._brakes: dict[str, Brake] = {}
 
     def apply(self, active: Sequence[Fault]) -> None:
-        """Bring all hosts in line."""
+        """Adjust all hosts to the faults in force."""
         shares = {fault.host: fault.parameters.cpu_share or 0.0 for fault in active if fault.kind == "cpu"}
         for host in sorted(self._brakes.keys() - shares.keys()):
             self._brakes.pop(host).release()
@@ -53,11 +53,11 @@ class CpuFaults:
             self._brakes[host].hold(self._processes(host) - stopped, share)
 
     def once(self, fault: Fault) -> str:
-        """Nothing here is momentary."""
+        """Do nothing: none of these faults is momentary."""
         return ""
 
     def end(self) -> None:
-        """Release all: a control group would outlive the cluster."""
+        """Release all processes, since a control group would outlive the cluster."""
         for brake in self._brakes.values():
             brake.release()
 
@@ -68,13 +68,13 @@ class CpuFaults:
 
 
 class Brake(Protocol):
-    """A way to slow processes down."""
+    """A method of slowing processes down."""
 
     def hold(self, pids: Iterable[int], share: float) -> None:
-        """Give these processes this share of a core together."""
+        """Limit these processes together to this share of a core."""
 
     def release(self) -> None:
-        """Let them go."""
+        """Remove the limit."""
 
 
 class QuotaGroup:
@@ -87,7 +87,7 @@ class QuotaGroup:
         self._version = version
 
     def hold(self, pids: Iterable[int], share: float) -> None:
-        """Set the quota, and put processes in."""
+        """Set the quota and move the processes into the group."""
         quota_us = max(1000, round(share * PERIOD_US))  # the kernel's smallest
         if self._version == 2:
             (self._directory / "cpu.max").write_text(f"{quota_us} {PERIOD_US}", "ascii")
@@ -99,7 +99,7 @@ class QuotaGroup:
                 (self._directory / "cgroup.procs").write_text(str(pid), "ascii")
 
     def release(self) -> None:
-        """No quota any more; of v1 also no group: processes go back to the one above."""
+        """Remove the quota; of v1 also the group, whose processes return to its parent."""
         if self._version == 2:
             (self._directory / "cpu.max").write_text(f"max {PERIOD_US}", "ascii")
             return
@@ -116,13 +116,13 @@ class DutyCycle:
         self._process: subprocess.Popen[bytes] | None = None
 
     def hold(self, pids: Iterable[int], share: float) -> None:
-        """Start it anew with these processes."""
+        """Restart the duty cycle with these processes."""
         self.release()
         argv = [sys.executable, "-m", "storage_cluster.faults.throttle", str(share), *map(str, pids)]
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE)
 
     def release(self) -> None:
-        """End it; it leaves nobody stopped."""
+        """End the duty cycle; no process stays stopped."""
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()

@@ -21,7 +21,7 @@ KINDS = ("slow-disk", "bad-disk", "full-disk")
 
 
 class DiskFaults:
-    """What is wrong with the devices."""
+    """The faults of devices."""
 
     def __init__(self, topology: Topology, state_dir: Path) -> None:
         self._topology = topology
@@ -30,7 +30,7 @@ class DiskFaults:
         self.end()  # what a killed keeper left
 
     def apply(self, active: Sequence[Fault]) -> None:
-        """Write what is wrong with each device, for its servers to read."""
+        """Write each device's faults to the file that its servers read."""
         wanted: dict[str, medium.Fault] = {}
         for fault in active:
             if fault.kind in KINDS:
@@ -47,7 +47,7 @@ class DiskFaults:
         self._written = wanted
 
     def once(self, fault: Fault) -> str:
-        """Flip a bit; where it was. Raises: FaultError if nothing is stored there."""
+        """Flip a bit; returns its place. Raises: FaultError if nothing is stored there."""
         if fault.kind != "bit-rot":
             return ""
         source = random.Random(fault.parameters.seed)
@@ -61,7 +61,7 @@ class DiskFaults:
         return f"bit {bit} of {file}"
 
     def _fill(self, target: str, full: bool) -> None:
-        """Fill a file system of the device's own, so that it is full for everybody."""
+        """Fill the device's own file system, so that it is full for every process."""
         host, _, device = target.partition("/")
         filler = self._filler(target)
         if full and self._topology.host(host).disk(device).filesystem:
@@ -73,7 +73,7 @@ class DiskFaults:
         return self._state_dir / "data" / target / ".filler"
 
     def end(self) -> None:
-        """Forget all: data may be kept for the next cluster."""
+        """Remove all faults, since the data may be kept for the next cluster."""
         for pattern in (f"{medium.DISKS_DIR}/*/*.fault", "data/*/*/.filler"):
             for file in self._state_dir.glob(pattern):
                 file.unlink()

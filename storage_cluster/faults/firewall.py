@@ -12,7 +12,7 @@ _TABLE = "twintap"
 
 
 def replace(pid: int, family: str, chains: Sequence[str]) -> None:
-    """Put these chains, and nothing else, into our table of the namespace of `pid`. Raises: FaultError."""
+    """Replace our table in the namespace of `pid` with these chains. Raises: FaultError."""
     program = shutil.which("nft") or shutil.which("nft", path="/usr/sbin:/sbin")
     if program is None:
         raise FaultError("this fault needs `nft`, which is not installed", "install nftables")

@@ -27,13 +27,13 @@ class Effect(Protocol):
     """One part of the cluster that faults act on."""
 
     def apply(self, active: Sequence[Fault]) -> None:
-        """Bring it in line with all that is in force. Raises: ClusterError, and then undoes nothing."""
+        """Adjust this part to all faults in force. Raises: ClusterError; changes made so far remain."""
 
     def once(self, fault: Fault) -> str:
-        """Do a momentary fault, if it is of this part. Returns the detail for the log. Raises: ClusterError."""
+        """Carry out a momentary fault if it acts on this part. Returns the detail for the log. Raises: ClusterError."""
 
     def end(self) -> None:
-        """The cluster goes down: undo what would outlive it."""
+        """Undo what would outlive the cluster, which is stopping."""
 
 
 def effects(
@@ -68,7 +68,7 @@ class Injector:
         self._due: list[tuple[int, int, str]] = []  # (when, fault, "start" or "end")
 
     def carry_out(self, order: Mapping) -> dict[str, object]:
-        """Do what a caller asks; the answer for it."""
+        """Carry out a caller's order; returns the answer."""
         try:
             ids = self._clear(order["ids"]) if order["order"] == "clear" else [self._add(parse(order["fault"]))]
         except ClusterError as error:
@@ -78,11 +78,11 @@ class Injector:
         return {"ok": True, "ids": ids}
 
     def idle_s(self) -> float | None:
-        """Until something is due; None if nothing is."""
+        """Seconds until the next fault begins or ends; None if none is planned."""
         return max(0, self._due[0][0] - self._monotonic_ns()) / 1e9 if self._due else None
 
     def run_due(self) -> None:
-        """Start and end what it is time for."""
+        """Begin and end the faults that are due."""
         while self._due and self._due[0][0] <= self._monotonic_ns():
             _, number, what = heapq.heappop(self._due)
             try:
@@ -96,7 +96,7 @@ class Injector:
                     self._forget(number, "failed")
 
     def end_all(self) -> None:
-        """The cluster goes down: end everything, in the record too."""
+        """End all faults, also in the record, since the cluster stops."""
         began_ns = time.time_ns()
         for part in self._parts:
             part.end()
@@ -147,7 +147,7 @@ class Injector:
         self._log.note_end(number, began_ns, how)
 
     def _forget(self, number: int, how: str) -> None:
-        """A fault that could not be made, or not be undone by itself: whatever of it is there goes."""
+        """Remove what exists of a fault that could not be made or undone, and record its end."""
         self._planned.pop(number, None)
         if self._active.pop(number, None) is not None:
             self._apply()

@@ -1,4 +1,4 @@
-"""What a fault is: its kind, its target, its parameters. Values only; what they do to a host is in the other modules.
+"""Describes faults: kind, target and parameters. The other modules apply them to hosts.
 
 A target is a host (`storage1`), a server (`storage1/object`) or a device (`storage1/d1`), as its kind asks.
 """
@@ -12,11 +12,11 @@ from storage_cluster.topology import Topology
 
 
 class FaultError(ClusterError):
-    """A fault that cannot be made: what is wrong with it, or what this machine lacks."""
+    """A fault cannot be injected: it is invalid, or this machine lacks something."""
 
 
 class Target(enum.Enum):
-    """What a kind of fault is done to."""
+    """What a kind of fault acts on."""
 
     HOST = "HOST"
     SERVERS = "HOST[/SERVICE]"
@@ -25,7 +25,7 @@ class Target(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """How much of it; None where it does not apply."""
+    """The parameters of a fault; None where one does not apply."""
 
     peer: str | None = None  # the other end: packets to and from this host only
     direction: str | None = None  # of packets, seen from the target: "to", "from" or "both"
@@ -41,7 +41,7 @@ class Parameters:
     seed: int | None = None
 
     def given_values(self) -> dict[str, str | float | int]:
-        """Those that apply, by name."""
+        """The parameters that apply, by name."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
@@ -97,7 +97,7 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """One fault: what to do to whom, when."""
+    """One fault: its kind, target, parameters and times."""
 
     kind: str
     target: str
@@ -107,7 +107,7 @@ class Fault:
 
     @property
     def host(self) -> str:
-        """The host it is on."""
+        """The host on which the fault acts."""
         return self.target.partition("/")[0]
 
     @property
@@ -116,13 +116,13 @@ class Fault:
         return self.target.partition("/")[2]
 
     def text(self) -> str:
-        """What it is, in one line."""
+        """The fault in one line."""
         given = " ".join(f"{name}={value}" for name, value in self.parameters.given_values().items())
         return f"{self.kind} {self.target}" + (f" {given}" if given else "")
 
 
 def parse(document: Mapping) -> Fault:
-    """A fault from what `dataclasses.asdict` made of one. Raises: KeyError, TypeError."""
+    """A fault from its form as a dict (`dataclasses.asdict`). Raises: KeyError, TypeError."""
     return Fault(**{**document, "parameters": Parameters(**document["parameters"])})
 
 
@@ -153,7 +153,7 @@ def with_defaults(fault: Fault, topology: Topology) -> Fault:
 
 
 def same_place(one: Fault, other: Fault) -> bool:
-    """Whether two faults are of one kind and on one thing, so that they cannot both be active."""
+    """Whether two faults have the same kind and target, so that they cannot both be active."""
     return (one.kind, one.target, one.parameters.peer) == (other.kind, other.target, other.parameters.peer)
 
 

@@ -18,7 +18,7 @@ _MILLION = 1_000_000
 
 
 class LinkFaults:
-    """What is wrong with the cables."""
+    """The faults of the hosts' links."""
 
     def __init__(self, topology: Topology, switch_pid: int, host_pids: Mapping[str, int]) -> None:
         self._topology = topology
@@ -29,7 +29,7 @@ class LinkFaults:
         self._rates: dict[str, int] = {}
 
     def apply(self, active: Sequence[Fault]) -> None:
-        """Bring all links in line. Raises: FaultError."""
+        """Adjust all links to the faults in force. Raises: FaultError."""
         spliced = {fault.host for fault in active if fault.kind in _SPLICED}
         for host in sorted(spliced - self._splices.keys()):
             self._splices[host] = Splice(self._names(host), self._switch_pid)
@@ -41,11 +41,11 @@ class LinkFaults:
         self._shape({f.host: f.parameters.rate_bits_per_s for f in active if f.kind == "bandwidth"})
 
     def once(self, fault: Fault) -> str:
-        """Nothing here is momentary."""
+        """Do nothing: none of these faults is momentary."""
         return ""
 
     def end(self) -> None:
-        """Nothing: the network ends with the cluster."""
+        """Do nothing: the network ends with the cluster."""
 
     def _names(self, host: str) -> Names:
         index = [known.name for known in self._topology.hosts].index(host)

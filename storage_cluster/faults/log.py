@@ -1,4 +1,4 @@
-"""The record of faults: `faults.jsonl` in the state directory, one line for each thing that happened to a fault.
+"""The record of faults: `faults.jsonl` in the state directory, one line for each event of a fault.
 
     {"id": 3, "event": "planned", "wall_ns": …, "fault": {"kind", "target", "parameters", "after_ns", "for_ns"}}
     {"id": 3, "event": "started", "wall_ns": …, "done_ns": …, "detail": …}
@@ -23,7 +23,7 @@ LOG_FILE = "faults.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A fault and what became of it; times are wall-clock ns."""
+    """A fault and how it ended; times are wall-clock ns."""
 
     id: int
     fault: Fault
@@ -49,17 +49,17 @@ class FaultLog:
         self._next_id = max((record.id for record in read(state_dir)), default=0) + 1
 
     def note_planned(self, fault: Fault) -> int:
-        """Note a new fault; its number."""
+        """Record a planned fault; returns its number."""
         number, self._next_id = self._next_id, self._next_id + 1
         self._append(id=number, event="planned", wall_ns=time.time_ns(), fault=dataclasses.asdict(fault))
         return number
 
     def note_start(self, number: int, wall_ns: int, detail: str = "") -> None:
-        """Note that it is in force, having been made from `wall_ns` to now."""
+        """Record that the fault is in force. Making it took from `wall_ns` until now."""
         self._append(id=number, event="started", wall_ns=wall_ns, done_ns=time.time_ns(), detail=detail)
 
     def note_end(self, number: int, wall_ns: int, how: str) -> None:
-        """Note that it is undone."""
+        """Record that the fault has ended."""
         self._append(id=number, event="ended", wall_ns=wall_ns, done_ns=time.time_ns(), how=how)
 
     def _append(self, **fields: object) -> None:
@@ -80,12 +80,12 @@ def read(state_dir: Path) -> tuple[Record, ...]:
 
 
 def active(state_dir: Path) -> tuple[Record, ...]:
-    """Those in force now."""
+    """The faults that are in force."""
     return tuple(record for record in read(state_dir) if record.state == "active")
 
 
 def close(state_dir: Path) -> None:
-    """End in the record what no keeper is left to end."""
+    """Record the end of faults whose keeper no longer runs."""
     open_ones = [record for record in read(state_dir) if record.state != "ended"]
     if open_ones:
         log = FaultLog(state_dir)
@@ -94,7 +94,7 @@ def close(state_dir: Path) -> None:
 
 
 def _after(record: Record | None, line: dict) -> Record:
-    """What is known of a fault after one more line."""
+    """A fault's record, updated by one more line."""
     if line["event"] == "planned":
         return Record(line["id"], parse(line["fault"]), line["wall_ns"])
     if record is None:

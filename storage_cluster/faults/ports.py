@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ServerPorts:
-    """Which ports are closed, and which queues are short."""
+    """The ports that are closed, and those with a short accept queue."""
 
     def __init__(self, topology: Topology, host_pids: Mapping[str, int], fleet: Fleet) -> None:
         self._topology = topology
@@ -33,7 +33,7 @@ class ServerPorts:
         self._backlogs: dict[Service, int] = {}
 
     def apply(self, active: Sequence[Fault]) -> None:
-        """Bring all ports in line. Raises: FaultError."""
+        """Adjust all ports to the faults in force. Raises: FaultError."""
         closed: dict[str, list[str]] = {}
         for fault in active:
             if fault.kind == "refuse":
@@ -48,11 +48,11 @@ class ServerPorts:
         self._set_backlogs(active)
 
     def once(self, fault: Fault) -> str:
-        """Nothing here is momentary."""
+        """Do nothing: none of these faults is momentary."""
         return ""
 
     def end(self) -> None:
-        """Nothing: ports end with the cluster."""
+        """Do nothing: ports end with the cluster."""
 
     def _set_backlogs(self, active: Sequence[Fault]) -> None:
         wanted = {
@@ -74,7 +74,7 @@ class ServerPorts:
 
 @contextlib.contextmanager
 def _listening_socket(pid: int, service: Service) -> Iterator[socket.socket]:
-    """A server's own socket. Raises: FaultError if the kernel does not lend it."""
+    """The listening socket of a server. Raises: FaultError if the kernel does not allow its duplication."""
     process = os.pidfd_open(pid)
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):

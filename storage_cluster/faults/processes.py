@@ -13,7 +13,7 @@ from storage_cluster.topology import Service
 
 
 class ProcessFaults:
-    """Which servers are stopped and which are dead because of a fault."""
+    """The servers that are stopped or killed by a fault."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -21,7 +21,7 @@ class ProcessFaults:
         self._killed: set[Service] = set()
 
     def apply(self, active: Sequence[Fault]) -> None:
-        """Kill, start, stop, continue. Raises: MissingResourceError for a server that does not start."""
+        """Bring all servers in line with the faults in force. Raises: MissingResourceError if one does not start."""
         killed, stopped = self._targets("kill", active), self._targets("stop", active)
         for service in killed - self._killed:
             self._fleet.kill(service)
@@ -41,7 +41,7 @@ class ProcessFaults:
         return ""
 
     def end(self) -> None:
-        """Nothing: the processes end with the cluster."""
+        """Do nothing: the processes end with the cluster."""
 
     def _targets(self, kind: str, active: Sequence[Fault]) -> set[Service]:
         return {

@@ -47,7 +47,7 @@ _BATCH_FRAMES = 64
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What happens to frames of one fault; `peer` is an IPv4 address, "" for any."""
+    """How the frames of one fault are treated; `peer` is an IPv4 address, "" for any."""
 
     peer: str
     to_host: bool
@@ -60,7 +60,7 @@ class Rule:
 
 
 class Lane:
-    """The queue of one direction: what is late, and until when."""
+    """The queue of one direction: the frames held back, and when each is due."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = [(rule, socket.inet_aton(rule.peer) if rule.peer else b"") for rule in rules]
@@ -91,7 +91,7 @@ class Lane:
         return heapq.heappop(self._queue)[2] if self._queue and self._queue[0][0] <= now_ns else None
 
     def take_over(self, earlier: "Lane") -> None:
-        """Carry on what another lane has queued."""
+        """Take over the frames that another lane has queued."""
         self._queue, self._count, self._last_due_ns = earlier._queue, earlier._count, earlier._last_due_ns
 
 

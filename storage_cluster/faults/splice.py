@@ -1,4 +1,4 @@
-"""A section put into a host's cable, where each frame has the size that a wire would carry.
+"""A section inserted into a host's link, in which each frame has the size that a wire would carry.
 
     host eth0 ─── <port> ═ m ═ a ─────── b ═ n ═ c ─────── d ═ br0          ═ bridge, ─ virtual cable, n may be a relay
                               (cut to MSS here)    (and here)
@@ -37,17 +37,17 @@ class Names:
 
     @property
     def from_host(self) -> str:
-        """Where packets of the host come in, already cut to size."""
+        """The interface at which the host's packets arrive, already segmented."""
         return self.end("d")
 
     @property
     def to_host(self) -> str:
-        """Where packets for the host come in, already cut to size."""
+        """The interface at which packets for the host arrive, already segmented."""
         return self.end("a")
 
 
 class Splice:
-    """The section in one host's cable; it is there as long as this object is not removed."""
+    """The section in one host's link; it exists until `remove` is called."""
 
     def __init__(self, names: Names, switch_pid: int) -> None:
         self.names = names
@@ -57,7 +57,7 @@ class Splice:
         self._configure(_insert)
 
     def relay(self, rules: Sequence[Rule]) -> None:
-        """Have a relay treat frames by these rules; without any, take it out."""
+        """Insert a relay that treats frames by these rules; without rules, remove it."""
         if tuple(rules) == self._rules:
             return
         self._rules = tuple(rules)
@@ -70,7 +70,7 @@ class Splice:
         self._order([dataclasses.asdict(rule) for rule in rules])
 
     def remove(self) -> None:
-        """Make the cable whole again."""
+        """Remove the section and join the link again."""
         self._end_relay()
         self._configure(_take_out)
 

@@ -1,7 +1,7 @@
-"""`python -m storage_cluster.faults.throttle SHARE PID…`: let processes run for a share of each period only.
+"""`python -m storage_cluster.faults.throttle SHARE PID…`: lets processes run for only a share of each period.
 
-The processes are stopped and continued together, so over a period they get at most that share of one core each. One
-that somebody else has stopped is not continued. Ends when standard input closes; then nobody is left stopped by it.
+The processes are stopped and continued together, so over a period they get at most that share of one core each. A
+process stopped by another program is not continued. Ends when standard input closes; then it continues what it stopped.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""How quantities are written on the command line: `5s`, `1%`, `10mbit`, `100ppm`."""
+"""Parses quantities of the command line: `5s`, `1%`, `10mbit`, `100ppm`."""
 
 import re
 from collections.abc import Mapping

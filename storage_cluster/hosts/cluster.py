@@ -1,4 +1,4 @@
-"""Up, down, status, exec: what an operator does with a cluster.
+"""Implements `tracer cluster up`, `down`, `status` and `exec`.
 
 Every command is a process of its own, so all it knows comes from the state directory; `enter` is how it gets into a
 host: an argv prefix (nsenter) that works for root, for the user whose user namespace holds the cluster, and for a
@@ -33,7 +33,7 @@ _QUIET = f"\n[daemons]\nrun = {json.dumps(topologies.UPDATERS)}\n"
 
 @dataclasses.dataclass(frozen=True)
 class ServerStatus:
-    """One server: where it listens and whether it lives."""
+    """One server: its address and whether its process runs."""
 
     name: str
     port: int
@@ -50,7 +50,7 @@ class ClockStatus:
     since_ns: int
 
     def stamp(self, true_ns: int) -> int:
-        """What the host's clock says when the machine's says `true_ns`."""
+        """The time of the host's clock when the machine's clock is at `true_ns`."""
         elapsed_ns = true_ns - self.since_ns
         return true_ns if elapsed_ns < 0 else true_ns + self.offset_ns + elapsed_ns * self.drift_ppb // 1_000_000_000
 
@@ -69,7 +69,7 @@ class FaultStatus:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceStatus:
-    """A device: what it is on, and where its medium's counters are once there are any."""
+    """A device: its medium, and the file of the medium's counters, which exists after the first transfer."""
 
     name: str
     media: str
@@ -168,7 +168,7 @@ def down(state_dir: Path, *, keep_data: bool = False, keep_logs: bool = False) -
 
 
 def status(state_dir: Path) -> ClusterStatus:
-    """What runs where. Raises: NotRunningError."""
+    """The hosts and servers of the running cluster. Raises: NotRunningError."""
     found = state.load(state_dir)
     if found is None or not found.running:
         raise NotRunningError("no cluster is up", "run: tracer cluster up")
@@ -191,7 +191,7 @@ def status(state_dir: Path) -> ClusterStatus:
 
 
 def client_environment(topology: Topology) -> dict[str, str]:
-    """What a Swift client needs to know; and that no web proxy of the machine's owner leads to the cluster."""
+    """Environment variables for a Swift client; they also exclude the cluster from the machine's web proxy settings."""
     user = topology.users[0]
     direct = ",".join(host.address for host in topology.hosts)
     return {
@@ -204,7 +204,7 @@ def client_environment(topology: Topology) -> dict[str, str]:
 
 
 def execute(state_dir: Path, host: str, command: tuple[str, ...]) -> None:
-    """Become that command on that host; returns never. Raises: NotRunningError."""
+    """Replace this process by that command on that host; never returns. Raises: NotRunningError."""
     running = status(state_dir)
     try:
         enter = running.host(host).enter
@@ -219,7 +219,7 @@ def execute(state_dir: Path, host: str, command: tuple[str, ...]) -> None:
 
 
 def rings_file(state_dir: Path) -> Path:
-    """Where a cluster's rings are: beside the data, so that `--keep-data` keeps both."""
+    """The file of a cluster's rings. It lies beside the data, so that `--keep-data` keeps both."""
     return state_dir / "data" / rings.FILE_NAME
 
 
@@ -235,7 +235,7 @@ def load_rings(state_dir: Path) -> dict[str, Ring]:
 
 
 def inside(host: HostStatus) -> bool:
-    """Whether this process is on that host."""
+    """Whether this process runs on that host."""
     return namespaces.inode("self", "net") == host.net_inode
 
 
@@ -285,7 +285,7 @@ def _enter(found: state.ClusterState, host: state.HostState) -> tuple[str, ...]:
 
 
 def _clean(state_dir: Path, found: state.ClusterState | None) -> None:
-    """End what a recorded cluster left, if anything, and forget it.
+    """End the processes that a recorded cluster left, if any, and remove its record.
 
     Processes that others started on a host (`tracer cluster exec`) are looked for while the holders live: a namespace's
     number says nothing once the namespace is gone, since the kernel gives it out again.
@@ -310,7 +310,7 @@ def _remove_files(state_dir: Path) -> None:
 
 @contextlib.contextmanager
 def _lock(state_dir: Path) -> Iterator[None]:
-    """Hold the state directory, so that two commands do not start or stop at once."""
+    """Lock the state directory, so that two commands cannot start or stop a cluster at once."""
     file = state_dir / "lock"
     while True:
         try:
@@ -345,7 +345,7 @@ def _write_topology(state_dir: Path, topology_file: Path | None, *, quiet: bool)
 
 
 def _write_rings(state_dir: Path, topology: Topology) -> None:
-    """Make the rings; or, where data was kept, fit the rings that placed it to the topology."""
+    """Write the rings; if data was kept, adapt the kept rings to the topology."""
     file = rings_file(state_dir)
     if not file.exists():
         rings.save(ring_builder.build_all(topology), file)
@@ -362,7 +362,7 @@ def _write_rings(state_dir: Path, topology: Topology) -> None:
 
 
 def _fitting(devices: Iterable[Device], topology: Topology) -> list[Device]:
-    """The devices of a kept ring whose host is still there, and those that the topology names beside."""
+    """The devices of a kept ring whose host still exists, and further devices of the topology."""
     hosts = {host.name for host in topology.hosts}
     staying = [device for device in devices if device.host in hosts]
     known = {(device.host, device.name) for device in staying}

@@ -1,4 +1,4 @@
-"""What the kernel has counted for a host: CPU time, bytes of disk and network, and TCP's retransmissions.
+"""Reads the kernel's counters of a host: CPU time, bytes of disk and network, TCP retransmissions.
 
 A host is a network namespace, so its processes are those in that namespace: servers, daemons, agents, and what was run
 there. CPU time is that of the host's control group (`groups`), into which its processes are moved when they are first
@@ -35,7 +35,7 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What the counters said at a time; bytes are (read or received, written or sent)."""
+    """The counters' values at one time; bytes are (read or received, written or sent)."""
 
     monotonic_ns: int
     cpu_ns: int
@@ -47,7 +47,7 @@ class Reading:
 
 
 class HostCounters:
-    """The counters of one host, read again and again."""
+    """The counters of one host, read repeatedly."""
 
     def __init__(self, host: HostStatus, state_dir: Path) -> None:
         self._host = host
@@ -56,7 +56,7 @@ class HostCounters:
         self._cpu, self._read, self._written = _Sum(), _Sum(), _Sum()
 
     def read(self, pids: Sequence[int]) -> Reading:
-        """What they say now, given the processes on the host."""
+        """The current values, given the processes on the host."""
         cpu_ns, disk_bytes = self._use(pids)
         some = next((pid for pid in pids if _proc(pid, "net/dev")), None)
         modelled = [device for device in self._host.devices if device.media != "none"]
@@ -98,7 +98,7 @@ class HostCounters:
 
 
 class _Sum:
-    """What all processes used since the first look: those that are new count from 0, those that ended no more."""
+    """The sum of what all processes used since the first reading. New ones count from 0; ended ones stay counted."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -131,7 +131,7 @@ def _cpu_ns(pid: int) -> int | None:
 
 
 def _disk_bytes(pid: int) -> tuple[int, int] | None:
-    """(read from, written to) real disks; None where we may not know."""
+    """(read from, written to) real disks; None if this user may not read it."""
     lines = dict(line.split(": ") for line in _proc(pid, "io").splitlines())
     return (int(lines["read_bytes"]), int(lines["write_bytes"])) if lines else None
 

@@ -1,4 +1,4 @@
-"""Real file systems under devices: ext3, ext4 or xfs in a file, on a loop device, mounted where the device's data is.
+"""Mounts real file systems for devices: ext3, ext4 or xfs in a file, on a loop device, at the device's directory.
 
 The keeper mounts them in a mount namespace of its own, which its servers share and nobody else sees. So they are gone
 with the last of these processes, however it ended, and no mount is ever left on the machine; to look inside:
@@ -31,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(topology: Topology, state_dir: Path) -> None:
-    """Make and mount what the topology asks for, for this process and its children.
+    """Make and mount the file systems of the topology, for this process and its children.
 
     Raises: NotPermittedError, MissingResourceError.
     """
@@ -51,7 +51,7 @@ def mount(topology: Topology, state_dir: Path) -> None:
 
 
 def fill(filler: Path) -> None:
-    """Take all room that is left on a file's file system."""
+    """Use all free space of a file's file system."""
     descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = 0

@@ -1,4 +1,4 @@
-"""The server processes of a cluster, as the keeper holds them: started, ended, started again."""
+"""Starts, stops and restarts the server processes of a cluster, for the keeper."""
 
 import signal
 import subprocess
@@ -25,19 +25,19 @@ class Fleet:
 
     @property
     def servers(self) -> tuple[state.ServerState, ...]:
-        """The newest process of each server, dead ones too."""
+        """The newest process of each server, including dead ones."""
         return tuple(self._states.values())
 
     def matching(self, host: str, name: str) -> tuple[Service, ...]:
-        """A host's servers, or the one of that name."""
+        """All servers of a host, or only the one of that name."""
         return tuple(s for s in self._topology.services if s.host == host and name in ("", s.name))
 
     def alive(self, service: Service) -> bool:
-        """Whether it runs (or is stopped)."""
+        """Whether the server's process exists (running or stopped)."""
         return self._processes[service].poll() is None
 
     def pid(self, service: Service) -> int:
-        """Its newest process."""
+        """The pid of the server's newest process."""
         return self._processes[service].pid
 
     def start(self, services: Iterable[Service]) -> None:
@@ -50,16 +50,16 @@ class Fleet:
         self.on_change()
 
     def signal(self, service: Service, number: signal.Signals) -> None:
-        """Send a signal to a server that lives."""
+        """Send a signal to a server whose process exists."""
         self._processes[service].send_signal(number)
 
     def kill(self, service: Service) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Send SIGKILL and wait until the process has ended."""
         self._processes[service].kill()
         self._processes[service].wait()
 
     def restart(self, services: Iterable[Service]) -> None:
-        """SIGTERM (after a while SIGKILL), then start again. Raises: MissingResourceError."""
+        """Send SIGTERM (after a while SIGKILL), then start the server again. Raises: MissingResourceError."""
         services = tuple(services)
         for service in services:
             self.signal(service, signal.SIGTERM)

@@ -39,21 +39,21 @@ class HostGroup:
         return None
 
     def processes(self) -> set[int]:
-        """Who is in it. Raises: OSError."""
+        """The processes in the group. Raises: OSError."""
         return set(map(int, (self.directory / "cgroup.procs").read_text("ascii").split()))
 
     def take_in(self, pids: Iterable[int]) -> None:
-        """Move processes into it; their children will be born there. Raises: OSError where that is not allowed."""
+        """Move processes into the group; their future children start in it. Raises: OSError if that is not allowed."""
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 (self.directory / "cgroup.procs").write_text(str(pid), "ascii")
 
     def cpu_ns(self) -> int:
-        """CPU time used by all that have been in it. Raises: OSError."""
+        """CPU time used by all processes that have been in the group. Raises: OSError."""
         return 1000 * int(_values((self.directory / "cpu.stat").read_text("ascii"))["usage_usec"])
 
     def cpu_wait_ns(self) -> int | None:
-        """Time in which any of them could have run and had no processor; None where the kernel does not count."""
+        """Time in which a process of the group waited for a processor; None if the kernel does not count it."""
         try:
             some = (self.directory / "cpu.pressure").read_text("ascii").splitlines()[0]
         except OSError:
@@ -61,7 +61,7 @@ class HostGroup:
         return 1000 * int(some.rpartition("total=")[2])
 
     def disk_bytes(self) -> tuple[int, int] | None:
-        """(read, written) by all that have been in it, all disks together; None where the kernel does not count."""
+        """(read, written) by all processes that were ever in the group, on all disks; None if not counted."""
         try:
             lines = (self.directory / "io.stat").read_text("ascii").splitlines()
         except OSError:
@@ -85,5 +85,5 @@ def remove_groups(state_dir: Path) -> None:
 
 
 def _values(text: str) -> dict[str, str]:
-    """Lines of a name and a value."""
+    """Parses lines of a name and a value."""
     return dict(line.split() for line in text.splitlines())

@@ -65,7 +65,7 @@ def main() -> None:
 
 
 class Keeper:
-    """What the keeper does once all is up: take orders, do what is due, take note of children that end."""
+    """The keeper's loop once all is up: receives orders, begins and ends faults, notes children that end."""
 
     def __init__(self, injector: Injector, state_dir: Path) -> None:
         self._injector = injector
@@ -89,7 +89,7 @@ class Keeper:
             self._injector.run_due()
 
     def end(self) -> None:
-        """End what is in force, and no longer hear of signals."""
+        """End all faults in force, and stop handling signals."""
         signal.set_wakeup_fd(-1)
         self._injector.end_all()
 

@@ -1,4 +1,4 @@
-"""Starting one server inside its host."""
+"""Starts one server inside its host."""
 
 import functools
 import os
@@ -17,7 +17,7 @@ _ERROR_TAIL_LINES = 3
 
 
 def start(service: Service, host_pid: int, state_dir: Path) -> subprocess.Popen[bytes]:
-    """Start a server; it lives no longer than this process."""
+    """Start a server, which ends at the latest with this process."""
     logs = state_dir / "logs" / service.host
     logs.mkdir(parents=True, exist_ok=True)
     argv = [sys.executable, "-m", "storage_cluster.servers", service.name, "--host", service.host]
@@ -38,7 +38,7 @@ def _enter_host(host_pid: int, keeper_pid: int) -> None:
 
 
 def await_ready(process: subprocess.Popen[bytes], service: Service, state_dir: Path) -> state.ServerState:
-    """Wait until it listens. Raises: MissingResourceError with what it said."""
+    """Wait until the server listens. Raises: MissingResourceError with its error output."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], START_PATIENCE_S)
     if not readable or process.stdout.readline().strip() != b"ready":

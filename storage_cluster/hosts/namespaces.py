@@ -78,7 +78,7 @@ def has_namespace_rights() -> bool:
 
 
 def become_root() -> bool:
-    """Get the right to make network namespaces; True if that took a user namespace. Raises: NotPermittedError."""
+    """Obtain the right to make network namespaces; True if a user namespace was needed. Raises: NotPermittedError."""
     if has_namespace_rights():
         return False
     uid, gid = os.getuid(), os.getgid()
@@ -93,7 +93,7 @@ def become_root() -> bool:
 
 
 def refusal(error: OSError) -> NotPermittedError:
-    """Why hosts cannot be made here, and what to do about it."""
+    """The error that explains why hosts cannot be made here, and the next step."""
     for name, forbidding, meaning in _REFUSALS:
         try:
             value = Path("/proc/sys", name).read_text("ascii").strip()

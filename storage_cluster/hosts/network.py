@@ -33,7 +33,7 @@ _ROOT, _ROOT_HANDLE = 0xFFFFFFFF, 0x10000
 
 
 def connect(topology: Topology, switch_pid: int, host_pids: Mapping[str, int]) -> None:
-    """Plug every host into the switch. Each pid is of a process in that host's namespaces. Raises: RuntimeError."""
+    """Connect every host to the switch. Each pid is of a process in that host's namespaces. Raises: RuntimeError."""
     namespaces.run_inside(switch_pid, functools.partial(_make_switch, topology.link, host_pids))
     for host in topology.hosts:
         configure = functools.partial(_configure_host, host.address, topology.link.subnet_prefix_len)
@@ -41,12 +41,12 @@ def connect(topology: Topology, switch_pid: int, host_pids: Mapping[str, int]) -
 
 
 def port_name(host: str) -> str:
-    """The switch's end of a host's cable."""
+    """The switch's interface for a host."""
     return host[:_PORT_NAME_MAX_LEN]
 
 
 def shape_port(host: str, link: Link, rate_bits_per_s: int) -> None:
-    """Inside the switch: what the cable carries towards a host."""
+    """Set, inside the switch, how fast the link carries data to a host."""
     from pyroute2 import IPRoute  # noqa: PLC0415
 
     with IPRoute() as netlink:
@@ -54,7 +54,7 @@ def shape_port(host: str, link: Link, rate_bits_per_s: int) -> None:
 
 
 def shape_host(link: Link, rate_bits_per_s: int | None) -> None:
-    """Inside a host: what its card sends; None for all that the switch takes."""
+    """Set, inside a host, how fast its card sends; None for as fast as the switch accepts."""
     from pyroute2 import IPRoute  # noqa: PLC0415
 
     with IPRoute() as netlink:

@@ -1,4 +1,4 @@
-"""What is running: the state directory, and the processes it names.
+"""The record of a running cluster: the state directory, and the processes that it names.
 
     <state dir>/state.json   who runs where; written by the keeper once everything is up, removed when it ends
                 topology.toml  the topology in use
@@ -37,7 +37,7 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> "ProcessId":
-        """The process that has this pid now. Raises: ProcessLookupError."""
+        """The process that currently has this pid. Raises: ProcessLookupError."""
         ticks = start_ticks(pid)
         if ticks is None:
             raise ProcessLookupError(pid)
@@ -76,7 +76,7 @@ class ClusterState:
 
     @property
     def running(self) -> bool:
-        """Whether its keeper lives; without it everything else is dead too."""
+        """Whether its keeper runs; all other processes end with it."""
         return self.keeper.alive
 
     @property
@@ -93,7 +93,7 @@ class ClusterState:
 
 
 def default_state_dir() -> Path:
-    """Where the cluster's state lives: $TWINTAP_CLUSTER_DIR, or below $XDG_STATE_HOME."""
+    """The cluster's state directory: $TWINTAP_CLUSTER_DIR, or one below $XDG_STATE_HOME."""
     chosen = os.environ.get(STATE_DIR_VARIABLE)
     if chosen:
         return Path(chosen).absolute()
@@ -102,7 +102,7 @@ def default_state_dir() -> Path:
 
 
 def save(state: ClusterState, state_dir: Path) -> None:
-    """Write the state in one step."""
+    """Replace the recorded state atomically."""
     target = state_dir / STATE_FILE
     draft = target.with_suffix(".tmp")
     draft.write_text(json.dumps(dataclasses.asdict(state), indent=1), "utf-8")
@@ -135,7 +135,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def processes_inside(net_inodes: Iterable[int]) -> list[ProcessId]:
-    """All processes in these network namespaces that we may look at."""
+    """All processes in these network namespaces that this user may inspect."""
     wanted = set(net_inodes)
     found = []
     for entry in Path("/proc").iterdir():

@@ -1,1 +1,1 @@
-"""What came of a run: a row for each request, figures drawn from the rows, reports, comparisons."""
+"""The results of a run: a row for each attempt, figures computed from the rows, reports, comparisons."""

@@ -1,10 +1,9 @@
-"""Two runs side by side, and whether what differs is more than chance.
+"""Compares two runs, and tests whether their differences exceed chance.
 
-Response times of one run hang together: a slow second makes all its operations slow. To draw operations one by one
-would take them for independent and see differences everywhere. So a run is cut into `BLOCKS` slices of time, and slices
-are drawn (with replacement, `DRAWS` times): a block bootstrap. The interval is the middle 95 % of the relative
-differences. It says how far the figures of *these* runs can be trusted; what differs between two evenings is for
-several runs to say.
+Response times of one run are correlated: a slow second makes all its operations slow. Resampling single operations
+would treat them as independent and find differences everywhere. So a run is cut into `BLOCKS` slices of time, and
+slices are drawn (with replacement, `DRAWS` times): a block bootstrap. The interval is the middle 95 % of the relative
+differences. It shows the uncertainty of *these* two runs' figures; the variation from day to day takes several runs.
 
 Source: Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of Statistics 17 (1989);
 here with blocks that do not overlap (Carlstein 1986).
@@ -83,7 +82,7 @@ class _Blocks:
 
 
 def compare(first: Run, second: Run) -> list[Comparison]:
-    """Every operation that both runs did. Raises: RunError if there is none."""
+    """Compare every operation that both runs did. Raises: RunError if there is none."""
     keys = [key for key in first.tally.figures if key in second.tally.figures]
     if not keys:
         raise RunError("the two runs have no operation in common", "compare runs of the same workload")

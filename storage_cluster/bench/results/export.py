@@ -1,4 +1,4 @@
-"""A run in the forms that other tools and their users know: COSBench's CSV, ssbench's report, CSV, JSON."""
+"""Exports a run in the formats of other tools: COSBench's CSV, ssbench's report, CSV, JSON."""
 
 import csv
 import dataclasses
@@ -22,7 +22,7 @@ _SSBENCH_PERCENTILE = 95
 
 
 def as_cosbench(run: Run) -> str:
-    """COSBench's CSV of a workload: its columns and units (ms, op/s, B/s), and N/A where nothing was measured."""
+    """The run as COSBench's CSV of a workload, in its units (ms, op/s, B/s), with N/A where nothing was measured."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COSBENCH_HEADER)
@@ -37,7 +37,7 @@ def as_cosbench(run: Run) -> str:
 
 
 def as_ssbench(run: Run) -> str:
-    """ssbench's report as text; its seconds, its names."""
+    """The run as ssbench's text report, with its units and names."""
     keys = [key for key in run.tally.figures if key.stage == "run"] or _last_stage(run)
     started, ended = run.info.started_ns // 10**9, (run.info.ended_ns or run.info.started_ns) // 10**9
     workers = max((work.workers for stage in run.info.stages for work in stage.works), default=0)

@@ -1,7 +1,7 @@
-"""Figures drawn from rows, of each operation of each stage; figures of two parts add up to those of the whole.
+"""Computes figures from rows, for each operation of each stage; the figures of two parts can be merged exactly.
 
-Nothing here is an average: counts, sums and HDR histograms (three digits) are kept, so two drivers' figures merge into
-exactly what one driver that had done all would have. Percentiles are by nearest rank within the histogram's resolution
+Only counts, sums and HDR histograms (three digits) are kept, no averages. So the merged figures of two drivers are
+exactly those of one driver that did everything. Percentiles are by nearest rank within the histogram's resolution
 (0.1 %). An operation is all attempts at it: it fails if its last attempt does, and lasts from when it was due to the
 end of its last attempt; other attempts are retries, and are counted apart.
 """
@@ -24,7 +24,7 @@ _DIGITS = 3
 
 
 class Key(NamedTuple):
-    """What figures are of."""
+    """The operation, work and stage that figures describe."""
 
     stage: str
     work: str
@@ -50,7 +50,7 @@ class Times:
 
     @property
     def count(self) -> int:
-        """Of durations."""
+        """Number of durations."""
         return int(self.histogram.total_count)
 
     @property
@@ -60,7 +60,7 @@ class Times:
 
     @property
     def deviation_ns(self) -> float:
-        """Of all of them, as ssbench has it."""
+        """The population standard deviation, as in ssbench."""
         return max(self.squares / self.count - self.mean_ns**2, 0.0) ** 0.5 if self.count else 0.0
 
     def add(self, duration_ns: int) -> None:
@@ -128,7 +128,7 @@ class Figures:
 
     @property
     def successes_count(self) -> int:
-        """Operations that went well."""
+        """Operations that succeeded."""
         return self.operations_count - self.failures_count
 
     @property
@@ -219,14 +219,14 @@ class Tally:
             self.figures.setdefault(key, Figures()).merge(figures)
 
     def total(self, keys: Iterable[Key] | None = None) -> Figures:
-        """Those of some operations, or of all, in one."""
+        """The merged figures of some operations, or of all."""
         made = Figures()
         for key in self.figures if keys is None else keys:
             made.merge(self.figures[key])
         return made
 
     def stages(self) -> dict[str, list[Key]]:
-        """Stage to what was done in it."""
+        """Each stage's figures."""
         found: dict[str, list[Key]] = {}
         for key in self.figures:
             found.setdefault(key.stage, []).append(key)

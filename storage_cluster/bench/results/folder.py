@@ -1,4 +1,4 @@
-"""A run's folder: what it was, how it went, every request. Readable at any time, also after a SIGKILL.
+"""A run's folder: its workload, its figures, every request. It can be read at any time, also after a SIGKILL.
 
     run.json            what ran, its stages, figures after each stage; written anew, whole or not at all
     requests.csv.zst    a row for every attempt
@@ -28,7 +28,7 @@ FORMAT_VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class WorkInfo:
-    """A work, as far as figures need it."""
+    """The properties of a work that figures need."""
 
     name: str
     workers: int
@@ -37,7 +37,7 @@ class WorkInfo:
 
 @dataclasses.dataclass(frozen=True)
 class StageInfo:
-    """A stage: what it had to do, and when it did."""
+    """A stage: its works, and when it ran."""
 
     name: str
     works: tuple[WorkInfo, ...]
@@ -64,7 +64,7 @@ class RunInfo:
     format_version: int = FORMAT_VERSION
 
     def elapsed_s(self, key: Key, figures: Figures) -> float:
-        """What a rate is per: the work's run time if it has one, otherwise from its first start to its last end."""
+        """The duration for rates: the work's run time if it has one, otherwise from its first start to its last end."""
         works = {work.name: work for stage in self.stages if stage.name == key.stage for work in stage.works}
         runtime_s = works[key.work].runtime_s if key.work in works else 0.0
         return runtime_s or max(figures.last_end_ns - figures.first_start_ns, 1) / 1e9
@@ -86,13 +86,13 @@ class Run:
 
 
 def describe(workload: Workload, command: str, parameters: dict[str, str] | None = None) -> RunInfo:
-    """A run that is about to begin."""
+    """The record of a run that is about to begin."""
     stages = tuple(_stage_info(stage) for stage in workload.stages)
     return RunInfo(workload.name, workload.source, command, time.time_ns(), stages, parameters=parameters or {})
 
 
 def with_stage(info: RunInfo, number: int, started_ns: int, ended_ns: int) -> RunInfo:
-    """The run when a stage has ended."""
+    """The record of the run after a stage has ended."""
     stages = list(info.stages)
     stages[number] = dataclasses.replace(stages[number], started_ns=started_ns, ended_ns=ended_ns)
     return dataclasses.replace(info, stages=tuple(stages))
@@ -126,7 +126,7 @@ def make_unused(parent: Path) -> Path:
 
 
 def save(folder: Path, info: RunInfo, tally: Tally) -> None:
-    """Write what is known, so that a reader finds the old or the new."""
+    """Replace `run.json` atomically: a reader finds the old or the new one."""
     written = folder / f".{INFO_NAME}"
     body = json.dumps({**dataclasses.asdict(info), "figures": tally.dump()}, indent=1)
     written.write_text(body + "\n", "utf-8")

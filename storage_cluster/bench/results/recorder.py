@@ -1,4 +1,4 @@
-"""Where rows go while a run goes on: into figures at once, into the run's folder a few times per second.
+"""Records rows during a run: adds them to the figures at once, and writes them to a file a few times per second.
 
 Text is made row by row, so that no request waits while thousands of rows are formatted; compressing and writing is done
 by a thread, which holds no lock on the interpreter. `state` returns figures and the file length that belongs to them.
@@ -34,14 +34,14 @@ class _Interval:
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """Figures, and how much of the file of rows they are drawn from."""
+    """Figures, and the length of the part of the row file from which they are computed."""
 
     tally: list[dict[str, object]]  # dumped
     rows_len: int  # bytes
 
 
 class Recorder:
-    """Takes the rows of one process."""
+    """Records the rows of one process."""
 
     def __init__(self, folder: Path, client_id: str = "local") -> None:
         self.client_id = client_id
@@ -74,7 +74,7 @@ class Recorder:
             interval.retries += 1
 
     async def flush(self) -> int:
-        """Write what there is; the file's length then, in bytes."""
+        """Write all rows so far; returns the file's length in bytes."""
         text = "".join(self._lines)
         self._lines.clear()
         ended = self._ended_seconds(all_of_them=False)
@@ -82,12 +82,12 @@ class Recorder:
         return await asyncio.shield(asyncio.wrap_future(writing))  # who stops waiting must not stop the writing
 
     async def state(self) -> State:
-        """Figures and file of one moment."""
+        """The figures and the file's length at one moment."""
         dumped = self.tally.dump()
         return State(dumped, await self.flush())
 
     def close(self) -> None:
-        """Write the rest, after what still waits to be written."""
+        """Write all remaining rows and close the file."""
         self._thread.shutdown()
         self._write("".join(self._lines), self._ended_seconds(all_of_them=True))
         self._lines.clear()
@@ -96,7 +96,7 @@ class Recorder:
 
     @contextlib.asynccontextmanager
     async def flushing(self) -> AsyncIterator[None]:
-        """Write every now and then, while the context lasts."""
+        """Write periodically while the context lasts."""
         task = asyncio.create_task(self._keep_flushing())
         try:
             yield

@@ -1,4 +1,4 @@
-"""A run in one screen: what was done how fast, what went wrong, which requests were slowest and how to look at them."""
+"""Reports a run on one screen: operations and their rates, errors, the slowest requests and how to inspect them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +7,7 @@ from storage_cluster.bench.results.folder import Run
 
 SLOWEST_SHOWN = 5
 STATUS = "status"
-"""The kind of error of an attempt that was answered, but not as it should be: the status says more."""
+"""The kind of error of an attempt that got an unexpected answer; its status says more."""
 VIEW_HINT = "tracer view TRACE, then http://127.0.0.1:8765/transaction/ID"
 
 

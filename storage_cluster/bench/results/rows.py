@@ -1,4 +1,4 @@
-"""The rows of a run: every attempt at every request, compressed, readable whatever happened to the process.
+"""The rows of a run: one for each attempt of each request, compressed, and readable even if the process was killed.
 
 The file is warp's (tab-separated text in zstd, its columns first and by its names), so what reads warp's reads this;
 ours follow. It is written as complete zstd frames, each flushed: a process that is killed loses what it had not written
@@ -53,12 +53,12 @@ class Row(NamedTuple):
 
     @property
     def end_ns(self) -> int:
-        """The last byte, or the failure, on the wall clock."""
+        """The time of the last byte or of the failure, on the wall clock."""
         return self.start_ns + self.duration_ns
 
     @property
     def response_ns(self) -> int:
-        """From when the operation was due to its end; earlier attempts are in it."""
+        """From when the operation was due until its end, including earlier attempts."""
         return self.waited_ns + self.duration_ns
 
     @property
@@ -127,7 +127,7 @@ class RowFile:
 
     @classmethod
     def create(cls, path: Path) -> "RowFile":
-        """A new one. Raises: RunError."""
+        """Create a new file. Raises: RunError."""
         try:
             made = cls(path.open("xb"))
         except OSError as error:
@@ -136,7 +136,7 @@ class RowFile:
         return made
 
     def write(self, text: str) -> None:
-        """Add a frame, and give it to the kernel."""
+        """Append a frame and pass it to the kernel."""
         if text:
             frame = self.compressor.compress(text.encode())
             self.stream.write(frame)
@@ -144,7 +144,7 @@ class RowFile:
             self.written_len += len(frame)
 
     def close(self) -> None:
-        """No more."""
+        """Close the file."""
         self.stream.close()
 
 

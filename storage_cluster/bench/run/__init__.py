@@ -1,1 +1,1 @@
-"""Carrying a workload out: who asks for what, when, until when."""
+"""Runs a workload: which worker sends which request, and when."""

@@ -1,4 +1,4 @@
-"""When things are due: the requests of an open loop, the workers of a ramp. Pure functions of time, in seconds.
+"""Computes when the requests of an open loop and the workers of a ramp are due. Pure functions of time, in seconds.
 
 A ramp is a line of straight pieces: from what the work says, to `step.to` within `step.seconds`, and so on; then it
 stays. For an open loop it is the rate: arrivals are where the integral of the rate passes the next whole number (even),
@@ -28,11 +28,11 @@ class Ramp:
 
     @property
     def highest(self) -> float:
-        """The most it ever is."""
+        """The maximum."""
         return max(self._levels)
 
     def level(self, time_s: float) -> float:
-        """How much it is then."""
+        """The value at that time."""
         if time_s >= self._times[-1]:
             return self._levels[-1]
         at = bisect.bisect_right(self._times, time_s) - 1

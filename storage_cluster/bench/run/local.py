@@ -1,4 +1,4 @@
-"""A whole workload in this process: the command's way."""
+"""Runs a whole workload in this process, for the command."""
 
 import asyncio
 import dataclasses

@@ -1,4 +1,4 @@
-"""A work: its workers, in a closed or an open loop, until it is done.
+"""Runs a work: its workers, in a closed or an open loop, until its limit.
 
 Closed loop: each worker does one operation after the other, so the load gives way when the store is slow. Open loop:
 operations are due at times that do not depend on the store; one that finds all workers busy waits its turn, and its
@@ -32,9 +32,9 @@ _NS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """The part of a work that this process does: workers from `first` on.
+    """The part of a work that this process runs: workers from `first` on.
 
-    What it takes over from another began `elapsed_s` ago, and the other has left so many operations and bytes of it.
+    For a part taken over from another driver: it began `elapsed_s` ago, and so many operations and bytes remain.
     """
 
     first: int
@@ -45,26 +45,26 @@ class Share:
     elapsed_s: float = 0.0
 
     def ops(self, work: Work) -> int:
-        """Operations that it has to do, if the work is limited by them."""
+        """Operations to do, if the work is limited by their number."""
         return _part(work.total_ops, self) if self.ops_left is None else self.ops_left
 
     def bytes(self, work: Work) -> int:
-        """The same of bytes."""
+        """Bytes to move, if the work is limited by bytes."""
         return _part(work.total_bytes, self) if self.bytes_left is None else self.bytes_left
 
     @property
     def fraction(self) -> float:
-        """Of the whole."""
+        """This part as a fraction of the whole work."""
         return self.count / self.total
 
 
 def whole(work: Work) -> Share:
-    """All of it."""
+    """The whole work as one share."""
     return Share(0, work.workers_max, work.workers_max)
 
 
 class Budget:
-    """What is left to do of a work, for the workers of this process."""
+    """The operations and bytes that remain of a work for this process's workers."""
 
     def __init__(self, bench: Bench, share: Share, started: int) -> None:
         work = bench.work
@@ -86,12 +86,12 @@ class Budget:
         return True
 
     def spend(self, moved_bytes: int) -> None:
-        """Bytes that were moved."""
+        """Subtract bytes that were moved."""
         self._bytes -= moved_bytes
 
 
 async def run_work(bench: Bench, share: Share) -> None:
-    """Do this process's share of a work."""
+    """Run this process's share of a work."""
     work = bench.work
     started = time.perf_counter_ns() - round(share.elapsed_s * _NS)
     bench.window = _window(work, started)
@@ -130,7 +130,7 @@ async def _scan(bench: Bench, worker: Worker) -> None:
 
 
 async def _is_present(bench: Bench, present: dict[str, dict[str, int]], order: Order) -> bool:
-    """Whether an object is there already; of a size that one of its class may have."""
+    """Whether an object exists already, with a size that its class allows."""
     if order.kind is not Kind.PREPARE:
         return False
     if order.container not in present:
@@ -151,7 +151,7 @@ async def _run_closed_loop(bench: Bench, worker: Worker, budget: Budget, started
 
 
 async def _my_turn(ramp: Ramp, index: int, budget: Budget, started: int) -> None:
-    """Wait until the ramp wants so many workers; or for good, if it never does again."""
+    """Wait until the ramp includes this worker; forever if it never does again."""
     while True:
         now_s = (time.perf_counter_ns() - started) / _NS
         due_s = ramp.next_at_least(index + 1, now_s)
@@ -182,7 +182,7 @@ async def _open(
 
 
 class Dispatch:
-    """Hands what is due to workers that are idle, and keeps the rest waiting in line."""
+    """Assigns due operations to idle workers, and queues the others."""
 
     def __init__(self, workers: list[Worker], budget: Budget) -> None:
         self._idle = list(reversed(workers))
@@ -193,7 +193,7 @@ class Dispatch:
         self._failures: list[BaseException] = []
 
     async def run(self, due_times: Iterator[int], wait_until: Callable[[int], Awaitable[None]]) -> None:
-        """Begin every operation when it is due, or when a worker is free after that."""
+        """Begin each operation when it is due and a worker is idle."""
         for due in due_times:
             await wait_until(due)
             if self._failures or not self._budget.take(due):
@@ -206,14 +206,14 @@ class Dispatch:
                 self._waiting.append(due)
 
     async def drain(self) -> None:
-        """Wait until all that began or waits is done; raise what went wrong with the generator itself."""
+        """Wait until all operations that began or are queued have ended; raises errors of the generator itself."""
         while self._tasks and not self._failures:
             await asyncio.wait(list(self._tasks), return_when=asyncio.FIRST_COMPLETED)
         for failure in self._failures:
             raise failure
 
     async def cancel(self) -> None:
-        """End what is under way; note what never began."""
+        """Cancel operations under way; record those that never began."""
         tasks = list(self._tasks)
         for due in self._waiting:
             self._spare.give_up(due)
@@ -241,7 +241,7 @@ class Dispatch:
 
 
 async def _gather(parts: Iterator[Awaitable[None]]) -> None:
-    """All of them; the first that fails ends the others, and its error is raised as it is."""
+    """Run all coroutines; the first failure cancels the others and is raised unchanged."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         await asyncio.gather(*tasks)
@@ -252,12 +252,12 @@ async def _gather(parts: Iterator[Awaitable[None]]) -> None:
 
 
 async def _until(budget: Budget, doing: Awaitable[None]) -> None:
-    """Wait for it, until the work's time and the grace are over."""
+    """Await `doing`, at most until the work's run time and the grace period `GRACE_S` have passed."""
     left_s = (budget.stop_at - time.perf_counter_ns()) / _NS + GRACE_S if budget.stop_at else None
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(doing, left_s)
 
 
 def _part(total: int, share: Share) -> int:
-    """A share of a count, so that all shares add up to it."""
+    """One part of a count; all parts add up to the count."""
     return total * (share.first + share.count) // share.total - total * share.first // share.total

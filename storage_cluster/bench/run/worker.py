@@ -1,4 +1,4 @@
-"""A worker: one connection, and operations on it, each with its retries, each attempt a row.
+"""A worker: runs operations over one connection, with retries; each attempt is recorded as a row.
 
 Retries are ssbench's: at once, except 10 ms after a connection that could not be made; never more than the work allows;
 only where trying again may help. A new token is fetched when one has expired, retry or not.
@@ -27,7 +27,7 @@ _OPS = {Kind.READ: "GET", Kind.LIST: "LIST", Kind.DELETE: "DELETE", Kind.CLEANUP
 
 @dataclasses.dataclass
 class Window:
-    """What of a work is counted, on the monotonic clock in ns."""
+    """The time in which a work's operations are counted, on the monotonic clock in ns."""
 
     begin: int = 0
     end: int | None = None  # None: no end
@@ -42,7 +42,7 @@ class Window:
 
 @dataclasses.dataclass
 class Bench:
-    """What the workers of a work have in common."""
+    """State that the workers of a work share."""
 
     stage: str
     work: Work
@@ -57,13 +57,13 @@ class Bench:
 
 
 class Source(Protocol):
-    """Where a worker's orders of one operation come from."""
+    """The source of a worker's orders for one operation."""
 
     def next(self) -> Order | None:
-        """One more; None if there is nothing to do it on."""
+        """The next order; None if there is no object for it."""
 
     def note_outcome(self, order: Order, succeeded: bool) -> None:
-        """What came of it."""
+        """Note the outcome of an order."""
 
 
 class Worker:
@@ -78,7 +78,7 @@ class Worker:
 
     @property
     def place(self) -> Place:
-        """Which of the workers it is."""
+        """The worker's index."""
         return self._place
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class _Mix:
         self._weights = list(itertools.accumulate(operation.ratio for operation, _ in self._sources))
 
     def next(self) -> tuple[Operation, Source, Order]:
-        """One more; an operation that finds no object gives way to another, first of all to one that makes objects."""
+        """The next order; if an operation finds no object, another is chosen, preferably one that creates objects."""
         operation, source = self._choose()
         order = source.next()
         if order is not None:
