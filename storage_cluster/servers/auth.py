@@ -1,4 +1,4 @@
-"""The auth server: names and keys in, tokens out (v1 authentication, as tempauth and swauth speak it).
+"""The auth server: issues tokens for users and keys (v1 authentication, as in tempauth and swauth).
 
     client ─ GET /auth/v1.0 (X-Auth-User, X-Auth-Key) ─▶ auth ─ GET /storage_url/AUTH_test ─▶ proxy
     client ◀─ X-Auth-Token, X-Storage-Url ────────────── auth ◀─ X-Storage-Url ──────────────
@@ -42,7 +42,7 @@ class Token:
 
 
 class AuthServer:
-    """Answers the requests of clients for a token, and of the proxy about one."""
+    """Answers clients' requests for tokens, and the proxy's requests about a token."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -127,7 +127,7 @@ class AuthServer:
 
 
 def transaction_id_of(path: str, headers: Mapping[str, str]) -> str:
-    """The proxy's transaction id where it asks about a token, an own one for a client."""
+    """The proxy's transaction id if it asks about a token; a new one for a client."""
     given = headers.get("X-Trans-Id", "")
     if path == "/auth/token" and is_transaction_id(given):
         return given

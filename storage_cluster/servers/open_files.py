@@ -1,4 +1,4 @@
-"""How many files and connections this process may have open.
+"""Raises the limit on this process's open files and connections.
 
 A login session usually allows 1,024 at first and many more on request. A proxy has two to four connections for each
 request that is under way, and a server up to six files for each account or container in use.

@@ -1,4 +1,4 @@
-"""One workload on several drivers: stage by stage, all of them together; figures merged, rows gathered as they come.
+"""Runs one workload on several drivers, stage by stage; merges their figures, and collects their rows meanwhile.
 
 Each driver's figures are histograms and sums, so the merged figures are those of one driver that had done everything.
 If a driver is lost, what it had reported by then is kept, and the run's record names the driver. The run then ends or
@@ -28,7 +28,7 @@ LOOK_INTERVAL_S = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """Where a run was at a time."""
+    """The progress of a run at one time."""
 
     elapsed_s: float
     stage: str
@@ -103,7 +103,7 @@ class Campaign:
         return "done", ""
 
     async def _until_done(self, number: int, started_ns: int) -> tuple[str, str] | None:
-        """Watch a stage; what ended the run in it, if something did."""
+        """Watch a stage until it ends; returns the reason if it ended the run."""
         stopped = False
         while True:
             running, errors = await self._look(number)
@@ -125,7 +125,7 @@ class Campaign:
         return ("failed", f"stopped, since {', '.join(lost)} was lost") if lost and self._stop_on_loss else None
 
     async def _take_over(self, number: int, elapsed_s: float) -> bool:
-        """Let the others do what lost drivers have left of the stage; whether there was anything."""
+        """Assign the remaining work of lost drivers to the others; returns whether there was any."""
         stage, began = self.workload.stages[number], False
         for part in (part for part in self._parts if part.lost and part.shares):
             if not self._here():
@@ -152,7 +152,7 @@ class Campaign:
         self.info = dataclasses.replace(self.info, notes=(*self.info.notes, what))
 
     async def _look(self, number: int) -> tuple[bool, list[str]]:
-        """Ask every driver: whether any is still at it, and what went wrong with them."""
+        """Query every driver; returns whether any still works, and the errors."""
         running, errors = False, []
         for part in self._here():
             await self._try(part, part.look())
@@ -191,7 +191,7 @@ class Campaign:
             await self._try(part, getattr(part, what)(*arguments))
 
     async def _try(self, part: Part, asking: Awaitable[object]) -> None:
-        """Ask a driver; one that is lost by it is left out from now on."""
+        """Query a driver; if it is lost, it is omitted from now on."""
         try:
             await asking
         except DriverLostError:

@@ -100,7 +100,7 @@ def cancel(url: str, run: str, token: str) -> None:
 
 @contextmanager
 def _controller(url: str, token: str) -> "Iterator[httpx.Client]":
-    """A client of it. Raises: NotRunningError if it does not answer."""
+    """A client of the controller. Raises: NotRunningError if it does not answer."""
     import httpx  # noqa: PLC0415  every `tracer bench` would wait for it
 
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -115,7 +115,7 @@ def _controller(url: str, token: str) -> "Iterator[httpx.Client]":
 
 
 def _json_answer(answer: "httpx.Response") -> Any:
-    """What it answered. Raises: RunError with its own words."""
+    """The controller's answer. Raises: RunError with the controller's message."""
     if not answer.is_success:
         _raise_refusal(answer)
     return answer.json() if answer.content else None

@@ -1,4 +1,4 @@
-"""The controller: its drivers, its queue of runs, its page. Runs are done one after the other, oldest first.
+"""The controller: its drivers, its queue of runs, its page. Runs are executed one after the other, oldest first.
 
     GET  /                           the page
     GET  /api/state                  drivers, runs, how the current one goes
@@ -8,7 +8,7 @@
     GET  /api/runs/ID/report?form=   text, cosbench, ssbench, json
     GET  /api/compare?first=&second=
 
-Runs are folders below one directory; what is there from earlier is the history.
+Runs are folders below one directory; folders of earlier runs are the history.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class Submission(BaseModel):
 
 @dataclasses.dataclass
 class Entry:
-    """A run that was submitted here."""
+    """A submitted run."""
 
     key: str
     campaign: Campaign
@@ -96,7 +96,7 @@ class Controller:
             entry.state = "cancelled"
 
     async def work(self) -> None:
-        """Do what is queued, for good."""
+        """Execute queued runs, forever."""
         while True:
             entry = await self._queue.get()
             if entry.state != "queued":
@@ -109,7 +109,7 @@ class Controller:
                 entry.campaign.info = dataclasses.replace(entry.campaign.info, state="failed", note=str(error))
 
     async def watch(self) -> None:
-        """See which drivers are there, for good."""
+        """Check which drivers answer, forever."""
         while True:
             await asyncio.gather(*(driver.ping() for driver in self.drivers))
             await asyncio.sleep(PING_INTERVAL_S)
@@ -207,7 +207,7 @@ def _add_results(app: FastAPI, controller: Controller) -> None:
 
 
 def _outline(controller: Controller, key: str) -> dict[str, Any]:
-    """A run in a line."""
+    """A run as a line of the history."""
     entry = controller.entries.get(key)
     if entry is not None:
         info, state = entry.campaign.info, entry.state

@@ -36,7 +36,7 @@ ROWS_AT_ONCE = 8 << 20
 
 
 class _Doing:
-    """A mission that is being done."""
+    """A mission in progress."""
 
     def __init__(self, mission: Mission, workload: Workload, folder: Path) -> None:
         folders.create(folder)

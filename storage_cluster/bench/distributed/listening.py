@@ -1,7 +1,7 @@
-"""Where a service listens, and who may ask it: anybody on loopback, elsewhere only who knows the token.
+"""Binds a service's socket and checks its callers: on loopback anybody is allowed, elsewhere the token is required.
 
-Programs show the token as `Authorization: Bearer`. A browser is asked for it once, by a form, and keeps it in a cookie:
-in a URL it would stay in histories and logs.
+Programs send the token as `Authorization: Bearer`. A browser asks for it once, in a form, and keeps it in a cookie: a
+URL would remain in histories and logs.
 
 A service without a token answers only under loopback's names, so that no web page elsewhere can talk to it through the
 operator's browser.
@@ -30,7 +30,7 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """`ADDR:PORT` or `[ADDR]:PORT` in two. Raises: MissingResourceError."""
+    """Splits `ADDR:PORT` or `[ADDR]:PORT`. Raises: MissingResourceError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
@@ -39,7 +39,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 def bind(text: str, token: str) -> socket.socket:
-    """A socket that listens there. Raises: MissingResourceError."""
+    """A socket that listens at this address. Raises: MissingResourceError."""
     host, port = parse_listen(text)
     if not token and not is_loopback(host):
         raise MissingResourceError(
@@ -55,7 +55,7 @@ def bind(text: str, token: str) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach it."""
+    """Whether only this machine can reach the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -63,7 +63,7 @@ def is_loopback(host: str) -> bool:
 
 
 def guard(app: FastAPI, token: str) -> None:
-    """Refuse who may not ask."""
+    """Refuse requests without permission."""
 
     @app.middleware("http")
     async def check(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:

@@ -1,4 +1,4 @@
-"""A driver as the controller sees it: what it answers, what of its rows is here, whether it is lost."""
+"""The controller's view of a driver: its answers, its rows fetched so far, whether it is lost."""
 
 import dataclasses
 from collections.abc import Awaitable
@@ -18,11 +18,11 @@ FAILURES_UNTIL_LOST = 3
 
 
 class DriverLostError(Exception):
-    """It does not answer any more."""
+    """The driver no longer answers."""
 
 
 class Driver:
-    """A driver's address, and the client that asks it."""
+    """A driver's address, and the client for its requests."""
 
     def __init__(self, url: str, token: str = "") -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -32,7 +32,7 @@ class Driver:
         self.client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=ANSWER_TIMEOUT_S, trust_env=False)
 
     async def ping(self) -> bool:
-        """Whether it is there; learns its name."""
+        """Whether the driver answers; stores its name."""
         try:
             answer = await self.client.get("/")
             answer.raise_for_status()
@@ -58,7 +58,7 @@ class Part:
     shares: dict[str, list[Share]] = dataclasses.field(default_factory=dict)  # of the stage that runs, by work
 
     async def accept(self, mission: Mission) -> None:
-        """Give it the workload. Raises: DriverLostError, WorkloadError."""
+        """Send it the workload. Raises: DriverLostError, WorkloadError."""
         answer = await self._await_answer(self.driver.client.post("/missions", json=mission.dump()), patience=1)
         if answer.status_code == 422:
             raise WorkloadError(f"{self.driver.name}: {answer.json()['detail']}", "mend the workload")
@@ -66,7 +66,7 @@ class Part:
         self.folder.mkdir()
 
     async def begin(self, stage: int, shares: dict[str, Share]) -> None:
-        """Let it begin a stage, or more of the one that runs. Raises: DriverLostError."""
+        """Order it to begin a stage, or more of the one that runs. Raises: DriverLostError."""
         for work, share in shares.items():
             self.shares.setdefault(work, []).append(share)
         url = f"/missions/{self.mission}/stages/{stage}"
@@ -75,7 +75,7 @@ class Part:
             self._lose()
 
     async def look(self) -> Status:
-        """How it goes; and fetch the rows that this is drawn from. Raises: DriverLostError."""
+        """Its progress; fetches the rows behind it. Raises: DriverLostError."""
         answer = await self._await_answer(self.driver.client.get(f"/missions/{self.mission}"))
         found = Status(**self._json(answer))
         await self._fetch(found.rows_len)
@@ -93,7 +93,7 @@ class Part:
         return found
 
     async def stop(self) -> None:
-        """Let it begin no more. Raises: DriverLostError."""
+        """Order it to begin no more operations. Raises: DriverLostError."""
         await self._await_answer(self.driver.client.post(f"/missions/{self.mission}/stop"))
 
     async def close(self, state: str) -> None:
@@ -119,7 +119,7 @@ class Part:
     async def _await_answer(
         self, asking: Awaitable[httpx.Response], *, patience: int = FAILURES_UNTIL_LOST
     ) -> httpx.Response:
-        """An answer; a driver whose port is closed, or that is silent so many times in a row, is lost."""
+        """Await an answer; a driver whose port is closed, or that is silent several times in a row, is lost."""
         try:
             answer = await asking
         except httpx.HTTPError as error:

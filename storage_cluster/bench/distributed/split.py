@@ -1,4 +1,4 @@
-"""Which driver does what of a stage, and who takes over what a lost one had left to do.
+"""Divides a stage among drivers, and reassigns the remaining work of a lost driver.
 
 A work with a run time continues with as many workers as it had, for the time that is left. A work that counts
 operations or bytes continues until they are done. A work over a range (prepare, cleanup, …) repeats the lost driver's
@@ -41,7 +41,7 @@ def split(stage: Stage, drivers: Sequence[str]) -> dict[str, dict[str, Share]]:
 def left_by(
     stage: Stage, shares: Mapping[str, Sequence[Share]], done: Mapping[str, tuple[int, int]], elapsed_s: float
 ) -> dict[str, list[Share]]:
-    """What a driver leaves of the shares that it had, by work.
+    """The remainder of a lost driver's shares, by work.
 
     Arguments: `done`, operations and bytes of each work that it has reported; `elapsed_s`, since the stage began.
     """
@@ -88,7 +88,7 @@ def _has_more(work: Work, share: Share) -> bool:
 
 
 def _parts(share: Share, count: int) -> list[Share]:
-    """A share in so many parts that add up to it; who has no worker has nothing to do."""
+    """A share in parts that add up to it; a part without a worker is empty."""
     ends = [share.count * number // count for number in range(count + 1)]
     ops, moved = share.ops_left or 0, share.bytes_left or 0
     return [

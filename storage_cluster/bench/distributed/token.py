@@ -1,4 +1,4 @@
-"""The token of drivers and controllers, as all services of ours take theirs: by file, environment or prompt."""
+"""Reads the token of drivers and controllers from a file, the environment or a prompt, as all our services do."""
 
 from collections.abc import Callable
 from functools import partial, wraps

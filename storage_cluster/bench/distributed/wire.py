@@ -1,4 +1,4 @@
-"""What controller and driver say to each other, as JSON."""
+"""The JSON messages between controller and driver."""
 
 import base64
 import dataclasses
@@ -13,7 +13,7 @@ from storage_cluster.bench.storage.swift import Credentials
 
 @dataclasses.dataclass(frozen=True)
 class Mission:
-    """What a driver is to do: a workload's file as it is, and what differs from it."""
+    """A driver's task: a workload file unchanged, and the settings that override it."""
 
     driver: str
     file: str  # its name
@@ -43,7 +43,7 @@ class Mission:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """How a driver's mission goes."""
+    """The progress of a driver's mission."""
 
     stage: int  # the one that runs or ran last; -1: none yet
     running: bool

@@ -1,1 +1,1 @@
-"""The experiments of two papers, done again on the bundled cluster, and what they say held against what is found."""
+"""Repeats the experiments of two papers on the bundled cluster, and compares their statements with the results."""

@@ -37,7 +37,7 @@ _DEVICE = 'devices = [{ name = "d1", weight = 1.0 }]'
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What of the sweep is done."""
+    """The part of the sweep to run."""
 
     media: tuple[str, ...] = MEDIA
     sizes: tuple[str, ...] = tuple(SIZES)
@@ -55,7 +55,7 @@ QUICK = Plan(concurrency=QUICK_CONCURRENCY, objects_count=QUICK_OBJECTS_COUNT, s
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What was found at a point; counts are of the time in which it was measured."""
+    """The results at a point; counts cover the time of measurement."""
 
     concurrency: int
     throughput_per_s: float
@@ -97,7 +97,7 @@ def name(media: str, size: str, concurrency: int) -> str:
 
 
 def gather(plan: Plan, runs: Mapping[str, Run]) -> Series:
-    """What was found, as far as it is done."""
+    """The results of all finished points."""
     found: Series = {}
     for media in plan.media:
         for size in plan.sizes:

@@ -1,4 +1,4 @@
-"""What came of document 000's experiment, as a page (HTML), pictures (PNG) and a text for the docs (Markdown).
+"""Writes the results of document 000's experiment as a page (HTML), pictures (PNG) and a text for the docs (Markdown).
 
 report.html          all figures and the table, in one file that needs nothing from elsewhere
 figure-NN.png        each figure

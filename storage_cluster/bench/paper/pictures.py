@@ -1,4 +1,4 @@
-"""Pictures of Plotly figures as PNG, drawn by the page itself in a headless Chromium; without one there are none.
+"""Renders Plotly figures as PNG in a headless Chromium; without Chromium there are no pictures.
 
 Plotly's own way to files (kaleido) brings a browser of its own; here one that is installed is started once for all
 figures: a page draws each, replaces itself by the pictures as text (data URLs), and that text is what Chromium prints.

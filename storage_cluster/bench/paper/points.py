@@ -1,6 +1,6 @@
-"""The points of a sweep: each is a run of its own process, on a cluster of its own; what is done is not done again.
+"""Runs the points of a sweep, each as a process with a cluster of its own; finished points are not repeated.
 
-Of its own, because an overload outlasts the run that made it: what a server gave up on still waits at its disk.
+The reason for separate clusters: an overload outlasts its run, since abandoned requests still wait for the disk.
 
 A point's run is `tracer bench run …` on the client host, so its folder is like any other run's. The cluster has its own
 state directory below the experiment's folder; the machine's other clusters are not touched.
@@ -33,7 +33,7 @@ class Point:
 
 
 def do(points: Sequence[Point], folder: Path, notify: Notify) -> None:
-    """Do all points that are not done yet. Raises: ClusterError."""
+    """Run all points that are not finished yet. Raises: ClusterError."""
     state_dir = folder.absolute() / "cluster"
     signal.signal(signal.SIGTERM, _end)  # so that the cluster is taken down then, too
     try:
@@ -49,7 +49,7 @@ def do(points: Sequence[Point], folder: Path, notify: Notify) -> None:
 
 
 def is_done(folder: Path) -> bool:
-    """Whether a point's run is there, and ended by itself."""
+    """Whether a point's run exists and was not interrupted."""
     try:
         return folders.load(folder).info.state != "running"
     except RunError:
@@ -57,7 +57,7 @@ def is_done(folder: Path) -> bool:
 
 
 def load(points: Sequence[Point], folder: Path) -> dict[str, Run]:
-    """The runs of those points that are done."""
+    """The runs of the finished points."""
     return {point.name: folders.load(folder / point.name) for point in points if is_done(folder / point.name)}
 
 

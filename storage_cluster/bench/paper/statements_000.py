@@ -36,7 +36,7 @@ MARKS = {True: "as the paper", False: "differs", None: "not reached"}
 
 @dataclasses.dataclass(frozen=True)
 class Statement:
-    """A sentence of the document, and what this sweep says to it."""
+    """A sentence of the document, and whether this sweep confirms it."""
 
     said: str
     found: str
@@ -60,7 +60,7 @@ def statements(series: Series, accounts: Accounts | None = None) -> list[Stateme
 
 
 def of_pictures(parts_ns: Mapping[str, Mapping[str, int]]) -> list[Statement]:
-    """What the paper reads from its pictures 15 and 16, held against where the commands' time went here.
+    """The paper's conclusions from its pictures 15 and 16, compared with where the commands' time went here.
 
     Arguments: `parts_ns`, of the traces `figure-15` and `figure-16`.
     """
@@ -77,7 +77,7 @@ def of_pictures(parts_ns: Mapping[str, Mapping[str, int]]) -> list[Statement]:
 
 
 def _at(parts: Mapping[str, int], *servers: str) -> int:
-    """The time of these servers: their work, their queues, the waits for several of them."""
+    """The time spent at these servers: their work, their queues, waits for several of them."""
     ways = (r"in", r"in the queue of", r"waiting for the quorum of", r"waiting for the slower of \w+ parallel calls to")
     label = re.compile(f"({'|'.join(ways)}) swift-({'|'.join(servers)})")
     return sum(spent for part, spent in parts.items() if label.fullmatch(part))
@@ -133,7 +133,7 @@ def _first(
 
 
 def _failures(by_size: dict[str, list[Found]], said: str, limit: int) -> Iterator[Statement]:
-    """Without a failure the sweep does not decide, if uploads were still being retried when a point's time was over."""
+    """If there was no failure but a point's time ended during retries, the sweep decides nothing."""
     for made in _first(by_size, said, limit, lambda found: found.failures_count):
         cut = {size: max(found, key=lambda each: each.unfinished_count) for size, found in by_size.items()}
         retrying = [
@@ -223,7 +223,7 @@ def _queues(drops: dict[str, float]) -> str:
 
 
 def _why(statement: Statement, series: Series, accounts: Accounts) -> str:
-    """What was full at the points of the medium that it is about, and what the trace of the worst of them shows."""
+    """The exhausted resource at the points of a statement's medium, and what the trace of the worst point shows."""
     media = [medium for medium in ("hdd", "ssd") if statement.said.startswith(medium.upper())] or ["hdd", "ssd"]
     of_medium = {key: points for key, points in series.items() if key[0] in media and points}
     points = [each for found in of_medium.values() for each in found]
@@ -249,7 +249,7 @@ def _limits(series: Series) -> str:
 
 
 def _course(points: Sequence[Found]) -> str:
-    """What limits a curve at its first point, at its best and beyond."""
+    """The limit of a curve at its first point, at its best point and beyond."""
     first, best = points[0], peak(points)
     parts = [] if first is best else [f"at {first.concurrency:,} {_limit(first)}"]
     parts.append(f"at {best.concurrency:,} (the best) {_limit(best)}")
@@ -265,7 +265,7 @@ def _level(found: Found, best: Found) -> bool:
 
 
 def _limit(found: Found) -> str:
-    """What was full at a point."""
+    """The exhausted resource at a point."""
     disk, cpu, most = found.io_percent.get("storage", 0.0), sum(found.cpu_percent.values()), 100 * (os.cpu_count() or 1)
     wait = max(found.cpu_wait_percent.values(), default=0.0)
     if disk >= BUSY_PERCENT:

@@ -28,7 +28,7 @@ _TRACER = (sys.executable, "-m", "tracer")
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
-    """A trace, what `tracer record` said of it, and what `tracer report` finds wrong in it."""
+    """A trace, the output of `tracer record`, and the findings of `tracer report`."""
 
     title: str
     folder: Path
@@ -66,7 +66,7 @@ def accounts(traced: Sequence[Traced]) -> dict[str, tuple[str, ...]]:
 
 
 def record(points: Sequence[Point], worst_points: Sequence[Point], folder: Path, notify: Notify) -> list[Traced]:
-    """Make the traces that are not there yet. Raises: ClusterError."""
+    """Record the traces that do not exist yet. Raises: ClusterError."""
     two = (*_TRACER, "bench", "run", "put", "--count", "2", "--size", "1")
     todo = [
         ("Figure 15: two objects of 1 B by the load generator", "figure-15", points[0].topology, two),

@@ -1,4 +1,4 @@
-"""The account server: which containers an account has, kept in SQLite.
+"""The account server: stores the list of an account's containers in SQLite.
 
 `PUT|POST|DELETE|HEAD|GET /device/partition/account` from the proxy; `PUT /device/partition/account/container` from
 container servers, which report that a container was made, deleted or has changed its counts.

@@ -21,7 +21,7 @@ _LIVE = "put_timestamp > delete_timestamp"
 
 @dataclasses.dataclass(frozen=True)
 class ContainerRow:
-    """What an account knows about a container."""
+    """An account's row about a container."""
 
     name: str
     put_timestamp: str
@@ -100,7 +100,7 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
         )
 
     def delete(self, timestamp: str) -> None:
-        """Mark it deleted, with whatever is in it."""
+        """Mark the account as deleted, with its contents."""
         self.set_stat(delete_timestamp=max(timestamp, self.stat().delete_timestamp), metadata="{}")
 
     def merge_container(self, row: ContainerRow) -> None:

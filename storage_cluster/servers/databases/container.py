@@ -1,4 +1,4 @@
-"""The container server: which objects a container has, kept in SQLite.
+"""The container server: stores the list of a container's objects in SQLite.
 
 `PUT|POST|HEAD|GET|DELETE /device/partition/account/container` from the proxy; `PUT|DELETE …/container/object` from
 object servers. It reports the creation and deletion of a container to the account servers before it answers; the

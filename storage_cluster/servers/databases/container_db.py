@@ -1,7 +1,7 @@
 """One container's database: its objects' names, its counts, its metadata.
 
 Rows are merged by timestamp: the newest statement about a name wins, whatever order statements arrive in, so that
-replicas which heard the same things hold the same things.
+replicas that received the same statements hold the same rows.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from storage_cluster.servers.http.times import iso_date
 
 @dataclasses.dataclass(frozen=True)
 class ObjectRow:
-    """What a container knows about an object."""
+    """A container's row about an object."""
 
     name: str
     timestamp: str
@@ -91,11 +91,11 @@ class ContainerDatabase(ReplicatedDatabase[ObjectRow]):
         )
 
     def delete(self, timestamp: str) -> None:
-        """Mark it deleted."""
+        """Mark the container as deleted."""
         self.set_stat(delete_timestamp=max(timestamp, self.stat().delete_timestamp), metadata="{}")
 
     def merge_object(self, row: ObjectRow) -> bool:
-        """Take in a statement about an object; False if a newer one is known."""
+        """Merge a statement about an object; False if a newer one is known."""
         return self.merge([row]) > 0
 
     def newer(self, known: ObjectRow, stated: ObjectRow) -> ObjectRow:
@@ -112,7 +112,7 @@ class ContainerDatabase(ReplicatedDatabase[ObjectRow]):
         return "deleted = 1 AND timestamp < ?", (timestamp,)
 
     def count_mismatch(self) -> str:
-        """What is wrong with the counts in `stat`; "" if nothing."""
+        """How the counts in `stat` differ from the rows; "" if they agree."""
         there = self._sql.execute("SELECT COUNT(*), COALESCE(SUM(size), 0) FROM object WHERE deleted = 0").fetchone()
         noted = self._sql.execute("SELECT object_count, bytes_used FROM stat").fetchone()
         return "" if tuple(there) == tuple(noted) else "the counts are not those of the rows"

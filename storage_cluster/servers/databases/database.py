@@ -1,4 +1,4 @@
-"""SQLite files of accounts and containers: where they lie, how they are opened, how many stay open.
+"""Opens the SQLite files of accounts and containers, and limits how many stay open.
 
 One file for each account or container on each device that holds a replica of it, as in Swift:
 `<device>/containers/<partition>/<last 3 of hash>/<hash>/<hash>.db`.

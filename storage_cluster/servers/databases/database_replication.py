@@ -60,7 +60,7 @@ class DatabaseReplication(Generic[D]):
 
     @contextlib.contextmanager
     def quarantine_if_damaged(self, path: Path) -> Iterator[None]:
-        """Put a database aside that SQLite finds damaged, and refuse the call; what the disk says is not for here."""
+        """Quarantine a database that SQLite finds damaged, and refuse the call; other errors are raised unchanged."""
         try:
             yield
         except sqlite3.DatabaseError as error:

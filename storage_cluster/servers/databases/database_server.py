@@ -1,4 +1,4 @@
-"""What the account and the container server share: a call's database, found, made or refused.
+"""Shared by the account and the container server: finds or creates a call's database.
 
 A target names an account or a container on one device; its database lies there under the hash of the path. One of the
 cluster's own accounts (`.expiring_objects`) and their containers are made by their first entry.

@@ -1,4 +1,4 @@
-"""What account and container databases have in common: rows that replicas can exchange until all hold the same.
+"""Shared by account and container databases: rows that replicas exchange until all hold the same.
 
 A row is a statement about a name. Two statements about one name are merged to a third (`newer`), which is the same
 whichever came first. Every change of a row gets the database's next change number. So a replica that has received all
@@ -39,7 +39,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """What the statement is about."""
+        """The name that the statement is about."""
 
 
 R = TypeVar("R", bound=Named)
@@ -48,7 +48,7 @@ D = TypeVar("D", bound="ReplicatedDatabase[Any]")
 
 
 class Lifetime:
-    """When something was last made and last deleted; the later statement holds."""
+    """The times of the last creation and the last deletion; the later one is in force."""
 
     put_timestamp: str
     delete_timestamp: str
@@ -144,7 +144,7 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         return self._state
 
     def set_names(self, names: Sequence[str]) -> None:
-        """Note whose database this is."""
+        """Store the names of the account and container."""
         self.set_stat(names=json.dumps(names))
 
     def set_stat(self, **columns: object) -> None:

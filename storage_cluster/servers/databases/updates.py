@@ -1,4 +1,4 @@
-"""Updates from one server to the next one up: from objects to their container, from containers to their account.
+"""Delivers updates to the parent's server: from objects to their container, from containers to their account.
 
 The proxy assigns to each storage server the replica of the parent that it has to update, in three headers
 (`X-Container-Host`, `-Partition`, `-Device`, and the same with `Account`), so that three servers update three replicas.
@@ -48,7 +48,7 @@ class Parent:
 
     @property
     def headers(self) -> dict[str, str]:
-        """How a request names it."""
+        """The headers by which a request names the replica."""
         return {
             f"X-{self.kind}-Host": f"{self.address}:{self.port}",
             f"X-{self.kind}-Partition": str(self.partition),

@@ -1,1 +1,1 @@
-"""The disks of a host: where things lie on a device, objects' files, and a model of how long transfers take."""
+"""The disks of a host: the layout of a device, objects' files, and a model of the duration of transfers."""

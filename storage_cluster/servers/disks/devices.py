@@ -1,4 +1,4 @@
-"""What account, container and object servers share: which device, which partition, which names a request is about."""
+"""Shared by account, container and object servers: finds the device, partition and names of a request."""
 
 import contextlib
 import dataclasses
@@ -67,7 +67,7 @@ class Devices:
         return self._media[device]
 
     def remove_drafts(self) -> None:
-        """Remove what a process that is gone had not finished writing. Only the object server writes such files."""
+        """Remove unfinished files of processes that have ended. Only the object server writes such files."""
         for directory in self.dirs.values():
             for draft in (directory / "tmp").glob("*"):
                 draft.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ class Devices:
         return directory
 
     def target(self, call: Call, names_count: int) -> Target:
-        """What a request names; it must have this many names or one more. Raises: Refusal (400, 507)."""
+        """The target of a request; it must have this many names or one more. Raises: Refusal (400, 507)."""
         device, partition, *names = (*call.names, "", "")[: max(2, len(call.names))]
         if not partition.isdigit() or not names_count <= len(names) <= names_count + 1 or not all(names):
             raise Refusal(400, f"Invalid path: {call.path}")
@@ -93,7 +93,7 @@ class Devices:
 
 @contextlib.contextmanager
 def disk_errors() -> Iterator[None]:
-    """Within it, what a disk refuses is an answer: 507 where there is no room, 500 where it fails, as Swift's."""
+    """Convert disk errors inside the block to answers: 507 if there is no room, 500 otherwise, as Swift does."""
     try:
         yield
     except OSError as error:

@@ -39,12 +39,12 @@ _BOUND_TO_BODY = ("x-object-sysmeta-", "x-static-large-object")
 
 
 class DamagedFileError(Exception):
-    """A file that is not as it was written: no sound footer, or another body than its ETag says."""
+    """A file was damaged: its footer is invalid, or its body does not match its ETag."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ObjectInfo:
-    """What is known about a stored object."""
+    """The metadata of a stored object."""
 
     data_path: Path
     size: int
@@ -86,7 +86,7 @@ class ObjectDir:
         return Versions(newest[".data"], newest[".meta"], newest[".ts"])
 
     def read_info(self) -> ObjectInfo | None:
-        """The object as it is now; None if there is none. Raises: DamagedFileError."""
+        """The object's current state; None if it does not exist. Raises: DamagedFileError."""
         versions = self.versions()
         if versions.data <= versions.tombstone:
             return None
@@ -108,18 +108,18 @@ class ObjectDir:
         return NewFile(self._device_dir.joinpath("tmp", uuid.uuid4().hex))
 
     def commit_data(self, new: "NewFile", timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
-        """Make a written file this object's newest version, for good."""
+        """Make a written file this object's newest version, durably."""
         new.write_footer({"etag": new.etag, "content_type": content_type, "metadata": metadata})
         self._commit(new, f"{timestamp}.data")
 
     def write_meta(self, timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
-        """Replace the metadata, for good."""
+        """Replace the metadata, durably."""
         with contextlib.closing(self.new_file()) as new:
             new.write_footer({"content_type": content_type, "metadata": metadata})
             self._commit(new, f"{timestamp}.meta")
 
     def commit_copy(self, new: "NewFile", name: str) -> None:
-        """Make a file that came whole from another replica one of this object's, for good. Raises: DamagedFileError."""
+        """Add a file received whole from another replica to this object, durably. Raises: DamagedFileError."""
         new.flush()
         check_file(new.path, name)
         self._commit(new, name)
@@ -133,7 +133,7 @@ class ObjectDir:
         layout.quarantine(self._device_dir, "objects", self.directory)
 
     def write_tombstone(self, timestamp: str) -> None:
-        """Delete the object, for good."""
+        """Delete the object, durably."""
         with contextlib.closing(self.new_file()) as new:
             self._commit(new, f"{timestamp}.ts")
 
@@ -164,7 +164,7 @@ class ObjectDir:
 
 
 def newest_files(names: Collection[str]) -> set[str]:
-    """The files of an object that are in force: the newest .data or .ts, and the newest .meta if it is newer."""
+    """The current files of an object: the newest .data or .ts, and the newest .meta if it is newer."""
     split = [os.path.splitext(name) for name in names]
     deciding = max((stem for stem, suffix in split if suffix in (".data", ".ts")), default="")
     newest_meta = max((stem for stem, suffix in split if suffix == ".meta"), default="")
@@ -199,7 +199,7 @@ class NewFile:
 
     @property
     def etag(self) -> str:
-        """MD5 of what was written so far."""
+        """MD5 of the bytes written so far."""
         return self._md5.hexdigest()
 
     def write(self, chunk: bytes) -> None:
@@ -227,7 +227,7 @@ class NewFile:
             view = view[os.write(self._descriptor, view) :]
 
     def sync(self) -> None:
-        """Bring it to the disk. Raises: OSError."""
+        """Sync the file to the disk. Raises: OSError."""
         self.flush()
         assert self._descriptor is not None
         os.fsync(self._descriptor)
@@ -279,7 +279,7 @@ def _md5_of(path: Path, size: int) -> str:
 
 
 def _make_directory(directory: str) -> list[str]:
-    """Make it with its parents; the directories that thereby have a new entry, none if it was there."""
+    """Create a directory with its parents; returns the directories that got a new entry, none if it existed."""
     try:
         os.mkdir(directory)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Where things lie on a device.
+"""The layout of a device's directories.
 
 <device>/accounts|containers|objects/<partition>/<last 3 of hash>/<hash>/   one account, container or object
          quarantined/<kind>/<hash>-<random>/                                what was found damaged
@@ -29,12 +29,12 @@ def hash_dirs(device_dir: Path, kind: str) -> Iterator[tuple[int, str, Path]]:
 
 
 def partitions(device_dir: Path, kind: str) -> list[int]:
-    """The partitions that a device has something of."""
+    """The partitions of which a device has data."""
     return sorted(int(entry.name) for entry in _directories(device_dir / kind) if entry.name.isdigit())
 
 
 def suffixes(device_dir: Path, kind: str, partition: int) -> list[str]:
-    """The last three digits of the hashes that a device has something of in a partition."""
+    """The last three digits of the hashes that a device has in a partition."""
     return [entry.name for entry in _directories(device_dir / kind / str(partition))]
 
 
@@ -47,7 +47,7 @@ def quarantine(device_dir: Path, kind: str, directory: Path) -> None:
 
 
 def is_hash(text: str) -> bool:
-    """Whether a name can be that of such a directory."""
+    """Whether a name has the form of a hash directory's name."""
     return len(text) == _HASH_LEN and all(digit in "0123456789abcdef" for digit in text)
 
 

@@ -1,4 +1,4 @@
-"""A model of the medium under a device: how long its transfers take, and what goes wrong with them.
+"""Models the medium of a device: the duration of its transfers, and their faults.
 
 The device's files are ordinary files; the model only says how long to wait. So it can be put on any machine, and it is
 a model: nothing here seeks.
@@ -56,7 +56,7 @@ _NS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """What a medium can do; times in ns, bandwidth in bytes per second."""
+    """The performance of a medium; times in ns, bandwidth in bytes per second."""
 
     seek_ns: int
     turn_ns: int
@@ -80,13 +80,13 @@ DISKS_DIR = "disks"
 
 
 def directory(state_dir: Path, host: str) -> Path:
-    """Where a host's are."""
+    """The directory of a host's faults and counters."""
     return state_dir / DISKS_DIR / host
 
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What is wrong with a device."""
+    """The faults of a device."""
 
     latency_ns: int = 0
     error_probability: float = 0.0
@@ -173,7 +173,7 @@ class Medium:
         return self._transfer("write", size_bytes, stream)
 
     def sync(self) -> float:
-        """A write of the file system's journal."""
+        """Write the file system's journal."""
         return self._transfer("sync", JOURNAL_BYTES, -1)
 
     def _transfer(self, kind: str, size_bytes: int, stream: int) -> float:
@@ -256,7 +256,7 @@ class Writing:
         self._dirty_bytes = 0
 
     def add(self, size_bytes: int) -> float:
-        """Some of it is in memory; the seconds that its writer is held back. Raises: OSError."""
+        """Note bytes written to memory; returns the seconds for which the writer must wait. Raises: OSError."""
         self._dirty_bytes += size_bytes
         if self._dirty_bytes < WRITE_BACK_BYTES:
             return 0.0
@@ -265,7 +265,7 @@ class Writing:
         return wait_s
 
     def sync(self) -> float:
-        """All of it, and its name, shall be on the medium. Raises: OSError."""
+        """Write all bytes and the file's name to the medium; returns the seconds to wait. Raises: OSError."""
         self._medium.write(max(self._dirty_bytes, METADATA_BYTES), self._stream)
         self._medium.sync()
         return self._medium.sync()

@@ -1,4 +1,4 @@
-"""A server's log of requests: one line for programs and one for people.
+"""Writes a server's log of requests: one line for programs and one for people.
 
 `logs/<host>/<service>.jsonl` is the ground truth of what was asked and answered, a JSON object a line: transaction_id,
 method, path, status, start_ns, end_ns (wall clock: head parsed, last byte handed to the kernel), bytes_in, bytes_out,
@@ -65,7 +65,7 @@ class AccessLog:
 
 
 def proxy_line(service: str, served: Served) -> str:
-    """As Swift's proxy writes it."""
+    """The line in the format of Swift's proxy."""
     address = served.peer.rpartition(":")[0]
     headers = served.headers
     token = headers.get("X-Auth-Token") or headers.get("X-Storage-Token") or ""
@@ -96,7 +96,7 @@ def proxy_line(service: str, served: Served) -> str:
 
 
 def storage_line(service: str, served: Served) -> str:
-    """As Swift's account, container and object servers write it."""
+    """The line in the format of Swift's account, container and object servers."""
     moment = _moment("%d/%b/%Y:%H:%M:%S +0000", served.end_ns // _SECOND_NS)
     headers, address = served.headers, served.peer.rpartition(":")[0]
     return (

@@ -1,4 +1,4 @@
-"""Requests from one server of the cluster to another.
+"""Sends requests from one server of the cluster to another.
 
 Each request gets a connection of its own, as in Swift; that is what makes a Swift cluster's packets look as they do.
 With `[backend] connections = "pooled"` in the topology, connections are kept and used again.
@@ -55,7 +55,7 @@ class BackendStream:
         self.status = head.status
         self.headers = CIMultiDictProxy(head.headers)
         self.device: Device | None = None
-        """Whose answer it is, where the one who asked noted it."""
+        """The server that answered, if the caller noted it."""
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body. Raises: BrokenOff if the server fails before its end."""
@@ -66,7 +66,7 @@ class BackendStream:
             raise BrokenOff from error
 
     def close(self) -> None:
-        """Let go of the connection, whatever is still to come."""
+        """Release the connection, even if data is still to arrive."""
         self._release(self._connection)
 
 
@@ -88,16 +88,16 @@ class BackendUpload:
         return self._connection.early_status
 
     def send(self, chunk: bytes) -> None:
-        """Pass a piece of the body on; empty at its end."""
+        """Send a piece of the body; an empty one ends it."""
         self._connection.send_chunk(chunk)
 
     @property
     def is_blocked(self) -> bool:
-        """Whether it takes less than it is sent."""
+        """Whether the server reads more slowly than data is sent."""
         return self._connection.is_blocked
 
     async def wait_for_room(self) -> bool:
-        """Wait until it takes more; False if it is gone."""
+        """Wait until more may be sent; False if the server is gone."""
         try:
             await self._connection.wait_for_room()
         except OSError:
@@ -105,7 +105,7 @@ class BackendUpload:
         return True
 
     async def answer(self) -> BackendAnswer:
-        """The server's answer; lets go of the connection."""
+        """The server's answer; releases the connection."""
         try:
             return await _whole_answer(self._connection)
         except OSError:
@@ -114,7 +114,7 @@ class BackendUpload:
             self._release(self._connection)
 
     def give_up(self) -> None:
-        """Break off: the server sees an incomplete body and keeps nothing."""
+        """Abort: the server sees an incomplete body and keeps nothing."""
         self._connection.close()
 
 
@@ -133,7 +133,7 @@ class Backend:
             self._every_request.append(("Connection", "close"))
 
     async def close(self) -> None:
-        """Give up all connections."""
+        """Close all connections."""
         for connections in self._idle.values():
             for connection in connections:
                 connection.close()
@@ -163,7 +163,7 @@ class Backend:
             return None
 
     async def upload(self, service: Service, path: str, headers: Mapping[str, str]) -> BackendUpload | None:
-        """A PUT, up to where the server has asked for the body or has answered; None if it does not answer."""
+        """Begin a PUT and wait until the server asks for the body or answers; None if it does neither."""
         sent = {"Host": _host(service), **headers, **dict(self._every_request)}
 
         async def ask(connection: OutboundConnection) -> None:
@@ -193,7 +193,7 @@ class Backend:
     async def _ask_over_connection(
         self, service: Service, ask: Callable[[OutboundConnection], Awaitable[T]]
     ) -> tuple[OutboundConnection, T]:
-        """A connection over which something was asked, and what came of it. Raises: OSError."""
+        """Send a request; returns its connection and the result. Raises: OSError."""
         while True:
             connection = await self._connection(service)
             begun = False
@@ -225,7 +225,7 @@ class Backend:
             connection.close()
 
     def service(self, name: str, device: Device) -> Service:
-        """The server that looks after a device's accounts, containers or objects."""
+        """The server that holds a device's accounts, containers or objects."""
         return self.topology.service(name, device.host)
 
 

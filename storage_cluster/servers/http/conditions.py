@@ -31,7 +31,7 @@ def check_conditions(asked: Mapping[str, str], found: CIMultiDict[str]) -> Reply
 
 
 def absent(asked: Mapping[str, str]) -> Reply | None:
-    """412 where the client insists that there be something (`If-Match: *`); None: 404 it is."""
+    """412 if the client requires that the object exists (`If-Match: *`); None: the answer is 404."""
     return Reply(412) if "*" in asked.get("If-Match", "") else None
 
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages in a stream of bytes: heads, bodies and their ends, out of pieces cut anywhere.
+"""Parses HTTP/1.1 messages from a stream of bytes, in pieces of any size: heads, bodies and their ends.
 
     bytes ──▶ RequestReader | ResponseReader ──▶ RequestHead | ResponseHead, then bytes…, then END, and the next message
 
@@ -66,7 +66,7 @@ class RequestHead:
 
     @property
     def has_framing(self) -> bool:
-        """Whether the client said how its body ends."""
+        """Whether the request's headers determine the end of its body."""
         return self.length is None or "Content-Length" in self.headers
 
 
@@ -94,7 +94,7 @@ class _State(enum.Enum):
 
 
 class _Reader(abc.ABC):
-    """The machine that requests and responses share."""
+    """The state machine that requests and responses share."""
 
     def __init__(self) -> None:
         self._state = _State.HEAD
@@ -156,7 +156,7 @@ class _Reader(abc.ABC):
 
     @abc.abstractmethod
     def _parse(self, block: bytes) -> RequestHead | ResponseHead:
-        """Read a head, and set what follows it."""
+        """Parse a head, and determine what follows it."""
 
     def _skip_empty_lines(self, data: bytes, at: int) -> int:
         while data.startswith(b"\r\n", at):  # RFC 9112 §2.2: before a request, from clients that count badly

@@ -1,6 +1,6 @@
-"""The wire on the front side of every server: what arrives on a socket becomes a `Call`, a `Reply` goes out.
+"""The client side of every server: converts a request on a socket to a `Call`, and a `Reply` to a response.
 
-How messages lie in the stream is known to `framing`, how a connection is kept to `inbound`.
+`framing` parses messages; `inbound` manages connections.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Front:
     _connections: set[InboundConnection] = dataclasses.field(default_factory=set)
 
     async def serve(self, listening: socket.socket) -> asyncio.Server:
-        """Start answering on a bound socket."""
+        """Begin to serve requests on a bound socket."""
         loop = asyncio.get_running_loop()
         return await loop.create_server(self.connection, sock=listening, backlog=ACCEPT_BACKLOG)
 
@@ -62,7 +62,7 @@ class Front:
         return InboundConnection(self._serve, self._refuse, self._connections, clock)
 
     async def shutdown(self) -> None:
-        """Close the connections that are left, the busy ones after a moment."""
+        """Close the remaining connections, busy ones after a short wait."""
         for connection in list(self._connections):
             connection.stop()
         deadline = asyncio.get_running_loop().time() + SHUTDOWN_GRACE_S
@@ -142,7 +142,7 @@ def segments(count: int) -> NamesOf:
 
 
 def given_transaction_id(_: str, headers: Mapping[str, str]) -> str:
-    """The transaction id that a server behind the proxy was given; `-` as in Swift's logs if none."""
+    """The transaction id in a request to a server behind the proxy; `-` as in Swift's logs if none."""
     return headers.get("X-Trans-Id", "-")
 
 

@@ -1,4 +1,4 @@
-"""A client's connection, as the server sees it: requests in their order, each answered before the next.
+"""The server's side of a client's connection: requests in order, each answered before the next.
 
 One task serves a connection while it has requests (several may have arrived at once: pipelining). A request that is
 answered while its body is still arriving is read to its end if that is near; otherwise the connection is closed the
@@ -21,14 +21,14 @@ from storage_cluster.servers.http.streams import UNSENT_MAX_BYTES, ArrivingBody,
 
 CLIENT_TIMEOUT_S = 60.0
 PIPELINED_MAX = 64
-"""So many requests may wait their turn before the socket is left alone."""
+"""At most so many requests wait before the socket is no longer read."""
 READ_TO_END_MAX_BYTES = 1_048_576
 LINGER_S = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Exchange:
-    """One request that has arrived (as far as its head) and the way to answer it."""
+    """One request whose head has arrived, and the methods to answer it."""
 
     def __init__(self, connection: "InboundConnection", head: RequestHead) -> None:
         self.head = head
@@ -36,9 +36,9 @@ class Exchange:
         self.connection = connection
         self.keeps_alive = head.keeps_alive
         self.bytes_out = 0
-        """Of the response's body, handed to the kernel or about to be."""
+        """Bytes of the response's body, written or about to be."""
         self.answered = False
-        """The response's head is out."""
+        """Whether the response's head has been sent."""
         self._continued = head.minor_version == 0 or head.headers.get("Expect", "").lower() != "100-continue"
 
     @property
@@ -53,7 +53,7 @@ class Exchange:
             self.connection.write(_CONTINUE)
 
     def start(self, first_line: str, headers: list[tuple[str, str]], body: bytes = b"") -> None:
-        """Send the response's head, with the body if it is at hand."""
+        """Send the response's head, with the body if it is known already."""
         if not self._body_may_be_left():
             self.keeps_alive = False
         if not self.keeps_alive:
@@ -71,11 +71,11 @@ class Exchange:
             await self.connection.drain()
 
     def abort(self) -> None:
-        """Break the connection: the client must see that the response is not whole."""
+        """Reset the connection: the client must notice that the response is incomplete."""
         self.connection.abort()
 
     def _body_may_be_left(self) -> bool:
-        """Whether the connection can go on after this request, with what may be left of its body."""
+        """Whether the connection can be used after this request, whose body may have unread bytes."""
         if self.body.ended:
             return True
         if self.expects_continue or self.head.length is None:
@@ -107,7 +107,7 @@ class InboundConnection(Sending, asyncio.Protocol):
         self.peer = self.local = "-"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """A client has connected."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_MAX_BYTES)
         self.peer, self.local = (_address(transport, name) for name in ("peername", "sockname"))
@@ -115,7 +115,7 @@ class InboundConnection(Sending, asyncio.Protocol):
         self._registry.add(self)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """It is gone."""
+        """The connection is closed."""
         self._registry.discard(self)
         self._patience.stop()
         self._discarding = True
@@ -124,13 +124,13 @@ class InboundConnection(Sending, asyncio.Protocol):
         self._sending_lost()
 
     def eof_received(self) -> bool:
-        """It will send no more, and may still read."""
+        """The client will send no more, but may still read."""
         self._break_body(ClientGone())
         self._refusal = self._refusal or b""
         return self._task is not None  # else close
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of requests."""
+        """Bytes of requests have arrived."""
         self._patience.touch()
         if self._discarding or self._refusal is not None:
             return
@@ -157,11 +157,11 @@ class InboundConnection(Sending, asyncio.Protocol):
             self._patience.touch()
 
     def abort(self) -> None:
-        """Break it off."""
+        """Abort the connection."""
         self._transport.abort()
 
     def stop(self) -> None:
-        """Close it if it is idle; otherwise after the response that is on its way."""
+        """Close the connection if it is idle; otherwise after the current response."""
         if self._task is None:
             self._transport.close()
         elif self._waiting:
@@ -210,7 +210,7 @@ class InboundConnection(Sending, asyncio.Protocol):
             self._close_gently(None)
 
     async def _leave_body(self, exchange: Exchange) -> None:
-        """Read what is left of a body that nobody wants, where that is short."""
+        """Read and discard the rest of an unused body, if it is short."""
         if not exchange.body.ended and exchange.keeps_alive:
             try:
                 async for _ in exchange.body:
@@ -233,7 +233,7 @@ class InboundConnection(Sending, asyncio.Protocol):
             self._transport.close()
 
     def _on_silence(self) -> None:
-        """Nothing has moved for a while."""
+        """Nothing was sent or received for the timeout."""
         current = self._waiting[0] if self._waiting else None
         if current is None or self.is_blocked:
             self._transport.abort() if self.is_blocked else self._transport.close()

@@ -1,4 +1,4 @@
-"""Limits on names and metadata: the proxy checks them before it sends anything on, databases check the sums.
+"""Checks limits on names and metadata: the proxy before it forwards a request, databases for the sums.
 
 Source: Swift, swift.common.constraints; numbers as in swift.conf-sample, messages as Swift 2.30.1 gives them.
 """
@@ -39,7 +39,7 @@ def check_metadata(headers: Mapping[str, str], kind: str) -> None:
 
 
 def sum_trouble(items: Iterable[tuple[str, str]]) -> str | None:
-    """What is wrong with metadata as a whole (names without prefix, values), None if nothing is."""
+    """The limit that metadata as a whole exceeds (names without prefix, values), in words; None if none."""
     sizes = [(_byte_len(name), _byte_len(value)) for name, value in items]
     if len(sizes) > META_COUNT_MAX:
         return f"Too many metadata items; max {META_COUNT_MAX}"

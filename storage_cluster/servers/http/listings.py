@@ -1,4 +1,4 @@
-"""Listings of an account's containers or a container's objects: which names a client gets.
+"""Selects the names in a listing of an account's containers or a container's objects.
 
 Names come in the order of their UTF-8 bytes, or against it. A delimiter (of one or more characters) folds all names
 that share a prefix up to it into one `subdir` entry; after such an entry the search goes on behind it, so a listing
@@ -20,12 +20,12 @@ from storage_cluster.servers.http.values import is_true
 
 LIMIT_MAX = 10_000
 PARAMETERS = ("limit", "marker", "end_marker", "prefix", "delimiter", "path", "reverse", "states")
-"""What of a client's query goes on to a storage server."""
+"""Parameters of a client's query that are forwarded to a storage server."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ListingQuery:
-    """What a client asks to see."""
+    """The parameters of a listing."""
 
     limit: int = LIMIT_MAX
     marker: str = ""
@@ -118,7 +118,7 @@ def _first_run(query: ListingQuery) -> Names:
 
 
 def _take(query: ListingQuery, names: Names, found: list[Entry], shown: list[Entry]) -> tuple[Names, bool]:
-    """Add what is to be shown of a run; the run to fetch next, and whether nothing is left."""
+    """Add the entries to show of a run; returns the next run to fetch, and whether the listing is complete."""
     for entry in found:
         folded = _subdirectory(entry.name, query)
         if folded is None:

@@ -1,4 +1,4 @@
-"""Requests and responses as values: what every server's behaviour is written in, with no HTTP library in it.
+"""Requests and responses as values, independent of sockets; every server's behaviour is expressed in them.
 
 A server is a `Handler`: a `Call` in, a `Reply` out, or `Refusal` raised, which `reply_of` turns into the reply with
 Swift's words. `http.front` makes calls from what arrives on a socket and sends replies; tests make them by hand.
@@ -85,12 +85,12 @@ class ClientGone(Exception):
 
 
 class BrokenOff(Exception):
-    """The source of a reply's body failed after its first bytes: the receiver must see that it is not whole."""
+    """The source of a reply's body failed after its first bytes: the receiver must notice that it is incomplete."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """Who asks: a user and the groups that access lists may name (tempauth: account, account:user, own accounts)."""
+    """A request's user, and the groups that access lists may name (tempauth: account, account:user, own accounts)."""
 
     user: str
     groups: frozenset[str]
@@ -122,7 +122,7 @@ class Body:
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """A body that is there already."""
+        """A body whose bytes are known already."""
 
         async def chunks() -> AsyncIterator[bytes]:
             if data:
@@ -247,11 +247,11 @@ class Reply:
 
     @property
     def phrase(self) -> str:
-        """The words behind the status."""
+        """The reason phrase."""
         return self.reason or usual_reason(self.status)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body in pieces, whatever it is made of. Raises: BrokenOff."""
+        """The body in pieces. Raises: BrokenOff."""
         if isinstance(self.body, bytes):
             if self.body:
                 yield self.body
@@ -281,7 +281,7 @@ class Reply:
             raise Refusal(503) from None
 
     async def close(self) -> None:
-        """Let go of a body that nobody will read (to its end)."""
+        """Release the source of a body that will not be read to its end."""
         if isinstance(self.body, AsyncGenerator):
             await self.body.aclose()
         on_close, self.on_close = self.on_close, None
@@ -296,12 +296,12 @@ Handler = Callable[[Call], Awaitable[Reply]]
 
 
 async def everything_allowed(call: Call, _: str | None) -> None:
-    """The hook of calls that a feature makes for itself."""
+    """The authorization hook of calls that a feature makes for itself: it allows everything."""
     call.owner = True
 
 
 async def reply_of(handler: Handler, call: Call) -> Reply:
-    """The handler's reply, also where it refused."""
+    """The handler's reply; a refusal becomes a reply."""
     try:
         return await handler(call)
     except Refusal as refusal:
@@ -314,7 +314,7 @@ def reply(status: int, headers: Mapping[str, str] | None = None, body: bytes = b
 
 
 def usual_reason(status: int) -> str:
-    """The words behind a status, as Swift has them."""
+    """The reason phrase of a status, as in Swift."""
     return _REASONS.get(status) or HTTPStatus(status).phrase
 
 

@@ -30,7 +30,7 @@ def merged_metadata(
 
 
 def metadata_in(headers: Mapping[str, str], kind: str, prefixes: tuple[str, ...]) -> dict[str, str]:
-    """What a client's headers say about metadata: `X-Remove-<kind>-…: x` means `X-<kind>-…` without a value."""
+    """The metadata in a client's headers; `X-Remove-<kind>-…: x` means `X-<kind>-…` without a value."""
     removing = f"x-remove-{kind.lower()}-"
     said = {f"X-{kind}-{name[len(removing) :]}": "" for name in headers if name.lower().startswith(removing)}
     said.update(headers)

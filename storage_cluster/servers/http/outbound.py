@@ -1,4 +1,4 @@
-"""A connection to another server, from the client's side: one request at a time, its answer, possibly another request.
+"""The client's side of a connection to another server: one request at a time; the connection may be reused.
 
 Failures of the peer (refused, reset, silent for too long, no sense in what it says) are all `OSError`s, raised to who
 waits. Silence counts only while somebody waits for the peer: a server that holds an open upload owes us nothing.
@@ -31,16 +31,16 @@ class OutboundConnection(Sending, asyncio.Protocol):
         self._chunked = False
         self.body = ArrivingBody()
         self.reused = False
-        """It has carried a request before, so the server may have closed it meanwhile."""
+        """Whether it has carried a request before, so that the server may have closed it meanwhile."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The server is there."""
+        """The connection is established."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_MAX_BYTES)
         self._patience = Patience(NODE_TIMEOUT_S, self._on_silence, self._clock)
 
     def connection_lost(self, failure: Exception | None) -> None:
-        """The server is gone."""
+        """The connection is closed."""
         self._patience.stop()
         if self._reader.end_of_stream():
             self.body.end()
@@ -48,7 +48,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
         self._sending_lost()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of an answer."""
+        """Bytes of an answer have arrived."""
         self._patience.touch()
         try:
             for event in self._reader.feed(data):
@@ -64,7 +64,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
             self._transport.abort()
 
     def ask(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes = b"") -> None:
-        """Send a request, with its body if that is at hand."""
+        """Send a request, with its body if it is known already."""
         self._reader.to_head = method == "HEAD"
         self._head, self._continued, self.body = None, False, ArrivingBody()
         self._send(head_bytes(f"{method} {path} HTTP/1.1", list(headers)) + body)
@@ -82,7 +82,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
         return self._head is None
 
     def send_chunk(self, chunk: bytes) -> None:
-        """A piece of the body; empty at its end."""
+        """Send a piece of the body; an empty one ends it."""
         if self._chunked:
             chunk = b"%x\r\n%b\r\n" % (len(chunk), chunk)
         if chunk:
@@ -90,7 +90,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
 
     @property
     def is_answered(self) -> bool:
-        """Whether an answer has begun, or none will come."""
+        """Whether an answer has begun, or cannot arrive any more."""
         return self._head is not None or self._failure is not None
 
     @property
@@ -111,7 +111,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether the next request can go over it: the answer is whole and the server stays."""
+        """Whether the connection can carry another request: the answer is complete and the server keeps it open."""
         return (
             self._failure is None
             and self._head is not None
@@ -121,7 +121,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
         )
 
     def close(self) -> None:
-        """Let go of it, in the middle of an answer or a body too."""
+        """Close the connection, even during an answer or a body."""
         self._patience.stop()
         if self.body.ended:
             self._transport.close()

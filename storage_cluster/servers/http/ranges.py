@@ -1,4 +1,4 @@
-"""Byte ranges: which bytes of an object a Range header requests, and how one or several of them are sent.
+"""Parses the Range header and builds replies with one or several byte ranges.
 
 A header that cannot be understood counts as none; ranges that begin past the end are left out, and where none is left
 the answer is 416. So that a short header cannot ask for an object many times over, too many ranges, too many that
@@ -35,11 +35,11 @@ class ByteRange:
 
     @property
     def length(self) -> int:
-        """How many."""
+        """Number of bytes."""
         return self.stop - self.start
 
     def content_range(self, whole_len: int) -> str:
-        """As the header of that name."""
+        """The Content-Range header."""
         return f"bytes {self.start}-{self.stop - 1}/{whole_len}"
 
 

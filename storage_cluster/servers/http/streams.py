@@ -12,17 +12,17 @@ from typing import Protocol
 HELD_MAX_BYTES = 1_048_576
 """Unread bytes of a body that are buffered before the socket is no longer read."""
 UNSENT_MAX_BYTES = 1_048_576
-"""What may wait to be sent before `drain` waits."""
+"""Unsent bytes that are buffered before `drain` waits."""
 
 
 class Clock(Protocol):
-    """The part of an event loop that knows the time."""
+    """The clock of an event loop."""
 
     def time(self) -> float:
         """Seconds, never stepping back."""
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
-        """Have something called, unless cancelled before."""
+        """Call a function later, unless cancelled before."""
 
 
 class Patience:
@@ -36,11 +36,11 @@ class Patience:
         self._timer: asyncio.TimerHandle | None = clock.call_later(limit_s, self._look)
 
     def touch(self) -> None:
-        """Something happened."""
+        """Restart the timeout, since something happened."""
         self._touched_s = self._clock.time()
 
     def stop(self) -> None:
-        """Wait no more."""
+        """Cancel the timeout."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -71,7 +71,7 @@ class ArrivingBody:
         return self._waiter is not None
 
     def feed(self, chunk: bytes, transport: asyncio.ReadTransport) -> None:
-        """Bytes have arrived."""
+        """Add bytes that have arrived."""
         self._chunks.append(chunk)
         self._held_bytes += len(chunk)
         if self._held_bytes > HELD_MAX_BYTES:
@@ -80,18 +80,18 @@ class ArrivingBody:
         self._wake()
 
     def end(self) -> None:
-        """All has arrived."""
+        """Mark the body as complete."""
         self.ended = True
         self._wake()
 
     def fail(self, failure: BaseException) -> None:
-        """No more will arrive. The reader gets what is here, then this."""
+        """End the body with an error: the reader gets the buffered bytes, then this error."""
         if not self.ended and self._failure is None:
             self._failure = failure
             self._wake()
 
     def drop(self) -> None:
-        """Forget what is here; what still arrives will be forgotten by `feed`'s caller."""
+        """Discard the buffered bytes; the caller of `feed` discards later ones."""
         self._chunks.clear()
         self._resume_source()
 
@@ -132,25 +132,25 @@ class Sending:
     def __init__(self) -> None:
         self._paused = False
         self.lost = False
-        """Nobody is there to send to."""
+        """The peer is gone."""
         self._drained: asyncio.Future[None] | None = None
 
     def pause_writing(self) -> None:
-        """The transport holds enough."""
+        """The transport's buffer is full."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """The transport has sent most of it."""
+        """The transport has sent most of its buffer."""
         self._paused = False
         self._release()
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the peer is slower than we are."""
+        """Whether the peer reads more slowly than data is sent."""
         return self._paused
 
     async def drain(self) -> None:
-        """Wait until more may be sent. Raises: ConnectionResetError when nobody is there to send to."""
+        """Wait until more may be sent. Raises: ConnectionResetError if the peer is gone."""
         while self._paused and not self.lost:
             if self._drained is None:
                 self._drained = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Values in headers and queries: booleans, and the ETag of bytes."""
+"""Parses booleans in headers and queries, and computes ETags."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ _TRUE_WORDS = frozenset(("true", "1", "yes", "on", "t", "y"))
 
 
 def is_true(text: str | None) -> bool:
-    """Whether a value means yes."""
+    """Whether a value means true."""
     return text is not None and text.strip().lower() in _TRUE_WORDS
 
 

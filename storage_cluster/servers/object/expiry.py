@@ -1,4 +1,4 @@
-"""Objects that expire: when they do, and the queue from which the expirer takes them.
+"""Expiring objects: when they expire, and the queue that the expirer reads.
 
 An object with X-Delete-At is not shown from that second on, whether or not the expirer has come by. Object servers
 enter it in a queue, an account of the cluster itself: `.expiring_objects`, a container for a day (spread over a
@@ -19,7 +19,7 @@ _LAST_S = 9_999_999_999
 
 @dataclasses.dataclass(frozen=True)
 class QueueEntry:
-    """Where the expirer finds that an object is due."""
+    """An entry of the expiry queue."""
 
     container: str
     name: str
@@ -37,7 +37,7 @@ def queue_entry(delete_at_s: int, names: tuple[str, ...], path_hash: str) -> Que
 
 
 def delete_at(headers: Mapping[str, str]) -> int | None:
-    """When an object with these headers ends, in seconds since 1970; None if never."""
+    """When an object with these headers expires, in seconds since 1970; None if never."""
     text = headers.get("X-Delete-At", "")
     return int(text) if text.isdigit() else None
 

@@ -103,7 +103,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 def files_of(device_dir: Path, partition: int, suffix: str, reclaim_before: str) -> Files:
-    """The files that count of each object in a suffix directory, by hash; no tombstones from before that moment."""
+    """The current files of each object in a suffix directory, by hash; omits tombstones older than that moment."""
     suffix_dir = device_dir / "objects" / str(partition) / suffix
     found = {}
     for path_hash in _list_hashes(suffix_dir):
@@ -114,12 +114,12 @@ def files_of(device_dir: Path, partition: int, suffix: str, reclaim_before: str)
 
 
 def is_reclaimable(names: list[str], reclaim_before: str) -> bool:
-    """Whether an object's files are but a tombstone from before that moment."""
+    """Whether an object has only a tombstone older than that moment."""
     return len(names) == 1 and names[0].endswith(".ts") and names[0] < reclaim_before
 
 
 def snapshot(device_dir: Path, partition: int, reclaim_before: str) -> dict[str, Files]:
-    """The files that count of a partition, by suffix directory."""
+    """The current files of a partition, by suffix directory."""
     found = {
         suffix: files_of(device_dir, partition, suffix, reclaim_before)
         for suffix in layout.suffixes(device_dir, "objects", partition)

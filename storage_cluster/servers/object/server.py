@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class ObjectServer:
-    """Answers for the objects on this host's devices."""
+    """Handles requests for the objects on this host's devices."""
 
     def __init__(self, devices: Devices, backend: Backend) -> None:
         self._devices = devices
@@ -69,7 +69,7 @@ class ObjectServer:
             PendingUpdates(directory).remove_drafts()
 
     def close(self) -> None:
-        """Wait for what the disk is doing."""
+        """Wait for disk operations in progress."""
         self._disk.shutdown()
 
     async def handle(self, call: Call) -> Reply:
@@ -161,7 +161,7 @@ class ObjectServer:
     async def _read_whole(
         self, target: Target, opened: int, stored: ObjectDir, info: ObjectInfo, start: int, stop: int
     ) -> AsyncIterator[bytes]:
-        """The body; the last piece only if all of it is what was written."""
+        """The body; its last piece is sent only if the whole body is intact."""
         md5 = hashlib.md5(usedforsecurity=False)
         last = b""
         async for chunk in self._read(target, opened, start, stop):
@@ -202,7 +202,7 @@ class ObjectServer:
         return reply(204 if existed else 404)
 
     def _info(self, call: Call, stored: ObjectDir) -> ObjectInfo:
-        """What is stored and not over. Raises: Refusal (404, with the moment of the newest change; 412 on If-Match)."""
+        """The stored object. Raises: Refusal (404 with the time of the newest change; 412 on If-Match)."""
         info = _info_or_quarantine(stored)
         if info is not None and not expiry.has_expired(info.metadata):
             return info
@@ -253,7 +253,7 @@ def _read_all(opened: int, size: int) -> bytes:
 
 
 def _verify_body(body: bytes, stored: ObjectDir, info: ObjectInfo) -> bytes:
-    """The body, if it is what was written. Raises: Refusal (404) once what is damaged is put aside."""
+    """The body, if intact. Raises: Refusal (404) after quarantining a damaged object."""
     if hashlib.md5(body, usedforsecurity=False).hexdigest() != info.etag:
         stored.quarantine()
         raise Refusal(404)

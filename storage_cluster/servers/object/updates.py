@@ -1,4 +1,4 @@
-"""What an object server reports of a change: to the container that lists the object, and to the expiry queue.
+"""Reports an object's changes to the container that lists it, and to the expiry queue.
 
 The object's features can override what the container's row shows: `X-Object-Sysmeta-Container-Update-Override-Etag`
 (and -Size, -Content-Type) replace the body's own. An update that cannot be delivered now is kept on the device, and the
@@ -57,7 +57,7 @@ class ObjectUpdates:
     async def expiry(
         self, call: Call, target: Target, timestamp: str, before: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """Enter the object in the queue for its end, and take it out of where it was."""
+        """Add the object to the expiry queue, and remove its earlier entry."""
         was, is_now = expiry.delete_at(before), expiry.delete_at(after)
         if was is not None and was != is_now:
             await self._queue(call, target, "DELETE", was, {"X-Timestamp": timestamp})

@@ -32,7 +32,7 @@ class Auth:
         self._tokens = Tokens(context.backend)
 
     async def __call__(self, call: Call, inner: Handler) -> Reply:
-        """Find out who asks, and pass on. Raises: Refusal (401) for a token that is none."""
+        """Identify the user and pass the call on. Raises: Refusal (401) for an invalid token."""
         if call.authorize is not None:
             return await inner(call)
         await self._identify(call)
@@ -55,7 +55,7 @@ class Auth:
             raise Refusal(401, headers=challenge(call))
 
     async def _authorize(self, call: Call, access_list: str | None) -> None:
-        """Raises: Refusal (401 if anonymous, else 403) unless the user may."""
+        """Check the user's permission. Raises: Refusal (401 if anonymous, else 403)."""
         account = call.names[0]
         if account.startswith(RESELLER_PREFIX):
             if _owns(call, account):
@@ -84,7 +84,7 @@ class Auth:
 
 
 def challenge(call: Call) -> dict[str, str]:
-    """The header that goes with a 401."""
+    """The header that accompanies a 401."""
     return {"Www-Authenticate": f'Swift realm="{call.names[0] if call.names else "unknown"}"'}
 
 

@@ -85,7 +85,7 @@ class Containers:
 
 
 def _metadata(call: Call) -> dict[str, str]:
-    """What a request says about a container. Raises: Refusal (400)."""
+    """The container's metadata in a request. Raises: Refusal (400)."""
     said = metadata_in(without_owner_headers(call), "Container", METADATA_PREFIXES)
     for name in ("Read", "Write"):
         text = said.get(f"X-Container-{name}")

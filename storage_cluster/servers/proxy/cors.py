@@ -1,4 +1,4 @@
-"""Cross-origin requests: what a browser's script from elsewhere may do with a container.
+"""Cross-origin requests: what a browser's script from another origin may do with a container.
 
 A container names the origins it trusts in its metadata (`Access-Control-Allow-Origin`, `-Max-Age`, `-Expose-Headers`).
 A preflight (OPTIONS with an Origin) is answered from that, any other OPTIONS with what methods there are. To an actual
@@ -25,7 +25,7 @@ _META_PREFIXES = ("x-container-meta-", "x-object-meta-")
 
 @dataclasses.dataclass(frozen=True)
 class _Rules:
-    """What a container says about other origins."""
+    """A container's settings for other origins."""
 
     origins: frozenset[str]
     max_age: str

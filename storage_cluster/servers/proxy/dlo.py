@@ -27,13 +27,13 @@ _CONDITIONS = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-
 
 
 class Dlo:
-    """Shows such objects as what they stand for."""
+    """Returns the segments' contents for dynamic large objects."""
 
     def __init__(self, _: ProxyContext) -> None:
         pass
 
     async def __call__(self, call: Call, inner: Handler) -> Reply:
-        """Pass on, and put a large object's bytes in its manifest's place. Raises: Refusal (400) for a bad manifest."""
+        """Pass the call on, and replace a manifest in the reply by its contents. Raises: Refusal (400) if it is invalid."""
         if len(call.names) != 3:
             return await inner(call)
         if call.method == "PUT" and _MANIFEST in call.headers:

@@ -27,14 +27,14 @@ _REMEMBERED_MAX = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Info:
-    """What a HEAD said: status and headers, sysmeta included."""
+    """The result of a HEAD: status and headers, including sysmeta."""
 
     status: int
     headers: Mapping[str, str] = dataclasses.field(default_factory=lambda: _NO_HEADERS)
 
     @property
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Whether the account or container exists."""
         return 200 <= self.status < 300
 
     def meta(self, kind: str, name: str) -> str | None:
@@ -62,17 +62,17 @@ class ContainerInfo(Info):
 
     @property
     def read_acl(self) -> str | None:
-        """Who may read, besides the owner."""
+        """The list of who may read, besides the owner."""
         return self.headers.get("X-Container-Read")
 
     @property
     def write_acl(self) -> str | None:
-        """Who may write, besides the owner."""
+        """The list of who may write, besides the owner."""
         return self.headers.get("X-Container-Write")
 
     @property
     def object_count(self) -> int:
-        """Its objects."""
+        """Number of its objects."""
         return int(self.headers.get("X-Container-Object-Count", "0"))
 
     @property
@@ -85,7 +85,7 @@ I = TypeVar("I", bound=Info)  # noqa: E741
 
 
 class Infos:
-    """Asks, and remembers: for the duration of a request, and what exists for other requests too, for a while."""
+    """Fetches information and caches it for the request; of what exists, for a while for other requests, too."""
 
     def __init__(self, replicas: Replicas, remember_s: float) -> None:
         self._replicas = replicas
@@ -113,7 +113,7 @@ class Infos:
         return known
 
     def forget(self, call: Call, *names: str) -> None:
-        """Ask again the next time: this account or container is being changed, or has just been."""
+        """Drop the cached information of an account or container that is being changed, or has just been."""
         call.shared.infos.pop(names, None)
         self._remembered.pop(names, None)
         self._changes += 1

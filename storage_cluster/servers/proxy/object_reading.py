@@ -1,8 +1,8 @@
 """Reading an object: tries the replicas in turn, and continues at the next one if a body breaks off.
 
-A replica that has heard of a later deletion outranks one that has not. Not found is what most primaries say; where too
-many of them do not answer, nobody knows, and the answer is 503. With `X-Newest` all replicas are asked and the newest
-wins.
+A replica with a later deletion takes precedence over one without. The answer is 404 if most primaries give it; if too
+many of them do not answer, the state is unknown, and the answer is 503. With `X-Newest` all replicas are asked and the
+newest is returned.
 
 Source: Swift, swift.proxy.controllers.base (`GETorHEADHandler`).
 """
@@ -34,7 +34,7 @@ _THERE = (200, 206, 304, 412, 416)
 
 
 class ObjectReader:
-    """Answers GET and HEAD of objects."""
+    """Handles GET and HEAD of objects."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -123,7 +123,7 @@ _SAME_BODY = ("Etag", "X-Backend-Data-Timestamp")
 
 
 class Absence:
-    """Answers without the object, counted."""
+    """Counts the answers of replicas without the object."""
 
     def __init__(self) -> None:
         self._statuses: list[int] = []
@@ -134,7 +134,7 @@ class Absence:
             self._statuses.append(status)
 
     def refusal(self, quorum: int, *, deleted: bool) -> Refusal:
-        """What they say together."""
+        """The refusal that follows from these answers."""
         for status in (404, 412):
             if self._statuses.count(status) >= quorum or (deleted and status in self._statuses):
                 return Refusal(status, "" if status == 412 else None)
@@ -142,7 +142,7 @@ class Absence:
 
 
 class _Body:
-    """A body that goes on from another replica where one breaks off."""
+    """A body that continues from another replica if one breaks off."""
 
     def __init__(
         self,
@@ -183,12 +183,12 @@ class _Body:
         self._stream = found
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._stream.close()
 
 
 def _rest(stream: BackendStream, sent: int) -> str | None:
-    """The range that is still to come; None for several ranges in one body, which cannot be taken up again."""
+    """The range not received yet; None for several ranges in one body, which cannot be resumed."""
     if stream.status == 200:
         return f"bytes={sent}-"
     if stream.status != 206 or not ranges.is_single(stream.headers):

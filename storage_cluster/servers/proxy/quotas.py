@@ -1,4 +1,4 @@
-"""Limits on what a container or an account may hold, set as their metadata: an upload past one is refused with 413.
+"""Enforces quotas, which are set as metadata of a container or an account: an upload that exceeds one is refused (413).
 
 `X-Container-Meta-Quota-Bytes` and `-Quota-Count` are the owner's, `X-Account-Meta-Quota-Bytes` is a reseller admin's,
 who is not bound by it. What is counted is what the container or account server reports at that moment, so uploads at
@@ -16,7 +16,7 @@ _ACCOUNT_QUOTA = "X-Account-Meta-Quota-Bytes"
 
 
 class ContainerQuotas:
-    """Keeps containers within their limits."""
+    """Enforces the quotas of containers."""
 
     def __init__(self, context: ProxyContext) -> None:
         self._infos = context.infos
@@ -42,7 +42,7 @@ class ContainerQuotas:
 
 
 class AccountQuotas:
-    """Keeps accounts within theirs."""
+    """Enforces the quotas of accounts."""
 
     def __init__(self, context: ProxyContext) -> None:
         self._infos = context.infos

@@ -1,8 +1,8 @@
-"""Requests to the devices that hold the replicas: one after the other to read, all at once to change.
+"""Sends requests to the devices of the replicas: one after the other to read, all at once to change.
 
-A reading is answered by the first replica that has it. A change goes to all replicas; where a server does not answer,
-its replica goes to the next handoff. It succeeds when a majority says so; the others get a moment more, so that a
-client that reads at once finds what it wrote on any of them.
+A read is answered by the first replica that has the object. A change is sent to all replicas; if a server does not
+answer, the next handoff takes its replica. The change succeeds when a majority confirms it; the proxy waits a moment
+longer for the others, so that a client that reads at once finds its change on each of them.
 
 Source: Swift, swift.proxy.controllers.base (`GETorHEAD_base`, `make_requests`, `best_response`).
 """
@@ -23,7 +23,7 @@ HeadersFor = Callable[[int], Mapping[str, str]]
 
 
 class Replicas:
-    """The rings, and requests to what they point at."""
+    """The rings, and requests to the devices of a path."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -44,7 +44,7 @@ class Replicas:
     async def first(
         self, names: Sequence[str], method: str, headers: Mapping[str, str], query: str = ""
     ) -> BackendAnswer:
-        """The first good answer to a reading; else 404 if a replica said so, else 503."""
+        """The first good answer to a read; otherwise 404 if a replica gave that, otherwise 503."""
         service_name, partition, _ = self.placement(*names)
         not_found: BackendAnswer | None = None
         for device in self.readable(*names):
@@ -111,7 +111,7 @@ def has_quorum(statuses: Sequence[int], quorum: int) -> bool:
 
 
 def best_answer(answers: Sequence[BackendAnswer], quorum: int) -> BackendAnswer:
-    """What a majority says: of its answers the one with the highest status; 503 if there is no majority."""
+    """The answer of a majority, with the highest status among its answers; 503 if there is no majority."""
     for kind in (2, 3, 4):
         same = [answer for answer in answers if answer.status // 100 == kind]
         if len(same) >= quorum:
@@ -123,7 +123,7 @@ _background: set[asyncio.Task[BackendAnswer]] = set()
 
 
 def _keep_going(tasks: set[asyncio.Task[BackendAnswer]]) -> None:
-    """Hold tasks that nobody waits for any more: the event loop alone would let them be collected."""
+    """Keep references to tasks that nobody awaits: the event loop's weak references would allow their collection."""
     for task in tasks:
         _background.add(task)
         task.add_done_callback(_background.discard)

@@ -40,7 +40,7 @@ class Store:
         self._objects = Objects(context)
 
     async def __call__(self, call: Call) -> Reply:
-        """One call, as far as its user may."""
+        """Handle one call within its user's permissions."""
         if not call.names:
             raise _no_names(call.path)
         call = await self._admit(call)
@@ -51,7 +51,7 @@ class Store:
         return await self._objects.handle(call, (call.names[0], call.names[1], call.names[2]))
 
     async def _admit(self, call: Call) -> Call:
-        """The call, with its question of access settled if the owner asks; else it stays open for an access list."""
+        """The call, authorized if its user owns the account; otherwise an access list decides later."""
         try:
             await call.check_access(None)
         except Refusal:

@@ -1,4 +1,4 @@
-"""Signed permissions: the keys of an account or container, and what they sign. Used by TempURL and FormPost.
+"""Verifies signatures made with the keys of an account or container, for TempURL and FormPost.
 
 Whoever knows a key may sign a text; whoever shows the signature may do what the text says, without a token. An
 account's key opens the account, a container's key that container.
@@ -26,13 +26,13 @@ _ISO_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A key, and how much it opens: (account,) or (account, container)."""
+    """A key, and its scope: (account,) or (account, container)."""
 
     text: str
     scope: tuple[str, ...]
 
     def hook(self) -> Authorize:
-        """Lets a call do everything within the key's scope, and nothing outside."""
+        """An authorization hook that allows everything within the key's scope, and nothing outside."""
 
         async def authorize(call: Call, _: str | None) -> None:
             if call.names[: len(self.scope)] != self.scope:
@@ -43,7 +43,7 @@ class Key:
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What a client shows."""
+    """A signature from a client."""
 
     digest: str
     value: bytes
@@ -63,7 +63,7 @@ class Signature:
         return cls(by_len[len(value)], value) if len(value) in by_len else None
 
     def signs(self, text: str, key: Key) -> bool:
-        """Whether it was made from this text with this key."""
+        """Whether the signature was made from this text with this key."""
         made = hmac.digest(key.text.encode("utf-8", "surrogateescape"), text.encode("utf-8"), self.digest)
         return hmac.compare_digest(made, self.value)
 
@@ -74,7 +74,7 @@ class Signature:
 
 
 async def keys_for(infos: Infos, call: Call, account: str, container: str) -> list[Key]:
-    """The keys that may open a container: two of the account, two of its own."""
+    """The keys whose scope includes a container: two of the account, two of its own."""
     of_account = await infos.account(call, account)
     of_container = await infos.container(call, account, container)
     keys = [Key(of_account.meta("Account", name) or "", (account,)) for name in _KEY_NAMES]

@@ -41,7 +41,7 @@ class Slo:
         pass
 
     async def __call__(self, call: Call, inner: Handler) -> Reply:
-        """Do what concerns large objects, pass on the rest. Raises: Refusal."""
+        """Handle requests about large objects; pass on all others. Raises: Refusal."""
         if len(call.names) != 3:
             return await inner(call)
         asked = call.query.get("multipart-manifest")

@@ -24,7 +24,7 @@ _HTML = {"Content-Type": "text/html; charset=UTF-8"}
 
 @dataclasses.dataclass(frozen=True)
 class _Site:
-    """What a container says about its pages."""
+    """A container's settings for its pages."""
 
     index: str
     error: str

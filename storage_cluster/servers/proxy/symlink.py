@@ -1,8 +1,9 @@
 """Symlinks: an empty object that stands for another one, `X-Symlink-Target: container/object`.
 
-Readings go to the target, at most two links on (a pointer to a version does not count); all else is about the link.
-With `X-Symlink-Target-Etag` a link is static: it holds only while the target is what it was, and a reading of anything
-else is 409.
+Reads follow the link to its target, over at most two links (a pointer to a version does not count); all other requests
+are about the link itself.
+With `X-Symlink-Target-Etag` a link is static: it is valid only while the target has that ETag; otherwise a read
+is answered with 409.
 
 The target is kept in sysmeta, and in the link's row of the container's listing.
 
@@ -39,7 +40,7 @@ Names = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """Where a link leads."""
+    """The target of a symlink."""
 
     names: Names  # account, container, object
     own_account: bool = True  # the account is that of the link, and not written down
@@ -85,13 +86,13 @@ class Link:
 
 
 class Symlink:
-    """Follows links, makes them, shows them."""
+    """Creates, follows and shows symlinks."""
 
     def __init__(self, _: ProxyContext) -> None:
         pass
 
     async def __call__(self, call: Call, inner: Handler) -> Reply:
-        """Do what concerns links, pass on the rest. Raises: Refusal."""
+        """Handle requests about symlinks; pass on all others. Raises: Refusal."""
         if len(call.names) != 3:
             return await inner(call)
         if call.method == "PUT" and _TARGET in call.headers:
@@ -109,7 +110,7 @@ class Symlink:
 
 
 async def _follow(call: Call, inner: Handler) -> Reply:
-    """What is at the end of the links that begin here. Raises: Refusal (409)."""
+    """The object to which a chain of links leads. Raises: Refusal (409)."""
     reply, static, location, levels = await inner(call), None, "", 0
     while (link := Link.kept_in(reply.headers, call.names[0])) is not None:
         await reply.close()
@@ -152,7 +153,7 @@ async def _has_bytes(call: Call) -> bool:
 
 
 async def _check_target(call: Call, inner: Handler, link: Link, etag: str) -> Link:
-    """The static link, with what its target is now. Raises: Refusal (409, or what the target's HEAD answered)."""
+    """The static link, with its target's current state. Raises: Refusal (409, or the answer to the target's HEAD)."""
     head = await _follow(call.derive(method="HEAD", names=link.names, source="SYM"), inner)
     location = head.headers.get("Content-Location", link.location)
     if head.status == 404:
@@ -194,7 +195,7 @@ def _link_in_headers(call: Call) -> Link:
 
 
 def _etags(reply: Reply) -> tuple[str, ...]:
-    """What a static link may name: the ETag of the object, that of what a large object stands for."""
+    """The ETags that a static link may name: that of the object, and that of a large object's contents."""
     return reply.headers.get("Etag", "").strip('"'), reply.headers.get(SLO_ETAG, "")
 
 

@@ -28,7 +28,7 @@ _HIDDEN_PREFIX, _SHOWN_PREFIX = "x-object-meta-", "x-object-meta-public-"
 
 @dataclasses.dataclass(frozen=True)
 class _Claim:
-    """What the address says."""
+    """The parameters of a signed address."""
 
     signature: Signature | None
     expires_s: int | None
@@ -41,7 +41,7 @@ class _Claim:
 
 
 class TempUrl:
-    """Lets signed addresses pass without a token."""
+    """Allows requests to signed addresses without a token."""
 
     def __init__(self, context: ProxyContext) -> None:
         self._infos = context.infos

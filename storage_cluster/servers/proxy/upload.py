@@ -1,12 +1,12 @@
-"""One object on its way to several storage servers at once.
+"""Uploads one object to several storage servers at once.
 
     client ──▶ proxy ─ PUT, Expect: 100-continue ─▶ object servers       each on a connection of its own
                      ◀─ 100 Continue ───────────── object servers        who answers otherwise, or not at all, is
                      ─ body ─────────────────────▶                       replaced by a handoff before the body starts
                      ◀─ 201 Created ─────────────
 
-The body flows through: a chunk goes to every server before the next is taken from the client, so the slowest server
-sets the pace and an object of any size needs little memory.
+The body is not stored: each chunk is sent to every server before the next one is read from the client, so the slowest
+server sets the pace and an object of any size needs little memory.
 
 Source: Swift, swift.proxy.controllers.obj (`ReplicatedObjectController`, `_connect_put_node`, `_transfer_data`).
 """
@@ -57,7 +57,7 @@ class Upload:
     async def _connect(
         self, headers: Mapping[str, str], devices: Iterator[Device], partition: int
     ) -> BackendUpload | None:
-        """An upload that waits for the body, or was answered for good; None if no server took it."""
+        """An upload that waits for the body, or got a final answer; None if no server accepted it."""
         backend = self._replicas.backend
         for device in devices:
             path = device_path(device, partition, *self._names)
@@ -101,7 +101,7 @@ def _is_success(upload: BackendUpload) -> bool:
 
 
 async def _send_chunk(chunk: bytes, upload: BackendUpload) -> bool:
-    """Send a piece, empty at the end; False if the server is gone, refuses, or has answered what it cannot know."""
+    """Send a piece, empty at the end; False if the server is gone, refuses, or answers before it has the whole body."""
     if upload.is_answered:
         return _is_success(upload) and not chunk
     upload.send(chunk)

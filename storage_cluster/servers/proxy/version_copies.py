@@ -27,12 +27,12 @@ async def may_write(call: Call, info: ContainerInfo) -> None:
 
 
 async def current(call: Call, inner: Handler, names: Names) -> Reply:
-    """The object there, as it is stored. The caller closes it."""
+    """The object of that name, as stored. The caller closes it."""
     return await inner(call.derive(method="GET", names=names, query={"symlink": "get"}, source=SOURCE, privileged=True))
 
 
 async def put_as(call: Call, inner: Handler, found: Reply, names: Names, extra: dict[str, str] | None = None) -> Reply:
-    """Write what was found under another name. The reply to that."""
+    """Write an object under another name; returns the reply."""
     headers = CIMultiDict({name: value for name, value in found.headers.items() if name.lower().startswith(METADATA)})
     headers["Content-Type"] = found.headers.get("Content-Type", "application/octet-stream")
     headers["Etag"] = found.headers.get("Etag", "")

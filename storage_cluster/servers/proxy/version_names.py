@@ -1,4 +1,4 @@
-"""Where the versions of a container's objects are: names that no client can ask for.
+"""The reserved names of containers and objects that hold versions; no client can request them.
 
 A container's versions are in a container of their own beside it, its name and those of the objects in it begun and
 divided by NUL, which the proxy takes from nobody. The time is written as what is left of it until the last moment there
@@ -21,7 +21,7 @@ ARCHIVE = "Versions-Container"
 POINTER = "X-Object-Sysmeta-Versions-Id"
 POINTER_ETAG = "X-Object-Sysmeta-Versions-Etag"
 POINTER_BYTES = "X-Object-Sysmeta-Versions-Bytes"
-"""What makes an object a pointer to a version: its id, ETag and size."""
+"""The header that makes an object a pointer to a version: id, ETag and size."""
 _PREFIX = f"{MARK}versions{MARK}"
 _ID = re.compile(r"\d{10}\.\d{5}")
 _LAST_UNITS = 9_999_999_999_99999
@@ -45,7 +45,7 @@ def split_archive_name(archived: str) -> tuple[str, str]:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether only the servers themselves use such a name."""
+    """Whether a name is reserved for the servers."""
     return name.startswith(MARK)
 
 
@@ -66,7 +66,7 @@ async def open_inside(outside: Authorize | None, call: Call, access_list: str | 
 
 
 def is_version_id(text: str) -> bool:
-    """Whether a version could be called so."""
+    """Whether a text is a valid version id."""
     return _ID.fullmatch(text) is not None
 
 

@@ -32,7 +32,7 @@ _SYSMETA_MODE = "X-Container-Sysmeta-Versions-Mode"
 
 
 class Versions:
-    """Keeps what is overwritten or deleted."""
+    """Keeps the versions of objects that are overwritten or deleted."""
 
     def __init__(self, context: ProxyContext) -> None:
         self._context = context
@@ -66,7 +66,7 @@ class Versions:
 
 
 async def _archive_current(call: Call, inner: Handler, archive: Names) -> None:
-    """Copy what is there now, if there is something. Raises: Refusal (412, 503)."""
+    """Copy the current object, if there is one. Raises: Refusal (412, 503)."""
     found = await current(call, inner, call.names)
     if found.status == 404 or "X-Object-Manifest" in found.headers:
         await found.close()
@@ -77,7 +77,7 @@ async def _archive_current(call: Call, inner: Handler, archive: Names) -> None:
 
 
 async def _delete_and_restore(call: Call, inner: Handler, archive: Names) -> Reply:
-    """Put the last version in the object's place; without one, delete it."""
+    """Restore the last version; without one, delete the object."""
     async for name in _newest_first(call, inner, archive):
         version = (*archive, name)
         found = await current(call, inner, version)
@@ -115,7 +115,7 @@ def _version_name(name: str, timestamp: str) -> str:
 
 
 async def _of_container(call: Call, inner: Handler) -> Reply:
-    """Keep and show where versions go. Raises: Refusal (400, 412)."""
+    """Store and show the container for versions. Raises: Refusal (400, 412)."""
     if call.method in ("PUT", "POST"):
         _set_location(call)
     reply = await inner(call)
