@@ -33,7 +33,7 @@ class Dlo:
         pass
 
     async def __call__(self, call: Call, inner: Handler) -> Reply:
-        """Pass the call on, and replace a manifest in the reply by its contents. Raises: Refusal (400) if it is invalid."""
+        """Pass the call on; replace a manifest in the reply by its contents. Raises: Refusal (400) if it is invalid."""
         if len(call.names) != 3:
             return await inner(call)
         if call.method == "PUT" and _MANIFEST in call.headers:

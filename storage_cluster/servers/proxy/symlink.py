@@ -1,9 +1,8 @@
 """Symlinks: an empty object that stands for another one, `X-Symlink-Target: container/object`.
 
 Reads follow the link to its target, over at most two links (a pointer to a version does not count); all other requests
-are about the link itself.
-With `X-Symlink-Target-Etag` a link is static: it is valid only while the target has that ETag; otherwise a read
-is answered with 409.
+are about the link itself. With `X-Symlink-Target-Etag` a link is static: it is valid only while the target has that
+ETag; otherwise a read is answered with 409.
 
 The target is kept in sysmeta, and in the link's row of the container's listing.
 
