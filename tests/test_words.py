@@ -43,6 +43,8 @@ JAVASCRIPT = re.compile(
     r"|^[ \t]+(?:static |async |get )*(\w+)\([^()\n]*\) \{$",
     re.MULTILINE,
 )
+RUST_TYPE = re.compile(r"^[^/\n]*\b(?:struct|enum|trait|type) ([A-Z][a-z0-9]*)\b(?![A-Z_])", re.MULTILINE)
+"""A type of one word: all types are nouns, so none of them is a participle either."""
 VALUES = re.compile(r"@(?:\w+\.)*(?:property|cached_property|fixture)\b|@\w+\.setter\b")
 """Decorators of what is used as a value: properties may be adjectives, fixtures too."""
 
@@ -98,6 +100,28 @@ def test_no_function_is_named_by_one_bare_participle(sources: dict[str, str]) ->
         if is_participle(name)
     ]
     assert found == [], "name them for what they return or do"
+
+
+def test_no_rust_type_is_named_by_one_bare_participle(sources: dict[str, str]) -> None:
+    names = [
+        (path, name) for path, source in sources.items() if path.endswith(".rs") for name in RUST_TYPE.findall(source)
+    ]
+    assert len(names) > 150
+    found = [f"{path}: {name}" for path, name in names if is_participle(name.lower())]
+    assert found == [], "name them by the thing that they are"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("pub struct Held {\n", ["Held"]),
+        ("    type Sent<'a> = (i64, &'a [u8]);\n", ["Sent"]),
+        ("enum MatchedHops {\n// struct Taken\n", []),
+        ("pub(crate) trait Keyed: Copy {\npub struct Packet(u32);\n", ["Keyed"]),
+    ],
+)
+def test_the_rule_of_types_itself(source: str, expected: list[str]) -> None:
+    assert [name for name in RUST_TYPE.findall(source) if is_participle(name.lower())] == expected
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ Confidence is one divided by how many candidates were equally possible. For rare
 by the share of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run
 whether or not a parent is open.
 
-Cost: a pass of the core over those that show an id (`collector/core/spans/src/identified.rs`), its loop for those
+Cost: a pass of the core over those that show an id (`collector/core/spans/src/links_by_id.rs`), its loop for those
 without one (`collector/core/links`), and a sorted search for each child that neither links.
 """
 

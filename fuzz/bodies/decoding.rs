@@ -17,7 +17,7 @@ use twintap_wire::frames::{self, Frames};
 use twintap_wire::link::LinkType;
 use twintap_wire::packet::{Decoder, Direction, Packet, walk};
 use twintap_wire::reader::Reader;
-use twintap_wire::stamps::{self, Believed};
+use twintap_wire::stamps::{self, StampFilter};
 
 /// Packets of a batch: small, so that batches end within small files.
 const BATCH_PACKETS: usize = 3;
@@ -303,10 +303,10 @@ pub fn stamps(data: &[u8]) {
         [] => stamps::ALL.0 <= ns && ns <= stamps::ALL.1,
         some => some.iter().any(|range| range.0 <= ns && ns <= range.1),
     };
-    let mut believed = Believed::new(ranges.clone());
+    let mut stamp_filter = StampFilter::new(ranges.clone());
     let mut others = Vec::new();
     for (frame, &ns) in (1..).zip(given) {
-        let (taken, is_own) = believed.take(frame, ns);
+        let (taken, is_own) = stamp_filter.take(frame, ns);
         assert!(holds(taken), "{taken} is in no range");
         assert_eq!(is_own, holds(ns));
         assert!(!is_own || taken == ns);
@@ -314,7 +314,7 @@ pub fn stamps(data: &[u8]) {
             others.push(frame);
         }
     }
-    assert_eq!(believed.frames(), others);
+    assert_eq!(stamp_filter.frames(), others);
 }
 
 /// Invariant: a record's length is past its header, and of a payload cut in half nothing else is said of it than of the

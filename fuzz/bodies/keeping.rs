@@ -5,7 +5,7 @@
 
 use twintap_capture::pcapng::LinkType;
 use twintap_capture::policy::{HEAD_LIMIT_BYTES, PayloadPolicy};
-use twintap_protocols::tls::{self, kept};
+use twintap_protocols::tls::{self, payload_policy};
 use twintap_secrets::SecretRules;
 use twintap_wire::link;
 use twintap_wire::packet::walk;
@@ -53,17 +53,17 @@ pub fn kept_frame(data: &[u8]) {
 /// overwritten; and what is left shows the collector the same records.
 pub fn tls_records(data: &[u8]) {
     for limit in [0, 7, HEAD_LIMIT_BYTES] {
-        let parts: Vec<_> = kept::kept_parts(data, limit).collect();
+        let parts: Vec<_> = payload_policy::kept_parts(data, limit).collect();
         assert!(
             parts
                 .iter()
                 .all(|part| part.len() >= 5 && part.end <= data.len().min(limit))
         );
         assert!(parts.is_sorted_by(|one, next| one.end <= next.start), "records overlap");
-        let kept_len = kept::kept_len(data, limit);
+        let kept_len = payload_policy::kept_len(data, limit);
         assert_eq!(kept_len, parts.last().map_or(0, |part| part.end));
         let mut left = data[..kept_len].to_vec();
-        kept::blank(&mut left);
+        payload_policy::blank(&mut left);
         for (at, (&left, &given)) in left.iter().zip(data).enumerate() {
             let is_kept = parts.iter().any(|part| part.contains(&at));
             assert_eq!(left, if is_kept { given } else { 0 }, "byte {at}");

@@ -7,7 +7,7 @@
 use std::io::{self, BufWriter, Write};
 
 use twintap_links::tuning::TUNING;
-use twintap_links::{Exchanges, Links, MOST_WORDS, link};
+use twintap_links::{Exchanges, Links, MAX_WORDS, link};
 
 const I64_COLUMNS: usize = 15;
 
@@ -44,7 +44,7 @@ fn link_case(rest: &mut &[u8]) -> Links {
     let columns: Vec<Vec<i64>> = (0..I64_COLUMNS)
         .map(|_| take(rest, count, i64::from_le_bytes))
         .collect();
-    let words = take(rest, count * MOST_WORDS, u32::from_le_bytes);
+    let words = take(rest, count * MAX_WORDS, u32::from_le_bytes);
     link(&Exchanges {
         client_host: &columns[0],
         server_host: &columns[1],

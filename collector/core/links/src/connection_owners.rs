@@ -16,7 +16,7 @@ use crate::tuning::TUNING;
 const MIN_CALLS_PER_CONNECTION: usize = 4;
 
 /// The probability of each service of a host to have made a call.
-pub struct Shared {
+pub struct ServiceShares {
     pub call: u32,
     /// In the order of the list of services.
     pub by_service: Vec<f64>,
@@ -40,7 +40,7 @@ pub fn services(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
 pub type ConnectionOwners = BTreeMap<i64, (i64, f64)>;
 
 /// The owners of connections, if connections are owned.
-pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> ConnectionOwners {
+pub fn connection_owners(calls: &[Call], services: &[i64], shared: &[ServiceShares]) -> ConnectionOwners {
     let mut usual = vec![TUNING.owner_min_share; services.len()];
     for one in shared {
         usual
@@ -120,12 +120,12 @@ mod tests {
         let calls: Vec<Call> = (0..32).map(|number| call(number % 4)).collect();
         let shared = |number: u32| {
             let first = share(i64::from(number % 4), number / 4);
-            Shared {
+            ServiceShares {
                 call: number,
                 by_service: vec![first, 1.0 - first],
             }
         };
-        owners(&calls, &[5, 6], &(0..32).map(shared).collect::<Vec<Shared>>())
+        connection_owners(&calls, &[5, 6], &(0..32).map(shared).collect::<Vec<ServiceShares>>())
     }
 
     #[test]

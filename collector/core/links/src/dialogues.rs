@@ -241,7 +241,7 @@ mod tests {
             request_bytes: &bytes,
             response_bytes: &lengths,
             method: &vec![crate::NONE; lengths.len()],
-            words: &vec![[0; crate::MOST_WORDS]; lengths.len()],
+            words: &vec![[0; crate::MAX_WORDS]; lengths.len()],
         })
     }
 
@@ -273,7 +273,7 @@ mod tests {
             request_bytes: &[100],
             response_bytes: &[100],
             method: &[crate::NONE],
-            words: &[[0; crate::MOST_WORDS]],
+            words: &[[0; crate::MAX_WORDS]],
         });
         assert_eq!((found.calls[0].arrival_ns, found.calls[0].close_ns), (6_000, 6_000));
     }

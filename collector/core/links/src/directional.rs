@@ -12,15 +12,15 @@
 //!
 //! Cost: n log n for n links, and for each the requests that wait.
 
-use crate::evidence::{Queued, mean_density};
+use crate::evidence::{QueuedSides, mean_density};
 use crate::problem::{Child, Slot};
 use crate::tuning::TUNING;
 
 /// Octaves of places in a queue. Structural: the length of arrays, enough for 2^32 requests.
-const PLACES: usize = 32;
+const QUEUE_PLACE_OCTAVES: usize = 32;
 
 /// Delays before and after calls, by class of the request.
-pub struct DirectionalDelays(Vec<[Side; 2]>);
+pub struct DirectionalDelays(Vec<[SideDelays; 2]>);
 
 impl DirectionalDelays {
     pub fn new<'a>(links: impl Iterator<Item = (&'a Slot, &'a Child)>, classes: usize) -> Self {
@@ -30,11 +30,11 @@ impl DirectionalDelays {
             before.push([slot.arrival_ns, child.previous_ns, child.start_ns]);
             after.push([child.answered_ns, slot.previous_ns, slot.response_ns]);
         }
-        DirectionalDelays(times.into_iter().map(|sides| sides.map(Side::new)).collect())
+        DirectionalDelays(times.into_iter().map(|sides| sides.map(SideDelays::new)).collect())
     }
 
     /// In which directions a queue explains delays better.
-    pub fn queue_directions(&self) -> Queued {
+    pub fn queue_directions(&self) -> QueuedSides {
         self.0
             .iter()
             .map(|sides| sides.each_ref().map(|side| side.queued > side.independent))
@@ -64,7 +64,7 @@ impl DirectionalDelays {
 type Times = [i64; 3];
 
 /// Mean log densities of the delays from causes to actions.
-struct Side {
+struct SideDelays {
     count: usize,
     /// If actions are independent.
     independent: f64,
@@ -74,7 +74,7 @@ struct Side {
     next: f64,
 }
 
-impl Side {
+impl SideDelays {
     fn new(mut times: Vec<Times>) -> Self {
         let links = times.len();
         let independent = mean_density(times.iter().map(|[cause, _, action]| action - cause));
@@ -88,7 +88,10 @@ impl Side {
             .collect();
         causes.sort_unstable();
         let (mut waiting, mut next): (Vec<(i64, usize)>, usize) = (vec![], 0);
-        let (mut found, count) = ([1.0 / PLACES as f64; PLACES], times.len() as f64);
+        let (mut found, count) = (
+            [1.0 / QUEUE_PLACE_OCTAVES as f64; QUEUE_PLACE_OCTAVES],
+            times.len() as f64,
+        );
         for (place, &[cause, _, action]) in times.iter().enumerate() {
             while next < causes.len() && causes[next].0 <= action {
                 waiting.push(causes[next]);
@@ -102,7 +105,7 @@ impl Side {
         // all places of an octave are equally likely
         let each = |(octave, found): (i32, &f64)| found * (found / (count + 1.0) / 2f64.powi(octave)).ln();
         let order: f64 = (0..).zip(&found).map(each).sum::<f64>() / (count + 1.0);
-        Side {
+        SideDelays {
             count: links,
             independent,
             queued: queued + order,
@@ -129,10 +132,10 @@ mod tests {
         std::iter::successors(Some(1), next).map(|state| (state >> 33) as i64 % (200 * US))
     }
 
-    fn side_of(mut links: Vec<[i64; 2]>) -> Side {
+    fn side_of(mut links: Vec<[i64; 2]>) -> SideDelays {
         links.sort_by_key(|link| link[1]);
         let before = [0].into_iter().chain(links.iter().map(|link| link[1]));
-        Side::new(
+        SideDelays::new(
             before
                 .zip(&links)
                 .map(|(before, link)| [link[0], before, link[1]])

@@ -29,7 +29,7 @@ pub const PEAK_WEIGHT: f64 = KERNEL[KERNEL.len() / 2];
 /// In place of a difference that is not known.
 const UNKNOWN: i64 = i64::MIN;
 /// Cells of a table of differences; a power of two. Bounds the memory: beyond it two differences may share a cell.
-const MOST_DIFFERENCES: usize = 4096;
+const MAX_DIFFERENCES: usize = 4096;
 
 /// Signed logarithmic bin, four to the octave, from about 1 µs on.
 #[inline]
@@ -183,13 +183,13 @@ impl Sample {
 }
 
 /// For each class of requests: on which sides delays are those of a queue.
-pub type Queued = Vec<[bool; 2]>;
+pub type QueuedSides = Vec<[bool; 2]>;
 
 /// Scores of pairs, by class of the request.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     tables: Vec<Tables>,
-    pub queued: Queued,
+    pub queued: QueuedSides,
 }
 
 #[derive(Clone, Debug)]
@@ -206,7 +206,7 @@ impl Evidence {
     }
 
     /// The same for pairs whose delays on some sides are those of a queue.
-    pub fn learn_queued(linked: &Sample, possible: &Sample, queued: Queued) -> Self {
+    pub fn learn_queued(linked: &Sample, possible: &Sample, queued: QueuedSides) -> Self {
         let tables = |(linked, possible): (&Counts, &Counts)| Tables {
             delays: [0, 1].map(|side| delay_scores(&linked.delays[side], &possible.delays[side], 0.0)),
             bytes: [0, 1].map(|side| Differences::learn(&linked.bytes[side], &possible.bytes[side], 0.0)),
@@ -461,7 +461,7 @@ impl Differences {
             links,
             (pairs + links - all + 1.0) / (pairs + links + 1.0),
         );
-        let size = (2 * known.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES);
+        let size = (2 * known.len()).next_power_of_two().clamp(16, MAX_DIFFERENCES);
         let mut table = Differences {
             cells: vec![(i64::MIN, unseen_score); size],
             by_magnitude,
@@ -531,7 +531,7 @@ impl Differences {
             }
         };
         let mut table = Differences {
-            cells: vec![(i64::MIN, unseen_score); (2 * more.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES)],
+            cells: vec![(i64::MIN, unseen_score); (2 * more.len()).next_power_of_two().clamp(16, MAX_DIFFERENCES)],
             by_magnitude: by_magnitude.iter().zip(&other_about).map(of_bin).collect(),
             unseen_score,
         };

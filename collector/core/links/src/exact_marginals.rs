@@ -12,16 +12,16 @@
 //!
 //! Invariants: the probabilities of a call sum up to at most 1, those of a slot too.
 //!
-//! Cost: for each call 2^(slots of the state) times its possible slots, three times; bounded by `MOST_STEPS` beyond
-//! components of at most `FEW_SLOTS`: about 0.3 s of CPU time and 32 MB for a thousand calls.
+//! Cost: for each call 2^(slots of the state) times its possible slots, three times; bounded by `MAX_STEPS` beyond
+//! components of at most `MAX_SLOTS_ALWAYS_EXACT`: about 0.3 s of CPU time and 32 MB for a thousand calls.
 
 use crate::marginals::Pairs;
 
 /// Slots of a state, in components that are always done, and in any. Structural: they bound time and memory.
-const FEW_SLOTS: usize = 4;
-const MOST_SLOTS: usize = 12;
+const MAX_SLOTS_ALWAYS_EXACT: usize = 4;
+const MAX_SLOTS: usize = 12;
 /// Steps at most for wider components. Structural: bounds the time.
-const MOST_STEPS: usize = 20_000_000;
+const MAX_STEPS: usize = 20_000_000;
 
 /// The calls between which a slot is part of the state.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ struct Life {
     of: u32,
 }
 
-const NOBODY: Life = Life {
+const NO_LIFE: Life = Life {
     first: u32::MAX,
     last: 0,
     of: u32::MAX,
@@ -40,18 +40,18 @@ const NOBODY: Life = Life {
 
 /// Replaces probabilities `found` by belief propagation by exact ones where that is cheap; `weight` as there.
 pub fn refine(pairs: &Pairs, weight: &[f64], slots: usize, found: &mut [f64]) {
-    let mut lives = vec![NOBODY; slots];
+    let mut lives = vec![NO_LIFE; slots];
     let component = components(pairs, &mut lives);
     let mut children: Vec<u32> = (0..component.len() as u32).collect();
     children.sort_by_key(|&child| component[child as usize]);
-    let mut left = MOST_STEPS;
-    let mut sum = Sum::default();
+    let mut left = MAX_STEPS;
+    let mut sum = MatchingSums::default();
     for children in children.chunk_by(|&a, &b| component[a as usize] == component[b as usize]) {
         let width = width(pairs, children, &lives);
-        if width > MOST_SLOTS {
+        if width > MAX_SLOTS {
             continue;
         }
-        if width > FEW_SLOTS {
+        if width > MAX_SLOTS_ALWAYS_EXACT {
             let several: usize = children.iter().map(|&child| pairs.of(child as usize).len()).sum();
             let steps = several << width;
             if steps > left {
@@ -59,7 +59,7 @@ pub fn refine(pairs: &Pairs, weight: &[f64], slots: usize, found: &mut [f64]) {
             }
             left -= steps;
         }
-        sum.up(pairs, weight, children, &mut lives, width, found);
+        sum.marginals_of(pairs, weight, children, &mut lives, width, found);
     }
 }
 
@@ -107,7 +107,7 @@ fn width(pairs: &Pairs, children: &[u32], lives: &[Life]) -> usize {
 
 /// Sums over all matchings by state; buffers are reused.
 #[derive(Default)]
-struct Sum {
+struct MatchingSums {
     /// Before each call, one state vector after another.
     before: Vec<f64>,
     after: Vec<f64>,
@@ -115,8 +115,8 @@ struct Sum {
     bits: Vec<u32>,
 }
 
-impl Sum {
-    fn up(
+impl MatchingSums {
+    fn marginals_of(
         &mut self,
         pairs: &Pairs,
         weight: &[f64],

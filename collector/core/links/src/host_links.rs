@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::connection_owners::{self, ConnectionOwners, Shared};
+use crate::connection_owners::{self, ConnectionOwners, ServiceShares};
 use crate::dialogues::{Call, NEVER_NS};
 use crate::evidence::Evidence;
 use crate::initial_sizes::{self, Sizes};
@@ -26,7 +26,7 @@ use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
 use crate::target_words::{self, WordModel};
 use crate::tuning::TUNING;
-use crate::unordered::{Parents, Unordered, order_confidence, slots_of};
+use crate::without_order::{Parents, UnorderedLinks, order_confidence, slots_of};
 use crate::work_after_response;
 
 /// The time for which the trace is complete: all of it, but for requests that were never answered.
@@ -149,12 +149,12 @@ pub fn link_host(
         .concat();
     few.sort_by_key(|&call| calls[call as usize].start_ns);
     let kinds: Vec<&[u32]> = kinds().filter(|kind| kind.len() >= TUNING.min_calls_per_kind).collect();
-    let owners = host.owners(&kinds);
-    let mut found: Vec<InferredLink> = split_by_owner(calls, &owners, &kinds)
+    let connection_owners = host.connection_owners(&kinds);
+    let mut found: Vec<InferredLink> = split_by_owner(calls, &connection_owners, &kinds)
         .into_par_iter()
         .flat_map_iter(|(service, kind)| match service {
             None => host.link_kind(&kind),
-            Some(service) => host.link_kind_of(service, &kind, &owners),
+            Some(service) => host.link_kind_of(service, &kind, &connection_owners),
         })
         .collect();
     found.extend(done);
@@ -164,12 +164,16 @@ pub fn link_host(
 }
 
 /// Splits kinds by the service that owns their connections, where owners are known.
-fn split_by_owner(calls: &[Call], owners: &ConnectionOwners, kinds: &[&[u32]]) -> Vec<(Option<i64>, Vec<u32>)> {
+fn split_by_owner(
+    calls: &[Call],
+    connection_owners: &ConnectionOwners,
+    kinds: &[&[u32]],
+) -> Vec<(Option<i64>, Vec<u32>)> {
     let mut parts: Vec<(Option<i64>, Vec<u32>)> = vec![];
     for kind in kinds {
         let mut by_service: BTreeMap<Option<i64>, Vec<u32>> = BTreeMap::new();
         for &child in *kind {
-            let owner = owners.get(&calls[child as usize].connection_id);
+            let owner = connection_owners.get(&calls[child as usize].connection_id);
             by_service.entry(owner.map(|owner| owner.0)).or_default().push(child);
         }
         let enough =
@@ -243,22 +247,22 @@ fn two_likeliest(shares: &[(u32, f64)], own: Option<u32>, right: f64) -> [Option
 
 impl Host<'_> {
     /// The service that owns each connection of these kinds; empty where connections are shared.
-    fn owners(&self, kinds: &[&[u32]]) -> ConnectionOwners {
+    fn connection_owners(&self, kinds: &[&[u32]]) -> ConnectionOwners {
         let reused = |kind: &&&[u32]| !connection_owners::services(self.calls, self.parents, kind).is_empty();
         let reused: Vec<&[u32]> = kinds.iter().filter(reused).copied().collect();
         let services = connection_owners::services(self.calls, self.parents, &reused.concat());
         if services.is_empty() {
             return ConnectionOwners::new();
         }
-        let shared: Vec<Shared> = reused
+        let shared: Vec<ServiceShares> = reused
             .par_iter()
             .flat_map_iter(|kind| self.service_shares(kind, &services))
             .collect();
-        connection_owners::owners(self.calls, &services, &shared)
+        connection_owners::connection_owners(self.calls, &services, &shared)
     }
 
     /// Links to requests of one service; confidences are multiplied by the probability that it owns the connection.
-    fn link_kind_of(&self, service: i64, children: &[u32], owners: &ConnectionOwners) -> Vec<InferredLink> {
+    fn link_kind_of(&self, service: i64, children: &[u32], connection_owners: &ConnectionOwners) -> Vec<InferredLink> {
         let mut parents = self.parents.to_vec();
         parents.retain(|&p| self.calls[p as usize].service == service);
         let host = Host {
@@ -267,7 +271,7 @@ impl Host<'_> {
         };
         let mut found = host.link_kind(children);
         for found in &mut found {
-            let likely = owners[&self.calls[found.child as usize].connection_id].1;
+            let likely = connection_owners[&self.calls[found.child as usize].connection_id].1;
             found.confidence *= likely;
             found.alternative = found.alternative.map(|(parent, share)| (parent, share * likely));
             found.order_confidence *= likely;
@@ -276,7 +280,7 @@ impl Host<'_> {
     }
 
     /// The probability of each of `services` to have made each call, for some stretches of the kind.
-    fn service_shares(&self, children: &[u32], services: &[i64]) -> Vec<Shared> {
+    fn service_shares(&self, children: &[u32], services: &[i64]) -> Vec<ServiceShares> {
         let Some(guess) = guesses(self.calls, self.class, self.parents, children)
             .into_iter()
             .next()
@@ -287,19 +291,23 @@ impl Host<'_> {
         let parts: Vec<&[u32]> = children.chunks(TUNING.judged_calls).collect();
         let some = parts.iter().step_by(parts.len().div_ceil(TUNING.owner_stretches));
         let services_of = |part: &&[u32]| {
-            self.on_marginals(children, part, &guess, &none, 1, |unordered| {
+            self.on_marginals(children, part, &guess, &none, 1, |without_order| {
                 let by_service = |parents: Parents| {
                     let mut by_service = vec![0.0; services.len()];
                     for (parent, share) in &parents.shares {
                         let service = self.calls[*parent as usize].service;
                         by_service[services.partition_point(|&s| s < service)] += share;
                     }
-                    Shared {
+                    ServiceShares {
                         call: parents.child,
                         by_service,
                     }
                 };
-                unordered.parents().into_iter().map(by_service).collect::<Vec<Shared>>()
+                without_order
+                    .parents()
+                    .into_iter()
+                    .map(by_service)
+                    .collect::<Vec<ServiceShares>>()
             })
         };
         some.flat_map(services_of).collect()
@@ -592,9 +600,9 @@ impl Host<'_> {
             guess,
             &in_order,
             TUNING.sharing_rounds,
-            |unordered| {
-                let parents = unordered.parents();
-                let kept = unordered.order(plan.order, &parents);
+            |without_order| {
+                let parents = without_order.parents();
+                let kept = without_order.order(plan.order, &parents);
                 let found = combine(parents, kept.by_call.iter().copied(), &in_order);
                 (kept, found)
             },
@@ -617,7 +625,7 @@ impl Host<'_> {
                 guess,
                 &in_order,
                 TUNING.sharing_rounds,
-                |unordered| combine(unordered.parents(), kept.by_call.iter().copied(), &in_order),
+                |without_order| combine(without_order.parents(), kept.by_call.iter().copied(), &in_order),
             );
         }
         if stretch.len() == children.len() {
@@ -638,13 +646,20 @@ impl Host<'_> {
             return children.iter().map(found).collect();
         }
         let part = |part: &[u32]| {
-            self.on_marginals(children, part, guess, &in_order, TUNING.sharing_rounds, |unordered| {
-                combine(
-                    unordered.parents(),
-                    unordered.order_confidences(right).into_iter(),
-                    &in_order,
-                )
-            })
+            self.on_marginals(
+                children,
+                part,
+                guess,
+                &in_order,
+                TUNING.sharing_rounds,
+                |without_order| {
+                    combine(
+                        without_order.parents(),
+                        without_order.order_confidences(right).into_iter(),
+                        &in_order,
+                    )
+                },
+            )
         };
         children.par_chunks(length).flat_map_iter(part).collect()
     }
@@ -661,9 +676,14 @@ impl Host<'_> {
         in_order: &OrderedLinks,
     ) -> Option<Guess> {
         let judge = |guess: &Guess| {
-            self.on_marginals(children, stretch, guess, in_order, TUNING.sharing_rounds, |unordered| {
-                (unordered.likelihood(), unordered.rates_by_shares(guess))
-            })
+            self.on_marginals(
+                children,
+                stretch,
+                guess,
+                in_order,
+                TUNING.sharing_rounds,
+                |without_order| (without_order.likelihood(), without_order.rates_by_shares(guess)),
+            )
         };
         let (first, next) = judge(guess);
         let mut best = (first + TUNING.better_guess_nats_per_call * stretch.len() as f64, None);
@@ -700,10 +720,10 @@ impl Host<'_> {
         guess: &Guess,
         in_order: &OrderedLinks,
         rounds: usize,
-        summarise: impl Fn(&Unordered) -> T,
+        summarise: impl Fn(&UnorderedLinks) -> T,
     ) -> T {
         let problem = self.problem(stretch, guess, Order::ByArrival, &self.seen_with(children, stretch));
-        summarise(&Unordered::new(&problem, &slots_of(&problem, in_order), rounds))
+        summarise(&UnorderedLinks::new(&problem, &slots_of(&problem, in_order), rounds))
     }
 
     /// How many requests that may make such calls are open at a time, in the mean.

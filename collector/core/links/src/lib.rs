@@ -20,7 +20,7 @@
 //! 4. *Marginals.* Without assuming an order, compute for each call and each open request the probability over all ways
 //!    to assign calls to slots, by belief propagation ([`marginals`]), and exactly where few slots are open at a time
 //!    ([`exact_marginals`]).
-//! 5. *Is the order real?* Compare how well 3 and 4 explain the observations ([`unordered`]). The links in order get
+//! 5. *Is the order real?* Compare how well 3 and 4 explain the observations ([`without_order`]). The links in order get
 //!    the probability of the order as their weight, the marginals the rest.
 //! 6. *Histories.* Calls still in doubt are sampled together with all other calls of their requests, by Markov chain
 //!    Monte Carlo ([`mcmc_histories`]).
@@ -42,8 +42,9 @@
 //! r3         5        15       6         8  i3       9        14  d3
 //! ```
 //!
-//! *Rates*: three index calls beside three requests are one for each. Each request has one slot, filled with probability
-//! 0.995; a call has no parent with probability 0.002. (In a real trace, fewer than 20 calls of a kind are not judged.)
+//! *Rates*: three index calls beside three requests are one for each. Each request has one slot, filled with
+//! probability 0.995; a call has no parent with probability 0.002. (In a real trace, fewer than 20 calls of a kind are
+//! not judged.)
 //!
 //! *Order*: a call may be assigned to a request that was open when it left, so `i1` and `i2` cannot be of `r3`. Before
 //! anything is learned a link loses 0.02 nats for each square of its delays, in units of the typical duration. The
@@ -88,9 +89,9 @@
 //! *Is the order real?* Three calls say neither yes nor no: the log-odds of the order of index calls are 0, so links in
 //! order and marginals count half each.
 //!
-//! *Histories*: `i1` and `i2` are less than 0.95 sure, so they are sampled with the disk calls of their requests. A disk
-//! call follows the answer of its request's index call: `d1` leaves 1 ms after `i1` was answered and before `i2` was,
-//! so `i1` is of `r1` in all samples, and `i2` of `r2`.
+//! *Histories*: `i1` and `i2` are less than 0.95 sure, so they are sampled with the disk calls of their requests. A
+//! disk call follows the answer of its request's index call: `d1` leaves 1 ms after `i1` was answered and before `i2`
+//! was, so `i1` is of `r1` in all samples, and `i2` of `r2`.
 //!
 //! # Limits
 //! A kind with fewer calls than `min_calls_per_kind` is not judged, unless words of its targets are rare. Requests that
@@ -126,7 +127,7 @@ mod target_words;
 pub mod tuning;
 #[cfg(not(feature = "tunable"))]
 mod tuning;
-mod unordered;
+mod without_order;
 mod work_after_response;
 #[cfg(test)]
 mod worked_example;
@@ -139,7 +140,7 @@ use twintap_columns::{input_table, output_table};
 use crate::host_links::{Context, InferredLink};
 use crate::pools::Pool;
 use crate::target_words::WordModel;
-pub use crate::target_words::{MOST_WORDS, words_of};
+pub use crate::target_words::{MAX_WORDS, words_of};
 
 /// In place of a time, or another value, that is not known. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
@@ -168,7 +169,7 @@ input_table! {
         method: i64,
     } beside {
         /// Words of the target and of its byte range ([`words_of`]), 0 where there are none.
-        words: &'a [[u32; MOST_WORDS]] = &[],
+        words: &'a [[u32; MAX_WORDS]] = &[],
     }
 }
 
@@ -238,8 +239,8 @@ pub fn link(exchanges: &Exchanges) -> Links {
 
 /// Links of the calls of all hosts, and of pools: rare kinds that several hosts of one service make.
 fn link_hosts(known: &Context, hosts: Vec<target_words::Host>) -> Vec<Vec<InferredLink>> {
-    let alike = pools::alike(known.calls, &hosts);
-    let pools: Vec<Pool> = alike
+    let hosts_by_service = pools::hosts_by_service(known.calls, &hosts);
+    let pools: Vec<Pool> = hosts_by_service
         .iter()
         .flat_map(|places| pools::pools(known.calls, known.class, known.kind, &hosts, places))
         .collect();

@@ -13,8 +13,8 @@
 //!    is not sure.
 //!
 //! Cost: for each call in doubt `Tuning::chains` × `Tuning::sweeps` × two steps, about a millisecond of CPU time.
-//! Limits: chains are short, so probabilities are rough; hosts with more than `MOST_DOUBTS` calls in doubt, or
-//! `MOST_KINDS` kinds, are left as they are.
+//! Limits: chains are short, so probabilities are rough; hosts with more than `MAX_DOUBTS` calls in doubt, or
+//! `MAX_KINDS` kinds, are left as they are.
 //!
 //! Source: Hastings, "Monte Carlo Sampling Methods Using Markov Chains and Their Applications", Biometrika 57, 1970.
 
@@ -28,11 +28,11 @@ use crate::evidence::{log_bin, log_width};
 use crate::tuning::TUNING;
 
 /// Kinds of calls of a host. Structural: the length of arrays; a host with more kinds is left as it is.
-const MOST_KINDS: usize = 32;
+const MAX_KINDS: usize = 32;
 /// Calls in doubt at one host. Structural: bounds the time to seconds.
-const MOST_DOUBTS: usize = 4_000;
+const MAX_DOUBTS: usize = 4_000;
 /// Calls of a kind in one history; more are counted as so many. Structural: the length of arrays.
-const MOST_CALLS: usize = 7;
+const MAX_CALLS: usize = 7;
 const BINS: usize = 200;
 /// The event before an action: the request's arrival; or, for each kind, the start or the answer of a call.
 const ARRIVAL: usize = 0;
@@ -49,17 +49,17 @@ pub struct Doubt {
 
 /// The likeliest parent of a call with its probability, and the next likeliest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Resolved {
+pub struct ResolvedParent {
     pub parent: u32,
     pub share: f64,
     pub alternative: Option<(u32, f64)>,
 }
 
 /// For each doubt its likeliest parent; nothing for calls that were not in doubt.
-pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) -> Vec<Option<Resolved>> {
+pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) -> Vec<Option<ResolvedParent>> {
     let in_doubt = doubts.iter().filter(|doubt| doubt.candidates.len() > 1).count();
     let kinds: HashSet<u16> = doubts.iter().map(|doubt| kind[doubt.child as usize]).collect();
-    if in_doubt == 0 || in_doubt > MOST_DOUBTS || kinds.len() > MOST_KINDS {
+    if in_doubt == 0 || in_doubt > MAX_DOUBTS || kinds.len() > MAX_KINDS {
         return vec![None; doubts.len()];
     }
     let seen: Vec<Vec<Vec<u32>>> = (0..TUNING.chains as u64)
@@ -70,7 +70,7 @@ pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) ->
         let seen: Vec<&[u32]> = seen.iter().map(|chain| chain[place].as_slice()).collect();
         let (at, share) = consensus(&seen)?;
         let next = next_after(at, &seen).map(|(next, share)| (doubt.candidates[next].0, share));
-        Some(Resolved {
+        Some(ResolvedParent {
             parent: doubt.candidates[at].0,
             share,
             alternative: next,
@@ -244,11 +244,11 @@ impl Chain {
         }
     }
 
-    fn numbers(&self, children: &[u32]) -> [u8; MOST_KINDS] {
-        let mut numbers = [0; MOST_KINDS];
+    fn numbers(&self, children: &[u32]) -> [u8; MAX_KINDS] {
+        let mut numbers = [0; MAX_KINDS];
         for &child in children {
             let number: &mut u8 = &mut numbers[self.children[child as usize].kind];
-            *number = (*number + 1).min(MOST_CALLS as u8);
+            *number = (*number + 1).min(MAX_CALLS as u8);
         }
         numbers
     }
@@ -432,12 +432,12 @@ struct Counts {
     /// By class, action and event before.
     gaps: HashMap<usize, Vec<f64>>,
     /// By class and kind.
-    numbers: Vec<[f64; MOST_CALLS + 1]>,
+    numbers: Vec<[f64; MAX_CALLS + 1]>,
 }
 
 impl Counts {
     fn new(classes: usize, kinds: usize) -> Self {
-        let numbers = vec![[TUNING.prior_requests; MOST_CALLS + 1]; classes * kinds];
+        let numbers = vec![[TUNING.prior_requests; MAX_CALLS + 1]; classes * kinds];
         Counts {
             kinds,
             gaps: HashMap::new(),
@@ -450,7 +450,7 @@ impl Counts {
         self.gaps.entry(key).or_insert_with(|| vec![0.0; BINS])[log_bin(gap_ns, BINS)] += 1.0;
     }
 
-    fn add_numbers(&mut self, class: usize, numbers: [u8; MOST_KINDS]) {
+    fn add_numbers(&mut self, class: usize, numbers: [u8; MAX_KINDS]) {
         for (kind, &number) in numbers[..self.kinds].iter().enumerate() {
             self.numbers[class * self.kinds + kind][usize::from(number)] += 1.0;
         }
@@ -467,7 +467,7 @@ impl Counts {
         let log = |count: f64, all: f64, bin: usize| {
             ((count + TUNING.prior_actions / (events * BINS) as f64) / (all + TUNING.prior_actions)).ln() - widths[bin]
         };
-        let logs = |counts: &[f64; MOST_CALLS + 1], own: f64| {
+        let logs = |counts: &[f64; MAX_CALLS + 1], own: f64| {
             let without = |count: f64| (count - own).max(TUNING.prior_requests);
             counts.map(|count| (without(count) / counts[0]).ln())
         };
@@ -507,7 +507,7 @@ struct Tables {
     /// For proposed histories, and for those that are part of the counts.
     gaps: [Vec<f64>; 2],
     unknown: Vec<f64>,
-    numbers: [Vec<[f64; MOST_CALLS + 1]>; 2],
+    numbers: [Vec<[f64; MAX_CALLS + 1]>; 2],
 }
 
 impl Tables {
@@ -519,7 +519,7 @@ impl Tables {
         }
     }
 
-    fn numbers(&self, class: usize, numbers: &[u8; MOST_KINDS], inclusion: Inclusion) -> f64 {
+    fn numbers(&self, class: usize, numbers: &[u8; MAX_KINDS], inclusion: Inclusion) -> f64 {
         let logs = &self.numbers[inclusion.place()];
         let of = |(kind, &number): (usize, &u8)| logs[class * self.kinds + kind][usize::from(number)];
         numbers[..self.kinds].iter().enumerate().map(of).sum()

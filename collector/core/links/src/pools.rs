@@ -16,9 +16,9 @@ use crate::target_words::Host;
 use crate::tuning::TUNING;
 
 /// Calls of a pool. Structural: bounds the cost; hosts of a larger pool have nearly enough of their own.
-const MOST: usize = 3_000;
+const MAX_POOL_CALLS: usize = 3_000;
 /// Requests for each call. Structural: bounds the cost of copies.
-const MOST_REQUESTS: usize = 50;
+const MAX_REQUESTS_PER_CALL: usize = 50;
 
 /// Calls of one kind and the requests that may have made them, of several hosts one after another.
 pub struct Pool {
@@ -32,7 +32,7 @@ pub struct Pool {
 }
 
 /// For each service, the places of the hosts that serve it alone.
-pub fn alike(calls: &[Call], hosts: &[Host]) -> Vec<Vec<usize>> {
+pub fn hosts_by_service(calls: &[Call], hosts: &[Host]) -> Vec<Vec<usize>> {
     let mut of: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
     for (place, (_, parents, children)) in hosts.iter().enumerate() {
         let services: BTreeSet<i64> = parents.iter().map(|&p| calls[p as usize].service).collect();
@@ -61,7 +61,9 @@ pub fn pools(calls: &[Call], class: &[u16], kind: &[u16], hosts: &[Host], places
     let is_worth = |parts: &Vec<(usize, Vec<u32>)>| {
         let children: usize = parts.iter().map(|part| part.1.len()).sum();
         let requests: usize = parts.iter().map(|part| hosts[part.0].1.len()).sum();
-        parts.len() > 1 && (TUNING.min_calls_per_kind..MOST).contains(&children) && requests <= MOST_REQUESTS * children
+        parts.len() > 1
+            && (TUNING.min_calls_per_kind..MAX_POOL_CALLS).contains(&children)
+            && requests <= MAX_REQUESTS_PER_CALL * children
     };
     let parts = of_kind.into_values().filter(is_worth);
     parts

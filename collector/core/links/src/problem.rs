@@ -14,7 +14,7 @@ use crate::UNSEEN;
 use crate::alignment::{Band, align};
 use crate::dialogues::Call;
 use crate::directional::DirectionalDelays;
-use crate::evidence::{Evidence, Pair, Queued, Sample};
+use crate::evidence::{Evidence, Pair, QueuedSides, Sample};
 use crate::initial_sizes::Sizes;
 use crate::target_words::{Table, Words, is_rare_word, shared_pattern};
 use crate::tuning::TUNING;
@@ -107,7 +107,7 @@ pub struct Problem {
 }
 
 /// The slot of each call of the problem, or `NO_SLOT`.
-pub type Chosen = Vec<u32>;
+pub type SlotByCall = Vec<u32>;
 pub use crate::alignment::NO_SLOT;
 
 impl Problem {
@@ -165,7 +165,7 @@ impl Problem {
     }
 
     /// Links that keep the order, before anything is known of delays: short ones are better.
-    pub fn first_links(&self) -> Chosen {
+    pub fn first_links(&self) -> SlotByCall {
         let typical_ns = self.typical_delay_ns();
         self.align(|slot, child| {
             slot.log_filled - self.length_penalty(slot, child, typical_ns) + self.initial_score(slot, child)
@@ -202,11 +202,11 @@ impl Problem {
         !child.words.is_empty() && is_rare_word(shared_pattern(&child.words, &self.slots[slot as usize].words))
     }
 
-    pub fn links(&self, evidence: &Evidence) -> Chosen {
+    pub fn links(&self, evidence: &Evidence) -> SlotByCall {
         self.align(|slot, child| slot.log_filled + evidence.score(slot.class, evidence.pair(slot, child)))
     }
 
-    fn align(&self, score: impl Fn(&Slot, &Child) -> f32) -> Chosen {
+    fn align(&self, score: impl Fn(&Slot, &Child) -> f32) -> SlotByCall {
         align(&self.band, &self.empty, self.orphan_log, |slot, child| {
             let (slot, child) = (&self.slots[slot], &self.children[child]);
             if slot.was_open(child) {
@@ -225,7 +225,7 @@ impl Problem {
     }
 
     /// Evidence of these links. `queued`: on which sides delays are those of a queue.
-    pub fn learn(&self, chosen: &Chosen, queued: Queued) -> Evidence {
+    pub fn learn(&self, chosen: &SlotByCall, queued: QueuedSides) -> Evidence {
         let (mut linked, mut possible) = (Sample::new(self.classes), Sample::new(self.classes));
         for (place, (child, &slot)) in self.children.iter().zip(chosen).enumerate() {
             if slot != NO_SLOT {
@@ -252,7 +252,7 @@ impl Problem {
     }
 
     /// Log-likelihood of the links, against no link at all.
-    pub fn score(&self, chosen: &Chosen, evidence: &Evidence) -> f64 {
+    pub fn score(&self, chosen: &SlotByCall, evidence: &Evidence) -> f64 {
         let nothing: f64 = self.empty.iter().map(|&e| f64::from(e)).sum();
         let gain = |(child, &slot): (&Child, &u32)| {
             if slot == NO_SLOT {
@@ -265,7 +265,7 @@ impl Problem {
     }
 
     /// Each call and its parent, as numbers of calls.
-    pub fn pairs<'a>(&'a self, chosen: &'a Chosen) -> impl Iterator<Item = (u32, Option<u32>)> + 'a {
+    pub fn pairs<'a>(&'a self, chosen: &'a SlotByCall) -> impl Iterator<Item = (u32, Option<u32>)> + 'a {
         let parent = |slot: u32| (slot != NO_SLOT).then(|| self.slots[slot as usize].parent);
         self.children
             .iter()

@@ -16,7 +16,7 @@ use crate::problem::{Child, Guess, Slot, child, slot};
 use crate::tuning::TUNING;
 
 /// Pairs that are sampled. Structural: bounds the cost, whatever the size of the trace.
-const PAIRS: usize = 20_000;
+const SAMPLED_PAIRS: usize = 20_000;
 /// Optional calls for each request. Structural: bounds the number of slots.
 const OPTIONAL_MAX_CALLS: f64 = 8.0;
 
@@ -151,11 +151,11 @@ fn guess_with_repeats(class: u16, many: f64, calls: f64) -> Option<Guess> {
 
 /// For a sample of calls the requests that were open at their start.
 fn sample(calls: &[Call], place: &impl Fn(u32) -> usize, parents: &[u32], children: &[u32]) -> Vec<Vec<Open>> {
-    let mut step = 1 + children.len() / PAIRS;
+    let mut step = 1 + children.len() / SAMPLED_PAIRS;
     let widths = || children.iter().step_by(1 + children.len() / 500);
     let wide: usize = each_open(calls, parents, widths()).iter().map(Vec::len).sum();
     let mean = wide / widths().count().max(1);
-    step = step.max(children.len() * mean / PAIRS);
+    step = step.max(children.len() * mean / SAMPLED_PAIRS);
     let some = each_open(calls, parents, children.iter().step_by(step));
     let with = |(at, open): (usize, Vec<u32>)| -> Vec<Open> {
         let child: Child = child(calls, children[at * step]);

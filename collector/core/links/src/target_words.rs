@@ -26,12 +26,12 @@ use crate::tuning::TUNING;
 
 /// Words that are kept of a target; of longer ones the first two and the last ones. Structural: the length of arrays,
 /// and of a column of the interface.
-pub const MOST_WORDS: usize = 8;
+pub const MAX_WORDS: usize = 8;
 const FIRST_WORDS: usize = 2;
 /// Words of a byte range; then fewer words of the target are kept.
 const RANGE_WORDS: usize = 4;
 /// Words of a call that are compared, the rarest. Structural: the length of arrays.
-const RAREST: usize = 6;
+const COMPARED_WORDS: usize = 6;
 /// Steps of surprise, of one nat: up to e^7 = 1,100 requests for one word. Structural: the size of tables.
 const LEVELS: usize = 8;
 /// Surprises of the call's rarest word, times those of the rarest shared one or none; and `UNSEEN_WORDS`.
@@ -47,30 +47,35 @@ pub type ByteRange = (i64, i64);
 const ALL_BYTES: ByteRange = (-1, -1);
 
 /// The words of targets, which lie end to end between offsets, and of the byte ranges `first` to `last`.
-pub fn words_of(offsets: &[i32], bytes: &[u8], first: &[i64], last: &[i64]) -> Vec<[u32; MOST_WORDS]> {
+pub fn words_of(offsets: &[i32], bytes: &[u8], first: &[i64], last: &[i64]) -> Vec<[u32; MAX_WORDS]> {
     let ranges = first.par_iter().copied().zip(last.par_iter().copied());
     let words = |(ends, range): (&[i32], ByteRange)| words_about(&bytes[ends[0] as usize..ends[1] as usize], range);
     offsets.par_windows(2).zip(ranges).map(words).collect()
 }
 
 /// The words of a target and of a byte range.
-fn words_about(target: &[u8], range: ByteRange) -> [u32; MOST_WORDS] {
+fn words_about(target: &[u8], range: ByteRange) -> [u32; MAX_WORDS] {
     if range == ALL_BYTES {
-        return target_words(target, MOST_WORDS);
+        return target_words(target, MAX_WORDS);
     }
-    let mut words = target_words(target, MOST_WORDS - RANGE_WORDS);
+    let mut words = target_words(target, MAX_WORDS - RANGE_WORDS);
     let path = target.split(|&byte| byte == b'?').next().unwrap_or(target);
     let of_path = target_words(path, FIRST_WORDS + 1);
     let object = of_path.iter().rev().find(|&&word| word != 0).copied().unwrap_or(0);
     let (first, last) = range;
-    let both = mix(mix(BOTH, first), last);
-    let about = [mix(FIRST, first), mix(LAST, last), both, mix(both, object.into())];
+    let both = mix(mix(BOTH_BYTES_SEED, first), last);
+    let about = [
+        mix(FIRST_BYTE_SEED, first),
+        mix(LAST_BYTE_SEED, last),
+        both,
+        mix(both, object.into()),
+    ];
     // the first byte of a range counted from the end, and the last byte of an open one, are not known
     let is_given = [first >= 0, first >= 0 && last >= 0, true, true];
     let at = words
         .iter()
         .position(|&word| word == 0)
-        .unwrap_or(MOST_WORDS - RANGE_WORDS);
+        .unwrap_or(MAX_WORDS - RANGE_WORDS);
     let given = about.iter().zip(is_given).filter(|(_, is_given)| *is_given);
     for (place, (&hash, _)) in words[at..].iter_mut().zip(given) {
         *place = word(hash);
@@ -79,9 +84,9 @@ fn words_about(target: &[u8], range: ByteRange) -> [u32; MOST_WORDS] {
 }
 
 /// Seeds of the hashes of words of ranges.
-const FIRST: u64 = 1;
-const LAST: u64 = 2;
-const BOTH: u64 = 3;
+const FIRST_BYTE_SEED: u64 = 1;
+const LAST_BYTE_SEED: u64 = 2;
+const BOTH_BYTES_SEED: u64 = 3;
 
 /// A hash and a number, hashed (splitmix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
 /// 2014).
@@ -98,9 +103,9 @@ fn word(hash: u64) -> u32 {
 }
 
 /// The words of a target, `most` at most, hashed, each once; 0 after the last.
-fn target_words(target: &[u8], most: usize) -> [u32; MOST_WORDS] {
-    let mut words = [0; MOST_WORDS];
-    let (mut count, mut hash, mut len, mut at) = (0, OFFSET, 0, 0);
+fn target_words(target: &[u8], most: usize) -> [u32; MAX_WORDS] {
+    let mut words = [0; MAX_WORDS];
+    let (mut count, mut hash, mut len, mut at) = (0, FNV_OFFSET_BASIS, 0, 0);
     let mut end_word = |hash: u64| {
         let word = word(hash);
         if words[..count].contains(&word) {
@@ -120,7 +125,7 @@ fn target_words(target: &[u8], most: usize) -> [u32; MOST_WORDS] {
             if len > 0 {
                 end_word(hash);
             }
-            (hash, len) = (OFFSET, 0);
+            (hash, len) = (FNV_OFFSET_BASIS, 0);
         } else {
             // FNV-1a: draft-eastlake-fnv
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
@@ -133,7 +138,7 @@ fn target_words(target: &[u8], most: usize) -> [u32; MOST_WORDS] {
     words
 }
 
-const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
+const FNV_OFFSET_BASIS: u64 = 0xCBF2_9CE4_8422_2325;
 
 /// The byte at a place, percent-decoded, and the place after it (RFC 3986, section 2.1).
 fn decode_byte(target: &[u8], at: usize) -> (u8, usize) {
@@ -149,13 +154,13 @@ fn decode_byte(target: &[u8], at: usize) -> (u8, usize) {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Words {
     is_seen: bool,
-    word: [u32; RAREST],
+    word: [u32; COMPARED_WORDS],
     /// Surprise of each, in whole nats.
-    nats: [u8; RAREST],
+    nats: [u8; COMPARED_WORDS],
 }
 
 impl Words {
-    fn new(words: &[u32; MOST_WORDS], is_shared: impl Fn(u32) -> bool, served: &Served) -> Self {
+    fn new(words: &[u32; MAX_WORDS], is_shared: impl Fn(u32) -> bool, served: &ServedWords) -> Self {
         let mut known: Vec<(u8, u32)> = words
             .iter()
             .filter(|&&word| word != 0 && is_shared(word))
@@ -166,7 +171,7 @@ impl Words {
             is_seen: words[0] != 0,
             ..Words::default()
         };
-        for (place, (nats, word)) in known.into_iter().take(RAREST).enumerate() {
+        for (place, (nats, word)) in known.into_iter().take(COMPARED_WORDS).enumerate() {
             (found.word[place], found.nats[place]) = (word, nats);
         }
         found
@@ -185,7 +190,7 @@ pub fn shared_pattern(asked: &Words, served: &Words) -> u8 {
         return UNSEEN_WORDS;
     }
     let is_shared = |place: &usize| asked.word[*place] != 0 && served.word.contains(&asked.word[*place]);
-    let place = (0..RAREST).find(is_shared);
+    let place = (0..COMPARED_WORDS).find(is_shared);
     let level = place.map_or(0, |place| 1 + asked.nats[place]);
     1 + asked.nats[0] * (LEVELS as u8 + 1) + level
 }
@@ -202,12 +207,12 @@ pub fn is_rare_word(pattern: u8) -> bool {
 }
 
 /// The number of targets, among the requests that a host serves, that have each word.
-struct Served {
+struct ServedWords {
     requests: f64,
     with: HashMap<u32, u32>,
 }
 
-impl Served {
+impl ServedWords {
     fn nats(&self, word: u32) -> u8 {
         let with = f64::from(self.with.get(&word).copied().unwrap_or(1));
         (self.requests / with).ln().clamp(0.0, LEVELS as f64 - 1.0) as u8
@@ -233,12 +238,12 @@ impl WordModel {
     /// Sets the words that calls may share (`Call::call_words`, `Call::served_words`), and learns what patterns mean.
     ///
     /// `words`: those of each exchange, or nothing.
-    pub fn new(made: &mut Calls, words: &[[u32; MOST_WORDS]], class: &[u16], kind: &[u16], hosts: &[Host]) -> Self {
+    pub fn new(made: &mut Calls, words: &[[u32; MAX_WORDS]], class: &[u16], kind: &[u16], hosts: &[Host]) -> Self {
         let mut usual = WordModel::default();
         if words.iter().all(|words| words[0] == 0) {
             return usual;
         }
-        let of_call: Vec<[u32; MOST_WORDS]> = (0..made.calls.len())
+        let of_call: Vec<[u32; MAX_WORDS]> = (0..made.calls.len())
             .map(|call| {
                 let mut rows = made.rows(call).iter().map(|&row| words[row as usize]);
                 rows.find(|words| words[0] != 0).unwrap_or_default()
@@ -280,7 +285,7 @@ fn drop_words(calls: &mut [Call], children: &[u32]) {
     }
 }
 
-fn note_words(calls: &mut [Call], of_call: &[[u32; MOST_WORDS]], parents: &[u32], children: &[u32]) {
+fn note_words(calls: &mut [Call], of_call: &[[u32; MAX_WORDS]], parents: &[u32], children: &[u32]) {
     let used = |calls: &[u32]| {
         let mut with: HashMap<u32, u32> = HashMap::new();
         for &word in calls.iter().flat_map(|&call| &of_call[call as usize]) {
@@ -290,7 +295,7 @@ fn note_words(calls: &mut [Call], of_call: &[[u32; MOST_WORDS]], parents: &[u32]
         with
     };
     let seen = parents.iter().filter(|&&call| of_call[call as usize][0] != 0).count();
-    let served = Served {
+    let served = ServedWords {
         requests: seen as f64,
         with: used(parents),
     };
@@ -469,7 +474,7 @@ pub fn parents_of_few(
 mod tests {
     use super::*;
 
-    fn target_words(target: &[u8]) -> [u32; MOST_WORDS] {
+    fn target_words(target: &[u8]) -> [u32; MAX_WORDS] {
         words_about(target, ALL_BYTES)
     }
 
@@ -530,12 +535,12 @@ mod tests {
 
     fn words(served: &[&str], asked: &str) -> (Vec<Words>, Words) {
         let mut with: HashMap<u32, u32> = HashMap::new();
-        let of: Vec<[u32; MOST_WORDS]> = served.iter().map(|target| target_words(target.as_bytes())).collect();
+        let of: Vec<[u32; MAX_WORDS]> = served.iter().map(|target| target_words(target.as_bytes())).collect();
         of.iter()
             .flatten()
             .filter(|&&word| word != 0)
             .for_each(|&word| *with.entry(word).or_default() += 1);
-        let all = Served {
+        let all = ServedWords {
             requests: served.len() as f64,
             with,
         };

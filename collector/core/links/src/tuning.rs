@@ -1,8 +1,8 @@
 //! Every tuned number of link inference.
 //!
 //! Each has its unit in its name, and beside it: what it means; where it comes from (*measured* on what, *reasoned*, or
-//! *round*: a round number that worked, never optimised); and what ±25 % of it changes, as the larger of both effects on
-//! the share of right links, in percentage points, and on the calibration error (ECE). Those effects are measured by
+//! *round*: a round number that worked, never optimised); and what ±25 % of it changes, as the larger of both effects
+//! on the share of right links, in percentage points, and on the calibration error (ECE). Those effects are measured by
 //! `python -m benchmarks.linking.sensitivity`, whose full table is in docs/linking-tuning.md.
 //!
 //! Not here are structural constants, which stand where they are used, with their reason: lengths of arrays, bounds on
@@ -134,8 +134,8 @@ tuning! {
     /// The same at most.
     /// ±25 %: 0.22 points of right links, ECE 0.0093.
     max_slot_probability: f64 = 0.995;
-    /// A further slot of a request that is less likely filled is for another kind of call: a retry, a second look. Round.
-    /// ±25 %: nothing.
+    /// A further slot of a request that is less likely filled is for another kind of call: a retry, a second look.
+    /// Round. ±25 %: nothing.
     repeat_slot_probability: f64 = 0.7;
     /// Probability at most that a slot of a request that was not captured whole is filled. Reasoned: as often as not.
     /// ±25 %: no link.
@@ -276,7 +276,7 @@ tuning! {
     /// ±25 %: nothing.
     linger_margin_ratio: f64 = 1.5;
 
-    // --- Links without order (`unordered`, `marginals`) ---
+    // --- Links without order (`without_order`, `marginals`) ---
 
     /// Possible pairs that are kept for a call. Round; bounds the cost.
     /// ±25 %: 0.01 points of right links, ECE 0.0002.
@@ -299,9 +299,8 @@ tuning! {
     /// A pair with a smaller share teaches nothing. Round; bounds the cost.
     /// ±25 %: 0.05 points of right links, ECE 0.0019.
     min_learned_share: f64 = 1e-3;
-    /// Calls from which on what a pair shows of itself is not left out of the evidence for it. Reasoned: of so many, one
-    /// link makes no difference.
-    /// ±25 %: no link.
+    /// Calls from which on what a pair shows of itself is not left out of the evidence for it. Reasoned: of so many,
+    /// one link makes no difference. ±25 %: no link.
     self_evidence_calls: usize = 1000;
     /// Steps of a pair's share in which it is left out. Round.
     /// ±25 %: 0.10 points of right links, ECE 0.0021.
@@ -317,7 +316,7 @@ tuning! {
     /// ±25 %: under 0.01 points of right links.
     refit_min_gain_nats: f64 = 1.0;
 
-    // --- Is an order kept? (`unordered`) ---
+    // --- Is an order kept? (`without_order`) ---
 
     /// Calls on which it is judged, at least. Round.
     /// ±25 %: no link; ECE 0.0001.

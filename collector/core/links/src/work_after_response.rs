@@ -17,7 +17,7 @@ use crate::tuning::TUNING;
 /// Calls that are sampled, requests before each, and how far back they may lie. Structural: they bound the cost.
 const SAMPLED_CALLS: usize = 1000;
 const SAMPLED_REQUESTS: usize = 128;
-const LONGEST_NS: i64 = 10_000_000_000;
+const MAX_LOOKBACK_NS: i64 = 10_000_000_000;
 /// Bins of time, four to the octave: up to days. Structural: the length of arrays.
 const BINS: usize = 160;
 /// The other times, in units of the mean time between calls. Structural: on both sides, and in no simple ratio, so that
@@ -106,7 +106,7 @@ fn lags(opened: &[i64], at: i64) -> [f64; BINS] {
     let mut counts = [0.0; BINS];
     let until = opened.partition_point(|&open| open <= at);
     for &open in opened[until.saturating_sub(SAMPLED_REQUESTS)..until].iter().rev() {
-        if at - open > LONGEST_NS {
+        if at - open > MAX_LOOKBACK_NS {
             break;
         }
         counts[log_bin(at - open, BINS)] += 1.0;

@@ -7,7 +7,7 @@ use crate::problem::{Order, Problem};
 use crate::rates::guesses;
 use crate::target_words::Words;
 use crate::tuning::TUNING;
-use crate::unordered::{Parents, Unordered, order_confidence};
+use crate::without_order::{Parents, UnorderedLinks, order_confidence};
 
 const MS: i64 = 1_000_000;
 /// When each request arrives at the server, and when its response leaves, in ms.
@@ -94,8 +94,8 @@ fn tables(calls: &[Call], name: char, kind: [u32; 3]) -> Tables {
         evidence.score(slots[slot].class, pair).into()
     };
     assert_eq!((&first, problem.links(&evidence)), (&vec![0, 1, 2], vec![0, 1, 2]));
-    let unordered = Unordered::new(&problem, &first, TUNING.sharing_rounds);
-    let parents = unordered.parents();
+    let without_order = UnorderedLinks::new(&problem, &first, TUNING.sharing_rounds);
+    let parents = without_order.parents();
     let share = |call: usize, slot: usize| {
         let found = parents[call].shares.iter().find(|share| share.0 as usize == slot);
         found.map_or(0.0, |share| share.1)
@@ -104,7 +104,7 @@ fn tables(calls: &[Call], name: char, kind: [u32; 3]) -> Tables {
         losses: rows(name, &problem, loss),
         evidence: rows(name, &problem, score),
         marginals: rows(name, &problem, share),
-        log_odds: unordered.order(Order::ByArrival, &parents).log_odds,
+        log_odds: without_order.order(Order::ByArrival, &parents).log_odds,
         doubts: parents.iter().map(doubt).collect(),
     }
 }

@@ -187,8 +187,8 @@ mod tests {
     #[test]
     fn a_connection_is_known_by_how_its_directions_begin() {
         let unknown = ("unknown", Evidence::Neither);
-        type Sent = &'static [(i64, bool, i64, &'static [u8])];
-        let cases: &[(Sent, (&str, Evidence))] = &[
+        type Packets = &'static [(i64, bool, i64, &'static [u8])];
+        let cases: &[(Packets, (&str, Evidence))] = &[
             (&[], unknown),
             (
                 &[(7, true, 0, b"GET /a HTTP/1.1\r\n"), (7, false, 0, b"HTTP/1.1 200\r\n")],

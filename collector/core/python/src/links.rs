@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_columns::Texts;
-use twintap_links::{Exchanges, MOST_WORDS, link, words_of};
+use twintap_links::{Exchanges, MAX_WORDS, link, words_of};
 
 use crate::columns::{Columns, inconsistent, to_dict};
 
@@ -26,7 +26,7 @@ fn linking_words_py<'py>(py: Python<'py>, targets: &Bound<'py, PyDict>) -> PyRes
     let words = py
         .detach(|| words_of(texts.offsets, texts.bytes, first, last))
         .into_flattened();
-    words.into_pyarray(py).reshape([texts.rows_count(), MOST_WORDS])
+    words.into_pyarray(py).reshape([texts.rows_count(), MAX_WORDS])
 }
 
 /// Link exchanges that show no id; see `collector/_core.pyi`.
@@ -36,7 +36,7 @@ fn link_exchanges_py<'py>(py: Python<'py>, exchanges: &Bound<'py, PyDict>) -> Py
         .get_item("words")?
         .ok_or_else(|| PyValueError::new_err("column words is missing"))?
         .extract()?;
-    let (words, rest) = words.as_slice()?.as_chunks::<MOST_WORDS>();
+    let (words, rest) = words.as_slice()?.as_chunks::<MAX_WORDS>();
     if !rest.is_empty() {
         return Err(PyValueError::new_err("column words has the wrong shape"));
     }

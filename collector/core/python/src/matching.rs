@@ -143,7 +143,7 @@ fn hop_columns(py: Python<'_>, hops: Hops, ends: [End; 2]) -> PyResult<Bound<'_,
 
 row_table! {
     /// How the server's host knows a connection that was rewritten on the way; of the connection its row.
-    struct Translated {
+    struct TranslationRow {
         translated_row: u32,
         translated_client_addr: u32,
         translated_client_port: u16,
@@ -153,16 +153,16 @@ row_table! {
 }
 
 fn connection_columns(py: Python<'_>, connections: Connections) -> PyResult<Bound<'_, PyDict>> {
-    let translated = connections.translated.iter().map(|(row, tuple)| Translated {
+    let translated = connections.translated.iter().map(|(row, tuple)| TranslationRow {
         translated_row: *row,
         translated_client_addr: tuple.client_addr,
         translated_client_port: tuple.client_port,
         translated_server_addr: tuple.server_addr,
         translated_server_port: tuple.server_port,
     });
-    let translated: Vec<Translated> = translated.collect();
+    let translated: Vec<TranslationRow> = translated.collect();
     let columns = to_dict(py, connections)?;
-    put(&columns, Translated::columns_of(&translated))?;
+    put(&columns, TranslationRow::columns_of(&translated))?;
     Ok(columns)
 }
 

@@ -2,7 +2,7 @@
 //! namespace that the capture runs in, whereas /sys may show the interfaces of another namespace.
 //!
 //! The kernel answers RTM_GETLINK with the interface's attributes. If the interface is a port, IFLA_LINKINFO holds
-//! IFLA_INFO_SLAVE_KIND with the text "bridge". If the kernel does not answer, there is taken to be no bridge.
+//! IFLA_INFO_SLAVE_KIND with the text "bridge". If the kernel does not answer, the interface is assumed to be no port.
 
 use std::os::fd::AsRawFd;
 
@@ -13,12 +13,12 @@ const RTM_GETLINK: u16 = 18;
 const NLM_F_REQUEST: u16 = 1;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
-/// Of a message's header, and of what describes the interface after it.
+/// Lengths of a message's header, and of the interface's description (`ifinfomsg`) after it.
 const HEADER_LEN: usize = 16;
 const IFINFO_LEN: usize = 16;
 /// The kind's high bits are flags (NLA_F_NESTED, NLA_F_NET_BYTEORDER).
 const ATTRIBUTE_KIND: u16 = 0x3FFF;
-/// An interface's attributes; with many virtual functions there are some KiB of them.
+/// Longest answer in bytes: an interface with many virtual functions has some KiB of attributes.
 const ANSWER_LIMIT: usize = 1 << 16;
 
 /// Whether the interface of this index is a port of a bridge.
@@ -58,7 +58,7 @@ fn says_bridge_port(answer: &[u8]) -> bool {
             .is_some_and(|kind| kind.strip_suffix(b"\0").unwrap_or(kind) == b"bridge")
 }
 
-/// The value of the first attribute of a kind; none if there is none, or what comes before it is cut.
+/// The value of the first attribute of a kind; `None` if there is none, or an attribute before it is truncated.
 fn attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let number = |at: usize| Some(u16::from_ne_bytes([*rest.get(at)?, *rest.get(at + 1)?]));

@@ -22,16 +22,16 @@ use crate::ring::{self, RETIRE_AFTER, Ring, RingPacket, VlanTag};
 use crate::segments::{Now, PacketRecord, SegmentSettings, SegmentWriter};
 use crate::socket::{PacketSocket, system};
 
-/// How long the thread sleeps when nothing comes; bounds how late it sees `stop` and how old a segment gets.
+/// Longest sleep of the thread while no packets come; limits the delay of `stop` and of closing a segment.
 const POLL_MS: u16 = 50;
 
-/// After `stop`, the time in which the kernel surely hands over the blocks it is still filling.
+/// After `stop`, the time within which the kernel hands over the blocks that it is still filling.
 const DRAIN: Duration = Duration::from_millis(2 * RETIRE_AFTER.as_millis() as u64 + 10);
 
 /// After `stop`, the longest time in which a backlog is still read.
 const LONGEST_DRAIN: Duration = Duration::from_secs(5);
 
-/// The filter program that lets no packet in: `ret #0`.
+/// The filter program that accepts no packet: `ret #0`.
 const REFUSE: Instruction = Instruction {
     code: 0x06,
     jt: 0,
@@ -42,7 +42,7 @@ const REFUSE: Instruction = Instruction {
 /// The longest time for which `Capture::exclude` waits for the thread.
 const LONGEST_EXCLUDING: Duration = Duration::from_secs(1);
 
-/// Where to put a taken-out VLAN tag back: after the two MAC addresses.
+/// Offset at which a removed VLAN tag is inserted again: after the two MAC addresses.
 const VLAN_AT: usize = 12;
 
 /// What to capture and how.
@@ -50,10 +50,10 @@ const VLAN_AT: usize = 12;
 pub struct CaptureSettings {
     pub interface_names: Vec<String>,
     pub programs: Programs,
-    /// Packets to and from these are left out, whatever `programs` say.
+    /// Packets to and from these endpoints are left out, whatever `programs` accept.
     pub excluded: Vec<SocketAddr>,
     pub policy: PayloadPolicy,
-    /// Of each interface.
+    /// Size of each interface's ring.
     pub ring_bytes: usize,
     pub snaplen: u32,
 }
@@ -63,7 +63,8 @@ pub struct CaptureSettings {
 pub struct Progress {
     /// Packets written.
     pub packets_count: AtomicU64,
-    /// Packets that passed the filter but are for other hosts: a switch floods what it has no port for yet.
+    /// Packets that passed the filter but are for other hosts: a switch sends frames for unknown addresses to all
+    /// ports.
     pub foreign_count: AtomicU64,
     /// Packets that passed the filter but are not TCP.
     pub other_count: AtomicU64,
@@ -76,12 +77,12 @@ pub struct Progress {
 /// A capture that runs until `stop`, or until an error ends it.
 #[derive(Debug)]
 pub struct Capture {
-    shared: Arc<Shared>,
+    shared: Arc<CaptureState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct CaptureState {
     stop: AtomicBool,
     progress: Progress,
     state: Mutex<State>,
@@ -93,11 +94,11 @@ struct State {
     finished: bool,
     error: Option<CaptureError>,
     notices: Vec<String>,
-    /// What is to be left out from now on; taken by the thread.
+    /// Endpoints to leave out from now on; the thread takes them.
     excluded: Option<Vec<SocketAddr>>,
 }
 
-impl Shared {
+impl CaptureState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +114,8 @@ pub fn existing_interfaces() -> Vec<String> {
 }
 
 impl Capture {
-    /// Opens the rings and starts the thread. Every error of the operator's shows here, but a disk that fills up later.
+    /// Opens the rings and starts the thread. Every error that the operator can correct is returned here, except a disk
+    /// that fills up later.
     ///
     /// `segments`: its `interfaces`, `addresses` and `since_ns` are filled in here.
     pub fn start(settings: &CaptureSettings, mut segments: SegmentSettings) -> Result<Self, CaptureError> {
@@ -128,7 +130,7 @@ impl Capture {
             tap.ring.socket.receive()?;
         }
         segments.since_ns = Now::read().host_ns;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(CaptureState::default());
         let totals = Arc::clone(&shared.progress.totals);
         let mut run = Run {
             shared: Arc::clone(&shared),
@@ -157,7 +159,7 @@ impl Capture {
         self.shared.stop.store(true, Ordering::Release);
     }
 
-    /// Waits until the capture has ended, at most for `timeout`; whether it has.
+    /// Waits until the capture has ended, at most for `timeout`. Returns whether it has.
     pub fn wait(&self, timeout: Duration) -> bool {
         let (state, _) = self
             .shared
@@ -167,7 +169,7 @@ impl Capture {
         state.finished
     }
 
-    /// What ended the capture, if it was not `stop`.
+    /// The error that ended the capture; `None` if it runs or `stop` ended it.
     pub fn error(&self) -> Option<CaptureError> {
         self.shared.state().error.clone()
     }
@@ -177,9 +179,9 @@ impl Capture {
         std::mem::take(&mut self.shared.state().notices)
     }
 
-    /// Leaves out packets to and from these, in place of what was left out before; returns when the kernel does so.
+    /// Leaves out packets to and from these endpoints instead of the previous ones. Returns when the kernel does so.
     ///
-    /// Not if the capture has ended or is about to; an error of the kernel's ends the capture.
+    /// Has no effect if the capture has ended or is ending. An error of the kernel ends the capture.
     pub fn exclude(&self, endpoints: Vec<SocketAddr>) {
         let mut state = self.shared.state();
         state.excluded = Some(endpoints);
@@ -209,9 +211,9 @@ struct Tap {
     /// The operator's filter, or the built-in one.
     filter: Vec<Instruction>,
     loopback: bool,
-    /// It is a bridge's port: packets for others that come in there are of a host behind it (a container's veth).
+    /// It is a port of a bridge: packets for other hosts that arrive there belong to a host behind it (a container).
     bridged: bool,
-    /// It was taken down once; of its removal the kernel then says nothing, so it is looked for.
+    /// It was taken down once. The kernel then does not report its removal, so its existence is checked.
     was_down: bool,
     gone: bool,
 }
@@ -251,10 +253,10 @@ impl Tap {
     }
 }
 
-/// Says that the thread has ended when it is dropped, so that nobody waits for one that panicked.
-struct Ended(Arc<Shared>);
+/// Notes when dropped that the thread has ended, so that nobody waits for one that panicked.
+struct EndNotice(Arc<CaptureState>);
 
-impl Drop for Ended {
+impl Drop for EndNotice {
     fn drop(&mut self) {
         let mut state = self.0.state();
         if thread::panicking() {
@@ -269,22 +271,22 @@ impl Drop for Ended {
     }
 }
 
-/// What the thread owns.
+/// The state that the thread owns.
 struct Run {
-    shared: Arc<Shared>,
+    shared: Arc<CaptureState>,
     taps: Vec<Tap>,
     policy: PayloadPolicy,
     writer: SegmentWriter,
-    /// Of each interface, since the last segment was closed.
+    /// Statistics of each interface since the last segment was closed.
     totals: Vec<Statistics>,
-    /// Packets that the kernel has put into the rings, as of the last `read_statistics`, and packets taken out of them.
+    /// Packets that the kernel had put into the rings at the last `read_statistics`, and packets read from them.
     arrived_count: u64,
     taken_count: u64,
 }
 
 impl Run {
     fn drive(&mut self) {
-        let _ended = Ended(Arc::clone(&self.shared));
+        let _ended = EndNotice(Arc::clone(&self.shared));
         let outcome = self.capture();
         if outcome.is_err() {
             let _ = self.writer.finish(&[], Now::read()); // whole segments are kept; the first failure is reported
@@ -320,14 +322,14 @@ impl Run {
         }
     }
 
-    /// From here on the kernel neither keeps nor counts a packet, so what it has counted is what will be written.
+    /// Stop the kernel from accepting and counting packets, so that all it has counted will be written.
     fn refuse_more(&self) -> Result<(), CaptureError> {
         self.taps
             .iter()
             .try_for_each(|tap| tap.ring.socket.attach_filter(&[REFUSE]))
     }
 
-    /// Does what `Capture::exclude` asked for.
+    /// Applies the endpoints that `Capture::exclude` set.
     fn exclude_more(&self) -> Result<(), CaptureError> {
         let mut state = self.shared.state();
         let Some(endpoints) = &state.excluded else {
@@ -410,7 +412,7 @@ impl Run {
             })
     }
 
-    /// Takes at most one block of each ring, so that none starves another; whether there was any.
+    /// Reads at most one block of each ring, so that none starves another. Returns whether there was any.
     fn read_rings(&mut self) -> Result<bool, CaptureError> {
         let mut any = false;
         for index in 0..self.taps.len() {
@@ -495,7 +497,7 @@ fn direction(loopback: bool, bridged: bool, packet_type: u8) -> Option<Direction
     }
 }
 
-/// The frame as it was on the wire, and its length there: a VLAN tag that the kernel took out is put back.
+/// The frame as it was on the wire, and its length there: a VLAN tag that the kernel removed is inserted again.
 fn with_vlan_tag<'a>(packet: &RingPacket<'a>, tagged: &'a mut Vec<u8>) -> (&'a [u8], u32) {
     let Some(VlanTag { tpid, tci }) = packet.vlan.filter(|_| packet.frame.len() >= VLAN_AT) else {
         return (packet.frame, packet.original_len);
@@ -585,8 +587,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_is_not_waited_for() {
-        let shared = Arc::new(Shared::default());
-        let ended = Ended(Arc::clone(&shared));
+        let shared = Arc::new(CaptureState::default());
+        let ended = EndNotice(Arc::clone(&shared));
         let thread = thread::spawn(move || {
             let _ended = ended;
             panic!("as the test wants");

@@ -21,8 +21,8 @@ const TCP_HEADER_LEN: usize = 20;
 const CHECKSUM_AT: usize = 16;
 const FRAGMENT_BITS: u16 = 0x3FFF;
 
-/// Whether all of a TCP segment is in `frame`, and its checksum is wrong. One that holds the sum of the pseudo-header
-/// alone is not wrong but unfilled.
+/// Whether a TCP segment is completely in `frame`, and its checksum is wrong. A checksum of the pseudo-header alone is
+/// not wrong: the sender's card completes it.
 pub fn is_wrong(link_type: LinkType, frame: &[u8]) -> bool {
     let Some((addresses, segment)) = ip_start(link_type, frame).and_then(|start| ends(&frame[start..])) else {
         return false;

@@ -1,7 +1,7 @@
-//! Simulates a wrong host clock for tests: changes stamps to what such a clock would have given.
+//! Simulates a wrong host clock for tests: converts stamps to those of such a clock.
 
-/// At `since_ns` (this host's true clock) the pretended clock is `offset_ns` ahead; from then on it gains `drift_ppb`.
-/// Before that moment it is right: the error begins there.
+/// From `since_ns` (the true clock) on, the simulated clock is `offset_ns` ahead and gains `drift_ppb`. Before that
+/// moment it is right.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SkewedClock {
     pub offset_ns: i64,
@@ -10,7 +10,7 @@ pub struct SkewedClock {
 }
 
 impl SkewedClock {
-    /// What the wrong clock says when the right one says `host_ns`.
+    /// The stamp of the wrong clock at the true time `host_ns`.
     pub fn stamp(&self, host_ns: u64) -> u64 {
         let Some(elapsed_ns) = host_ns.checked_sub(self.since_ns) else {
             return host_ns;

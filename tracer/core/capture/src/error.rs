@@ -10,11 +10,11 @@ pub enum ErrorKind {
     Input,
     Privilege,
     Resource,
-    /// Of a resource: a disk without space.
+    /// A resource: a disk without space.
     DiskFull,
 }
 
-/// An error that the operator can mend. `what` happened, and the `next_step`, are one clause each.
+/// An error that the operator can correct. Its text and its [`next_step`](CaptureError::next_step) are one clause each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CaptureError {
     UnknownPolicy { text: String },
@@ -55,7 +55,7 @@ impl CaptureError {
         }
     }
 
-    /// What to do about it, in one clause; empty if nothing is known.
+    /// What the operator can do, in one clause; empty if nothing is known.
     pub fn next_step(&self) -> String {
         match self {
             CaptureError::UnknownPolicy { .. } => "give none, http or a number of bytes".into(),

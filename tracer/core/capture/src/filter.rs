@@ -1,7 +1,7 @@
 //! The built-in kernel filter: TCP over IPv4 and IPv6, untagged or with one or two VLAN tags, whatever the fragment.
 //!
-//! A program is classic BPF, as `SO_ATTACH_FILTER` takes it. The kernel hides the outer tag of most frames from the filter
-//! (it is in the ring's header), but not of all, so tags are skipped here where they are still in the frame.
+//! A program is classic BPF, as `SO_ATTACH_FILTER` takes it. The kernel hides the outer tag of most frames from the
+//! filter (it is in the ring's header), but not of all, so tags are skipped here where they are still in the frame.
 //! IPv6 packets with extension headers pass whatever follows them; the policy then keeps TCP only.
 
 use crate::pcapng::LinkType;
@@ -56,7 +56,8 @@ const ETHERTYPE_IPV6: u32 = 0x86DD;
 const TAG_802_1Q: u32 = 0x8100;
 const TAG_802_1AD: u32 = 0x88A8;
 const PROTOCOL_TCP: u32 = 6;
-/// IPv6 extension headers that can stand before TCP: hop-by-hop, routing, fragment, authentication, destination options.
+/// IPv6 extension headers that can stand before TCP: hop-by-hop, routing, fragment, authentication, destination
+/// options.
 const EXTENSION_HEADERS: [u32; 5] = [0, 43, 44, 51, 60];
 
 /// The program for one kind of link.

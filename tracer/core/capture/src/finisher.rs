@@ -9,10 +9,10 @@ use std::thread::{self, JoinHandle};
 use crate::error::CaptureError;
 use crate::segments::Segment;
 
-/// Segments that may wait for the disk before the capture does.
+/// Segments that may wait for the disk; with more, the capture waits.
 const QUEUE_LEN: usize = 8;
 
-/// What has become durable so far.
+/// Counts of segments that are durable.
 #[derive(Debug, Default)]
 pub struct Totals {
     pub segments_count: AtomicU64,
@@ -33,7 +33,7 @@ impl Totals {
     }
 }
 
-/// Takes closed segments, until `finish`.
+/// Makes closed segments durable, until `finish`.
 pub(crate) struct Finisher {
     totals: Arc<Totals>,
     queue: Option<SyncSender<Segment>>,
@@ -52,14 +52,14 @@ impl Finisher {
         }
     }
 
-    /// Takes a segment, and says whether an earlier one failed.
+    /// Queues a segment. Returns the error of an earlier one, if any.
     pub fn take(&mut self, segment: Segment) -> Result<(), CaptureError> {
         let queue = self.queue.as_ref().expect("nothing is written after the end");
         queue.send(segment).expect("the thread ends only after the queue");
         self.totals.outcome()
     }
 
-    /// Waits until all are durable, and says whether any failed.
+    /// Waits until all are durable. Returns the first error, if any.
     pub fn finish(&mut self) -> Result<(), CaptureError> {
         self.queue = None;
         if let Some(thread) = self.thread.take() {

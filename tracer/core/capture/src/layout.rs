@@ -1,4 +1,4 @@
-//! Finds where a frame's TCP payload begins and ends. The payload policy needs nothing else of the headers.
+//! Finds where a frame's TCP payload begins and ends, which is all that the payload policy needs of the headers.
 //!
 //! Limits: Ethernet (with any number of VLAN tags) or raw IP; no tunnels, MPLS or PPPoE inside.
 
@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use crate::pcapng::LinkType;
 
-/// What the policy must know of a frame.
+/// The place of a frame's TCP payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
-    /// Nothing for us.
+    /// The frame is no TCP packet.
     NotTcp,
     /// A later fragment of a TCP segment: `headers_len` bytes come before its piece of payload.
     Fragment { headers_len: usize },

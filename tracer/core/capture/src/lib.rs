@@ -1,13 +1,12 @@
 //! The capture ring: AF_PACKET TPACKET_V3 to pcapng segments, without Python in the loop.
 //!
 //! ```text
-//! kernel ──filter──▶ ring (one for each interface) ──▶ policy: TCP only, cut the payload, overwrite credentials
-//!                                                        └──▶ pcapng blocks ──▶ NAME-000001.pcapng.partial ──fsync, rename──▶ .pcapng
+//! kernel ──filter──▶ ring (one for each interface) ──▶ policy: TCP only, cut the payload, overwrite credentials └──▶
+//! pcapng blocks ──▶ NAME-000001.pcapng.partial ──fsync, rename──▶ .pcapng
 //! ```
 //!
-//! Nothing that the policy has not passed is ever written, not even to a partial file.
-//! `unsafe` is confined to `ring` and `socket`, which talk to the kernel; the rest is ordinary code that tests run without
-//! privileges.
+//! Nothing that the policy has not passed is ever written, not even to a partial file. `unsafe` is confined to `ring`
+//! and `socket`, which talk to the kernel; the rest is ordinary code that tests run without privileges.
 #![deny(unsafe_code)]
 
 pub mod checksum;

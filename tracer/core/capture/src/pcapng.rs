@@ -17,7 +17,8 @@ const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
 const SECTION_LENGTH_UNKNOWN: u64 = u64::MAX;
 const RESOLUTION_NANOSECONDS: u8 = 9;
 
-/// What the reader looks for (`twintap_wire::pcapng::DAMAGED_COMMENT`); pcapng has no flag for it.
+/// Comment that marks a packet with a wrong TCP checksum, for which pcapng has no flag; equals the reader's
+/// `twintap_wire::pcapng::DAMAGED_COMMENT`.
 const DAMAGED_COMMENT: &[u8] = b"twintap.tcp_checksum=wrong";
 
 const OPT_END: u16 = 0;
@@ -34,10 +35,10 @@ const ISB_IFRECV: u16 = 4;
 const ISB_IFDROP: u16 = 5;
 const ISB_USRDELIV: u16 = 8;
 
-/// Framing of an EPB with its one option, beside the packet's own bytes and their padding.
+/// Bytes of an Enhanced Packet Block with its one option, without the packet and its padding.
 pub const PACKET_OVERHEAD_BYTES: usize = 32 + 12;
 
-/// What a frame of an interface begins with.
+/// The link layer of an interface's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     Ethernet,
@@ -54,7 +55,7 @@ impl LinkType {
     }
 }
 
-/// Of a packet at the host that captured it; values as in `epb_flags` bits 0-1.
+/// Direction of a packet at the host that captured it; values as in `epb_flags` bits 0-1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     Receive = 1,
@@ -82,8 +83,8 @@ pub struct Statistics {
     pub written_count: u64,
 }
 
-/// Appends a Section Header Block that names the host and the program, and says since when this capture has been
-/// running: sections of one capture follow each other seamlessly, between two captures the host was not captured.
+/// Appends a Section Header Block with the host, the program and the beginning of the capture. Sections of one capture
+/// follow each other without a gap; between two captures the host was not captured.
 pub fn section_header(out: &mut Vec<u8>, host: &str, since_ns: u64, application: &str, os: &str) {
     block(out, SECTION_HEADER, |out| {
         put32(out, BYTE_ORDER_MAGIC);

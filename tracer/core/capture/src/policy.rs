@@ -23,30 +23,30 @@ pub const HEADERS_LIMIT_BYTES: u32 = 256;
 pub enum PayloadPolicy {
     /// Headers only.
     None,
-    /// Headers, and of the payload what its protocol says may be kept: the head of an HTTP message, the headers of TLS
+    /// Headers, and the parts of the payload that its protocol allows: the head of an HTTP message, the headers of TLS
     /// records or of HTTP/2 frames, or fixed first bytes.
     Http,
-    /// Headers and the first bytes of the payload, whatever it is.
+    /// Headers and the first bytes of any payload.
     Bytes(u32),
 }
 
-/// What to keep of a frame.
+/// The part of a frame that is kept.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct KeptPart {
     /// Bytes from the frame's start.
     pub captured_len: usize,
-    /// Within these, what to pass to `redact`.
+    /// Range of the payload within these bytes.
     payload: Range<usize>,
     content: Content,
 }
 
-/// What a payload is, as far as redacting it goes.
+/// How a payload is redacted.
 #[derive(Debug, Clone, Copy)]
 enum Content {
     /// It begins with a message head.
     Framed,
     Unframed,
-    /// Parts of it are kept, as TLS' headers of records.
+    /// Only parts of it are kept, such as the headers of TLS records.
     Parts(Parts),
 }
 
@@ -61,10 +61,10 @@ impl PayloadPolicy {
     }
 
     /// What to keep of a frame; `None` if it is no TCP packet.
-    pub fn keep(self, link_type: LinkType, frame: &[u8]) -> Option<Kept> {
+    pub fn keep(self, link_type: LinkType, frame: &[u8]) -> Option<KeptPart> {
         match locate(link_type, frame) {
             Layout::NotTcp => None,
-            Layout::Fragment { headers_len } => Some(Kept {
+            Layout::Fragment { headers_len } => Some(KeptPart {
                 captured_len: headers_len.min(frame.len()),
                 payload: 0..0,
                 content: Content::Framed,
@@ -73,7 +73,7 @@ impl PayloadPolicy {
         }
     }
 
-    fn keep_payload(self, payload: &[u8], start: usize) -> Kept {
+    fn keep_payload(self, payload: &[u8], start: usize) -> KeptPart {
         let head_len = match self {
             PayloadPolicy::None => 0,
             _ => redaction::head_len(payload),
@@ -82,7 +82,7 @@ impl PayloadPolicy {
             && head_len == 0
             && let Some((parts_len, parts)) = parts_of(payload)
         {
-            return Kept {
+            return KeptPart {
                 captured_len: start + parts_len,
                 payload: start..start + parts_len,
                 content: Content::Parts(parts),
@@ -98,7 +98,7 @@ impl PayloadPolicy {
             PayloadPolicy::Http => head_len.min(HEAD_LIMIT_BYTES) + fixed_len,
             PayloadPolicy::Bytes(limit) => payload.len().min(limit as usize),
         };
-        Kept {
+        KeptPart {
             captured_len: start + len,
             payload: start + fixed_len.min(len)..start + len,
             content: if head_len > 0 {
@@ -110,7 +110,7 @@ impl PayloadPolicy {
     }
 }
 
-/// How many bytes hold the parts of a payload that its protocol says may be kept, and which these are.
+/// The parts of a payload that its protocol allows to keep, and the bytes up to the end of the last one.
 fn parts_of(payload: &[u8]) -> Option<(usize, Parts)> {
     let parts = registry::of_payload(payload).filter_map(|protocol| protocol.agent.parts());
     let mut lens = parts.map(|parts| ((parts.kept_len)(payload, HEAD_LIMIT_BYTES), parts));
@@ -131,7 +131,7 @@ impl FromStr for PayloadPolicy {
     }
 }
 
-impl Kept {
+impl KeptPart {
     /// Overwrites the credentials in a copy of the frame's first `captured_len` bytes.
     pub fn redact(&self, rules: &SecretRules, captured: &mut [u8]) {
         let payload = &mut captured[self.payload.clone()];

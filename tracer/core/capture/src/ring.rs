@@ -62,7 +62,7 @@ pub struct RingPacket<'block> {
     pub vlan: Option<VlanTag>,
     /// PACKET_HOST, PACKET_OUTGOING … (packet(7)).
     pub packet_type: u8,
-    /// It has its checksum, and nobody has looked whether that is right.
+    /// It has a checksum, which has not been verified.
     pub is_unchecked: bool,
 }
 

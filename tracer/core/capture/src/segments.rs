@@ -16,7 +16,7 @@ use crate::clock_error::SkewedClock;
 use crate::error::CaptureError;
 use crate::finisher::{Finisher, Totals};
 use crate::pcapng::{self, Direction, Interface, Statistics};
-use crate::policy::Kept;
+use crate::policy::KeptPart;
 
 /// Bytes gathered before they are handed to the kernel.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -24,7 +24,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Ends the name of a segment that is still being written.
 pub const PARTIAL_SUFFIX: &str = ".partial";
 
-/// What every segment of a capture says of itself, and when a new one begins.
+/// Contents that all segments of a capture share, and when a new segment begins.
 #[derive(Debug, Clone)]
 pub struct SegmentSettings {
     /// Existing directory.
@@ -99,7 +99,7 @@ impl SegmentFile for File {
     }
 }
 
-/// How a segment's file is made: nobody but its owner may read packets.
+/// Options to create a segment's file: only its owner may read packets.
 fn new_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -138,8 +138,9 @@ impl SegmentWriter {
         }
     }
 
-    /// Appends what the policy keeps of a packet, redacted. An error ends the capture: the writer takes no more.
-    pub fn write(&mut self, packet: &PacketRecord, kept: &Kept, now: Now) -> Result<(), CaptureError> {
+    /// Appends the part of a packet that the policy keeps, redacted. An error ends the capture: the writer accepts no
+    /// more packets.
+    pub fn write(&mut self, packet: &PacketRecord, kept: &KeptPart, now: Now) -> Result<(), CaptureError> {
         if self.segment.is_none() {
             self.segment = Some(self.begin(now)?);
         }
@@ -195,7 +196,7 @@ impl SegmentWriter {
         Ok(Segment::new(file, partial, path, &self.settings, now))
     }
 
-    /// Hands the open segment's buffer to the kernel; if the disk refuses, keeps the whole blocks and says why.
+    /// Writes the open segment's buffer to the file; if that fails, keeps the complete blocks and returns the error.
     fn flush(&mut self) -> Result<(), CaptureError> {
         let segment = self.segment.as_mut().expect("called with an open segment");
         let Err(error) = segment.flush() else {
@@ -218,12 +219,12 @@ pub(crate) struct Segment {
     buffer: Vec<u8>,
     /// Bytes in the file; all of them whole blocks.
     flushed_len: u64,
-    /// Of the blocks before the first packet.
+    /// Length of the blocks before the first packet.
     prelude_len: u64,
     written_counts: Vec<u64>,
     clock_error: SkewedClock,
     secrets: Arc<SecretRules>,
-    /// The disk refused a part of it.
+    /// A part of it could not be written.
     cut_short: bool,
 }
 
@@ -267,7 +268,7 @@ impl Segment {
         self.flushed_len + self.buffer.len() as u64
     }
 
-    fn append(&mut self, packet: &PacketRecord, kept: &Kept) {
+    fn append(&mut self, packet: &PacketRecord, kept: &KeptPart) {
         let captured = pcapng::enhanced_packet(
             &mut self.buffer,
             packet.interface_index,
@@ -320,7 +321,7 @@ impl Segment {
         Err(error)
     }
 
-    /// Cuts off what is no whole block, syncs the file and gives it its name; without a packet after a failure it is
+    /// Cuts off an incomplete block, syncs the file and renames it. After a failure, a segment without packets is
     /// removed.
     ///
     /// Returns its length.

@@ -50,7 +50,7 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// What its frames begin with.
+    /// The link layer of its frames.
     pub fn link_type(&self) -> Result<LinkType, CaptureError> {
         match self.hardware_type {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Ok(LinkType::Ethernet),
@@ -62,24 +62,24 @@ impl PacketSocket {
         }
     }
 
-    /// Whether each packet shows twice here, once in each direction.
+    /// Whether each packet is seen twice here, once in each direction.
     pub fn is_loopback(&self) -> bool {
         self.hardware_type == libc::ARPHRD_LOOPBACK
     }
 
-    /// Whether packets for others come in here, of hosts behind a bridge's port.
+    /// Whether the interface is a port of a bridge, where packets for the hosts behind it arrive.
     pub fn is_bridge_port(&self) -> bool {
         is_bridge_port(self.index)
     }
 
-    /// Leaves out the sent copy of each packet, on loopback, where the received one shows too. A kernel before 4.20 does
-    /// not know this; then the capture drops the copies itself.
+    /// Leaves out the sent copy of each packet, on loopback, where the received one shows too. A kernel before 4.20
+    /// does not know this; then the capture drops the copies itself.
     pub fn leave_out_sent(&self) {
         let on: libc::c_int = 1;
         let _ = self.set_option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on);
     }
 
-    /// Lets the kernel pass only what the program accepts.
+    /// Lets the kernel deliver only packets that the program accepts.
     pub fn attach_filter(&self, program: &[Instruction]) -> Result<(), CaptureError> {
         let mut instructions: Vec<libc::sock_filter> = program
             .iter()
@@ -103,7 +103,7 @@ impl PacketSocket {
         self.bind(libc::ETH_P_ALL as u16)
     }
 
-    /// The socket's pending error, cleared by asking.
+    /// The socket's pending error, which reading it clears.
     pub fn take_error(&self) -> Option<Errno> {
         match getsockopt(&self.fd, sockopt::SocketError) {
             Ok(0) => None,
@@ -125,7 +125,8 @@ impl PacketSocket {
             tp_freeze_q_cnt: 0,
         };
         let mut len = mem::size_of_val(&statistics) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `statistics`, which is that large, and both outlive the call.
+        // SAFETY: the kernel writes at most `len` bytes to `statistics`, which is that large, and both outlive the
+        // call.
         let status = unsafe {
             libc::getsockopt(
                 self.fd.as_raw_fd(),
@@ -146,8 +147,8 @@ impl PacketSocket {
 
     /// Sets a socket option whose value is plain data.
     pub fn set_option<T>(&self, level: i32, name: i32, value: &T) -> Result<(), Errno> {
-        // SAFETY: the kernel reads `size_of::<T>()` bytes from `value`, which is borrowed for the call; a filter program's
-        // instructions are owned by the caller of this private path and outlive it too.
+        // SAFETY: the kernel reads `size_of::<T>()` bytes from `value`, which is borrowed for the call; a filter
+        // program's instructions are owned by the caller of this private path and outlive it too.
         let status = unsafe {
             libc::setsockopt(
                 self.fd.as_raw_fd(),

@@ -1,11 +1,11 @@
-//! Excerpts: what the decoder keeps of payloads until matching has given them their places in a stream.
+//! Excerpts: the parts of payloads that the decoder keeps until matching has determined their places in streams.
 //!
 //! A protocol's module keeps an excerpt for each message that begins in a payload ([`Keeper`]), with secrets
 //! overwritten; after matching it reads the message from the excerpt. What it does not keep cannot be read later, and
 //! what it keeps may be written to disk.
 //!
-//! An excerpt stands for `stream_len` bytes of a stream. Its first `solid_len` bytes follow each other as in the stream;
-//! of those behind them some may be left out.
+//! An excerpt stands for `stream_len` bytes of a stream. Its first `solid_len` bytes are contiguous in the stream;
+//! after them, some bytes may be left out.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ use crate::head::Head;
 use crate::http1::{HeaderMarks, IdHeaders, KeptLines};
 use crate::registry::{self, REGISTRY};
 
-/// Bytes of excerpts in one batch; what is beyond them is counted and left out.
+/// Bytes of excerpts in one batch; excerpts beyond that are counted and left out.
 const BATCH_LIMIT: usize = 64 << 20;
 
-/// Calls `$then!` with every numeric column of an excerpt. As `collector.capture_files.records.EXCERPT_COLUMNS`.
+/// Calls `$then!` with the name and type of every numeric column of an excerpt.
 #[macro_export]
 macro_rules! with_excerpt_columns {
     ($then:ident) => {
@@ -28,8 +28,9 @@ macro_rules! with_excerpt_columns {
 
 macro_rules! define_excerpts {
     ($($name:ident: $kind:ty,)*) => {
-        /// Excerpts by column; all of one length, the bytes one longer (offsets). `payload_offset` is where one begins in
-        /// the payload of packet `frame`, below 0 if that is in a packet before; `protocol` is a place in the registry.
+        /// Excerpts by column; all of one length, the bytes one longer (offsets). `payload_offset` is where an excerpt
+        /// begins in the payload of packet `frame`, below 0 if it begins in an earlier packet; `protocol` is a place in
+        /// the registry.
         #[derive(Clone, Debug, Default)]
         pub struct ExcerptColumns {
             $(pub $name: Vec<$kind>,)*
@@ -57,14 +58,14 @@ pub struct Excerpt<'a> {
     pub stream_len: u32,
 }
 
-/// Is given each message that an excerpt shows, and its place behind the excerpt's first byte.
+/// Called with each message that an excerpt shows, and its offset from the excerpt's first byte.
 pub type Emit<'a> = &'a mut dyn FnMut(u32, &Head<'_>);
 
 /// Reads the messages of an excerpt.
 pub type Read = fn(&Excerpt<'_>, Emit<'_>);
 
-/// Keeps what a protocol wants of a payload, and says whether that is a message of its own, which no pattern of first
-/// bytes need be compared with.
+/// Keeps what a protocol needs of a payload. Returns whether the payload is a message of the protocol, so that it need
+/// not be compared with patterns of first bytes.
 pub type Keep = fn(&Payload<'_>, &mut Keeper<'_>) -> bool;
 
 /// A packet's payload as far as it was captured, and how long it was on the wire.
@@ -74,13 +75,13 @@ pub struct Payload<'a> {
     pub wire_len: usize,
 }
 
-/// What the decoder wants to know at once.
+/// What the decoder is notified of while payloads are read.
 pub trait Notes {
-    /// A head, its secrets overwritten, with the marks of its headers; and whether its target is there to the end.
+    /// A head with its secrets overwritten, the marks of its headers, and whether its target was captured to its end.
     fn head(&mut self, head: &Head<'_>, marks: u64, is_target_whole: bool);
-    /// A head goes on behind what was captured.
+    /// A head continues after the captured bytes.
     fn head_cut(&mut self);
-    /// A message was left out for want of room.
+    /// A message was left out because the batch is full.
     fn left_out(&mut self);
 }
 
@@ -88,13 +89,13 @@ pub trait Notes {
 pub struct Keeper<'a> {
     pub excerpts: &'a mut ExcerptColumns,
     pub frame: u32,
-    /// Place in the registry of the protocol that is asked.
+    /// Registry place of the protocol whose module keeps excerpts.
     pub protocol: u8,
     pub ids: &'a IdHeaders,
     pub marks: &'a HeaderMarks,
     pub secrets: &'a SecretRules,
     pub notes: &'a mut dyn Notes,
-    /// Room for the lines of a head.
+    /// Buffer for the lines of a head.
     pub lines: &'a mut KeptLines,
 }
 
@@ -130,7 +131,7 @@ impl Keeper<'_> {
 }
 
 impl ExcerptColumns {
-    /// Add an excerpt without gaps, whose last byte is before place `behind` of the payload of packet `frame`. Returns its
+    /// Append an excerpt without gaps that ends before offset `behind` of the payload of packet `frame`. Returns its
     /// bytes in the column.
     pub fn push_ending(&mut self, frame: u32, behind: u32, protocol: u8, bytes: &[u8]) -> &mut [u8] {
         let (len, begun) = (bytes.len() as u32, self.bytes.bytes.len());
@@ -139,7 +140,7 @@ impl ExcerptColumns {
         &mut self.bytes.bytes[begun..]
     }
 
-    /// The numbers of an excerpt whose bytes were added before.
+    /// Append the numbers of an excerpt whose bytes were appended before.
     fn push_numbers(&mut self, frame: u32, payload_offset: i32, protocol: u8, stream_len: u32, solid_len: u32) {
         self.frame.push(frame);
         self.payload_offset.push(payload_offset);
@@ -206,9 +207,9 @@ impl Strings {
     }
 }
 
-/// The messages of a payload, kept and read again at once; only for tests and fuzzers, which see both ends of the seam.
+/// Keep the messages of a payload and read them back immediately; only for tests and fuzzers, which check both steps.
 ///
-/// Arguments: `visit` is given the place of each in the payload.
+/// Arguments: `visit` is called with the offset of each message in the payload.
 pub fn read_kept(payload: &Payload<'_>, ids: &IdHeaders, visit: &mut dyn FnMut(i64, &Head<'_>)) {
     let (mut excerpts, mut lines) = (ExcerptColumns::default(), KeptLines::default());
     for (place, protocol) in registry::places_of_payload(payload.bytes) {

@@ -2,23 +2,23 @@
 
 use crate::head::HeadKind;
 
-/// What makes exchanges of a protocol's messages.
+/// The rule by which a protocol's messages become exchanges.
 #[derive(Clone, Copy, Debug)]
 pub enum Exchanges {
-    /// Its messages show none: what each side says until the other does is a message.
+    /// Messages are not read: what one side sends until the other does is a message.
     Turns,
-    /// Likewise of what is inside its records, distinguished from the handshake before them.
+    /// The same for the content of its records, which is distinguished from the handshake before it.
     TurnsInside,
     /// The i-th final response answers the i-th request.
     Ordered(&'static Order),
-    /// Messages say which stream they are of; each stream is an exchange, however many are under way at once.
+    /// Messages contain the id of their stream; each stream is an exchange, and several may run at the same time.
     ByStreamId(&'static StreamRules),
-    /// Its messages mark what is no request at all.
+    /// Its messages mark connections, or parts of them, that carry no requests.
     Streams,
 }
 
 impl Exchanges {
-    /// As `collector.requests.protocols.Exchanges`.
+    /// The name that crosses to Python (`collector.requests.protocols.Exchanges`).
     pub fn name(&self) -> &'static str {
         match self {
             Self::Turns => "turns",
@@ -30,7 +30,7 @@ impl Exchanges {
     }
 }
 
-/// What a message is to its exchange.
+/// The role of a message in its exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     Request,
@@ -41,19 +41,20 @@ pub enum Role {
     Response,
 }
 
-/// Of messages whose responses come in the order of requests.
+/// Rules of a protocol whose responses come in the order of its requests.
 #[derive(Debug)]
 pub struct Order {
-    /// By kind, status, and whether the client sent it; `None` for what only the other side may send.
+    /// Role of a message by its kind, its status and whether the client sent it; `None` if only the other side may send
+    /// it.
     pub role: fn(HeadKind, u16, bool) -> Option<Role>,
     /// Whether a response of this status has no body, whatever length it declares.
     pub is_bodiless: fn(u16) -> bool,
 }
 
-/// Of messages that are frames of streams.
+/// Rules of a protocol whose messages are frames of streams.
 #[derive(Debug)]
 pub struct StreamRules {
-    /// Length of a frame's header: so much of the next may be there without being known.
+    /// Length of a frame's header. Fewer bytes at the end of the capture may be an unknown frame's beginning.
     pub header_len: i64,
     pub frame: fn(&FrameFields) -> FrameMeaning,
     /// Requests have a method or target, which the row of a stream's first frame has.
@@ -72,17 +73,17 @@ pub struct FrameFields {
 /// What a frame does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeaning {
-    /// Length of what stands before the frame's place: its header.
+    /// Length of the frame's header, which precedes its place.
     pub header_len: i64,
     /// Only a client sends it, before all others.
     pub is_preface: bool,
     /// It belongs to a request or its answer.
     pub is_said: bool,
-    /// The client's first frame of a stream is such a one.
+    /// It may be the client's first frame of a stream.
     pub opens: bool,
-    /// Its sender says no more in this stream.
+    /// Its sender sends no more in this stream.
     pub ends: bool,
-    /// Its sender breaks the stream off.
+    /// Its sender resets the stream.
     pub breaks: bool,
     pub has_data: bool,
 }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use crate::protocol::Protocol;
 use crate::registry::REGISTRY;
 
-/// `?` is any byte.
+/// First bytes of a message, in which `?` stands for any byte.
 pub type Pattern = &'static [u8];
 
 /// By the first byte of a payload: the patterns that may fit, with their protocols, in the order of the registry; those
@@ -30,8 +30,8 @@ static BY_FIRST: LazyLock<Vec<Vec<(Pattern, &Protocol)>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// How many bytes at the start of a payload are fixed by its protocol; 0 if no pattern fits. Of several that fit, the
-/// first counts.
+/// Number of bytes at the start of a payload that its protocol fixes; 0 if no pattern fits. The first pattern that fits
+/// counts.
 #[inline]
 pub fn fixed_len(payload: &[u8]) -> usize {
     let Some(&first) = payload.first() else {

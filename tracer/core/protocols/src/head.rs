@@ -1,11 +1,12 @@
-//! A message as the table `messages` has it, or what stands in the place of one: its head as far as it was captured.
+//! A message head, as far as it was captured: a row of the table `messages`. Protocols without heads fill one in as
+//! well.
 
 /// Kind of a head, as the column `head_kind`: each protocol has its own, which its entry of the registry lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HeadKind(pub u8);
 
-/// Which bytes of something a message is about, both ends included; -1 where an end is not given. The last n bytes are
-/// (-1, n).
+/// The byte range that a message requests or carries, both ends included; -1 where an end is not given. The last n
+/// bytes are (-1, n).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
     pub first: i64,
@@ -36,7 +37,7 @@ pub struct Head<'a> {
 }
 
 impl Head<'static> {
-    /// One that says nothing but its kind.
+    /// A head of which only the kind is known.
     pub const fn empty(kind: HeadKind) -> Self {
         Self {
             kind,

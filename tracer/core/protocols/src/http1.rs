@@ -15,17 +15,17 @@ use crate::head::{ByteRange, Head, HeadKind};
 use crate::numbers::number;
 use crate::protocol::{AgentKeeps, Docs, Protocol};
 
-mod kept;
+mod excerpts;
 
-pub use kept::KeptLines;
+pub use excerpts::KeptLines;
 
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     head_kinds: &[REQUEST, RESPONSE],
     begins,
     exchanges: Exchanges::Ordered(&ORDER),
-    keep: kept::keep,
-    read: kept::read,
+    keep: excerpts::keep,
+    read: excerpts::read,
     agent: AgentKeeps::Head(twintap_secrets::head_len),
     docs: Docs {
         reads: "request and status line; `Content-Length`, `Transfer-Encoding`, `Expect`, `Connection`, `User-Agent`, \
@@ -44,7 +44,7 @@ const ORDER: Order = Order {
 pub const REQUEST: HeadKind = HeadKind(1);
 pub const RESPONSE: HeadKind = HeadKind(2);
 
-/// Bits of [`Head::flags`]; as `collector.capture_files.records.HeadFlag`.
+/// Bits of [`Head::flags`]; Python has the same in `collector.capture_files.records.HeadFlag`.
 pub mod flag {
     pub const CHUNKED: u8 = 0x01;
     pub const EXPECT_CONTINUE: u8 = 0x02;
@@ -60,12 +60,12 @@ const TARGET_LIMIT: usize = 4096;
 const VALUE_LIMIT: usize = 512;
 const CONTINUE: u16 = 100;
 const SWITCHING_PROTOCOLS: u16 = 101;
-/// Longest method looked for.
+/// Longest method that is recognised.
 const METHOD_LIMIT: usize = 20;
 /// Most header lines read of one head.
 const HEADER_LIMIT: usize = 256;
 
-/// Methods that are believed even where the line's end was not captured: RFC 9110 §9, WebDAV, and Swift's own.
+/// Methods that are recognised even if the end of the line was not captured: RFC 9110 §9, WebDAV, and Swift's own.
 const KNOWN_METHODS: &[&[u8]] = &[
     b"GET",
     b"PUT",
@@ -84,7 +84,7 @@ const KNOWN_METHODS: &[&[u8]] = &[
     b"UPDATE",
 ];
 
-/// Of [`IdHeaders`] where nothing else is asked for.
+/// The default of [`IdHeaders`].
 const ID_HEADERS: [&str; 5] = [
     "x-trans-id",
     "x-openstack-request-id",
@@ -92,7 +92,7 @@ const ID_HEADERS: [&str; 5] = [
     "traceparent",
     "x-request-id",
 ];
-/// Of this header, only the trace id is the transaction's.
+/// The header of which only the trace id is the transaction id.
 const TRACEPARENT: &[u8] = b"traceparent";
 
 /// Headers that hold a transaction id, the most specific first.
@@ -104,7 +104,7 @@ pub struct IdHeaders {
 }
 
 impl IdHeaders {
-    /// Of these names, in any case.
+    /// Headers of these names, in any case.
     pub fn new<Name: AsRef<str>>(names: &[Name]) -> Self {
         let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_ref().as_bytes().to_vec()).collect();
         let of_names = || names.iter().map(Vec::len);
@@ -112,7 +112,7 @@ impl IdHeaders {
         Self { names, lengths }
     }
 
-    /// Without those that hold secrets: a secret is no id, and overwritten ones are all alike.
+    /// The same without headers that hold secrets: a secret is no id, and overwritten secrets are all equal.
     pub fn without_secrets(mut self, rules: &SecretRules) -> Self {
         self.names.retain(|name| !rules.is_secret_header(name));
         self
@@ -131,17 +131,19 @@ impl Default for IdHeaders {
     }
 }
 
-/// Headers whose presence, with a value that begins in some way, is noted as a bit: see [`crate::clues`].
+/// Headers whose presence, with a value that begins with a given text, is noted as a bit; `twintap_wire::clues` uses
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderMarks {
-    /// Name and begin of the value; the place is the bit.
+    /// Name and beginning of the value; the index is the number of the bit.
     marks: Vec<(Vec<u8>, Vec<u8>)>,
     /// A bit for each length of a name.
     lengths: u64,
 }
 
 impl HeaderMarks {
-    /// The bit of headers of this name (in any case) whose value begins so; `None` if there are too many.
+    /// Add headers of this name (in any case) whose value begins with `value`, and return their bit; `None` if there
+    /// are too many.
     pub fn add(&mut self, name: &str, value: &str) -> Option<u64> {
         let mark = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
         let place = self
@@ -178,11 +180,11 @@ impl HeaderMarks {
     }
 }
 
-/// Of several ranges, from the first of the first to the last of the last.
+/// Of a message with several ranges: from the first byte of the first range to the last byte of the last.
 ///
 /// Source: RFC 9110 §14.1.2 (`Range`), §14.4 (`Content-Range`).
 impl ByteRange {
-    /// Of a header's value: `bytes=0-99,200-299`, `bytes=-500`, `bytes 0-99/1234`.
+    /// Read a header's value: `bytes=0-99,200-299`, `bytes=-500`, `bytes 0-99/1234`.
     fn parse(value: &[u8]) -> Self {
         let unit = value.get(..5).is_some_and(|unit| unit.eq_ignore_ascii_case(b"bytes"));
         let Some(b'=' | b' ') = value.get(5).filter(|_| unit) else {
@@ -223,7 +225,7 @@ pub fn may_be_head(payload: &[u8]) -> bool {
     payload.len() >= 5 && payload[0].is_ascii_uppercase() && payload[1].is_ascii_uppercase()
 }
 
-/// Which header holds the transaction id.
+/// How the header with the transaction id is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum IdChoice<'a> {
     Of(&'a IdHeaders),
@@ -236,12 +238,12 @@ pub fn parse<'a>(payload: &'a [u8], ids: &IdHeaders) -> Option<Head<'a>> {
     parse_marked(payload, ids, &HeaderMarks::default()).map(|(head, _)| head)
 }
 
-/// As `parse`, with the bits of those of `marks` that its headers have.
+/// As [`parse`], with the bits of `marks` that its headers have.
 pub fn parse_marked<'a>(payload: &'a [u8], ids: &IdHeaders, marks: &HeaderMarks) -> Option<(Head<'a>, u64)> {
     parse_lines(payload, IdChoice::Of(ids), marks, None)
 }
 
-/// As `parse_marked`; `kept` is given each line that is needed to read the same head again.
+/// As [`parse_marked`]; also notes in `kept` each line that is needed to read the same head again.
 fn parse_lines<'a>(
     payload: &'a [u8],
     ids: IdChoice<'_>,
@@ -283,7 +285,7 @@ fn parse_lines<'a>(
     Some((head, bits))
 }
 
-/// What a header is to a head.
+/// What a header contributes to a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     Nothing,
@@ -307,7 +309,7 @@ fn role(kind: HeadKind, status: u16, from_client: bool) -> Option<Role> {
     }
 }
 
-/// Where the next head begins in a payload of which `head` began at 0, if the message ends within it and that is sure.
+/// Offset at which the next head begins in a payload that begins with `head`, if the message certainly ends within it.
 pub fn end_of_message(head: &Head<'_>) -> Option<usize> {
     if head.flags & (flag::CUT | flag::CHUNKED) != 0 {
         return None;
@@ -325,7 +327,7 @@ pub fn end_of_message(head: &Head<'_>) -> Option<usize> {
     (head.len as usize).checked_add(body_len)
 }
 
-/// The first line without its end, and where the next begins; all there is if the line is cut.
+/// The first line without its line break, and where the next line begins; all captured bytes if the line is cut.
 fn first_line(payload: &[u8]) -> (&[u8], Option<usize>) {
     match whole_line(payload, 0) {
         Some((line, next)) => (line, Some(next)),
@@ -358,7 +360,7 @@ fn status_line(line: &[u8]) -> Option<Head<'_>> {
     })
 }
 
-/// `PUT /v1/a/c/o HTTP/1.1`; of a cut line, what is there of the target.
+/// `PUT /v1/a/c/o HTTP/1.1`; of a cut line, as much of the target as was captured.
 fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
     let window = &line[..line.len().min(METHOD_LIMIT + 1)];
     let space = memchr(b' ', window)?;
@@ -375,7 +377,7 @@ fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
         None if !is_whole && KNOWN_METHODS.contains(&method) => rest,
         _ => return None,
     };
-    // No early exit, so that it is done 16 bytes at a time.
+    // Without an early exit the compiler processes 16 bytes at a time.
     let is_bad = target
         .iter()
         .fold(false, |bad, &byte| bad | (byte <= b' ') | (byte == 0x7f));
@@ -451,7 +453,7 @@ fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: IdChoice<
     };
     let is_traceparent = name.eq_ignore_ascii_case(TRACEPARENT);
     let value = if is_traceparent { trace_id(value) } else { value };
-    let is_overwritten = value.iter().all(|byte| *byte == b'x'); // by an agent with more rules than we have
+    let is_overwritten = value.iter().all(|byte| *byte == b'x'); // by an agent with more rules
     if is_overwritten {
         return Meaning::Nothing;
     }

@@ -1,4 +1,4 @@
-//! HTTP/2 frame headers: how long a frame is, its type, its flags, its stream; nothing of what frames hold.
+//! HTTP/2 frame headers: length, type, flags and stream of each frame. Contents of frames are not read.
 //!
 //! ```text
 //! +-----------------------------------------------+
@@ -10,7 +10,7 @@
 //! +=+=============================================================+
 //! ```
 //! Frame headers are never compressed, so streams, their beginnings and their ends are visible without decoding HPACK.
-//! [`crate::frames`] finds the headers in packets.
+//! `twintap_wire::frames` finds the headers in packets.
 //!
 //! Sources: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 
@@ -19,7 +19,7 @@ use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
 use crate::head::{Head, HeadKind};
 use crate::protocol::{AgentKeeps, Docs, FrameLen, Framing, Parts, Protocol};
 
-mod kept;
+mod payload_policy;
 mod redaction;
 
 pub const PROTOCOL: Protocol = Protocol {
@@ -31,8 +31,8 @@ pub const PROTOCOL: Protocol = Protocol {
     read,
     fixed_bytes: &[PREFACE],
     agent: AgentKeeps::Parts(Parts {
-        kept_len: kept::kept_len,
-        blank: kept::blank,
+        kept_len: payload_policy::kept_len,
+        blank: payload_policy::blank,
     }),
     redact_around: Some(redaction::redact_around_frames),
     docs: Docs {
@@ -48,7 +48,7 @@ const FRAMING: Framing = Framing {
     preface: PREFACE,
     may_begin,
     begins,
-    resumes: |payload, wire_len| chain(payload, wire_len, MOST_FRAMES).is_some(),
+    resumes: |payload, wire_len| chain(payload, wire_len, MAX_FRAMES).is_some(),
     frame_len,
     overwrite: |_, _| {},
 };
@@ -59,11 +59,11 @@ const STREAMS: StreamRules = StreamRules {
     shows_requests: false,
 };
 
-/// The header of a frame, or the preface; its place is behind it.
+/// The header of a frame, or the preface; its place in the stream is the offset after it.
 pub const FRAME: HeadKind = HeadKind(5);
 
 pub const HEADER_LEN: usize = 9;
-/// What a client says first.
+/// The first bytes that a client sends (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Types of frames; in the column `status`.
@@ -92,10 +92,10 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// Most headers read of one packet where frames go on after a loss.
-const MOST_FRAMES: usize = 4096;
-/// The most settings of one frame that a server begins with.
-const MOST_SETTINGS: u32 = 32;
+/// Headers read of one packet, at most, to resume after a loss.
+const MAX_FRAMES: usize = 4096;
+/// Settings, at most, in the first frame of a server.
+const MAX_SETTINGS: u32 = 32;
 const SETTING_LEN: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Any nine bytes are a header; [`Self::is_valid`] says whether one that may be sent.
+    /// Read a header from any nine bytes; [`Self::is_valid`] says whether such a header may be sent.
     pub fn parse(bytes: &[u8; HEADER_LEN]) -> Self {
         let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *bytes;
         Self {
@@ -119,8 +119,8 @@ impl FrameHeader {
         }
     }
 
-    /// Whether its length and stream are those of its type. Another ends a connection (RFC 9113 §6), so it is none.
-    /// Types that are not known may be anything (§5.5).
+    /// Whether its length and stream are allowed for its type; others end a connection (RFC 9113 §6). Unknown types may
+    /// have any (§5.5).
     pub fn is_valid(&self) -> bool {
         let (is_of_connection, len) = (self.stream == 0, self.payload_len);
         match self.kind {
@@ -137,8 +137,7 @@ impl FrameHeader {
         }
     }
 
-    /// Whether it is of a type that every endpoint knows, and has no flag that its type lacks: what bytes that only
-    /// look like a header rarely are.
+    /// Whether its type is one of RFC 9113, and it has no flag that its type lacks. Random bytes rarely satisfy this.
     pub fn is_usual(&self) -> bool {
         let known = match self.kind {
             kind::DATA => flag::END_STREAM | flag::PADDED,
@@ -152,12 +151,12 @@ impl FrameHeader {
         self.is_valid() && self.flags & !known == 0
     }
 
-    /// Whether it may be the first that a side says: its settings.
+    /// Whether it may be the first frame that a side sends: its settings.
     pub fn is_first_settings(&self) -> bool {
         self.kind == kind::SETTINGS
             && self.flags == 0
             && self.is_valid()
-            && self.payload_len <= MOST_SETTINGS * SETTING_LEN
+            && self.payload_len <= MAX_SETTINGS * SETTING_LEN
     }
 
     /// As a head without text: `status` is its type, `content_length` its stream, `len` the whole frame's length.
@@ -167,7 +166,7 @@ impl FrameHeader {
     }
 }
 
-/// The preface, likewise.
+/// The preface as a head without text.
 pub fn preface() -> Head<'static> {
     head(kind::PREFACE, 0, 0, PREFACE.len() as u32)
 }
@@ -212,8 +211,8 @@ fn frame_len(header: &[u8]) -> Option<FrameLen> {
     })
 }
 
-/// The message of an excerpt, which is a header or the preface; its place is behind it, because its first byte may be in
-/// another packet.
+/// Read the message of an excerpt, which is a header or the preface. Its place is the offset after it, because its
+/// first byte may be in another packet.
 fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     let behind = excerpt.bytes.len() as u32;
     if excerpt.bytes == PREFACE {
@@ -223,7 +222,7 @@ fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     }
 }
 
-/// What the bytes at the start of a payload are, read as frame headers one behind the other.
+/// The result of reading the start of a payload as consecutive frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// Headers that were read.
@@ -236,9 +235,9 @@ pub struct Chain {
     pub is_conclusive: bool,
 }
 
-/// The frames that `payload` begins with; `None` if it does not begin with a usual one, or another is none.
+/// The frames that `payload` begins with; `None` if its first header is not a usual one, or a later one is not valid.
 ///
-/// Arguments: `wire_len`, how long the payload was before it was cut; `most`, headers that are read.
+/// Arguments: `wire_len`, how long the payload was before it was cut; `most`, how many headers are read at most.
 pub fn chain(payload: &[u8], wire_len: usize, most: usize) -> Option<Chain> {
     let (mut at, mut found) = (
         0_usize,
@@ -275,7 +274,7 @@ pub fn may_begin(payload: &[u8]) -> bool {
     (header[0] == 0 && header[3] <= kind::CONTINUATION && header[5] & 0x80 == 0) || header.starts_with(b"PRI * HTT")
 }
 
-/// Whether `payload` begins with frames, or the preface, although nothing is known of what came before.
+/// Whether `payload` begins with frames or the preface, judged without the bytes before it.
 pub fn begins(payload: &[u8], wire_len: usize) -> bool {
     if !may_begin(payload) {
         return false;

@@ -1,15 +1,15 @@
-//! The protocols that are known, a module each, and the registry that every other part asks.
+//! The known protocols, a module each, and the registry that all other parts use.
 //!
 //! # The seam
-//! A packet's payload means something only to its protocol. What the parts of the pipeline must know of it, each
-//! protocol states in one place, its [`protocol::Protocol`], and [`registry::REGISTRY`] lists them:
-//! 1. The agent asks what it may keep of a payload ([`protocol::AgentKeeps`], [`fixed_bytes`]).
-//! 2. Whoever stores or shows a payload asks what must be overwritten first ([`redaction`]).
-//! 3. The decoder asks which payloads to look into, and keeps excerpts of them, redacted ([`excerpt`],
-//!    [`protocol::Framing`]): it sees packets, not streams.
-//! 4. After matching, excerpts have places in streams, and the messages are read from them ([`excerpt::Read`]); how a
-//!    connection's two directions begin shows what it speaks ([`protocol::Protocol::begins`]).
-//! 5. What makes exchanges asks how messages become exchanges ([`exchanges::Exchanges`]).
+//! Only a payload's protocol can interpret it. What each stage needs to know, a protocol states in one place, its
+//! [`protocol::Protocol`], and [`registry::REGISTRY`] lists them:
+//! 1. Agent: what may be kept of a payload ([`protocol::AgentKeeps`], [`fixed_bytes`]).
+//! 2. Before a payload is stored or shown: what must be overwritten ([`redaction`]).
+//! 3. Decoder, which sees packets, not streams: which payloads to read, and which redacted excerpts of them to keep
+//!    ([`excerpt`], [`protocol::Framing`]).
+//! 4. After matching, when excerpts have places in streams: how messages are read from them ([`excerpt::Read`]), and
+//!    how a connection's two directions begin ([`protocol::Protocol::begins`]), which shows its protocol.
+//! 5. Exchanges: how messages become exchanges ([`exchanges::Exchanges`]).
 //!
 //! # Invariants
 //! - Nothing here panics on input, and nothing is read beyond a payload.

@@ -14,7 +14,7 @@ pub mod reach {
     pub const ANSWER: u16 = 2;
     /// All of the connection.
     pub const CONNECTION: u16 = 3;
-    /// None by itself: it is what a WebSocket's client sends, and what its server sends.
+    /// No reach by itself: frames as a WebSocket's client sends them, and as its server does.
     pub const MASKED_FRAMES: u16 = 4;
     pub const PLAIN_FRAMES: u16 = 5;
 }
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn what_begins_a_stream_is_marked_with_its_reach() {
-        type Found = &'static [(i64, &'static str, u16)];
-        let cases: &[(&[u8], Found)] = &[
+        type Case = &'static [(i64, &'static str, u16)];
+        let cases: &[(&[u8], Case)] = &[
             (
                 b"*2\r\n$9\r\nSUBSCRIBE\r\n$4\r\nnews\r\n",
                 &[(0, "SUBSCRIBE", reach::REST)],

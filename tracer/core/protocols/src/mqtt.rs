@@ -32,7 +32,7 @@ const NAME: &str = "mqtt";
 /// Type and flags.
 const CONNECT: u8 = 0x10;
 
-/// Keep what shows it.
+/// Keep the bytes that show a CONNECT.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
     if let Some(end) = name_end(payload.bytes).filter(|_| keeper.has_room()) {
         keeper.keep_start(payload.bytes, 0, end, payload.bytes.len() as u32);
@@ -46,8 +46,8 @@ fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     }
 }
 
-/// Where the protocol's name ends in a CONNECT: the type, a remaining length of one to four bytes, and the name (`MQIsdp`
-/// is 3.1's).
+/// Offset at which the protocol's name ends in a CONNECT, after the type and a remaining length of one to four bytes
+/// (`MQIsdp` is the name of 3.1).
 fn name_end(payload: &[u8]) -> Option<usize> {
     let length = payload.strip_prefix(&[CONNECT])?.iter().take(4);
     let start = 2 + length.take_while(|&&byte| byte & 0x80 != 0).count();

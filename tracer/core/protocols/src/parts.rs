@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Overwrite with zeros what is not in `parts`, which ascend.
+/// Overwrite with zeros all bytes outside `parts`, which ascend.
 pub fn blank_beside(captured: &mut [u8], parts: Vec<Range<usize>>) {
     let mut from = 0;
     for part in parts {

@@ -1,5 +1,5 @@
-//! PostgreSQL's frontend/backend protocol 3: of its queries only `LISTEN`, after which the server speaks unasked for the
-//! rest of the connection, as a simple query or in a Parse message.
+//! PostgreSQL's frontend/backend protocol 3: recognises only the query `LISTEN`, as a simple query or in a Parse
+//! message. After it the server sends notifications without a request for the rest of the connection.
 //!
 //! Limits: a connection that goes on with requests after `UNLISTEN`.
 //!
@@ -52,7 +52,7 @@ const NAME: &str = "postgresql";
 const HEADER_LEN: usize = 5;
 const LISTEN: &[u8] = b"LISTEN";
 
-/// Keep what shows it.
+/// Keep the bytes that show `LISTEN`.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
     if let Some((name_end, word)) = find_listen(payload.bytes).filter(|_| keeper.has_room()) {
         let parts = [0..HEADER_LEN, name_end, word]; // the statement's name is left out
@@ -67,7 +67,7 @@ fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     }
 }
 
-/// Overwrite a PasswordMessage, which holds a password or what proves that one is known; false for anything else.
+/// Overwrite a PasswordMessage, which holds a password or a proof of knowing one; false for other messages.
 fn overwrite(payload: &mut [u8]) -> bool {
     let is_password = matches!(payload, [b'p', a, b, c, d, ..]
         if u32::from_be_bytes([*a, *b, *c, *d]) as usize == payload.len() - 1);
@@ -77,8 +77,8 @@ fn overwrite(payload: &mut [u8]) -> bool {
     is_password
 }
 
-/// Where `LISTEN` stands as the first word of a query (`Q`), or of a statement that is prepared (`P`), and the byte that
-/// ends the statement's name before it.
+/// Range of `LISTEN` as the first word of a query (`Q`) or of a prepared statement (`P`), and the range of the byte
+/// that ends the statement's name before it.
 fn find_listen(payload: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     let text = payload.get(HEADER_LEN..)?;
     let name_end = match payload[0] {

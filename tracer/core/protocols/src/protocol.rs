@@ -1,4 +1,4 @@
-//! What a protocol states of itself.
+//! The properties that a protocol's module states.
 
 use twintap_secrets::SecretRules;
 
@@ -8,84 +8,86 @@ use crate::fixed_bytes::Pattern;
 use crate::head::HeadKind;
 use crate::redaction::RedactRest;
 
-/// An entry of the registry. What a module does not state is as in [`Protocol::named`].
+/// An entry of the registry. Fields that a module does not state are as in [`Protocol::with_name`].
 #[derive(Debug)]
 pub struct Protocol {
     /// As in tables and documents.
     pub name: &'static str,
-    /// First bytes of payloads that are looked into; no others are.
+    /// First bytes of the payloads that are read; others are not.
     pub first_bytes: &'static [u8],
     /// Kinds of the rows of `messages` that its messages are.
     pub head_kinds: &'static [HeadKind],
     /// Decoder: what is kept of a payload that begins with a message.
     pub keep: Keep,
-    /// Decoder: where frames stand in packets, of a protocol that has them.
+    /// Decoder: how frames are found in packets, if the protocol has frames.
     pub framing: Option<&'static Framing>,
     /// After matching: the messages that an excerpt shows.
     pub read: Read,
-    /// After matching: whether the first bytes of a direction are its own; and whether a client sent them.
+    /// After matching: whether these first bytes of a direction are of this protocol, given whether the client sent
+    /// them.
     pub begins: fn(&[u8], bool) -> bool,
     pub exchanges: Exchanges,
-    /// Beginnings of messages that the protocol fixes, whatever a user sends: an agent keeps them.
+    /// Beginnings of messages that the protocol fixes, whatever a user sends; an agent keeps them.
     pub fixed_bytes: &'static [Pattern],
-    /// How many more bytes behind such a beginning are a word of the protocol's.
+    /// Length of the protocol's own word that may follow such a beginning.
     pub fixed_words_len: fn(&[u8]) -> usize,
-    /// What else an agent keeps.
+    /// What an agent keeps besides.
     pub agent: AgentKeeps,
-    /// Overwrites a message that is a secret as a whole, and says whether it did.
+    /// Overwrites a message that is a secret as a whole; returns whether it did.
     pub overwrite: fn(&mut [u8]) -> bool,
-    /// Redacts a payload by the rules of lines of text, but restores what these must not change, and overwrites what
-    /// they do not find.
+    /// Redacts a payload by the rules for lines of text, then restores the bytes that these must not change, and
+    /// overwrites the secrets that they do not find.
     pub redact_around: Option<fn(&mut [u8], RedactRest<'_>)>,
     pub docs: Docs,
 }
 
-/// Messages in frames, which may begin anywhere in a packet: a header of fixed length says how long each is, so a
-/// direction is followed from one to the next.
+/// Rules of a protocol whose messages are frames, which may begin anywhere in a packet. A header of fixed length
+/// contains the length of each frame, so a direction is followed from one to the next.
 #[derive(Debug)]
 pub struct Framing {
     pub header_len: usize,
-    /// What a client says before its first frame; empty if nothing.
+    /// Bytes that a client sends before its first frame; empty if none.
     pub preface: &'static [u8],
-    /// Whether a payload may begin with a frame or the preface; a quick look, for the hot path.
+    /// Whether a payload may begin with a frame or the preface; a fast check for the hot path.
     pub may_begin: fn(&[u8]) -> bool,
-    /// Whether a payload, of so many bytes on the wire, begins with a frame or the preface, although nothing is known of
-    /// what came before.
+    /// Whether a payload of the given length on the wire begins with a frame or the preface, judged without the bytes
+    /// before it.
     pub begins: fn(&[u8], usize) -> bool,
-    /// Likewise, where frames were followed before, and some are missing.
+    /// The same on a direction whose frames were followed before and of which some are missing.
     pub resumes: fn(&[u8], usize) -> bool,
-    /// How long the frame with this header is; `None` if no such header may be sent.
+    /// Length of the frame with this header; `None` if such a header is invalid.
     pub frame_len: fn(&[u8]) -> Option<FrameLen>,
-    /// Overwrites secrets in what is kept of a frame.
+    /// Overwrites secrets in the kept bytes of a frame.
     pub overwrite: fn(&SecretRules, &mut [u8]),
 }
 
-/// Lengths of a frame's parts behind its header.
+/// Lengths of a frame's parts after its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLen {
     pub body_len: u32,
-    /// How many bytes of the body are kept with the header; at most `body_len`, and [`MOST_KEPT_LEN`].
+    /// How many bytes of the body are kept with the header; at most `body_len`, and [`MAX_KEPT_LEN`].
     pub kept_len: u32,
 }
 
-/// Bounds what waits for the rest of a frame's kept bytes, of each direction.
-pub const MOST_KEPT_LEN: u32 = 1024;
+/// Limits the bytes of each direction that await the rest of a frame.
+pub const MAX_KEPT_LEN: u32 = 1024;
 
 /// What an agent keeps of a payload, beside fixed first bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum AgentKeeps {
     Nothing,
-    /// A head in lines of text, whose secrets are overwritten by the rules: its length, 0 where there is none.
+    /// A head in lines of text, whose secrets the rules overwrite. The function returns its length, 0 if there is none.
     Head(fn(&[u8]) -> usize),
     Parts(Parts),
 }
 
-/// Parts of a payload; all between them is overwritten with zeros.
+/// Parts of a payload that are kept; the bytes between them are overwritten with zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts {
-    /// How many bytes hold all of them, of a payload of which so many bytes are looked at; 0 if there is none.
+    /// Bytes up to the end of the last part, of a payload of which the given number of bytes is inspected; 0 if there
+    /// is none.
     pub kept_len: fn(&[u8], usize) -> usize,
-    /// Overwrites what lies between them.
+    /// Overwrites the bytes between them.
     pub blank: fn(&mut [u8]),
 }
 
@@ -98,7 +100,7 @@ pub struct Docs {
 }
 
 impl Protocol {
-    /// One that is only known by its name.
+    /// A protocol of which only the name is stated.
     pub const fn with_name(name: &'static str) -> Self {
         Self {
             name,

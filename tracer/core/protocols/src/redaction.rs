@@ -1,12 +1,11 @@
-//! Overwrites the secrets in a packet's payload: by the rules for lines of text, and by what protocols know of their own
-//! messages.
+//! Overwrites the secrets in a packet's payload, by the rules for lines of text and by rules of each protocol.
 
 use twintap_secrets::SecretRules;
 
 use crate::protocol::Protocol;
 use crate::registry::{self, REGISTRY};
 
-/// Overwrites a payload by the rest of the rules, which a protocol calls between what it notes and what it restores.
+/// Overwrites a payload by the remaining rules. A protocol calls it after noting the bytes that it restores afterwards.
 pub type RedactRest<'a> = &'a mut dyn FnMut(&mut [u8]);
 
 /// Length of the text head that a payload begins with; 0 if it begins with none.
@@ -15,7 +14,7 @@ pub fn head_len(payload: &[u8]) -> usize {
     lens.find(|len| *len > 0).unwrap_or(0)
 }
 
-/// Overwrite the secrets in a payload, as it was captured.
+/// Overwrite the secrets in a captured payload.
 pub fn redact(rules: &SecretRules, payload: &mut [u8]) {
     if head_len(payload) > 0 {
         redact_head(rules, payload);
@@ -31,7 +30,7 @@ pub fn redact_head(rules: &SecretRules, payload: &mut [u8]) {
     }
 }
 
-/// Likewise of bytes that begin with none: in the middle of a head, or another protocol's.
+/// Overwrite the secrets in bytes that do not begin with a head: the middle of one, or another protocol's.
 pub fn redact_unframed(rules: &SecretRules, payload: &mut [u8]) {
     if !rules.keeps_all() {
         around(REGISTRY, payload, &mut |bytes| {
@@ -42,7 +41,7 @@ pub fn redact_unframed(rules: &SecretRules, payload: &mut [u8]) {
     }
 }
 
-/// Redact `payload` by `rest`, within what each of `protocols` does around it.
+/// Redact `payload` by `rest`, nested in what each of `protocols` does before and after it.
 fn around(protocols: &[&Protocol], payload: &mut [u8], rest: RedactRest<'_>) {
     match protocols.split_first() {
         Some((protocol, others)) => match protocol.redact_around {

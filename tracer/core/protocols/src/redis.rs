@@ -1,5 +1,5 @@
-//! Redis (RESP 2 and 3): of its commands those after which the server speaks unasked, or answers when another client
-//! lets it.
+//! Redis (RESP 2 and 3): recognises the commands after which the server sends without a request, or answers only when
+//! another client acts.
 //!
 //! | read | reach |
 //! |---|---|
@@ -40,8 +40,8 @@ pub const PROTOCOL: Protocol = Protocol {
 };
 
 const NAME: &str = "redis";
-/// Commands after which Redis speaks unasked.
-const PUSHED: &[&[u8]] = &[
+/// Commands after which Redis sends without a request.
+const SUBSCRIBING: &[&[u8]] = &[
     b"SUBSCRIBE",
     b"PSUBSCRIBE",
     b"SSUBSCRIBE",
@@ -49,7 +49,7 @@ const PUSHED: &[&[u8]] = &[
     b"SYNC",
     b"PSYNC",
 ];
-/// Commands that Redis answers when another client gives it something.
+/// Commands that Redis answers when another client adds an element.
 const BLOCKING: &[&[u8]] = &[
     b"BLPOP",
     b"BRPOP",
@@ -60,16 +60,16 @@ const BLOCKING: &[&[u8]] = &[
     b"BZPOPMAX",
     b"BZMPOP",
 ];
-/// Likewise, where the word `BLOCK` is among the first arguments.
+/// Commands that block if the word `BLOCK` is among their first arguments.
 const MAY_BLOCK: &[&[u8]] = &[b"XREAD", b"XREADGROUP"];
-/// `XREADGROUP GROUP group consumer COUNT n BLOCK`: no later.
+/// Words among which `BLOCK` is searched: `XREADGROUP GROUP group consumer COUNT n BLOCK`.
 const BLOCK_WITHIN: usize = 7;
-/// Most commands of one payload that are looked at.
+/// Commands of one payload that are inspected, at most.
 const COMMAND_LIMIT: usize = 1024;
 /// Longest number of a RESP header.
 const DIGITS_LIMIT: usize = 10;
 
-/// Keep, of each command that is marked, its headers and its word, and `BLOCK` if that is what marks it.
+/// Keep the headers and the word of each marked command, and `BLOCK` if that is what marks it.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
     let mut at = 0;
     for _ in 0..COMMAND_LIMIT {
@@ -91,23 +91,23 @@ fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     }
 }
 
-struct Found {
+struct MarkedCommand {
     head: Head<'static>,
-    /// Where the command's first word ends, and where the word stands that says that it blocks.
+    /// Offset at which the command's first word ends, and the range of the word `BLOCK`.
     word_end: usize,
     block: Range<usize>,
 }
 
-fn find_mark(mut words: Words<'_>) -> Option<Found> {
+fn find_mark(mut words: Words<'_>) -> Option<MarkedCommand> {
     let verb = words.next()?;
     let word_end = words.at.min(words.payload.len());
     let known = |verbs: &'static [&'static [u8]]| verbs.iter().find(|known| known.eq_ignore_ascii_case(verb));
-    let found = |verb, reach, block| Found {
+    let found = |verb, reach, block| MarkedCommand {
         head: mark(verb, NAME, reach),
         word_end,
         block,
     };
-    if let Some(verb) = known(PUSHED) {
+    if let Some(verb) = known(SUBSCRIBING) {
         return Some(found(verb, reach::REST, word_end..word_end));
     }
     if let Some(verb) = known(BLOCKING) {
@@ -132,7 +132,7 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// Those of the command at the start of `payload`.
+    /// The words of the command at the start of `payload`.
     fn of(payload: &'a [u8]) -> Option<Self> {
         let (left, at) = header_number(payload, 0, b'*')?;
         Some(Self { payload, at, left })
@@ -147,7 +147,7 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// Where the command ends; `None` if it is not whole.
+    /// Offset at which the command ends; `None` if it is not complete.
     fn end(mut self) -> Option<usize> {
         while self.left > 0 {
             self.next()?;
@@ -171,11 +171,15 @@ fn header_number(payload: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> 
     is_whole.then_some((number, at + 1 + digits + 2))
 }
 
-/// Behind a command's headers: how long its word is, if it is one after which others are waited for.
+/// Length of the word after a command's headers, if it is a command that subscribes or blocks.
 fn waits_len(command: &[u8]) -> usize {
     let is = |verb: &&&[u8]| {
         let (word, rest) = command.split_at(command.len().min(verb.len()));
         word.eq_ignore_ascii_case(verb) && rest.starts_with(b"\r\n")
     };
-    PUSHED.iter().chain(BLOCKING).find(is).map_or(0, |verb| verb.len() + 2)
+    SUBSCRIBING
+        .iter()
+        .chain(BLOCKING)
+        .find(is)
+        .map_or(0, |verb| verb.len() + 2)
 }

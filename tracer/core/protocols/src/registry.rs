@@ -1,4 +1,4 @@
-//! The registry: every protocol, in the order in which they are asked.
+//! The registry: every protocol, in the order in which payloads are tried.
 
 use crate::exchanges::{Exchanges, Order, StreamRules};
 use crate::protocol::{Framing, Protocol};
@@ -6,7 +6,7 @@ use crate::{
     amqp, ceph, http1, http2, memcached, mongodb, mqtt, mysql, nats, postgresql, redis, ssh, tls, turns, websocket,
 };
 
-/// All protocols. The last is that of connections which no other claims.
+/// All protocols. The last is that of connections that no other protocol claims.
 pub const REGISTRY: &[&Protocol] = &[
     &http1::PROTOCOL,
     &tls::PROTOCOL,
@@ -25,9 +25,9 @@ pub const REGISTRY: &[&Protocol] = &[
     &turns::PROTOCOL,
 ];
 
-/// By the first byte of a payload, a bit for each protocol that looks into it.
+/// By the first byte of a payload, a bit for each protocol that reads it.
 static BY_FIRST_BYTE: [u32; 256] = by_first_byte();
-/// Those among all that have frames.
+/// Bits of the protocols that have frames.
 const FRAMED: u32 = framed_bits();
 
 const fn framed_bits() -> u32 {
@@ -55,7 +55,7 @@ const fn by_first_byte() -> [u32; 256] {
     table
 }
 
-/// By the kind of a head: the place of its protocol; of kinds that several have, of the first. Others are the last's.
+/// By the kind of a head, the place of its protocol: the first that has the kind, or the last of all if none has.
 static BY_HEAD_KIND: [u8; 256] = by_head_kind();
 
 const fn by_head_kind() -> [u8; 256] {
@@ -101,29 +101,29 @@ pub fn streams_of_head_kind(kind: u8) -> Option<&'static StreamRules> {
     }
 }
 
-/// Whether any protocol looks into a payload that begins so; for the hot path.
+/// Whether any protocol reads payloads that begin with this byte; for the hot path.
 #[inline(always)]
 pub fn is_of_interest(first: u8) -> bool {
     BY_FIRST_BYTE[usize::from(first)] != 0
 }
 
-/// The protocols that look into a payload that begins so, in the order of the registry.
+/// The protocols that read payloads that begin with this byte, in the order of the registry.
 pub fn beginning_with(first: u8) -> impl Iterator<Item = &'static Protocol> {
     places(BY_FIRST_BYTE[usize::from(first)]).map(|place| REGISTRY[place])
 }
 
-/// Likewise, of a payload; none of an empty one.
+/// The protocols that read this payload; none if it is empty.
 pub fn of_payload(payload: &[u8]) -> impl Iterator<Item = &'static Protocol> + use<> {
     payload.first().copied().into_iter().flat_map(beginning_with)
 }
 
-/// Likewise, with their places in the registry.
+/// The protocols that read this payload, with their places in the registry.
 pub fn places_of_payload(payload: &[u8]) -> impl Iterator<Item = (u8, &'static Protocol)> + use<> {
     let bits = payload.first().map_or(0, |&first| BY_FIRST_BYTE[usize::from(first)]);
     places(bits).map(|place| (place as u8, REGISTRY[place]))
 }
 
-/// Whether a payload that begins so may be a frame's; for the hot path.
+/// Whether a payload that begins with this byte may begin with a frame; for the hot path.
 #[inline(always)]
 pub fn may_be_framed(first: u8) -> bool {
     BY_FIRST_BYTE[usize::from(first)] & FRAMED != 0

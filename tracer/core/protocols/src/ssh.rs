@@ -26,7 +26,7 @@ pub const PROTOCOL: Protocol = Protocol {
 const NAME: &str = "ssh";
 const VERSION: &[u8] = b"SSH-2.0-";
 
-/// Keep what shows it.
+/// Keep the bytes that show the version exchange.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
     if payload.bytes.starts_with(VERSION) && keeper.has_room() {
         keeper.keep_start(payload.bytes, 0, VERSION.len(), payload.bytes.len() as u32);

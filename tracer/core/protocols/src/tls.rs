@@ -1,4 +1,4 @@
-//! TLS records: where they begin, their types and lengths. Of their contents only the first hello is read.
+//! TLS records: their places, types and lengths. Of their contents only the first hello is read.
 //!
 //! A record is searched where a payload begins, and after each record that is captured to its end. Bytes within a
 //! record that look like a record are rare (one payload in millions); whoever reads records leaves out those that begin
@@ -11,7 +11,7 @@ use crate::exchanges::Exchanges;
 use crate::head::{Head, HeadKind};
 use crate::protocol::{AgentKeeps, Docs, Parts, Protocol};
 
-pub mod kept;
+pub mod payload_policy;
 
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: &[20, 21, 22, 23],
@@ -22,8 +22,8 @@ pub const PROTOCOL: Protocol = Protocol {
     read,
     fixed_bytes: &[b"\x16\x03\x01??\x01", b"\x16\x03\x03??\x01"],
     agent: AgentKeeps::Parts(Parts {
-        kept_len: kept::kept_len,
-        blank: kept::blank,
+        kept_len: payload_policy::kept_len,
+        blank: payload_policy::blank,
     }),
     docs: Docs {
         reads: "types and lengths of records; of the server's hello the version and whether it chose HTTP/2",
@@ -39,9 +39,9 @@ pub const RECORD: HeadKind = HeadKind(3);
 pub mod flag {
     pub const CLIENT_HELLO: u8 = 0x01;
     pub const SERVER_HELLO: u8 = 0x02;
-    /// Of a server's hello: it chose TLS 1.3 or later.
+    /// The server's hello chose TLS 1.3 or later.
     pub const TLS_13: u8 = 0x04;
-    /// Likewise: it chose HTTP/2 (ALPN). Of TLS 1.3 that is encrypted.
+    /// The server's hello chose HTTP/2 (ALPN); in TLS 1.3 that choice is encrypted.
     pub const HTTP2: u8 = 0x08;
 }
 
@@ -54,21 +54,21 @@ pub mod content {
 }
 
 const HEADER_LEN: usize = 5;
-/// Most records looked for in one packet.
+/// Records read of one packet, at most.
 const RECORD_LIMIT: usize = 64;
-/// Of a message of the handshake: type and length (RFC 8446 §4).
+/// Length of a handshake message's header: type and length (RFC 8446 §4).
 const MESSAGE_HEADER_LEN: usize = 4;
-/// 2^14 and what encryption may add (RFC 5246 §6.2.3).
-const LONGEST: usize = (1 << 14) + 2048;
+/// Longest content of a record: 2^14 bytes and what encryption may add (RFC 5246 §6.2.3).
+const MAX_CONTENT_LEN: usize = (1 << 14) + 2048;
 const SUPPORTED_VERSIONS: u16 = 43;
 /// Application-layer protocol negotiation: a list with the length of one name in it, and the name (RFC 7301 §3.1).
 const ALPN: u16 = 16;
 const ALPN_HTTP2: &[u8] = b"\0\x03\x02h2";
-/// Extensions of a hello that are looked at.
-const MOST_EXTENSIONS: usize = 64;
+/// Extensions of a hello that are read, at most.
+const MAX_EXTENSIONS: usize = 64;
 const TLS_13: u16 = 0x0304;
 /// SHA-256 of "HelloRetryRequest", in place of a server's random number (RFC 8446 §4.1.3); its first bytes.
-const RETRY: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
+const HELLO_RETRY_REQUEST_RANDOM: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
 
 /// Keep the headers of the records that a payload begins with, and a server's hello.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
@@ -91,7 +91,7 @@ fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     }
 }
 
-/// How much of what a record holds says something: the type of a client's hello, all of a server's.
+/// Bytes of a record's content that are kept: the type of a client's hello, all of a server's.
 fn hello_len(record: &[u8]) -> usize {
     let message = &record[HEADER_LEN..];
     match message {
@@ -137,27 +137,27 @@ fn record_len(payload: &[u8]) -> Option<usize> {
     } else {
         1
     };
-    (shortest..=LONGEST).contains(&len).then_some(HEADER_LEN + len)
+    (shortest..=MAX_CONTENT_LEN).contains(&len).then_some(HEADER_LEN + len)
 }
 
-/// What a handshake record begins with.
+/// Flags of the hello that a handshake record begins with.
 fn hello(message: &[u8]) -> u8 {
     match message.first() {
         Some(1) => flag::CLIENT_HELLO,
-        Some(2) if message.get(6..10) == Some(&RETRY) => 0,
+        Some(2) if message.get(6..10) == Some(&HELLO_RETRY_REQUEST_RANDOM) => 0,
         Some(2) => flag::SERVER_HELLO | choice_of_hello(message),
         _ => 0,
     }
 }
 
-/// What a server's hello chooses, as far as it was captured.
+/// Flags of what a server's hello chooses, as far as it was captured.
 fn choice_of_hello(message: &[u8]) -> u8 {
     // Type, length, version, random number; then the session's id, the cipher, the compression.
     let Some(&session_len) = message.get(38) else {
         return 0;
     };
     let (mut at, mut flags) = (39 + usize::from(session_len) + 3 + 2, 0);
-    for _ in 0..MOST_EXTENSIONS {
+    for _ in 0..MAX_EXTENSIONS {
         let (Some(kind), Some(len)) = (number(message, at), number(message, at + 2)) else {
             break;
         };
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn records_are_known_by_their_headers() {
-        type Found = Option<(u16, u8, u32)>;
-        let cases: &[(&[u8], Found)] = &[
+        type Case = Option<(u16, u8, u32)>;
+        let cases: &[(&[u8], Case)] = &[
             (&[22, 3, 1, 2, 0, 1, 0], Some((22, flag::CLIENT_HELLO, 517))),
             (&[20, 3, 3, 0, 1, 1], Some((20, 0, 6))),
             (&[23, 3, 3, 0x40, 0x11, 9], Some((23, 0, 16_406))),
@@ -232,7 +232,7 @@ mod tests {
         *alpn.last_mut().expect("long") = b'3';
         assert_eq!(flags(&alpn), Some(flag::SERVER_HELLO));
         let mut retry = server_hello(Some(TLS_13), 7);
-        retry[11..15].copy_from_slice(&RETRY);
+        retry[11..15].copy_from_slice(&HELLO_RETRY_REQUEST_RANDOM);
         assert_eq!(flags(&retry), Some(0));
     }
 }

@@ -1,4 +1,5 @@
-//! What no other protocol claims. It is last in the registry: its messages are what one side sends until the other does.
+//! Connections that no other protocol claims; last in the registry. A message is what one side sends until the other
+//! does.
 
 use crate::protocol::{Docs, Protocol};
 

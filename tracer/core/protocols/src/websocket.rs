@@ -1,5 +1,5 @@
-//! WebSocket: payloads that are whole frames, and nothing else. One says nothing by itself; several make a stream. A
-//! client's frames are masked, a server's are not.
+//! WebSocket: payloads that consist of whole frames. One such payload is no evidence; several show a stream. A client's
+//! frames are masked, a server's are not.
 //!
 //! Source: RFC 6455 §5.2.
 
@@ -27,14 +27,14 @@ const NAME: &str = "websocket";
 const FIRST_BYTES: &[u8] = &[0x81, 0x82, 0x88, 0x89, 0x8a, 0xc1, 0xc2];
 /// Of a frame's second byte: its payload is masked.
 const MASKED: u8 = 0x80;
-/// Most frames of one payload that are looked at.
+/// Frames of one payload that are inspected, at most.
 const FRAME_LIMIT: usize = 64;
 
 fn begins(start: &[u8], from_client: bool) -> bool {
     matches!(start, [first, second] if FIRST_BYTES.contains(first) && (second & MASKED != 0) == from_client)
 }
 
-/// Keep the first two bytes of a payload that is whole frames: they say whether it is masked.
+/// Keep the first two bytes of a payload of whole frames, which show whether it is masked.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
     if keeper.has_room() && are_frames(payload.bytes, payload.wire_len) {
         keeper.keep_start(payload.bytes, 0, 2, payload.wire_len as u32);
@@ -53,7 +53,7 @@ fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     }
 }
 
-/// Whether a payload is whole frames, all masked or none, as far as was captured of it.
+/// Whether a payload consists of whole frames, all masked or none, as far as it was captured.
 fn are_frames(payload: &[u8], wire_len: usize) -> bool {
     let (mut at, mut masked) = (0_usize, None);
     for _ in 0..FRAME_LIMIT {
@@ -86,7 +86,7 @@ fn websocket_frame(bytes: &[u8]) -> Option<(usize, bool)> {
         127 => (8, u64::from_be_bytes(*rest.first_chunk()?)),
         _ => (0, u64::from(len7)),
     };
-    // As short as can be (§5.2: "the minimal number of bytes MUST be used").
+    // A length must take as few bytes as possible (§5.2: "the minimal number of bytes MUST be used").
     let is_shortest = match more {
         2 => len > 125,
         8 => len > u64::from(u16::MAX),

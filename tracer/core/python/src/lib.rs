@@ -1,5 +1,5 @@
-//! `tracer._capture`: the agent's core for Python, all that an observed host needs. Capturing, payload policies and kernel
-//! filters, and the rules of secrets; no analysis is linked into it.
+//! `tracer._capture`: the agent's core for Python, all that an observed host needs. Capturing, payload policies and
+//! kernel filters, and the rules of secrets; no analysis is linked into it.
 
 mod capture;
 mod secrets;

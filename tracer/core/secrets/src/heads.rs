@@ -4,29 +4,28 @@
 //! a form, percent-encoded or not), segments of a path by the segment before, JSON values by key, and `user:password@`
 //! in a URL.
 //!
-//! Each packet is judged alone, so loss, reordering and retransmission change nothing. The price: a packet that
-//! continues a head begun in another is not recognised as such, so `head_len` is 0 there, and `redact_unframed`
-//! overwrites its whole first line. A body that itself looks like a head at the start of a packet cannot be
-//! distinguished from one.
+//! Each packet is judged by itself, so loss, reordering and retransmission change nothing. Therefore a packet that
+//! continues a head from an earlier packet is not recognised: `head_len` is 0 for it, and `redact_unframed` overwrites
+//! its whole first line. A body that looks like a head at the start of a packet cannot be distinguished from one.
 //!
 //! Source: RFC 9112 §2-6 (messages, bodies), RFC 3986 §3 (query, userinfo).
 
 use crate::rules::{SecretRules, begins_with};
 
-/// No head holds such a byte.
+/// A control character, which no head contains.
 const CONTROL: u8 = 1;
 const LINE_FEED: u8 = 2;
 /// CR or LF.
 const LINE_END: u8 = 4;
 const COLON: u8 = 8;
 const SLASH: u8 = 16;
-/// A parameter may begin behind it.
+/// A parameter may begin after it.
 const BEFORE_PARAMETER: u8 = 32;
 /// A character of a header's name (RFC 9110 §5.6.2).
 const TOKEN: u8 = 64;
 const QUOTE: u8 = 128;
 
-/// Every byte's classes: one look at a byte answers all questions of a line.
+/// The classes of each byte, so that one look-up per byte suffices for a line.
 static CLASSES: [u8; 256] = classes();
 
 const fn classes() -> [u8; 256] {
@@ -52,7 +51,8 @@ const fn classes() -> [u8; 256] {
     classes
 }
 
-/// Of HTTP, WebDAV and Swift's backend. Only these: the tail of a split method must not pass for one.
+/// Methods of HTTP, WebDAV and Swift's backend. A fixed list, because the end of a method that two packets split must
+/// not count as a method.
 const METHODS: [&[u8]; 22] = [
     b"GET",
     b"HEAD",
@@ -78,7 +78,7 @@ const METHODS: [&[u8]; 22] = [
     b"UPDATE",
 ];
 
-/// A longer one is no parameter; the bound keeps the search linear.
+/// Longest name of a parameter; the limit keeps the search linear.
 const LONGEST_PARAMETER_NAME_LEN: usize = 128;
 
 /// Length of the HTTP/1 heads at the start of a payload, without any byte of a body; 0 if it does not begin with one.
@@ -142,7 +142,7 @@ struct Head {
 
 fn first_head(bytes: &[u8]) -> Option<Head> {
     if !bytes.first()?.is_ascii_uppercase() {
-        return None; // most packets are the middle of a body: out at once
+        return None; // the common case: a packet in the middle of a body
     }
     let (start_line, seen) = line_at(bytes, 0);
     if seen & CONTROL != 0 || !(is_request_line(bytes, start_line) || is_status_line(start_line)) {
@@ -240,8 +240,8 @@ fn is_header_line(line: &[u8]) -> bool {
 }
 
 impl SecretRules {
-    /// Walks the lines; `in_secret`: the line before, not seen here, may have been a secret that is folded into these.
-    /// `framed`: they are a head, not another protocol's.
+    /// Redacts lines one by one. `in_secret`: the line before the first one may be a secret that is folded into it.
+    /// `framed`: the lines are a head, not another protocol's bytes.
     fn redact_lines(&self, bytes: &mut [u8], mut in_secret: bool, framed: bool) {
         let (mut start, mut in_arguments) = (0, false);
         while start < bytes.len() {
@@ -264,7 +264,7 @@ impl SecretRules {
         }
     }
 
-    /// Overwrites what is secret within a line, wherever it stands.
+    /// Overwrites secrets anywhere in a line.
     fn redact_within(&self, line: &mut [u8], seen: u8, may_be_cut: bool) {
         // A parameter has a `=`, as it is or percent-encoded; most lines have neither.
         if seen & BEFORE_PARAMETER != 0 && line.iter().any(|b| matches!(b, b'=' | b'%')) {
@@ -279,15 +279,14 @@ impl SecretRules {
         }
     }
 
-    /// As `redact_within`, for a line of whatever text.
+    /// The same for a line of any text.
     pub(crate) fn redact_line(&self, line: &mut [u8]) {
         let (_, seen) = scan(line, 0);
         self.redact_parameter(line);
         self.redact_within(line, seen, false);
     }
 
-    /// Overwrites the value if the name is secret, and says whether it was; of a line that is no header, a form's
-    /// first.
+    /// Overwrites the value of a header, or of a form's first parameter, if the name is secret. Returns whether it was.
     fn redact_header(&self, line: &mut [u8], seen: u8) -> bool {
         let colon = (seen & COLON != 0).then(|| line.iter().position(|b| *b == b':'));
         let Some(colon) = colon.flatten() else {
@@ -305,9 +304,9 @@ impl SecretRules {
         true
     }
 
-    /// Overwrites what follows the command of a text protocol that takes a secret, and says whether it did.
+    /// Overwrites the arguments of a text protocol's command that takes a secret. Returns whether it did.
     ///
-    /// In Redis' protocol each argument is a line of its own, behind one with its length.
+    /// In Redis' protocol each argument is a line of its own, after a line with its length.
     fn redact_command(&self, line: &mut [u8], in_arguments: &mut bool) -> bool {
         if *in_arguments && !matches!(line.first(), Some(b'*' | b'$')) {
             line.fill(b'x');
@@ -379,7 +378,7 @@ impl SecretRules {
         }
     }
 
-    /// Overwrites the segment of a path behind one that the rules name.
+    /// Overwrites the segment of a path after one that the rules name.
     fn redact_paths(&self, line: &mut [u8]) {
         let mut at = 0;
         while let Some(start) = next_segment(line, at) {
@@ -399,7 +398,7 @@ impl SecretRules {
         }
     }
 
-    /// Overwrites the values of secret keys of JSON that stand in this line with them.
+    /// Overwrites JSON values that are in the same line as their secret key.
     fn redact_json(&self, line: &mut [u8]) {
         let mut at = 0;
         while let Some((name, value)) = next_json_value(line, at) {
@@ -412,8 +411,7 @@ impl SecretRules {
     }
 }
 
-/// Of the next `"name": value` from `at` on, where the name and the value are; a value that is an object or a list is
-/// empty.
+/// Ranges of the name and the value of the next `"name": value` from `at` on; that of an object or a list is empty.
 fn next_json_value(line: &[u8], mut at: usize) -> Option<(std::ops::Range<usize>, std::ops::Range<usize>)> {
     loop {
         let open = at + line[at..].iter().position(|b| *b == b'"')? + 1;

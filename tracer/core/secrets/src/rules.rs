@@ -1,11 +1,11 @@
-//! The rules: `rules.txt`, compiled so that a name is judged in one pass over it.
+//! The rules of `rules.txt`, compiled so that one pass over a name decides whether it is secret.
 
 use std::sync::OnceLock;
 
-/// The rules that everybody has.
+/// The text of the built-in rules.
 pub const BUILT_IN: &str = include_str!("rules.txt");
 
-/// What is wrong with a line of rules.
+/// An error in a line of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleError {
     /// From 1.
@@ -21,7 +21,7 @@ pub struct OptionRule {
     pub option: String,
 }
 
-/// Words of a program's command line that are secret: from the `from`th behind `behind` on.
+/// Words of a program's command line that are secret: from the `from`th one after the word `behind` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentRule {
     pub program: String,
@@ -45,7 +45,7 @@ pub struct SecretRules {
     pub(crate) options: Vec<OptionRule>,
     pub(crate) arguments: Vec<ArgumentRule>,
     kept: Vec<Box<[u8]>>,
-    /// Nothing is secret: the operator wants all.
+    /// Nothing is secret, by the operator's choice.
     pub(crate) keeps_all: bool,
 }
 

@@ -6,13 +6,13 @@
 
 use crate::rules::SecretRules;
 
-/// What the words before say of the next.
+/// What the previous words determine about the next one.
 #[derive(Default)]
 struct State<'a> {
     /// Names of programs so far: `sudo env swift -K …` is `swift`'s, too.
     programs: Vec<&'a str>,
     next_is_secret: bool,
-    /// Of each argument rule whose word came: how many words ago.
+    /// For each argument rule, how many words ago its word came, if it did.
     since: Vec<Option<usize>>,
 }
 
@@ -44,7 +44,7 @@ impl SecretRules {
             .unwrap_or_else(|| self.redact_plain(word))
     }
 
-    /// Whether an argument rule says that this word is secret; counts on.
+    /// Whether this word is secret by an argument rule. Advances the counts of words.
     fn is_argument(&self, word: &str, state: &mut State<'_>) -> bool {
         let mut secret = false;
         for (rule, since) in self.arguments.iter().zip(&mut state.since) {
@@ -71,7 +71,7 @@ impl SecretRules {
         }
     }
 
-    /// An option, or `NAME=VALUE`, that has a secret or announces one.
+    /// Redacts an option, or `NAME=VALUE`, that contains a secret or precedes one.
     fn redact_option(&self, word: &str, state: &mut State<'_>) -> Option<String> {
         if let Some((name, value)) = word.split_once('=') {
             let is_name = name
@@ -93,7 +93,7 @@ impl SecretRules {
         self.redact_attached(word, state)
     }
 
-    /// Whether a rule says that the value of this option is secret.
+    /// Whether the value of this option is secret.
     fn announces(&self, option: &str, state: &State<'_>) -> bool {
         let of_program = |program: &str| program == "*" || state.programs.contains(&program);
         self.options

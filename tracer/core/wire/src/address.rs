@@ -1,7 +1,7 @@
 //! Addresses as small numbers, in order of first appearance.
 //!
-//! A capture has few addresses and many packets, so the last pairs seen stand in a small direct-mapped table in front of the
-//! hash map, which is then asked for a few packets in a thousand. Memory: below 64 bytes for each distinct address.
+//! A capture has few addresses and many packets, so recent pairs are looked up in a small direct-mapped table; only a
+//! few packets in a thousand need the hash map behind it. Memory: below 64 bytes for each distinct address.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -27,7 +27,7 @@ struct RecentPair {
     dst_index: u32,
 }
 
-/// Index of no address.
+/// Stands for an index where there is no address.
 const NONE: u32 = u32::MAX;
 
 /// Every address seen, numbered from 0.
@@ -110,7 +110,7 @@ impl AddressTable {
         &self.all
     }
 
-    /// The addresses from index `from` on as text, one a line: what crosses to Python in one piece.
+    /// The addresses from index `from` on as text, one a line, so that they cross to Python in one piece.
     pub fn lines_from(&self, from: usize) -> String {
         let mut lines = String::new();
         for address in self.all.iter().skip(from) {

@@ -1,4 +1,4 @@
-//! Fixed-width fields at named offsets. The callers check the length once, at the door.
+//! Reads fixed-width fields at named offsets. Callers check the length once, before the first field.
 
 /// The big-endian (network order) u16 at `at`.
 #[inline(always)]

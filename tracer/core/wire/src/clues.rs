@@ -6,7 +6,7 @@
 //! kept for them. The first bytes of a payload are compared wherever in the stream it stands, so a pattern must be too
 //! long to match by chance.
 //!
-//! Cost: of a packet without a head one look into a table; of a head about 100 ns. Memory: a few KiB an endpoint.
+//! Cost: one table look-up for a packet without a head; about 100 ns for a head. Memory: a few KiB an endpoint.
 
 use foldhash::fast::RandomState;
 use memchr::memchr;
@@ -15,32 +15,32 @@ use std::collections::HashMap;
 use twintap_protocols::head::{Head, HeadKind};
 use twintap_protocols::http1::{self, HeaderMarks};
 
-/// Marks of headers, and patterns of first bytes, are bits of a word.
-pub const MOST_OF_A_KIND: usize = 64;
-/// Most endpoints of one capture that are distinguished; forged traffic may show any number.
-const MOST_ENDPOINTS: usize = 1 << 14;
+/// Marks of headers, and patterns of first bytes, at most: each is a bit of a 64-bit word.
+pub const MAX_OF_A_KIND: usize = 64;
+/// Endpoints of one capture that are distinguished, at most; forged traffic may show any number.
+const MAX_ENDPOINTS: usize = 1 << 14;
 /// Requests of an endpoint that are kept, spread evenly over all of them.
 const SAMPLE_LEN: usize = 64;
-/// Of a method and target; what differs later differs too seldom to matter.
+/// Length up to which a sampled method and target are kept; requests rarely differ only after it.
 const SAMPLE_TEXT_LIMIT: usize = 160;
 
 /// A condition on one message of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clue {
-    /// Sent by the endpoint's client; else by the endpoint.
+    /// The message is sent by the endpoint's client; otherwise by the endpoint.
     pub from_client: bool,
-    /// Any of these; empty for all.
+    /// The method is one of these; empty for any.
     pub methods: Vec<String>,
     /// The target, without its query, has one of these shapes; empty for all. `/*/#/AUTH_*/**`: any word, a word of
     /// digits, a word that begins so, any number of further words.
     pub targets: Vec<String>,
-    /// There is a header of this name whose value begins so; in any case.
+    /// A header of this name has a value that begins with this text; in any case.
     pub header: Option<(String, String)>,
-    /// Instead of all that: a payload that is no HTTP message begins with one of these; `None` is any byte.
+    /// Instead of all these conditions: a payload that is no HTTP message begins with one of these; `None` is any byte.
     pub begins: Vec<Vec<Option<u8>>>,
 }
 
-/// Clues that are looked for.
+/// The clues to count, compiled.
 #[derive(Debug)]
 pub struct ClueRules {
     pub marks: HeaderMarks,
@@ -66,7 +66,7 @@ struct Pattern {
     clue: usize,
     from_client: bool,
     bytes: Vec<Option<u8>>,
-    /// Place and value of the last byte that matters: it decides for most payloads.
+    /// Offset and value of the pattern's last fixed byte, which is compared first because it decides for most payloads.
     last: (usize, u8),
 }
 
@@ -87,7 +87,7 @@ pub struct Ends {
     pub dst: (u32, u16),
 }
 
-/// What an endpoint showed.
+/// Clues counted for an endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointClues {
     /// Messages with each clue.
@@ -95,7 +95,7 @@ pub struct EndpointClues {
     pub requests_count: u32,
     pub answers_count: u32,
     sample: Vec<Box<[u8]>>,
-    /// Of so many requests one is kept, as a power of two.
+    /// One in 2^`sample_shift` requests is kept.
     sample_shift: u32,
 }
 
@@ -142,8 +142,8 @@ impl ClueRules {
                 of_heads.push(HeadRule::of(number, clue, &mut marks)?);
             }
         }
-        if patterns.len() > MOST_OF_A_KIND {
-            return Err(format!("more than {MOST_OF_A_KIND} patterns of first bytes"));
+        if patterns.len() > MAX_OF_A_KIND {
+            return Err(format!("more than {MAX_OF_A_KIND} patterns of first bytes"));
         }
         let mut first = Box::new([0; 256]);
         for (bit, pattern) in patterns.iter().enumerate() {
@@ -167,7 +167,7 @@ impl HeadRule {
         let mark = match &clue.header {
             Some((name, value)) => marks
                 .add(name, value)
-                .ok_or(format!("more than {MOST_OF_A_KIND} headers"))?,
+                .ok_or(format!("more than {MAX_OF_A_KIND} headers"))?,
             None => 0,
         };
         let texts = |words: &[String]| words.iter().map(|word| word.clone().into_bytes()).collect();
@@ -197,19 +197,19 @@ impl HeadRule {
 }
 
 impl Clues {
-    /// Look for these clues, from here on.
+    /// Count these clues from here on.
     pub fn set_rules(&mut self, rules: ClueRules) {
         self.rules = rules;
     }
 
-    /// What marks heads are given, and where clues in heads are noted.
+    /// The marks to set on heads, and the counter of clues in heads.
     pub fn of_heads(&mut self) -> (&HeaderMarks, HeadClues<'_>) {
         let rules = &self.rules;
         let endpoints = &mut self.endpoints;
         (&rules.marks, HeadClues { rules, endpoints })
     }
 
-    /// Whether a payload may begin with something looked for; for the hot path.
+    /// Whether a payload may begin with one of the patterns; for the hot path.
     #[inline(always)]
     pub fn may_begin(&self, payload: &[u8]) -> bool {
         payload
@@ -243,7 +243,7 @@ impl Clues {
         }
     }
 
-    /// All endpoints that showed anything, by address and port.
+    /// All endpoints that showed any clue, by address and port.
     pub fn endpoints(&self) -> Vec<((u32, u16), &EndpointClues)> {
         let mut all: Vec<_> = self.endpoints.iter().map(|(&key, clues)| (key, clues)).collect();
         all.sort_unstable_by_key(|(key, _)| *key);
@@ -278,13 +278,13 @@ impl HeadClues<'_> {
     }
 }
 
-/// The clues of an endpoint, with the rules; none if there are too many endpoints.
+/// The counts of an endpoint; none if there are too many endpoints.
 fn of_endpoint<'a>(
     rules: &'a ClueRules,
     endpoints: &'a mut HashMap<(u32, u16), EndpointClues, RandomState>,
     key: (u32, u16),
 ) -> (&'a ClueRules, Option<&'a mut EndpointClues>) {
-    if endpoints.len() >= MOST_ENDPOINTS && !endpoints.contains_key(&key) {
+    if endpoints.len() >= MAX_ENDPOINTS && !endpoints.contains_key(&key) {
         return (rules, None);
     }
     let endpoint = endpoints.entry(key).or_insert_with(|| EndpointClues {
@@ -341,7 +341,7 @@ fn words_of(shape: &str) -> Vec<Word> {
     shape.trim_start_matches('/').split('/').map(word).collect()
 }
 
-/// Whether a target has this shape; of a target that was cut only what is there is known.
+/// Whether a target has this shape, as far as the target was captured.
 fn fits(shape: &[Word], target: &[u8], is_whole: bool) -> bool {
     let Some(path) = path_of(target).strip_prefix(b"/") else {
         return false;
@@ -532,7 +532,7 @@ mod tests {
             from_client: true,
             ..Clue::default()
         }]);
-        for number in 0..MOST_ENDPOINTS as u32 + 9 {
+        for number in 0..MAX_ENDPOINTS as u32 + 9 {
             note(
                 &mut clues,
                 "GET / HTTP/1.1\r\n\r\n",
@@ -542,7 +542,7 @@ mod tests {
                 },
             );
         }
-        assert_eq!(clues.endpoints.len(), MOST_ENDPOINTS);
+        assert_eq!(clues.endpoints.len(), MAX_ENDPOINTS);
     }
 
     #[test]
@@ -551,8 +551,8 @@ mod tests {
             header: Some((format!("x-{number}"), String::new())),
             ..Clue::default()
         };
-        assert!(ClueRules::new(&(0..MOST_OF_A_KIND).map(clue).collect::<Vec<_>>()).is_ok());
-        assert!(ClueRules::new(&(0..=MOST_OF_A_KIND).map(clue).collect::<Vec<_>>()).is_err());
+        assert!(ClueRules::new(&(0..MAX_OF_A_KIND).map(clue).collect::<Vec<_>>()).is_ok());
+        assert!(ClueRules::new(&(0..=MAX_OF_A_KIND).map(clue).collect::<Vec<_>>()).is_err());
         assert!(
             ClueRules::new(&[Clue {
                 begins: vec![vec![]],

@@ -22,17 +22,17 @@ use crate::link::SLL2_LEN;
 
 /// Most interfaces that cooked captures of one file are split into; a host of a thousand containers has that many.
 pub const COOKED_LIMIT: usize = 4_096;
-/// Of a cooked capture whose file gives it no name (pcap).
+/// Name of a cooked capture's interface if the file contains none (pcap).
 const USUAL_NAME: &str = "any";
 
 /// (interface as described, number in the cooked header).
 type Key = (u16, u32);
 
-/// Which interface each number of each cooked capture is.
+/// The interface of each number of each cooked capture.
 #[derive(Default)]
 pub struct CookedInterfaces {
     known: HashMap<Key, u16, RandomState>,
-    /// Of interfaces as described that were split: the name that they came with.
+    /// Original names of described interfaces that were split.
     names: HashMap<u16, String, RandomState>,
     last: Option<(Key, u16)>,
 }

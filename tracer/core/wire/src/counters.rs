@@ -3,7 +3,7 @@
 //! `Info` is normal; `Notice` may surprise; `DataLoss` means that rows are missing or incomplete, and shows on every
 //! view made from the data; `Error` means that the input contradicts itself.
 
-/// Of a counter: who must care. Values cross to Python by name (`collector.capture_files.records.Severity`).
+/// Severity of a counter. Values cross to Python by name (`collector.capture_files.records.Severity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Info,
@@ -13,7 +13,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// As in `collector.capture_files.records.Severity`.
+    /// The name by which it crosses to Python.
     pub fn name(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -40,7 +40,7 @@ macro_rules! counter_kinds {
                 match self { $(Self::$kind => $name,)* }
             }
 
-            /// Who must care.
+            /// The counter's severity.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$kind => Severity::$severity,)* }
             }

@@ -26,7 +26,7 @@ pub enum Layer {
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Fewer bytes than the header takes.
+    /// There are fewer bytes than the header needs.
     TooShort,
     /// A field whose value no sender may write.
     Malformed,
@@ -34,7 +34,7 @@ pub enum ErrorKind {
     TooDeep,
 }
 
-/// The field that says how many bytes there are.
+/// The field that limits the number of available bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitedBy {
     /// The capture's snaplen (or a runt frame).
@@ -81,7 +81,7 @@ impl DecodeError {
         }
     }
 
-    /// An error for a length field that contradicts the header it stands in.
+    /// An error for a length field that contradicts its own header.
     #[cold]
     pub fn contradiction(layer: Layer, limited_by: LimitedBy, offset: usize, needed: usize, available: usize) -> Self {
         let (needed, available, offset) = (clamp(needed), clamp(available), clamp(offset));

@@ -1,11 +1,9 @@
 //! Rows of TCP packets, collected by column.
 //!
-//! A packet is decoded into an [`Event`] in a small block of rows that stays in the level-1 cache, and a full block is turned
-//! into columns: one capacity check a column and block instead of one a value.
+//! A packet is decoded into an [`Event`] in a small block of rows that stays in the level-1 cache, and a full block is
+//! turned into columns: one capacity check a column and block instead of one a value.
 
-/// Calls `$then!` with every column of an event: name and type, in order. As
-/// `collector.capture_files.records.EVENT_COLUMNS`, where each is
-/// explained.
+/// Calls `$then!` with the name and type of every column of an event, in order.
 #[macro_export]
 macro_rules! with_event_columns {
     ($then:ident) => {
@@ -43,7 +41,7 @@ macro_rules! define_event {
                 Self { $($name: self.$name.split_off(at),)* }
             }
 
-            /// Row `at`, put together again.
+            /// Row `at`, assembled from the columns.
             pub fn row(&self, at: usize) -> Event {
                 Event { $($name: self.$name[at],)* }
             }

@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// What is refused: more than `free_bytes` that are more than `ratio` times what was read for them, or more than
-/// `most_bytes`.
+/// Limits of expansion. A source may expand to `free_bytes` unconditionally, beyond that to `ratio` times the
+/// compressed bytes read, and never to more than `most_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expansion {
     pub free_bytes: u64,
@@ -27,7 +27,7 @@ impl Expansion {
 
 /// A gzip stream that fails with [`ErrorKind::FileTooLarge`] where it expands to more than it may.
 pub struct BoundedGzip<R> {
-    decoder: MultiGzDecoder<Counted<R>>,
+    decoder: MultiGzDecoder<CountingReader<R>>,
     expanded: u64,
     limit: Expansion,
 }
@@ -35,7 +35,7 @@ pub struct BoundedGzip<R> {
 impl<R: Read> BoundedGzip<R> {
     pub fn new(source: R, limit: Expansion) -> Self {
         Self {
-            decoder: MultiGzDecoder::new(Counted { source, read: 0 }),
+            decoder: MultiGzDecoder::new(CountingReader { source, read: 0 }),
             expanded: 0,
             limit,
         }
@@ -53,13 +53,13 @@ impl<R: Read> Read for BoundedGzip<R> {
     }
 }
 
-/// A source and how much was read of it.
-struct Counted<R> {
+/// A source that counts the bytes read from it.
+struct CountingReader<R> {
     source: R,
     read: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
         self.read += count as u64;

@@ -2,7 +2,7 @@
 
 use crate::bytes::ByteOrder;
 
-/// Bytes of the file that [`detect`] wants to see; fewer are fine.
+/// Bytes of the file's beginning that [`detect`] inspects, at most.
 pub const DETECT_LEN: usize = 512;
 
 /// pcap magic numbers (draft-ietf-opsawg-pcap §4), read in the writer's byte order.

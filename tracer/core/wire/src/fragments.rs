@@ -1,4 +1,4 @@
-//! Reassembles the length of datagrams that were fragmented on the way; TCP needs no more of them here.
+//! Reassembles the length of datagrams that were fragmented on the way; their payload is not reassembled.
 //!
 //! The first fragment holds the TCP header, so its packet gives the row, with its frame and time. The length of the
 //! whole datagram follows from the last fragment's offset. The row is written at once, and its `payload_len` is set
@@ -24,16 +24,16 @@ use crate::ip::Fragment;
 /// Packets of the file, from a datagram's first-seen piece on, within which all others must come. So many rows at most
 /// are held back.
 pub const WINDOW_PACKETS: u32 = 16_384;
-/// As long as Linux keeps pieces (`net.ipv4.ipfrag_time`).
+/// Time for which Linux keeps pieces (`net.ipv4.ipfrag_time`).
 pub const WINDOW_NS: i64 = 30_000_000_000;
-/// Datagrams of which pieces are missing, at one time: below 1 KiB each.
+/// Incomplete datagrams at one time, at most: below 1 KiB each.
 pub const DATAGRAM_LIMIT: usize = 4_096;
 /// Stretches of one datagram with gaps between them; 64 KiB in pieces of 1,280 bytes are 52.
 const STRETCH_LIMIT: usize = 64;
-/// Rows of one datagram: its first fragment, as often as it was seen.
+/// Rows of one datagram, at most: its first fragment, once for each time it was captured.
 const ROW_LIMIT: usize = 16;
 
-/// What the pieces of one datagram have in common.
+/// The key that the pieces of one datagram share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Datagram {
     pub interface: u16,
@@ -77,13 +77,12 @@ struct Open {
 #[derive(Default)]
 pub struct Fragments {
     open: HashMap<Datagram, Open, RandomState>,
-    /// By first-seen piece; those that are whole by now, or were given up, are passed over.
+    /// Datagrams by their first piece; those completed or given up since are skipped.
     queue: VecDeque<(u32, Datagram)>,
 }
 
 impl Fragments {
-    /// Take one piece, with the row that it is if it is the first of its datagram; the whole if it was the last
-    /// missing.
+    /// Add a piece, with its row if it is a datagram's first fragment. Returns the datagram if it is complete now.
     pub fn take(
         &mut self,
         datagram: Datagram,
@@ -105,14 +104,14 @@ impl Fragments {
         Some(Whole { len, rows })
     }
 
-    /// The frame of the earliest row that still waits, once those too old before packet `frame` are given up.
+    /// The frame of the earliest row whose datagram is incomplete, after giving up those too old at packet `frame`.
     pub fn oldest_row(&mut self, frame: u32, counters: &mut Counters) -> Option<u32> {
         self.give_up_old(frame, None, counters);
         let rows = self.open.values().flat_map(|open| &open.rows);
         rows.map(|row| row.frame).min()
     }
 
-    /// Give up what is left: there are no more packets.
+    /// Give up all incomplete datagrams, because there are no more packets.
     pub fn close(&mut self, counters: &mut Counters) {
         let rows: usize = self.open.drain().map(|(_, open)| open.rows.len()).sum();
         counters.add(CounterKind::IpDatagramsIncomplete, rows as u64);

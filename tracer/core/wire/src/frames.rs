@@ -1,6 +1,6 @@
 //! Finds frames in packets, by following each direction of a connection from one frame's header to the next.
 //!
-//! Protocols whose messages are frames state how long a header is and what it says of its frame
+//! Protocols whose messages are frames state a header's length and how it describes its frame
 //! ([`twintap_protocols::protocol::Framing`]). A header can be anywhere in a packet, and can be cut by two packets. The
 //! header before it gives its position, so for each direction only the sequence number of the next wanted byte is kept,
 //! and the wanted bytes that have arrived. A packet without any of them costs one look-up. Following begins where a
@@ -21,14 +21,14 @@
 //! no harm.
 //!
 //! # Bounds
-//! [`MOST_FLOWS`] directions of about 100 bytes, and of each what is kept of one frame; [`HELD_BYTES`] of packets held
+//! [`MAX_FLOWS`] directions of about 100 bytes, and of each what is kept of one frame; [`HELD_BYTES`] of packets held
 //! back, of all of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
-use twintap_protocols::protocol::{Framing, MOST_KEPT_LEN};
+use twintap_protocols::protocol::{Framing, MAX_KEPT_LEN};
 use twintap_protocols::registry;
 
 use crate::counters::{CounterKind, Counters};
@@ -38,13 +38,13 @@ use crate::seq::SeqNumber;
 const FIN: u16 = 0x01;
 const SYN: u16 = 0x02;
 const RST: u16 = 0x04;
-/// Directions that are followed at one time.
-const MOST_FLOWS: usize = 1 << 17;
-/// Packets of a direction that are held back for one that is missing.
+/// Directions that are followed at one time, at most.
+const MAX_FLOWS: usize = 1 << 17;
+/// Packets of a direction that are held back for a missing one, at most.
 const HELD_PACKETS: usize = 64;
-/// What all packets held back may take.
+/// Bytes of all packets held back, at most.
 const HELD_BYTES: usize = 4 << 20;
-/// Most frames noted of one packet.
+/// Frames noted of one packet, at most.
 const FRAME_LIMIT: usize = 4096;
 
 /// One direction of a connection, at one interface.
@@ -64,17 +64,17 @@ struct Flow {
     begun: u32,
     /// Sequence number of the next wanted byte.
     wanted: u32,
-    /// Of the frame that is read: its wanted bytes that have come.
+    /// Wanted bytes of the current frame that have arrived.
     kept: Vec<u8>,
-    /// How many are wanted: those of the header, until it is there.
+    /// Number of wanted bytes; until the header is complete, the header's length.
     kept_len: usize,
-    /// Bytes behind the wanted ones, once the header is there.
+    /// Bytes of the frame after the wanted ones, once the header is complete.
     behind_len: u32,
     is_lost: bool,
-    held: Vec<Held>,
+    held: Vec<HeldPacket>,
 }
 
-/// What is wanted of a frame, as it was sent.
+/// The wanted bytes of a frame, as they were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// Place of the protocol in the registry.
@@ -86,7 +86,7 @@ pub struct Frame<'a> {
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct HeldPacket {
     seq: u32,
     wire_len: u32,
     bytes: Box<[u8]>,
@@ -100,14 +100,14 @@ struct Piece<'a> {
     bytes: &'a [u8],
 }
 
-/// What a packet was to a direction.
+/// Result of reading a packet of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// All headers in it were read.
     Read,
-    /// One before it is missing.
+    /// An earlier packet is missing.
     TooEarly,
-    /// What follows cannot be known.
+    /// The position of the next header is unknown.
     Lost,
 }
 
@@ -130,8 +130,8 @@ impl Frames {
         }
     }
 
-    /// Take in a packet; `note` is given each frame whose wanted bytes are complete with it.
-    /// Returns whether the packet is of a direction that is followed, so no other protocol's.
+    /// Read a packet, and call `note` for each frame whose wanted bytes are complete with it. Returns whether the
+    /// packet's direction is followed, so that no other protocol need read it.
     pub fn take(
         &mut self,
         key: Direction,
@@ -184,7 +184,7 @@ impl Frames {
         let Some((protocol, framing)) = registry::framings_of_payload(piece.bytes).find(begins) else {
             return false;
         };
-        if self.flows.len() >= MOST_FLOWS {
+        if self.flows.len() >= MAX_FLOWS {
             counters.bump(CounterKind::Http2FramesMissed);
             return false;
         }
@@ -217,7 +217,7 @@ impl Flow {
         self.held.iter().map(|held| held.bytes.len()).sum()
     }
 
-    /// Take in a packet, and those held back that go on from there; false if what follows cannot be known.
+    /// Read a packet, and the held-back ones that follow it; false if the position of the next header is unknown.
     fn take(&mut self, piece: &Piece<'_>, room: usize, note: &mut impl FnMut(Frame<'_>)) -> bool {
         if self.is_lost {
             if !(self.framing.resumes)(piece.bytes, piece.wire_len as usize) {
@@ -230,7 +230,7 @@ impl Flow {
         if outcome == Outcome::TooEarly && self.held.len() < HELD_PACKETS && piece.bytes.len() <= room {
             let (seq, wire_len) = (piece.seq, piece.wire_len);
             let bytes = piece.bytes.into();
-            self.held.push(Held { seq, wire_len, bytes });
+            self.held.push(HeldPacket { seq, wire_len, bytes });
             return true;
         }
         while outcome == Outcome::Read
@@ -285,18 +285,18 @@ impl Flow {
         Outcome::Lost
     }
 
-    /// Take what the header says of the frame; false if no such header may be sent.
+    /// Read the current frame's header; false if it is invalid.
     fn read_header(&mut self) -> bool {
         let Some(len) = (self.framing.frame_len)(&self.kept) else {
             return false;
         };
-        let kept_len = len.kept_len.min(len.body_len).min(MOST_KEPT_LEN);
+        let kept_len = len.kept_len.min(len.body_len).min(MAX_KEPT_LEN);
         self.kept_len = self.framing.header_len + kept_len as usize;
         self.behind_len = len.body_len - kept_len;
         true
     }
 
-    /// The next wanted byte is the first of a header.
+    /// Expect the first byte of a header next.
     fn expect_header(&mut self) {
         self.kept.clear();
         self.kept_len = self.framing.header_len;
@@ -351,10 +351,10 @@ mod tests {
     }
 
     /// Packets as offset into the stream, captured bytes, bytes on the wire.
-    type Sent<'a> = (i64, &'a [u8], usize);
+    type SentPacket<'a> = (i64, &'a [u8], usize);
 
     /// Where headers were found to end, and how often others were missed; the stream begins at sequence number `zero`.
-    fn header_ends(zero: u32, packets: &[Sent<'_>]) -> (Vec<i64>, u64) {
+    fn header_ends(zero: u32, packets: &[SentPacket<'_>]) -> (Vec<i64>, u64) {
         let (mut frames, mut counters, mut places) = (Frames::default(), Counters::default(), Vec::new());
         for &(at, bytes, wire_len) in packets {
             let event = Event {
@@ -371,7 +371,7 @@ mod tests {
         (places, counters.get(CounterKind::Http2FramesMissed))
     }
 
-    fn whole(at: usize, bytes: &[u8]) -> Sent<'_> {
+    fn whole(at: usize, bytes: &[u8]) -> SentPacket<'_> {
         (at as i64, bytes, bytes.len())
     }
 
@@ -391,7 +391,7 @@ mod tests {
                 }
             }
         }
-        let drops: Vec<Sent<'_>> = (24..bytes.len()).map(|at| whole(at, &bytes[at..=at])).collect();
+        let drops: Vec<SentPacket<'_>> = (24..bytes.len()).map(|at| whole(at, &bytes[at..=at])).collect();
         assert_eq!(
             header_ends(7, &[&[whole(0, &bytes[..24])][..], &drops].concat()),
             (expected, 0),

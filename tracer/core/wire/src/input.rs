@@ -16,7 +16,7 @@ const BUFFER_LEN: usize = 256 << 10;
 pub enum End {
     /// The source has no more.
     Finished,
-    /// A compressed source ends before its end.
+    /// A compressed source is truncated.
     Cut,
     /// A compressed source is damaged.
     Corrupt,
@@ -37,7 +37,7 @@ pub struct Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    /// At the beginning of `source`.
+    /// An input at the beginning of `source`.
     pub fn new(source: R) -> Self {
         Self {
             source,
@@ -49,13 +49,13 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Whether `len` bytes are there, after reading on if need be. Never for more than [`RECORD_LIMIT`].
+    /// Read until `len` bytes are buffered; whether they are. Always false for more than [`RECORD_LIMIT`].
     #[inline(always)]
     pub fn require(&mut self, len: usize) -> bool {
         self.end - self.start >= len || self.refill(len)
     }
 
-    /// Bytes of the source so far, uncompressed as they are here.
+    /// Bytes read of the uncompressed source so far.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
@@ -66,7 +66,7 @@ impl<R: Read> Input<R> {
         &self.buffer[self.start..self.end]
     }
 
-    /// Go `len` bytes on, within what is buffered. The bytes stay in place until the next `require`.
+    /// Advance by `len` buffered bytes. They stay in place until the next `require`.
     #[inline(always)]
     pub fn consume(&mut self, len: usize) {
         assert!(len <= self.end - self.start);
@@ -79,7 +79,7 @@ impl<R: Read> Input<R> {
         &self.buffer[self.start - len - tail..self.start - tail]
     }
 
-    /// Go `len` bytes on, whatever is buffered; false if the source ends before.
+    /// Advance by `len` bytes, buffered or not; false if the source ends before.
     pub fn skip(&mut self, mut len: u64) -> bool {
         loop {
             let step = len.min((self.end - self.start) as u64) as usize;

@@ -3,7 +3,7 @@
 use crate::link::LinkType;
 use crate::time::Resolution;
 
-/// Most stretches between statistics that are kept of an interface.
+/// Intervals with drops that are kept for an interface, at most.
 const DROPS_LIMIT: usize = 65_536;
 
 /// One interface, as the file describes it. The index in [`crate::reader::Reader::interfaces`] is the events'
@@ -27,16 +27,16 @@ pub struct Interface {
     pub drops: Vec<Drops>,
 }
 
-/// Packets that the capture lost at an interface between two of its statistics; 0 where it says that it lost none.
+/// Packets that the capture dropped at an interface between two of its statistics blocks; 0 if they report none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drops {
-    /// The statistics before, or the beginning that the first ones state.
+    /// Time of the previous statistics, or the beginning that the first ones state.
     pub from_ns: Option<i64>,
     pub to_ns: i64,
     pub count: u64,
 }
 
-/// What the Interface Statistics Blocks say, over all sections.
+/// Totals of the Interface Statistics Blocks of all sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Statistics {
     /// `isb_ifrecv`: packets that the interface received, if the block gives it.
@@ -46,7 +46,7 @@ pub struct Statistics {
 }
 
 impl Interface {
-    /// One of which only the link type, snaplen and clock are known.
+    /// An interface of which only the link type, snaplen and clock are known.
     pub fn new(link_type: LinkType, snaplen: u32, resolution: Resolution) -> Self {
         Self {
             link_type,
@@ -61,7 +61,7 @@ impl Interface {
         }
     }
 
-    /// An equal one that has seen nothing yet.
+    /// An equal interface without packets and drops.
     pub(crate) fn without_counts(&self) -> Self {
         Self {
             packets_count: 0,
@@ -71,8 +71,8 @@ impl Interface {
         }
     }
 
-    /// Notes what statistics add. Stretches without a loss that follow each other are one, and so are all past the
-    /// limit.
+    /// Note the drops that a statistics block adds. Consecutive intervals without drops are merged, and so are all past
+    /// the limit.
     pub(crate) fn note_drops(&mut self, start_ns: Option<i64>, to_ns: i64, count: u64) {
         let from_ns = self.drops.last().map_or(start_ns, |last| Some(last.to_ns));
         let is_full = self.drops.len() >= DROPS_LIMIT;

@@ -1,4 +1,4 @@
-//! IPv4 and IPv6: addresses, what follows, and how long it is on the wire.
+//! IPv4 and IPv6: addresses, the protocol that follows, and its length on the wire.
 //!
 //! Source: RFC 791 §3.1, RFC 8200 §4, RFC 2675 (jumbo payload), RFC 4302 (AH). Lengths come from the IP header, never
 //! from what was captured. Linux writes a length of 0 for a segment that the card is to split (TSO) and for BIG TCP;
@@ -12,7 +12,7 @@ use crate::error::{DecodeError, ErrorKind, Layer, LimitedBy};
 pub(crate) const PROTOCOL_TCP: u8 = 6;
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
-/// Headers that follow each other in one packet; real ones have at most three or four.
+/// Extension headers of one packet that are followed; real packets have at most three or four.
 const EXTENSION_LIMIT: usize = 16;
 
 const HOP_BY_HOP: u8 = 0;
@@ -37,20 +37,20 @@ pub struct IpHeader {
     pub offset: usize,
     /// Bytes of the transport layer on the wire.
     pub len: usize,
-    /// Nothing if the packet is a datagram as a whole.
+    /// `None` if the packet is a whole datagram.
     pub fragment: Option<Fragment>,
-    /// The header gave no length; `len` is from the frame's.
+    /// The header contains no length; `len` is derived from the frame's.
     pub is_length_zero: bool,
 }
 
 /// Which piece of a datagram a packet holds (RFC 791 §3.2, RFC 8200 §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Names the datagram between its two addresses.
+    /// Identifies the datagram among those between two addresses.
     pub id: u32,
-    /// Of the first header in the datagram.
+    /// Protocol of the first header in the datagram.
     pub protocol: u8,
-    /// Where the piece stands in the datagram, and its length, bytes.
+    /// Offset of the piece in the datagram, and its length, in bytes.
     pub offset: u32,
     pub len: u32,
     pub is_last: bool,
@@ -59,14 +59,14 @@ pub struct Fragment {
 }
 
 impl IpHeader {
-    /// Not the first fragment: what is at `offset` is no transport header.
+    /// Whether it is not the first fragment, so that no transport header follows at `offset`.
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.is_some_and(|fragment| fragment.offset > 0)
     }
 }
 
-/// The piece at `offset` (in units of 8 bytes), if `more` follow or some went before; nothing if it is the whole
-/// datagram.
+/// The piece at `offset` (in units of 8 bytes); `None` if it is the whole datagram, because no piece follows (`more`)
+/// or precedes it.
 fn piece(id: u32, protocol: u8, offset: u16, more: bool, start: usize, len: usize) -> Option<Fragment> {
     (offset > 0 || more).then(|| Fragment {
         id,
@@ -174,7 +174,7 @@ pub fn ipv6(frame: &[u8], offset: usize, original_len: usize) -> Result<IpHeader
     Ok(read)
 }
 
-/// Go over extension headers until something else begins.
+/// Skip extension headers.
 fn walk_extensions(frame: &[u8], read: &mut IpHeader) -> Result<(), DecodeError> {
     for _ in 0..EXTENSION_LIMIT {
         let Some(len) = extension_len(frame, read)? else {
@@ -226,7 +226,7 @@ pub(crate) fn may_hold_tcp(protocol: u8) -> bool {
     )
 }
 
-/// Bytes of the extension header at `read.offset`, or nothing if what begins there is none.
+/// Length of the extension header at `read.offset`; `None` if there is none.
 fn extension_len(frame: &[u8], read: &IpHeader) -> Result<Option<usize>, DecodeError> {
     let is_extension = matches!(
         read.protocol,

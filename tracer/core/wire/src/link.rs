@@ -30,7 +30,7 @@ impl LinkType {
 pub enum NetworkType {
     Ipv4,
     Ipv6,
-    /// By the version in its first four bits.
+    /// IP whose version is in its first four bits.
     IpOfEitherVersion,
     Other,
 }
@@ -99,7 +99,7 @@ pub(crate) fn ethernet(frame: &[u8], start: usize) -> Result<LinkHeader, DecodeE
     behind_tags(frame, start + ETHERNET_LEN, be16(frame, start + 12), Direction::Unknown)
 }
 
-/// Walk over VLAN tags from `offset`, where the type before it says what follows.
+/// Skip VLAN tags from `offset` on; the type before each tag shows what follows.
 fn behind_tags(
     frame: &[u8],
     mut offset: usize,
@@ -162,7 +162,7 @@ fn loopback(frame: &[u8]) -> Result<LinkHeader, DecodeError> {
     };
     let network = match family {
         2 => NetworkType::Ipv4,
-        // AF_INET6 of Linux, NetBSD/OpenBSD, FreeBSD, macOS.
+        // AF_INET6 of Linux, of NetBSD and OpenBSD, of FreeBSD, of macOS.
         10 | 24 | 28 | 30 => NetworkType::Ipv6,
         _ => NetworkType::Other,
     };

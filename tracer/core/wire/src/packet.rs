@@ -26,7 +26,7 @@ use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
 use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
 use crate::tunnel;
 
-/// Of a packet at the host that captured it; as `collector.capture_files.records.Direction` and pcapng's `epb_flags`.
+/// Direction of a packet at the host that captured it; the codes are those of pcapng's `epb_flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Direction {
@@ -58,14 +58,14 @@ pub struct Segment<'a> {
     pub addresses: Addresses,
     pub ip_id: i32,
     pub tcp: TcpHeader,
-    /// On the wire, by the IP length.
+    /// Length of the payload on the wire, by the IP length.
     pub payload_len: u32,
-    /// As much of it as was captured.
+    /// The captured part of the payload.
     pub payload: &'a [u8],
     /// Given by cooked link headers only.
     pub direction: Direction,
     pub is_length_zero: bool,
-    /// The first piece of a datagram of which `payload_len` is not all.
+    /// The packet is the first piece of a datagram, so that `payload_len` is not the whole length.
     pub fragment: Option<Fragment>,
     /// Bytes of the datagram before the payload.
     pub headers_len: u32,
@@ -74,7 +74,7 @@ pub struct Segment<'a> {
 /// Why a packet has no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRow {
-    Counted(CounterKind),
+    CountingReader(CounterKind),
     /// A later piece of a datagram between these addresses.
     Fragment(Addresses, Fragment),
 }
@@ -83,7 +83,7 @@ impl NoRow {
     /// The name under which it is counted.
     pub fn counter(&self) -> CounterKind {
         match self {
-            Self::Counted(kind) => *kind,
+            Self::CountingReader(kind) => *kind,
             Self::Fragment(..) => CounterKind::IpFragments,
         }
     }
@@ -91,7 +91,7 @@ impl NoRow {
 
 impl From<CounterKind> for NoRow {
     fn from(kind: CounterKind) -> Self {
-        Self::Counted(kind)
+        Self::CountingReader(kind)
     }
 }
 
@@ -100,7 +100,7 @@ const BLOCK_LEN: usize = 256;
 /// Tunnels inside each other that are followed.
 const TUNNEL_LIMIT: usize = 4;
 
-/// Ethernet, IPv4 and TCP headers with timestamps: offsets of the short way.
+/// Ethernet, IPv4 and TCP headers with timestamps: offsets for the fast path.
 mod common {
     pub const LEN: usize = 66;
     pub const ETHERTYPE: usize = 12;
@@ -124,7 +124,7 @@ mod common {
 pub struct Decoder {
     pub addresses: AddressTable,
     pub id_headers: IdHeaders,
-    /// What is overwritten in texts.
+    /// Rules by which texts are redacted.
     pub secrets: Arc<SecretRules>,
     lines: KeptLines,
     pub clues: Clues,
@@ -169,7 +169,7 @@ impl Decoder {
         self.events.reserve(rows);
     }
 
-    /// Take what was decoded up to packet `frame`, but not from the first row on whose datagram may still be completed.
+    /// Take the rows decoded up to packet `frame` that precede the first row whose datagram may still be completed.
     pub fn take(&mut self, frame: u32, counters: &mut Counters) -> (EventColumns, ExcerptColumns) {
         match self.fragments.oldest_row(frame, counters) {
             Some(oldest) => self.take_before(oldest),
@@ -177,7 +177,7 @@ impl Decoder {
         }
     }
 
-    /// Take all of it: there are no more packets.
+    /// Take all rows, because there are no more packets.
     pub fn take_last(&mut self, counters: &mut Counters) -> (EventColumns, ExcerptColumns) {
         self.fragments.close(counters);
         self.take_before(u32::MAX)
@@ -245,7 +245,7 @@ impl Decoder {
         }
     }
 
-    /// Join a piece of a datagram to the others. The first gives the length of its headers, and is a row.
+    /// Add a piece of a datagram. The first piece is a row, and gives the length of the datagram's headers.
     #[cold]
     fn join(
         &mut self,
@@ -370,7 +370,7 @@ impl Decoder {
         }
     }
 
-    /// Whether the packet is of a direction whose frames are followed; an excerpt of each is kept.
+    /// Keep an excerpt of each frame, if the packet's direction is followed; returns whether it is.
     #[inline(never)]
     fn follow_frames_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
         let all = self.addresses.all();
@@ -391,7 +391,7 @@ impl Decoder {
         is_followed
     }
 
-    /// Keep what protocols want of a payload, and say whether it is a message that one knows.
+    /// Keep what protocols need of a payload; returns whether it is a message of one of them.
     #[inline(never)]
     fn keep_excerpts_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
         let wire_len = event.payload_len as usize;
@@ -420,7 +420,7 @@ impl Decoder {
     }
 }
 
-/// What is noted of a packet's heads while they are kept.
+/// Collects the clues and counters of a packet's heads while these are read.
 struct PacketNotes<'a> {
     clues: HeadClues<'a>,
     counters: &'a mut Counters,
@@ -441,7 +441,7 @@ impl Notes for PacketNotes<'_> {
     }
 }
 
-/// Where the TCP payload of a packet is; nothing if it has none.
+/// Range of the TCP payload in a packet; empty if it has none.
 pub fn payload_range(link_type: LinkType, data: &[u8], original_len: u32) -> Range<usize> {
     let Ok(segment) = walk(link_type, data, original_len) else {
         return 0..0;
@@ -458,7 +458,7 @@ fn ends_of(event: &Event) -> Ends {
     }
 }
 
-/// Whether all that the short way assumes holds.
+/// Whether a packet meets all assumptions of the fast path.
 #[inline(always)]
 fn is_common(link_type: LinkType, header: &[u8; common::LEN]) -> bool {
     link_type == LinkType::ETHERNET

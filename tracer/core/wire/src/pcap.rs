@@ -22,7 +22,7 @@ pub const FILE_HEADER_LEN: usize = 24;
 pub const RECORD_HEADER_LEN: usize = 16;
 const VERSION_MAJOR: u16 = 2;
 
-/// Where a pcap file's reading stands.
+/// State of reading a pcap file.
 pub struct Pcap {
     order: ByteOrder,
     fraction_ns: u32,
@@ -31,7 +31,7 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// Read the file's header; gives also the one interface that it describes.
+    /// Read the file's header. Returns also the one interface that it describes.
     ///
     /// # Errors
     /// A header that is cut or of another version.

@@ -55,9 +55,10 @@ pub mod option {
 
 /// Value of the byte-order magic, read in the section's order.
 pub const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
-/// Comment of a packet whose TCP checksum our agent found wrong when it was received; its payload may not be kept.
+/// Comment by which our agent marks a received packet with a wrong TCP checksum, because the file may not have the
+/// payload to verify it.
 pub const DAMAGED_COMMENT: &[u8] = b"twintap.tcp_checksum=wrong";
-/// Of a section with our agent's captures: the host's name follows (`shb` comment).
+/// Prefix of the section comment by which our agent states the host's name.
 pub const HOST_COMMENT_PREFIX: &str = "twintap.host=";
 
 const DAMAGED_LEN: usize = DAMAGED_COMMENT.len();
@@ -74,12 +75,12 @@ const STATISTICS_TIME_AT: usize = 12;
 /// Record types of a Name Resolution Block.
 const NAME_IPV4: u16 = 1;
 const NAME_IPV6: u16 = 2;
-/// Of a drop count that the obsolete Packet Block does not know.
+/// Drop count of an obsolete Packet Block where it is unknown.
 const DROPS_UNKNOWN: u16 = 0xffff;
 
-/// Most interfaces of a file: the events' column is a u16.
+/// Interfaces of a file, at most: the events' column is a u16.
 const INTERFACE_LIMIT: usize = u16::MAX as usize;
-/// Most names, and most comments, that are kept; and the longest text.
+/// Names and comments that are kept, at most; and the length of a text.
 const NAME_LIMIT: usize = 65_536;
 const COMMENT_LIMIT: usize = 1_024;
 const TEXT_LIMIT: usize = 1_024;
@@ -91,7 +92,7 @@ pub struct NameRecord {
     pub name: String,
 }
 
-/// What the sections' headers and name blocks say, over the whole file.
+/// Contents of all section headers and name blocks of a file.
 #[derive(Default)]
 pub struct Section {
     /// Comments, each once, in file order.
@@ -106,7 +107,7 @@ pub struct Section {
 /// An interface of the current section.
 #[derive(Clone, Copy)]
 struct Local {
-    /// Index over the whole file; nothing if there were too many.
+    /// Index in the whole file; `None` if there were too many.
     index: Option<u16>,
     link_type: LinkType,
     resolution: Resolution,
@@ -117,12 +118,12 @@ struct Local {
 struct Tally {
     section: u32,
     start_ticks: Option<u64>,
-    /// Of sections before the current one.
+    /// Totals of the sections before the current one.
     before: Statistics,
     current: Statistics,
 }
 
-/// Where a pcapng file's reading stands.
+/// State of reading a pcapng file.
 pub struct Pcapng {
     order: ByteOrder,
     section: u32,
@@ -157,7 +158,7 @@ struct BlockHeader {
 }
 
 impl Pcapng {
-    /// The next packet; blocks before it are taken in.
+    /// The next packet; blocks before it are processed.
     #[inline]
     pub fn next<R: Read>(
         &mut self,
@@ -205,7 +206,7 @@ impl Pcapng {
         Ok(BlockHeader { kind, len })
     }
 
-    /// The Enhanced Packet Block of `len` bytes that is held.
+    /// The buffered Enhanced Packet Block of `len` bytes.
     #[inline]
     fn enhanced_packet<R: Read>(&mut self, input: &mut Input<R>, len: usize) -> Step {
         input.consume(len);
@@ -217,7 +218,7 @@ impl Pcapng {
         Self::packet(self.order, &self.locals, &mut self.drops_between, body, interface, 0)
     }
 
-    /// A packet of a block with the fields of an Enhanced Packet Block, all but the interface at its places.
+    /// The packet of a block whose fields, except the interface, are those of an Enhanced Packet Block.
     #[inline]
     fn packet(
         order: ByteOrder,
@@ -273,7 +274,8 @@ impl Pcapng {
         })
     }
 
-    /// Any block but a whole Enhanced Packet Block; a step if it ends the reading or counts as a packet.
+    /// Process a block that is not a complete Enhanced Packet Block. Returns a step if it ends the file or counts as a
+    /// packet.
     #[cold]
     #[inline(never)]
     fn rare<R: Read>(
@@ -443,7 +445,7 @@ impl Pcapng {
         }
     }
 
-    /// A stamp: its high half stands first, whatever the byte order.
+    /// A stamp. Its high half comes first in either byte order.
     fn ticks(&self, bytes: &[u8], at: usize) -> u64 {
         u64::from(self.order.u32(bytes, at)) << 32 | u64::from(self.order.u32(bytes, at + 4))
     }
@@ -473,7 +475,7 @@ impl Pcapng {
         }
     }
 
-    /// Its interface and drops are 16 bits each; all else is as in an Enhanced Packet Block.
+    /// An obsolete Packet Block: interface and drops have 16 bits each, otherwise as an Enhanced Packet Block.
     fn obsolete_packet(&mut self, body: &[u8]) -> Step {
         if body.len() < PACKET_FIXED_LEN + BLOCK_TRAILER_LEN {
             return Step::LeftOut(CounterKind::BlocksMalformed);
@@ -493,8 +495,8 @@ impl Pcapng {
 }
 
 impl Tally {
-    /// Statistics of one block. Within a section they replace each other; those of a new section count on from the same
-    /// start if that is what they say, and anew otherwise.
+    /// Add the statistics of one block. Within a section a later block replaces an earlier one. A new section's
+    /// statistics continue those of the section before if both state the same start, otherwise they are added.
     fn take(&mut self, section: u32, start_ticks: Option<u64>, current: Statistics) {
         let goes_on = start_ticks.is_some() && start_ticks == self.start_ticks;
         if section != self.section && !goes_on {
@@ -523,7 +525,7 @@ impl Section {
         self.names.push(record);
     }
 
-    /// The host that our agent says it captured on.
+    /// The host that our agent states in a comment.
     pub fn host(&self) -> Option<&str> {
         self.comments
             .iter()
@@ -601,7 +603,7 @@ pub fn escape_invalid_utf8(value: &[u8]) -> String {
     text
 }
 
-/// Keep `value` unless it is there, or there are too many.
+/// Append `value` to `list` unless it is in it already, or there are too many.
 fn keep(list: &mut Vec<String>, value: String, counters: &mut Counters) {
     if list.contains(&value) {
         return;

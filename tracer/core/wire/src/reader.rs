@@ -23,12 +23,12 @@ use crate::link::LinkType;
 use crate::packet::{self, Decoder, Direction, Packet};
 use crate::pcap::Pcap;
 use crate::pcapng::{Pcapng, Section};
-use crate::stamps::Believed;
+use crate::stamps::StampFilter;
 
-/// Most damaged packets of a file that are kept.
+/// Damaged packets of a file whose frames are kept, at most.
 const DAMAGED_LIMIT: usize = 1 << 20;
 
-/// What a file format gives for its next packet. The packet's bytes are the input's last consumed ones.
+/// The next packet of a file. Its bytes are the input's last consumed ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     pub host_ns: i64,
@@ -37,9 +37,9 @@ pub struct Record {
     pub direction: Direction,
     pub original_len: u32,
     pub captured_len: usize,
-    /// Bytes consumed behind the packet's.
+    /// Bytes consumed after the packet's.
     pub tail_len: usize,
-    /// Its capture says that its TCP checksum was wrong when it was received.
+    /// The capture states that its TCP checksum was wrong when it was received.
     pub is_damaged: bool,
 }
 
@@ -48,12 +48,12 @@ pub enum Step {
     Packet(Record),
     /// A packet that cannot be used; it counts as a frame.
     LeftOut(CounterKind),
-    /// No more packets; with a counter if that is not how a file ends.
+    /// No more packets, with a counter if the file does not end properly.
     End(Option<CounterKind>),
 }
 
 impl Step {
-    /// The end, at the start of a record, or `within` so many bytes of one.
+    /// The end of a file, at the start of a record or after `within` bytes of one.
     #[cold]
     pub fn end_of<R: Read>(input: &Input<R>, within: usize) -> Self {
         Self::End(match input.end_reason() {
@@ -79,7 +79,7 @@ pub struct Batch {
     pub excerpts: ExcerptColumns,
 }
 
-/// A packet as it stands in the file, its secrets overwritten.
+/// A packet's bytes from the file, with secrets overwritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketCopy {
     pub frame: u32,
@@ -99,7 +99,7 @@ pub struct Reader<R> {
     cooked: CookedInterfaces,
     counters: Counters,
     section: Section,
-    believed: Believed,
+    stamp_filter: StampFilter,
     damaged_frames: Vec<u32>,
     frame: u32,
     is_done: bool,
@@ -124,7 +124,7 @@ impl From<NotACapture> for OpenError {
     }
 }
 
-/// Any source of bytes, of which the compression is undone.
+/// A source of uncompressed bytes.
 pub type Source = Box<dyn Read + Send>;
 
 /// Open the capture at `path`, compressed or not.
@@ -181,54 +181,54 @@ impl<R: Read> Reader<R> {
             cooked: CookedInterfaces::default(),
             counters: Counters::default(),
             section: Section::default(),
-            believed: Believed::default(),
+            stamp_filter: StampFilter::default(),
             damaged_frames: Vec::new(),
             frame: 0,
             is_done: false,
         })
     }
 
-    /// Look for transaction ids in these headers, from here on; in those that hold secrets for none.
+    /// Read transaction ids from these headers, from here on, except from headers that hold secrets.
     pub fn set_id_headers(&mut self, ids: IdHeaders) {
         self.decoder.id_headers = ids.without_secrets(&self.decoder.secrets);
     }
 
-    /// Overwrite what these rules call secret, in texts and in copies of packets, from here on.
+    /// Overwrite secrets by these rules, in texts and in copies of packets, from here on.
     pub fn set_secrets(&mut self, rules: Arc<SecretRules>) {
         self.decoder.secrets = rules;
     }
 
-    /// Believe stamps in these ranges only (inclusive, ns); without any, all that pcap can hold.
+    /// Accept stamps in these ranges only (inclusive, ns); without ranges, all that pcap can hold.
     pub fn set_believed_stamps(&mut self, ranges: Vec<(i64, i64)>) {
-        self.believed = Believed::new(ranges);
+        self.stamp_filter = StampFilter::new(ranges);
     }
 
-    /// Frames so far whose TCP checksums were wrong when they were received, by the word of their capture (ascending).
+    /// Frames so far, ascending, whose TCP checksums were wrong when they were received, as their capture states.
     pub fn damaged_frames(&self) -> &[u32] {
         &self.damaged_frames
     }
 
     /// Frames whose stamps were not believed so far.
     pub fn absurd_frames(&self) -> &[u32] {
-        self.believed.frames()
+        self.stamp_filter.frames()
     }
 
-    /// Go on with connections whose frames are followed as the host's file before left them ([`Self::take_frames`]).
+    /// Continue with the connections whose frames were followed in the host's previous file ([`Self::take_frames`]).
     pub fn set_frames(&mut self, frames: Frames) {
         self.decoder.frames = frames;
     }
 
-    /// What is known of connections whose frames are followed, which may go on in the host's next file.
+    /// Take the state of connections whose frames are followed, which may continue in the host's next file.
     pub fn take_frames(&mut self) -> Frames {
         std::mem::take(&mut self.decoder.frames)
     }
 
-    /// Look for these clues, from here on.
+    /// Count these clues from here on.
     pub fn set_clue_rules(&mut self, rules: ClueRules) {
         self.decoder.clues.set_rules(rules);
     }
 
-    /// The clues so far, by endpoint; its address is by its number.
+    /// The clues so far, by endpoint, whose address is a number.
     pub fn clues(&self) -> &Clues {
         &self.decoder.clues
     }
@@ -332,7 +332,7 @@ impl<R: Read> Reader<R> {
                 .resolve(interface, data, &mut self.interfaces, &mut self.counters);
         }
         self.interfaces[usize::from(interface)].packets_count += 1;
-        let (host_ns, is_own) = self.believed.take(self.frame, record.host_ns);
+        let (host_ns, is_own) = self.stamp_filter.take(self.frame, record.host_ns);
         if !is_own {
             self.counters.bump(CounterKind::StampsAbsurd);
         }
@@ -376,7 +376,7 @@ impl<R: Read> Reader<R> {
         &self.interfaces
     }
 
-    /// What sections say of themselves and of names, so far.
+    /// Contents of section headers and name blocks so far.
     pub fn section(&self) -> &Section {
         &self.section
     }
@@ -396,7 +396,7 @@ impl<R: Read> Reader<R> {
         self.input.read_bytes()
     }
 
-    /// Counts so far, with what the interfaces' statistics say of drops.
+    /// Counts so far, with the drops that the interfaces' statistics report.
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
         let by_interface = self

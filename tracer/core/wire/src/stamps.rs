@@ -1,4 +1,4 @@
-//! Decides which stamps of a capture are believed, and replaces the others.
+//! Decides which stamps of a capture are plausible, and replaces the others.
 //!
 //! A damaged stamp is decades off. The difference of two such stamps can overflow 64 bits, and a single one makes a
 //! capture of a second seem to last for years. Stamps within the 32 bits of seconds of pcap (1970 to 2106) keep every
@@ -7,30 +7,30 @@
 //! no conclusion is drawn from its time.
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
-/// What pcap can hold: from 1970 on, below 2^32 s.
+/// The stamps that pcap can hold: from 1970 on, below 2^32 s.
 pub const ALL: (i64, i64) = (0, (1 << 32) * NS_PER_SECOND - 1);
-/// Frames noted, so that a file of nothing else is no heap of them.
-const MOST_FRAMES: usize = 1 << 20;
+/// Frames noted, at most; bounds the memory for a file in which no stamp is plausible.
+const MAX_NOTED_FRAMES: usize = 1 << 20;
 
-/// Stamps that are believed, and what stood in for the others so far.
+/// The plausible ranges of stamps, and the frames whose stamps were replaced so far.
 #[derive(Debug)]
-pub struct Believed {
+pub struct StampFilter {
     /// Inclusive; never empty.
     ranges: Vec<(i64, i64)>,
-    /// The range of the last believed stamp, or the first.
+    /// The range of the last plausible stamp; at first the first range.
     near: (i64, i64),
     last_ns: Option<i64>,
     frames: Vec<u32>,
 }
 
-impl Default for Believed {
+impl Default for StampFilter {
     fn default() -> Self {
         Self::new(Vec::new())
     }
 }
 
-impl Believed {
-    /// Believe only stamps in these ranges; without ranges, those in [`ALL`].
+impl StampFilter {
+    /// Accept only stamps in these ranges; without ranges, those in [`ALL`].
     pub fn new(mut ranges: Vec<(i64, i64)>) -> Self {
         if ranges.is_empty() {
             ranges.push(ALL);
@@ -44,7 +44,7 @@ impl Believed {
         }
     }
 
-    /// The stamp to take for a packet, and whether it is its own.
+    /// The stamp to use for a packet, and whether it is the packet's own.
     #[inline]
     pub fn take(&mut self, frame: u32, host_ns: i64) -> (i64, bool) {
         if self.near.0 <= host_ns && host_ns <= self.near.1 {
@@ -62,13 +62,13 @@ impl Believed {
             self.last_ns = Some(host_ns);
             return (host_ns, true);
         }
-        if self.frames.len() < MOST_FRAMES {
+        if self.frames.len() < MAX_NOTED_FRAMES {
             self.frames.push(frame);
         }
         (self.last_ns.unwrap_or(self.near.0), false)
     }
 
-    /// Frames that were not believed, in their order; the first million of them.
+    /// Frames whose stamps were replaced, in order; the first million of them.
     pub fn frames(&self) -> &[u32] {
         &self.frames
     }
@@ -80,21 +80,21 @@ mod tests {
 
     #[test]
     fn what_is_not_believed_has_the_time_of_the_packet_before() {
-        let mut believed = Believed::new(vec![(100, 200), (900, 990)]);
+        let mut stamp_filter = StampFilter::new(vec![(100, 200), (900, 990)]);
         let stamps = [99, 100, 201, 150, 900, 200, i64::MAX, i64::MIN, 990];
         let taken: Vec<i64> = (1..)
             .zip(stamps)
-            .map(|(frame, ns)| believed.take(frame, ns).0)
+            .map(|(frame, ns)| stamp_filter.take(frame, ns).0)
             .collect();
         assert_eq!(taken, [100, 100, 100, 150, 900, 200, 200, 200, 990]);
-        assert_eq!(believed.frames(), [1, 3, 7, 8]);
+        assert_eq!(stamp_filter.frames(), [1, 3, 7, 8]);
     }
 
     #[test]
     fn differences_and_sums_of_all_stamps_stay_within_64_bits() {
-        let mut believed = Believed::default();
+        let mut stamp_filter = StampFilter::default();
         for stamp in [i64::MIN, -1, 0, ALL.1, ALL.1 + 1, i64::MAX] {
-            let (taken, own) = believed.take(1, stamp);
+            let (taken, own) = stamp_filter.take(1, stamp);
             assert!(taken.checked_add(taken).is_some());
             assert!((ALL.0 - taken).checked_sub(ALL.1).is_some());
             assert_eq!(own, taken == stamp);

@@ -59,9 +59,9 @@ pub struct TcpOptions {
     pub window_scale: u8,
     pub tsval: u32,
     pub tsecr: u32,
-    /// Of the SACK blocks' bytes; 0 without, never 0 with.
+    /// Hash of the SACK blocks' bytes; 0 without blocks, never 0 with blocks.
     pub sack_hash: u32,
-    /// Why options behind some point were not read, if so.
+    /// Why options after some point were not read, if so.
     pub error: Option<DecodeError>,
 }
 
@@ -134,7 +134,7 @@ fn options(header: &[u8], header_len: usize, offset: usize) -> TcpOptions {
             at += 1;
             continue;
         }
-        // Where the length byte was not captured, or would be the payload's, 2 is the least it takes.
+        // If the length byte was not captured, or would be the payload's, assume 2, the shortest option.
         let len = header[..captured_len].get(at + 1).map_or(2, |&len| usize::from(len));
         let room = header_len - at;
         if len < 2 || len > room {
@@ -160,7 +160,7 @@ fn options(header: &[u8], header_len: usize, offset: usize) -> TcpOptions {
     read
 }
 
-/// Take one option; one of an unusual length is left out, as receivers do.
+/// Read one option; an option of unusual length is ignored, as receivers do.
 fn take_option(read: &mut TcpOptions, kind: u8, value: &[u8]) {
     match (kind, value.len()) {
         (TIMESTAMPS, 8) => {
@@ -185,7 +185,7 @@ fn take_option(read: &mut TcpOptions, kind: u8, value: &[u8]) {
     }
 }
 
-/// FNV-1a over the blocks' 32-bit words; equal blocks give equal hashes on every host, and 0 stays for "none".
+/// FNV-1a over the blocks' 32-bit words: equal blocks have equal hashes on every host. 0 is reserved for "none".
 fn hash_sack(blocks: &[u8]) -> u32 {
     let mix = |hash: u64, word: &[u8]| (hash ^ u64::from(be32(word, 0))).wrapping_mul(0x0000_0100_0000_01b3);
     let hash = blocks.chunks_exact(4).fold(0xcbf2_9ce4_8422_2325, mix);

@@ -1,5 +1,5 @@
-//! The fuzz targets' bodies over the committed corpus, every prefix of it, and seeded mutations: what can be had without a
-//! fuzzer, at every test run.
+//! The fuzz targets' bodies over the committed corpus, every prefix of it, and seeded mutations: what can be had
+//! without a fuzzer, at every test run.
 
 #[path = "../../../../fuzz/bodies/decoding.rs"]
 mod decoding;

@@ -1,4 +1,4 @@
-//! What the decoder keeps of a head: its first line, the headers that the tables need, and the empty line at its end.
+//! Keeps the parts of a head that the tables need: its first line, some headers, and the empty line at its end.
 //! Reading these gives the same head as reading all of it.
 
 use std::ops::{ControlFlow, Range};
@@ -9,9 +9,9 @@ use super::{HeaderMarks, IdChoice, Meaning, REQUEST, end_of_message, flag, may_b
 use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
 use crate::head::Head;
 
-/// Most heads looked for in one packet.
+/// Heads read of one packet, at most.
 const PIPELINE_LIMIT: usize = 64;
-/// `HTTP/1.1 200`: the reason behind it says nothing.
+/// `HTTP/1.1 200`: the reason phrase after it is not needed.
 const STATUS_LINE_LEN: usize = 12;
 
 /// Keep the heads that a payload begins with; false if there is none.
@@ -40,7 +40,8 @@ pub fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     }
 }
 
-/// Keep the head at `at`. Goes on with the length of its message, if another may follow; else says whether there was one.
+/// Keep the head at `at`. Continues with the length of its message if another one may follow; otherwise breaks with
+/// whether there was a head.
 fn keep_head(payload: &[u8], at: usize, keeper: &mut Keeper<'_>) -> ControlFlow<bool, usize> {
     let rest = &payload[at..];
     keeper.lines.clear();
@@ -90,7 +91,7 @@ impl KeptLines {
         self.id_parts = 0..0;
     }
 
-    /// Arguments: `behind`, where the next line begins; `None` if the first is cut.
+    /// Arguments: `behind`, the offset of the next line; `None` if the first line is cut.
     pub(super) fn note_start_line(&mut self, head: &Head<'_>, payload: &[u8], behind: Option<usize>) {
         self.is_first_line_whole = behind.is_some();
         let line_end = behind.unwrap_or(payload.len());
@@ -129,7 +130,7 @@ impl KeptLines {
         self.parts.push(line);
     }
 
-    /// A line up to its last byte that is kept, and its end.
+    /// Add a line, as far as it is kept, and its line break.
     fn add(&mut self, line: Range<usize>, line_end: Range<usize>) {
         if line.end == line_end.start {
             self.parts.push(line.start..line_end.end);

@@ -1,7 +1,7 @@
 //! Keeps the headers of HTTP/2 frames and the client's preface, and overwrites the contents of all frames.
 //!
 //! From the lengths, types, flags and stream numbers in frame headers the collector infers where a request begins and
-//! where its answer ends (`exchanges/src/http2.rs`). They contain nothing that a user sent.
+//! where its answer ends (`exchanges/src/by_stream_id.rs`). They contain nothing that a user sent.
 //!
 //! Limits: a header is overwritten if its packet begins within a frame, or if it lies beyond the inspected part of the
 //! payload. The collector then reports that not all frames of that connection are known.
@@ -17,7 +17,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The parts of a payload that are kept, ascending; none if it does not begin with frames.
 ///
-/// Arguments: `limit`, how many bytes of the payload are looked at.
+/// Arguments: `limit`, how many bytes of the payload are inspected.
 pub fn kept_parts(payload: &[u8], limit: usize) -> Parts<'_> {
     Parts {
         payload: &payload[..payload.len().min(limit)],
@@ -25,7 +25,7 @@ pub fn kept_parts(payload: &[u8], limit: usize) -> Parts<'_> {
     }
 }
 
-/// How many bytes hold all parts that are kept; 0 if there is none. For the hot path.
+/// Bytes up to the end of the last part that is kept; 0 if there is none. For the hot path.
 #[inline]
 pub fn kept_len(payload: &[u8], limit: usize) -> usize {
     if !may_be_frame(payload) && !payload.starts_with(PREFACE) {
@@ -37,7 +37,8 @@ pub fn kept_len(payload: &[u8], limit: usize) -> usize {
     kept_parts(payload, limit).last().map_or(0, |part| part.end)
 }
 
-/// Whether every frame that begins in the looked-at part is one: bytes that only look like the first are nothing's.
+/// Whether every frame that begins in the inspected part has a valid header. Otherwise the payload only looks as if it
+/// began with a frame.
 fn all_usual(payload: &[u8], limit: usize) -> bool {
     let mut parts = kept_parts(payload, limit);
     let behind = parts.by_ref().last().map_or(0, |part| part.end);

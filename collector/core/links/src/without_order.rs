@@ -62,7 +62,7 @@ pub struct OrderConfidence {
 }
 
 /// Marginals of calls, in order of start, over slots in order of arrival of their requests.
-pub struct Unordered<'a> {
+pub struct UnorderedLinks<'a> {
     problem: &'a Problem,
     /// The slot of each call in the links in order.
     in_order: &'a [u32],
@@ -92,11 +92,11 @@ impl SelfExcludingEvidence {
     }
 }
 
-impl<'a> Unordered<'a> {
+impl<'a> UnorderedLinks<'a> {
     /// `problem` must be in the order of `ByArrival`. `rounds`: of learning; with fewer than `Tuning::sharing_rounds`
     /// the marginals are flatter.
     pub fn new(problem: &'a Problem, in_order: &'a [u32], rounds: usize) -> Self {
-        let mut unordered = Unordered {
+        let mut without_order = UnorderedLinks {
             problem,
             in_order,
             pairs: Pairs::default(),
@@ -107,13 +107,13 @@ impl<'a> Unordered<'a> {
             probability: vec![],
             evidence: SelfExcludingEvidence::default(),
         };
-        unordered.keep_pairs();
+        without_order.keep_pairs();
         let mut possible = Sample::new(problem.classes);
-        unordered.each(|at, slot, child| {
-            possible.add(slot.class, Pair::new(slot, child), unordered.multiplicity[at]);
-            possible.add_words(slot.class, Pair::new(slot, child), unordered.multiplicity[at]);
+        without_order.each(|at, slot, child| {
+            possible.add(slot.class, Pair::new(slot, child), without_order.multiplicity[at]);
+            possible.add_words(slot.class, Pair::new(slot, child), without_order.multiplicity[at]);
         });
-        unordered.possible = possible;
+        without_order.possible = possible;
         let inside = |_, slot: &Slot, child: &Child| {
             let words = f64::from(problem.initial_score(slot, child)).exp();
             let late = (child.start_ns - slot.arrival_ns) as f64 / (slot.response_ns - slot.arrival_ns).max(1) as f64;
@@ -130,27 +130,27 @@ impl<'a> Unordered<'a> {
                     1.0
                 }
         };
-        unordered.found = unordered.marginals(inside);
+        without_order.found = without_order.marginals(inside);
         for round in 1..=rounds {
-            let evidence = unordered.learn_from(&unordered.found);
+            let evidence = without_order.learn_from(&without_order.found);
             let likely = |at: usize, slot: &Slot, child: &Child| {
-                let evidence = evidence.of(unordered.found.probability[at]);
+                let evidence = evidence.of(without_order.found.probability[at]);
                 f64::from(evidence.score(slot.class, Pair::new(slot, child))).exp()
             };
-            let weight = unordered.weights(likely);
-            unordered.found = propagate(&unordered.pairs, &weight, problem.slots.len());
-            unordered.probability.clone_from(&unordered.found.probability);
+            let weight = without_order.weights(likely);
+            without_order.found = propagate(&without_order.pairs, &weight, problem.slots.len());
+            without_order.probability.clone_from(&without_order.found.probability);
             if round == rounds {
                 exact_marginals::refine(
-                    &unordered.pairs,
+                    &without_order.pairs,
                     &weight,
                     problem.slots.len(),
-                    &mut unordered.probability,
+                    &mut without_order.probability,
                 );
             }
-            unordered.evidence = evidence;
+            without_order.evidence = evidence;
         }
-        unordered
+        without_order
     }
 
     /// Keeps the possible pairs; of very many for a call those near the link in order, and others at equal distances.
@@ -313,11 +313,11 @@ impl<'a> Unordered<'a> {
         let gains = self.gains(order);
         let entropy: Vec<f64> = parents.iter().map(|parents| parents.entropy).collect();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let whole = Explained {
+        let whole = OrderGain {
             gain: mean(&gains.cause_side) + mean(&gains.other_side),
             entropy: mean(&entropy),
         };
-        let part = Explained {
+        let part = OrderGain {
             gain: mean(&gains.cause_side),
             ..whole
         }
@@ -357,7 +357,7 @@ impl<'a> Unordered<'a> {
         let (gain, entropy) = (along(&gain), along(&entropy));
         let mut right = vec![0.0; sequence.len()];
         for (at, child) in sequence.into_iter().enumerate() {
-            let here = Explained {
+            let here = OrderGain {
                 gain: gain[at],
                 entropy: entropy[at],
             };
@@ -547,12 +547,12 @@ struct Gains {
 
 /// What an order explains, and the entropy of the parent without it; means over calls, in nats.
 #[derive(Clone, Copy, Debug)]
-struct Explained {
+struct OrderGain {
     gain: f64,
     entropy: f64,
 }
 
-impl Explained {
+impl OrderGain {
     /// The part of the entropy that is explained; above 1 where delays and bytes leave less open than the order
     /// explains.
     fn part(self) -> f64 {
@@ -562,8 +562,8 @@ impl Explained {
     /// How much smaller this part is around a link than it should be. It should be as large as on the `whole`. But
     /// where the entropy is larger than usual, the order need not explain more nats than usual, nor more than all of
     /// the entropy: an order that explains all of it has not slipped.
-    fn slip(self, whole: Explained) -> f64 {
-        let as_many_nats = Explained {
+    fn slip(self, whole: OrderGain) -> f64 {
+        let as_many_nats = OrderGain {
             gain: whole.gain,
             entropy: self.entropy,
         };
@@ -677,7 +677,7 @@ mod tests {
     use super::*;
 
     fn slip(here: [f64; 2], whole: [f64; 2]) -> f64 {
-        let explained = |[gain, entropy]: [f64; 2]| Explained { gain, entropy };
+        let explained = |[gain, entropy]: [f64; 2]| OrderGain { gain, entropy };
         explained(here).slip(explained(whole))
     }
 

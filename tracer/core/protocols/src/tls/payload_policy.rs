@@ -1,9 +1,9 @@
 //! Keeps the headers of TLS records and the server's hello, and overwrites everything else.
 //!
 //! From the types and lengths of records the collector infers where a handshake ends and the application's messages
-//! begin (`exchanges/src/secured.rs`). So these are kept: each record header in the inspected part of a payload, the
-//! first byte of a handshake record (the type of its message), and the whole server hello, which contains the chosen
-//! version and nothing that a user sent.
+//! begin (`exchanges/src/tls_handshake.rs`). So these are kept: each record header in the inspected part of a payload,
+//! the first byte of a handshake record (the type of its message), and the whole server hello, which contains the
+//! chosen version and nothing that a user sent.
 //!
 //! Limits: a record whose header is cut by two packets, or lies beyond the inspected part of the payload.
 //!
@@ -16,16 +16,16 @@ use crate::parts::blank_beside;
 const HEADER_LEN: usize = 5;
 const HANDSHAKE: u8 = 22;
 const SERVER_HELLO: u8 = 2;
-/// Of a message of the handshake: type and length.
+/// Length of a handshake message's header: type and length.
 const MESSAGE_HEADER_LEN: usize = 4;
-/// 2^14 and what encryption may add (RFC 5246 §6.2.3).
-const LONGEST: usize = (1 << 14) + 2048;
-/// A server's hello is about 120 bytes long; one that says it is longer than this is none.
-const LONGEST_HELLO: usize = 512;
+/// Longest content of a record: 2^14 bytes and what encryption may add (RFC 5246 §6.2.3).
+const MAX_CONTENT_LEN: usize = (1 << 14) + 2048;
+/// Longest server hello that is kept. One is about 120 bytes long; a message that claims to be longer is no hello.
+const MAX_HELLO_LEN: usize = 512;
 
 /// The parts of a payload that are kept, ascending; none if it does not begin with a record.
 ///
-/// Arguments: `limit`, how many bytes of the payload are looked at.
+/// Arguments: `limit`, how many bytes of the payload are inspected.
 pub fn kept_parts(payload: &[u8], limit: usize) -> Parts<'_> {
     Parts {
         payload: &payload[..payload.len().min(limit)],
@@ -33,7 +33,7 @@ pub fn kept_parts(payload: &[u8], limit: usize) -> Parts<'_> {
     }
 }
 
-/// How many bytes hold all parts that are kept; 0 if there is none. For the hot path.
+/// Bytes up to the end of the last part that is kept; 0 if there is none. For the hot path.
 #[inline]
 pub fn kept_len(payload: &[u8], limit: usize) -> usize {
     if !may_be_record(payload) {
@@ -63,7 +63,7 @@ impl Iterator for Parts<'_> {
             return None;
         }
         let len = usize::from(u16::from_be_bytes([record[3], record[4]]));
-        if len > LONGEST {
+        if len > MAX_CONTENT_LEN {
             return None;
         }
         let start = self.at;
@@ -73,8 +73,8 @@ impl Iterator for Parts<'_> {
     }
 }
 
-/// How much is kept of what a record holds. A hello that says it is longer than its record ends with it: what follows
-/// are other records.
+/// How many bytes of a record's content are kept. A hello that claims to be longer than its record is kept up to the
+/// record's end, because other records follow.
 fn shown_len(kind: u8, message: &[u8]) -> usize {
     if kind != HANDSHAKE || message.is_empty() {
         return 0;
@@ -83,7 +83,7 @@ fn shown_len(kind: u8, message: &[u8]) -> usize {
         [SERVER_HELLO, 0, high, low, ..] => MESSAGE_HEADER_LEN + usize::from(u16::from_be_bytes([*high, *low])),
         _ => return 1,
     };
-    if hello_len > LONGEST_HELLO {
+    if hello_len > MAX_HELLO_LEN {
         1
     } else {
         hello_len.min(message.len())
