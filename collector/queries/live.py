@@ -5,7 +5,7 @@ from collector.trace.reading import Trace
 
 
 def made_ns(trace: Trace) -> int:
-    """When the trace that is there now was made; another number is another make.
+    """The time at which the current trace was written; it changes whenever the trace is replaced.
 
     Raises: `InputError` if there is none.
     """
@@ -13,12 +13,12 @@ def made_ns(trace: Trace) -> int:
 
 
 def is_live(trace: Trace) -> bool:
-    """Whether a collector makes the trace anew while packets arrive, by its place."""
+    """Whether the trace is a collector's live trace, by its path."""
     return trace.name == LIVE_FOLDER
 
 
 def live_error(trace: Trace) -> str:
-    """Why the collector's last round made no newer trace; empty if it did, or if this is no live trace."""
+    """The reason why the collector's last round wrote no trace; empty if it wrote one, or if this is no live trace."""
     if not is_live(trace) or trace.folder is None:
         return ""
     note = trace.folder.parent / LIVE_ERROR_FILE

@@ -36,7 +36,7 @@ Part = Literal["all", "slow", "typical"]
 
 @dataclass(frozen=True, slots=True)
 class RequestSelection:
-    """Some requests of a trace: those for which all that is given is true."""
+    """Some requests of a trace: those that satisfy all given conditions."""
 
     class_name: str = ""
     outcome: str = ""  # as `collector.requests.outcomes` has them; "" for any
@@ -70,23 +70,23 @@ class RequestRow:
 
 
 class Hops(Protocol):
-    """What is asked of the packets of the trace."""
+    """The queries about packets that statistics need."""
 
     def whole_hops(self, numbers: NDArray[np.int64]) -> Iterable[WholeHops]:
-        """Those of some requests that were seen at both ends."""
+        """The hops of some requests that were seen at both ends."""
         ...
 
     def delays(self) -> Iterable[tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.int64]]]:
-        """Source, target and delay of all that were seen at both ends."""
+        """Source, target and delay of all hops that were seen at both ends."""
         ...
 
     def hops_by_span(self) -> HopCounts:
-        """How many each span has, and how many of these were lost, or sent again."""
+        """The numbers of each span's hops, of those lost, and of those sent again."""
         ...
 
 
 class Load:
-    """Safe to use from several threads: what is kept is only ever replaced by the same."""
+    """Statistics of one trace. Safe to use from several threads: a cached result is only replaced by an equal one."""
 
     def __init__(
         self, trees: SpanTrees, hops: Hops, lanes: Sequence[str], services: Sequence[tuple[str, ...]], duration_ns: int
@@ -96,12 +96,12 @@ class Load:
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """Every request, as `request_table` gives them."""
+        """Every request, from `request_table`."""
         return request_table(self._trees.frame)
 
     @cached_property
     def classes(self) -> tuple[RequestClass, ...]:
-        """As `request_classes` orders them."""
+        """The classes of requests, from `request_classes`."""
         return request_classes(self.table)
 
     def select(self, selection: RequestSelection) -> pl.DataFrame:
@@ -116,7 +116,7 @@ class Load:
     def rows(
         self, selection: RequestSelection, order: Order, first: int, limit: int
     ) -> tuple[int, tuple[RequestRow, ...]]:
-        """How many are selected, and some of them in an order."""
+        """The number of selected requests, and some of them in the given order."""
         chosen = self.select(selection)
         column, descending = _ORDERS[order]
         page = chosen.sort(column, "number", descending=[descending, False]).slice(first, limit)
@@ -161,7 +161,7 @@ class Load:
         return latency.scatter(self.select(selection), self._duration_ns)
 
     def by_concurrency(self, selection: RequestSelection) -> tuple[AtConcurrency, ...]:
-        """How long they took by how many were in flight."""
+        """Their durations by the number of requests in flight."""
         return latency.by_concurrency(self.select(selection))
 
     def in_flight(self, selection: RequestSelection) -> Flight:
@@ -170,12 +170,12 @@ class Load:
 
     @cached_property
     def class_durations(self) -> tuple[Durations, ...]:
-        """Of requests, by class."""
+        """Durations of requests, by class."""
         return latency.by_group(self.table, "class")
 
     @cached_property
     def service_durations(self) -> tuple[Durations, ...]:
-        """Of exchanges, by the service that answered."""
+        """Durations of exchanges, by the service that answered."""
         ends = self._calls[False]
         return latency.by_group(ends, "callee")
 
@@ -185,7 +185,7 @@ class Load:
         return latency.delays_by_pair(self._hops.delays(), self._lanes)
 
     def graph(self, hosts_apart: bool) -> ServiceGraph:
-        """Who calls whom."""
+        """The graph of calls between services."""
         return service_graph(self._calls[hosts_apart])
 
     @cached_property
@@ -195,7 +195,7 @@ class Load:
         return call_ends(frame, counts, False), call_ends(frame, counts, True)
 
     def _requests_with_call(self, selection: RequestSelection) -> pl.Series:
-        """Numbers of requests that hold a call between two nodes, of either graph."""
+        """Numbers of the requests that include a call between two nodes, of either graph."""
         ends = pl.concat(self._calls)
         if selection.caller:
             ends = ends.filter(pl.col("caller") == selection.caller)

@@ -1,9 +1,9 @@
-"""What else happened, on the time axis of a trace: findings of the report, faults that were made on purpose, load, and
-where a host was not capturing.
+"""Marks on the time axis of a trace: findings of the report, injected faults, stages of load, and times in which a host
+was not capturing.
 
-Faults are read from `faults.jsonl`, which the bundled cluster keeps of what it did to itself: from the trace's folder,
-or from where `tracer record` keeps its captures. Load is what the load
-generator's runs note of themselves. The times of both are the machine's, as are the reference host's.
+Faults are read from `faults.jsonl`, the bundled cluster's record of injected faults, in the trace's folder or where
+`tracer record` keeps its captures. Stages of load are read from the load generator's runs. The times of both are of the
+machine's clock, as are the reference host's.
 """
 
 import json
@@ -22,7 +22,7 @@ from tracer.errors import InputError
 
 FAULTS_FILE = "faults.jsonl"
 MOST_FINDINGS = 500
-"""Shown at most: those that cost the most."""
+"""At most so many findings are shown, those with the greatest cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Mark:
 
 
 def findings(trace: TraceView) -> tuple[Mark, ...]:
-    """The findings that have a time, in order of it."""
+    """The findings that have a time, by time."""
     lanes = {lane.host: number for number, lane in enumerate(trace.lanes)}
     rows = trace.stored.read("findings", COLUMNS).to_pylist()
     timed = [row for row in rows if row["from_trace_ns"] is not None]
@@ -57,8 +57,8 @@ def faults(trace: TraceView) -> tuple[Mark, ...]:
 
 
 def uncovered_marks(trace: TraceView) -> tuple[Mark, ...]:
-    """Where hosts were not capturing: before and after their captures, and in holes of them; and where they captured in
-    part, for their captures dropped packets (kind "in part"); in order of time."""
+    """The times in which hosts were not capturing: before and after their captures, and in gaps of them. Also those
+    in which their captures dropped packets (kind "in part"). By time."""
     clocks, found = trace.stored.read("clocks"), []
     hosts = {host.host: host for host in trace.info.hosts}
     for number, lane in enumerate(trace.lanes):
@@ -97,7 +97,7 @@ def _drop_words(stretch: DropSpan) -> str:
 
 
 def load_steps(trace: TraceView, runs: Iterable[Path]) -> tuple[Mark, ...]:
-    """What the load generator did during the trace, in order of time: a mark for each stage of its `runs`' folders."""
+    """The stages of load during the trace, by time: a mark for each stage in the folders `runs`."""
     marks = [
         Mark("load", NO_LANE, stage.started_ns - trace.start_ns, stage.ended_ns - trace.start_ns, _load_text(stage))
         for folder in runs

@@ -1,9 +1,9 @@
-"""Many requests laid over each other, aligned where they began: where their packets are, in space and time.
+"""Overlays the packets of many requests, aligned at the requests' starts.
 
-A picture of lanes × time since each request's start. A packet covers the rows between its two lanes; what all requests
-do at the same time after their start adds up, what only some do stays faint. Nothing is sampled: each packet that was
-seen at both ends is counted. Most take less time than a column is wide, so they are counted by pair of lanes and column
-first and spread over the rows afterwards; the others are walked row by row.
+The picture has lanes × time since each request's start. A packet covers the rows between its two lanes. Packets that
+all requests send at the same time after their start add up; those of only some requests stay faint. Nothing is sampled:
+each packet that was seen at both ends is counted. Most take less time than a column is wide, so they are counted by
+pair of lanes and column first, and then added to the rows in between; the others are added row by row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ class WholeHops:
 
 @dataclass(frozen=True, slots=True)
 class LaneGroups:
-    """Which line of the picture each lane of the timeline is drawn on."""
+    """The line of the picture on which each lane of the timeline is drawn."""
 
     names: tuple[str, ...]
     of_lane: NDArray[np.intp]
@@ -87,7 +87,7 @@ def overlay(
 def _add(
     counts: NDArray[np.int64], pair: NDArray[np.intp], begin: NDArray[np.int64], end: NDArray[np.int64], lanes: int
 ) -> None:
-    """Packets, each from the column where it begins to the one where it ends."""
+    """Add packets, each from the column where it begins to the one where it ends."""
     bins, upright = counts.shape[1], begin == end
     uprights = np.bincount(pair[upright] * bins + begin[upright], minlength=lanes * lanes * bins)
     for number, columns in enumerate(uprights.reshape(lanes * lanes, bins)):
@@ -103,7 +103,7 @@ def _add(
 def _add_slanted_lines(
     counts: NDArray[np.int64], source: int, target: int, begin: NDArray[np.int64], end: NDArray[np.int64]
 ) -> None:
-    """Packets from one lane to another that cross several columns, row by row."""
+    """Add packets from one lane to another that cross several columns, row by row."""
     steps, bins = abs(target - source) * STEPS, counts.shape[1]
     way = 1 if target > source else -1
     for step in range(steps + 1):

@@ -1,4 +1,4 @@
-"""Places where something went wrong: packets lost, sent again, reset, not paired; findings of the report."""
+"""Finds the problems of a trace: packets lost, sent again, reset or not paired; findings of the report."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ FINE = [STATES.index(HopState.MATCHED), STATES.index(HopState.OUTSIDE_WINDOW)]
 
 
 class Problems:
-    """Those of one trace, by time."""
+    """The problems of one trace, by time."""
 
     def __init__(self, index: HopIndex, hosts: Sequence[str], tables: Tables, start_ns: int) -> None:
         self._columns, self._pairs, self._hosts, self._start_ns = index.columns, index.pairs, hosts, start_ns
@@ -34,14 +34,14 @@ class Problems:
         return len(self._rows) + len(self._findings_ns)
 
     def next(self, at_ns: int, backwards: bool) -> Problem | None:
-        """The nearest after (or before) a time; None if there is none."""
+        """The nearest problem after (or before) a time; None if there is none."""
         candidates = [*self._hop(at_ns, backwards), *self._finding(at_ns, backwards)]
         if not candidates:
             return None
         return max(candidates, key=_begin) if backwards else min(candidates, key=_begin)
 
     def rank(self, problem: Problem) -> int:
-        """Which of all it is by time, from 1; of several at one time, the last."""
+        """The rank of a problem by time, from 1; of several at one time, the last."""
         return sum(
             int(np.searchsorted(times, problem.from_ns, "right")) for times in (self._times_ns, self._findings_ns)
         )
@@ -90,5 +90,5 @@ def _begin(problem: Problem) -> int:
 
 
 def time_or_none(time_ns: np.int64) -> int | None:
-    """None for a time that was not seen."""
+    """The time, or None if it is unknown."""
     return None if time_ns == MISSING_NS else int(time_ns)

@@ -48,7 +48,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class HopCounts:
-    """Of each span: how many hops it has, and how many of these were lost, or sent again."""
+    """For each span: the number of its hops, of those lost, and of those sent again."""
 
     hops: NDArray[np.int64]
     lost: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""The tables of a trace that a view keeps in memory: those that are small compared with the hops."""
+"""Reads the tables that a view keeps in memory: those that are small compared with the hops."""
 
 from dataclasses import dataclass
 

@@ -43,7 +43,7 @@ FIRST_NS = -(1 << 62)
 """Before any time of a trace."""
 LOST = STATES.index(HopState.LOST)
 HOPS_AT_ONCE = 1 << 20
-"""About so many are in memory at a time when a query reads all hops."""
+"""About so many hops are in memory at a time when a query reads all of them."""
 
 
 class TraceView:
@@ -81,7 +81,7 @@ class TraceView:
 
     @property
     def problems_count(self) -> int:
-        """How many places `next_problem` can lead to."""
+        """The number of places that `next_problem` can find."""
         return len(self._problems)
 
     @property
@@ -96,7 +96,7 @@ class TraceView:
 
     @cached_property
     def load(self) -> Load:
-        """The load that the requests make together."""
+        """Statistics over all requests."""
         facts = self._made.facts
         return Load(self._trees, self, facts.hosts, facts.host_services, self.duration_ns)
 
@@ -221,11 +221,11 @@ class TraceView:
         return self.read_unchanged(lambda: self._hop_at(number))
 
     def has_request(self, number: int) -> bool:
-        """Whether a request has this number: a client's, or one that a daemon asked by itself."""
+        """Whether a request has this number; it may be a client's or a daemon's."""
         return 0 <= number < len(self._trees)
 
     def requests(self, limit: int) -> tuple[Request, ...]:
-        """The slowest requests that clients asked, slowest first."""
+        """The slowest requests of clients, slowest first."""
         return tuple(self.request(int(number)) for number in self._trees.slowest[:limit])
 
     def request(self, number: int) -> Request:
@@ -284,7 +284,7 @@ class TraceView:
         return self._problems.next(at_ns, backwards)
 
     def problem_rank(self, problem: Problem) -> int:
-        """Which of the `problems_count` places it is, from 1."""
+        """The rank of a problem among `problems_count`, from 1."""
         return self._problems.rank(problem)
 
     def first_trouble(self, connection_id: int) -> Problem | None:

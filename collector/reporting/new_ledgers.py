@@ -37,7 +37,7 @@ _NODE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The recorded command as a span: which rows are its own requests, and from when until when (trace ns) it ran."""
+    """The recorded command as a span: the rows of its own requests, and its start and end (trace ns)."""
 
     is_top: NDArray[np.bool_]
     begin_ns: int
@@ -87,7 +87,7 @@ def ledger_under_command(
 
 
 def with_ledger(rows: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
-    """`rows` with the ledger's stretches, of which those behind the last row are left out."""
+    """`rows` with the ledger's stretches; those behind the last row are omitted."""
     return rows.with_columns(**{name: series.head(len(rows)) for name, series in ledger_series(ledger).items()})
 
 

@@ -38,9 +38,9 @@ _BEHIND = _FRONT | {"request_network_ns": "network to and from", "response_netwo
 ADDED_AT_ONCE = 500_000
 """Times of requests that are added up at once."""
 _PLACE = ("depth", "service", "exchange_id", "server_host")
-"""What a stage is named by, beside the column of the ledger."""
+"""Columns that determine a stage's name, in addition to the ledger's column."""
 STAGE_COLUMNS = ("trace_id", *_PLACE, *_FRONT)
-"""Of all rows, what `stages_of` adds up."""
+"""The columns of all rows that `stages_of` adds up."""
 _OF_ROOTS = (
     *("exchange_id", "method", "service", "request_network_ns", "response_network_ns", "uncertainty_ns"),
     *story.OUTERMOST_COLUMNS,

@@ -10,7 +10,7 @@ from collector.trace.durations import in_words, with_uncertainty
 from collector.trace.schema import StreamReason
 
 MOST_LINES = 200
-"""At most so many streams are listed in a report; the rest is counted."""
+"""At most so many streams are listed in a report; the others are counted."""
 BY_SHAPE = {
     StreamReason.UNASKED: "its server speaks unasked",
     StreamReason.TRIGGERED: "its server speaks when others have spoken",

@@ -1,6 +1,6 @@
-"""Which exchange made which: parent and child, with the reason and how sure that is.
+"""Links each exchange to its parent, the exchange that caused it, with a reason and a confidence.
 
-Turns of connections that carry several requests at once are left out (`collector.requests.multiplexed`): they are no
+Turns of connections that carry several requests at once are ignored (`collector.requests.multiplexed`): they are no
 requests.
 
 A child exchange was made by the host that is its client, while that host, as a server, was busy with the parent. So
@@ -10,16 +10,16 @@ arrive there when the child's first byte left: two stamps of one host, which no 
 1. `transaction_id`: candidates that show the child's transaction id. One: certain. Several (auth, proxy and storage
    servers share hosts, and servers call each other): of those still open at the child's start, the ones of the service
    that calls the child's service elsewhere in this trace without doubt; of these the innermost, the one that began
-   last. Work put off until after the answer belongs to a candidate that was already closed, unless that was a request
+   last. If all had ended, the call is work deferred until after the answer of one of them, unless that was a request
    of the host to itself: then a daemon of that host made both, one after the other.
-2. `timing`: for children without a visible id, what the trace teaches about its services
+2. `timing`: children without a visible id are linked by what is learned from the trace
    (`collector.requests.inferred_parents`). A service that mostly receives ids (a storage server) receives one with each
-   call that is made for a request with an id. So a call to it without one, in a head that was seen, was made for a
-   request without one. Calls to other services (a cache) may be made for any request. Kinds of exchanges too rare to
-   learn from get, of the candidates open at their start, without those whose id is known to lead elsewhere, again those
-   of a service that calls theirs without doubt, and the innermost.
+   call that is made for a request with an id. So a call to it without one, if its head was captured, was made for a
+   request without one. Calls to other services (a cache) may be made for any request. For kinds of exchanges too rare
+   to learn from, the candidates are those open at their start, without those whose id leads elsewhere; of these, as in
+   step 1, those of a service that certainly calls theirs, and the innermost.
 
-Confidence is one divided by how many candidates were equally possible. For rare kinds by `timing` it is also multiplied
+Confidence is one divided by the number of equally possible candidates. For rare kinds by `timing` it is also multiplied
 by the share of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run
 whether or not a parent is open.
 
@@ -62,7 +62,7 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Of each exchange, when it was a child's and a parent's; `UNSEEN` where not known. Hosts and services: -1."""
+    """Times of each exchange as a child and as a parent, `UNSEEN` if unknown; hosts and services, -1 if unknown."""
 
     exchange_id: Int64Array
     client: NDArray[np.int32]
@@ -73,7 +73,7 @@ class _Times:
     closed: Int64Array
 
     def possible(self, children: Int64Array, parents: Int64Array) -> NDArray[np.bool_]:
-        """Whether each parent's request was there before its child's left; and began before, so that no cycle forms."""
+        """Whether each parent's request arrived before its child's left, and began earlier, so that no cycle forms."""
         in_time = self.arrived[parents] <= self.sent[children]
         return in_time & self.began_before(children, parents)
 
@@ -134,7 +134,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
 
 @dataclass(frozen=True, slots=True)
 class _Visible:
-    """What `infer_links` reads of each exchange."""
+    """The data that `infer_links` reads, for each exchange."""
 
     exchanges: pl.DataFrame
     words: NDArray[np.uint32]
@@ -153,7 +153,7 @@ class _Visible:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What codes stand for, in order."""
+    """The names that codes stand for, in the order of the codes."""
 
     hosts: list[str]
     services: list[str]
@@ -161,7 +161,7 @@ class _Names:
 
 
 def _times(exchanges: pa.Table, multiplexed: NDArray[np.bool_]) -> tuple[_Times, _Names]:
-    """Turns of `multiplexed` connections have no client and no server, since they are no requests."""
+    """The times of all exchanges. Turns of `multiplexed` connections, which are no requests, have no hosts."""
     (client, server), hosts = unify_dictionaries(exchanges["client_host"], exchanges["server_host"])
     (service,), services = unify_dictionaries(exchanges["service"])
     client[numbers(exchanges["background"], missing=False)] = NONE  # daemons' requests have no parent
@@ -180,7 +180,7 @@ def _times(exchanges: pa.Table, multiplexed: NDArray[np.bool_]) -> tuple[_Times,
 
 
 def _as_enums(exchanges: pa.Table, names: _Names, multiplexed: NDArray[np.bool_]) -> pl.DataFrame:
-    """The exchanges as `infer_links` takes them."""
+    """The exchanges in the form that `infer_links` needs."""
     hosts = pl.col("client_host", "server_host").cast(pl.Enum(names.hosts))
     enums = {"service": names.services, "method": names.methods}
     frame = pl.DataFrame(exchanges).with_columns(
@@ -308,7 +308,7 @@ def _link_by_timing(
 
 
 def _groups(*keys: NDArray[np.generic]) -> list[Int64Array]:
-    """The places of equal keys, for each that occurs."""
+    """For each key that occurs, the places where it does."""
     order = np.lexsort(keys)
     new = np.zeros(len(order), dtype=np.bool_)
     for key in keys:

@@ -1,4 +1,4 @@
-"""Silences of messages, in the form that the ledger needs: by the row of their span.
+"""Converts silences of messages to the form that the ledger needs: by the row of their span.
 
 A silence is a stretch of a message in which none of its bytes was in transit
 (`collector/core/exchanges/src/silences.rs` explains how silences are found). Long silences are rows of the table

@@ -1,5 +1,4 @@
-"""How long each exchange waited for lost packets: for a SYN or its answer, for bytes of its request or of its
-response."""
+"""Computes how long each exchange waited for lost packets: a SYN or its answer, bytes of its request or response."""
 
 import numpy as np
 import polars as pl

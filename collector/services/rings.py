@@ -4,9 +4,9 @@ A `*.ring.gz` is a gzip file: `R1NG` and a version.
 
 1. The length of a JSON header, that header (`devs`, a list of devices with holes; `part_shift`; `replica_count`;
    `byteorder`), then for each replica an array of 16-bit places in `devs`, one for each partition.
-2. Sections, each with its length ahead; the last of them, an index, says by name where they begin, and the 16 bytes at
-   the end begin with where it does. `swift/ring/metadata` is as the header above without `devs`, with `dev_id_bytes`;
-   `swift/ring/devices` the list; `swift/ring/assignments` the arrays, in network order.
+2. Sections, each with its length ahead; the last of them, an index, has the position of each by name, and the 16 bytes
+   at the end begin with the index's position. `swift/ring/metadata` is as the header above without `devs`, with
+   `dev_id_bytes`; `swift/ring/devices` the list; `swift/ring/assignments` the arrays, in network order.
 
 A replica count with a fraction leaves the last array shorter. A partition without a device has the highest number.
 

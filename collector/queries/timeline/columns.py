@@ -1,4 +1,4 @@
-"""The columns of the index: those of each hop, and those of pairs of ends."""
+"""Defines the columns of the index: those of each hop, and those of pairs of ends."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ class HopColumns:
         return len(self.anchor_ns)
 
     def prefetch(self, first: int, last: int) -> None:
-        """Have these rows read from disk, if they lie there: all columns at once."""
+        """Start reading these rows from disk, if they are there: all columns at once."""
         own = (getattr(self, name) for name in (*OWN_COLUMNS, *RAW_COLUMNS))
         prefetch((column for column in (*own, *self.carried.values()) if column is not None), first, last)
 

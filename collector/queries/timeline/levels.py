@@ -1,4 +1,4 @@
-"""Hops counted ahead in bins of time: levels whose bins are 2^k ns wide, each the sums of the one below it.
+"""Counts hops in advance in bins of time: levels with bins of 2^k ns, each the sums of the level below.
 
 A level is an array [bin, cell], so that a view is one slice of it. A cell is an ArrowClass of a pair of ends; or, where
 there are too many pairs to send each, an ArrowClass of an end in one direction (`Cells`).
@@ -17,13 +17,13 @@ from collector.trace.time_columns import Int64Array
 MOST_PAIRS = 192
 """With more pairs of ends, counts are kept by end."""
 LEAST_CELLS = 1 << 16
-"""Of the finest level, however few hops there are."""
+"""Fewest cells of the finest level, even for few hops."""
 CHUNK_ROWS = 1 << 20
 Counts = NDArray[np.uint32]
 
 
 class Cells:
-    """Which cells a hop is counted in.
+    """The cells in which a hop is counted.
 
     By pair: in one, `pair * classes + class`. By end: in two, once where it was sent and once where it was received;
     `2 * end * classes + class` for what an end sent, the next `classes` cells for what it received.
@@ -102,7 +102,7 @@ def levels_count(bins: int) -> int:
 
 
 def _new_level(shelf: Shelf, number: int, anchor_ns: Int64Array, shift: int, bins: int, cells: int) -> NDArray[Any]:
-    """Of the narrowest type that holds all hops of its fullest bin."""
+    """A new level, of the narrowest type that can count the hops of its fullest bin."""
     edges = np.searchsorted(anchor_ns, np.arange(bins + 1, dtype=np.int64) << shift)
     fullest = int(np.diff(edges).max(initial=0))
     return shelf.make(f"level-{number:02}", np.min_scalar_type(fullest), bins, cells)

@@ -1,8 +1,8 @@
-"""Where an index is kept: arrays, tables and documents under names, in memory or as files that are mapped into it.
+"""Stores an index: named arrays, tables and documents, in memory or as files that are mapped into it.
 
 On disk an index is a folder: `<name>.npy` for an array, `<name>.arrow` for a table (uncompressed, so that it is read in
-place), `<name>.json` for a document. It is written under another name and renamed, so it is whole or not there.
-Nothing in it is executed or trusted with a path: a foreign trace may bring one along.
+place), `<name>.json` for a document. It is written under another name and renamed, so it is complete or absent.
+Its contents are not trusted, since a trace from elsewhere may include an index: nothing is executed, no path is used.
 """
 
 import dataclasses
@@ -115,7 +115,7 @@ class Shelf:
 def prefetch(arrays: Iterable[NDArray[Any]], first: int, last: int) -> None:
     """Have the rows [first, last) of mapped arrays read from disk, those of all arrays at once.
 
-    Without it each array is waited for by itself when it is first looked at.
+    Without this, each array causes a separate wait when it is first read.
     """
     for array in arrays:
         if not isinstance(array, np.memmap) or not isinstance(array.base, mmap.mmap) or first >= last:
@@ -126,7 +126,7 @@ def prefetch(arrays: Iterable[NDArray[Any]], first: int, last: int) -> None:
 
 
 def _parse(value: Any, kind: Any) -> Any:
-    """What `json` read, as the type that a dataclass names for it."""
+    """A value from JSON, converted to the type that a dataclass declares."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         each = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments

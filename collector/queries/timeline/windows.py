@@ -1,4 +1,4 @@
-"""Answers about windows of time: the arrows in them, how many there are, a sample of too many."""
+"""Answers queries about windows of time: the arrows in a window, their density, a sample if they are too many."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ from collector.queries.timeline.shelf import Shelf
 from collector.trace.time_columns import Int64Array
 
 BLOCK_ROWS = 64
-"""Rows for which one latest end is kept."""
+"""The latest end is stored for each block of so many rows."""
 LONG_NS = 50_000_000
-"""Arrows longer than this are kept aside, if they are few."""
+"""Arrows longer than this are stored separately, if they are few."""
 MOST_COUNTED, ENOUGH_BINS = 1 << 18, 128
 """More hops than this are not counted for a view that has so many bins counted ahead."""
 LONG_SHARE = 0.001
-"""Of the arrows, at most so many are kept aside."""
+"""At most this share of the arrows is stored separately."""
 ASIDE = ("row", "begin", "end")
 READ_FACTOR = 8
-"""So many rows are looked at for each that is wanted."""
+"""So many rows are read for each row of the sample."""
 OVERALL_DELAY_NS = 50_000
-"""Typical where no delay is known."""
+"""The typical delay where none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class HopIndex:
 
 
 def build_windows(shelf: Shelf, pairs: Pairs) -> None:
-    """Put on the shelf what `HopIndex` needs beside the columns."""
+    """Store what `HopIndex` needs in addition to the columns."""
     columns = HopColumns.of_shelf(shelf)
     typical = _typical_delays(columns, len(pairs))
     shelf.put("typical-delay-ns", typical)
