@@ -49,7 +49,7 @@ def coalesce(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.
     if len(first) and all(column.null_count == len(column) for column in columns.columns):
         return shared_constant(missing, len(first))
     batches = columns.to_batches()
-    return _core.first_known([[_piece(batch.column(name)) for batch in batches] for name in names], missing)
+    return _core.coalesce([[_piece(batch.column(name)) for batch in batches] for name in names], missing)
 
 
 def _piece(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8], int]:

@@ -1,9 +1,10 @@
-//! Tables that cross between the core and its caller: each is one list of columns, from which everything else follows.
+//! Declares tables that cross between the core and its caller. A list of columns generates the struct, the reading of
+//! its columns and their checks.
 //!
 //! [`input_table!`] declares a struct of slices that the caller owns, with the reading of its columns by name, their
 //! types, and the check that all have one length. [`output_table!`] declares a struct of vectors, with their names;
-//! [`row_table!`] one of a row, for what is not made by column.
-//! A column is named as its field, or as the text in parentheses behind it. A table may also have columns of texts
+//! [`row_table!`] a struct of one row, for tables that are built row by row.
+//! A column has the name of its field, or the text in parentheses after it. A table may also have columns of texts
 //! ([`Texts`]), after `texts`, and, after `beside`, fields that are no columns.
 //!
 //! ```
@@ -22,12 +23,12 @@
 //! assert_eq!(Delays { delay_ns: vec![7] }.into_columns()[0].0, "delay_ns");
 //! ```
 //!
-//! Limits: columns have one dimension and no nulls: these are a value of the column, or a column of bits beside it.
+//! Limits: columns have one dimension and no nulls. A missing value is a reserved value, or a bit in another column.
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-/// Why columns are no table of a kind.
+/// Why columns do not form a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnError {
     Missing(&'static str),
@@ -144,7 +145,7 @@ pub fn column<'a, T: Element + 'a, S: Source<'a> + ?Sized>(
     T::of_slice(slice).ok_or(ColumnError::Type { name, expected })
 }
 
-/// Texts laid end to end: that of row n is bytes `offsets[n]..offsets[n + 1]`.
+/// Texts end to end: that of row n is bytes `offsets[n]..offsets[n + 1]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Texts<'a> {
     pub offsets: &'a [i32],
@@ -171,14 +172,14 @@ impl<'a> Texts<'a> {
             .ok_or(ColumnError::Offsets(offsets))
     }
 
-    /// How many there are.
+    /// Number of texts.
     pub fn rows_count(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
     /// Whether offsets lead into the bytes.
     pub fn is_consistent(&self) -> bool {
-        // By whole vectors: no way out in between.
+        // Without an early exit, so that the compiler vectorises it.
         let in_order = |all: bool, pair: &[i32]| all & (0 <= pair[0]) & (pair[0] <= pair[1]);
         let ascending = self.offsets.windows(2).fold(true, in_order);
         let end = self.offsets.last().copied().unwrap_or(-1);
@@ -202,7 +203,7 @@ impl<'a> InputTable<'a> for Texts<'a> {
     }
 }
 
-/// The name of a column: that of its field, or another.
+/// The name of a column: the given one, or that of its field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! column_name {
@@ -269,7 +270,7 @@ macro_rules! input_table {
     };
 }
 
-/// Declares an [`OutputTable`]. What stands after `beside` is no column: the caller of the core does not see it.
+/// Declares an [`OutputTable`]. Fields after `beside` are no columns: the caller of the core does not see them.
 #[macro_export]
 macro_rules! output_table {
     ($(#[$meta:meta])* $vis:vis struct $Table:ident {
@@ -295,7 +296,7 @@ macro_rules! output_table {
     };
 }
 
-/// What a column holds of a field of a row.
+/// A field of a row as a value of a column.
 pub trait Cell: Copy {
     type Element: Element;
     fn cell(self) -> Self::Element;
@@ -322,12 +323,12 @@ impl Cell for Option<i64> {
     }
 }
 
-/// A struct of one row, of which many make columns.
+/// A struct of one row.
 pub trait RowTable: Sized {
     fn columns_of(rows: &[Self]) -> Vec<(&'static str, Values)>;
 }
 
-/// Declares a [`RowTable`]: what goes to the caller as columns, but is made a row at a time.
+/// Declares a [`RowTable`]: a table that is built row by row, and passed to the caller as columns.
 #[macro_export]
 macro_rules! row_table {
     ($(#[$meta:meta])* $vis:vis struct $Row:ident {

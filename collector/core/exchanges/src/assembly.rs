@@ -1,7 +1,7 @@
 //! Assembles exchanges, in order of time, from the parts of each connection, and assigns every hop to an exchange.
 
 use crate::by_stream_id::{self, BrokenBy, State, Streams};
-use crate::heads::{Head, is_swapped, seen_heads, time_heads};
+use crate::heads::{Head, collect_heads, is_swapped, time_heads};
 use crate::numbering::{Message, Messages};
 use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{ByDirection, Range, byte_ranges, last_at_or_before, server_ns};
@@ -192,7 +192,7 @@ impl<'a> Builder<'a> {
         head_rows: impl Iterator<Item = usize> + Clone,
     ) {
         let own = &mut self.own;
-        seen_heads(self.heads, head_rows.clone(), &mut own.heads);
+        collect_heads(self.heads, head_rows.clone(), &mut own.heads);
         let swapped = is_swapped(&own.heads)
             || by_stream_id::is_swapped(self.heads, head_rows.clone())
             || (own.heads.is_empty() && !handshake && streams::is_swapped(self.heads, head_rows.clone()));

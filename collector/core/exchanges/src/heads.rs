@@ -76,7 +76,7 @@ impl Head {
 
 /// Fill `seen` with the heads of a connection by direction (the server's first) and place, each once, without those
 /// that are payload.
-pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut Vec<Head>) {
+pub fn collect_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut Vec<Head>) {
     seen.clear();
     seen.extend(rows.filter_map(|row| Some(head(heads, row, registry::order_of_head_kind(heads.head_kind[row])?))));
     seen.sort_by_key(|head| {
@@ -157,7 +157,7 @@ fn is_any_inside(heads: &[Head]) -> bool {
     })
 }
 
-/// Drop what lies in the declared body of another.
+/// Remove heads that lie in the declared body of another head.
 fn drop_inside_slow(heads: &mut Vec<Head>) {
     let covers: Vec<i64> = (0..heads.len()).map(|place| cover(heads, place)).collect();
     let mut inside = vec![false; heads.len()];

@@ -70,7 +70,7 @@ pub const UNSEEN: i64 = i64::MIN;
 /// Stands for a row where there is none.
 pub const NO_ROW: i64 = -1;
 
-/// Codes of the column `kind`, in the order of `collector.trace.schema.HopKind`.
+/// Codes of the column `kind`, those of `twintap_matching::Kind`.
 pub mod kind {
     pub const SYN: u8 = 0;
     pub const SYN_ACK: u8 = 1;

@@ -50,7 +50,7 @@ impl Message {
 impl Messages {
     /// Number the messages of a connection; none if it has no heads.
     ///
-    /// Arguments: `heads` as `heads::seen_heads` gives them, with their times and true directions.
+    /// Arguments: `heads` as `heads::collect_heads` gives them, with their times and true directions.
     pub fn number(&mut self, heads: &[Head], ranges: &ByDirection<Vec<Range>>) {
         self.numbered.clear();
         self.interims.clear();

@@ -1,4 +1,5 @@
-//! Links that keep an order: the alignment of two sequences with the largest sum of scores (dynamic programming).
+//! Computes the links that keep an order: the alignment of two sequences with the largest sum of scores, by dynamic
+//! programming.
 //!
 //! Slots are in the order of causes, calls in the order of actions. If the server keeps an order (first come, first
 //! served), true links do not cross. An empty slot and a call without parent have a price, so one odd request does not
@@ -59,7 +60,7 @@ pub fn align(band: &Band, empty: &[f32], alone: f32, score: impl Fn(usize, usize
         let range = band.range(child);
         rows.push(choices.len());
         next.clear();
-        // sums grow with the trace, so each row is relative to its first value
+        // sums grow with the trace, so each row is stored relative to its first value
         let first = best[(range.start - base).min(best.len() - 1)];
         let at = |slot: usize| best[(slot - base).min(best.len() - 1)] - first;
         next.push(at(range.start) + alone);

@@ -1,4 +1,4 @@
-//! Calls: exchanges, where those of one dialogue on a connection are one call.
+//! Groups exchanges into calls: the exchanges of one dialogue on a connection are one call.
 //!
 //! Where heads are hidden, a request that waits for an interim answer (HTTP's `100 Continue`) looks like two exchanges.
 //! Interim answers are recognised: they are short, always come first on their connection, and are mostly followed by
@@ -13,7 +13,7 @@ use crate::target_words::Words;
 use crate::tuning::TUNING;
 use crate::{Exchanges, UNSEEN};
 
-/// In place of a time that never came. A quarter of the range, so that differences do not overflow.
+/// Stands for the time of an event that never happened. A quarter of the range, so that differences do not overflow.
 pub const NEVER_NS: i64 = i64::MAX / 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,8 @@ pub struct Call {
 
 pub struct Calls {
     pub calls: Vec<Call>,
-    /// For each call itself; if it was cut short, the last whole dialogue with its service.
+    /// For each call the call whose class it has: itself, or if it was cut short, the last whole dialogue with its
+    /// service.
     like: Vec<u32>,
     order: Vec<u32>,
     from: Vec<u32>,
@@ -63,7 +64,7 @@ impl Calls {
         self.like.iter().map(|&call| class[call as usize]).collect()
     }
 
-    /// Of the exchanges of a call, the row of the last one whose request had begun to arrive at that time.
+    /// Row of the last exchange of a call whose request had begun to arrive at `at_ns`.
     pub fn row_at(&self, exchanges: &Exchanges, call: usize, at_ns: i64) -> i64 {
         let rows = self.rows(call);
         let begun = |row: &&u32| arrival_of(exchanges, **row as usize) <= at_ns;
@@ -71,7 +72,7 @@ impl Calls {
     }
 }
 
-fn first_known(values: &[i64], otherwise: i64) -> i64 {
+fn coalesce(values: &[i64], otherwise: i64) -> i64 {
     values
         .iter()
         .copied()
@@ -80,14 +81,14 @@ fn first_known(values: &[i64], otherwise: i64) -> i64 {
 }
 
 fn arrival_of(e: &Exchanges, row: usize) -> i64 {
-    first_known(
+    coalesce(
         &[e.request_first_received_ns[row], e.request_first_sent_ns[row]],
         NEVER_NS,
     )
 }
 
 fn sending_of(e: &Exchanges, row: usize) -> i64 {
-    first_known(
+    coalesce(
         &[e.request_first_sent_ns[row], e.request_first_received_ns[row]],
         NEVER_NS,
     )
@@ -123,7 +124,7 @@ pub fn group_into_calls(e: &Exchanges) -> Calls {
     }
 }
 
-/// For each call itself; if it was cut short, the last whole dialogue with its service, if any.
+/// The call whose class each call has: itself; if it was cut short, the last whole dialogue with its service, if any.
 fn whole_dialogues(calls: &[Call], is_dialogue: impl Fn(usize) -> bool) -> Vec<u32> {
     let mut whole: HashMap<i64, u32> = HashMap::new();
     let like = |(number, call): (usize, &Call)| {
@@ -160,7 +161,7 @@ fn interim_answers(e: &Exchanges, order: &[u32]) -> HashSet<(i64, i64)> {
 
 fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
     let (first, last) = (rows[0] as usize, rows[rows.len() - 1] as usize);
-    let response_ns = first_known(
+    let response_ns = coalesce(
         &[
             e.response_first_sent_ns[last],
             e.response_first_received_ns[last],
@@ -169,7 +170,7 @@ fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
         NEVER_NS,
     );
     let arrival_ns = arrival_of(e, first);
-    let close_ns = first_known(
+    let close_ns = coalesce(
         &[e.response_last_sent_ns[last], e.response_last_received_ns[last]],
         response_ns,
     );
@@ -178,9 +179,9 @@ fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
         server_host: e.server_host[first],
         service: e.service[first],
         connection_id: e.connection_id[first],
-        start_ns: first_known(&[e.connect_start_ns[first]], sending_of(e, first)),
+        start_ns: coalesce(&[e.connect_start_ns[first]], sending_of(e, first)),
         sent_ns: sending_of(e, first),
-        answered_ns: first_known(
+        answered_ns: coalesce(
             &[
                 e.response_first_received_ns[last],
                 e.response_first_sent_ns[last],

@@ -1,5 +1,5 @@
-//! Delays in each direction from a call: before it, from its request's arrival to its start; after it, from its answer
-//! to the request's response.
+//! Compares two models of the delays around calls. A delay before a call lasts from its request's arrival to its start,
+//! a delay after it from its answer to the request's response.
 //!
 //! Where requests are independent, an *action* (the call, or the response) follows its *cause* (the arrival, or the
 //! answer) after a usual time. A server that works on one item at a time is a queue: an action follows the later of its

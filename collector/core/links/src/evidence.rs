@@ -26,7 +26,7 @@ const MIDDLE: usize = BINS / 2;
 const KERNEL: [f64; 7] = [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05];
 /// Weight of a delay in its own bin.
 pub const PEAK_WEIGHT: f64 = KERNEL[KERNEL.len() / 2];
-/// In place of a difference that is not known.
+/// Stands for a difference that is not known.
 const UNKNOWN: i64 = i64::MIN;
 /// Cells of a table of differences; a power of two. Bounds the memory: beyond it two differences may share a cell.
 const MAX_DIFFERENCES: usize = 4096;

@@ -20,7 +20,7 @@ use crate::marginals::Pairs;
 /// Slots of a state, in components that are always done, and in any. Structural: they bound time and memory.
 const MAX_SLOTS_ALWAYS_EXACT: usize = 4;
 const MAX_SLOTS: usize = 12;
-/// Steps at most for wider components. Structural: bounds the time.
+/// Steps for wider components, at most. Structural: bounds the time.
 const MAX_STEPS: usize = 20_000_000;
 
 /// The calls between which a slot is part of the state.
@@ -38,7 +38,8 @@ const NO_LIFE: Life = Life {
     of: u32::MAX,
 };
 
-/// Replaces probabilities `found` by belief propagation by exact ones where that is cheap; `weight` as there.
+/// Replaces the probabilities `found`, computed by belief propagation, by exact ones where that is cheap; `weight` as
+/// there.
 pub fn refine(pairs: &Pairs, weight: &[f64], slots: usize, found: &mut [f64]) {
     let mut lives = vec![NO_LIFE; slots];
     let component = components(pairs, &mut lives);
@@ -93,7 +94,7 @@ fn leader_of(leader: &mut [u32], child: u32) -> u32 {
     at
 }
 
-/// The most slots of a state.
+/// The largest number of slots of a state.
 fn width(pairs: &Pairs, children: &[u32], lives: &[Life]) -> usize {
     let (mut now, mut most) = (0, 0);
     for &child in children {
@@ -125,13 +126,13 @@ impl MatchingSums {
         width: usize,
         found: &mut [f64],
     ) {
-        self.give_bits(pairs, children, lives);
+        self.assign_bits(pairs, children, lives);
         self.forward(pairs, weight, children, lives, width);
         self.backward(pairs, weight, children, lives, width, found);
     }
 
     /// Gives each slot a bit for as long as it is part of the state.
-    fn give_bits(&mut self, pairs: &Pairs, children: &[u32], lives: &mut [Life]) {
+    fn assign_bits(&mut self, pairs: &Pairs, children: &[u32], lives: &mut [Life]) {
         self.bits.clear();
         let mut free = u32::MAX;
         for &child in children {

@@ -159,7 +159,7 @@ pub fn link_host(
         .collect();
     found.extend(done);
     resolve_doubts(calls, known.class, kind, &mut found);
-    found.extend(host.link_few(&few));
+    found.extend(host.link_rare_kinds(&few));
     found
 }
 
@@ -314,7 +314,7 @@ impl Host<'_> {
     }
 
     /// Links of calls of rare kinds, by the words that they share with a request.
-    fn link_few(&self, children: &[u32]) -> Vec<InferredLink> {
+    fn link_rare_kinds(&self, children: &[u32]) -> Vec<InferredLink> {
         let table = |child: u32| self.words.table(self.host, self.kind[child as usize]).copied();
         let found = |(child, parents): (u32, Vec<(u32, f64)>)| {
             let (parent, confidence) = parents[0];
@@ -341,18 +341,19 @@ impl Host<'_> {
             sizes: sizes.as_ref(),
             ..*self
         };
-        host.link_begun(children)
+        host.link_to_active(children)
     }
 
-    fn link_begun(&self, children: &[u32]) -> Vec<InferredLink> {
+    /// Links to requests that were open when the call left, or that linger after their response if the kind's calls do.
+    fn link_to_active(&self, children: &[u32]) -> Vec<InferredLink> {
         match work_after_response::linger_ns(self.calls, self.parents, children) {
-            None => self.link_open(children),
-            Some(linger_ns) => self.link_lingering(children, linger_ns),
+            None => self.link_to_open(children),
+            Some(linger_ns) => self.link_to_lingering(children, linger_ns),
         }
     }
 
     /// Links to requests that may make calls until `linger_ns` after their response.
-    fn link_lingering(&self, children: &[u32], linger_ns: i64) -> Vec<InferredLink> {
+    fn link_to_lingering(&self, children: &[u32], linger_ns: i64) -> Vec<InferredLink> {
         let mut calls = self.calls.to_vec();
         for &parent in self.parents {
             let call = &mut calls[parent as usize];
@@ -363,10 +364,11 @@ impl Host<'_> {
             linger_ns,
             ..*self
         };
-        host.link_open(children)
+        host.link_to_open(children)
     }
 
-    fn link_open(&self, children: &[u32]) -> Vec<InferredLink> {
+    /// Links to requests that were open when the call left, by the best plan.
+    fn link_to_open(&self, children: &[u32]) -> Vec<InferredLink> {
         let Some(plan) = self.best_plan(children) else {
             return vec![];
         };

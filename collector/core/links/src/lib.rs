@@ -20,8 +20,8 @@
 //! 4. *Marginals.* Without assuming an order, compute for each call and each open request the probability over all ways
 //!    to assign calls to slots, by belief propagation ([`marginals`]), and exactly where few slots are open at a time
 //!    ([`exact_marginals`]).
-//! 5. *Is the order real?* Compare how well 3 and 4 explain the observations ([`without_order`]). The links in order get
-//!    the probability of the order as their weight, the marginals the rest.
+//! 5. *Is the order real?* Compare how well 3 and 4 explain the observations ([`without_order`]). The links in order
+//!    get the probability of the order as their weight, the marginals the rest.
 //! 6. *Histories.* Calls still in doubt are sampled together with all other calls of their requests, by Markov chain
 //!    Monte Carlo ([`mcmc_histories`]).
 //! 7. Special cases: requests whose calls follow their response ([`work_after_response`]), hosts with few calls that do
@@ -142,9 +142,9 @@ use crate::pools::Pool;
 use crate::target_words::WordModel;
 pub use crate::target_words::{MAX_WORDS, words_of};
 
-/// In place of a time, or another value, that is not known. Less than every time.
+/// Stands for a time, or another value, that is not known. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
-/// In place of a row, or of a host, where there is none.
+/// Stands for a row, or a host, where there is none.
 pub const NONE: i64 = -1;
 
 input_table! {

@@ -36,7 +36,7 @@ const COMPARED_WORDS: usize = 6;
 const LEVELS: usize = 8;
 /// Surprises of the call's rarest word, times those of the rarest shared one or none; and `UNSEEN_WORDS`.
 pub const PATTERNS: usize = 1 + LEVELS * (LEVELS + 1);
-/// In place of a pattern where one of the targets was not seen, or has no words that could be shared.
+/// The pattern of a pair of which a target was not captured, or has no words that can be shared.
 pub const UNSEEN_WORDS: u8 = 0;
 /// Calls of a kind that are sampled, and pairs of each. Structural: they bound the cost.
 const SAMPLED_CALLS: usize = 2000;
@@ -441,7 +441,7 @@ pub fn parents_of_few(
         let Some(table) = table(number).filter(|_| !child.call_words.is_empty()) else {
             continue;
         };
-        // that a service calls itself must be shown by more than a few calls, if another service may have called it
+        // a few calls do not show that a service calls itself, if another service may have called it
         let is_other = |parent: &u32| calls[*parent as usize].service != child.service;
         let others_only = open.iter().any(is_other);
         let weight = |&parent: &u32| {
@@ -458,7 +458,7 @@ pub fn parents_of_few(
                 pattern,
             )
         };
-        // among equals the latest request comes first
+        // of equally likely requests the latest comes first
         let is_eligible = |parent: &&u32| !others_only || is_other(parent);
         let mut likely: Vec<(u32, f64, u8)> = open.iter().rev().filter(is_eligible).map(weight).collect();
         likely.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -23,8 +23,8 @@ use crate::marginals::{Marginals, Pairs, propagate};
 use crate::problem::{Child, Guess, NO_SLOT, Order, Problem, Slot};
 use crate::tuning::TUNING;
 
-/// The part of the entropy that is all of it. A mathematical constant. Where a server stalls, everything that was due
-/// meanwhile continues at once, and any order explains a part of that, but not all.
+/// The whole entropy, as a part of itself: a mathematical constant. After a server stalled, all overdue work continues
+/// at once; any order explains a part of that entropy, but not all.
 const ALL_OPEN: f64 = 1.0;
 
 /// The requests that may have made a call, without an order.

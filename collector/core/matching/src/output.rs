@@ -9,7 +9,7 @@ use crate::event_subset::EventSubset;
 use crate::packets::Packets;
 use crate::translation::{FourTuple, Translation};
 
-/// What a transfer carried. The codes are the order of `collector.trace.schema.HopKind`.
+/// What a transfer carried. Python's `collector.trace.schema.HopKind` has the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 /// What became of a transfer, judged by the packets of its connection alone. `outside_window` needs aligned clocks, so
-/// it is set after clock alignment. The codes are the order of `collector.trace.schema.HopState`.
+/// it is set after clock alignment. Python's `collector.trace.schema.HopState` has the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {

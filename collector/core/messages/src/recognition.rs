@@ -54,7 +54,7 @@ impl Default for Start {
 
 impl Start {
     /// Copy bytes to a place, except where bytes are already known.
-    fn lay(&mut self, at: usize, bytes: &[u8]) {
+    fn copy_bytes(&mut self, at: usize, bytes: &[u8]) {
         for (place, &byte) in (at..START_LEN).zip(bytes) {
             if self.known >> place & 1 == 0 {
                 self.bytes[place] = byte;
@@ -94,7 +94,7 @@ pub fn recognise(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, co
             let first = direction[0].at;
             let start = &mut starts[direction[0].direction % 2];
             for piece in direction {
-                start.lay((piece.at - first) as usize, excerpts.solid_bytes(piece.row));
+                start.copy_bytes((piece.at - first) as usize, excerpts.solid_bytes(piece.row));
             }
         }
         recognised[own[0].direction / 2] = by_starts(&starts).unwrap_or(unknown);

@@ -108,7 +108,7 @@ impl Columns {
         self.copies.push((all_count - self.events.len()) as u32);
         self.occurs.resize(view.rank.len(), false);
         self.host.resize(self.events.len(), host);
-        self.give_to_lanes(start, view);
+        self.assign_to_lanes(start, view);
         self.localise(start, view);
         let first = self.excerpts.len();
         packed_excerpts
@@ -158,7 +158,7 @@ impl Columns {
     /// Assign rows from `start` on to the lanes whose interface saw them. Other packets between two lanes get an
     /// unknown direction; packets between a lane and other hosts belong to the lane at every point (see the matcher's
     /// `points`).
-    fn give_to_lanes(&mut self, start: usize, view: &HostView) {
+    fn assign_to_lanes(&mut self, start: usize, view: &HostView) {
         if view.lanes.is_empty() {
             return;
         }
@@ -306,7 +306,7 @@ mod tests {
             }]);
         }
         columns.host = vec![0; 6];
-        columns.give_to_lanes(0, &view);
+        columns.assign_to_lanes(0, &view);
         assert_eq!(columns.host, [5, 0, 6, 5, 5, 0]);
         assert_eq!(columns.events.direction, [2, 0, 1, 1, 1, 2]);
     }

@@ -1,4 +1,4 @@
-//! Columns of the caller as tables of the core, and the core's tables as dicts of numpy arrays.
+//! Converts the caller's columns to tables of the core, and the core's tables to dicts of numpy arrays.
 
 use numpy::{Element, IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -91,7 +91,7 @@ fn value_error(error: ColumnError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Columns that differ in length among several tables, or codes beyond what they count.
+/// The error for tables whose columns differ in length, or codes out of range.
 pub fn inconsistent() -> PyErr {
     PyValueError::new_err("columns differ in length, or codes or offsets lead nowhere")
 }

@@ -1,5 +1,5 @@
-//! Capture files to columns: `collector._core.CaptureFile`. A batch crosses as arrays that own their memory; nothing is
-//! copied.
+//! Decodes capture files to columns: `collector._core.CaptureFile`. A batch crosses to Python as arrays that own their
+//! memory, without a copy.
 
 use std::fs::File;
 use std::io::Seek;
@@ -65,17 +65,17 @@ type ClueFields = (bool, Vec<String>, Vec<String>, Option<(String, String)>, Vec
 /// (address, port, messages with each clue, requests, answers, sample of requests) of an endpoint.
 type EndpointFields = (String, u16, Vec<u32>, u32, u32, Vec<String>);
 
-/// A capture file being read. `collector.capture_files.readers` is its public face.
+/// An open capture file, which `collector.capture_files.readers` wraps.
 #[pyclass(frozen, module = "collector._core")]
 pub struct CaptureFile {
     reader: Mutex<Reader<Source>>,
-    /// What its addresses are in the numbering of all captures, where its rows go to partitions.
+    /// Numbers of its addresses among those of all captures, used if its rows go to partitions.
     pub addresses: Mutex<FileAddresses>,
-    /// The same open file; only asked where it stands.
+    /// The same open file, used only to read its position.
     position: File,
 }
 
-/// Decoded rows that stay in the core: `Partitions` takes them.
+/// Decoded rows that stay in the core; `Partitions` stores them.
 #[pyclass(frozen, module = "collector._core")]
 pub struct Rows {
     pub batch: Batch,
@@ -83,7 +83,7 @@ pub struct Rows {
 
 #[pymethods]
 impl Rows {
-    /// Least stamp, None without a row.
+    /// Smallest stamp; None without rows.
     fn first_ns(&self) -> Option<i64> {
         self.batch.events.host_ns.iter().copied().min()
     }
@@ -91,10 +91,10 @@ impl Rows {
 
 #[pymethods]
 impl CaptureFile {
-    /// Open the file at `path`; `id_headers` hold transaction ids, the most specific first; `clues` are counted;
-    /// `secrets` are overwritten, as the rules say that an operator adds (text, whether nothing is secret); stamps
-    /// outside of the ranges `believed` (first and last, ns) are not taken; `limit` of what it may expand to: free
-    /// bytes, ratio, most bytes. Raises OSError, or ValueError(what it is, what to do) if it is no capture.
+    /// Open the file at `path`. `id_headers`: headers with transaction ids, the most specific first; `clues` to count;
+    /// `secrets`: the operator's additional rules, and whether nothing is secret; `believed`: ranges of plausible
+    /// stamps (first and last, ns); `limit` of expansion: free bytes, ratio, most bytes. Raises OSError, or
+    /// ValueError(what it is, what to do) if it is no capture.
     #[new]
     #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None))]
     fn new(
@@ -128,18 +128,19 @@ impl CaptureFile {
         })
     }
 
-    /// Go on with connections of HTTP/2 as the file before of the same capture left them; it must not be read any more.
+    /// Continue with the connections of HTTP/2 that were followed in the previous file of the same capture, which must
+    /// not be read any more.
     fn go_on_from(&self, before: PyRef<'_, Self>) {
         let frames = before.lock().take_frames();
         self.lock().set_frames(frames);
     }
 
-    /// How much of the file was read so far, compressed as it is; some of that may wait to be decoded.
+    /// Bytes of the (possibly compressed) file read so far; some of them may not be decoded yet.
     fn bytes_read(&self) -> u64 {
         (&self.position).stream_position().unwrap_or(0)
     }
 
-    /// How much was read so far, uncompressed.
+    /// Uncompressed bytes read so far.
     fn expanded_bytes(&self) -> u64 {
         self.lock().expanded_bytes()
     }
@@ -156,8 +157,8 @@ impl CaptureFile {
         Ok(Some((event_arrays(py, events)?, excerpt_arrays(py, excerpts)?)))
     }
 
-    /// The packets of these frames (ascending, ahead) as they stand in the file; those that it does not have are left
-    /// out.
+    /// The bytes of the packets with these frames, which ascend and are ahead; frames that the file does not have are
+    /// left out.
     fn copy_packets<'py>(&self, py: Python<'py>, frames: Vec<u32>) -> Vec<CopyFields<'py>> {
         let copies = py.detach(|| self.lock().copy_packets(&frames));
         let fields = |copy: reader::PacketCopy| {
@@ -174,7 +175,7 @@ impl CaptureFile {
         copies.into_iter().map(fields).collect()
     }
 
-    /// As `next_batch`, but left in the core.
+    /// As `next_batch`, but the rows stay in the core.
     fn next_rows(&self, py: Python<'_>, packets: usize) -> Option<Rows> {
         let batch = py.detach(|| self.lock().next_batch(packets))?;
         Some(Rows { batch })
@@ -209,7 +210,7 @@ impl CaptureFile {
         self.lock().addresses().lines_from(from_)
     }
 
-    /// What each server's address and port showed so far.
+    /// Clues of each server's address and port so far.
     fn clues(&self) -> Vec<EndpointFields> {
         let locked = self.lock();
         let addresses = locked.addresses().all();
@@ -245,7 +246,7 @@ impl CaptureFile {
         self.lock().section().applications.clone()
     }
 
-    /// The host that our agent says it captured on, if it does.
+    /// The host that our agent states in a comment, if it does.
     fn host(&self) -> Option<String> {
         self.lock().section().host().map(str::to_owned)
     }
@@ -255,7 +256,7 @@ impl CaptureFile {
         self.lock().packets_count()
     }
 
-    /// Frames so far whose stamps were not believed.
+    /// Frames so far whose stamps were not plausible.
     fn absurd_frames<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
         PyArray1::from_slice(py, self.lock().absurd_frames())
     }
@@ -280,7 +281,7 @@ impl CaptureFile {
         lock(&self.reader)
     }
 
-    /// Show `visit` the addresses from number `from` on.
+    /// Call `visit` with the addresses from number `from` on.
     pub fn with_new_addresses(&self, from: usize, visit: impl FnOnce(&[IpAddr])) {
         visit(&self.lock().addresses().all()[from..]);
     }
@@ -318,7 +319,7 @@ fn clue_rules(fields: Vec<ClueFields>) -> PyResult<ClueRules> {
     ClueRules::new(&clues).map_err(refused)
 }
 
-/// Poisoned only by a panic of ours, which Python has already seen.
+/// Lock a mutex. If it is poisoned, Python has already received the panic as an exception.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Columns of exchanges in order of time, as the table `exchanges` takes them.
+//! Builds the columns of the table `exchanges`, in order of time.
 
 use numpy::{Element, IntoPyArray};
 use pyo3::prelude::*;
@@ -71,7 +71,7 @@ impl TextsOfRows {
         offsets.push(0);
         for text in taken() {
             bytes.extend_from_slice(text);
-            offsets.push(bytes.len() as i32); // as many as there were, since no row is taken twice
+            offsets.push(bytes.len() as i32); // fits, since no row is taken twice
         }
         Self { offsets, bytes }
     }

@@ -1,4 +1,5 @@
-//! `build_exchanges`: columns of hops, heads and connections in, columns of exchanges out; `rows_behind` of these.
+//! `build_exchanges`: columns of hops, heads and connections in, columns of exchanges out; `rows_behind`: head-of-line
+//! blocking.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -43,7 +44,7 @@ fn build_exchanges_py<'py>(
     Ok(columns)
 }
 
-/// Rows of requests that waited, and of those that they waited for.
+/// Rows of requests that waited, and of the exchanges that they waited for.
 type RowsBehind<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
 /// Requests that waited for the answer to the previous one on their connection.

@@ -110,7 +110,7 @@ fn flow_columns(py: Python<'_>, mut flows: Flows) -> PyResult<Bound<'_, PyDict>>
     Ok(columns)
 }
 
-/// A pair of hosts (sender times receivers plus receiver), then of each of its hops stamps and frames at both ends.
+/// A pair of hosts (sender times receivers plus receiver), then the stamps and frames of its hops at both ends.
 type PairStampFields<'py> = (
     usize,
     Bound<'py, PyArray1<i64>>,

@@ -14,7 +14,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link_exchanges_py, module)?)
 }
 
-/// Words of targets, hashed; see `collector/_core.pyi`.
+/// Hashes of the words of targets.
 #[pyfunction(name = "linking_words")]
 fn linking_words_py<'py>(py: Python<'py>, targets: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyArray2<u32>>> {
     let columns = Columns::of(targets)?;
@@ -29,7 +29,7 @@ fn linking_words_py<'py>(py: Python<'py>, targets: &Bound<'py, PyDict>) -> PyRes
     words.into_pyarray(py).reshape([texts.rows_count(), MAX_WORDS])
 }
 
-/// Link exchanges that show no id; see `collector/_core.pyi`.
+/// Infer the parents of exchanges without ids.
 #[pyfunction(name = "link_exchanges")]
 fn link_exchanges_py<'py>(py: Python<'py>, exchanges: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let words: PyReadonlyArray2<'py, u32> = exchanges

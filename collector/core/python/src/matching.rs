@@ -51,13 +51,13 @@ fn match_events_py<'py>(
     as_columns(py, matched, ends, duplicates)
 }
 
-/// Hops' events and hosts at one end.
+/// Events and hosts of hops at one end.
 struct Ends {
     events: Vec<u32>,
     hosts: Vec<i32>,
 }
 
-/// Host, frame and stamp of each hop's event at one end, 0 where there is none; and where there is one.
+/// Host, frame and stamp of each hop's event at one end, 0 where there is none, and which hops have one.
 struct End {
     host: Vec<i32>,
     host_validity: Validity,
@@ -67,7 +67,7 @@ struct End {
 }
 
 impl Ends {
-    /// Those of the sends, and of the receives; they are `hops`' no longer.
+    /// Take the events and hosts of the sends, and of the receives, out of `hops`.
     fn take(hops: &mut Hops) -> [Self; 2] {
         let columns = [
             (&mut hops.send_event, &mut hops.send_host),
@@ -79,7 +79,7 @@ impl Ends {
         })
     }
 
-    /// Columns that become others of the same width do so in their place.
+    /// Look up frames and stamps of events. Columns of equal width are converted in place.
     fn over(self, frames: &[u32], host_ns: &[i64]) -> End {
         let none = i32::from(NO_HOST);
         let of = |event: u32| (event != NO_EVENT).then_some(event as usize);
@@ -142,7 +142,7 @@ fn hop_columns(py: Python<'_>, hops: Hops, ends: [End; 2]) -> PyResult<Bound<'_,
 }
 
 row_table! {
-    /// How the server's host knows a connection that was rewritten on the way; of the connection its row.
+    /// The 4-tuple at the server's host of a connection whose addresses were translated, with the connection's row.
     struct TranslationRow {
         translated_row: u32,
         translated_client_addr: u32,
@@ -166,7 +166,7 @@ fn connection_columns(py: Python<'_>, connections: Connections) -> PyResult<Boun
     Ok(columns)
 }
 
-/// -1 where a figure is not known.
+/// Columns of pauses; -1 where a figure is not known.
 fn pause_columns(py: Python<'_>, mut pauses: Pauses) -> PyResult<Bound<'_, PyDict>> {
     let rows = std::mem::take(&mut pauses.pauses);
     let columns = to_dict(py, pauses)?;

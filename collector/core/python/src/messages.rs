@@ -1,4 +1,5 @@
-//! `read_messages`: columns of excerpts in, columns of message heads out; `recognise_connections`: what these speak.
+//! `read_messages`: columns of excerpts in, columns of message heads out; `recognise_connections`: connections'
+//! protocols.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -27,7 +28,7 @@ fn excerpts_of<'a>(columns: &'a Columns<'_>) -> PyResult<Excerpts<'a>> {
         .ok_or_else(inconsistent)
 }
 
-/// The messages of excerpts; see `collector/_core.pyi`.
+/// The messages of excerpts.
 #[pyfunction]
 fn read_messages<'py>(py: Python<'py>, excerpts: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::of(excerpts)?;
@@ -41,7 +42,7 @@ fn read_messages<'py>(py: Python<'py>, excerpts: &Bound<'py, PyDict>) -> PyResul
 /// Places in the registry, and codes of evidence.
 type RecognisedColumns<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<i32>>);
 
-/// What connections speak; see `collector/_core.pyi`.
+/// The protocols of connections.
 #[pyfunction]
 fn recognise_connections<'py>(
     py: Python<'py>,

@@ -24,8 +24,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(handshake_pairs, module)?)
 }
 
-/// Pairs of keys that may be one connection: of SYN-ACKs each one's fingerprint, key and host; the keys' first, and
-/// second.
+/// Pairs of keys that may be one connection, as two columns. Arguments: fingerprint, key and host of each SYN-ACK.
 #[pyfunction]
 fn handshake_pairs<'py>(
     py: Python<'py>,
@@ -42,15 +41,15 @@ fn handshake_pairs<'py>(
     Ok([first, second].map(|keys| keys.into_pyarray(py)))
 }
 
-/// Packets of all hosts by partition. `collector.decode.partitions` is its public face.
+/// Packets of all hosts by partition, which `collector.decode.partitions` wraps.
 #[pyclass(frozen, name = "Partitions", module = "collector._core")]
 struct PyPartitions {
     partitions: Partitions,
     addresses: Mutex<Addresses>,
 }
 
-/// Packets, those without a direction, first and last stamp, (source, destination, packets), own addresses, others',
-/// (acknowledgment, sequence number, asker, answerer, ns).
+/// Figures about a host: number of packets, and of those without a direction; first and last stamp; (source,
+/// destination, packets); own addresses; others' addresses; (acknowledgment, sequence number, asker, answerer, ns).
 type NoteFields = (
     u64,
     u64,
@@ -61,8 +60,8 @@ type NoteFields = (
     Vec<u32>,
     Vec<(u32, u32, u32, u32, i64)>,
 );
-/// Of each file its packets before it, first and last stamp; of each interface that captured its number, first and last
-/// stamp, packets; silences (interface, from, to); (source, destination, interface, packets); passages (source,
+/// For each file: packets before it, first and last stamp. For each interface that captured: its number, first and last
+/// stamp, packets. Silences (interface, from, to); (source, destination, interface, packets); passages (source,
 /// destination, sights).
 type ActivityFields = (
     Vec<(u16, i64, i64, u64)>,
@@ -70,15 +69,15 @@ type ActivityFields = (
     Vec<(u32, u32, u16, u64)>,
     Vec<(u32, u32, Vec<Sight>)>,
 );
-/// Of a host: its own addresses by number, its first point, (address, host, interface) of those that are lanes, and
-/// (source, destination, interface, times, longest ns) of what its capture copies.
+/// A host: its own addresses by number; its first point; (address, host, interface) of addresses that are lanes; and
+/// (source, destination, interface, times, longest ns) of packets that its capture copies.
 type HostFields<'py> = (
     PyReadonlyArray1<'py, bool>,
     u16,
     Vec<(u32, u16, u16)>,
     Vec<(u32, u32, u16, u8, i64)>,
 );
-/// Events, excerpts, the ranks of the addresses that occur, and of each host how many copies were left out.
+/// Events, excerpts, the ranks of the addresses that occur, and the number of copies left out of each host.
 type PartitionColumns<'py> = (
     Bound<'py, PyDict>,
     Bound<'py, PyDict>,
@@ -96,8 +95,8 @@ impl PyPartitions {
         }
     }
 
-    /// Take in the rows that were decoded last from a file of a host; the packets with a SYN, and `key` of each. Raises
-    /// OSError if they can be kept neither in memory nor on disk.
+    /// Store the rows that were decoded last from a file of a host. Returns the packets with a SYN, and the `key` of
+    /// each. Raises OSError if the rows fit neither in memory nor on disk.
     fn add<'py>(
         &self,
         py: Python<'py>,
@@ -128,7 +127,7 @@ impl PyPartitions {
         Ok(columns)
     }
 
-    /// What has been learned about a host from its packets so far.
+    /// The figures about a host collected from its packets so far.
     fn notes(&self, host: usize) -> NoteFields {
         let answer = |(&(ack, seq), gap): (&(u32, u32), &Gap)| (ack, seq, gap.asker, gap.answerer, gap.ns);
         self.partitions.with_notes(host, |notes: &Notes| {
@@ -149,13 +148,13 @@ impl PyPartitions {
         })
     }
 
-    /// Of a host's last file with packets so far: how many packets its earlier files hold, least and greatest stamp.
+    /// For a host's last file with packets so far: the number of packets in earlier files, smallest and largest stamp.
     fn last_file(&self, host: usize) -> Option<(u32, i64, i64)> {
         self.partitions
             .with_notes(host, |notes: &Notes| notes.activity.files.last().copied())
     }
 
-    /// When the interfaces of a host captured, and what passed each, so far.
+    /// When the interfaces of a host captured, and the packets that passed each, so far.
     fn activity(&self, host: usize) -> ActivityFields {
         self.partitions.with_notes(host, |notes: &Notes| {
             let activity = &notes.activity;
@@ -196,7 +195,8 @@ impl PyPartitions {
         lock(&self.addresses).all().iter().map(ToString::to_string).collect()
     }
 
-    /// All is added: packets whose keys are among `keys` (ascending) go where those of `to` are. Raises OSError.
+    /// End adding: packets whose key is in `keys` (ascending) move to the partition of the corresponding key in `to`.
+    /// Raises OSError.
     fn finish<'py>(
         &self,
         py: Python<'py>,
@@ -285,7 +285,7 @@ fn partition_arrays(py: Python<'_>, columns: Columns) -> PyResult<PartitionColum
     ))
 }
 
-/// Codes as wide as Arrow's dictionaries of the tables have them.
+/// Codes as 32-bit integers, the width of the tables' Arrow dictionaries.
 struct Places {
     host: Vec<i32>,
     point: Vec<i32>,
@@ -294,7 +294,7 @@ struct Places {
 
 impl Places {
     fn of(columns: &Columns) -> Self {
-        /// Table's code of the direction, by the core's: what stays inside its host is received.
+        /// Code of a direction in the table, by the core's code: a packet that stays inside its host is received.
         const OF_DIRECTION: [i32; 4] = [0, 1, 2, 1];
         let wide = |codes: &[u16]| codes.iter().map(|&code| i32::from(code)).collect();
         let directions = columns.events.direction.iter();

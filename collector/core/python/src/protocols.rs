@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use twintap_protocols::protocol::Protocol;
 use twintap_protocols::registry::REGISTRY;
 
-/// Name; how exchanges are made; what is read; what an agent keeps; what is overwritten.
+/// Name; rule for exchanges; what is read; what an agent keeps; what is overwritten.
 type ProtocolFields = [&'static str; 5];
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -5,8 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_spans::{
-    Exchanges, Nodes, Piece, Shape, Silences, Texts, Waiting, first_known, forest, link, places, share_out,
-    text_numbers, waits, words,
+    Exchanges, Nodes, Piece, Shape, Silences, Texts, Waiting, coalesce, forest, link, places, share_out, text_numbers,
+    waits, words,
 };
 
 use crate::columns::{Columns, inconsistent, to_dict};
@@ -14,7 +14,7 @@ use crate::columns::{Columns, inconsistent, to_dict};
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link_by_id, module)?)?;
     module.add_function(wrap_pyfunction!(trace_forest, module)?)?;
-    module.add_function(wrap_pyfunction!(first_known_py, module)?)?;
+    module.add_function(wrap_pyfunction!(coalesce_py, module)?)?;
     module.add_function(wrap_pyfunction!(text_numbers_py, module)?)?;
     module.add_function(wrap_pyfunction!(waits_py, module)?)?;
     module.add_function(wrap_pyfunction!(make_ledger, module)?)?;
@@ -22,7 +22,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(target_words, module)?)
 }
 
-/// Link exchanges by the ids that they show; see `collector/_core.pyi`.
+/// Link exchanges by the ids that they show.
 #[pyfunction]
 fn link_by_id<'py>(
     py: Python<'py>,
@@ -34,7 +34,7 @@ fn link_by_id<'py>(
     to_dict(py, py.detach(|| link(&exchanges, most_with_one_id)))
 }
 
-/// Root and depth of every row; see `collector/_core.pyi`.
+/// Root and depth of every row.
 #[pyfunction]
 fn trace_forest<'py>(py: Python<'py>, parent: PyReadonlyArray1<'py, i64>) -> PyResult<Bound<'py, PyDict>> {
     let parent = parent.as_slice()?;
@@ -57,8 +57,8 @@ fn piece<'a>((values, validity, first_bit): &'a PieceColumns) -> PyResult<Piece<
 }
 
 /// For each row the value of the first column in which it is known.
-#[pyfunction(name = "first_known")]
-fn first_known_py<'py>(
+#[pyfunction(name = "coalesce")]
+fn coalesce_py<'py>(
     py: Python<'py>,
     columns: Vec<Vec<PieceColumns<'py>>>,
     missing: i64,
@@ -72,10 +72,10 @@ fn first_known_py<'py>(
     if !alike || !pieces.iter().flatten().all(Piece::is_consistent) {
         return Err(inconsistent());
     }
-    Ok(py.detach(|| first_known(&pieces, missing)).into_pyarray(py))
+    Ok(py.detach(|| coalesce(&pieces, missing)).into_pyarray(py))
 }
 
-/// A number for each text; see `collector/_core.pyi`.
+/// A hash of each text.
 #[pyfunction(name = "text_numbers")]
 fn text_numbers_py<'py>(py: Python<'py>, texts: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyArray1<u64>>> {
     let columns = Columns::of(texts)?;
@@ -96,7 +96,7 @@ fn waits_py<'py>(
     to_dict(py, py.detach(|| waits(&exchanges, unhurried, fewest)))
 }
 
-/// The ledger of every span; see `collector/_core.pyi`.
+/// The ledger of every span.
 #[pyfunction]
 fn make_ledger<'py>(
     py: Python<'py>,
@@ -116,7 +116,7 @@ fn make_ledger<'py>(
     to_dict(py, py.detach(|| share_out(&nodes, &silences, with_windows)))
 }
 
-/// Texts laid end to end: where each begins, and their bytes.
+/// Texts end to end: the offset of each, and their bytes.
 type TextColumns<'py> = (PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, u8>);
 
 /// One word of each target, by its kind's shape.

@@ -14,21 +14,21 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyRowGroup>()
 }
 
-/// A Parquet file in the making; the caller writes its bytes. `collector.trace.parquet` is its public face.
+/// A Parquet file whose bytes the caller writes; `collector.trace.parquet` wraps it.
 #[pyclass(frozen, name = "TableFile", module = "collector._core")]
 struct PyTableFile {
     schema: Schema,
     footer: Mutex<Footer>,
 }
 
-/// What stands where in the bytes of some rows.
+/// Layout of an encoded row group.
 #[pyclass(frozen, name = "RowGroup", module = "collector._core")]
 struct PyRowGroup(RowGroup);
 
-/// Values, the bits of those that are not null (none if all are not), and the texts that values are places in.
+/// Values, a validity bit for each (None if none is null), and the texts that values refer to.
 type Field<'py> = (Bound<'py, PyAny>, Option<PyReadonlyArray1<'py, u8>>, Option<Texts<'py>>);
 
-/// Texts laid end to end, the values being where they begin and end; or a list of them.
+/// Texts end to end, with their offsets as values; or a list of texts, with indices as values.
 #[derive(FromPyObject)]
 enum Texts<'py> {
     Bytes(PyReadonlyArray1<'py, u8>),
@@ -37,7 +37,7 @@ enum Texts<'py> {
 
 #[pymethods]
 impl PyTableFile {
-    /// Of each column its name, its kind in Arrow's words, whether it may be null, whether it has statistics.
+    /// Arguments: for each column its name, its Arrow type, whether it may be null, whether it has statistics.
     #[new]
     fn new(columns: Vec<(String, String, bool, bool)>) -> PyResult<Self> {
         let columns = columns.into_iter().map(|(name, kind, may_be_null, has_statistics)| {
@@ -56,7 +56,7 @@ impl PyTableFile {
         })
     }
 
-    /// So many rows of columns, as they stand in the file wherever they are placed there.
+    /// Encode a row group. Its bytes do not depend on its position in the file.
     fn encode<'py>(
         &self,
         py: Python<'py>,
@@ -87,7 +87,7 @@ impl PyTableFile {
         Ok((bytes.into_pyarray(py), PyRowGroup(group)))
     }
 
-    /// The group stands next in the file.
+    /// Append a row group, which comes next in the file.
     fn add(&self, group: &PyRowGroup) -> PyResult<()> {
         lock(&self.footer).add(&group.0).map_err(parquet_error)
     }

@@ -34,7 +34,7 @@ impl Piece<'_> {
 ///
 /// # Panics
 /// If the columns are not cut into pieces at the same rows, or one has no bits for its values.
-pub fn first_known(columns: &[Vec<Piece>], missing: i64) -> Vec<i64> {
+pub fn coalesce(columns: &[Vec<Piece>], missing: i64) -> Vec<i64> {
     let Some(first) = columns.first() else {
         return Vec::new();
     };
@@ -104,9 +104,9 @@ mod tests {
             vec![piece(&[1, 2], all, 0), piece(&[3, 4, 5], &[0b1000_0000, 0b10], 6)],
             vec![piece(&[6, 7], &[0], 0), piece(&[8, 9, 10], &[0b100], 2)],
         ];
-        assert_eq!(first_known(&columns, -1), [1, 2, 8, 4, -1]);
-        assert_eq!(first_known(&columns[1..], -1), [-1, -1, 8, -1, -1]);
-        assert!(first_known(&[], -1).is_empty());
+        assert_eq!(coalesce(&columns, -1), [1, 2, 8, 4, -1]);
+        assert_eq!(coalesce(&columns[1..], -1), [-1, -1, 8, -1, -1]);
+        assert!(coalesce(&[], -1).is_empty());
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             validity: &[],
             first_bit: 0,
         });
-        assert_eq!(first_known(&[column.to_vec()], -1), values);
+        assert_eq!(coalesce(&[column.to_vec()], -1), values);
     }
 
     #[test]

@@ -300,7 +300,7 @@ impl Run {
             let since_stop = stop_seen.map(|seen| seen.elapsed());
             // The kernel hands over a block that is not full by a timer, which is late on a busy machine: so it is
             // asked whether all was taken, and the last look at the rings comes after that.
-            let drained = since_stop.is_some_and(|elapsed| elapsed >= DRAIN) && self.all_taken();
+            let drained = since_stop.is_some_and(|elapsed| elapsed >= DRAIN) && self.is_drained();
             if !drained {
                 self.sleep()?;
             }
@@ -315,7 +315,7 @@ impl Run {
                 self.refuse_more()?;
                 stop_seen = Some(Instant::now());
             }
-            if let Some(gone) = self.all_gone() {
+            if let Some(gone) = self.removal_error() {
                 self.finish()?;
                 return Err(gone);
             }
@@ -345,7 +345,7 @@ impl Run {
         Ok(())
     }
 
-    fn all_taken(&mut self) -> bool {
+    fn is_drained(&mut self) -> bool {
         self.read_statistics();
         self.taken_count >= self.arrived_count
     }
@@ -403,7 +403,7 @@ impl Run {
         }
     }
 
-    fn all_gone(&self) -> Option<CaptureError> {
+    fn removal_error(&self) -> Option<CaptureError> {
         self.taps
             .iter()
             .all(|tap| tap.gone)

@@ -20,7 +20,7 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// Bits of [`TcpOptions::present`]; as `collector.capture_files.records.TcpOption`.
+/// Bits of [`TcpOptions::present`]; Python has the same in `collector.capture_files.records.TcpOption`.
 pub mod present {
     pub const TIMESTAMPS: u8 = 0x01;
     pub const MSS: u8 = 0x02;

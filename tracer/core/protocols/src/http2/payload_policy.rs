@@ -31,7 +31,7 @@ pub fn kept_len(payload: &[u8], limit: usize) -> usize {
     if !may_be_frame(payload) && !payload.starts_with(PREFACE) {
         return 0;
     }
-    if !all_usual(payload, limit) {
+    if !are_frames_valid(payload, limit) {
         return 0;
     }
     kept_parts(payload, limit).last().map_or(0, |part| part.end)
@@ -39,7 +39,7 @@ pub fn kept_len(payload: &[u8], limit: usize) -> usize {
 
 /// Whether every frame that begins in the inspected part has a valid header. Otherwise the payload only looks as if it
 /// began with a frame.
-fn all_usual(payload: &[u8], limit: usize) -> bool {
+fn are_frames_valid(payload: &[u8], limit: usize) -> bool {
     let mut parts = kept_parts(payload, limit);
     let behind = parts.by_ref().last().map_or(0, |part| part.end);
     behind > 0 && parts.payload.get(parts.at..).is_none_or(|rest| rest.len() < HEADER_LEN)
