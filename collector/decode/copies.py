@@ -95,7 +95,7 @@ def copied_packets(seen: Sequence[Sighted], passed: Iterable[Passed]) -> Copied 
     kept = _Sample()
     for interface in sorted({interface for _, _, interface in samples}):
         of_interface = {way: sample for way, sample in samples.items() if way[2] == interface}
-        whole = _together(of_interface.values())
+        whole = _merge_samples(of_interface.values())
         if not _is_near(of_interface):
             continue
         for src, dst, at, _ in passed:
@@ -107,7 +107,7 @@ def copied_packets(seen: Sequence[Sighted], passed: Iterable[Passed]) -> Copied 
                 times = judged.times.most_common(1)[0][0]
                 longest_ns = min(NEAR_NS, max(LEAST_NEAR_NS, NEAR_RATIO * judged.gap_ns(9)))
                 ways.append((src, dst, at, times, longest_ns))
-                kept = _together((kept, judged))
+                kept = _merge_samples((kept, judged))
     return Copied(tuple(ways), kept.times.most_common(1)[0][0], kept.gap_ns(5)) if ways else None
 
 
@@ -135,7 +135,7 @@ def _samples(seen: Sequence[Sighted]) -> Mapping[Way, _Sample]:
     return samples
 
 
-def _together(samples: Iterable[_Sample]) -> _Sample:
+def _merge_samples(samples: Iterable[_Sample]) -> _Sample:
     whole = _Sample()
     for sample in samples:
         whole.packets += sample.packets

@@ -33,7 +33,7 @@ INSUFFICIENT_STORAGE = 507
 """RFC 4918 §11.5; Swift's servers answer it for a full or unmounted device."""
 
 WAITS = [
-    *("client_host", "server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "invited"),
+    *("client_host", "server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "asked_for_body"),
     *("answered", "given_up", "heard", "asking_ns", "own_ns"),
 ]
 """The columns needed of requests that waited."""
@@ -232,7 +232,7 @@ def _stalls(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
 
     The answers are in order of time. A stall begins with the previous answer, or with the first request still waiting.
     """
-    for_body = pl.col("invited").is_not_null() & pl.col("answered").is_null()
+    for_body = pl.col("asked_for_body").is_not_null() & pl.col("answered").is_null()
     short = pl.col("answered").is_null() & (pl.col("until") - pl.col("asked") < limits.silent_least_ns)
     rows = requests.filter(~for_body & (pl.col("asking_ns").fill_null(0) == 0) & ~short).select(
         *("server_host", "service", "exchange_id", "connection_id", "until", "readable"),

@@ -126,7 +126,7 @@ class Requests:
                 "connect_ns", "request_network_ns", "response_network_ns", "send_held_ns", "stall_ns"
             ),
             arrived="request_last_received_trace_ns",
-            invited="continue_sent_trace_ns",
+            asked_for_body="continue_sent_trace_ns",
             given_up="given_up_trace_ns",
             heard="response_last_received_trace_ns",
             waited=pl.Series(self.waited[rows]),

@@ -86,8 +86,8 @@ def servers_to_watch(servers: Sequence[Server], by_operator: Mapping[str, str]) 
 
 
 def _operators_names(named: Mapping[str, str]) -> list[ServiceInfo]:
-    asked_for = dict(services.names_by_operator()) | dict(named)
-    own = [ServiceInfo(*place_of(place), name, NAMED) for place, name in asked_for.items()]
+    names = dict(services.names_by_operator()) | dict(named)
+    own = [ServiceInfo(*place_of(place), name, NAMED) for place, name in names.items()]
     return own + [ServiceInfo("", port, name, NAMED) for port, name in services.ports_by_operator().items()]
 
 

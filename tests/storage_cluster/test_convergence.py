@@ -52,10 +52,10 @@ class Client:
 def converge(store: LoopbackStore, client: Client) -> None:
     data, now = store.root / "data", store.rings
 
-    def troubles() -> list[str]:
+    def differences() -> list[str]:
         return convergence.disagreements(data, now) + convergence.losses(data, now, client.expected)
 
-    wait_for(lambda: not troubles(), lambda: "\n".join(troubles()))
+    wait_for(lambda: not differences(), lambda: "\n".join(differences()))
 
 
 def stop_daemons(store: LoopbackStore) -> None:

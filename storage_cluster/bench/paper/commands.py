@@ -66,7 +66,7 @@ def paper_000(
         folder.mkdir(parents=True, exist_ok=True)
         todo = experiment_000.points(plan, folder)
         points.do(todo, folder, _notify)
-        series = experiment_000.gather(plan, points.load(todo, folder))
+        series = experiment_000.collect_results(plan, points.load(todo, folder))
         traced = [] if no_traces else traces.record(todo, traces.worst(series, todo), folder, _notify)
         found = statements_000.statements(series, traces.accounts(traced))
         found += statements_000.of_pictures({each.folder.name: each.parts_ns for each in traced})

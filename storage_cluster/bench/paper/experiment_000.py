@@ -96,7 +96,7 @@ def name(media: str, size: str, concurrency: int) -> str:
     return f"{media}-{size}-{concurrency:04d}"
 
 
-def gather(plan: Plan, runs: Mapping[str, Run]) -> Series:
+def collect_results(plan: Plan, runs: Mapping[str, Run]) -> Series:
     """The results of all finished points."""
     found: Series = {}
     for media in plan.media:

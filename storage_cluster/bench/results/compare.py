@@ -86,8 +86,8 @@ def compare(first: Run, second: Run) -> list[Comparison]:
     keys = [key for key in first.tally.figures if key in second.tally.figures]
     if not keys:
         raise RunError("the two runs have no operation in common", "compare runs of the same workload")
-    gathered = [_gather(run, keys) for run in (first, second)]
-    return [_compare(key, first, second, gathered[0][key], gathered[1][key]) for key in keys]
+    durations = [_durations_by_key(run, keys) for run in (first, second)]
+    return [_compare(key, first, second, durations[0][key], durations[1][key]) for key in keys]
 
 
 def as_text(first: Run, second: Run, found: Sequence[Comparison]) -> str:
@@ -107,7 +107,7 @@ def _line(difference: Difference) -> str:
     return f"  {difference.name:<12}{values} {difference.change * 100:+8.1f} % {interval}  {difference.verdict}"
 
 
-def _gather(run: Run, keys: Sequence[Key]) -> dict[Key, NDArray[np.int64]]:
+def _durations_by_key(run: Run, keys: Sequence[Key]) -> dict[Key, NDArray[np.int64]]:
     """For each operation an array (n, 3): begin (ns), response time (ns), whether it failed."""
     found: dict[Key, list[tuple[int, int, bool]]] = {key: [] for key in keys}
     for row in run.rows():

@@ -99,11 +99,11 @@ async def run_work(bench: Bench, share: Share) -> None:
     budget = Budget(bench, share, started)
     try:
         if work.is_scan:
-            await _gather(_scan(bench, worker) for worker in workers)
+            await _run_all(_scan(bench, worker) for worker in workers)
         elif work.open_loop is not None:
             await _open(bench, work.open_loop, workers, budget, share, started)
         else:
-            await _until(budget, _gather(_run_closed_loop(bench, worker, budget, started) for worker in workers))
+            await _until(budget, _run_all(_run_closed_loop(bench, worker, budget, started) for worker in workers))
     finally:
         for worker in workers:
             worker.close()
@@ -240,7 +240,7 @@ class Dispatch:
             self._idle.append(worker)
 
 
-async def _gather(parts: Iterator[Awaitable[None]]) -> None:
+async def _run_all(parts: Iterator[Awaitable[None]]) -> None:
     """Run all coroutines; the first failure cancels the others and is raised unchanged."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:

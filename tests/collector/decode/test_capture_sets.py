@@ -42,7 +42,7 @@ def report_of(tmp_path: Path, *arguments: str, addresses: tuple[str, ...] = ()) 
     return build_report(trace)
 
 
-def troubles(report: Report) -> dict[str, tuple[str | None, str]]:
+def counters_by_name(report: Report) -> dict[str, tuple[str | None, str]]:
     return {counter.name: (counter.host, counter.remedy) for counter in report.troubles}
 
 
@@ -53,7 +53,7 @@ def states(report: Report) -> set[str]:
 
 def test_captures_that_are_right_have_no_sentence(captures: dict[str, Path], tmp_path: Path) -> None:
     report = report_of(tmp_path, *map(str, captures.values()))
-    assert troubles(report) == {}
+    assert counters_by_name(report) == {}
     assert states(report) == {"matched"}
 
 
@@ -63,7 +63,7 @@ def test_one_capture_given_as_two_hosts_is_analysed_once(captures: dict[str, Pat
     files = [str(path) for path in captures.values()]
     report = report_of(tmp_path, *files, str(copy))
     assert [host.host for host in report.hosts] == list(captures)
-    host, sentence = troubles(report)["same_capture"]
+    host, sentence = counters_by_name(report)["same_capture"]
     assert host == "one-copy"
     assert sentence.startswith("these are the packets of one again: analysed once")
     assert states(report) == {"matched"}
@@ -74,7 +74,7 @@ def test_captures_of_one_name_with_own_addresses_are_two_hosts(captures: dict[st
     report = report_of(tmp_path, str(captures["client"]), *renamed)
     assert [host.host for host in report.hosts] == ["client", "web", "web-2"]
     assert [host.addresses for host in report.info.hosts] == [("10.0.0.1",), ("10.0.0.2",), ("10.0.0.3",)]
-    host, sentence = troubles(report)["same_name"]
+    host, sentence = counters_by_name(report)["same_name"]
     assert host == "web"
     assert sentence.startswith("their own addresses differ, so they are web, web-2")
     assert states(report) == {"matched"}
@@ -92,7 +92,7 @@ def test_captures_of_one_name_and_one_address_are_one_host(tmp_path: Path) -> No
     client = [f"client={paths['client']}" for paths in files.values()]
     report = report_of(tmp_path, *client, *web)
     assert [host.host for host in report.hosts] == ["client", "web"]
-    assert troubles(report)["same_name"][1].startswith("their own addresses are the same")
+    assert counters_by_name(report)["same_name"][1].startswith("their own addresses are the same")
     assert states(report) == {"matched"}
 
 
@@ -118,7 +118,7 @@ def test_captures_of_different_times_say_so(tmp_path: Path) -> None:
         net.run()
         files.append(str(write_captures(net, tmp_path / f"net-{name}")[name]))
     report = report_of(tmp_path, *files, addresses=("client=10.0.0.1", "web=10.0.0.2"))
-    host, sentence = troubles(report)["no_overlap_in_time"]
+    host, sentence = counters_by_name(report)["no_overlap_in_time"]
     assert host in ("client", "web")
     assert sentence.startswith("no other capture ran at that time, the nearest 59.")
 
@@ -130,7 +130,7 @@ def test_a_wrong_clock_is_no_different_time(tmp_path: Path) -> None:
     for number in range(6):
         net.connect("client", "web", 40_000 + number, 300, 900, at_ns=number * 10**7)
     net.run()
-    assert troubles(report_of(tmp_path, *map(str, write_captures(net, tmp_path / "wrong").values()))) == {}
+    assert counters_by_name(report_of(tmp_path, *map(str, write_captures(net, tmp_path / "wrong").values()))) == {}
 
 
 def test_a_capture_whose_own_end_cannot_be_seen_and_an_address_that_says_it(tmp_path: Path) -> None:
@@ -144,12 +144,12 @@ def test_a_capture_whose_own_end_cannot_be_seen_and_an_address_that_says_it(tmp_
     merged = tmp_path / "merged.pcap"
     merged.write_bytes(files["b"].read_bytes() + files["d"].read_bytes()[24:])
     report = report_of(tmp_path, str(merged))
-    sentence = troubles(report)["direction_unknown"][1]
+    sentence = counters_by_name(report)["direction_unknown"][1]
     assert "--address merged=IP" in sentence
     assert "give one file for each" in sentence
     assert "or the network to it. Nothing shows which end was captured" in report.story.sentence
     report = report_of(tmp_path, str(merged), addresses=("merged=10.0.0.2", "merged=10.0.0.4"))
-    assert "direction_unknown" not in troubles(report)
+    assert "direction_unknown" not in counters_by_name(report)
     assert report.info.hosts[0].addresses == ("10.0.0.2", "10.0.0.4")
     assert "Nothing shows" not in report.story.sentence
     assert "network" not in report.story.sentence.split(".")[0]
@@ -184,7 +184,7 @@ def test_folders_of_one_name_with_own_addresses_are_two_hosts(captures: dict[str
         runs.append(str(tmp_path / run))
     report = report_of(tmp_path, str(captures["client"]), *runs)
     assert [host.host for host in report.hosts] == ["client", "web", "web-2"]
-    assert troubles(report)["same_name"][1].startswith("their own addresses differ, so they are web, web-2")
+    assert counters_by_name(report)["same_name"][1].startswith("their own addresses differ, so they are web, web-2")
     assert states(report) == {"matched"}
 
 
@@ -200,7 +200,7 @@ def test_folders_of_one_name_and_one_address_are_one_host(captures: dict[str, Pa
     shutil.copy(write_captures(later, tmp_path / "later")["web"], tmp_path / "run2" / "web" / "eth0.pcap")
     report = report_of(tmp_path, str(captures["client"]), str(captures["two"]), *runs)
     assert [host.host for host in report.hosts] == ["client", "two", "web"]
-    assert troubles(report)["same_name"][1].startswith("their own addresses are the same")
+    assert counters_by_name(report)["same_name"][1].startswith("their own addresses are the same")
 
 
 def test_files_given_to_one_name_are_one_host_whatever_their_addresses(
@@ -209,4 +209,4 @@ def test_files_given_to_one_name_are_one_host_whatever_their_addresses(
     """As the veths of one bridge are."""
     report = report_of(tmp_path, str(captures["client"]), f"node={captures['one']}", f"node={captures['two']}")
     assert [host.host for host in report.hosts] == ["client", "node"]
-    assert "same_name" not in troubles(report)
+    assert "same_name" not in counters_by_name(report)

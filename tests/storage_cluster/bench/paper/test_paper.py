@@ -135,7 +135,7 @@ def test_what_is_drawn_from_a_run(tmp_path: Path) -> None:
     plan = Plan(("hdd",), ("1B",), (1, 2))
     write_run(tmp_path / "hdd-1B-0001")
     runs = points.load(experiment_000.points(plan, tmp_path), tmp_path)
-    (one,) = experiment_000.gather(plan, runs)["hdd", "1B"]
+    (one,) = experiment_000.collect_results(plan, runs)["hdd", "1B"]
     assert (one.throughput_per_s, one.failures_count) == (pytest.approx(10.0), 0)
     assert one.cpu_percent == dict.fromkeys(HOSTS, 0.0) | {"proxy": 15.0}
     assert one.io_percent["storage"] == 90.0
