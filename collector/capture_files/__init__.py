@@ -1,1 +1,1 @@
-"""What capture files hold: the only reader of them, and the columns that it gives."""
+"""Reads capture files: the only reader of them, and the columns that it returns."""

@@ -27,15 +27,15 @@ Rows = _core.Rows
 BATCH_PACKETS = 131_072
 """Packets in a batch: about 10 MiB of columns."""
 CACHED_PACKETS = 32_768
-"""Packets in a run of rows: what is read again at once should still be in a core's own cache."""
+"""Packets in a run of rows: few enough to be still in a core's own cache when they are read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drops:
-    """Packets that a capture lost at an interface between two of its statistics; 0 where it says that it lost none."""
+    """Packets that a capture dropped at an interface between two of its statistics; 0 if these report none."""
 
     from_ns: int | None
-    """The statistics before, or the beginning that the first ones state."""
+    """Time of the previous statistics, or the beginning that the first ones state."""
     to_ns: int
     count: int
 
@@ -45,7 +45,7 @@ class Interface:
     """One interface of a capture, as the file describes it."""
 
     index: int
-    """As in the events' column `interface`."""
+    """Its number in the events' column `interface`."""
     name: str
     """Empty if not recorded (pcap)."""
     link_type: int
@@ -55,7 +55,7 @@ class Interface:
     snaplen: int
     """Bytes kept of each packet; 0 = all."""
     packets_count: int
-    """So far, TCP or not."""
+    """Packets so far, TCP or not."""
     received_count: int | None
     """Packets that the interface received, by the capture's own statistics."""
     dropped_count: int | None
@@ -65,12 +65,12 @@ class Interface:
     speed_bps: int
     """0 if not recorded."""
     drops: tuple[Drops, ...] = ()
-    """When the capture lost how many packets, by its own statistics with a time; ascending."""
+    """Drops between statistics that have a time; ascending."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameRecord:
-    """A name of an address, as the capture gives it."""
+    """A name of an address, from the capture."""
 
     address: str
     name: str
@@ -78,36 +78,36 @@ class NameRecord:
 
 @dataclass(frozen=True, slots=True)
 class Clue:
-    """A condition on one message of a server, by which its software may be known: on the head of an HTTP message (all
-    that is given must hold), or on the first bytes of another payload."""
+    """A condition on one message of a server, which may show its software: on the head of an HTTP message (all given
+    fields must match), or on the first bytes of another payload."""
 
     from_client: bool
-    """Sent to the server; else by it."""
+    """The message is sent to the server; otherwise by it."""
     methods: tuple[str, ...] = ()
-    """Any of these."""
+    """The method is one of these."""
     targets: tuple[str, ...] = ()
-    """Any of these shapes, without the query: `*` is a word, `#` a word of digits, `a*` a word that begins so, and a
-    last `**` any number of further words."""
+    """The target without its query has one of these shapes: `*` is a word, `#` a word of digits, `a*` a word that
+    begins with `a`, and a last `**` any number of further words."""
     header: tuple[str, str] | None = None
-    """A header's name and how its value begins, both in any case."""
+    """A header's name and the beginning of its value, both in any case."""
     begins: tuple[tuple[int, ...], ...] = ()
-    """Any of these runs of bytes; -1 is any byte."""
+    """The payload begins with one of these byte strings; -1 is any byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointClues:
-    """What a server's address and port showed in a capture; packets of one sent again count again."""
+    """Counts of clues for a server's address and port in a capture; a retransmitted message counts again."""
 
     address: str
     port: int
     counts: tuple[int, ...]
-    """Messages with each clue, in their order."""
+    """Messages with each clue, in the order of the clues."""
     requests_count: int
     """HTTP requests, as far as their heads were captured."""
     answers_count: int
-    """Final HTTP responses, likewise."""
+    """Final HTTP responses, as far as their heads were captured."""
     sample: tuple[str, ...]
-    """Some of the requests: method, a space, and the target without its query, cut where it is long."""
+    """A sample of the requests: method, a space, and the target without its query, truncated if long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +120,20 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class PacketCopy:
-    """A packet as it stands in the file, its secrets overwritten."""
+    """A packet's bytes from the file, with secrets overwritten."""
 
     frame: int
-    """From 1 within the file."""
+    """Number of the packet in the file, from 1."""
     host_ns: int
     interface: int
-    """Place in `CaptureReader.interfaces`."""
+    """Index in `CaptureReader.interfaces`."""
     direction: Direction
     original_len: int
     data: bytes
 
 
 class CaptureReader:
-    """A capture file being read. Made by `open_capture`; a context manager."""
+    """An open capture file, created by `open_capture`; a context manager."""
 
     def __init__(self, path: Path, core: _core.CaptureFile) -> None:
         self.path = path
@@ -149,13 +149,13 @@ class CaptureReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file; what was read of it goes too."""
+        """Close the file and release everything read from it."""
         self._core = None
 
     def batches(self, packets: int = BATCH_PACKETS) -> Iterator[EventBatch]:
         """The file's packets in file order, up to `packets` of them (TCP or not) a batch.
 
-        Rows behind a datagram that was split on the way and is not whole yet come with the next batch.
+        Rows after an incomplete datagram (fragmented on the way) are in the next batch.
         """
         assert packets > 0
         while (batch := self._open().next_batch(packets)) is not None:
@@ -163,7 +163,7 @@ class CaptureReader:
             yield EventBatch(by_name(events), by_name(excerpts))
 
     def copy_packets(self, frames: Sequence[int]) -> list[PacketCopy]:
-        """The packets of `frames` (ascending, after what was read before); those that the file lacks are left out.
+        """The packets of `frames`, which ascend and have not been read yet; frames that the file lacks are left out.
 
         Cost: reading the file up to the last of them, about 0.1 s for each million packets; nothing is decoded.
         """
@@ -186,22 +186,22 @@ class CaptureReader:
         frames_before: int,
         interfaces: NDArray[np.uint16],
     ) -> Columns:
-        """Put the rows given last into `partitions`, as packets of a host.
+        """Put the last rows into `partitions`, as packets of a host.
 
-        Arguments: `frames_before` of the host's earlier files; `interfaces`, of each of the file's its number for the
-        host. Returns: the packets with a SYN, as in `EVENT_COLUMNS`, and the `key` of each one's 4-tuple.
-        Raises: OSError if they can be kept neither in memory nor on disk.
+        Arguments: `frames_before`, packets in the host's earlier files; `interfaces`, for each interface of the file
+        its number for the host. Returns: the packets with a SYN, as in `EVENT_COLUMNS`, and the `key` of each one's
+        4-tuple. Raises: OSError if the rows fit neither in memory nor on disk.
         """
         return by_name(partitions.add(host, self._open(), rows, frames_before, interfaces))
 
     def go_on_from(self, before: "CaptureReader") -> None:
-        """Take over what the file before of the same capture showed of connections that go on: where the next frame of
-        HTTP/2 begins. To be called before anything is read; `before` has been read to its end."""
+        """Continue the HTTP/2 connections of the previous file of the same capture, with the place of the next frame
+        of each. Must be called before anything is read; `before` must have been read to its end."""
         self._open().go_on_from(before._open())
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
-        """The interfaces described so far; place = index."""
+        """The interfaces described so far, by index."""
         return tuple(_interface_of(index, *fields) for index, fields in enumerate(self._open().interfaces()))
 
     @property
@@ -218,7 +218,7 @@ class CaptureReader:
 
     @property
     def clues(self) -> list[EndpointClues]:
-        """What each server's address and port showed so far of the clues that were asked for."""
+        """The clues counted so far for each server's address and port."""
         return [
             EndpointClues(address, port, tuple(counts), requests_count, answers_count, tuple(map(plain, sample)))
             for address, port, counts, requests_count, answers_count, sample in self._open().clues()
@@ -226,7 +226,7 @@ class CaptureReader:
 
     @property
     def host(self) -> str | None:
-        """The host that our agent says it captured on (section comment `twintap.host=NAME`); None if nothing says."""
+        """The host that our agent states (section comment `twintap.host=NAME`); None if there is no such comment."""
         host = self._open().host()
         return host and plain(host)
 
@@ -247,28 +247,28 @@ class CaptureReader:
 
     @property
     def bytes_read(self) -> int:
-        """How much of the file was read so far, compressed as it is."""
+        """Bytes of the (possibly compressed) file read so far."""
         return self._open().bytes_read()
 
     @property
     def expanded_bytes(self) -> int:
-        """How much of the file was read so far, uncompressed."""
+        """Uncompressed bytes read so far."""
         return self._open().expanded_bytes()
 
     @property
     def absurd_frames(self) -> NDArray[np.uint32]:
-        """Frames so far whose stamps were not believed (ascending); of more than a million, these."""
+        """Frames so far with implausible timestamps, ascending; the first million of them."""
         return self._open().absurd_frames()
 
     @property
     def damaged_frames(self) -> NDArray[np.uint32]:
-        """Frames so far (ascending) whose TCP checksums were wrong when they were received: an agent looks at whole
-        packets, and keeps their heads."""
+        """Frames so far, ascending, whose TCP checksums were wrong when they were received, as their agent states: it
+        sees whole packets, but writes only their beginnings."""
         return self._open().damaged_frames()
 
     @property
     def counters(self) -> list[Counter]:
-        """What happened to the input so far; only what happened at all."""
+        """The counters so far that are not 0."""
         return [
             Counter(name, Severity(severity), count, remedy)
             for name, severity, count, remedy in self._open().counters()
@@ -315,15 +315,15 @@ def open_capture(
     believed: Sequence[tuple[int, int]] = (),
     limit: tuple[int, int, int] | None = None,
 ) -> CaptureReader:
-    """Open the pcap or pcapng file at `path`; gzip is undone on the way.
+    """Open the pcap or pcapng file at `path`, compressed by gzip or not.
 
     Arguments: `id_headers`, names of HTTP headers that hold a transaction id, the most specific first; None for the
     usual ones (`X-Trans-Id`, `X-Openstack-Request-Id`, `X-Amz-Request-Id`, `traceparent`, `X-Request-Id`). `clues` are
     counted for each server's address and port. `secrets` are overwritten in texts and in copies of packets; by default
-    those in force. `believed`, ranges of stamps (first and last, ns) outside of which none is taken
-    (`tracer/core/wire/src/stamps.rs`); without any, what pcap can hold. `limit`, how far a compressed file may expand
-    before the rest is left out: bytes that are free, then how many times what was read, and the most (bytes).
-    Raises: InputError for what cannot be read or is no capture: what it is, and what to do.
+    those of the rules in force. `believed`, ranges of plausible timestamps (first and last, ns;
+    `tracer/core/wire/src/stamps.rs`); without any, all that pcap can hold. `limit` of a compressed file's expansion,
+    beyond which the rest is left out: bytes that are always allowed, the ratio to the bytes read, and the maximum.
+    Raises: InputError if the file cannot be read or is no capture, with what it is and what to do.
     """
     path = Path(path)
     choice = secrets or secret_rules.choice()

@@ -2,7 +2,7 @@
 
 `EVENT_COLUMNS` is one row for each TCP packet, as decoded from one capture file, before hosts, clocks and connections
 are known. `EXCERPT_COLUMNS` is one row for each message that begins in a packet's captured payload: the bytes that its
-protocol wants. `HEAD_COLUMNS` is one row for each message that was read from them.
+protocol needs. `HEAD_COLUMNS` is one row for each message that was read from excerpts.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ def by_name(columns: object) -> Columns:
 
 
 class Direction(IntEnum):
-    """Of a packet at the host that captured it; values as in pcapng `epb_flags` bits 0-1."""
+    """Direction of a packet at the host that captured it; values as in pcapng `epb_flags` bits 0-1."""
 
     UNKNOWN = 0
     RECEIVE = 1
@@ -53,11 +53,12 @@ class TcpOption(IntFlag):
 
 
 class HeadKind(IntEnum):
-    """Of an HTTP message head, or of what stands among them: a TLS record, whose content type is its `status`, or a
-    mark of a stream: the word is its `method`, the protocol its `target`, the reach its `status`
-    (`protocols/src/marks.rs`); or the header of an HTTP/2 frame: its `status` is the type, its `content_length` the
-    stream, its `head_len` how long the whole frame is, and its place is behind the header's 9 bytes
-    (`protocols/src/http2.rs`).
+    """Kind of a row of message heads; of rows that are no HTTP message, columns have other meanings:
+
+    - a TLS record: `status` is its content type;
+    - a mark of a stream: `method` is the word, `target` the protocol, `status` the reach (`protocols/src/marks.rs`);
+    - the header of an HTTP/2 frame: `status` is its type, `content_length` the stream, `head_len` the length of the
+      whole frame; its place is after the header's 9 bytes (`protocols/src/http2.rs`).
     """
 
     REQUEST = 1
@@ -68,14 +69,14 @@ class HeadKind(IntEnum):
 
 
 class HeadFlag(IntFlag):
-    """What a head says of its message (bits of the column `head_flags`)."""
+    """What a head states about its message (bits of the column `head_flags`)."""
 
     CHUNKED = 0x01
     EXPECT_CONTINUE = 0x02
     CONNECTION_CLOSE = 0x04
     CONNECTION_KEEP_ALIVE = 0x08
-    CUT = 0x10  # the head goes on past the captured bytes: later headers were not seen
-    EVENT_STREAM = 0x20  # its body is events without end (`Content-Type: text/event-stream`)
+    CUT = 0x10  # the head continues after the captured bytes: later headers were not seen
+    EVENT_STREAM = 0x20  # its body is an endless sequence of events (`Content-Type: text/event-stream`)
 
 
 EVENT_COLUMNS: dict[str, str] = {
@@ -106,12 +107,12 @@ EVENT_COLUMNS: dict[str, str] = {
 
 EXCERPT_COLUMNS: dict[str, str] = {
     "frame": "u4",
-    "payload_offset": "i4",  # where in the packet's TCP payload it begins (not 0 when pipelined; below 0: before it)
-    "protocol": "u1",  # whose it is: a place in the core's registry
+    "payload_offset": "i4",  # offset of its beginning in the packet's TCP payload; below 0: in an earlier packet
+    "protocol": "u1",  # the protocol that kept it: a place in the core's registry
     "stream_len": "u4",  # bytes of the stream that it stands for
-    "solid_len": "u4",  # so many of its bytes follow each other as in the stream; behind them some are left out
+    "solid_len": "u4",  # leading bytes that are contiguous in the stream; after them some are left out
 }
-"""Numeric columns of an excerpt: what a protocol keeps of a payload until the packet's place in its stream is known.
+"""Numeric columns of an excerpt: the bytes that a protocol keeps of a payload until its place in the stream is known.
 Its bytes are `excerpt_offsets` (i8, n+1) and `excerpt_bytes` (u1), with secrets overwritten."""
 
 HEAD_COLUMNS: dict[str, str] = {
@@ -121,7 +122,7 @@ HEAD_COLUMNS: dict[str, str] = {
     "status": "u2",  # 0 for a request
     "content_length": "i8",  # -1 if not given or not seen
     "head_len": "u4",  # bytes of the head with its empty line; 0 if CUT
-    "range_first": "i8",  # of the bytes that it is about, -1 if not given; the last n are (-1, n)
+    "range_first": "i8",  # first byte of its byte range, -1 if not given; the last n bytes are (-1, n)
     "range_last": "i8",
 }
 """Numeric columns of a head; its strings are `HEAD_STRINGS`."""
@@ -132,7 +133,7 @@ layout. Empty where not given."""
 
 
 class Severity(StrEnum):
-    """Of a counter: who must care. Any `data_loss` or `error` count shows on every view made from that data."""
+    """Severity of a counter. A count of `data_loss` or `error` shows on every view made from that data."""
 
     INFO = "info"
     NOTICE = "notice"
@@ -142,7 +143,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A named count of something that happened to the input, with what to do about it."""
+    """A named count of something that happened to the input, with a remedy."""
 
     name: str
     severity: Severity
