@@ -31,7 +31,7 @@ use crate::tuning::TUNING;
 const MAX_KINDS: usize = 32;
 /// Calls in doubt at one host. Structural: bounds the time to seconds.
 const MAX_DOUBTS: usize = 4_000;
-/// Calls of a kind in one history; more are counted as so many. Structural: the length of arrays.
+/// Calls of a kind in one history; a larger number counts as this one. Structural: the length of arrays.
 const MAX_CALLS: usize = 7;
 const BINS: usize = 200;
 /// The event before an action: the request's arrival; or, for each kind, the start or the answer of a call.

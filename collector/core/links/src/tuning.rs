@@ -79,13 +79,13 @@ tuning! {
 
     // --- Classes (`classes`): calls of like sizes ---
 
-    /// Cells of half an octave. Cells so many steps apart, or nearer, are one class. Round.
+    /// Cells of half an octave. Cells at most this many steps apart are one class. Round.
     /// ±25 %: 0.09 points of right links, ECE 0.0002.
     class_reach_cells: i32 = 2;
-    /// A cell needs one in so many of a service's calls to be a class of its own. Round.
+    /// A cell needs one in this many of a service's calls to be a class of its own. Round.
     /// ±25 %: nothing.
     common_cell_calls_ratio: usize = 1000;
-    /// One in so many heads of a service may be lost for methods to distinguish its calls. Round.
+    /// Methods distinguish a service's calls if at most one in this many of its heads was lost. Round.
     /// ±25 %: nothing.
     lost_heads_ratio: usize = 50;
 
@@ -196,7 +196,7 @@ tuning! {
     /// Calls of a kind, at one host or in a pool, below which nothing is learned. Round.
     /// ±25 %: under 0.01 points of right links, ECE 0.0001.
     min_calls_per_kind: usize = 20;
-    /// Pools: a host that makes so many calls of a kind is learned from by itself. Round.
+    /// Pools: a host that makes this many calls of a kind is no part of a pool. Round.
     /// ±25 %: nothing.
     pool_max_calls_per_host: usize = 150;
 
@@ -254,7 +254,7 @@ tuning! {
     /// Mean probability of the owner of a call's connection, at least. Round.
     /// ±25 %: nothing.
     owner_min_probability: f64 = 0.9;
-    /// Stretches of calls of which it is asked whose connections are. Round; bounds the cost.
+    /// Stretches of calls from which the owners of connections are inferred. Round; bounds the cost.
     /// ±25 %: nothing.
     owner_stretches: usize = 8;
 
@@ -272,7 +272,7 @@ tuning! {
     /// Share of that excess after which no more requests are looked for. Round.
     /// ±25 %: nothing.
     linger_covered_share: f64 = 0.97;
-    /// How much longer than that requests go on. Round.
+    /// Factor by which requests are assumed to linger longer than that. Round.
     /// ±25 %: nothing.
     linger_margin_ratio: f64 = 1.5;
 
@@ -374,10 +374,10 @@ tuning! {
     /// entropy of four places, ln 4.
     /// ±25 %: 0.03 points of right links, ECE 0.0001.
     next_in_queue_nats: f64 = 1.4;
-    /// Calls of one request are made at once if they are so many times closer than those of different requests. Round.
-    /// ±25 %: nothing.
+    /// Calls of one request are made at once if they are this many times closer than those of different requests.
+    /// Round. ±25 %: nothing.
     made_at_once_ratio: i64 = 2;
-    /// They are not asked to be if there are so many times fewer of them. Round.
+    /// This is not required if there are this many times fewer of them. Round.
     /// ±25 %: nothing.
     few_repeated_ratio: usize = 20;
     /// Nats of doubt in all, up to which an order is not surer than delays and bytes are of its links. Round.

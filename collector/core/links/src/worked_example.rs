@@ -50,7 +50,7 @@ fn calls() -> Vec<Call> {
         .collect()
 }
 
-/// What the example says of a kind of calls: a row for each call and a cell for each request.
+/// The example's tables for a kind of calls: a row for each call and a cell for each request.
 struct Tables {
     losses: String,
     evidence: String,

@@ -2,7 +2,7 @@
 //!
 //! Input: excerpts of all packets of a partition, and of each packet its connection, direction and place in the stream.
 //! Output: a row for each message at each capture point that shows it, in the order of the excerpts ([`read()`]); and
-//! what each connection speaks ([`recognition`]).
+//! the protocol of each connection ([`recognition`]).
 //!
 //! An excerpt names the protocol that kept it, and that protocol reads it (registry: `twintap_protocols`).
 #![forbid(unsafe_code)]

@@ -112,7 +112,7 @@ impl Buffer {
     /// Move what is in memory to the file.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system fails to write or read the file.
     pub fn move_to(&mut self, spill: &Spill) -> io::Result<()> {
         for chunk in self.chunks.drain(..) {
             self.places.push(spill.write(&chunk)?);
@@ -123,7 +123,7 @@ impl Buffer {
     /// Call `see` with each chunk in order.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system fails to write or read the file.
     pub fn visit(&self, spill: &Spill, mut see: impl FnMut(&[u8])) -> io::Result<()> {
         for &place in &self.places {
             see(&spill.read(place)?);
@@ -135,7 +135,7 @@ impl Buffer {
     /// Take all chunks; the buffer is empty afterwards.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system fails to write or read the file.
     pub fn take(&mut self, spill: &Spill) -> io::Result<Vec<Vec<u8>>> {
         let Self { places, chunks } = std::mem::take(self);
         let read = places.into_iter().map(|place| spill.read(place));

@@ -115,7 +115,7 @@ impl Partitions {
     /// Store the next batch of a host.
     ///
     /// # Errors
-    /// What the operating system says of the file.
+    /// The operating system fails to write or read the file.
     pub fn add(&self, batch: &Batch, origin: Origin) -> io::Result<Syns> {
         let (syns, bytes) = {
             let mut host = lock(&self.hosts[origin.host]);
@@ -148,7 +148,7 @@ impl Partitions {
     /// Move packets whose key is replaced to the partition of the new key.
     ///
     /// # Errors
-    /// What the operating system says of the file.
+    /// The operating system fails to write or read the file.
     pub fn regroup(&self, addresses: &Addresses, moves: Moves) -> io::Result<()> {
         let keys: Vec<u64> = addresses.all().iter().map(crate::keys::address_key).collect();
         let end = |address: u32, port| (keys[address as usize], port);
@@ -165,7 +165,7 @@ impl Partitions {
     /// indexed by an address's rank.
     ///
     /// # Errors
-    /// What the operating system says of the file.
+    /// The operating system fails to write or read the file.
     pub fn take(&self, number: usize, views: &[HostView], is_loopback: &[bool]) -> io::Result<Option<Columns>> {
         let mut columns = Columns::default();
         let parts: Vec<Part> = self
@@ -186,7 +186,7 @@ impl Partitions {
     /// memory.
     ///
     /// # Errors
-    /// What the operating system says of the file.
+    /// The operating system fails to write or read the file.
     pub fn finish(&self) -> io::Result<()> {
         if self.spill.is_used() { self.to_file() } else { Ok(()) }
     }

@@ -5,7 +5,7 @@
 //! the critical path accounts for.
 //! 1. The walk starts at the end of a visit's server time. The visit of a child that gave its first byte before then,
 //!    and ended last, is what delayed the answer: it is on the path and gets a window.
-//! 2. The same question is asked again at the beginning of that child's visit, and so on back to the arrival of the
+//! 2. The same step is repeated from the beginning of that child's visit, and so on back to the arrival of the
 //!    parent's request. Where no child's visit runs, the parent itself works.
 //! 3. Each window is divided among the stretches of its span (connect, network, queue, work …), clipped to the window,
 //!    and the walk continues in the visits of its critical children.

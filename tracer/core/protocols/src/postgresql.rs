@@ -1,7 +1,7 @@
 //! PostgreSQL's frontend/backend protocol 3: recognises only the query `LISTEN`, as a simple query or in a Parse
 //! message. After it the server sends notifications without a request for the rest of the connection.
 //!
-//! Limits: a connection that goes on with requests after `UNLISTEN`.
+//! Limits: a connection that continues with requests after `UNLISTEN`.
 //!
 //! Source: PostgreSQL's documentation, "Frontend/Backend Protocol" (message formats).
 

@@ -23,7 +23,7 @@ impl Secrets {
 
 #[pymethods]
 impl Secrets {
-    /// The built-in rules and `more`; with `nothing`, none at all. Raises ValueError(line, what) for what is no rule.
+    /// The built-in rules and `more`; with `nothing`, none at all. Raises ValueError(line, what) for an invalid rule.
     #[new]
     #[pyo3(signature = (more="", *, nothing=false))]
     fn new(more: &str, nothing: bool) -> PyResult<Self> {

@@ -126,7 +126,7 @@ impl<R: Read> Input<R> {
             }
             Err(error) => match error.kind() {
                 ErrorKind::Interrupted => {}
-                // What flate2 says of a stream that ends early or does not inflate.
+                // The errors that flate2 returns for a truncated and for a damaged stream.
                 ErrorKind::UnexpectedEof => self.ended = Some(End::Cut),
                 ErrorKind::InvalidInput | ErrorKind::InvalidData => self.ended = Some(End::Corrupt),
                 ErrorKind::FileTooLarge => self.ended = Some(End::Excessive),
