@@ -19,6 +19,7 @@ from storage_cluster.bench.distributed.commands import controller, driver
 from storage_cluster.bench.engine.connection import Timeouts
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.formats import Sweep
+from storage_cluster.bench.login_options import StoreWords, store_options
 from storage_cluster.bench.model import Workload
 from storage_cluster.bench.paper.commands import paper
 from storage_cluster.bench.progress import Progress
@@ -70,9 +71,7 @@ def command() -> None:
 )
 @click.option("--sweep", "sweeps", multiple=True, metavar="PARAMETER=A,B,…", help="A run for each value.")
 @click.option("--cluster", "on_cluster", is_flag=True, help="FILE: use the cluster that is up, whatever FILE says.")
-@click.option("--auth", help="A store elsewhere: its v1 auth URL.  [default: FILE's; else the cluster that is up]")
-@click.option("--user", default="test:tester", show_default=True, help="For --auth.")
-@click.option("--key", default="testing", show_default=True, help="For --auth.")
+@store_options
 @click.option(
     "--connect-timeout", "connect_s", default=10.0, show_default=True, type=click.FloatRange(0.001), help="Seconds."
 )
@@ -102,9 +101,7 @@ def run(
     settings: tuple[str, ...],
     sweeps: tuple[str, ...],
     on_cluster: bool,
-    auth: str | None,
-    user: str,
-    key: str,
+    store: StoreWords,
     connect_s: float,
     read_s: float,
     seed: int,
@@ -125,7 +122,7 @@ def run(
         sweep = sweep | {name: values.split(",") for name, values in _pairs(sweeps).items()}
         for line in (*made.notices, *_of_drivers(made)):
             click.echo(f"tracer: {line}", err=True)
-        given = Login(Credentials(auth, user, key)) if auth else None
+        given = store.login()
         running = None if given or _names_its_store(made, on_cluster) else _on_client_host()
         login = Login(_credentials(running)) if running else given
         _check_writable(json_file, rows_file)

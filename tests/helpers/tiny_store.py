@@ -13,10 +13,12 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 from urllib.parse import unquote
 
 import httptools
 
+Store = TypeVar("Store", bound="TinyStore")
 HANG, CLOSE, RESET = object(), object(), object()
 
 
@@ -172,7 +174,13 @@ class _Connection(asyncio.Protocol):
 @asynccontextmanager
 async def serving(behave: Behave | None = None) -> AsyncIterator[TinyStore]:
     """A store that listens on loopback."""
-    store = TinyStore(behave)
+    async with serving_store(TinyStore(behave)) as store:
+        yield store
+
+
+@asynccontextmanager
+async def serving_store(store: Store) -> AsyncIterator[Store]:
+    """The same of a store that is given."""
     server = await asyncio.get_running_loop().create_server(lambda: _Connection(store), "127.0.0.1", 0)
     store.port = server.sockets[0].getsockname()[1]
     try:

@@ -10,6 +10,7 @@ import click
 
 from storage_cluster.bench.distributed.token import token_option
 from storage_cluster.bench.errors import RunError, WorkloadError
+from storage_cluster.bench.login_options import StoreWords, store_options
 from storage_cluster.errors import NotRunningError
 from storage_cluster.operator import operator_errors
 
@@ -30,14 +31,10 @@ _token = token_option("The controller's.")
 @click.option(
     "--set", "settings", multiple=True, metavar="PARAMETER=VALUE", help="Use this value instead of the file's."
 )
-@click.option("--auth", default="", help="A store other than the file's: its v1 auth URL.")
-@click.option("--user", default="test:tester", show_default=True, help="For --auth.")
-@click.option("--key", default="testing", show_default=True, help="For --auth.")
+@store_options
 @click.option("--wait", is_flag=True, help="Until it is done; then print its report. Exit 1 if it failed.")
 @_token
-def submit(
-    url: str, workload: Path, settings: tuple[str, ...], auth: str, user: str, key: str, wait: bool, token: str
-) -> None:
+def submit(*, url: str, workload: Path, settings: tuple[str, ...], store: StoreWords, wait: bool, token: str) -> None:
     """Give WORKLOAD to the controller at URL, which runs it on its drivers; prints the run's name."""
     with operator_errors(), _controller(url, token) as controller:
         try:
@@ -46,7 +43,7 @@ def submit(
             raise WorkloadError(f"{workload} cannot be read ({error})", "give a workload file") from None
         pairs = dict(setting.partition("=")[::2] for setting in settings)
         body = {"file": workload.name, "content": content, "settings": pairs}
-        body |= {"auth": auth, "user": user, "key": key} if auth else {}
+        body |= store.as_submitted()
         run = _json_answer(controller.post("/api/runs", json=body))["id"]
         click.echo(run)
         if not wait:

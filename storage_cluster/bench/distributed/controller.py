@@ -29,10 +29,12 @@ from storage_cluster.bench.distributed.listening import guard
 from storage_cluster.bench.distributed.remote import Driver
 from storage_cluster.bench.distributed.wire import Mission
 from storage_cluster.bench.errors import WorkloadError
+from storage_cluster.bench.model import StorageConfig
 from storage_cluster.bench.results import compare, export
 from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.report_text import as_text
 from storage_cluster.bench.storage.opening import Login
+from storage_cluster.bench.storage.s3_options import read_options
 from storage_cluster.bench.storage.swift import Credentials
 from storage_cluster.errors import ClusterError
 
@@ -47,9 +49,18 @@ class Submission(BaseModel):
     file: str
     content: str
     settings: dict[str, str] = {}
-    auth: str = ""  # a store other than the file's
+    auth: str = ""  # a Swift store other than the file's
     user: str = ""
     key: str = ""
+    s3: dict[str, str] = {}  # an S3 store other than the file's: its options
+
+    def login(self) -> Login | None:
+        """The store other than the file's, if there is one. Raises: WorkloadError."""
+        if self.s3:
+            store = StorageConfig("s3", tuple(self.s3.items()))
+            read_options(store)
+            return Login(store)
+        return Login(Credentials(self.auth, self.user, self.key)) if self.auth else None
 
 
 @dataclasses.dataclass
@@ -74,8 +85,8 @@ class Controller:
 
     def submit(self, submission: Submission) -> Entry:
         """Queue a run. Raises: ClusterError."""
-        login = Login(Credentials(submission.auth, submission.user, submission.key)) if submission.auth else None
-        mission = Mission("", submission.file, submission.content.encode(), submission.settings, login)
+        content = submission.content.encode()
+        mission = Mission("", submission.file, content, submission.settings, submission.login())
         self._number += 1
         key = f"{time.strftime('%Y%m%dT%H%M%S')}-{self._number}"
         here = [driver for driver in self.drivers if driver.alive]

@@ -8,7 +8,6 @@ from storage_cluster.bench import formats, parameters
 from storage_cluster.bench.model import Workload
 from storage_cluster.bench.run.work import Share
 from storage_cluster.bench.storage.opening import Login
-from storage_cluster.bench.storage.swift import Credentials
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +30,13 @@ class Mission:
 
     def dump(self) -> dict[str, Any]:
         """For JSON."""
-        login = dataclasses.asdict(self.login.credentials) if self.login else None
+        login = self.login.dump() if self.login else None
         return {**dataclasses.asdict(self), "content": base64.b64encode(self.content).decode(), "login": login}
 
     @classmethod
     def load(cls, dumped: dict[str, Any]) -> "Mission":
         """What `dump` gave. Raises: ValueError, KeyError, TypeError if it is something else."""
-        login = Login(Credentials(**dumped["login"])) if dumped["login"] else None
+        login = Login.load(dumped["login"]) if dumped["login"] else None
         return cls(**{**dumped, "content": base64.b64decode(dumped["content"]), "login": login})
 
 

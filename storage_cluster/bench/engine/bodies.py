@@ -18,11 +18,11 @@ Body = list[memoryview]
 """An object's bytes, in order, as parts of a pool."""
 
 
-def body(name: str, size_bytes: int, *, zeros: bool = False) -> Body:
-    """The bytes of the object of that name, without a copy."""
+def body(name: str, size_bytes: int, *, zeros: bool = False, start: int = 0) -> Body:
+    """So many bytes of the object of that name, from `start` on, without a copy."""
     view = _pool(zeros)
     parts: Body = []
-    offset = zlib.crc32(name.encode()) % POOL_BYTES
+    offset = (zlib.crc32(name.encode()) + start) % POOL_BYTES
     while size_bytes > 0:
         part = view[offset : offset + size_bytes]
         parts.append(part)

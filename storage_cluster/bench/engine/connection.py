@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 RECEIVE_BYTES = 256 * 1024
+ERROR_BODY_LEN_MAX = 64 * 1024
+"""Of an error's body, no more is kept; S3's are XML of some hundred bytes."""
 SEND_BUFFERS_MAX = 16
 """Buffers given to one `sendmsg`; the kernel's limit is 1,024, but a socket buffer never takes more than this."""
 
 _SO_TIMESTAMPNS = 35  # include/uapi/asm-generic/socket.h
+_ID_HEADERS = frozenset((b"x-trans-id", b"x-openstack-request-id", b"x-amz-request-id"))
+"""Hold the id of a request, Swift's and S3's; the first is preferred to the others."""
 _TIMESPEC = struct.Struct("@ll")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 
@@ -105,8 +109,8 @@ class Reply:
         self.etag = ""
         self.local_port = 0
         self.body_len = 0
-        self.body = b""  # if it was to be kept
-        self.headers: dict[str, str] = {}  # names in lower case; if the body was to be kept
+        self.body = b""  # if it was to be kept, or is that of an error
+        self.headers: dict[str, str] = {}  # names in lower case; if they were to be kept
         self.digest = b""  # MD5 of the body, if it was asked for
 
 
@@ -137,6 +141,7 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         self._hash: _Hash | None = None
         self._kept: list[bytes] | None = None
+        self._headers_kept = False
         self._length: int | None = None
         self._until_close = False
         self._in_response = False
@@ -154,15 +159,17 @@ class Connection:
         *,
         hashed: bool = False,
         kept: bool = False,
+        headers_kept: bool = False,
     ) -> Reply:
         """Send a request, wait for its response; whatever happens is in the reply.
 
-        `hashed` takes the MD5 of the response's body, `kept` keeps it and the headers.
+        `hashed` takes the MD5 of the response's body, `kept` keeps it and the headers, `headers_kept` only these.
         """
         reply = self._reply = Reply()
         self._unsent = [head, *body]
         self._hash = hashlib.md5(usedforsecurity=False) if hashed else None
         self._kept = [] if kept else None
+        self._headers_kept = kept or headers_kept
         self._in_response = False
         done = self._done = self._loop.create_future()
         if self._socket is None:
@@ -178,8 +185,8 @@ class Connection:
             reply.error = "cancelled"
             self.close()
             raise
-        if kept:
-            reply.body = b"".join(self._kept or ())
+        if self._kept is not None:
+            reply.body = b"".join(self._kept)
         if self._hash is not None:
             reply.digest = self._hash.digest()
         return reply
@@ -197,15 +204,16 @@ class Connection:
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header of the response."""
         lower = name.lower()
-        if lower == b"x-trans-id" or (lower == b"x-openstack-request-id" and not self._reply.transaction_id):
-            self._reply.transaction_id = value.decode("latin-1")
+        if lower in _ID_HEADERS:
+            if lower == b"x-trans-id" or not self._reply.transaction_id:
+                self._reply.transaction_id = value.decode("latin-1")
         elif lower == b"etag":
             self._reply.etag = value.decode("latin-1").strip('"')
         elif lower == b"content-length":
             self._length = int(value) if value.isdigit() else None
         elif lower == b"transfer-encoding":
             self._chunked = True
-        if self._kept is not None:
+        if self._headers_kept:
             self._reply.headers[lower.decode("latin-1")] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
@@ -215,6 +223,8 @@ class Connection:
         if status >= 200:
             self._in_response = True
             self._reply.status = status
+            if status >= 400 and self._kept is None:
+                self._kept = []
             self._until_close = self._length is None and not self._chunked and status not in (204, 304)
 
     def on_body(self, body: bytes) -> None:
@@ -222,7 +232,7 @@ class Connection:
         self._reply.body_len += len(body)
         if self._hash is not None:
             self._hash.update(body)
-        if self._kept is not None:
+        if self._kept is not None and (self._reply.status < 400 or self._reply.body_len <= ERROR_BODY_LEN_MAX):
             self._kept.append(body)
 
     def on_message_complete(self) -> None:

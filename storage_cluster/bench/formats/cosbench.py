@@ -1,10 +1,10 @@
 """COSBench's workload XML, as its users have it.
 
-What is read: everything that its schema has for Swift. What is refused, with the line: unknown elements, attributes and
-config keys; operations that have no meaning here (`filewrite`, `mprepare`, …); triggers. Where COSBench is vague, this
-holds: ratios of a work add up to 100; a work needs a limit (runtime, totalOps or totalBytes); `division` defaults to
-what COSBench sets for each kind of work; `afr`, failures per million that are acceptable, to 200,000 for a mix and 0
-otherwise.
+What is read: everything that its schema has for Swift and S3. What is refused, with the line: unknown elements,
+attributes and config keys; operations that have no meaning here (`filewrite`, `mprepare`, …); triggers. Where COSBench
+is vague, this holds: ratios of a work add up to 100; a work needs a limit (runtime, totalOps or totalBytes); `division`
+defaults to what COSBench sets for each kind of work; `afr`, failures per million that are acceptable, to 200,000 for a
+mix and 0 otherwise.
 
 Source: COSBench User Guide 2.8.6 and its `cosbench-config` (defaults, what is mandatory); Apache-2.0, nothing copied.
 """
@@ -30,8 +30,10 @@ from storage_cluster.bench.model import (
     Workload,
 )
 from storage_cluster.bench.selectors import parse_selector, parse_sizes
-from storage_cluster.bench.storage.opening import AUTH_KINDS, STORAGE_KINDS
+from storage_cluster.bench.storage import s3_options
+from storage_cluster.bench.storage.opening import AUTH_KINDS
 
+_S3_KINDS = ("s3", "s3v4")
 _STORAGE_KEYS = ("timeout", "token", "storage_url", "policy")
 _AUTH_KEYS = ("username", "password", "auth_url", "url", "timeout", "caching")
 _OBJECT_KEYS = ("containers", "cprefix", "csuffix", "objects", "oprefix", "osuffix")
@@ -249,7 +251,10 @@ def _context(element: Element, above: _Context, keys: tuple[str, ...] = _ALL_KEY
 
 
 def _idle(storage: StorageConfig, auth: AuthConfig) -> Iterator[str]:
-    """Keys that have no effect together."""
+    """Keys that have no effect, or none together."""
+    if storage.kind == "s3":
+        for key in filter(storage.option, s3_options.COSBENCH_IDLE):
+            yield f"key {key} of <storage> has no effect here"
     if auth.kind in AUTH_KINDS and auth.kind != "none":
         for key in ("token", "storage_url"):
             if storage.option(key):
@@ -265,9 +270,19 @@ def _storage(element: Element | None, above: StorageConfig) -> StorageConfig:
         return above
     element.allow(("type", "config"))
     kind = element.get("type")
-    options = parse_options(element, _STORAGE_KEYS) if kind in STORAGE_KINDS else {}
+    if kind in _S3_KINDS:
+        return _s3(element)
+    options = parse_options(element, _STORAGE_KEYS) if kind == "swift" else {}
     convert(element, options, "timeout", _positive, 0)
     return StorageConfig(kind, tuple(options.items()), element.where() + ": ")
+
+
+def _s3(element: Element) -> StorageConfig:
+    """COSBench's keys under our names; its default is that the bucket is in the host name where it can be."""
+    options = parse_options(element, s3_options.COSBENCH_KEYS)
+    convert(element, options, "timeout", _positive, 0)
+    renamed = {s3_options.COSBENCH_NAMES.get(key, key): value for key, value in options.items()}
+    return StorageConfig("s3", tuple(({"path_style": "false"} | renamed).items()), element.where() + ": ")
 
 
 def _auth(element: Element | None, above: AuthConfig) -> AuthConfig:

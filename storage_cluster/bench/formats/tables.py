@@ -44,6 +44,19 @@ class Table:
             self.fail(f"{value!r} is not {_KINDS[kind]}", key)
         return cast(T, value)
 
+    def take_text(self, key: str) -> str:
+        """A text, a number or a truth as text; "" if it is missing."""
+        value = self._values.get(key, "")
+        self._known.append(key)
+        if type(value) not in (str, int, bool):
+            self.fail(f"{value!r} is not text, a whole number, true or false", key)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return self._file
+
     def number(self, key: str, default: int | None = None, *, least: int = 0) -> int:
         """A whole number that is not too small."""
         value = self.take(key, int, default)

@@ -8,6 +8,11 @@ auth_url = "http://10.77.0.31:5000/auth/v1.0"
 username = "test:tester"
 password = "testing"
 
+[storage]                           # of another kind: S3; without keys, the environment's (AWS_ACCESS_KEY_ID, …)
+kind = "s3"
+endpoint = "http://10.77.0.40:9000"
+part_size_bytes = 8388608           # larger objects in parts; all options: storage/s3_options.py
+
 [[stage]]
 name = "init"
 [[stage.work]]
@@ -56,6 +61,7 @@ from storage_cluster.bench.model import (
     Workload,
 )
 from storage_cluster.bench.selectors import parse_selector, parse_sizes
+from storage_cluster.bench.storage import s3_options
 
 _LOADS = ("rate_per_s", "arrivals", "ramp")
 
@@ -180,9 +186,10 @@ def _step(table: Table) -> Step:
 
 def _storage(table: Table) -> StorageConfig:
     kind = table.take("kind", str, "swift")
-    options = {key: str(table.take(key, str, "")) for key in ("storage_url", "token", "policy")}
+    names = s3_options.NAMES if kind == "s3" else ("storage_url", "token", "policy")
+    options = {name: table.take_text(name) for name in names}
     table.finish()
-    return StorageConfig(kind, tuple((key, value) for key, value in options.items() if value))
+    return StorageConfig(kind, tuple((name, value) for name, value in options.items() if value), f"{table.file}: ")
 
 
 def _auth(table: Table) -> AuthConfig:

@@ -58,6 +58,8 @@ class Recorder:
     def add(self, row: rows.Row, interval_s: int = 1) -> None:
         """One more attempt; the timeline counts it in an interval of so many seconds."""
         self._lines.append(rows.as_line(row))
+        if row.request:
+            return
         self.tally.add(row)
         self._longest_s = max(self._longest_s, interval_s)
         second = row.end_ns // 1_000_000_000

@@ -26,7 +26,10 @@ _LEVEL = 1
 
 
 class Row(NamedTuple):
-    """One attempt at one operation."""
+    """One attempt at one operation; or at one of several requests of an operation, which has another row for them all.
+
+    Such an attempt counts nowhere by itself: it is neither final nor measured.
+    """
 
     idx: int  # of the operation in its work, in this process
     thread: int  # the worker, over all drivers
@@ -50,6 +53,7 @@ class Row(NamedTuple):
     connect_ns: int  # for the connection to be there; -1: it was there before
     transaction_id: str
     local_port: int  # 0: there was no connection
+    request: int = 0  # of several that the operation has, from 1; 0: the operation itself
 
     @property
     def end_ns(self) -> int:
@@ -69,8 +73,10 @@ class Row(NamedTuple):
 
 HEADER = (
     "idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns\t"
-    "stage\twork\toperation\tstatus\tattempt\tfinal\tmeasured\twaited_ns\tconnect_ns\ttransaction_id\tlocal_port\n"
+    "stage\twork\toperation\tstatus\tattempt\tfinal\tmeasured\twaited_ns\tconnect_ns\ttransaction_id\tlocal_port\trequest\n"
 )
+_HEADER_BEFORE = HEADER.replace("\trequest\n", "\n")
+"""Of runs made before there were operations of several requests."""
 
 
 def as_line(row: Row) -> str:
@@ -81,14 +87,15 @@ def as_line(row: Row) -> str:
         f"{row.idx}\t{row.thread}\t{row.op}\t{row.client_id}\t1\t{row.bytes}\t{row.endpoint}\t{_clean(row.file)}\t"
         f"{row.error}\t{_time(start)}\t{first}\t{_time(start + row.duration_ns)}\t{row.duration_ns}\t"
         f"{_clean(row.stage)}\t{_clean(row.work)}\t{_clean(row.operation)}\t{row.status}\t{row.attempt}\t"
-        f"{row.final:d}\t{row.measured:d}\t{row.waited_ns}\t{row.connect_ns}\t{row.transaction_id}\t{row.local_port}\n"
+        f"{row.final:d}\t{row.measured:d}\t{row.waited_ns}\t{row.connect_ns}\t{row.transaction_id}\t{row.local_port}\t"
+        f"{row.request}\n"
     )
 
 
 def from_line(line: str) -> Row:
     """A row from its text. Raises: ValueError."""
     cells = line.rstrip("\n").split("\t")
-    if len(cells) != len(HEADER.split("\t")):
+    if len(cells) not in (len(HEADER.split("\t")), len(_HEADER_BEFORE.split("\t"))):
         raise ValueError(line)
     start = _nanoseconds(cells[9])
     return Row(
@@ -114,6 +121,7 @@ def from_line(line: str) -> Row:
         connect_ns=int(cells[21]),
         transaction_id=cells[22],
         local_port=int(cells[23]),
+        request=int(cells[24]) if len(cells) > 24 else 0,
     )
 
 
@@ -153,7 +161,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     try:
         with path.open("rb") as stream:
             lines = _lines(stream)
-            if next(lines, None) != HEADER:
+            if next(lines, None) not in (HEADER, _HEADER_BEFORE):
                 raise RunError(f"{path} holds no rows of a run", "give a folder that `tracer bench run` wrote")
             yield from map(from_line, lines)
     except OSError as error:

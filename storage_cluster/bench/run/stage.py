@@ -66,8 +66,11 @@ class Runner:
         if shares is None:
             shares = {work.name: whole(work) for work in stage.works}
         works = [work for work in stage.works if work.name in shares and work.kind is not Kind.DELAY]
-        allow_connections(_connections(sum(shares[work.name].count for work in works)))
+        _check_connections(sum(shares[work.name].count for work in works), "workers")
         benches = [await self._bench(stage, work) for work in works]
+        connections = sum(shares[bench.work.name].count * bench.storage.connections_max for bench in benches)
+        _check_connections(connections, "connections (workers × parallel_parts)")
+        allow_connections(connections)
         if self._stopped.is_set():
             return
         self._benches += benches
@@ -112,10 +115,9 @@ def verdicts(stage: Stage, tally: Tally) -> list[Verdict]:
     return found
 
 
-def _connections(count: int) -> int:
+def _check_connections(count: int, what: str) -> None:
     if count > CONNECTIONS_MAX:
         raise WorkloadError(
-            f"{count:,} workers at once are more than the {CONNECTIONS_MAX:,} of one driver",
+            f"{count:,} {what} at once are more than the {CONNECTIONS_MAX:,} of one driver",
             "use fewer, or more drivers",
         )
-    return count

@@ -1,4 +1,5 @@
-"""A worker: runs operations over one connection, with retries; each attempt is recorded as a row.
+"""A worker: runs operations over one connection, with retries; each attempt is recorded as a row. An operation of
+several requests may use more connections (`storage_cluster.bench.run.parts`).
 
 Retries are ssbench's: at once, except 10 ms after a connection that could not be made; never more than the work allows;
 only where trying again may help. A new token is fetched when one has expired, retry or not.
@@ -6,6 +7,7 @@ only where trying again may help. A new token is fetched when one has expired, r
 
 import asyncio
 import dataclasses
+import functools
 import itertools
 import random
 import time
@@ -17,10 +19,8 @@ from storage_cluster.bench.model import Kind, Operation, Work
 from storage_cluster.bench.results.recorder import Recorder
 from storage_cluster.bench.results.rows import Row
 from storage_cluster.bench.run.orders import Draw, DrawFromPopulation, Place, Shared
-from storage_cluster.bench.storage import Order, Storage
-
-RECONNECT_DELAY_S = 0.01
-"""Source: ssbench 0.3.9, `ConnectionPool.create`."""
+from storage_cluster.bench.run.parts import RECONNECT_DELAY_S, PartsSender
+from storage_cluster.bench.storage import Order, StepError, Storage
 
 _OPS = {Kind.READ: "GET", Kind.LIST: "LIST", Kind.DELETE: "DELETE", Kind.CLEANUP: "DELETE", Kind.DISPOSE: "DELETE"}
 
@@ -74,6 +74,7 @@ class Worker:
         self._place = place
         self._rng = random.Random(f"{bench.seed}/{bench.stage}/{bench.work.name}/{place.index}")
         self._connection = Connection(bench.storage.endpoint, bench.timeouts, keep_alive=bench.work.keep_alive)
+        self._more: list[Connection] = []
         self._mix = _Mix(bench.work.operations, place, self._rng, bench.shared)
 
     @property
@@ -82,8 +83,9 @@ class Worker:
         return self._place
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close the connections."""
+        for connection in (self._connection, *self._more):
+            connection.close()
 
     async def draw(self, due: int) -> tuple[bool, int]:
         """Do one operation of the mix, due at that time (monotonic, ns): whether it went well, and bytes moved."""
@@ -95,6 +97,8 @@ class Worker:
     async def do(self, order: Order, title: str, due: int) -> tuple[bool, int]:
         """Do one order with all its retries: whether it went well in the end, and bytes moved."""
         bench = self._bench
+        if bench.storage.has_parts(order):
+            return await self._transfer(order, title, due)
         index = next(bench.indices)
         request = bench.storage.request(order, keep_alive=bench.work.keep_alive)
         hashed = order.hash_check and order.kind is Kind.READ
@@ -117,6 +121,30 @@ class Worker:
                 await asyncio.sleep(RECONNECT_DELAY_S)
         raise AssertionError("attempts never run out")
 
+    async def _transfer(self, order: Order, title: str, due: int) -> tuple[bool, int]:
+        """The same of an order of several requests: a row for each attempt at each of them, and one for all."""
+        bench = self._bench
+        index = next(bench.indices)
+        note = functools.partial(self._record, order, title, index, due=due)
+        sender = PartsSender(bench, order, self._connections(), note)
+        error, moved_bytes = "cancelled", 0
+        try:
+            moved_bytes = await bench.storage.transfer(order, sender.send, keep_alive=bench.work.keep_alive)
+            error = ""
+        except StepError as failure:
+            error = failure.error
+        finally:
+            reply = sender.summary(error, is_read=order.kind is Kind.READ)
+            note(1, reply, error, final=True, moved_bytes=moved_bytes)
+        return not error, moved_bytes
+
+    def _connections(self) -> list[Connection]:
+        """The worker's own connection, and as many more as an order may need."""
+        bench = self._bench
+        while len(self._more) < bench.storage.connections_max - 1:
+            self._more.append(Connection(bench.storage.endpoint, bench.timeouts, keep_alive=bench.work.keep_alive))
+        return [self._connection, *self._more]
+
     def give_up(self, due: int) -> None:
         """Note an operation that was due and never begun."""
         operation, _, order = self._mix.next()
@@ -136,6 +164,7 @@ class Worker:
         *,
         final: bool,
         moved_bytes: int = 0,
+        request: int = 0,
     ) -> None:
         bench = self._bench
         bench.recorder.add(
@@ -157,11 +186,12 @@ class Worker:
                 reply.status,
                 attempt,
                 final,
-                bench.window.measures(due, reply.started + reply.end_ns),
+                not request and bench.window.measures(due, reply.started + reply.end_ns),
                 max(reply.started - due, 0),
                 reply.connect_ns,
                 reply.transaction_id,
                 reply.local_port,
+                request,
             ),
             bench.work.interval_s,
         )

@@ -9,14 +9,13 @@ Source: Object Storage API reference; ssbench 0.3.9, `worker.py`, for what is tr
 
 import dataclasses
 import json
-import socket
-from typing import cast
 from urllib.parse import quote, urlsplit
 
 from storage_cluster.bench.engine import bodies
 from storage_cluster.bench.engine.connection import Connection, Endpoint, Reply, Timeouts
 from storage_cluster.bench.model import Kind
-from storage_cluster.bench.storage.protocol import Order, Request
+from storage_cluster.bench.storage.addresses import resolve
+from storage_cluster.bench.storage.protocol import Order, Request, Send
 from storage_cluster.errors import NotRunningError
 from tracer.secret_rules import without_secrets
 
@@ -68,19 +67,6 @@ async def authenticate(credentials: Credentials, timeouts: Timeouts = Timeouts()
     return Access(reply.headers["x-storage-url"], reply.headers["x-auth-token"])
 
 
-def resolve(url: str) -> Endpoint:
-    """Where a URL leads. Raises: NotRunningError."""
-    parts, shown = urlsplit(url), without_secrets(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise NotRunningError(f"{shown} is no http:// URL", "TLS is not supported; give the address behind it")
-    try:
-        port = parts.port or 80
-        found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
-    except (OSError, ValueError) as error:
-        raise NotRunningError(f"{shown} leads nowhere ({error})", "check the address") from None
-    return Endpoint(found[0][0], cast(tuple[str | int, ...], found[0][4]))
-
-
 class Swift:
     """A Swift account; see `Storage`."""
 
@@ -113,6 +99,11 @@ class Swift:
         """Where requests go."""
         return self._endpoint
 
+    @property
+    def connections_max(self) -> int:
+        """Connections that an order may need at once."""
+        return 1
+
     def request(self, order: Order, *, keep_alive: bool = True) -> Request:
         """The bytes of the request."""
         path = f"{self._path}/{quote(order.path)}"
@@ -143,6 +134,14 @@ class Swift:
         """Get a new token if the one of that request is still in use. Raises: NotRunningError."""
         if self._credentials is not None and self._token.encode() in stale.head:
             self._use(await authenticate(self._credentials, self._auth_timeouts))
+
+    def has_parts(self, order: Order) -> bool:
+        """Whether an order needs several requests: never."""
+        return False
+
+    async def transfer(self, order: Order, send: Send, *, keep_alive: bool) -> int:
+        """Do an order of several requests; there are none."""
+        raise AssertionError("a Swift object goes up and down in one request")
 
     async def present(self, container: str) -> dict[str, int]:
         """Name and size of each object in a container; empty if it is not there. Raises: NotRunningError."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import json
 import re
 import signal
 import socket
@@ -20,7 +21,7 @@ from storage_cluster.bench import formats
 from storage_cluster.bench.commands import command
 from storage_cluster.bench.distributed import campaign, controller, driver, listening
 from storage_cluster.bench.distributed.campaign import Campaign
-from storage_cluster.bench.distributed.controller import Controller
+from storage_cluster.bench.distributed.controller import Controller, Submission
 from storage_cluster.bench.distributed.remote import Driver
 from storage_cluster.bench.distributed.split import deal_out, left_by, split
 from storage_cluster.bench.distributed.wire import Mission
@@ -32,7 +33,8 @@ from storage_cluster.bench.run.work import Share
 from storage_cluster.bench.storage.opening import Login
 from storage_cluster.bench.storage.swift import Credentials
 from storage_cluster.errors import MissingResourceError
-from tests.helpers.tiny_store import Behave, Seen, TinyStore, serving
+from tests.helpers.tiny_s3 import ACCESS_KEY, SECRET_KEY, TinyS3
+from tests.helpers.tiny_store import Behave, Seen, TinyStore, serving, serving_store
 from tracer.errors import TracerError
 
 WORKLOAD = b"""
@@ -260,6 +262,24 @@ def test_what_a_driver_cannot_do_fails_the_run(tmp_path: Path) -> None:
         info = await Campaign(mission, field.drivers, tmp_path / "run").run()
         assert info.state == "failed"
         assert "d1: http://127.0.0.1:1/auth/v1.0 does not answer" in info.note
+
+    on_a_field(tmp_path, work)
+
+
+def test_an_s3_store_is_named_to_the_drivers(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        async with serving_store(TinyS3()) as memory:
+            options = {"endpoint": memory.url, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+            options["part_size_bytes"] = "4"
+            submission = Submission(file="w.toml", content=WORKLOAD.decode(), s3=options)
+            mission = dataclasses.replace(field.mission(), login=submission.login())
+            assert Mission.load(json.loads(json.dumps(mission.dump()))) == mission
+            info = await Campaign(mission, field.drivers, tmp_path / "run").run()
+            assert (info.state, len(memory.containers)) == ("done", 4)
+            assert {seen.method for seen in memory.seen} == {"PUT", "GET", "POST"}
+            assert not field.store.containers
+        kept = [file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()]
+        assert not any(SECRET_KEY.encode() in content for content in kept)
 
     on_a_field(tmp_path, work)
 
