@@ -20,6 +20,7 @@ Tables of a trace
 Running systems
     `live_hosts`        two hosts in network namespaces, an agent on them, and HTTP between them
     `lossy_path`        a path between these that delays and loses frames
+    `s3_stores`         S3 stores of others on loopback: MinIO, Ceph with its gateway, moto
     `loopback_store`    every server of the bundled store on loopback, in one process
     `swift_scenarios`   requests of the Swift API, by area, with the answers that OpenStack Swift gave
     `chromium`          a headless browser

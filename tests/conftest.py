@@ -59,6 +59,7 @@ SLOW = (
     "tests/collector/test_analysis.py",
     "tests/storage_cluster/bench/test_commands.py",
     "tests/storage_cluster/bench/distributed/test_distributed.py",
+    "tests/storage_cluster/bench/storage/test_s3_stores.py",
     "tests/storage_cluster/bench/distributed/test_killed.py",
     "tests/storage_cluster/test_convergence.py",
     "tests/storage_cluster/daemons/test_daemons.py",

@@ -50,6 +50,7 @@ class TinyStore:
         self.tokens_count = 0
         self.port = 0
         self.behave = behave or (lambda seen: None)
+        self.connections: set[asyncio.Transport] = set()
 
     @property
     def auth_url(self) -> str:
@@ -115,13 +116,16 @@ class _Connection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._store.connections.add(transport)
         self._peer_port: int = transport.get_extra_info("peername")[1]
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._store.connections.discard(self._transport)
         for task in self._tasks:
             task.cancel()
 
@@ -187,3 +191,5 @@ async def serving_store(store: Store) -> AsyncIterator[Store]:
         yield store
     finally:
         server.close()
+        for connection in list(store.connections):
+            connection.close()
