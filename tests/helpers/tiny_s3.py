@@ -1,12 +1,16 @@
 """A store in memory that speaks just enough S3, in the test's own event loop; each signature is verified.
 
 It misbehaves as `tests.helpers.tiny_store` does. Every answer has an id of its own.
+
+    python -m tests.helpers.tiny_s3 ADDRESS PORT
 """
 
+import asyncio
 import base64
 import dataclasses
 import hashlib
 import itertools
+import sys
 import zlib
 from typing import NoReturn
 from urllib.parse import parse_qsl, unquote
@@ -14,7 +18,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from storage_cluster.s3 import chunks, signatures
-from tests.helpers.tiny_store import Behave, Seen, TinyStore
+from tests.helpers.tiny_store import Behave, Seen, TinyStore, serving_store
 
 ACCESS_KEY, SECRET_KEY = "test:tester", "testing"
 PAGE_LEN = 3
@@ -210,3 +214,13 @@ def _etag(body: bytes) -> str:
 
 def _crc32(body: bytes) -> str:
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+
+
+async def _serve(address: str, port: int) -> None:
+    async with serving_store(TinyS3(), address, port):
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(sys.argv[1], int(sys.argv[2])))

@@ -183,9 +183,9 @@ async def serving(behave: Behave | None = None) -> AsyncIterator[TinyStore]:
 
 
 @asynccontextmanager
-async def serving_store(store: Store) -> AsyncIterator[Store]:
-    """The same of a store that is given."""
-    server = await asyncio.get_running_loop().create_server(lambda: _Connection(store), "127.0.0.1", 0)
+async def serving_store(store: Store, address: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Store]:
+    """The same of a store that is given, at an address and a port."""
+    server = await asyncio.get_running_loop().create_server(lambda: _Connection(store), address, port)
     store.port = server.sockets[0].getsockname()[1]
     try:
         yield store
