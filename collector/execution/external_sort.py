@@ -15,9 +15,9 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from collector.execution.spill import spill_errors
-from collector.trace.time_columns import Int64Array
 from tracer.scratch import Scratch
 
 MOST_IN_MEMORY_BYTES = 1 << 26
@@ -27,7 +27,7 @@ BATCH_ROWS = 1 << 11
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    keys: Int64Array
+    keys: NDArray[np.int64]
     kept: pa.Table | Path
 
     def part(self, start: int, end: int) -> pa.Table:
@@ -58,7 +58,7 @@ class SortedRuns:
         if self._folder is not None:
             self._folder.cleanup()
 
-    def put(self, table: pa.Table, keys: Int64Array) -> None:
+    def put(self, table: pa.Table, keys: NDArray[np.int64]) -> None:
         """Keep a table as a run, in the order of `keys`, which has one key for each row.
 
         Raises: `ResourceError` if it fits neither in memory nor on disk.
