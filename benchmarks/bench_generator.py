@@ -6,8 +6,9 @@
 
 `speed` puts 1,000-byte objects on a server that answers at once (`benchmarks.instant_server`), generator and server
 each on a core of its own, and says how many requests per second of its processor's time the generator makes, too: that
-is what a busy machine leaves true. With swift-bench (pip install swift-bench, in an environment of its own) both run in
-turn, three times, and the ratio is that of the best of each.
+is what a busy machine leaves true. On the same server S3 is measured in turn with Swift, with each way to secure a
+payload: what signing costs the generator. With swift-bench (pip install swift-bench, in an environment of its own) both
+run in turn, three times, and the ratio is that of the best of each.
 
 `memory` runs a closed loop, or an open one of a rate, and fits a line to the resident size after its first fifth.
 
@@ -36,6 +37,7 @@ from storage_cluster.bench.results import folder
 OBJECT_BYTES = 1000
 WORKERS = 64
 TURNS = 3
+PAYLOADS = ("unsigned", "signed", "chunked", "trailer")
 
 
 @contextlib.contextmanager
@@ -51,18 +53,29 @@ def instant_server(core: int) -> Iterator[str]:
         server.wait()
 
 
-def bench(auth: str, *argv: str, prefix: tuple[str, ...] = ()) -> list[str]:
+def swift(auth: str) -> tuple[str, ...]:
+    """The options that name the store as Swift's."""
+    return ("--auth", auth)
+
+
+def s3(auth: str, payload: str) -> tuple[str, ...]:
+    """The same as S3's."""
+    url = auth.removesuffix("/auth/v1.0")
+    return ("--s3", url, "--access-key", "k", "--secret-key", "s", "--storage", f"payload={payload}")
+
+
+def bench(store: tuple[str, ...], *argv: str, prefix: tuple[str, ...] = ()) -> list[str]:
     """`tracer bench run …` on that store."""
-    return [*prefix, sys.executable, "-m", "tracer", "bench", "run", *argv, "--auth", auth]
+    return [*prefix, sys.executable, "-m", "tracer", "bench", "run", *argv, *store]
 
 
-def own_turn(auth: str, core: int, count: int) -> tuple[float, float]:
+def own_turn(store: tuple[str, ...], core: int, count: int, size_bytes: int) -> tuple[float, float]:
     """Requests per second, and per second of the generator's processor time."""
     with tempfile.TemporaryDirectory() as scratch:
         before = os.times()
-        argv = ["put", "--count", str(count), "--size", str(OBJECT_BYTES), "--concurrency", str(WORKERS)]
+        argv = ["put", "--count", str(count), "--size", str(size_bytes), "--concurrency", str(WORKERS)]
         argv += ["-o", f"{scratch}/run"]
-        subprocess.run(bench(auth, *argv, prefix=("taskset", "-c", str(core))), check=True, capture_output=True)
+        subprocess.run(bench(store, *argv, prefix=("taskset", "-c", str(core))), check=True, capture_output=True)
         used_s = sum(os.times()[2:4]) - sum(before[2:4])
         run = folder.load(Path(scratch) / "run")
         key = next(key for key in run.tally.figures if key.stage == "put")
@@ -80,20 +93,25 @@ def swift_bench_turn(program: str, auth: str, core: int, count: int) -> float:
 
 
 def speed(arguments: argparse.Namespace) -> None:
-    """Requests per second, ours and swift-bench's."""
-    own, per_cpu, other = [], [], []
+    """Requests per second, ours on Swift and on S3, and swift-bench's."""
+    turns: dict[str, list[tuple[float, float]]] = {}
+    other = []
     with instant_server(1) as auth:
+        stores = {"Swift": swift(auth)} | {f"S3, {payload}": s3(auth, payload) for payload in PAYLOADS}
         for _ in range(TURNS):
-            rate, by_cpu = own_turn(auth, 0, arguments.count)
-            own.append(rate)
-            per_cpu.append(by_cpu)
+            for name, store in stores.items():
+                turns.setdefault(name, []).append(own_turn(store, 0, arguments.count, arguments.size))
             if arguments.swift_bench:
                 other.append(swift_bench_turn(arguments.swift_bench, auth, 0, max(arguments.count // 10, 100)))
-    print(f"tracer bench: {max(own):,.0f} requests/s on one core (turns: {', '.join(f'{rate:,.0f}' for rate in own)})")
-    print(f"              {max(per_cpu):,.0f} per second of its processor time, start of the program included")
+    print(f"tracer bench, PUTs of {arguments.size:,} bytes: requests/s on one core; per second of its processor time,")
+    print("start of the program included; µs of it for each request: best of the turns (all of them)")
+    for name, found in turns.items():
+        rates, by_cpu = zip(*found, strict=True)
+        listed = ", ".join(f"{each:,.0f}" for each in by_cpu)
+        print(f"  {name:<14}{max(rates):>8,.0f}{max(by_cpu):>8,.0f}{1e6 / max(by_cpu):>7.1f}  ({listed})")
     if other:
         print(f"swift-bench:  {max(other):,.0f} requests/s (turns: {', '.join(f'{rate:,.0f}' for rate in other)})")
-        print(f"ratio:        {max(own) / max(other):.1f}")
+        print(f"ratio:        {max(rate for rate, _ in turns['Swift']) / max(other):.1f}")
 
 
 def memory(arguments: argparse.Namespace) -> None:
@@ -108,7 +126,7 @@ def memory(arguments: argparse.Namespace) -> None:
     sizes: list[tuple[float, int]] = []
     with instant_server(1) as auth:
         out = workload.parent / "run"
-        running = subprocess.Popen(bench(auth, str(workload), "-o", str(out)), stdout=subprocess.DEVNULL)
+        running = subprocess.Popen(bench(swift(auth), str(workload), "-o", str(out)), stdout=subprocess.DEVNULL)
         while running.poll() is None:
             time.sleep(1)
             with contextlib.suppress(OSError, IndexError):
@@ -158,6 +176,7 @@ def main() -> None:
         each = which.add_parser(function.__name__)
         each.set_defaults(function=function)
         each.add_argument("--count", type=int, default=500 if function is truth else 30_000)
+        each.add_argument("--size", type=int, default=OBJECT_BYTES)
         each.add_argument("--concurrency", type=int, default=8)
         each.add_argument("--seconds", type=int, default=120)
         each.add_argument("--rate", type=int, default=0)

@@ -41,6 +41,8 @@ EXPIRES_MAX_S = 604_800
 _TERMINATOR = "aws4_request"
 _UNESCAPED = "-_.~"
 """Beside letters and digits (RFC 3986, section 2.3), in names and values of a query; in a path also `/`."""
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9/_.~-]+")
+"""Encoding leaves such a path as it is: most are, and it takes a tenth of the time to see it."""
 _TIME = re.compile(r"\d{8}T\d{6}Z")
 _SIGNATURE = re.compile(r"[0-9a-f]{64}")
 
@@ -98,7 +100,7 @@ class Claim:
 
 def encode_path(path: str) -> str:
     """A path, or a key, as a target has it: each byte of its UTF-8 but `/` and unreserved ones as %XX."""
-    return quote(path, safe="/" + _UNESCAPED)
+    return path if _PLAIN_PATH.fullmatch(path) else quote(path, safe="/" + _UNESCAPED)
 
 
 def encode_query(pairs: Iterable[tuple[str, str]]) -> str:
@@ -109,11 +111,15 @@ def encode_query(pairs: Iterable[tuple[str, str]]) -> str:
 
 def canonical_path(path: str) -> str:
     """The path of a request's target in canonical form."""
+    if _PLAIN_PATH.fullmatch(path):
+        return path
     return quote(unquote_to_bytes(path), safe="/" + _UNESCAPED) or "/"
 
 
 def canonical_query(query: str) -> str:
     """The query of a request's target in canonical form, a presigned one without its signature."""
+    if not query:
+        return ""
     pairs = [part.partition("=") for part in query.split("&") if part]
     decoded = [(_decode(name), _decode(value)) for name, _, value in pairs]
     return encode_query(pair for pair in decoded if pair[0] != "X-Amz-Signature")
@@ -162,7 +168,7 @@ def signed_headers(
     made = {"x-amz-content-sha256": payload_hash, "x-amz-date": time}
     if credentials.session_token:
         made["x-amz-security-token"] = credentials.session_token
-    request = dataclasses.replace(request, headers=[*request.headers, *made.items()])
+    request = SignableRequest(request.method, request.path, request.query, [*request.headers, *made.items()])
     names = sorted({name.lower() for name, _ in request.headers})
     text = string_to_sign(canonical_request(request, names, payload_hash), time, scope)
     signed = signature(signing_key(credentials.secret_key, scope), text)
