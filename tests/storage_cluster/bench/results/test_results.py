@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -105,6 +106,17 @@ def test_a_file_that_was_cut_is_read_up_to_there(tmp_path: Path) -> None:
         found = [each.idx for each in read_rows(path)]
         assert found[:20] == list(range(20))
         assert found == list(range(len(found)))
+
+
+def test_rows_of_a_run_before_there_was_a_column_request_are_read(tmp_path: Path) -> None:
+    file = RowFile.create(tmp_path / "new")
+    file.write(as_line(row(1)) + as_line(row(1, request=2)))
+    file.close()
+    text = zstandard.ZstdDecompressor().stream_reader((tmp_path / "new").read_bytes(), read_across_frames=True).read()
+    old = b"\n".join(line.rpartition(b"\t")[0] for line in text.splitlines()) + b"\n"
+    (tmp_path / "old").write_bytes(zstandard.compress(old))
+    assert list(read_rows(tmp_path / "new")) == [row(1), row(1, request=2)]
+    assert list(read_rows(tmp_path / "old")) == [row(1), row(1)]
 
 
 def test_no_rows_is_one_line(tmp_path: Path) -> None:

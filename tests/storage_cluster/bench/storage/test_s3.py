@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from storage_cluster.bench import formats, simple
+from storage_cluster.bench.distributed.controller import Submission
 from storage_cluster.bench.engine import bodies
 from storage_cluster.bench.engine.connection import Connection, Reply, Timeouts
 from storage_cluster.bench.errors import WorkloadError
+from storage_cluster.bench.login_options import StoreWords
 from storage_cluster.bench.model import Kind, StorageConfig, Workload
 from storage_cluster.bench.results import folder
 from storage_cluster.bench.results.folder import Run
@@ -443,6 +445,42 @@ def test_an_option_that_cannot_be_is_refused(more: str, problem: str, monkeypatc
     with pytest.raises(WorkloadError, match=problem) as raised:
         read_options(options_of(keys + more))
     assert "t.toml" in str(raised.value)
+
+
+def store_words(**given: object) -> StoreWords:
+    nothing = {"auth": "", "user": "u", "key": "k", "s3": "", "access_key": "", "secret_key": "", "storage": ()}
+    return StoreWords(**(nothing | given))  # type: ignore[arg-type]
+
+
+def test_a_command_line_names_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    words = store_words(s3="http://127.0.0.1:1", storage=("payload=signed", "region=r"))
+    login = words.login()
+    assert login is not None
+    assert isinstance(login.credentials, StorageConfig)
+    found = read_options(login.credentials)
+    assert (found.payload, found.region, found.credentials.secret_key) == ("signed", "r", "hush")
+    assert Submission(file="", content="", **words.as_submitted()).login() == login
+    assert store_words().login() is None
+    swift = store_words(auth="http://127.0.0.1:1/auth/v1.0")
+    assert Submission(file="", content="", **swift.as_submitted()).login() == swift.login()
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"s3": "http://h:1", "auth": "http://h:2"}, "two stores"),
+        ({"storage": ("payload=signed",)}, "--storage is for --s3"),
+        ({"s3": "http://h:1", "storage": ("endpoint=x",)}, "no option of an S3 store"),
+        ({"s3": "http://h:1", "storage": ("payload",)}, "no option of an S3 store"),
+        ({"s3": "http://h:1", "access_key": "k"}, "secret_key"),
+        ({"s3": "https://h:1", "access_key": "k", "secret_key": "s"}, "TLS is not supported"),
+    ],
+)
+def test_a_command_line_that_cannot_be_is_refused(given: dict[str, object], problem: str) -> None:
+    with pytest.raises(WorkloadError, match=problem):
+        store_words(**given).login()
 
 
 @pytest.mark.parametrize("endpoint", ["", "https://h:1", "h:1"])
