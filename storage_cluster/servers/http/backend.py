@@ -91,6 +91,10 @@ class BackendUpload:
         """Send a piece of the body; an empty one ends it."""
         self._connection.send_chunk(chunk)
 
+    def end_with_trailers(self, trailers: Mapping[str, str]) -> None:
+        """End the body, with headers after it."""
+        self._connection.end_with_trailers(trailers)
+
     @property
     def is_blocked(self) -> bool:
         """Whether the server reads more slowly than data is sent."""

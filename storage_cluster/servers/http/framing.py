@@ -100,6 +100,9 @@ class _Reader(abc.ABC):
         self._state = _State.HEAD
         self._buffer = b""  # of a line or head that is not complete
         self._left_bytes = 0  # of the body or the chunk
+        self.trailers: CIMultiDict[str] = CIMultiDict()
+        """What stands behind the chunks of the newest message; whole at its END."""
+        self._trailers_len = 0
 
     @property
     def amid_message(self) -> bool:
@@ -178,9 +181,19 @@ class _Reader(abc.ABC):
         elif not line:
             self._state = _State.HEAD
             return True
+        else:
+            self._take_trailer(line)
         return False
 
+    def _take_trailer(self, line: bytes) -> None:
+        self._trailers_len += len(line)
+        found = _HEADER.fullmatch(line.decode("utf-8", "surrogateescape") + "\r\n")
+        if found is None or self._trailers_len > LINE_MAX_BYTES:
+            raise FramingError(400, "Bad trailer")
+        self.trailers.add(found[1], found[2].rstrip(" \t"))
+
     def _body_follows(self, length: int | None) -> None:
+        self.trailers, self._trailers_len = CIMultiDict(), 0
         if length is None:
             self._state = _State.CHUNK_SIZE
         elif length:

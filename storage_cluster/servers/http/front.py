@@ -85,7 +85,9 @@ class Front:
                 head.length,
                 exchange.send_continue if exchange.expects_continue else None,
                 framed=head.has_framing,
+                trailers=exchange.body.trailers,
             ),
+            target=head.target,
             transaction_id=self.transaction_id_of(raw_path, head.headers),
             peer=exchange.connection.peer,
         )

@@ -140,6 +140,7 @@ class InboundConnection(Sending, asyncio.Protocol):
                     self._take_body(event)
                 elif event is END:
                     assert self._receiving is not None
+                    self._receiving.body.trailers.extend(self._reader.trailers)
                     self._receiving.body.end()
                     self._receiving = None
                 else:

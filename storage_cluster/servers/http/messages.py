@@ -110,8 +110,13 @@ class Body:
         send_continue: Callable[[], Awaitable[None]] | None = None,
         *,
         framed: bool = True,
+        trailers: CIMultiDict[str] | None = None,
     ) -> None:
         self._chunks = chunks
+        self.trailers: CIMultiDict[str] = CIMultiDict() if trailers is None else trailers
+        """Headers that stand behind the body; whole once it was read."""
+        self.announces_trailers = False
+        """Whether the servers that it is passed on to must have the trailers too."""
         self._send_continue = send_continue
         self.has_framing = framed
         """False: the client gave neither a length nor chunks, so there is no body even where one is needed (411)."""
@@ -176,6 +181,8 @@ class Call:
     transaction_id: str = "-"
     path: str = ""
     """The whole decoded path; follows `names` in derived calls."""
+    target: str = ""
+    """Path and query as they came, percent-encoded: what a client's signature covers. Derived calls keep it."""
     peer: str = "-"
     """Who sent it: address:port."""
     identity: Identity | None = None

@@ -81,6 +81,10 @@ class OutboundConnection(Sending, asyncio.Protocol):
             await self._wait()
         return self._head is None
 
+    def end_with_trailers(self, trailers: Mapping[str, str]) -> None:
+        """End a body that is sent in chunks, with headers after it."""
+        self._send(head_bytes("0", list(trailers.items())))
+
     def send_chunk(self, chunk: bytes) -> None:
         """Send a piece of the body; an empty one ends it."""
         if self._chunked:

@@ -9,6 +9,8 @@ import collections
 from collections.abc import Callable
 from typing import Protocol
 
+from multidict import CIMultiDict
+
 HELD_MAX_BYTES = 1_048_576
 """Unread bytes of a body that are buffered before the socket is no longer read."""
 UNSENT_MAX_BYTES = 1_048_576
@@ -64,6 +66,8 @@ class ArrivingBody:
         self._waiter: asyncio.Future[None] | None = None
         self._transport: asyncio.ReadTransport | None = None  # while it is paused
         self.ended = False
+        self.trailers: CIMultiDict[str] = CIMultiDict()
+        """Headers that stood behind the body; whole once it has ended."""
 
     @property
     def is_awaited(self) -> bool:
