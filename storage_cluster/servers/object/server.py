@@ -13,7 +13,7 @@ import asyncio
 import functools
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -52,6 +52,13 @@ CLIENT_METADATA = (
 """Headers that are kept, by their beginnings: those that a client may set …"""
 METADATA = (*CLIENT_METADATA, "x-static-large-object", "x-object-sysmeta-", "x-object-transient-sysmeta-")
 """… and those that the proxy's features set."""
+
+IF_TIMESTAMP = "X-Backend-If-Timestamp"
+"""With a PUT: refuse it unless the newest change of what is stored is of this moment."""
+UPLOAD = "X-Object-Sysmeta-S3-Upload"
+"""Of an object that a multipart upload made: which one, whose parts its manifest names."""
+REPLACED_UPLOAD = "X-Backend-Replaced-Upload"
+"""With the answer to a PUT or DELETE: the upload that made the object which was there before."""
 
 T = TypeVar("T")
 
@@ -99,6 +106,8 @@ class ObjectServer:
         timestamp = timestamp_of(call)
         before = _info_or_quarantine(stored)
         _check_newest(stored, timestamp)
+        if call.headers.get(IF_TIMESTAMP, stored.versions().newest) != stored.versions().newest:
+            raise Refusal(412)
         if call.headers.get("If-None-Match") == "*" and before is not None and not expiry.has_expired(before.metadata):
             raise Refusal(412)
         content_type = call.headers.get("Content-Type", "application/octet-stream")
@@ -110,14 +119,15 @@ class ObjectServer:
                 new.write(chunk)
                 await _spend(writing.add(len(chunk)))
             _check_etag(call, new)
-            metadata = metadata_headers(call.headers, METADATA)
+            metadata = metadata_headers(call.headers, METADATA) | metadata_headers(call.body.trailers, METADATA)
             await _spend(writing.sync())
             await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
         finally:
             new.close()
         await self._updates.container_put(call, target, timestamp, (new.size, new.etag, content_type), metadata)
         await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, metadata)
-        return reply(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp)})
+        replaced = _replaced_upload(before, metadata)
+        return reply(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp), **replaced})
 
     async def _get(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         await _spend(target.medium.read(METADATA_BYTES, _stream(target)))
@@ -199,7 +209,7 @@ class ObjectServer:
         await self._on_disk(functools.partial(stored.write_tombstone, timestamp))
         await self._updates.container_delete(call, target, timestamp)
         await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, {})
-        return reply(204 if existed else 404)
+        return reply(204 if existed else 404, _replaced_upload(before, {}))
 
     def _info(self, call: Call, stored: ObjectDir) -> ObjectInfo:
         """The stored object. Raises: Refusal (404 with the time of the newest change; 412 on If-Match)."""
@@ -231,6 +241,11 @@ def _info_or_quarantine(stored: ObjectDir) -> ObjectInfo | None:
     except DamagedFileError:
         stored.quarantine()
         return None
+
+
+def _replaced_upload(before: ObjectInfo | None, metadata: Mapping[str, str]) -> dict[str, str]:
+    upload_id = before.metadata.get(UPLOAD) if before is not None else None
+    return {REPLACED_UPLOAD: upload_id} if upload_id and upload_id != metadata.get(UPLOAD) else {}
 
 
 def _check_newest(stored: ObjectDir, timestamp: str) -> None:

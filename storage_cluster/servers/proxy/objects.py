@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from storage_cluster.servers.databases.updates import Parent
 from storage_cluster.servers.disks.devices import metadata_headers
+from storage_cluster.servers.http.backend import BackendAnswer
 from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply, usual_text
 from storage_cluster.servers.http.times import http_date
-from storage_cluster.servers.object.server import METADATA
+from storage_cluster.servers.object.server import IF_TIMESTAMP, METADATA, REPLACED_UPLOAD
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.object_reading import ObjectReader
@@ -19,6 +20,8 @@ from storage_cluster.servers.proxy.replicas import best_answer
 from storage_cluster.servers.proxy.upload import Upload
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
+TRAILER = "X-Object-Sysmeta-S3-Checksum"
+"""The header that is announced to come after a body."""
 _ALLOWED = "POST, PUT, GET, HEAD, DELETE, OPTIONS"
 
 Names = tuple[str, str, str]
@@ -53,9 +56,11 @@ class Objects:
         timestamp = self._clock.now()
         headers = metadata_headers(call.headers, METADATA)
         headers["Content-Type"] = call.headers["Content-Type"]
-        if call.body.length is not None:
+        if call.body.announces_trailers:
+            headers["Trailer"] = TRAILER
+        elif call.body.length is not None:
             headers["Content-Length"] = str(call.body.length)
-        for name in ("Etag", "If-None-Match"):
+        for name in ("Etag", "If-None-Match", IF_TIMESTAMP):
             if name in call.headers:
                 headers[name] = call.headers[name]
         upload = Upload(self._replicas, names, self._for_replicas(call, names, timestamp, headers))
@@ -67,7 +72,9 @@ class Objects:
             return _accepted_reply()  # something newer is there already, and stays
         if not best.is_success:
             raise Refusal(best.status)
-        return reply(201, {"Etag": best.headers["Etag"], "Last-Modified": http_date(timestamp)})
+        return reply(
+            201, {"Etag": best.headers["Etag"], "Last-Modified": http_date(timestamp), **_replaced_upload(best)}
+        )
 
     async def _post(self, call: Call, names: Names) -> Reply:
         check_post(call)
@@ -84,7 +91,7 @@ class Objects:
         if not best.is_success:
             raise Refusal(best.status)
         if best.status != 202:
-            return reply(best.status)
+            return reply(best.status, _replaced_upload(best))
         return _accepted_reply({k: v for k, v in best.headers.items() if k.lower().startswith("x-object-sysmeta-")})
 
     def _for_replicas(self, call: Call, names: Names, timestamp: str, headers: dict[str, str]) -> list[dict[str, str]]:
@@ -94,6 +101,11 @@ class Objects:
             common | Parent.on_device("Container", self._replicas.backend, device, partition).headers
             for device in ring.primaries(partition)
         ]
+
+
+def _replaced_upload(best: BackendAnswer) -> dict[str, str]:
+    """The header with the multipart upload whose parts no object needs any more; {} if there is none."""
+    return {REPLACED_UPLOAD: best.headers[REPLACED_UPLOAD]} if REPLACED_UPLOAD in best.headers else {}
 
 
 def _accepted_reply(headers: Mapping[str, str] | None = None) -> Reply:

@@ -28,6 +28,8 @@ from storage_cluster.servers.proxy.slo_put import SLO_ETAG, SLO_SIZE
 LEVELS_MAX = 10
 _FLAG = "X-Static-Large-Object"
 _LEVEL = "X-Backend-Slo-Level"
+MANIFEST_IS_STORED = "X-Backend-Slo-Manifest-Is-Stored"
+"""With a PUT that a feature makes: the body is a manifest as it is stored, of segments that the feature knows."""
 _RESERVED = (
     "X-Static-Large-Object is a reserved header. "
     "To create a static large object add query param multipart-manifest=put."
@@ -45,6 +47,8 @@ class Slo:
         if len(call.names) != 3:
             return await inner(call)
         asked = call.query.get("multipart-manifest")
+        if call.method == "PUT" and is_true(call.headers.get(MANIFEST_IS_STORED)):
+            return await slo_put.put_stored(call, inner)
         if call.method == "PUT" and asked == "put":
             return await slo_put.put(call, inner, functools.partial(self._head, call, inner))
         if call.method == "DELETE" and asked == "delete":
@@ -64,7 +68,7 @@ class Slo:
     async def _show(self, call: Call, inner: Handler) -> Reply:
         """An object, a large one as what it stands for."""
         etag_is_at = call.headers.get(conditions.ETAG_IS_AT)
-        call.headers[conditions.ETAG_IS_AT] = f"{SLO_ETAG},{etag_is_at}" if etag_is_at else SLO_ETAG
+        call.headers[conditions.ETAG_IS_AT] = f"{etag_is_at},{SLO_ETAG}" if etag_is_at else SLO_ETAG
         reply = await inner(call)
         if not is_true(reply.headers.get(_FLAG)) or SLO_ETAG not in reply.headers:
             return reply

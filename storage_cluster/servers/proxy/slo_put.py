@@ -27,6 +27,7 @@ from storage_cluster.servers.proxy.slo_manifest import (
     Entry,
     etag_of,
     parse_sent,
+    parse_stored,
     stored_text,
 )
 
@@ -55,6 +56,16 @@ async def put(call: Call, inner: Handler, head: Head) -> Reply:
     return reply
 
 
+async def put_stored(call: Call, inner: Handler) -> Reply:
+    """Store a manifest that is already in the form in which it is stored; its segments are not asked for."""
+    entries = parse_stored(await call.body.read(MANIFEST_MAX_BYTES))
+    etag = etag_of(entries)
+    reply = await inner(_manifest_put(call, entries, etag))
+    if reply.is_success:
+        reply.headers["Etag"] = f'"{etag}"'
+    return reply
+
+
 async def _read(call: Call) -> bytes:
     try:
         return await call.body.read(MANIFEST_MAX_BYTES)
@@ -65,6 +76,7 @@ async def _read(call: Call) -> bytes:
 def _manifest_put(call: Call, entries: Sequence[Entry], etag: str) -> Call:
     text, size = stored_text(entries), total_len([entry.segment for entry in entries])
     manifest_etag = values.etag_of(text)
+    listed = [call.headers[f"{OVERRIDE}Etag"]] if f"{OVERRIDE}Etag" in call.headers else []
     settle_type(call, call.names[2])
     for name in ("Transfer-Encoding", "X-Object-Manifest"):
         call.headers.popall(name, None)
@@ -76,7 +88,7 @@ def _manifest_put(call: Call, entries: Sequence[Entry], etag: str) -> Call:
             "X-Static-Large-Object": "True",
             SLO_ETAG: etag,
             SLO_SIZE: str(size),
-            f"{OVERRIDE}Etag": f"{manifest_etag}; slo_etag={etag}",
+            f"{OVERRIDE}Etag": "; ".join([manifest_etag, f"slo_etag={etag}", *listed]),
         }
     )
     call.headers.popall("X-Detect-Content-Type", None)

@@ -86,7 +86,11 @@ class Upload:
         async for chunk in call.body:
             if chunk:
                 await self._pass_on(chunk, uploads)
-        await self._pass_on(b"", uploads)
+        if call.body.announces_trailers:
+            for upload in uploads:
+                upload.end_with_trailers(call.body.trailers)
+        else:
+            await self._pass_on(b"", uploads)
 
     async def _pass_on(self, chunk: bytes, uploads: list[BackendUpload]) -> None:
         for upload in list(uploads):

@@ -23,6 +23,7 @@ POINTER_ETAG = "X-Object-Sysmeta-Versions-Etag"
 POINTER_BYTES = "X-Object-Sysmeta-Versions-Bytes"
 """The header that makes an object a pointer to a version: id, ETag and size."""
 _PREFIX = f"{MARK}versions{MARK}"
+_UPLOADS_PREFIX = f"{MARK}uploads{MARK}"
 _ID = re.compile(r"\d{10}\.\d{5}")
 _LAST_UNITS = 9_999_999_999_99999
 _UNITS = 100_000
@@ -31,6 +32,11 @@ _UNITS = 100_000
 def archive_container(container: str) -> str:
     """The container that holds the versions."""
     return _PREFIX + container
+
+
+def uploads_container(container: str) -> str:
+    """The container that holds what is known of the multipart uploads under way, named as versions are."""
+    return _UPLOADS_PREFIX + container
 
 
 def archive_name(name: str, version_id: str) -> str:
@@ -51,8 +57,9 @@ def is_reserved(name: str) -> bool:
 
 def as_clients_know(name: str) -> str:
     """A container's or object's name without what marks it as a version or as the place for them."""
-    if name.startswith(_PREFIX):
-        return name.removeprefix(_PREFIX)
+    for prefix in (_PREFIX, _UPLOADS_PREFIX):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
     return split_archive_name(name)[0] if is_reserved(name) else name
 
 
