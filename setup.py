@@ -54,6 +54,7 @@ COLLECTOR = [
 VIEWER = [*COLLECTOR, "dash", "plotly", "waitress", "zstandard"]
 CLUSTER = [
     "aiohttp",
+    "awscrt",
     "defusedxml",
     "fastapi",
     "hdrhistogram",

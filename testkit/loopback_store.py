@@ -46,7 +46,7 @@ INTERVALS = Intervals(
     expire_s=0.1,
     reap_s=0.1,
 )
-STOP_ORDER = ("daemons", "proxy", "object", "container", "account", "auth")
+STOP_ORDER = ("daemons", "s3", "proxy", "object", "container", "account", "auth")
 """Who asks others ends before them."""
 
 
@@ -153,6 +153,7 @@ class LoopbackStore:
         hosts = [
             Host("client", "127.0.0.1"),
             Host("proxy", "127.0.0.1", (self._bind("proxy", "proxy"),)),
+            Host("gateway", "127.0.0.1", (self._bind("s3", "gateway"),)),
         ]
         for zone, name in enumerate(STORAGE_HOSTS, 1):
             services = ("auth", "account", "container", "object", DAEMONS_SERVICE)[name != "storage1" :]

@@ -160,6 +160,7 @@ SERVER_FLOORS = (
     ("databases",),
     ("object",),
     ("proxy",),
+    ("s3",),
     ("process",),
     ("__main__",),
 )

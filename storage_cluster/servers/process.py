@@ -1,13 +1,14 @@
 """One server process: builds the server, opens its socket and log, and shuts it down.
 
-Which coroutine answers, what is closed at the end: decided here for each of the five services, so that tests and
+Which coroutine answers, what is closed at the end: decided here for each kind of service, so that tests and
 processes start the very same thing.
 """
 
 import contextlib
+import dataclasses
 import functools
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
@@ -17,9 +18,10 @@ from storage_cluster.servers.databases import account, container
 from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.servers.http.access_log import AccessLog, proxy_line, storage_line
 from storage_cluster.servers.http.backend import Backend
-from storage_cluster.servers.http.front import Front, given_transaction_id, segments
+from storage_cluster.servers.http.front import Front, given_transaction_id, own_transaction_id, segments
 from storage_cluster.servers.object import server as object_server
 from storage_cluster.servers.proxy import server as proxy
+from storage_cluster.servers.s3 import server as s3
 from storage_cluster.topology import Service, Topology
 
 
@@ -38,16 +40,17 @@ async def running(
     """The server answers while the context is open. `data_dir` holds this host's devices, and lies beside the rings."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     text_file = log_file.with_suffix(".log")
-    line_of = functools.partial(proxy_line if service.name in ("proxy", "auth") else storage_line, service.name)
+    line_of = functools.partial(proxy_line if service.name in _FOR_CLIENTS else storage_line, service.name)
     with open(log_file, "a", encoding="utf-8") as stream, open(text_file, "a", encoding="utf-8") as text:
         log = AccessLog(stream, text, line_of)
         backend = Backend(topology, Rings(data_dir.parent / RINGS_FILE_NAME), f"{service.name}-server")
+        devices = Devices(topology, service.host, data_dir)
+        devices.make()
         try:
-            async with (
-                _front(service, backend, data_dir, log) as front,
-                _serving(front, bound),
-            ):
-                yield
+            with contextlib.ExitStack() as closing:
+                front = _SERVERS[service.name](_Parts(backend, devices, log), closing)
+                async with _serving(front, bound):
+                    yield
         finally:
             await backend.close()
 
@@ -62,24 +65,55 @@ async def _serving(front: Front, bound: socket.socket) -> AsyncIterator[None]:
         await front.shutdown()
 
 
-@contextlib.asynccontextmanager
-async def _front(service: Service, backend: Backend, data_dir: Path, log: AccessLog) -> AsyncIterator[Front]:
-    devices = Devices(backend.topology, service.host, data_dir)
-    devices.make()
-    if service.name == "proxy":
-        yield Front(proxy.proxy_server(backend), log, proxy.names_of, proxy.transaction_id_of)
-    elif service.name == "auth":
-        yield Front(auth.AuthServer(backend).handle, log, segments(auth.PATH_SEGMENT_COUNT), auth.transaction_id_of)
-    elif service.name == "account":
-        accounts = account.AccountServer(devices)
-        yield Front(accounts.handle, log, segments(account.PATH_SEGMENT_COUNT), given_transaction_id)
-        accounts.close()
-    elif service.name == "container":
-        containers = container.ContainerServer(devices, backend)
-        yield Front(containers.handle, log, segments(container.PATH_SEGMENT_COUNT), given_transaction_id)
-        containers.close()
-    else:
-        assert service.name == "object", service.name
-        stored = object_server.ObjectServer(devices, backend)
-        yield Front(stored.handle, log, segments(object_server.PATH_SEGMENT_COUNT), given_transaction_id)
-        stored.close()
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+    """What a server is made from."""
+
+    backend: Backend
+    devices: Devices
+    log: AccessLog
+
+
+def _proxy(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+    return Front(proxy.proxy_server(parts.backend), parts.log, proxy.names_of, proxy.transaction_id_of)
+
+
+def _gateway(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+    return Front(s3.gateway_server(parts.backend), parts.log, s3.names_of, own_transaction_id)
+
+
+def _auth(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+    names_of = segments(auth.PATH_SEGMENT_COUNT)
+    return Front(auth.AuthServer(parts.backend).handle, parts.log, names_of, auth.transaction_id_of)
+
+
+def _account(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+    server = account.AccountServer(parts.devices)
+    closing.callback(server.close)
+    return Front(server.handle, parts.log, segments(account.PATH_SEGMENT_COUNT), given_transaction_id)
+
+
+def _container(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+    server = container.ContainerServer(parts.devices, parts.backend)
+    closing.callback(server.close)
+    return Front(server.handle, parts.log, segments(container.PATH_SEGMENT_COUNT), given_transaction_id)
+
+
+def _object(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+    server = object_server.ObjectServer(parts.devices, parts.backend)
+    closing.callback(server.close)
+    return Front(server.handle, parts.log, segments(object_server.PATH_SEGMENT_COUNT), given_transaction_id)
+
+
+_SERVERS: dict[str, Callable[[_Parts, contextlib.ExitStack], Front]] = {
+    "proxy": _proxy,
+    "s3": _gateway,
+    "auth": _auth,
+    "account": _account,
+    "container": _container,
+    "object": _object,
+}
+"""What makes each kind of server, and registers what is to be closed when it ends."""
+
+_FOR_CLIENTS = ("proxy", "s3", "auth")
+"""Servers whose lines in the log are those of Swift's proxy."""

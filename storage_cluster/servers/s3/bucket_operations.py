@@ -1,0 +1,264 @@
+"""Operations on buckets: made, removed, listed, and what is configured of them."""
+
+import json
+from xml.etree.ElementTree import Element
+
+from storage_cluster.servers.http.messages import Reply
+from storage_cluster.servers.s3.access import OWNER, require_bucket
+from storage_cluster.servers.s3.addressing import check_bucket_name
+from storage_cluster.servers.s3.authentication import Signed
+from storage_cluster.servers.s3.buckets import list_all, parts_container
+from storage_cluster.servers.s3.context import Gateway, Operation
+from storage_cluster.servers.s3.cors import rules_document, rules_in_document
+from storage_cluster.servers.s3.documents import DocumentError, child_text, element, parse, xml_reply
+from storage_cluster.servers.s3.errors import S3Error
+from storage_cluster.servers.s3.grants import acl_document, acl_in_headers, owner_element, private
+from storage_cluster.servers.s3.metadata import iso_time
+from storage_cluster.servers.s3.multipart_layout import uploads_container
+from storage_cluster.servers.s3.objects import delete, read_acl
+from storage_cluster.servers.s3.payload import content_md5, read_verified
+from storage_cluster.servers.s3.policy import POLICY_MAX_BYTES, parse_policy
+from storage_cluster.servers.s3.request import Request
+from storage_cluster.servers.s3.tags import BUCKET_TAGS_MAX, kept_tags, tags_document, tags_in_document, tags_text
+
+REGION = "us-east-1"
+DOCUMENT_MAX_BYTES = 65_536
+DELETIONS_MAX = 1000
+DELETIONS_MAX_BYTES = 4 * 1024**2
+
+
+async def list_buckets(request: Request, gateway: Gateway) -> Reply:
+    """ListBuckets."""
+    if request.requester is None:
+        raise S3Error("AccessDenied")
+    owned = await gateway.buckets.of_requester(request)
+    buckets = [
+        element("Bucket", element("Name", name), element("CreationDate", iso_time(made))) for name, made in owned
+    ]
+    return xml_reply(
+        element("ListAllMyBucketsResult", owner_element("Owner", request.requester.id), element("Buckets", *buckets))
+    )
+
+
+async def create_bucket(request: Request, signed: Signed, gateway: Gateway) -> Reply:
+    """CreateBucket."""
+    name = request.address.bucket
+    if request.requester is None:
+        raise S3Error("AccessDenied")
+    check_bucket_name(name)
+    for header in request.headers:
+        if header.lower() == "x-amz-bucket-object-lock-enabled" and request.headers[header].lower() == "true":
+            raise S3Error("NotImplemented", fields={"Header": header})
+    owner = request.requester.id
+    acl = acl_in_headers(request.headers, owner, owner, gateway.authenticator.is_user) or private(owner)
+    _check_location(await read_verified(request, signed, DOCUMENT_MAX_BYTES))
+    await gateway.buckets.create(request, name, acl)
+    return request.say(200, {"Location": f"/{name}"})
+
+
+def _check_location(text: bytes) -> None:
+    if not text.strip():
+        return
+    try:
+        location = child_text(parse(text, "CreateBucketConfiguration"), "LocationConstraint")
+    except DocumentError:
+        raise S3Error("MalformedXML") from None
+    if location not in (None, "", REGION, "default"):
+        raise S3Error("InvalidLocationConstraint", fields={"LocationConstraint": location})
+
+
+async def head_bucket(op: Operation) -> Reply:
+    """HeadBucket."""
+    require_bucket(op.request, op.bucket, "s3:ListBucket", "READ")
+    headers = {"x-amz-bucket-region": REGION}
+    if op.request.requester is not None and op.request.requester.id == op.bucket.owner:
+        headers["X-RGW-Object-Count"] = op.bucket.info.headers.get("X-Container-Object-Count", "0")
+        headers["X-RGW-Bytes-Used"] = op.bucket.info.headers.get("X-Container-Bytes-Used", "0")
+    return op.request.say(200, headers)
+
+
+async def delete_bucket(op: Operation) -> Reply:
+    """DeleteBucket."""
+    require_bucket(op.request, op.bucket, "s3:DeleteBucket", OWNER)
+    await op.gateway.buckets.delete(op.request, op.bucket)
+    for container in (uploads_container(op.bucket), parts_container(op.bucket)):
+        for entry in await list_all(op.request, container, {}):
+            await op.request.ask_store("DELETE", (*container, entry["name"]))
+        await op.request.ask_store("DELETE", container)
+    return op.request.say(204)
+
+
+async def get_location(op: Operation) -> Reply:
+    """GetBucketLocation."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketLocation", OWNER)
+    return xml_reply(element("LocationConstraint"))
+
+
+async def get_bucket_acl(op: Operation) -> Reply:
+    """GetBucketAcl."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketAcl", "READ_ACP")
+    return xml_reply(acl_document(op.bucket.acl))
+
+
+async def put_bucket_acl(op: Operation) -> Reply:
+    """PutBucketAcl."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketAcl", "WRITE_ACP")
+    await op.gateway.buckets.set_acl(op.request, op.bucket, await read_acl(op, op.bucket.owner))
+    return op.request.say(200)
+
+
+async def get_versioning(op: Operation) -> Reply:
+    """GetBucketVersioning."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketVersioning", OWNER)
+    status = op.bucket.versioning.status
+    return xml_reply(element("VersioningConfiguration", element("Status", status) if status else None))
+
+
+async def put_versioning(op: Operation) -> Reply:
+    """PutBucketVersioning."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketVersioning", OWNER)
+    root = await _document(op, "VersioningConfiguration")
+    status, versioning = child_text(root, "Status"), op.bucket.versioning
+    if status not in ("Enabled", "Suspended"):
+        raise S3Error("IllegalVersioningConfigurationException")
+    if child_text(root, "MfaDelete") == "Enabled":
+        raise S3Error("NotImplemented", "MFA delete is not built.")
+    if status == (versioning.status or "Suspended") and versioning.switched:
+        return op.request.say(200)
+    switched = [*versioning.switched, op.gateway.clock.now()]
+    if not versioning.switched and status == "Suspended":
+        switched.append(switched[-1])  # suspended at once: everything is `null`, and the status is known
+    headers = {"X-Versions-Enabled": "true" if status == "Enabled" else "false"}
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Versioning": ",".join(switched)}, headers)
+    return op.request.say(200)
+
+
+async def get_policy(op: Operation) -> Reply:
+    """GetBucketPolicy."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketPolicy", OWNER)
+    policy = op.bucket.policy
+    if policy is None:
+        raise S3Error("NoSuchBucketPolicy", fields={"BucketName": op.bucket.name})
+    reply = op.request.say(200, {"Content-Type": "application/json"})
+    reply.body = policy.text.encode()
+    return reply
+
+
+async def get_policy_status(op: Operation) -> Reply:
+    """GetBucketPolicyStatus."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketPolicyStatus", OWNER)
+    policy = op.bucket.policy
+    public = op.bucket.acl.is_public or (policy is not None and policy.is_public)
+    return xml_reply(element("PolicyStatus", element("IsPublic", "true" if public else "false")))
+
+
+async def put_policy(op: Operation) -> Reply:
+    """PutBucketPolicy."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketPolicy", OWNER)
+    body = await read_verified(op.request, op.signed, POLICY_MAX_BYTES)
+    text = body.decode("utf-8", "replace")
+    parse_policy(text, op.bucket.name)
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Policy": text})
+    return op.request.say(204)
+
+
+async def delete_policy(op: Operation) -> Reply:
+    """DeleteBucketPolicy."""
+    require_bucket(op.request, op.bucket, "s3:DeleteBucketPolicy", OWNER)
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Policy": None})
+    return op.request.say(204)
+
+
+async def get_cors(op: Operation) -> Reply:
+    """GetBucketCors."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketCORS", OWNER)
+    rules = op.bucket.json_setting("Cors")
+    if not rules:
+        raise S3Error("NoSuchCORSConfiguration", fields={"BucketName": op.bucket.name})
+    return xml_reply(rules_document(rules))
+
+
+async def put_cors(op: Operation) -> Reply:
+    """PutBucketCors."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketCORS", OWNER)
+    rules = rules_in_document(await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES))
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Cors": json.dumps(rules)})
+    return op.request.say(200)
+
+
+async def delete_cors(op: Operation) -> Reply:
+    """DeleteBucketCors."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketCORS", OWNER)
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Cors": None})
+    return op.request.say(204)
+
+
+async def get_bucket_tagging(op: Operation) -> Reply:
+    """GetBucketTagging."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketTagging", OWNER)
+    text = op.bucket.setting("Tags")
+    if text is None:
+        raise S3Error("NoSuchTagSet", fields={"BucketName": op.bucket.name})
+    return xml_reply(tags_document(kept_tags(text)))
+
+
+async def put_bucket_tagging(op: Operation) -> Reply:
+    """PutBucketTagging."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketTagging", OWNER)
+    tags = tags_in_document(await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES), BUCKET_TAGS_MAX)
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Tags": tags_text(tags)})
+    return op.request.say(204)
+
+
+async def delete_bucket_tagging(op: Operation) -> Reply:
+    """DeleteBucketTagging."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketTagging", OWNER)
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Tags": None})
+    return op.request.say(204)
+
+
+async def get_request_payment(op: Operation) -> Reply:
+    """GetBucketRequestPayment."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketRequestPayment", OWNER)
+    return xml_reply(element("RequestPaymentConfiguration", element("Payer", "BucketOwner")))
+
+
+async def delete_objects(op: Operation) -> Reply:
+    """DeleteObjects."""
+    request = op.request
+    has_checksum = any(name.lower().startswith(("x-amz-checksum-", "x-amz-trailer")) for name in request.headers)
+    if content_md5(request) is None and not has_checksum and not op.signed.body_sha256:
+        raise S3Error("InvalidRequest", "Missing required header for this request: Content-MD5")
+    root = await _document(op, "Delete", DELETIONS_MAX_BYTES)
+    asked = root.findall("Object")
+    if not 1 <= len(asked) <= DELETIONS_MAX:
+        raise S3Error("MalformedXML")
+    quiet = (child_text(root, "Quiet") or "").lower() == "true"
+    results = [await _delete_one(op, one) for one in asked]
+    return xml_reply(element("DeleteResult", *[one for one in results if not (quiet and one.tag == "Deleted")]))
+
+
+async def _delete_one(op: Operation, one: Element) -> Element:
+    key, version_id = child_text(one, "Key") or "", child_text(one, "VersionId")
+    named = [element("Key", key), element("VersionId", version_id) if version_id else None]
+    try:
+        action = "s3:DeleteObjectVersion" if version_id else "s3:DeleteObject"
+        require_bucket(op.request, op.bucket, action, "WRITE", key)
+        done = await delete(op, key, version_id or None)
+    except S3Error as error:
+        return element("Error", *named, element("Code", error.code), element("Message", error.text or ""))
+    marker = "x-amz-delete-marker" in done
+    shown_id = done.get("x-amz-version-id")
+    return element(
+        "Deleted",
+        *named,
+        element("DeleteMarker", "true") if marker else None,
+        element("DeleteMarkerVersionId", shown_id) if marker and shown_id else None,
+    )
+
+
+async def _document(op: Operation, root_name: str, max_bytes: int = DOCUMENT_MAX_BYTES) -> Element:
+    try:
+        return parse(await read_verified(op.request, op.signed, max_bytes), root_name)
+    except DocumentError:
+        raise S3Error("MalformedXML") from None

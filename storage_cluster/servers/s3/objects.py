@@ -1,0 +1,455 @@
+"""Objects: put, get, head, delete, copy, and their attributes, tags and access control lists."""
+
+import dataclasses
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, unquote
+from xml.etree.ElementTree import Element
+
+from storage_cluster.servers.http.conditions import ETAG_IS_AT
+from storage_cluster.servers.http.messages import Body, Reply
+from storage_cluster.servers.http.ranges import parse_ranges
+from storage_cluster.servers.proxy.version_copies import DELETED_TYPE
+from storage_cluster.servers.s3 import versions
+from storage_cluster.servers.s3.access import may_use_bucket, require_bucket, require_object
+from storage_cluster.servers.s3.checksums import Checksum, stored_checksum, wanted_algorithm
+from storage_cluster.servers.s3.context import Operation
+from storage_cluster.servers.s3.documents import DocumentError, element, parse, xml_reply
+from storage_cluster.servers.s3.errors import S3Error
+from storage_cluster.servers.s3.grants import Acl, acl_document, acl_in_document, acl_in_headers, private
+from storage_cluster.servers.s3.metadata import (
+    ACL,
+    ETAG,
+    PARTS,
+    TAGS,
+    change_metadata,
+    document_time,
+    etag_of,
+    headers_to_store,
+    last_modified,
+    object_acl,
+    object_headers,
+    object_tags,
+    with_overrides,
+)
+from storage_cluster.servers.s3.multipart_layout import expire_parts, part_range, parts_of
+from storage_cluster.servers.s3.payload import copied_body, read_verified, stored_checksum_headers, upload_body
+from storage_cluster.servers.s3.request import check
+from storage_cluster.servers.s3.tags import OBJECT_TAGS_MAX, tags_document, tags_in_document, tags_text
+
+COPY_MAX_BYTES = 5 * 1024**3
+DOCUMENT_MAX_BYTES = 65_536
+_SOURCE = "x-amz-copy-source"
+_CONDITIONS = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since")
+_ATTRIBUTES = ("ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize")
+
+
+async def put_object(op: Operation) -> Reply:
+    """PutObject."""
+    request, bucket, key = op.request, op.bucket, op.key
+    require_bucket(request, bucket, "s3:PutObject", "WRITE", key)
+    headers = headers_to_store(request.headers) | {ACL: acl_to_store(op).text()}
+    body = upload_body(request, op.signed)
+    reply = await write(op, headers | stored_checksum_headers(body), body)
+    shown = {"ETag": reply.headers["Etag"] if reply.headers["Etag"].startswith('"') else f'"{reply.headers["Etag"]}"'}
+    if body.checksum is not None:
+        shown |= body.checksum.response_headers()
+    return request.say(200, shown | written_version(op, reply))
+
+
+async def write(op: Operation, headers: Mapping[str, str], body: Body | bytes) -> Reply:
+    """Store an object under the request's key, if its conditions hold. The store's reply. Raises: S3Error."""
+    request, bucket = op.request, op.bucket
+    sent = {**headers, **await write_conditions(op)}
+    names = bucket.object_names(op.key)
+    reply = await check(await request.ask_store("PUT", names, headers=sent, body=body), "NoSuchBucket")
+    if bucket.versioning.status == "Suspended":
+        await versions.remove_archived_nulls(request, bucket, op.key)
+    await expire_parts(request, bucket, reply)
+    return reply
+
+
+async def write_conditions(op: Operation) -> dict[str, str]:
+    """The headers that let the store write only what the request's conditions allow. Raises: S3Error."""
+    request, bucket = op.request, op.bucket
+    if not any(name in request.headers for name in ("If-Match", "If-None-Match")):
+        return {}
+    if request.headers.get("If-None-Match", "*").strip() != "*":
+        raise S3Error("NotImplemented", "If-None-Match of a write may only be *.", {"Header": "If-None-Match"})
+    head = await request.ask_store("HEAD", bucket.object_names(op.key))
+    if head.status != 404:
+        await check(head)
+    if "If-None-Match" in request.headers:
+        if head.status != 404:
+            raise S3Error("PreconditionFailed", fields={"Condition": "If-None-Match"})
+        return {"If-None-Match": "*"}
+    if head.status == 404:
+        raise S3Error("NoSuchKey", fields={"Key": op.key})
+    if request.headers["If-Match"].strip().strip('"') not in ("*", etag_of(head.headers)):
+        raise S3Error("PreconditionFailed", fields={"Condition": "If-Match"})
+    is_version = bucket.versioning.status is not None
+    return {} if is_version else {"X-Backend-If-Timestamp": head.headers["X-Backend-Timestamp"]}
+
+
+def written_version(op: Operation, reply: Reply) -> dict[str, str]:
+    """The header with the version that a write made; {} where versions are off."""
+    return versions.shown_version(op.bucket, reply) if op.bucket.versioning.is_enabled else {}
+
+
+def acl_to_store(op: Operation) -> Acl:
+    """The access control list of an object that the request makes."""
+    owner = op.request.user_id or op.bucket.owner
+    given = acl_in_headers(op.request.headers, owner, op.bucket.owner, op.is_user)
+    return given or private(owner)
+
+
+async def get_object(op: Operation) -> Reply:
+    """GetObject and HeadObject."""
+    request, bucket = op.request, op.bucket
+    headers = {name: request.headers[name] for name in ("Range", *_CONDITIONS) if name in request.headers}
+    part = await _part_asked(op)
+    if part is not None:
+        headers["Range"] = part
+    reply = await open_object(op, "GET" if request.call.method == "GET" else "HEAD", headers)
+    if request.call.method == "HEAD" and "Range" in headers and reply.status == 200:
+        reply = _ranged_head(reply, headers["Range"])
+    with_checksum = request.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED" and reply.status == 200
+    shown = object_headers(bucket, reply, with_checksum=with_checksum) | versions.shown_version(bucket, reply)
+    if part is not None and PARTS in reply.headers:
+        shown["x-amz-mp-parts-count"] = reply.headers[PARTS]
+    reply.headers.clear()
+    reply.headers.update(with_overrides(request, shown))
+    return reply
+
+
+async def open_object(op: Operation, method: str, headers: Mapping[str, str]) -> Reply:
+    """The store's reply to a reading of the request's object, which the request may read. Raises: S3Error."""
+    request, bucket, key = op.request, op.bucket, op.key
+    place = await versions.find_place(request, bucket, key)
+    sent = {**_without_overruled(headers), ETAG_IS_AT: ETAG}
+    reply = await request.ask_store(method, place.names, headers=sent)
+    if reply.status == 404:
+        await reply.close()
+        if not may_use_bucket(request, bucket, "s3:ListBucket", "READ"):
+            raise S3Error("AccessDenied")
+        if place.version_id is not None:
+            raise S3Error("NoSuchVersion", fields={"Key": key, "VersionId": place.version_id})
+        raise await versions.missing_current(request, bucket, key)
+    action = "s3:GetObject" if place.version_id is None else "s3:GetObjectVersion"
+    try:
+        if reply.status not in (304, 412, 416):
+            await check(reply)
+        _require_reading(op, reply, action)
+        _raise_unmet(op, reply, place.version_id)
+    except BaseException:
+        await reply.close()
+        raise
+    if place.version_id is not None:
+        reply.headers["X-Object-Version-Id"] = place.version_id
+    return reply
+
+
+def _require_reading(op: Operation, reply: Reply, action: str) -> None:
+    if reply.status == 416 and ACL not in reply.headers and op.request.user_id == op.bucket.owner:
+        return  # the store's refusal of a range does not show whose the object is
+    acl, tags = object_acl(op.bucket, reply.headers), object_tags(reply.headers)
+    require_object(op.request, op.bucket, action, "READ", op.key, acl, tags)
+
+
+def _raise_unmet(op: Operation, reply: Reply, version_id: str | None) -> None:
+    """Raises: S3Error for a condition or range that does not hold, and for a delete marker."""
+    if reply.headers.get("Content-Type") == DELETED_TYPE:
+        headers = {"x-amz-delete-marker": "true", "x-amz-version-id": version_id or versions.NULL}
+        raise S3Error("MethodNotAllowed", headers=headers)
+    if reply.status == 412:
+        raise S3Error("PreconditionFailed")
+    if reply.status == 304:
+        shown = object_headers(op.bucket, reply, with_checksum=False)
+        raise S3Error("NotModified", headers={name: shown[name] for name in ("ETag", "Last-Modified")})
+    if reply.status == 416:
+        fields = {"RangeRequested": op.request.headers.get("Range", "")}
+        raise S3Error("InvalidRange", fields=fields)
+
+
+def _without_overruled(headers: Mapping[str, str]) -> dict[str, str]:
+    """Conditions without the dates that a condition on the ETag overrules (RFC 9110 §13.2.2)."""
+    left_out = {"If-Modified-Since": "If-None-Match", "If-Unmodified-Since": "If-Match"}
+    return {name: value for name, value in headers.items() if left_out.get(name) not in headers}
+
+
+async def _part_asked(op: Operation) -> str | None:
+    """The range of the part that `partNumber` names. Raises: S3Error (InvalidPartNumber, InvalidRequest)."""
+    text = op.request.query.get("partNumber")
+    if text is None:
+        return None
+    if "Range" in op.request.headers:
+        raise S3Error("InvalidRequest", "Cannot specify both Range header and partNumber query parameter")
+    if not text.isdigit() or not 1 <= int(text) <= 10_000:
+        raise S3Error("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
+    place = await versions.find_place(op.request, op.bucket, op.key)
+    return await part_range(op.request, place.names, int(text))
+
+
+def _ranged_head(reply: Reply, asked: str) -> Reply:
+    """A HEAD of a range, which the store answers for the whole."""
+    length = int(reply.headers["Content-Length"])
+    found = parse_ranges(asked, length)
+    if found is None or len(found) != 1:
+        return reply
+    reply.status = 206
+    reply.headers.update({"Content-Range": found[0].content_range(length), "Content-Length": str(found[0].length)})
+    return reply
+
+
+async def delete_object(op: Operation) -> Reply:
+    """DeleteObject."""
+    version_id = op.request.query.get("versionId")
+    action = "s3:DeleteObject" if version_id is None else "s3:DeleteObjectVersion"
+    require_bucket(op.request, op.bucket, action, "WRITE", op.key)
+    if "If-Match" in op.request.headers and version_id is None:
+        await _check_deletion(op)
+    return op.request.say(204, await delete(op, op.key, version_id))
+
+
+async def delete(op: Operation, key: str, version_id: str | None) -> dict[str, str]:
+    """Delete a key or one of its versions. The response's headers. Raises: S3Error."""
+    if version_id is not None:
+        return await versions.delete_version(op.request, op.bucket, key, version_id)
+    if op.bucket.versioning.status is not None:
+        return await versions.delete_current(op.request, op.bucket, key, op.gateway.clock)
+    reply = await op.request.ask_store("DELETE", op.bucket.object_names(key))
+    if reply.status != 404:
+        await expire_parts(op.request, op.bucket, await check(reply))
+    return {}
+
+
+async def _check_deletion(op: Operation) -> None:
+    head = await op.request.ask_store("HEAD", op.bucket.object_names(op.key))
+    await check(head)
+    if op.request.headers["If-Match"].strip().strip('"') not in ("*", etag_of(head.headers)):
+        raise S3Error("PreconditionFailed", fields={"Condition": "If-Match"})
+
+
+@dataclasses.dataclass(frozen=True)
+class CopySource:
+    """What a request copies from: an operation on the source, as if it were read by itself."""
+
+    operation: Operation
+    version_id: str | None
+
+    async def open(self, headers: Mapping[str, str]) -> Reply:
+        """The source, which the request may read and whose conditions hold. Raises: S3Error."""
+        about = {
+            name: self.operation.original_headers[f"{_SOURCE}-{name.lower()}"]
+            for name in _CONDITIONS
+            if f"{_SOURCE}-{name.lower()}" in self.operation.original_headers
+        }
+        try:
+            return await open_object(self.operation, "GET", {**headers, **about})
+        except S3Error as error:
+            if error.code == "NotModified":
+                raise S3Error("PreconditionFailed") from None
+            raise
+
+
+async def copy_source(op: Operation) -> CopySource:
+    """The source that a request names. Raises: S3Error."""
+    text = op.request.headers[_SOURCE]
+    path, _, query = text.partition("?")
+    bucket_name, slash, key = unquote(path).removeprefix("/").partition("/")
+    version_id = dict(parse_qsl(query, keep_blank_values=True)).get("versionId")
+    if not slash or not bucket_name or not key:
+        raise S3Error("InvalidArgument", "Copy Source must mention the source bucket and key: sourcebucket/sourcekey")
+    return CopySource(await op.on_object(bucket_name, key, version_id), version_id)
+
+
+async def copy_object(op: Operation) -> Reply:
+    """CopyObject."""
+    request = op.request
+    require_bucket(request, op.bucket, "s3:PutObject", "WRITE", op.key)
+    source = await copy_source(op)
+    directive = request.headers.get("x-amz-metadata-directive", "COPY").upper()
+    if directive not in ("COPY", "REPLACE"):
+        raise S3Error("InvalidArgument", "Unknown metadata directive.")
+    _refuse_no_change(op, source, directive)
+    found = await source.open({})
+    try:
+        if int(found.headers.get("Content-Length", "0")) > COPY_MAX_BYTES:
+            raise S3Error("InvalidRequest", "The specified copy source is larger than the maximum allowable size.")
+        kept = stored_checksum(found.headers)
+        algorithm = wanted_algorithm(request.headers, "x-amz-checksum-algorithm") or (kept.algorithm if kept else None)
+        body = copied_body(found, algorithm)
+        reply = await write(op, _copied_headers(op, found, directive) | stored_checksum_headers(body), body)
+    finally:
+        await found.close()
+    shown = written_version(op, reply)
+    if op.bucket is not source.operation.bucket or source.operation.bucket.versioning.status is not None:
+        shown |= {
+            f"{_SOURCE}-version-id": value for value in versions.shown_version(source.operation.bucket, found).values()
+        }
+    head = await check(await request.ask_store("HEAD", op.bucket.object_names(op.key)))
+    checksum = stored_checksum(head.headers)
+    root = element(
+        "CopyObjectResult",
+        element("LastModified", document_time(head.headers)),
+        element("ETag", f'"{etag_of(head.headers)}"'),
+        element(checksum.element_name, checksum.text) if checksum else None,
+    )
+    return xml_reply(root, headers=shown)
+
+
+def _refuse_no_change(op: Operation, source: CopySource, directive: str) -> None:
+    same = source.operation.bucket.names == op.bucket.names and source.operation.key == op.key
+    changes = ("x-amz-storage-class", "x-amz-website-redirect-location", "x-amz-checksum-algorithm")
+    if (
+        same
+        and source.version_id is None
+        and directive == "COPY"
+        and not any(name in op.request.headers for name in changes)
+    ):
+        raise S3Error(
+            "InvalidRequest",
+            "This copy request is illegal because it is trying to copy an object to itself without changing the "
+            "object's metadata, storage class, website redirect location or encryption attributes.",
+        )
+
+
+def _copied_headers(op: Operation, found: Reply, directive: str) -> dict[str, str]:
+    """The copy's headers: the source's or the request's; tags by a directive of their own; the ACL is new."""
+    asked = headers_to_store(op.request.headers)
+    if directive == "REPLACE":
+        kept = {name: value for name, value in asked.items() if name != TAGS}
+    else:
+        prefixes = ("x-object-meta-", "x-object-sysmeta-s3-meta-")
+        plain = (
+            "cache-control",
+            "content-disposition",
+            "content-encoding",
+            "content-language",
+            "expires",
+            "content-type",
+        )
+        kept = {k: v for k, v in found.headers.items() if k.lower().startswith(prefixes) or k.lower() in plain}
+    replaces_tags = op.request.headers.get("x-amz-tagging-directive", "COPY").upper() == "REPLACE"
+    tags = asked.get(TAGS) if replaces_tags else found.headers.get(TAGS)
+    return kept | ({TAGS: tags} if tags else {}) | {ACL: acl_to_store(op).text()}
+
+
+async def get_attributes(op: Operation) -> Reply:
+    """GetObjectAttributes."""
+    asked = [one.strip() for one in op.request.headers.get("x-amz-object-attributes", "").split(",") if one.strip()]
+    if not asked or any(one not in _ATTRIBUTES for one in asked):
+        fields = {"ArgumentName": "x-amz-object-attributes"}
+        raise S3Error("InvalidArgument", "Invalid attribute name specified.", fields)
+    reply = await open_object(op, "HEAD", {})
+    found, checksum = reply.headers, stored_checksum(reply.headers)
+    made = {
+        "ETag": element("ETag", etag_of(found)),
+        "Checksum": _checksum_element(checksum),
+        "ObjectParts": await _parts_element(op, found) if "ObjectParts" in asked else None,
+        "StorageClass": element("StorageClass", "STANDARD"),
+        "ObjectSize": element("ObjectSize", found["Content-Length"]),
+    }
+    root = element("GetObjectAttributesResponse", *[made[name] for name in _ATTRIBUTES if name in asked])
+    headers = versions.shown_version(op.bucket, reply) | {"Last-Modified": last_modified(found)}
+    return xml_reply(root, headers=headers)
+
+
+def _checksum_element(checksum: Checksum | None) -> Element | None:
+    if checksum is None:
+        return None
+    return element("Checksum", element(checksum.element_name, checksum.text), element("ChecksumType", checksum.kind))
+
+
+async def _parts_element(op: Operation, found: Mapping[str, str]) -> Element | None:
+    """The parts of a multipart object, as many as `x-amz-max-parts` allows, after `x-amz-part-number-marker`."""
+    if PARTS not in found:
+        return None
+    place = await versions.find_place(op.request, op.bucket, op.key)
+    marker = int(op.request.headers.get("x-amz-part-number-marker") or 0)
+    limit = int(op.request.headers.get("x-amz-max-parts") or 1000)
+    parts = [part for part in await parts_of(op.request, place.names) if part.number > marker]
+    shown = parts[:limit]
+    return element(
+        "ObjectParts",
+        element("TotalPartsCount", found[PARTS]),
+        element("PartNumberMarker", str(marker)),
+        element("NextPartNumberMarker", str(shown[-1].number if shown else 0)),
+        element("MaxParts", str(limit)),
+        element("IsTruncated", "true" if len(parts) > len(shown) else "false"),
+        *[part.attributes_element() for part in shown],
+    )
+
+
+async def get_object_acl(op: Operation) -> Reply:
+    """GetObjectAcl."""
+    reply = await _head_for(op, "s3:GetObjectAcl", "READ_ACP")
+    return xml_reply(
+        acl_document(object_acl(op.bucket, reply.headers)), headers=versions.shown_version(op.bucket, reply)
+    )
+
+
+async def put_object_acl(op: Operation) -> Reply:
+    """PutObjectAcl."""
+    reply = await _head_for(op, "s3:PutObjectAcl", "WRITE_ACP")
+    before = object_acl(op.bucket, reply.headers)
+    acl = await read_acl(op, before.owner)
+    await change_metadata(op.request, await _stored_names(op, reply), {ACL: acl.text()})
+    return op.request.say(200, versions.shown_version(op.bucket, reply))
+
+
+async def read_acl(op: Operation, owner: str) -> Acl:
+    """The access control list that a request gives, in its headers or as a document. Raises: S3Error."""
+    given = acl_in_headers(op.request.headers, owner, op.bucket.owner, op.is_user)
+    text = await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES)
+    if given is not None:
+        return given
+    try:
+        return acl_in_document(parse(text, "AccessControlPolicy"), owner, op.is_user)
+    except DocumentError:
+        raise S3Error("MalformedACLError") from None
+
+
+async def get_object_tagging(op: Operation) -> Reply:
+    """GetObjectTagging."""
+    reply = await _head_for(op, "s3:GetObjectTagging", "READ")
+    return xml_reply(tags_document(object_tags(reply.headers)), headers=versions.shown_version(op.bucket, reply))
+
+
+async def put_object_tagging(op: Operation) -> Reply:
+    """PutObjectTagging."""
+    reply = await _head_for(op, "s3:PutObjectTagging", "WRITE")
+    tags = tags_in_document(await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES), OBJECT_TAGS_MAX)
+    await change_metadata(op.request, await _stored_names(op, reply), {TAGS: tags_text(tags)})
+    return op.request.say(200, versions.shown_version(op.bucket, reply))
+
+
+async def delete_object_tagging(op: Operation) -> Reply:
+    """DeleteObjectTagging."""
+    reply = await _head_for(op, "s3:DeleteObjectTagging", "WRITE")
+    await change_metadata(op.request, await _stored_names(op, reply), {TAGS: None})
+    return op.request.say(204, versions.shown_version(op.bucket, reply))
+
+
+async def _head_for(op: Operation, action: str, permission: str) -> Reply:
+    """The store's HEAD of an object whose tags or list the request may read or change. Raises: S3Error."""
+    place = await versions.find_place(op.request, op.bucket, op.key)
+    reply = await op.request.ask_store("HEAD", place.names)
+    if reply.status == 404:
+        raise await versions.missing_current(op.request, op.bucket, op.key)
+    await check(reply)
+    _raise_unmet(op, reply, place.version_id)
+    if place.version_id is not None:
+        reply.headers["X-Object-Version-Id"] = place.version_id
+    acl = object_acl(op.bucket, reply.headers)
+    is_owner = permission == "WRITE" and op.request.user_id in (acl.owner, op.bucket.owner)
+    if not is_owner:
+        require_object(op.request, op.bucket, action, permission, op.key, acl, object_tags(reply.headers))
+    return reply
+
+
+async def _stored_names(op: Operation, reply: Reply) -> tuple[str, ...]:
+    """The store's names of what a HEAD was about: of a version where there is one, not of the pointer to it."""
+    shown = versions.shown_version(op.bucket, reply).get("x-amz-version-id")
+    if shown is None:
+        return op.bucket.object_names(op.key)
+    return await versions.version_names(op.request, op.bucket, op.key, shown)

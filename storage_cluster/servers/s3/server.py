@@ -1,0 +1,208 @@
+"""The S3 gateway: from a request to the operation that it names, and back.
+
+    client ─ S3 ─▶ gateway: who sent it ─▶ which bucket and key ─▶ which operation ─▶ the store's pipeline
+                                                                                       └▶ storage servers
+
+Behind the operations is the proxy's own pipeline without what is only for Swift's clients, so objects are the same
+through both APIs: versions, large objects, symlinks, quotas. The gateway decides itself who may do what, and makes all
+its calls with every right. A request's id is a transaction id, which goes with everything done for it on all hosts.
+
+Adding an operation: a line of `OPERATIONS`.
+
+Source: Amazon S3 API reference.
+"""
+
+import dataclasses
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+
+from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.messages import BrokenOff, Call, ClientGone, Handler, Refusal, Reply
+from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.dlo import Dlo
+from storage_cluster.servers.proxy.object_versioning import ObjectVersioning
+from storage_cluster.servers.proxy.pipeline import MakeMiddleware, pipeline
+from storage_cluster.servers.proxy.quotas import AccountQuotas, ContainerQuotas
+from storage_cluster.servers.proxy.server import Store
+from storage_cluster.servers.proxy.slo import Slo
+from storage_cluster.servers.proxy.symlink import Symlink
+from storage_cluster.servers.proxy.versions import Versions
+from storage_cluster.servers.s3 import bucket_operations as buckets_api
+from storage_cluster.servers.s3 import listings, multipart, objects
+from storage_cluster.servers.s3.addressing import Address, address_of
+from storage_cluster.servers.s3.authentication import Authenticator
+from storage_cluster.servers.s3.buckets import Buckets
+from storage_cluster.servers.s3.context import Gateway, Operation
+from storage_cluster.servers.s3.cors import headers_for
+from storage_cluster.servers.s3.errors import ErrorReply, S3Error, error_of_status, write_error
+from storage_cluster.servers.s3.request import Request
+
+STORE_PIPELINE: tuple[MakeMiddleware, ...] = (
+    ContainerQuotas,
+    AccountQuotas,
+    Slo,
+    Dlo,
+    Versions,
+    ObjectVersioning,
+    Symlink,
+)
+"""Outermost first; see `proxy.pipeline`."""
+
+Operate = Callable[[Operation], Awaitable[Reply]]
+
+SUBRESOURCES = (
+    *("accelerate", "acl", "analytics", "attributes", "cors", "delete", "encryption", "intelligent-tiering"),
+    *("inventory", "legal-hold", "lifecycle", "location", "logging", "metrics", "notification", "object-lock"),
+    *("ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "restore"),
+    *("retention", "select", "tagging", "torrent", "uploadId", "uploads", "versioning", "versions", "website"),
+)
+"""Parameters of the query that name what of a bucket or object a request is about."""
+
+BUCKET, OBJECT = "bucket", "object"
+
+OPERATIONS: dict[tuple[str, str, str], Operate] = {
+    (BUCKET, "HEAD", ""): buckets_api.head_bucket,
+    (BUCKET, "DELETE", ""): buckets_api.delete_bucket,
+    (BUCKET, "GET", ""): listings.list_objects,
+    (BUCKET, "GET", "list-type=2"): listings.list_objects_v2,
+    (BUCKET, "GET", "versions"): listings.list_versions,
+    (BUCKET, "GET", "uploads"): multipart.list_uploads,
+    (BUCKET, "GET", "location"): buckets_api.get_location,
+    (BUCKET, "GET", "acl"): buckets_api.get_bucket_acl,
+    (BUCKET, "PUT", "acl"): buckets_api.put_bucket_acl,
+    (BUCKET, "GET", "versioning"): buckets_api.get_versioning,
+    (BUCKET, "PUT", "versioning"): buckets_api.put_versioning,
+    (BUCKET, "GET", "policy"): buckets_api.get_policy,
+    (BUCKET, "PUT", "policy"): buckets_api.put_policy,
+    (BUCKET, "DELETE", "policy"): buckets_api.delete_policy,
+    (BUCKET, "GET", "policyStatus"): buckets_api.get_policy_status,
+    (BUCKET, "GET", "cors"): buckets_api.get_cors,
+    (BUCKET, "PUT", "cors"): buckets_api.put_cors,
+    (BUCKET, "DELETE", "cors"): buckets_api.delete_cors,
+    (BUCKET, "GET", "tagging"): buckets_api.get_bucket_tagging,
+    (BUCKET, "PUT", "tagging"): buckets_api.put_bucket_tagging,
+    (BUCKET, "DELETE", "tagging"): buckets_api.delete_bucket_tagging,
+    (BUCKET, "GET", "requestPayment"): buckets_api.get_request_payment,
+    (BUCKET, "POST", "delete"): buckets_api.delete_objects,
+    (OBJECT, "GET", ""): objects.get_object,
+    (OBJECT, "HEAD", ""): objects.get_object,
+    (OBJECT, "PUT", ""): objects.put_object,
+    (OBJECT, "PUT", "copy"): objects.copy_object,
+    (OBJECT, "DELETE", ""): objects.delete_object,
+    (OBJECT, "GET", "attributes"): objects.get_attributes,
+    (OBJECT, "GET", "acl"): objects.get_object_acl,
+    (OBJECT, "PUT", "acl"): objects.put_object_acl,
+    (OBJECT, "GET", "tagging"): objects.get_object_tagging,
+    (OBJECT, "PUT", "tagging"): objects.put_object_tagging,
+    (OBJECT, "DELETE", "tagging"): objects.delete_object_tagging,
+    (OBJECT, "POST", "uploads"): multipart.create_upload,
+    (OBJECT, "PUT", "uploadId"): multipart.upload_part,
+    (OBJECT, "PUT", "uploadId copy"): multipart.upload_part_copy,
+    (OBJECT, "GET", "uploadId"): multipart.list_parts,
+    (OBJECT, "POST", "uploadId"): multipart.complete_upload,
+    (OBJECT, "DELETE", "uploadId"): multipart.abort_upload,
+}
+"""What a request is about, its method, and what of that: to what answers it."""
+
+
+def names_of(_: str) -> tuple[str, ...]:
+    """No names: the bucket may be in the host's name, which the path does not show."""
+    return ()
+
+
+def gateway_server(backend: Backend) -> Handler:
+    """The whole gateway as one handler."""
+    return S3Server(backend)
+
+
+class S3Server:
+    """Answers requests to S3."""
+
+    def __init__(self, backend: Backend) -> None:
+        context = ProxyContext.over(backend)
+        context.whole = pipeline([make(context) for make in STORE_PIPELINE], Store(context))
+        self._store = context.whole
+        buckets = Buckets(context.infos, backend.topology.intervals.info_cache_s)
+        self._gateway = Gateway(Authenticator(backend.topology.users), buckets, context.clock)
+
+    async def __call__(self, call: Call) -> Reply:
+        """One request."""
+        address = Address("", "")
+        try:
+            address = address_of(call.headers.get("Host", ""), call.path)
+            reply = await self._answer(call, address)
+        except S3Error as error:
+            reply = error.reply()
+        except Refusal as refusal:
+            reply = error_of_status(refusal.status).reply()
+        except (ClientGone, BrokenOff):
+            raise
+        except Exception:  # noqa: BLE001  a mistake of ours must reach the client as an answer
+            traceback.print_exc()
+            reply = S3Error("InternalError").reply()
+        if isinstance(reply, ErrorReply):
+            write_error(reply, address.resource, call.transaction_id)
+        reply.headers.setdefault("Content-Type", "application/xml")
+        reply.headers["x-amz-request-id"] = reply.headers["x-amz-id-2"] = call.transaction_id
+        return reply
+
+    async def _answer(self, call: Call, address: Address) -> Reply:
+        request = Request(call, address, self._store)
+        if call.method == "OPTIONS":
+            return await self._preflight(request)
+        signed = self._gateway.authenticator.authenticate(call)
+        request = dataclasses.replace(request, requester=signed.requester)
+        if not address.bucket:
+            if call.method != "GET":
+                raise S3Error("MethodNotAllowed")
+            return await buckets_api.list_buckets(request, self._gateway)
+        about = _subresource(call)
+        if not address.key and (call.method, about) == ("PUT", ""):
+            return await buckets_api.create_bucket(request, signed, self._gateway)
+        bucket = await self._gateway.buckets.find(request, address.bucket)
+        operate = _operation(OBJECT if address.key else BUCKET, call.method, about)
+        operation = Operation(request, signed, self._gateway, bucket, address.key, call.headers)
+        try:
+            reply = await operate(operation)
+        except S3Error as error:
+            reply = error.reply()
+        _add_cors(call, bucket.json_setting("Cors"), reply)
+        return reply
+
+    async def _preflight(self, request: Request) -> Reply:
+        origin, method = request.headers.get("Origin"), request.headers.get("Access-Control-Request-Method")
+        if origin is None or method is None:
+            raise S3Error("InvalidRequest", "Insufficient information. Origin request header needed.")
+        asked = [
+            one.strip() for one in request.headers.get("Access-Control-Request-Headers", "").split(",") if one.strip()
+        ]
+        bucket = await self._gateway.buckets.find(request, request.address.bucket)
+        headers = headers_for(bucket.json_setting("Cors") or [], origin, method, asked)
+        if headers is None:
+            raise S3Error("AccessDenied", "CORSResponse: This CORS request is not allowed.")
+        return request.say(200, headers)
+
+
+def _subresource(call: Call) -> str:
+    """What of a bucket or object a request is about, as `OPERATIONS` has it."""
+    named = next((name for name in SUBRESOURCES if name in call.query), "")
+    if not named and call.query.get("list-type") == "2":
+        return "list-type=2"
+    if call.method == "PUT" and "x-amz-copy-source" in call.headers:
+        return f"{named} copy".strip()
+    return named
+
+
+def _operation(level: str, method: str, about: str) -> Operate:
+    found = OPERATIONS.get((level, method, about))
+    if found is not None:
+        return found
+    if any((level, method, about) == (known[0], other, known[2]) for known in OPERATIONS for other in ("HEAD", "POST")):
+        raise S3Error("MethodNotAllowed")
+    raise S3Error("NotImplemented")
+
+
+def _add_cors(call: Call, rules: list[Mapping[str, object]] | None, reply: Reply) -> None:
+    origin = call.headers.get("Origin")
+    if origin is not None and rules:
+        reply.headers.update(headers_for(rules, origin, call.method) or {})
