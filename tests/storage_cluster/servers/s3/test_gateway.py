@@ -23,9 +23,8 @@ def code_of(call: Any, **arguments: Any) -> str:
 @pytest.mark.parametrize("key", ["a/b.txt", "..", "../x", "a//b", "folder/", "ü ñ+&?%2F", "\u3042", "a" * 1024])
 def test_an_object_is_read_as_it_was_written(client: Any, bucket: str, key: str) -> None:
     body = key.encode() * 3
-    client.put_object(
-        Bucket=bucket, Key=key, Body=body, ContentType="text/x", Metadata={"a-b": "1", "under_score": "2"}
-    )
+    metadata = {"a-b": "1", "under_score": "2"}
+    client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="text/x", Metadata=metadata)
     found = client.get_object(Bucket=bucket, Key=key)
     assert found["Body"].read() == body
     assert (found["ContentType"], found["Metadata"]) == ("text/x", metadata)
