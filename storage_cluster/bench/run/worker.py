@@ -114,9 +114,9 @@ class Worker:
             self._record(order, title, index, attempt, reply, error, due, final=final, moved_bytes=moved_bytes)
             if reply.status == 401:
                 await bench.storage.renew(request)
-                request = bench.storage.request(order, keep_alive=bench.work.keep_alive)
             if final:
                 return not error, moved_bytes
+            request = bench.storage.request(order, keep_alive=bench.work.keep_alive)
             if error.startswith("connect"):
                 await asyncio.sleep(RECONNECT_DELAY_S)
         raise AssertionError("attempts never run out")

@@ -1,7 +1,9 @@
 """Load on S3: what goes over the wire, against a store in memory that verifies each signature."""
 
 import asyncio
+import csv
 import dataclasses
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -216,8 +218,17 @@ def test_large_objects_go_up_in_parts(tmp_path: Path, payload: str) -> None:
     assert len({row.transaction_id for row in requests}) == 10
     assert run.tally.total().operations_count == 3
     assert folder.load(tmp_path / "run").tally.dump() == run.tally.dump()
-    timeline = (tmp_path / "run" / "timeline.csv").read_text().splitlines()
-    assert sum(int(line.split(",")[4]) for line in timeline[1:]) == 3
+    assert not any(row.measured or row.final for row in requests)
+    with (tmp_path / "run" / "timeline.csv").open(newline="") as file:
+        seconds = list(csv.DictReader(file))
+    assert sum(int(second["operations"]) for second in seconds) == 3
+    assert sum(int(second["retries"]) for second in seconds) == 0
+
+
+def test_connections_of_parts_count_towards_those_of_a_driver(tmp_path: Path) -> None:
+    workload = simple.workload("put", count=100, size_bytes=9, concurrency=65, retries_max=0, container="bench")
+    with pytest.raises(WorkloadError, match="4,160 connections"):
+        run_workload(workload, tmp_path, part_size_bytes=1, parallel_parts=64)
 
 
 def test_an_operation_lasts_from_its_first_request_to_its_last_byte(tmp_path: Path) -> None:
@@ -289,6 +300,41 @@ def test_an_object_replaced_while_it_is_read_is_no_mixture(tmp_path: Path) -> No
             return await local.run(workload, tmp_path / "run", folder.describe(workload, "t"), login=login)
 
     assert asyncio.run(run()).tally.total().errors == {"status_412": 1}
+
+
+def test_a_part_that_is_stored_otherwise_than_sent_is_found(tmp_path: Path) -> None:
+    def spoil(seen: Seen) -> object:
+        is_it = "partNumber=2" in seen.path
+        return b'HTTP/1.1 200 OK\r\nETag: "0"\r\nContent-Length: 0\r\n\r\n' if is_it else None
+
+    text = (
+        TOML.format(more="")
+        + """[[stage]]
+name = "main"
+[[stage.work]]
+total_ops = 1
+operations = [{ kind = "write", containers = "c(1)", objects = "c(1)", sizes = "c(250)KB", hash_check = true }]
+"""
+    )
+    workload = formats.parse(text.encode(), "t.toml")[0]
+    run, store = run_workload(workload, tmp_path, spoil, part_size_bytes=100_000)
+    assert (run.tally.total().errors, store.uploads) == ({"wrong_hash": 1}, {})
+    again, _ = run_workload(workload, tmp_path / "again", part_size_bytes=100_000)
+    assert again.tally.total().errors == {}
+
+
+def test_a_request_that_is_tried_again_is_signed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(1_700_000_000)
+    monkeypatch.setattr("storage_cluster.bench.storage.s3_requests.time.time", lambda: float(next(seconds)))
+    dates: list[str] = []
+
+    def refuse_once(seen: Seen) -> object:
+        if seen.path.endswith("object-000000"):
+            dates.append(seen.headers["x-amz-date"])
+        return b"HTTP/1.1 503 Said\r\nContent-Length: 0\r\n\r\n" if len(dates) == 1 else None
+
+    run, _ = simple_run("put", tmp_path, 1, 10, refuse_once, retries=1)
+    assert (run.tally.total().failures_count, len(set(dates))) == (0, 2)
 
 
 def test_a_part_is_tried_again_and_the_others_are_not(tmp_path: Path) -> None:
