@@ -7,6 +7,8 @@ peer, local. Nothing else in the project reads it.
 `logs/<host>/<service>.log` says the same as Swift's servers say it to syslog, for eyes and tools that know Swift's: the
 proxy (and auth) as proxy-logging does, the storage servers in their own format. Tokens are cut to 16 characters.
 
+Signatures and credentials in a query (presigned URLs, temporary URLs) are overwritten before either line is made.
+
 Source: Swift, "Logs" (docs: logs.html); swift.common.middleware.proxy_logging, swift.common.utils (`get_log_line`).
 """
 
@@ -18,6 +20,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 from urllib.parse import quote
+
+from tracer.secret_rules import without_secrets
 
 _SECOND_NS = 1_000_000_000
 _TOKEN_SHOWN_LEN = 16
@@ -56,12 +60,19 @@ class AccessLog:
 
     def write(self, served: Served) -> None:
         """Append a request; it is in the files when this returns."""
+        served = _without_signature(served)
         fields = {name: value for name, value in vars(served).items() if name not in ("headers", "source")}
         self._stream.write(json.dumps(fields) + "\n")
         self._stream.flush()
         if self._text is not None and self._line_of is not None:
             self._text.write(self._line_of(served) + "\n")
             self._text.flush()
+
+
+def _without_signature(served: Served) -> Served:
+    """The request without the secrets in its query; its path stays as it is."""
+    path, mark, query = served.path.partition("?")
+    return dataclasses.replace(served, path=path + without_secrets(mark + query)) if query else served
 
 
 def proxy_line(service: str, served: Served) -> str:

@@ -5,6 +5,7 @@ import io
 import json
 import os
 
+import pytest
 from multidict import CIMultiDict
 
 from storage_cluster.servers.http.access_log import AccessLog, Served, proxy_line, storage_line
@@ -50,3 +51,24 @@ def test_the_json_line_holds_no_token() -> None:
     }
     assert "AUTH_tk" not in stream.getvalue()
     assert text.getvalue() == "GET\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "secrets"),
+    [
+        (
+            "X-Amz-Credential=test%3Atester%2F20261125&a=1&X-Amz-Signature=0af1&X-Amz-Security-Token=Fw0",
+            ("test%3Atester", "0af1", "Fw0"),
+        ),
+        ("AWSAccessKeyId=test%3Atester&a=1&Signature=0af1%3D", ("test%3Atester", "0af1")),
+        ("temp_url_sig=0af1&a=1", ("0af1",)),
+    ],
+)
+def test_signatures_of_urls_reach_neither_log(query: str, secrets: tuple[str, ...]) -> None:
+    stream, text = io.StringIO(), io.StringIO()
+    served = dataclasses.replace(SERVED, path=f"/bucket/X-Amz-Signature=key?{query}")
+    AccessLog(stream, text, lambda served: proxy_line("s3", served)).write(served)
+    for line in (stream.getvalue(), text.getvalue()):
+        assert not any(secret in line for secret in secrets)
+    assert json.loads(stream.getvalue())["path"].startswith("/bucket/X-Amz-Signature=key?")
+    assert "a=1" in stream.getvalue()
