@@ -33,7 +33,7 @@ command.add_command(ring_command)
 @click.option(
     "--topology",
     metavar="NAME|FILE",
-    default="five-hosts",
+    default="six-hosts",
     show_default=True,
     help=f"The cluster's shape: {', '.join(topologies.bundled_names())}, or a TOML file.",
 )
@@ -110,5 +110,7 @@ def _print_status(running: cluster.ClusterStatus) -> None:
             for service in host.services
         )
         click.echo(f"  {host.host:<10} {' '.join(host.addresses):<12} {services}".rstrip())
+    for gateway in running.s3:
+        click.echo(f"  S3 {gateway.url}  key {gateway.access_key}  secret {gateway.secret_key}")
     for fault in running.faults:
         click.echo(f"  fault {fault.id}: {fault.text}")

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 BUNDLED_DIR = Path(__file__).with_name("topologies")
-BUNDLED_FILE = BUNDLED_DIR / "five-hosts.toml"
+BUNDLED_FILE = BUNDLED_DIR / "six-hosts.toml"
 """The cluster that `up` makes by default."""
 
 DAEMONS_SERVICE = "daemons"
 """The process with a storage host's daemons; it listens nowhere."""
+
+GATEWAY_SERVICE = "s3"
+"""The S3 gateway; there may be none, several, and several processes of each."""
+WORKERS_MAX = 64
 
 UPDATERS = ("object-updater", "container-updater")
 """Daemons that only deliver the updates of earlier requests."""
@@ -68,6 +72,13 @@ class Service:
     host: str
     address: str
     port: int
+    worker: int = 0
+    """Which of the processes that share the port; they are alike."""
+
+    @property
+    def process_name(self) -> str:
+        """The name of its files: the service's, with the worker's number from the second on."""
+        return f"{self.name}-{self.worker + 1}" if self.worker else self.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +160,21 @@ class BackendOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class S3Options:
+    """How S3 gateways run."""
+
+    workers: int = 1
+    """Processes on each gateway's host, which share its port."""
+    info_cache_s: float = 1.0
+    """How long each remembers what is configured of a bucket: another worker's change may take so long to be seen."""
+
+    def __post_init__(self) -> None:
+        """Raises: TopologyError."""
+        if not isinstance(self.workers, int) or not 1 <= self.workers <= WORKERS_MAX:
+            raise TopologyError(f"topology: [s3] workers is {self.workers!r}, not a number from 1 to {WORKERS_MAX}")
+
+
+@dataclasses.dataclass(frozen=True)
 class Topology:
     """The whole cluster."""
 
@@ -158,6 +184,7 @@ class Topology:
     link: Link = Link()
     intervals: Intervals = Intervals()
     backend: BackendOptions = BackendOptions()
+    s3: S3Options = S3Options()
     daemons: tuple[str, ...] = DAEMONS
 
     @property
@@ -190,6 +217,12 @@ class Topology:
         raise KeyError(name)
 
     @property
+    def s3_urls(self) -> tuple[str, ...]:
+        """Where S3's clients find a gateway; () if there is none."""
+        gateways = (s for s in self.services if s.name == GATEWAY_SERVICE and not s.worker)
+        return tuple(f"http://{gateway.address}:{gateway.port}" for gateway in gateways)
+
+    @property
     def auth_url(self) -> str:
         """Where `swift` asks for a token (ST_AUTH)."""
         auth = self.service("auth")
@@ -217,14 +250,15 @@ def load(path: Path) -> Topology:
 def parse(document: dict[str, Any]) -> Topology:
     """A topology from a parsed TOML document. Raises: TopologyError, naming the entry at fault."""
     try:
-        ports = document["services"]
+        ports, s3 = document["services"], S3Options(**document.get("s3", {}))
         topology = Topology(
-            hosts=tuple(_host(entry, ports) for entry in document["host"]),
+            hosts=tuple(_host(entry, ports, s3.workers) for entry in document["host"]),
             users=tuple(_user(entry) for entry in document["user"]),
             ring=RingShape(**document.get("ring", {})),
             link=Link(**document.get("network", {})),
             intervals=Intervals(**document.get("intervals", {})),
             backend=BackendOptions(**document.get("backend", {})),
+            s3=s3,
             daemons=tuple(document.get("daemons", {}).get("run", DAEMONS)),
         )
     except KeyError as error:
@@ -240,12 +274,16 @@ def _user(entry: dict[str, Any]) -> User:
     return dataclasses.replace(user, groups=tuple(user.groups))
 
 
-def _host(entry: dict[str, Any], ports: dict[str, int]) -> Host:
+def _host(entry: dict[str, Any], ports: dict[str, int], workers: int) -> Host:
     name, address, zone = entry["name"], entry["address"], entry.get("zone", 0)
     return Host(
         name,
         address,
-        tuple(Service(service, name, address, _port(service, ports)) for service in entry.get("services", ())),
+        tuple(
+            Service(service, name, address, _port(service, ports), worker)
+            for service in entry.get("services", ())
+            for worker in range(workers if service == GATEWAY_SERVICE else 1)
+        ),
         tuple(Device(name, device["name"], zone, device.get("weight", 1.0)) for device in entry.get("devices", ())),
         tuple(_disk(device) for device in entry.get("devices", ())),
     )

@@ -92,6 +92,15 @@ class HostStatus:
 
 
 @dataclasses.dataclass(frozen=True)
+class GatewayStatus:
+    """Where an S3 gateway is, and the keys of the user who commands on the client host."""
+
+    url: str
+    access_key: str
+    secret_key: str
+
+
+@dataclasses.dataclass(frozen=True)
 class ClusterStatus:
     """A running cluster. `sampler` is the command that notes what its hosts use, in a file given with `-o`."""
 
@@ -101,6 +110,7 @@ class ClusterStatus:
     environment: dict[str, str]
     hosts: tuple[HostStatus, ...]
     faults: tuple[FaultStatus, ...] = ()
+    s3: tuple[GatewayStatus, ...] = ()
     sampler: tuple[str, ...] = ()
 
     def host(self, name: str) -> HostStatus:
@@ -186,8 +196,14 @@ def status(state_dir: Path) -> ClusterStatus:
             for host in found.hosts
         ),
         faults=tuple(_fault_status(record) for record in faults),
+        s3=_gateways(topology),
         sampler=(sys.executable, "-P", "-m", "tracer", "bench", "sample"),
     )
+
+
+def _gateways(topology: Topology) -> tuple[GatewayStatus, ...]:
+    user = topology.users[0]
+    return tuple(GatewayStatus(url, f"{user.account}:{user.name}", user.key) for url in topology.s3_urls)
 
 
 def client_environment(topology: Topology) -> dict[str, str]:
@@ -200,6 +216,20 @@ def client_environment(topology: Topology) -> dict[str, str]:
         "ST_KEY": user.key,
         "no_proxy": direct,
         "NO_PROXY": direct,
+    } | _s3_environment(topology)
+
+
+def _s3_environment(topology: Topology) -> dict[str, str]:
+    """What S3's clients read from the environment, if there is a gateway."""
+    return {
+        name: value
+        for gateway in _gateways(topology)[:1]
+        for name, value in (
+            ("AWS_ENDPOINT_URL_S3", gateway.url),
+            ("AWS_ACCESS_KEY_ID", gateway.access_key),
+            ("AWS_SECRET_ACCESS_KEY", gateway.secret_key),
+            ("AWS_DEFAULT_REGION", "us-east-1"),
+        )
     }
 
 
@@ -246,13 +276,17 @@ def _host_status(found: state.ClusterState, host: state.HostState, faults: Seque
         addresses=(host.address,),
         interfaces=(network.HOST_INTERFACE, "lo"),
         services=tuple(
-            ServerStatus(f"swift-{server.service}", server.port, server.process.pid, server.process.alive)
+            ServerStatus(_shown_name(server.service), server.port, server.process.pid, server.process.alive)
             for server in servers
         ),
         enter=_enter(found, host),
         net_inode=host.net_inode,
         clock=next((_clock_status(r) for r in faults if (r.fault.kind, r.fault.host) == ("clock", host.host)), None),
     )
+
+
+def _shown_name(service: str) -> str:
+    return "s3-gateway" if service == topologies.GATEWAY_SERVICE else f"swift-{service}"
 
 
 def _devices(state_dir: Path, host: Host) -> tuple[DeviceStatus, ...]:

@@ -21,8 +21,8 @@ def start(service: Service, host_pid: int, state_dir: Path) -> subprocess.Popen[
     logs = state_dir / "logs" / service.host
     logs.mkdir(parents=True, exist_ok=True)
     argv = [sys.executable, "-m", "storage_cluster.servers", service.name, "--host", service.host]
-    argv += ["--state-dir", str(state_dir)]
-    with open(logs / f"{service.name}.err", "ab") as errors:
+    argv += ["--state-dir", str(state_dir), "--worker", str(service.worker)]
+    with open(logs / f"{service.process_name}.err", "ab") as errors:
         return subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -42,7 +42,7 @@ def await_ready(process: subprocess.Popen[bytes], service: Service, state_dir: P
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], START_PATIENCE_S)
     if not readable or process.stdout.readline().strip() != b"ready":
-        log = state_dir / "logs" / service.host / f"{service.name}.err"
+        log = state_dir / "logs" / service.host / f"{service.process_name}.err"
         tail = " / ".join(log.read_text("utf-8", "replace").splitlines()[-_ERROR_TAIL_LINES:])
         raise MissingResourceError(
             f"the {service.name} server on {service.host} did not start ({tail or 'no reason given'})",

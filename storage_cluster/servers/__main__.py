@@ -5,6 +5,7 @@ SERVICE may be `daemons`: those of a storage host. Prints `ready` once it listen
 
 import argparse
 import asyncio
+import dataclasses
 import gc
 import signal
 from pathlib import Path
@@ -26,9 +27,10 @@ async def main() -> None:
     parser.add_argument("service")
     parser.add_argument("--host", required=True)
     parser.add_argument("--state-dir", type=Path, required=True)
+    parser.add_argument("--worker", type=int, default=0)
     options = parser.parse_args()
     topology = topologies.load(options.state_dir / "topology.toml")
-    service = topology.service(options.service, options.host)
+    service = dataclasses.replace(topology.service(options.service, options.host), worker=options.worker)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -37,7 +39,7 @@ async def main() -> None:
     if service.name == topologies.DAEMONS_SERVICE:
         working = daemons.running(topology, options.host, data_dir, logs_dir)
     else:
-        log_file = logs_dir / f"{options.service}.jsonl"
+        log_file = logs_dir / f"{service.process_name}.jsonl"
         working = process.running(service, topology, process.bind(service), data_dir, log_file)
     async with working:
         gc.freeze()  # modules and rings stay: no collection need look at them again

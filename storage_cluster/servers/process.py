@@ -22,13 +22,15 @@ from storage_cluster.servers.http.front import Front, given_transaction_id, own_
 from storage_cluster.servers.object import server as object_server
 from storage_cluster.servers.proxy import server as proxy
 from storage_cluster.servers.s3 import server as s3
-from storage_cluster.topology import Service, Topology
+from storage_cluster.topology import GATEWAY_SERVICE, Service, Topology
 
 
 def bind(service: Service) -> socket.socket:
     """A socket on the service's address. Raises: OSError."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if service.name == GATEWAY_SERVICE:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # its workers share the port
     bound.bind((service.address, service.port))
     return bound
 

@@ -18,12 +18,15 @@ def test_the_bundled_cluster() -> None:
     assert {host.name: host.address for host in bundled.hosts} == {
         "client": "10.77.0.10",
         "proxy": "10.77.0.20",
+        "gateway": "10.77.0.25",
         "storage1": "10.77.0.31",
         "storage2": "10.77.0.32",
         "storage3": "10.77.0.33",
     }
     ports = {service.name: service.port for service in bundled.services}
-    assert ports == {"proxy": 8080, "auth": 5000, "object": 6200, "container": 6201, "account": 6202, "daemons": 0}
+    storage = {"auth": 5000, "object": 6200, "container": 6201, "account": 6202, "daemons": 0}
+    assert ports == {"proxy": 8080, "s3": 8085, **storage}
+    assert bundled.s3_urls == ("http://10.77.0.25:8085",)
     assert bundled.client_host.name == "client"
     assert bundled.auth_url == "http://10.77.0.31:5000/auth/v1.0"
     assert len({device.zone for device in bundled.devices}) == bundled.ring.replicas == 3
@@ -43,8 +46,8 @@ def test_the_papers_three_machines() -> None:
 
 
 def test_a_topology_is_found_by_name_or_path() -> None:
-    assert topology.bundled_names() == ["five-hosts", "paper"]
-    assert topology.find("five-hosts") == topology.BUNDLED_FILE
+    assert topology.bundled_names() == ["paper", "six-hosts"]
+    assert topology.find("six-hosts") == topology.BUNDLED_FILE
     assert str(topology.find("mine.toml")) == "mine.toml"
 
 
@@ -53,7 +56,7 @@ def _same_address(d: dict) -> None:
 
 
 def _two_auths(d: dict) -> None:
-    d["host"][3]["services"].append("auth")
+    d["host"][4]["services"].append("auth")
 
 
 def _no_client(d: dict) -> None:
@@ -73,7 +76,7 @@ def _unknown_key(d: dict) -> None:
 
 
 def _no_object_server(d: dict) -> None:
-    d["host"][4]["services"].remove("object")
+    d["host"][5]["services"].remove("object")
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class Line:
 
 
 def points(plan: Plan, folder: Path) -> list[Point]:
-    """Runs on the bundled cluster of five hosts."""
+    """Runs on the bundled cluster."""
     large = plan.large_mb or largest(shutil.disk_usage(folder).free)
     made = []
     for number in range(1, plan.runs_count + 1):

@@ -119,10 +119,11 @@ class S3Server:
     """Answers requests to S3."""
 
     def __init__(self, backend: Backend) -> None:
-        context = ProxyContext.over(backend)
+        info_cache_s = backend.topology.s3.info_cache_s
+        context = ProxyContext.over(backend, info_cache_s)
         context.whole = pipeline([make(context) for make in STORE_PIPELINE], Store(context))
         self._store = context.whole
-        buckets = Buckets(context.infos, backend.topology.intervals.info_cache_s)
+        buckets = Buckets(context.infos, info_cache_s)
         self._gateway = Gateway(Authenticator(backend.topology.users), buckets, context.clock)
 
     async def __call__(self, call: Call) -> Reply:

@@ -87,7 +87,7 @@ def test_the_swift_command_goes_there_and_back(live: cluster.ClusterStatus, tmp_
 
 
 def test_hosts_have_their_names_and_addresses(live: cluster.ClusterStatus) -> None:
-    assert [host.host for host in live.hosts] == ["client", "proxy", "storage1", "storage2", "storage3"]
+    assert [host.host for host in live.hosts] == ["client", "proxy", "gateway", "storage1", "storage2", "storage3"]
     for host in live.hosts:
         assert run_on(live, host.host, "hostname") == f"{host.host}\n"
         assert host.addresses[0] in run_on(live, host.host, "cat", "/proc/net/fib_trie")
