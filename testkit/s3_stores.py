@@ -70,7 +70,7 @@ class S3Store:
     port: int
     payloads: tuple[str, ...] = ("unsigned", "signed", "chunked", "trailer")
     """Those options `payload` that it understands."""
-    has_virtual_hosts: bool = True
+    domain: str = "localhost"  # what the names of virtual hosts end in; "": it has none
     has_request_ids: bool = True  # x-amz-request-id
     access_key: str = ACCESS_KEY
     secret_key: str = SECRET_KEY
@@ -79,11 +79,6 @@ class S3Store:
     def url(self) -> str:
         """Its endpoint."""
         return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def named_url(self) -> str:
-        """The same with a name that virtual hosts can be below of."""
-        return f"http://localhost:{self.port}"
 
 
 @contextmanager
@@ -105,7 +100,7 @@ def start_moto(folder: Path) -> Iterator[S3Store]:
     with ExitStack() as stack:
         _start(stack, (_program("moto_server"), "-H", "127.0.0.1", "-p", str(port)), folder / "moto.log", os.environ)
         _wait_for_answer(port, folder / "moto.log")
-        yield S3Store(port, has_virtual_hosts=False, has_request_ids=False)
+        yield S3Store(port, domain="", has_request_ids=False)
 
 
 @contextmanager

@@ -6,6 +6,7 @@
 | `access_key`, `secret_key`, `session_token` | without a key: those of the environment, as AWS's SDKs name them |
 | `region` | of the signatures (default: the environment's; else us-east-1) |
 | `path_style` | `true` (default): the bucket is in the path; `false`: in the host name, where it can be |
+| `domain` | what buckets' host names end in, where that is not the endpoint's host: `BUCKET.DOMAIN:PORT` |
 | `payload` | `unsigned` (default), `signed` (SHA-256), `chunked` (signed chunks), `trailer` (unsigned, with a CRC-32) |
 | `part_size_bytes` | objects above go up in parts and come down in ranges of so many bytes; 0 (default): whole |
 | `parallel_parts` | of one object at once (default 4) |
@@ -24,8 +25,8 @@ from storage_cluster.s3.signatures import Credentials
 
 DEFAULT_REGION = "us-east-1"
 NAMES = (
-    "endpoint", "access_key", "secret_key", "session_token", "region", "path_style", "payload", "part_size_bytes",
-    "parallel_parts", "timeout",
+    "endpoint", "access_key", "secret_key", "session_token", "region", "path_style", "domain", "payload",
+    "part_size_bytes", "parallel_parts", "timeout",
 )  # fmt: skip
 SECRETS = ("access_key", "secret_key", "session_token")
 COSBENCH_NAMES = {
@@ -42,7 +43,9 @@ COSBENCH_IDLE = ("max_connections", "no_verify_ssl", "proxyport", "storage_class
 """Keys of COSBench and its forks that have no effect here: workers have their own connections, and there is no TLS."""
 COSBENCH_REFUSED = ("proxyhost",)
 """Keys that may only be empty."""
-COSBENCH_KEYS = (*COSBENCH_NAMES, *COSBENCH_IDLE, *COSBENCH_REFUSED, "payload", "part_size_bytes", "parallel_parts")
+OWN_NAMES = ("domain", "payload", "part_size_bytes", "parallel_parts")
+"""Keys that COSBench does not have."""
+COSBENCH_KEYS = (*COSBENCH_NAMES, *COSBENCH_IDLE, *COSBENCH_REFUSED, *OWN_NAMES)
 """All that may stand in a COSBench file, ours included."""
 PARALLEL_PARTS = 4
 PARALLEL_PARTS_MAX = 64
@@ -66,6 +69,7 @@ class S3Options:
     credentials: Credentials
     region: str = DEFAULT_REGION
     path_style: bool = True
+    domain: str = ""  # "": the endpoint's host
     payload: Payload = Payload.UNSIGNED
     part_size_bytes: int = 0
     parallel_parts: int = PARALLEL_PARTS
@@ -88,6 +92,7 @@ def read_options(config: StorageConfig) -> S3Options:
         _credentials(config),
         config.option("region") or _of_environment("AWS_REGION", "AWS_DEFAULT_REGION") or DEFAULT_REGION,
         _boolean(config, "path_style", True),
+        config.option("domain"),
         _payload(config),
         _count(config, "part_size_bytes", 0, 0, 5 << 30),
         _count(config, "parallel_parts", PARALLEL_PARTS, 1, PARALLEL_PARTS_MAX),

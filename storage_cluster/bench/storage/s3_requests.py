@@ -49,7 +49,9 @@ class RequestBuilder:
         parts = urlsplit(options.endpoint)
         self._host = parts.netloc
         self._base = parts.path.rstrip("/")
-        self._may_be_in_host = not options.path_style and not _is_address(parts.hostname or "")
+        port = f":{parts.port}" if parts.port else ""
+        self._domain = f"{options.domain}{port}" if options.domain else self._host
+        self._may_be_in_host = not options.path_style and not _is_address(options.domain or parts.hostname or "")
 
     def build(self, target: Target, *, keep_alive: bool, more: Headers = ()) -> Request:
         """A request without a body."""
@@ -117,7 +119,7 @@ class RequestBuilder:
         """Host and path: as AWS's SDKs, the bucket is in the path where it is no host's name."""
         key = f"/{signatures.encode_path(target.key)}" if target.key else ""
         if self._may_be_in_host and _HOST_LABEL_BUCKET.fullmatch(target.bucket):
-            return f"{target.bucket}.{self._host}", f"{self._base}{key}" or "/"
+            return f"{target.bucket}.{self._domain}", f"{self._base}{key}" or "/"
         return self._host, f"{self._base}/{signatures.encode_path(target.bucket)}{key}"
 
 

@@ -125,6 +125,17 @@ def test_a_bucket_is_in_the_host_name_where_it_can_be(path_style: str, host: str
     with_store(work, domain=host)
 
 
+def test_a_domain_may_differ_from_the_endpoints_host() -> None:
+    async def work(memory: TinyS3) -> None:
+        url = f"http://127.0.0.1:{memory.port}"
+        store = S3(read_options(store_config(memory, endpoint=url, path_style="false", domain="s3.example")))
+        assert (await do(store, Order(Kind.INIT, "bucket")))[1] == ""
+        assert (list(memory.containers), memory.seen[-1].path) == (["bucket"], "/")
+        assert memory.seen[-1].headers["host"] == f"bucket.s3.example:{memory.port}"
+
+    with_store(work, domain="s3.example")
+
+
 def test_a_bucket_that_is_ours_already_is_as_good_as_made_and_one_of_another_is_not() -> None:
     async def work(memory: TinyS3) -> None:
         store = S3(read_options(store_config(memory)))
