@@ -103,6 +103,15 @@ def check(patience_s: float) -> None:
     sys.exit(1 if found else 0)
 
 
+def _cache_text(cache: cluster.CacheStatus) -> str:
+    """The state of a gateway's object cache; empty if it is off, or nothing was read yet."""
+    reads = cache.hits + cache.misses
+    if not reads or not cache.room_bytes:
+        return ""
+    held = f"{cache.bytes / 1e6:.1f} of {cache.room_bytes / 1e6:.1f} MB in {cache.objects:,} objects"
+    return f"  cache {held}, {cache.hits / reads:.0%} of {reads:,} reads"
+
+
 def _print_status(running: cluster.ClusterStatus) -> None:
     for host in running.hosts:
         services = ", ".join(
@@ -111,6 +120,8 @@ def _print_status(running: cluster.ClusterStatus) -> None:
         )
         click.echo(f"  {host.host:<10} {' '.join(host.addresses):<12} {services}".rstrip())
     for gateway in running.s3:
-        click.echo(f"  S3 {gateway.url}  key {gateway.access_key}  secret {gateway.secret_key}")
+        click.echo(
+            f"  S3 {gateway.url}  key {gateway.access_key}  secret {gateway.secret_key}{_cache_text(gateway.cache)}"
+        )
     for fault in running.faults:
         click.echo(f"  fault {fault.id}: {fault.text}")

@@ -168,8 +168,13 @@ class S3Options:
     info_cache_s: float = 1.0
     """How long each remembers what is configured of a bucket: another worker's change may take so long to be seen."""
 
+    cache_mib: int = 0
+    """Room in each worker's memory for bodies of objects that were read; 0: none."""
+
     def __post_init__(self) -> None:
         """Raises: TopologyError."""
+        if not isinstance(self.cache_mib, int) or self.cache_mib < 0:
+            raise TopologyError(f"topology: [s3] cache_mib is {self.cache_mib!r}, not a number of MiB")
         if not isinstance(self.workers, int) or not 1 <= self.workers <= WORKERS_MAX:
             raise TopologyError(f"topology: [s3] workers is {self.workers!r}, not a number from 1 to {WORKERS_MAX}")
 
@@ -217,10 +222,9 @@ class Topology:
         raise KeyError(name)
 
     @property
-    def s3_urls(self) -> tuple[str, ...]:
-        """Where S3's clients find a gateway; () if there is none."""
-        gateways = (s for s in self.services if s.name == GATEWAY_SERVICE and not s.worker)
-        return tuple(f"http://{gateway.address}:{gateway.port}" for gateway in gateways)
+    def gateways(self) -> tuple[Service, ...]:
+        """The S3 gateways, each once however many workers it has."""
+        return tuple(s for s in self.services if s.name == GATEWAY_SERVICE and not s.worker)
 
     @property
     def auth_url(self) -> str:

@@ -29,6 +29,7 @@ from storage_cluster.topology import (
     Host,
     Intervals,
     RingShape,
+    S3Options,
     Service,
     Topology,
     User,
@@ -62,8 +63,9 @@ class Answer:
 class LoopbackStore:
     """A running store; use as a context manager."""
 
-    def __init__(self, root: Path, names: tuple[str, ...] = UPDATERS) -> None:
+    def __init__(self, root: Path, names: tuple[str, ...] = UPDATERS, *, cache_mib: int = 0) -> None:
         self.root = root
+        self._cache_mib = cache_mib
         self._daemons = names
         self._sockets: dict[tuple[str, str], socket.socket] = {}
         self.topology = self._make_topology()
@@ -167,7 +169,8 @@ class LoopbackStore:
             )
         users = (*topologies.load(topologies.BUNDLED_FILE).users, User("other", "someone", "secret"))
         ring = RingShape(partition_power=4, replicas=3, hash_suffix="test")
-        return Topology(tuple(hosts), users, ring, intervals=INTERVALS, daemons=self._daemons)
+        gateway = S3Options(info_cache_s=0.0, cache_mib=self._cache_mib)
+        return Topology(tuple(hosts), users, ring, intervals=INTERVALS, daemons=self._daemons, s3=gateway)
 
     def _bind(self, service: str, host: str) -> Service:
         if service == DAEMONS_SERVICE:

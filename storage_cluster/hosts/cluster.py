@@ -92,12 +92,24 @@ class HostStatus:
 
 
 @dataclasses.dataclass(frozen=True)
+class CacheStatus:
+    """The object cache of a gateway, all its workers together, as last written; all 0 if it is off or was not used."""
+
+    room_bytes: int = 0
+    bytes: int = 0
+    objects: int = 0
+    hits: int = 0
+    misses: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
 class GatewayStatus:
     """Where an S3 gateway is, and the keys of the user who commands on the client host."""
 
     url: str
     access_key: str
     secret_key: str
+    cache: CacheStatus
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,14 +208,29 @@ def status(state_dir: Path) -> ClusterStatus:
             for host in found.hosts
         ),
         faults=tuple(_fault_status(record) for record in faults),
-        s3=_gateways(topology),
+        s3=_gateways(topology, state_dir),
         sampler=(sys.executable, "-P", "-m", "tracer", "bench", "sample"),
     )
 
 
-def _gateways(topology: Topology) -> tuple[GatewayStatus, ...]:
+def _gateways(topology: Topology, state_dir: Path) -> tuple[GatewayStatus, ...]:
     user = topology.users[0]
-    return tuple(GatewayStatus(url, f"{user.account}:{user.name}", user.key) for url in topology.s3_urls)
+    return tuple(
+        GatewayStatus(
+            f"http://{gateway.address}:{gateway.port}",
+            f"{user.account}:{user.name}",
+            user.key,
+            _cache_status(state_dir / "logs" / gateway.host),
+        )
+        for gateway in topology.gateways
+    )
+
+
+def _cache_status(logs_dir: Path) -> CacheStatus:
+    counters = [json.loads(file.read_text("utf-8")) for file in logs_dir.glob("s3*.cache.json")]
+    return CacheStatus(
+        **{field.name: sum(each[field.name] for each in counters) for field in dataclasses.fields(CacheStatus)}
+    )
 
 
 def client_environment(topology: Topology) -> dict[str, str]:
@@ -221,15 +248,14 @@ def client_environment(topology: Topology) -> dict[str, str]:
 
 def _s3_environment(topology: Topology) -> dict[str, str]:
     """What S3's clients read from the environment, if there is a gateway."""
+    if not topology.gateways:
+        return {}
+    gateway, user = topology.gateways[0], topology.users[0]
     return {
-        name: value
-        for gateway in _gateways(topology)[:1]
-        for name, value in (
-            ("AWS_ENDPOINT_URL_S3", gateway.url),
-            ("AWS_ACCESS_KEY_ID", gateway.access_key),
-            ("AWS_SECRET_ACCESS_KEY", gateway.secret_key),
-            ("AWS_DEFAULT_REGION", "us-east-1"),
-        )
+        "AWS_ENDPOINT_URL_S3": f"http://{gateway.address}:{gateway.port}",
+        "AWS_ACCESS_KEY_ID": f"{user.account}:{user.name}",
+        "AWS_SECRET_ACCESS_KEY": user.key,
+        "AWS_DEFAULT_REGION": "us-east-1",
     }
 
 

@@ -50,7 +50,7 @@ async def running(
         devices.make()
         try:
             with contextlib.ExitStack() as closing:
-                front = _SERVERS[service.name](_Parts(backend, devices, log), closing)
+                front = _SERVERS[service.name](_Parts(backend, devices, log, log_file), closing)
                 async with _serving(front, bound):
                     yield
         finally:
@@ -74,6 +74,7 @@ class _Parts:
     backend: Backend
     devices: Devices
     log: AccessLog
+    log_file: Path
 
 
 def _proxy(parts: _Parts, closing: contextlib.ExitStack) -> Front:
@@ -81,7 +82,8 @@ def _proxy(parts: _Parts, closing: contextlib.ExitStack) -> Front:
 
 
 def _gateway(parts: _Parts, closing: contextlib.ExitStack) -> Front:
-    return Front(s3.gateway_server(parts.backend), parts.log, s3.names_of, own_transaction_id)
+    cache_file = parts.log_file.with_suffix(".cache.json")
+    return Front(s3.gateway_server(parts.backend, cache_file), parts.log, s3.names_of, own_transaction_id)
 
 
 def _auth(parts: _Parts, closing: contextlib.ExitStack) -> Front:

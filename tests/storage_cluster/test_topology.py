@@ -26,7 +26,7 @@ def test_the_bundled_cluster() -> None:
     ports = {service.name: service.port for service in bundled.services}
     storage = {"auth": 5000, "object": 6200, "container": 6201, "account": 6202, "daemons": 0}
     assert ports == {"proxy": 8080, "s3": 8085, **storage}
-    assert bundled.s3_urls == ("http://10.77.0.25:8085",)
+    assert [gateway.address for gateway in bundled.gateways] == ["10.77.0.25"]
     assert bundled.client_host.name == "client"
     assert bundled.auth_url == "http://10.77.0.31:5000/auth/v1.0"
     assert len({device.zone for device in bundled.devices}) == bundled.ring.replicas == 3

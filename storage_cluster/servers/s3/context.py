@@ -9,6 +9,7 @@ from storage_cluster.servers.http.times import TimestampMaker
 from storage_cluster.servers.s3.addressing import Address
 from storage_cluster.servers.s3.authentication import Authenticator, Signed
 from storage_cluster.servers.s3.buckets import Bucket, Buckets
+from storage_cluster.servers.s3.cache import ObjectCache
 from storage_cluster.servers.s3.request import Request
 
 
@@ -19,6 +20,7 @@ class Gateway:
     authenticator: Authenticator
     buckets: Buckets
     clock: TimestampMaker
+    cache: ObjectCache
 
 
 @dataclasses.dataclass

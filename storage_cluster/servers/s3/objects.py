@@ -109,7 +109,7 @@ async def get_object(op: Operation) -> Reply:
     part = await _part_asked(op)
     if part is not None:
         headers["Range"] = part
-    reply = await open_object(op, "GET" if request.call.method == "GET" else "HEAD", headers)
+    reply = await _open_through_cache(op, headers)
     if request.call.method == "HEAD" and "Range" in headers and reply.status == 200:
         reply = _ranged_head(reply, headers["Range"])
     with_checksum = request.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED" and reply.status == 200
@@ -118,6 +118,26 @@ async def get_object(op: Operation) -> Reply:
         shown["x-amz-mp-parts-count"] = reply.headers[PARTS]
     reply.headers.clear()
     reply.headers.update(with_overrides(request, shown))
+    return reply
+
+
+async def _open_through_cache(op: Operation, headers: Mapping[str, str]) -> Reply:
+    """The reply to a client's GET or HEAD; the body of a whole object from the cache, if it is there."""
+    cache, names = op.gateway.cache, op.bucket.object_names(op.key)
+    if op.request.call.method == "HEAD":
+        return await open_object(op, "HEAD", headers)
+    if not cache.is_on or "Range" in headers or "versionId" in op.request.query:
+        return await open_object(op, "GET", headers)
+    if names in cache:
+        reply = await open_object(op, "HEAD", headers)
+        body = cache.body(names, reply.headers)
+        if body is not None:
+            cache.count_read(is_hit=True)
+            reply.body = body
+            return reply
+    reply = await open_object(op, "GET", headers)
+    cache.count_read(is_hit=False)
+    cache.keep_body(names, reply)
     return reply
 
 

@@ -15,6 +15,7 @@ Source: Amazon S3 API reference.
 import dataclasses
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.messages import BrokenOff, Call, ClientGone, Handler, Refusal, Reply
@@ -32,6 +33,7 @@ from storage_cluster.servers.s3 import listings, multipart, objects
 from storage_cluster.servers.s3.addressing import Address, address_of
 from storage_cluster.servers.s3.authentication import Authenticator
 from storage_cluster.servers.s3.buckets import Buckets
+from storage_cluster.servers.s3.cache import ObjectCache
 from storage_cluster.servers.s3.context import Gateway, Operation
 from storage_cluster.servers.s3.cors import headers_for
 from storage_cluster.servers.s3.errors import ErrorReply, S3Error, error_of_status, write_error
@@ -47,6 +49,8 @@ STORE_PIPELINE: tuple[MakeMiddleware, ...] = (
     Symlink,
 )
 """Outermost first; see `proxy.pipeline`."""
+
+MIB = 1024**2
 
 Operate = Callable[[Operation], Awaitable[Reply]]
 
@@ -110,21 +114,21 @@ def names_of(_: str) -> tuple[str, ...]:
     return ()
 
 
-def gateway_server(backend: Backend) -> Handler:
-    """The whole gateway as one handler."""
-    return S3Server(backend)
+def gateway_server(backend: Backend, cache_file: Path | None = None) -> Handler:
+    """The whole gateway as one handler. `cache_file`: where the counters of its cache go."""
+    return S3Server(backend, ObjectCache(backend.topology.s3.cache_mib * MIB, cache_file))
 
 
 class S3Server:
     """Answers requests to S3."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, cache: ObjectCache) -> None:
         info_cache_s = backend.topology.s3.info_cache_s
         context = ProxyContext.over(backend, info_cache_s)
         context.whole = pipeline([make(context) for make in STORE_PIPELINE], Store(context))
         self._store = context.whole
         buckets = Buckets(context.infos, info_cache_s)
-        self._gateway = Gateway(Authenticator(backend.topology.users), buckets, context.clock)
+        self._gateway = Gateway(Authenticator(backend.topology.users), buckets, context.clock, cache)
 
     async def __call__(self, call: Call) -> Reply:
         """One request."""
