@@ -10,34 +10,52 @@ from storage_cluster.servers.s3.authentication import Signed
 from storage_cluster.servers.s3.buckets import list_all, parts_container
 from storage_cluster.servers.s3.context import Gateway, Operation
 from storage_cluster.servers.s3.cors import rules_document, rules_in_document
-from storage_cluster.servers.s3.documents import DocumentError, child_text, element, parse, xml_reply
+from storage_cluster.servers.s3.documents import DocumentError, child_text, element, optional, parse, xml_reply
 from storage_cluster.servers.s3.errors import S3Error
 from storage_cluster.servers.s3.grants import acl_document, acl_in_headers, owner_element, private
+from storage_cluster.servers.s3.listings import name_in, token_of
 from storage_cluster.servers.s3.metadata import iso_time
 from storage_cluster.servers.s3.multipart_layout import uploads_container
-from storage_cluster.servers.s3.objects import delete, read_acl
-from storage_cluster.servers.s3.payload import content_md5, read_verified
+from storage_cluster.servers.s3.objects import read_acl
+from storage_cluster.servers.s3.payload import read_verified
 from storage_cluster.servers.s3.policy import POLICY_MAX_BYTES, parse_policy
 from storage_cluster.servers.s3.request import Request
 from storage_cluster.servers.s3.tags import BUCKET_TAGS_MAX, kept_tags, tags_document, tags_in_document, tags_text
 
 REGION = "us-east-1"
 DOCUMENT_MAX_BYTES = 65_536
-DELETIONS_MAX = 1000
-DELETIONS_MAX_BYTES = 4 * 1024**2
+BUCKETS_MAX = 10_000
 
 
 async def list_buckets(request: Request, gateway: Gateway) -> Reply:
     """ListBuckets."""
     if request.requester is None:
         raise S3Error("AccessDenied")
+    query = request.query
+    prefix, limit = query.get("prefix", ""), _buckets_limit(query.get("max-buckets"))
+    after = name_in(query.get("continuation-token", ""))
     owned = await gateway.buckets.of_requester(request)
+    asked = [(name, made) for name, made in owned if name.startswith(prefix) and name > after]
+    shown = asked[:limit]
     buckets = [
-        element("Bucket", element("Name", name), element("CreationDate", iso_time(made))) for name, made in owned
+        element("Bucket", element("Name", name), element("CreationDate", iso_time(made))) for name, made in shown
     ]
-    return xml_reply(
-        element("ListAllMyBucketsResult", owner_element("Owner", request.requester.id), element("Buckets", *buckets))
+    root = element(
+        "ListAllMyBucketsResult",
+        owner_element("Owner", request.requester.id),
+        element("Buckets", *buckets),
+        optional("ContinuationToken", token_of(shown[-1][0]) if len(asked) > len(shown) else None),
+        optional("Prefix", query.get("prefix")),
     )
+    return xml_reply(root)
+
+
+def _buckets_limit(text: str | None) -> int:
+    if text is None:
+        return BUCKETS_MAX
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= BUCKETS_MAX:
+        raise S3Error("InvalidArgument", f"max-buckets must be a number from 1 to {BUCKETS_MAX}")
+    return int(text)
 
 
 async def create_bucket(request: Request, signed: Signed, gateway: Gateway) -> Reply:
@@ -223,42 +241,8 @@ async def get_request_payment(op: Operation) -> Reply:
     return xml_reply(element("RequestPaymentConfiguration", element("Payer", "BucketOwner")))
 
 
-async def delete_objects(op: Operation) -> Reply:
-    """DeleteObjects."""
-    request = op.request
-    has_checksum = any(name.lower().startswith(("x-amz-checksum-", "x-amz-trailer")) for name in request.headers)
-    if content_md5(request) is None and not has_checksum and not op.signed.body_sha256:
-        raise S3Error("InvalidRequest", "Missing required header for this request: Content-MD5")
-    root = await _document(op, "Delete", DELETIONS_MAX_BYTES)
-    asked = root.findall("Object")
-    if not 1 <= len(asked) <= DELETIONS_MAX:
-        raise S3Error("MalformedXML")
-    quiet = (child_text(root, "Quiet") or "").lower() == "true"
-    results = [await _delete_one(op, one) for one in asked]
-    return xml_reply(element("DeleteResult", *[one for one in results if not (quiet and one.tag == "Deleted")]))
-
-
-async def _delete_one(op: Operation, one: Element) -> Element:
-    key, version_id = child_text(one, "Key") or "", child_text(one, "VersionId")
-    named = [element("Key", key), element("VersionId", version_id) if version_id else None]
+async def _document(op: Operation, root_name: str) -> Element:
     try:
-        action = "s3:DeleteObjectVersion" if version_id else "s3:DeleteObject"
-        require_bucket(op.request, op.bucket, action, "WRITE", key)
-        done = await delete(op, key, version_id or None)
-    except S3Error as error:
-        return element("Error", *named, element("Code", error.code), element("Message", error.text or ""))
-    marker = "x-amz-delete-marker" in done
-    shown_id = done.get("x-amz-version-id")
-    return element(
-        "Deleted",
-        *named,
-        element("DeleteMarker", "true") if marker else None,
-        element("DeleteMarkerVersionId", shown_id) if marker and shown_id else None,
-    )
-
-
-async def _document(op: Operation, root_name: str, max_bytes: int = DOCUMENT_MAX_BYTES) -> Element:
-    try:
-        return parse(await read_verified(op.request, op.signed, max_bytes), root_name)
+        return parse(await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES), root_name)
     except DocumentError:
         raise S3Error("MalformedXML") from None

@@ -137,7 +137,7 @@ class Buckets:
         found = await self._infos.container(request.call, account, name, fresh=True)
         if found.exists:
             bucket = _bucket(request, name, account, found)
-            mine = bucket.owner == request.requester.id
+            mine = bucket.owner == request.requester.id and bucket.acl == acl
             raise S3Error("BucketAlreadyOwnedByYou" if mine else "BucketAlreadyExists", fields={"BucketName": name})
         await check(await request.ask_store("PUT", (account, name), headers=_sysmeta("Acl", acl.text())))
         await check(await request.ask_store("PUT", _owner_entry(acl.owner, name), body=b""))

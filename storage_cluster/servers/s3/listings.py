@@ -26,6 +26,7 @@ from storage_cluster.servers.s3.grants import owner_element
 from storage_cluster.servers.s3.metadata import iso_time
 
 LIMIT_MAX = 1000
+_INTEGER_MAX = 2**31 - 1
 
 Entry = Mapping[str, Any]
 
@@ -106,14 +107,14 @@ async def list_objects_v2(op: Operation) -> Reply:
     query = op.request.query
     encoding, limit = UrlEncoding.of(query), limit_of(query.get("max-keys"), "max-keys")
     token, after = query.get("continuation-token"), query.get("start-after")
-    page = await _page(op, limit, after or "" if token is None else _name_in(token))
+    page = await _page(op, limit, after or "" if token is None else name_in(token))
     with_owner = query.get("fetch-owner", "").lower() == "true"
     root = element(
         "ListBucketResult",
         element("Name", op.bucket.name),
         element("Prefix", encoding(query.get("prefix", ""))),
         optional("ContinuationToken", token),
-        optional("NextContinuationToken", _token(page.last_name)),
+        optional("NextContinuationToken", token_of(page.last_name)),
         optional("StartAfter", None if after is None else encoding(after)),
         element("KeyCount", str(len(page.entries))),
         element("MaxKeys", str(limit)),
@@ -157,12 +158,27 @@ def limit_of(text: str | None, name: str) -> int:
     """How many entries a request asks for. Raises: S3Error for what is no number."""
     if text is None or text == "":
         return LIMIT_MAX
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or int(text) > _INTEGER_MAX:
         raise S3Error("InvalidArgument", f"Provided {name} not an integer or within integer range")
     return min(int(text), LIMIT_MAX)
 
 
+def token_of(name: str | None) -> str | None:
+    """The token that lets a listing go on after a name; None for None."""
+    return None if name is None else base64.urlsafe_b64encode(name.encode("utf-8", "surrogateescape")).decode()
+
+
+def name_in(token: str) -> str:
+    """The name after which a listing goes on. Raises: S3Error for what is no token."""
+    try:
+        return base64.urlsafe_b64decode(token.encode()).decode("utf-8", "surrogateescape")
+    except (ValueError, binascii.Error):
+        raise S3Error("InvalidArgument", "The continuation token provided is incorrect") from None
+
+
 async def _page(op: Operation, limit: int, marker: str, more: Mapping[str, str] | None = None) -> Page:
+    if "allow-unordered" in op.request.query and op.request.query.get("delimiter"):
+        raise S3Error("InvalidArgument", "A listing in any order cannot have a delimiter")
     if not limit:
         return Page((), is_truncated=False)
     query = {"limit": str(limit + 1), "marker": marker, **(more or {})}
@@ -208,14 +224,3 @@ def _etag(entry: Entry) -> str:
 
 def _truth(value: bool) -> str:
     return "true" if value else "false"
-
-
-def _token(name: str | None) -> str | None:
-    return None if name is None else base64.urlsafe_b64encode(name.encode("utf-8", "surrogateescape")).decode()
-
-
-def _name_in(token: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(token.encode()).decode("utf-8", "surrogateescape")
-    except (ValueError, binascii.Error):
-        raise S3Error("InvalidArgument", "The continuation token provided is incorrect") from None

@@ -29,7 +29,7 @@ from storage_cluster.servers.proxy.slo import Slo
 from storage_cluster.servers.proxy.symlink import Symlink
 from storage_cluster.servers.proxy.versions import Versions
 from storage_cluster.servers.s3 import bucket_operations as buckets_api
-from storage_cluster.servers.s3 import listings, multipart, objects
+from storage_cluster.servers.s3 import deletions, listings, multipart, objects
 from storage_cluster.servers.s3.addressing import Address, address_of
 from storage_cluster.servers.s3.authentication import Authenticator
 from storage_cluster.servers.s3.buckets import Buckets
@@ -87,12 +87,12 @@ OPERATIONS: dict[tuple[str, str, str], Operate] = {
     (BUCKET, "PUT", "tagging"): buckets_api.put_bucket_tagging,
     (BUCKET, "DELETE", "tagging"): buckets_api.delete_bucket_tagging,
     (BUCKET, "GET", "requestPayment"): buckets_api.get_request_payment,
-    (BUCKET, "POST", "delete"): buckets_api.delete_objects,
+    (BUCKET, "POST", "delete"): deletions.delete_objects,
     (OBJECT, "GET", ""): objects.get_object,
     (OBJECT, "HEAD", ""): objects.get_object,
     (OBJECT, "PUT", ""): objects.put_object,
     (OBJECT, "PUT", "copy"): objects.copy_object,
-    (OBJECT, "DELETE", ""): objects.delete_object,
+    (OBJECT, "DELETE", ""): deletions.delete_object,
     (OBJECT, "GET", "attributes"): objects.get_attributes,
     (OBJECT, "GET", "acl"): objects.get_object_acl,
     (OBJECT, "PUT", "acl"): objects.put_object_acl,
@@ -165,6 +165,8 @@ class S3Server:
         if not address.key and (call.method, about) == ("PUT", ""):
             return await buckets_api.create_bucket(request, signed, self._gateway)
         bucket = await self._gateway.buckets.find(request, address.bucket)
+        if request.headers.get("x-amz-expected-bucket-owner", bucket.owner) != bucket.owner:
+            raise S3Error("AccessDenied")
         operate = _operation(OBJECT if address.key else BUCKET, call.method, about)
         operation = Operation(request, signed, self._gateway, bucket, address.key, call.headers)
         try:

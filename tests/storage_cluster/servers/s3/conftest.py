@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from botocore import UNSIGNED
 
 from testkit.loopback_store import LoopbackStore
 from tests.helpers.s3_clients import client_of
@@ -19,6 +20,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
 
 
 @pytest.fixture(scope="module")
+def gateway_url(store: LoopbackStore) -> str:
+    gateway = store.topology.service("s3")
+    return f"http://{gateway.address}:{gateway.port}"
+
+
+@pytest.fixture(scope="module")
 def make_client(store: LoopbackStore) -> MakeClient:
     return functools.partial(client_of, store)
 
@@ -26,6 +33,18 @@ def make_client(store: LoopbackStore) -> MakeClient:
 @pytest.fixture(scope="module")
 def client(make_client: MakeClient) -> Any:
     return make_client()
+
+
+@pytest.fixture(scope="module")
+def other(make_client: MakeClient) -> Any:
+    """Another user, of another account."""
+    return make_client("test2:tester2", "testing2")
+
+
+@pytest.fixture(scope="module")
+def anonymous(make_client: MakeClient) -> Any:
+    """Somebody who signs nothing."""
+    return make_client(signature_version=UNSIGNED)
 
 
 @pytest.fixture

@@ -4,20 +4,11 @@ import urllib.request
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from testkit.loopback_store import Client, LoopbackStore
+from tests.helpers.s3_answers import code_of
 
 PART = 5 * 1024**2
-
-
-def code_of(call: Any, **arguments: Any) -> str:
-    """The error code of a call; "" if it succeeds."""
-    try:
-        call(**arguments)
-    except ClientError as error:
-        return str(error.response["Error"]["Code"])
-    return ""
 
 
 @pytest.mark.parametrize("key", ["a/b.txt", "..", "../x", "a//b", "folder/", "ü ñ+&?%2F", "\u3042", "a" * 1024])
