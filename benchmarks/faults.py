@@ -27,13 +27,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.fault_run.clients import Access, Client, ask
+from benchmarks.fault_run.clients import Access, Client, S3Access, SwiftAccess, ask
 from benchmarks.fault_run.damage import Round, rounds
 from benchmarks.fault_run.objects import History
 from benchmarks.fault_run.verify import Verifier
 from storage_cluster import topology as topologies
 from storage_cluster.faults import control
 from storage_cluster.hosts import cluster
+from storage_cluster.s3.signatures import Credentials
+from storage_cluster.topology import Topology
 
 CLIENTS = 6
 CONTAINER = "fault-run"
@@ -65,6 +67,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the cluster goes down
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--api", choices=("swift", "s3"), default="swift", help="through the proxy, or the S3 gateway")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=None, help="end after so many rounds")
     parser.add_argument("--only", help="only damage whose name contains this")
@@ -90,7 +93,7 @@ def main() -> None:
 
 
 def _on_client_host(options: argparse.Namespace) -> None:
-    summary = Run(options.seed, options.state_dir, options.patience).run(
+    summary = Run(options.seed, options.state_dir, options.patience, options.api).run(
         options.minutes * 60, options.rounds, options.only or ""
     )
     print(_text(summary))
@@ -102,16 +105,19 @@ def _on_client_host(options: argparse.Namespace) -> None:
 class Run:
     """Clients, damage, and the judge."""
 
-    def __init__(self, seed: int, state_dir: Path, patience_s: float) -> None:
+    def __init__(self, seed: int, state_dir: Path, patience_s: float, api: str) -> None:
         self._seed = seed
         self._patience_s = patience_s
         self._state_dir = state_dir
         self._topology = topologies.load(state_dir / "topology.toml")
-        self._access = _log_in()
-        account = self._access.account_path.rsplit("/", 1)[1]
-        assert self._access.ask("PUT", f"/{CONTAINER}").status in (201, 202)
+        self._front_host = "proxy" if api == "swift" else self._topology.gateways[0].host
+        self._access = _log_in() if api == "swift" else _s3_access(self._topology)
+        assert self._access.ask("PUT", f"/{CONTAINER}").status in (200, 201, 202)
+        account = f"AUTH_{self._topology.users[0].account}"
         self._verifier = Verifier(self._topology, state_dir, account, CONTAINER)
-        self._clients = [Client(self._access, CONTAINER, number, seed) for number in range(CLIENTS)]
+        self._clients = [
+            Client(self._access, CONTAINER, number, seed, in_parts=api == "s3") for number in range(CLIENTS)
+        ]
         self._rounds: list[dict[str, object]] = []
         self._not_converged: list[str] = []
 
@@ -122,7 +128,7 @@ class Run:
             client.start()
         storage_hosts = [host.name for host in self._topology.hosts if host.devices]
         for number, planned in enumerate(
-            planned for planned in rounds(self._seed, storage_hosts, "proxy") if only in planned.name
+            planned for planned in rounds(self._seed, storage_hosts, self._front_host) if only in planned.name
         ):
             if time.monotonic() - begin_s > seconds or number == round_limit or self._not_converged:
                 break
@@ -177,6 +183,18 @@ class Run:
         for client in self._clients:
             client.stands.wait()
 
+    def _unreadable(self) -> list[str]:
+        """Objects of multipart uploads that cannot be read back whole, now that all is repaired."""
+        found = []
+        for history in self._histories:
+            if history.acknowledged not in history.in_parts or history.is_retired:
+                continue
+            answer = self._access.ask("GET", f"/{CONTAINER}/{history.name}")
+            assert history.acknowledged is not None
+            if answer.body != history.body(history.acknowledged):
+                found.append(f"{history.name}: {answer.status or answer.error}, not the bytes of its upload")
+        return found
+
     def _summary(self, seconds: float) -> Summary:
         counts = self._counts()
         histories = self._histories
@@ -186,12 +204,17 @@ class Run:
             rounds=self._rounds,
             counts=dict(sorted(counts.items())),
             objects=len(histories),
-            acknowledged=counts["PUT 201"] + counts["DELETE 204"],
+            acknowledged=sum(counts[what] for what in ("PUT 200", "PUT 201", "PARTS 200", "DELETE 204")),
             uncertain=sum(history.is_retired for history in histories),
             lost=[history.name for history in histories if self._verifier.is_lost(history)],
-            wrong=[line for client in self._clients for line in client.wrong],
+            wrong=[line for client in self._clients for line in client.wrong] + self._unreadable(),
             not_converged=self._not_converged,
         )
+
+
+def _s3_access(topology: Topology) -> Access:
+    gateway, user = topology.gateways[0], topology.users[0]
+    return S3Access(gateway.address, gateway.port, Credentials(f"{user.account}:{user.name}", user.key))
 
 
 def _log_in() -> Access:
@@ -201,7 +224,7 @@ def _log_in() -> Access:
     assert answer.status == 200, answer
     _, _, place, path = answer.headers["x-storage-url"].split("/", 3)
     address, _, proxy_port = place.partition(":")
-    return Access(address, int(proxy_port), f"/{path}", answer.headers["x-auth-token"])
+    return SwiftAccess(address, int(proxy_port), f"/{path}", answer.headers["x-auth-token"])
 
 
 def _text(summary: Summary) -> str:

@@ -5,11 +5,15 @@ import dataclasses
 import hashlib
 import http.client
 import random
+import re
 import threading
 import time
 from collections.abc import Mapping
+from typing import Protocol
+from urllib.parse import quote
 
-from benchmarks.fault_run.objects import DELETED, History
+from benchmarks.fault_run.objects import DELETED, History, in_parts_etag
+from storage_cluster.s3.signatures import Credentials, SignableRequest, signed_headers
 
 TIMEOUT_S = 20.0
 PAUSE_S = 0.03
@@ -17,6 +21,7 @@ NEVER_SENT = ConnectionRefusedError.__name__
 REFUSED_PAUSE_S = 0.3
 SIZE_MAX_LOG2 = 18
 OBJECTS_AT_ONCE = 12
+SHARE_IN_PARTS = 0.3
 _FAILURES = (OSError, http.client.HTTPException)
 
 
@@ -30,9 +35,19 @@ class Answer:
     error: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Access:
+class Access(Protocol):
     """How to reach the store as its user."""
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
+        """One request, on `/container` or `/container/object`."""
+
+    def write_in_parts(self, path: str, body: bytes) -> Answer:
+        """A multipart upload of one part: what its last request was answered."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SwiftAccess:
+    """Through the proxy."""
 
     address: str
     port: int
@@ -42,6 +57,46 @@ class Access:
     def ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
         """One request on a connection of its own."""
         return ask(self.address, self.port, method, self.account_path + path, body, {"X-Auth-Token": self.token})
+
+    def write_in_parts(self, path: str, body: bytes) -> Answer:
+        """Swift has no such upload."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class S3Access:
+    """Through an S3 gateway."""
+
+    address: str
+    port: int
+    credentials: Credentials
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
+        """One request on a connection of its own."""
+        return self._ask(method, quote(path), "", body)
+
+    def write_in_parts(self, path: str, body: bytes) -> Answer:
+        """A multipart upload of one part; the first answer that is no success ends it."""
+        begun = self._ask("POST", path, "uploads=", b"")
+        found = re.search(rb"<UploadId>([^<]+)</UploadId>", begun.body)
+        if found is None:
+            return dataclasses.replace(begun, error=begun.error and NEVER_SENT)
+        upload = f"uploadId={found[1].decode()}"
+        part = self._ask("PUT", path, f"partNumber=1&{upload}", body)
+        if part.status != 200:
+            return dataclasses.replace(part, error=part.error and NEVER_SENT)
+        etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        listed = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>"
+        document = f"<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>".encode()
+        return self._ask("POST", path, upload, document)
+
+    def _ask(self, method: str, path: str, query: str, body: bytes | None) -> Answer:
+        host = f"{self.address}:{self.port}"
+        now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        signed = SignableRequest(method, path, query, [("host", host)])
+        hashed = hashlib.sha256(body or b"").hexdigest()
+        headers = {"Host": host} | signed_headers(signed, self.credentials, "us-east-1", now, hashed)
+        return ask(self.address, self.port, method, f"{path}?{query}" if query else path, body, headers)
 
 
 def ask(
@@ -63,7 +118,7 @@ def ask(
 class Client(threading.Thread):
     """One client with objects of its own. It stands still while `gate` is closed, between operations."""
 
-    def __init__(self, access: Access, container: str, number: int, seed: int) -> None:
+    def __init__(self, access: Access, container: str, number: int, seed: int, *, in_parts: bool = False) -> None:
         super().__init__(daemon=True)
         self.histories: list[History] = []
         self.counts: collections.Counter[str] = collections.Counter()
@@ -75,6 +130,7 @@ class Client(threading.Thread):
         self._container = container
         self._number = number
         self._seed = seed
+        self._in_parts = in_parts
         self._random = random.Random(f"{seed}/client/{number}")
 
     def run(self) -> None:
@@ -102,16 +158,20 @@ class Client(threading.Thread):
     def _put(self, history: History) -> None:
         size = int(2 ** self._random.uniform(0, SIZE_MAX_LOG2)) - 1
         version, body = history.next_body(size)
-        answer = self._access.ask("PUT", f"/{self._container}/{history.name}", body)
-        self._note(history, version, "PUT", answer, answer.status == 201)
+        path = f"/{self._container}/{history.name}"
+        if self._in_parts and self._random.random() < SHARE_IN_PARTS:
+            history.in_parts.add(version)
+            self._note(history, version, "PARTS", self._access.write_in_parts(path, body))
+        else:
+            self._note(history, version, "PUT", self._access.ask("PUT", path, body))
 
     def _delete(self, history: History) -> None:
         answer = self._access.ask("DELETE", f"/{self._container}/{history.name}")
-        self._note(history, DELETED, "DELETE", answer, answer.status == 204)
+        self._note(history, DELETED, "DELETE", answer)
 
-    def _note(self, history: History, version: int, method: str, answer: Answer, acknowledged: bool) -> None:
+    def _note(self, history: History, version: int, method: str, answer: Answer) -> None:
         self.counts[f"{method} {answer.status or answer.error}"] += 1
-        if acknowledged:
+        if answer.status in (200, 201, 204):
             history.acknowledged = version
         elif answer.error == NEVER_SENT:
             time.sleep(REFUSED_PAUSE_S)
@@ -127,9 +187,13 @@ class Client(threading.Thread):
             self.counts["read: " + self._classify(history, answer)] += 1
 
     def _classify(self, history: History, answer: Answer) -> str:
-        etag = hashlib.md5(answer.body, usedforsecurity=False).hexdigest()
-        if etag != answer.headers.get("etag", ""):
+        etag, said = (
+            hashlib.md5(answer.body, usedforsecurity=False).hexdigest(),
+            answer.headers.get("etag", "").strip('"'),
+        )
+        if said not in (etag, in_parts_etag(etag)):
             return "damaged, as its ETag shows"
+        etag = said
         if etag in history.allowed_etags():
             return "as written"
         if history.version_of(etag) is not None:

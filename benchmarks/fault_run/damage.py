@@ -24,16 +24,22 @@ class Round:
     hold_s: float
 
 
-def rounds(seed: int, storage_hosts: Sequence[str], proxy_host: str) -> Iterator[Round]:
-    """Rounds without end; every kind of damage comes before one comes again."""
+def rounds(seed: int, storage_hosts: Sequence[str], front_host: str) -> Iterator[Round]:
+    """Rounds without end; every kind of damage comes before one comes again. `front_host`: whom clients talk to."""
     source = random.Random(f"{seed}/rounds")
     while True:
         kinds = list(_KINDS)
         source.shuffle(kinds)
         for name in kinds:
-            host = proxy_host if name.startswith("proxy") else source.choice(list(storage_hosts))
-            faults = _KINDS[name](host, source)
-            yield Round(name, host, tuple(faults), source.uniform(2.0, 6.0))
+            host = front_host if name.startswith("proxy") else source.choice(list(storage_hosts))
+            faults = tuple(_with_peer(fault, front_host) for fault in _KINDS[name](host, source))
+            yield Round(name.replace("proxy", front_host), host, faults, source.uniform(2.0, 6.0))
+
+
+def _with_peer(fault: Fault, front_host: str) -> Fault:
+    if fault.parameters.peer != "proxy":
+        return fault
+    return dataclasses.replace(fault, parameters=dataclasses.replace(fault.parameters, peer=front_host))
 
 
 def _fault(kind: str, target: str, **parameters: object) -> Fault:

@@ -23,6 +23,7 @@ class History:
     sizes: list[int] = dataclasses.field(default_factory=list)
     acknowledged: int | None = None  # None: nothing was ever acknowledged
     uncertain: int | None = None  # a last write whose fate is unknown
+    in_parts: set[int] = dataclasses.field(default_factory=set)  # versions that were written as multipart uploads
 
     @property
     def is_retired(self) -> bool:
@@ -45,9 +46,17 @@ class History:
         return {self.etag(version) for version in versions}
 
     def etag(self, version: int) -> str:
-        """MD5 of a version; "" for a deletion."""
-        return "" if version == DELETED else hashlib.md5(self.body(version), usedforsecurity=False).hexdigest()
+        """ETag of a version: the MD5 of its bytes, or that of a multipart upload; "" for a deletion."""
+        if version == DELETED:
+            return ""
+        md5 = hashlib.md5(self.body(version), usedforsecurity=False).hexdigest()
+        return in_parts_etag(md5) if version in self.in_parts else md5
 
     def version_of(self, etag: str) -> int | None:
         """Which version has this ETag; None if none has."""
         return next((version for version in range(len(self.sizes)) if self.etag(version) == etag), None)
+
+
+def in_parts_etag(md5: str) -> str:
+    """The ETag of an object that a multipart upload of one part made; `md5` is the part's."""
+    return f"{hashlib.md5(bytes.fromhex(md5), usedforsecurity=False).hexdigest()}-1"

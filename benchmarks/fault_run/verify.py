@@ -17,6 +17,7 @@ from storage_cluster.topology import Device, Topology
 
 THREADS = 6
 POLL_S = 0.5
+_S3_ETAG = "x-object-sysmeta-s3-etag"  # of a manifest: the ETag of the object that it stands for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Verifier:
             return ""
         if answer.status != 200:
             return f"? {answer.status or answer.error}"
-        return hashlib.md5(answer.body, usedforsecurity=False).hexdigest()
+        return answer.headers.get(_S3_ETAG) or hashlib.md5(answer.body, usedforsecurity=False).hexdigest()
 
     def _listings(self) -> list[tuple[Device, set[str] | None]]:
         ring: Ring = self._rings["container"]

@@ -60,11 +60,29 @@ def test_the_schedule_follows_from_the_seed_and_hurts_one_host_at_a_time() -> No
     assert {planned.host for planned in first} == {*HOSTS, "proxy"}
 
 
+def test_the_schedule_is_about_the_host_that_clients_talk_to() -> None:
+    planned = [*itertools.islice(rounds(7, HOSTS, "gateway"), 60)]
+    assert {one.host for one in planned} == {*HOSTS, "gateway"}
+    assert not [one.name for one in planned if "proxy" in one.name]
+    assert {fault.parameters.peer for one in planned for fault in one.faults} <= {"gateway", None, ""}
+
+
+def test_a_version_written_in_parts_has_the_etag_of_an_upload() -> None:
+    history = History("x", 1)
+    version, body = history.next_body(10)
+    history.in_parts.add(version)
+    history.acknowledged = version
+    digest = hashlib.md5(hashlib.md5(body, usedforsecurity=False).digest(), usedforsecurity=False)
+    assert history.allowed_etags() == {f"{digest.hexdigest()}-1"}
+
+
 @needs_nft
 @pytest.mark.live
-def test_a_short_run_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("api", ["swift", "s3"])
+def test_a_short_run_loses_nothing(tmp_path: Path, api: str) -> None:
     summary = tmp_path / "summary.json"
-    argv = [sys.executable, "-m", "benchmarks.faults", "--seed", "4", "--rounds", "2", "--json", str(summary)]
+    argv = [sys.executable, "-m", "benchmarks.faults", "--api", api, "--seed", "4", "--rounds", "2"]
+    argv += ["--json", str(summary)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=280)
     if "NotPermittedError" in done.stderr:
         pytest.skip(f"NOT TESTED, no cluster can be made here: {done.stderr.splitlines()[-1]}")
