@@ -57,6 +57,22 @@ class Replicas:
                 not_found = not_found or answer
         return not_found or BackendAnswer(503)
 
+    async def each(
+        self, names: Sequence[str], method: str, headers: Mapping[str, str], query: str = ""
+    ) -> list[BackendAnswer]:
+        """The good answers to a read, of every replica on its own device."""
+        service_name, partition, ring = self.placement(*names)
+        asked = [
+            self.backend.request(
+                self.backend.service(service_name, device),
+                method,
+                device_path(device, partition, *names) + query,
+                headers,
+            )
+            for device in ring.primaries(partition)
+        ]
+        return [answer for answer in await asyncio.gather(*asked) if answer.is_success]
+
     async def change(self, names: Sequence[str], method: str, headers_for: HeadersFor) -> BackendAnswer:
         """A change, sent to all replicas; the answer that a majority agrees on, else 503."""
         _, partition, ring = self.placement(*names)

@@ -33,7 +33,7 @@ OWNERS_CONTAINER = "owners"
 PARTS_SUFFIX = "+segments"
 SYSMETA_MAX_BYTES = 8_000
 _ACCOUNT = "X-Object-Sysmeta-S3-Account"
-_LISTING_LIMIT = 10_000
+LISTING_LIMIT = 10_000
 _REMEMBERED_MAX = 10_000
 
 
@@ -237,9 +237,9 @@ async def list_all(request: Request, names: Sequence[str], query: Mapping[str, s
     entries: list[dict[str, Any]] = []
     marker = ""
     while True:
-        page = await list_page(request, names, {**query, "limit": str(_LISTING_LIMIT), "marker": marker})
+        page = await list_page(request, names, {**query, "limit": str(LISTING_LIMIT), "marker": marker})
         entries += page
-        if len(page) < _LISTING_LIMIT:
+        if len(page) < LISTING_LIMIT:
             return entries
         marker = str(page[-1].get("name") or page[-1].get("subdir"))
 

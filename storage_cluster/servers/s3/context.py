@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from multidict import CIMultiDict
 
 from storage_cluster.servers.http.times import TimestampMaker
+from storage_cluster.servers.proxy.replicas import Replicas
 from storage_cluster.servers.s3.addressing import Address
 from storage_cluster.servers.s3.authentication import Authenticator, Signed
 from storage_cluster.servers.s3.buckets import Bucket, Buckets
@@ -20,6 +21,7 @@ class Gateway:
     authenticator: Authenticator
     buckets: Buckets
     clock: TimestampMaker
+    replicas: Replicas
     cache: ObjectCache
 
 

@@ -41,6 +41,7 @@ from storage_cluster.servers.s3.multipart_layout import (
     newest_parts,
     part_name,
     part_type,
+    parts_on_replicas,
     remove,
     stored_parts,
     upload_names,
@@ -157,7 +158,7 @@ async def complete_upload(op: Operation) -> Reply:
         upload = await _find(op)
     except S3Error:
         return await _completed_before(op)
-    stored = await stored_parts(request, bucket, upload.id)
+    stored = await parts_on_replicas(request, op.gateway.replicas, bucket, upload.id)
     parts = _checked_parts(claimed, newest_parts(stored), upload)
     checksum = _object_checksum(op, upload, parts)
     etag = _etag(parts)
@@ -196,7 +197,7 @@ async def list_parts(op: Operation) -> Reply:
     upload = await _find(op)
     limit = limit_of(op.request.query.get("max-parts"), "max-parts")
     marker = _marker_number(op.request.query.get("part-number-marker"))
-    newest = newest_parts(await stored_parts(op.request, op.bucket, upload.id))
+    newest = newest_parts(await parts_on_replicas(op.request, op.gateway.replicas, op.bucket, upload.id))
     parts = [newest[number] for number in sorted(newest) if number > marker]
     shown = parts[:limit]
     root = element(

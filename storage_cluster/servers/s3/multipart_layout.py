@@ -11,16 +11,19 @@ Invariant: a part that a manifest names is never overwritten.
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 from xml.etree.ElementTree import Element
 
 from storage_cluster.servers.http.messages import Reply
 from storage_cluster.servers.object.server import REPLACED_UPLOAD
 from storage_cluster.servers.proxy import version_names
+from storage_cluster.servers.proxy.replicas import Replicas
 from storage_cluster.servers.proxy.slo_manifest import Entry, parse_stored
 from storage_cluster.servers.proxy.version_names import archive_name
-from storage_cluster.servers.s3.buckets import Bucket, list_all, parts_container
+from storage_cluster.servers.s3.buckets import LISTING_LIMIT, Bucket, list_all, parts_container
 from storage_cluster.servers.s3.documents import element
 from storage_cluster.servers.s3.errors import S3Error
 from storage_cluster.servers.s3.request import Request, check
@@ -92,6 +95,26 @@ async def stored_parts(request: Request, bucket: Bucket, upload_id: str) -> list
     """All that was stored of an upload, by number, of one number the oldest first."""
     entries = await list_all(request, parts_container(bucket), {"prefix": f"{upload_id}/"})
     return [_listed_part(entry) for entry in entries]
+
+
+async def parts_on_replicas(request: Request, replicas: Replicas, bucket: Bucket, upload_id: str) -> list[Part]:
+    """The same, from every replica of the listing: one whose server was down a moment ago may lack the newest parts.
+
+    Raises: S3Error (ServiceUnavailable) if no replica answers.
+    """
+    found: dict[str, Part] = {}
+    headers, marker = {"X-Trans-Id": request.call.transaction_id}, ""
+    while True:
+        query = urlencode({"prefix": f"{upload_id}/", "limit": LISTING_LIMIT, "marker": marker})
+        answers = await replicas.each(parts_container(bucket), "GET", headers, f"?{query}")
+        if not answers:
+            raise S3Error("ServiceUnavailable")
+        pages = [json.loads(answer.body or b"[]") for answer in answers]
+        found |= {entry["name"]: _listed_part(entry) for page in pages for entry in page}
+        full = [page[-1]["name"] for page in pages if len(page) == LISTING_LIMIT]
+        if not full:
+            return [found[name] for name in sorted(found)]
+        marker = min(full)
 
 
 def newest_parts(stored: Sequence[Part]) -> dict[int, Part]:

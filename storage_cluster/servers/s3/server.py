@@ -128,7 +128,7 @@ class S3Server:
         context.whole = pipeline([make(context) for make in STORE_PIPELINE], Store(context))
         self._store = context.whole
         buckets = Buckets(context.infos, info_cache_s)
-        self._gateway = Gateway(Authenticator(backend.topology.users), buckets, context.clock, cache)
+        self._gateway = Gateway(Authenticator(backend.topology.users), buckets, context.clock, context.replicas, cache)
 
     async def __call__(self, call: Call) -> Reply:
         """One request."""
