@@ -106,7 +106,7 @@ class ObjectServer:
         timestamp = timestamp_of(call)
         before = _info_or_quarantine(stored)
         _check_newest(stored, timestamp)
-        if call.headers.get(IF_TIMESTAMP, stored.versions().newest) != stored.versions().newest:
+        if IF_TIMESTAMP in call.headers and call.headers[IF_TIMESTAMP] != stored.versions().newest:
             raise Refusal(412)
         if call.headers.get("If-None-Match") == "*" and before is not None and not expiry.has_expired(before.metadata):
             raise Refusal(412)
