@@ -233,7 +233,8 @@ async def _archive_null(call: Call, inner: Handler) -> bool:
         await found.close()
         return found.status != 404
     check_reply(found)
-    check_reply(await put_as(call, inner, found, _version(call, found.headers["X-Timestamp"])))
+    written = found.headers.get("X-Backend-Data-Timestamp") or found.headers["X-Timestamp"]  # not when it was changed
+    check_reply(await put_as(call, inner, found, _version(call, written)))
     return True
 
 

@@ -18,10 +18,10 @@ from storage_cluster.servers.http.content_type import with_swift_bytes
 from storage_cluster.servers.http.messages import Reply
 from storage_cluster.servers.object.updates import OVERRIDE
 from storage_cluster.servers.proxy.slo import MANIFEST_IS_STORED
-from storage_cluster.servers.proxy.version_names import MARK, is_version_id, split_archive_name
+from storage_cluster.servers.proxy.version_names import MARK, is_version_id
 from storage_cluster.servers.s3 import versions
 from storage_cluster.servers.s3.access import require_bucket
-from storage_cluster.servers.s3.buckets import Bucket, list_page, parts_container
+from storage_cluster.servers.s3.buckets import list_page, parts_container
 from storage_cluster.servers.s3.checksums import (
     ALGORITHMS,
     Checksum,
@@ -38,6 +38,7 @@ from storage_cluster.servers.s3.listings import UrlEncoding, limit_of
 from storage_cluster.servers.s3.metadata import ACL, ETAG, PARTS, UPLOAD, headers_to_store, iso_time
 from storage_cluster.servers.s3.multipart_layout import (
     Part,
+    listed_upload,
     newest_parts,
     part_name,
     part_type,
@@ -45,6 +46,7 @@ from storage_cluster.servers.s3.multipart_layout import (
     remove,
     stored_parts,
     upload_names,
+    upload_type,
     uploads_container,
 )
 from storage_cluster.servers.s3.objects import acl_to_store, copy_source, write, written_version
@@ -95,7 +97,8 @@ async def create_upload(op: Operation) -> Reply:
             "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.",
         )
     kind = type_for(algorithm, asked_type) if algorithm else ""
-    headers = headers_to_store(request.headers) | {ACL: acl_to_store(op).text()}
+    acl = acl_to_store(op)
+    headers = headers_to_store(request.headers) | {ACL: acl.text(), f"{OVERRIDE}Content-Type": upload_type(acl.owner)}
     if algorithm:
         headers |= {_ALGORITHM: algorithm, _TYPE: kind}
     for container in (uploads_container(bucket), parts_container(bucket)):
@@ -146,7 +149,7 @@ async def upload_part_copy(op: Operation) -> Reply:
         element("ETag", f'"{reply.headers["Etag"].strip(chr(34))}"'),
         element(body.checksum.element_name, body.checksum.text) if body.checksum else None,
     )
-    return xml_reply(root)
+    return xml_reply(root, headers=source.shown_version(found))
 
 
 async def complete_upload(op: Operation) -> Reply:
@@ -242,24 +245,21 @@ async def list_uploads(op: Operation) -> Reply:
         asked["marker"] = names
     entries = await list_page(request, uploads_container(op.bucket), asked) if limit else []
     shown = entries[:limit]
-    uploads = [(*split_archive_name(entry["name"]), entry) for entry in shown if "name" in entry]
+    uploads = [(listed_upload(entry), entry["last_modified"]) for entry in shown if "name" in entry]
     is_truncated = len(entries) > len(shown)
     root = element(
         "ListMultipartUploadsResult",
         element("Bucket", op.bucket.name),
         element("KeyMarker", encoding(key_marker)),
         element("UploadIdMarker", id_marker),
-        optional("NextKeyMarker", encoding(uploads[-1][0]) if is_truncated and uploads else None),
-        optional("NextUploadIdMarker", uploads[-1][1] if is_truncated and uploads else None),
+        optional("NextKeyMarker", encoding(uploads[-1][0][0]) if is_truncated and uploads else None),
+        optional("NextUploadIdMarker", uploads[-1][0][1] if is_truncated and uploads else None),
         optional("Delimiter", encoding(query["delimiter"]) if query.get("delimiter") else None),
         element("Prefix", encoding(prefix)),
         element("MaxUploads", str(limit)),
         encoding.element(),
         element("IsTruncated", "true" if is_truncated else "false"),
-        *[
-            _upload_element(op.bucket, encoding, key, upload_id, entry["last_modified"])
-            for key, upload_id, entry in uploads
-        ],
+        *[_upload_element(encoding(key), upload_id, owner, begun) for (key, upload_id, owner), begun in uploads],
         *[
             element("CommonPrefixes", element("Prefix", encoding(entry["subdir"].lstrip(MARK))))
             for entry in shown
@@ -430,13 +430,13 @@ def _part_element(part: Part) -> Element:
     )
 
 
-def _upload_element(bucket: Bucket, encoding: UrlEncoding, key: str, upload_id: str, begun: str) -> Element:
+def _upload_element(key: str, upload_id: str, owner: str, begun: str) -> Element:
     return element(
         "Upload",
-        element("Key", encoding(key)),
+        element("Key", key),
         element("UploadId", upload_id),
-        owner_element("Initiator", bucket.owner),
-        owner_element("Owner", bucket.owner),
+        owner_element("Initiator", owner),
+        owner_element("Owner", owner),
         element("StorageClass", "STANDARD"),
         element("Initiated", iso_time(begun)),
     )

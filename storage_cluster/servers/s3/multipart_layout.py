@@ -12,9 +12,9 @@ Invariant: a part that a manifest names is never overwritten.
 import asyncio
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
 
 from storage_cluster.servers.http.messages import Reply
@@ -22,7 +22,7 @@ from storage_cluster.servers.object.server import REPLACED_UPLOAD
 from storage_cluster.servers.proxy import version_names
 from storage_cluster.servers.proxy.replicas import Replicas
 from storage_cluster.servers.proxy.slo_manifest import Entry, parse_stored
-from storage_cluster.servers.proxy.version_names import archive_name
+from storage_cluster.servers.proxy.version_names import MARK
 from storage_cluster.servers.s3.buckets import LISTING_LIMIT, Bucket, list_all, parts_container
 from storage_cluster.servers.s3.documents import element
 from storage_cluster.servers.s3.errors import S3Error
@@ -30,8 +30,10 @@ from storage_cluster.servers.s3.request import Request, check
 
 EXPIRE_AFTER_S = 60
 PART_TYPE = "application/x-s3-part"
+UPLOAD_TYPE = "application/x-s3-upload"
 _AT_ONCE = 8
 _CHECKSUM = ";checksum="
+_OWNER = ";owner="
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +80,18 @@ def uploads_container(bucket: Bucket) -> tuple[str, str]:
 
 def upload_names(bucket: Bucket, key: str, upload_id: str) -> tuple[str, str, str]:
     """The store's names of an upload's metadata."""
-    return (*uploads_container(bucket), archive_name(key, upload_id))
+    return (*uploads_container(bucket), f"{MARK}{key}{MARK}{upload_id}")
+
+
+def upload_type(owner: str) -> str:
+    """What a listing shows as the content type of an upload: it carries who began it."""
+    return UPLOAD_TYPE + _OWNER + quote(owner)
+
+
+def listed_upload(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Key, id and owner of an upload, from an entry of a listing of the store's."""
+    key, _, upload_id = entry["name"].removeprefix(MARK).rpartition(MARK)
+    return key, upload_id, unquote(entry["content_type"].partition(_OWNER)[2])
 
 
 def part_name(upload_id: str, number: int, timestamp: str) -> str:

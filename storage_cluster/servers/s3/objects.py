@@ -245,6 +245,11 @@ class CopySource:
                 raise S3Error("PreconditionFailed") from None
             raise
 
+    def shown_version(self, found: Reply) -> dict[str, str]:
+        """The header with the version that was copied; {} where there are none. `found`: the store's reply."""
+        shown = versions.shown_version(self.operation.bucket, found)
+        return {f"{_SOURCE}-version-id": value for value in shown.values()}
+
 
 async def copy_source(op: Operation) -> CopySource:
     """The source that a request names. Raises: S3Error."""
@@ -276,11 +281,7 @@ async def copy_object(op: Operation) -> Reply:
         reply = await write(op, _copied_headers(op, found, directive) | stored_checksum_headers(body), body)
     finally:
         await found.close()
-    shown = written_version(op, reply)
-    if op.bucket is not source.operation.bucket or source.operation.bucket.versioning.status is not None:
-        shown |= {
-            f"{_SOURCE}-version-id": value for value in versions.shown_version(source.operation.bucket, found).values()
-        }
+    shown = written_version(op, reply) | source.shown_version(found)
     head = await check(await request.ask_store("HEAD", op.bucket.object_names(op.key)))
     checksum = stored_checksum(head.headers)
     root = element(
@@ -366,7 +367,7 @@ async def _parts_element(op: Operation, found: Mapping[str, str]) -> Element | N
     shown = parts[:limit]
     return element(
         "ObjectParts",
-        element("TotalPartsCount", found[PARTS]),
+        element("PartsCount", found[PARTS]),
         element("PartNumberMarker", str(marker)),
         element("NextPartNumberMarker", str(shown[-1].number if shown else 0)),
         element("MaxParts", str(limit)),
