@@ -83,7 +83,7 @@ def _proxy(parts: _Parts, closing: contextlib.ExitStack) -> Front:
 
 def _gateway(parts: _Parts, closing: contextlib.ExitStack) -> Front:
     cache_file = parts.log_file.with_suffix(".cache.json")
-    return Front(s3.gateway_server(parts.backend, cache_file), parts.log, s3.names_of, own_transaction_id)
+    return Front(s3.gateway_server(parts.backend, cache_file), parts.log, s3.names_of, own_transaction_id, s3.reply_to)
 
 
 def _auth(parts: _Parts, closing: contextlib.ExitStack) -> Front:

@@ -41,6 +41,14 @@ NamesOf = Callable[[str], tuple[str, ...]]
 TransactionIdOf = Callable[[str, Mapping[str, str]], str]
 """A call's transaction id from its raw path and headers."""
 
+ReplyTo = Callable[[Refusal, str], Reply]
+"""The reply to a request that cannot be read, or that a handler refuses, with its transaction id."""
+
+
+def swift_reply(refusal: Refusal, _: str) -> Reply:
+    """The reply in Swift's words."""
+    return refusal.reply()
+
 
 @dataclasses.dataclass
 class Front:
@@ -50,6 +58,7 @@ class Front:
     log: AccessLog
     names_of: NamesOf
     transaction_id_of: TransactionIdOf
+    reply_to: ReplyTo = swift_reply
     _connections: set[InboundConnection] = dataclasses.field(default_factory=set)
 
     async def serve(self, listening: socket.socket) -> asyncio.Server:
@@ -116,12 +125,12 @@ class Front:
             call.names = self.names_of(call.path)
             return await reply_of(self.handler, call)
         except Refusal as refusal:
-            return refusal.reply()
+            return self.reply_to(refusal, call.transaction_id)
         except ClientGone:
             return Refusal(499).reply()
 
     def _refuse(self, error: FramingError) -> bytes:
-        reply = Refusal(error.status, error.text).reply()
+        reply = self.reply_to(Refusal(error.status, error.text), new_transaction_id())
         assert isinstance(reply.body, bytes)
         length = ("Content-Length", str(len(reply.body)))
         headers = [*reply.headers.items(), length, ("Date", _date()), ("Connection", "close")]

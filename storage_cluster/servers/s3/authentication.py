@@ -88,7 +88,7 @@ class Authenticator:
 
 def _claim(call: Call, query: str) -> tuple[Claim | None, str]:
     """What the request claims, and the time of its signature; None if it is not signed. Raises: S3Error."""
-    authorization = call.headers.get("Authorization")
+    authorization = call.headers.get("Authorization") or None
     if authorization is not None and authorization.startswith("AWS "):
         raise S3Error("InvalidRequest", f"Signature version 2 is not supported; use {ALGORITHM}.")
     if "Signature" in call.query and "AWSAccessKeyId" in call.query:

@@ -54,6 +54,7 @@ CODES: dict[str, tuple[int, str]] = {
     "InvalidPartOrder": (400, "The list of parts was not in ascending order. The parts list must be in order."),
     "InvalidRange": (416, "The requested range is not satisfiable."),
     "InvalidRequest": (400, "The request is not valid."),
+    "InvalidStorageClass": (400, "The storage class that you specified is not valid."),
     "InvalidTag": (400, "The tag provided was not a valid tag."),
     "InvalidURI": (400, "The specified URI could not be parsed."),
     "KeyTooLongError": (400, "Your key is too long."),

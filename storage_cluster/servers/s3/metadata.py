@@ -63,7 +63,7 @@ def headers_to_store(headers: Mapping[str, str]) -> dict[str, str]:
         if name.lower().startswith(_UNSUPPORTED):
             raise S3Error("NotImplemented", fields={"Header": name})
     if headers.get("x-amz-storage-class", "STANDARD") != "STANDARD":
-        raise S3Error("NotImplemented", "There is one storage class: STANDARD.", {"Header": "x-amz-storage-class"})
+        raise S3Error("InvalidStorageClass", "There is one storage class: STANDARD.")
     kept = {name: headers[name] for name in _KEPT_HEADERS if headers.get(name)}
     if "Content-Encoding" in kept:
         codings = [one.strip() for one in kept["Content-Encoding"].split(",")]

@@ -3,8 +3,9 @@
     client ── bytes, aws-chunked or not ──▶ VerifiedBody ── the object's bytes ──▶ store
                                                  └─ SHA-256, MD5 and checksum, compared at the end
 
-What does not agree raises at the end of the body, before the store's servers have heard it, so nothing is kept of such
-an upload. A checksum that comes in the trailer is known only then; it goes to the store in a trailer as well.
+What does not agree raises before the last piece is passed on, so the store's servers never have the whole of such an
+upload, and keep nothing of it. A checksum that comes in the trailer is known only then; it goes to the store in a
+trailer as well.
 
 Source: Amazon S3 API reference, "Checking object integrity", "aws-chunked".
 """
@@ -34,7 +35,7 @@ _DIGEST_BYTES = 16
 class VerifiedBody(Body):
     """A request's body as it goes to the store."""
 
-    def __init__(self, source: Body, length: int, verifier: "_Verifier", decoder: ChunkDecoder | None) -> None:
+    def __init__(self, source: Body, length: int | None, verifier: "_Verifier", decoder: ChunkDecoder | None) -> None:
         super().__init__(self._pieces(), length, source.proceed)
         self._source = source
         self._verifier = verifier
@@ -49,13 +50,23 @@ class VerifiedBody(Body):
         return self._verifier.checksum
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        read = 0
+        read, last = 0, b""
         async for chunk in self._source:
             for piece in self._decode(chunk):
                 read += len(piece)
+                if read > OBJECT_MAX_BYTES:
+                    raise S3Error("EntityTooLarge", fields={"MaxSizeAllowed": OBJECT_MAX_BYTES})
                 self._verifier.update(piece)
-                yield piece
-        if read != self.length or (self._decoder is not None and not self._decoder.is_complete):
+                if last:
+                    yield last
+                last = piece
+        self._finish(read)
+        if last:
+            yield last
+
+    def _finish(self, read: int) -> None:
+        """Compare what was read with what was announced. Raises: S3Error."""
+        if self.length not in (None, read) or (self._decoder is not None and not self._decoder.is_complete):
             raise S3Error("IncompleteBody")
         self._verifier.finish(self._decoder.trailers if self._decoder else {})
         if self.announces_trailers and self.checksum is not None:
@@ -111,12 +122,12 @@ def upload_body(request: Request, signed: Signed, default_algorithm: str | None 
         decoder = ChunkDecoder(
             signed.chunk_signer, has_trailer=signed.payload_hash in (SIGNED_TRAILER, UNSIGNED_TRAILER)
         )
-        length = _decoded_length(request)
-    elif call.body.length is None or not call.body.has_framing:
+        length: int | None = _decoded_length(request)
+    elif not call.body.has_framing:
         raise S3Error("MissingContentLength")
     else:
         length = call.body.length
-    if length > OBJECT_MAX_BYTES:
+    if length is not None and length > OBJECT_MAX_BYTES:
         raise S3Error("EntityTooLarge", fields={"MaxSizeAllowed": OBJECT_MAX_BYTES})
     given = checksum_in_headers(call.headers)
     trailer = call.headers.get("x-amz-trailer", "").strip().lower()

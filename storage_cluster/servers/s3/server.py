@@ -145,11 +145,7 @@ class S3Server:
         except Exception:  # noqa: BLE001  a mistake of ours must reach the client as an answer
             traceback.print_exc()
             reply = S3Error("InternalError").reply()
-        if isinstance(reply, ErrorReply):
-            write_error(reply, address.resource, call.transaction_id)
-        reply.headers.setdefault("Content-Type", "application/xml")
-        reply.headers["x-amz-request-id"] = reply.headers["x-amz-id-2"] = call.transaction_id
-        return reply
+        return _complete(reply, address.resource, call.transaction_id)
 
     async def _answer(self, call: Call, address: Address) -> Reply:
         request = Request(call, address, self._store)
@@ -188,6 +184,21 @@ class S3Server:
         if headers is None:
             raise S3Error("AccessDenied", "CORSResponse: This CORS request is not allowed.")
         return request.say(200, headers)
+
+
+def reply_to(refusal: Refusal, transaction_id: str) -> Reply:
+    """The reply to a request that could not be read: its framing or its path is wrong."""
+    error = S3Error("InvalidURI") if refusal.status == 412 else error_of_status(refusal.status)
+    return _complete(error.reply(), "", transaction_id)
+
+
+def _complete(reply: Reply, resource: str, transaction_id: str) -> Reply:
+    """The reply with what all replies have: the request's id, and an error's document."""
+    if isinstance(reply, ErrorReply):
+        write_error(reply, resource, transaction_id)
+    reply.headers.setdefault("Content-Type", "application/xml")
+    reply.headers["x-amz-request-id"] = reply.headers["x-amz-id-2"] = transaction_id
+    return reply
 
 
 def _subresource(call: Call) -> str:
