@@ -8,6 +8,7 @@ Source: Amazon S3 user guide, "How Amazon S3 authorizes a request".
 """
 
 from collections.abc import Mapping
+from urllib.parse import parse_qsl
 
 from storage_cluster.servers.s3.buckets import Bucket
 from storage_cluster.servers.s3.errors import S3Error
@@ -68,5 +69,7 @@ def _condition_values(request: Request, tags: Mapping[str, str]) -> dict[str, st
     parameters = {name.lower(): value for name, value in request.query.items()}
     values |= {f"s3:{name}": parameters[name] for name in _CONDITION_PARAMETERS if name in parameters}
     values |= {f"s3:{name}": request.headers[name] for name in _CONDITION_HEADERS if name in request.headers}
+    given = dict(parse_qsl(request.headers.get("x-amz-tagging", ""), keep_blank_values=True))
+    values |= {f"s3:requestobjecttag/{name.lower()}": value for name, value in given.items()}
     values |= {f"s3:existingobjecttag/{name.lower()}": value for name, value in tags.items()}
     return values

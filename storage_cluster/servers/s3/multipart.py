@@ -156,7 +156,7 @@ async def complete_upload(op: Operation) -> Reply:
     """CompleteMultipartUpload."""
     request, bucket = op.request, op.bucket
     _require_writing(op)
-    claimed = _claimed_parts(await read_verified(request, op.signed, DOCUMENT_MAX_BYTES))
+    claimed = _claimed_parts(await read_verified(request, op.signed, DOCUMENT_MAX_BYTES, of_object=True))
     try:
         upload = await _find(op)
     except S3Error:

@@ -12,8 +12,11 @@ Source: Amazon S3 API reference, "Checking object integrity", "aws-chunked".
 
 import base64
 import binascii
+import dataclasses
 import hashlib
 from collections.abc import AsyncIterator, Callable
+
+from multidict import CIMultiDict
 
 from storage_cluster.s3.chunks import SIGNED_TRAILER, UNSIGNED_TRAILER, ChunkDecoder, ChunkError
 from storage_cluster.servers.http.messages import Body, Refusal, Reply
@@ -139,10 +142,17 @@ def upload_body(request: Request, signed: Signed, default_algorithm: str | None 
     return VerifiedBody(call.body, length, verifier, decoder)
 
 
-async def read_verified(request: Request, signed: Signed, max_bytes: int) -> bytes:
-    """The whole of a small body, verified in the same way. Raises: S3Error."""
+async def read_verified(request: Request, signed: Signed, max_bytes: int, *, of_object: bool = False) -> bytes:
+    """The whole of a small body, verified in the same way. Raises: S3Error.
+
+    `of_object`: a checksum among the headers is that of an object, not of this body.
+    """
     if request.call.body.length == 0:
         return b""
+    if of_object:
+        names = [name for name in request.headers if not name.lower().startswith(HEADER_PREFIX)]
+        headers = CIMultiDict((name, request.headers[name]) for name in names)
+        request = dataclasses.replace(request, call=dataclasses.replace(request.call, headers=headers))
     body = upload_body(request, signed)
     try:
         return await body.read(max_bytes)

@@ -112,6 +112,8 @@ def _parse_statement(one: Any, bucket: str) -> Statement:
     if not isinstance(one, dict) or one.get("Effect") not in ("Allow", "Deny") or set(one) - _KEYS:
         raise S3Error("MalformedPolicy", "Policy has an invalid statement")
     principals, not_principals = _either(one, "Principal")
+    if not_principals and one["Effect"] == "Allow":
+        raise S3Error("MalformedPolicy", "Allow with NotPrincipal is not allowed")
     actions, not_actions = _either(one, "Action")
     resources, not_resources = _either(one, "Resource")
     if any(not _is_of_bucket(resource, bucket) for resource in resources):

@@ -55,7 +55,7 @@ class Wire:
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
         return self.raw("\r\n".join([*lines, "Connection: close", "", ""]).encode() + body, **more)
 
-    def signed(
+    def sign(
         self,
         method: str,
         path: str,
@@ -107,22 +107,22 @@ MD5 = base64.b64encode(hashlib.md5(b"body").digest()).decode()  # noqa: S324  S3
     ids=str,
 )
 def test_headers_of_a_put(wire: Wire, headers: Headers, expected: tuple[int, str]) -> None:
-    signed = wire.signed("PUT", "/raw-requests/k", headers)
+    signed = wire.sign("PUT", "/raw-requests/k", headers)
     assert wire.send("PUT", "/raw-requests/k", signed, b"body" if headers else b"")[:2] == expected
 
 
 @pytest.mark.parametrize("length", ["", "-1", "4x"])
 def test_a_length_is_a_number(wire: Wire, length: str) -> None:
     for path in ("/raw-requests/k", "/raw-bucket"):
-        signed = wire.signed("PUT", path, [("Content-Length", length)])
+        signed = wire.sign("PUT", path, [("Content-Length", length)])
         status, code, _ = wire.send("PUT", path, signed, b"body")
         assert (status, code) == (400, "InvalidRequest")
 
 
 def test_metadata_may_be_unicode(wire: Wire) -> None:
     headers = [("Content-Length", "0"), ("x-amz-meta-raw", "Hello W\u00f6rld")]
-    assert wire.send("PUT", "/raw-requests/u", wire.signed("PUT", "/raw-requests/u", headers))[0] == 200
-    answer = wire.send("GET", "/raw-requests/u", wire.signed("GET", "/raw-requests/u"))[2]
+    assert wire.send("PUT", "/raw-requests/u", wire.sign("PUT", "/raw-requests/u", headers))[0] == 200
+    answer = wire.send("GET", "/raw-requests/u", wire.sign("GET", "/raw-requests/u"))[2]
     assert "x-amz-meta-raw: hello w\u00f6rld" in answer.decode().lower()
 
 
@@ -145,7 +145,7 @@ def test_metadata_may_be_unicode(wire: Wire) -> None:
 def test_a_request_is_signed_as_a_whole(
     wire: Wire, path: str, change: tuple[str, str | None], expected: tuple[int, str]
 ) -> None:
-    signed = dict(wire.signed("PUT", path, [("Content-Length", "0")]))
+    signed = dict(wire.sign("PUT", path, [("Content-Length", "0")]))
     signed = {name: value for name, value in signed.items() if name != change[0]}
     headers = [*signed.items(), *([(change[0], change[1])] if change[1] is not None else [])]
     assert wire.send("PUT", path, headers)[:2] == expected
@@ -154,12 +154,12 @@ def test_a_request_is_signed_as_a_whole(
 @pytest.mark.parametrize(("age_s", "code"), [(0, ""), (800, ""), (-800, ""), (1000, "X"), (-1000, "X"), (10**8, "X")])
 def test_a_signature_is_of_now(wire: Wire, age_s: int, code: str) -> None:
     expected = (403, "RequestTimeTooSkewed") if code else (200, "")
-    assert wire.send("GET", "/raw-requests", wire.signed("GET", "/raw-requests", age_s=age_s))[:2] == expected
+    assert wire.send("GET", "/raw-requests", wire.sign("GET", "/raw-requests", age_s=age_s))[:2] == expected
 
 
 def test_a_signature_may_be_dated_by_date(wire: Wire) -> None:
     """As old clients do; it must be the time that was signed."""
-    signed = dict(wire.signed("GET", "/raw-requests"))
+    signed = dict(wire.sign("GET", "/raw-requests"))
     moment = datetime.datetime.strptime(signed.pop("x-amz-date"), "%Y%m%dT%H%M%SZ")
     signed["Date"] = moment.strftime("%a, %d %b %Y %H:%M:%S GMT")
     assert wire.send("GET", "/raw-requests", list(signed.items()))[0] in (200, 403)
@@ -167,23 +167,23 @@ def test_a_signature_may_be_dated_by_date(wire: Wire) -> None:
     assert wire.send("GET", "/raw-requests", list(signed.items()))[0] == 403
 
 
-def presigned(wire: Wire, path: str, *, age_s: int = 0, expires_s: int = 60, method: str = "GET") -> str:
+def presigned_target(wire: Wire, path: str, *, age_s: int = 0, expires_s: int = 60, method: str = "GET") -> str:
     request = SignableRequest(method, encode_path(path), "", [("host", wire.host)])
     return f"{encode_path(path)}?{presigned_query(request, USER, 'us-east-1', _time(age_s), expires_s)}"
 
 
 def test_a_presigned_url(wire: Wire) -> None:
     host = [("Host", wire.host)]
-    target = presigned(wire, "/raw-requests/p", method="PUT")
+    target = presigned_target(wire, "/raw-requests/p", method="PUT")
     assert wire.send("PUT", target, [*host, ("Content-Length", "2")], b"ok")[:2] == (200, "")
-    target = presigned(wire, "/raw-requests/p")
+    target = presigned_target(wire, "/raw-requests/p")
     assert wire.send("GET", target, host)[2].endswith(b"ok")
     assert wire.send("DELETE", target, host)[:2] == (403, "SignatureDoesNotMatch")
     assert wire.send("GET", target.replace("/p?", "/q?"), host)[:2] == (403, "SignatureDoesNotMatch")
     assert wire.send("GET", f"{target}&versionId=null", host)[:2] == (403, "SignatureDoesNotMatch")
-    old = presigned(wire, "/raw-requests/p", age_s=70)
+    old = presigned_target(wire, "/raw-requests/p", age_s=70)
     assert wire.send("GET", old, host)[:2] == (403, "AccessDenied")
-    unborn = presigned(wire, "/raw-requests/p", age_s=-1000)
+    unborn = presigned_target(wire, "/raw-requests/p", age_s=-1000)
     assert wire.send("GET", unborn, host)[:2] == (403, "AccessDenied")
     for expires in ("0", "-7", "609901", "x"):
         changed = target.replace("X-Amz-Expires=60", f"X-Amz-Expires={expires}")
@@ -200,11 +200,11 @@ def test_version_2_is_refused_by_name(wire: Wire) -> None:
 @pytest.mark.parametrize("host", ["raw-requests.s3.localhost", "raw-requests.s3.localhost:80", "s3.localhost"])
 def test_a_bucket_may_be_in_the_host(wire: Wire, host: str) -> None:
     path = "/in-host" if host.startswith("raw") else "/raw-requests/in-host"
-    signed = wire.signed("PUT", path, [("Content-Length", "1")], host=host)
+    signed = wire.sign("PUT", path, [("Content-Length", "1")], host=host)
     assert wire.send("PUT", path, signed, b"1")[:2] == (200, "")
-    assert wire.send("GET", path, wire.signed("GET", path, host=host))[2].endswith(b"1")
+    assert wire.send("GET", path, wire.sign("GET", path, host=host))[2].endswith(b"1")
     bucket = path.rpartition("/")[0] or "/"
-    assert b"<Key>in-host</Key>" in wire.send("GET", bucket, wire.signed("GET", bucket, host=host))[2]
+    assert b"<Key>in-host</Key>" in wire.send("GET", bucket, wire.sign("GET", bucket, host=host))[2]
 
 
 @pytest.mark.parametrize("path", ["/raw-requests/%ff%fe", "/raw-requests/a%00b", "/%ff"])
@@ -223,14 +223,14 @@ def test_100_continue_only_where_the_body_is_wanted(wire: Wire, public: bool) ->
 
 
 def test_a_body_without_a_length_may_come_in_http_chunks(wire: Wire) -> None:
-    signed = wire.signed("PUT", "/raw-requests/chunked", [("Transfer-Encoding", "chunked")])
+    signed = wire.sign("PUT", "/raw-requests/chunked", [("Transfer-Encoding", "chunked")])
     assert wire.send("PUT", "/raw-requests/chunked", signed, b"3\r\nbar\r\n0\r\n\r\n")[:2] == (200, "")
-    found = wire.send("GET", "/raw-requests/chunked", wire.signed("GET", "/raw-requests/chunked"))[2]
+    found = wire.send("GET", "/raw-requests/chunked", wire.sign("GET", "/raw-requests/chunked"))[2]
     assert found.endswith(b"\r\n\r\nbar")
 
 
 def test_a_body_that_breaks_off_is_not_kept(wire: Wire, client: Any) -> None:
-    signed = wire.signed("PUT", "/raw-requests/broken", [("Content-Length", "10")])
+    signed = wire.sign("PUT", "/raw-requests/broken", [("Content-Length", "10")])
     assert wire.send("PUT", "/raw-requests/broken", signed, b"body", ends=True)[0] != 200
     assert answer_of(client.head_object, Bucket="raw-requests", Key="broken") == (404, "404")
 
@@ -250,7 +250,7 @@ def test_nothing_is_kept_of_a_body_that_is_not_as_announced(wire: Wire, client: 
     other["x-amz-checksum-sha256"] = base64.b64encode(hashlib.sha256(b"x").digest()).decode()
     headers = [("Content-Length", "4"), *([(wrong, other[wrong])] if wrong in other else [])]
     payload_hash = UNSIGNED_PAYLOAD if wrong in other else hashlib.sha256(b"x").hexdigest()
-    assert wire.send("PUT", path, wire.signed("PUT", path, headers, payload_hash), b"body")[:2] == (400, code)
+    assert wire.send("PUT", path, wire.sign("PUT", path, headers, payload_hash), b"body")[:2] == (400, code)
     assert answer_of(client.head_object, Bucket="raw-requests", Key=wrong) == (404, "404")
 
 
@@ -262,7 +262,7 @@ def chunked_request(wire: Wire, key: str, form: str, trailers: list[tuple[str, s
     """Headers and body of an upload in chunks of 40 bytes."""
     headers = [("x-amz-decoded-content-length", str(len(BODY))), ("Content-Encoding", "aws-chunked")]
     headers += [("x-amz-trailer", name) for name, _ in trailers]
-    signed = wire.signed("PUT", f"/raw-requests/{key}", headers, FORMS[form])
+    signed = wire.sign("PUT", f"/raw-requests/{key}", headers, FORMS[form])
     values = dict(signed)
     scope = Scope(values["x-amz-date"][:8], "us-east-1")
     seed = values["Authorization"][-64:]
@@ -322,7 +322,7 @@ def test_a_chunk_that_breaks_off_is_not_kept(wire: Wire, client: Any) -> None:
 
 
 def test_an_error_names_the_request(wire: Wire) -> None:
-    answer = wire.send("GET", "/raw-requests/none", wire.signed("GET", "/raw-requests/none"))[2].decode()
+    answer = wire.send("GET", "/raw-requests/none", wire.sign("GET", "/raw-requests/none"))[2].decode()
     request_id = re.search(r"x-amz-request-id: (\S+)", answer)
     assert request_id and f"<RequestId>{request_id[1]}</RequestId>" in answer
     assert "<Resource>/raw-requests/none</Resource>" in answer
