@@ -16,6 +16,7 @@ from storage_cluster.s3.signatures import (
     ALGORITHM,
     UNSIGNED_PAYLOAD,
     Claim,
+    Scope,
     SignableRequest,
     claim_of_header,
     claim_of_query,
@@ -63,6 +64,13 @@ class Authenticator:
         """Whether there is a user with this access key."""
         return user_id in self._users
 
+    def requester(self, access_key: str) -> Requester:
+        """The user with this access key. Raises: S3Error (InvalidAccessKeyId)."""
+        user = self._users.get(access_key)
+        if user is None:
+            raise S3Error("InvalidAccessKeyId", fields={"AWSAccessKeyId": access_key})
+        return Requester(user)
+
     def authenticate(self, call: Call) -> Signed:
         """Who sent it. Raises: S3Error for a signature that is not right."""
         path, _, query = call.target.partition("?")
@@ -70,9 +78,8 @@ class Authenticator:
         claim, time = _claim(call, query)
         if claim is None:
             return Signed(None, hashed)
-        user = self._users.get(claim.access_key)
-        if user is None:
-            raise S3Error("InvalidAccessKeyId", fields={"AWSAccessKeyId": claim.access_key})
+        requester = self.requester(claim.access_key)
+        user = requester.user
         _check_time(claim, time)
         if hashed not in (UNSIGNED_PAYLOAD, *_STREAMED) and not _SHA256.fullmatch(hashed):
             raise S3Error("InvalidArgument", "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, or a valid sha256 value.")
@@ -83,7 +90,16 @@ class Authenticator:
         signer = None
         if hashed in (chunks.SIGNED, chunks.SIGNED_TRAILER):
             signer = ChunkSigner(user.key, claim.scope, time, claim.signature)
-        return Signed(Requester(user), hashed, signer)
+        return Signed(requester, hashed, signer)
+
+
+def scope_of_credential(text: str) -> tuple[str, Scope]:
+    """Access key and scope in a form's `x-amz-credential`. Raises: S3Error."""
+    try:
+        claim = claim_of_header(f"{ALGORITHM} Credential={text}, SignedHeaders=host, Signature={'0' * 64}")
+    except ValueError as error:
+        raise S3Error("AuthorizationQueryParametersError", f"{error}.") from None
+    return claim.access_key, claim.scope
 
 
 def _claim(call: Call, query: str) -> tuple[Claim | None, str]:

@@ -29,7 +29,7 @@ from storage_cluster.servers.proxy.slo import Slo
 from storage_cluster.servers.proxy.symlink import Symlink
 from storage_cluster.servers.proxy.versions import Versions
 from storage_cluster.servers.s3 import bucket_operations as buckets_api
-from storage_cluster.servers.s3 import deletions, listings, multipart, objects
+from storage_cluster.servers.s3 import deletions, listings, multipart, objects, post_object
 from storage_cluster.servers.s3.addressing import Address, address_of
 from storage_cluster.servers.s3.authentication import Authenticator
 from storage_cluster.servers.s3.buckets import Buckets
@@ -88,6 +88,7 @@ OPERATIONS: dict[tuple[str, str, str], Operate] = {
     (BUCKET, "DELETE", "tagging"): buckets_api.delete_bucket_tagging,
     (BUCKET, "GET", "requestPayment"): buckets_api.get_request_payment,
     (BUCKET, "POST", "delete"): deletions.delete_objects,
+    (BUCKET, "POST", ""): post_object.post_object,
     (OBJECT, "GET", ""): objects.get_object,
     (OBJECT, "HEAD", ""): objects.get_object,
     (OBJECT, "PUT", ""): objects.put_object,
