@@ -146,6 +146,9 @@ async def put_versioning(op: Operation) -> Reply:
     switched = [*versioning.switched, op.gateway.clock.now()]
     if not versioning.switched and status == "Suspended":
         switched.append(switched[-1])  # suspended at once: everything is `null`, and the status is known
+        await op.gateway.buckets.configure(
+            op.request, op.bucket, {}, {"X-Versions-Enabled": "true"}
+        )  # a place for them
     headers = {"X-Versions-Enabled": "true" if status == "Enabled" else "false"}
     await op.gateway.buckets.configure(op.request, op.bucket, {"Versioning": ",".join(switched)}, headers)
     return op.request.say(200)

@@ -105,6 +105,16 @@ def test_a_suspended_bucket_deletes_the_null_version(client: Any, versioned: str
     assert body_of(client, versioned, "k") == b"1"
 
 
+def test_a_bucket_may_begin_suspended(client: Any, bucket: str) -> None:
+    set_versioning(client, bucket, "Suspended")
+    assert client.delete_object(Bucket=bucket, Key="never")["VersionId"] == "null"
+    client.put_object(Bucket=bucket, Key="k", Body=b"1")
+    client.put_object(Bucket=bucket, Key="k", Body=b"2")
+    assert all_versions(client, bucket) == [("k", "null", True, False), ("never", "null", True, True)]
+    client.delete_object(Bucket=bucket, Key="k")
+    assert answer_of(client.get_object, Bucket=bucket, Key="k") == (404, "NoSuchKey")
+
+
 def test_delete_markers_stack_and_are_removed_one_by_one(client: Any, versioned: str) -> None:
     made = client.put_object(Bucket=versioned, Key="k", Body=b"1")["VersionId"]
     marks = [client.delete_object(Bucket=versioned, Key="k") for _ in range(3)]
