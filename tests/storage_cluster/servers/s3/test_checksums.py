@@ -72,11 +72,9 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("lists_checksums", [False, True])
 @pytest.mark.parametrize(("algorithm", "kind"), KINDS)
-def test_checksums_of_multipart_uploads(
-    client: Any, bucket: str, algorithm: str, kind: str, lists_checksums: bool
-) -> None:
+def test_checksums_of_multipart_uploads(client: Any, bucket: str, algorithm: str, kind: str) -> None:
+    lists_checksums = kind == "COMPOSITE"  # else the parts are listed by their ETags alone
     name, named = f"Checksum{algorithm}", {"Bucket": bucket, "Key": "k"}
     begun = client.create_multipart_upload(**named, ChecksumAlgorithm=algorithm, ChecksumType=kind)
     assert (begun["ChecksumAlgorithm"], begun["ChecksumType"]) == (algorithm, kind)
