@@ -39,7 +39,7 @@ def may_use_bucket(request: Request, bucket: Bucket, action: str, permission: st
     if verdict is Verdict.SILENT:
         if permission == OWNER:
             return request.user_id == bucket.owner
-        return bucket.acl.allows(request.user_id, permission)
+        return bucket.public_access.in_force(bucket.acl).allows(request.user_id, permission)
     return verdict is Verdict.ALLOW
 
 
@@ -48,7 +48,8 @@ def require_object(
 ) -> None:
     """Raises: S3Error (AccessDenied) unless the request may, by the bucket's policy or the object's list."""
     verdict = judge(request, bucket, action, key, tags)
-    if verdict is Verdict.DENY or (verdict is Verdict.SILENT and not acl.allows(request.user_id, permission)):
+    listed = bucket.public_access.in_force(acl).allows(request.user_id, permission)
+    if verdict is Verdict.DENY or (verdict is Verdict.SILENT and not listed):
         raise S3Error("AccessDenied")
 
 
@@ -58,7 +59,9 @@ def judge(request: Request, bucket: Bucket, action: str, key: str = "", tags: Ta
     if policy is None:
         return Verdict.SILENT
     resource = f"arn:aws:s3:::{bucket.name}" + (f"/{key}" if key else "")
-    return policy.judge(Asked(request.user_id, action, resource, _condition_values(request, tags or {})))
+    verdict = policy.judge(Asked(request.user_id, action, resource, _condition_values(request, tags or {})))
+    restricted = bucket.public_access.restrict_policy and policy.is_public and request.user_id != bucket.owner
+    return Verdict.SILENT if restricted and verdict is Verdict.ALLOW else verdict
 
 
 def _condition_values(request: Request, tags: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from storage_cluster.servers.s3.multipart_layout import uploads_container
 from storage_cluster.servers.s3.objects import read_acl
 from storage_cluster.servers.s3.payload import read_verified
 from storage_cluster.servers.s3.policy import POLICY_MAX_BYTES, parse_policy
+from storage_cluster.servers.s3.public_access import PublicAccess
 from storage_cluster.servers.s3.request import Request
 from storage_cluster.servers.s3.tags import BUCKET_TAGS_MAX, kept_tags, tags_document, tags_in_document, tags_text
 
@@ -169,7 +170,7 @@ async def get_policy_status(op: Operation) -> Reply:
     """GetBucketPolicyStatus."""
     require_bucket(op.request, op.bucket, "s3:GetBucketPolicyStatus", OWNER)
     policy = op.bucket.policy
-    public = op.bucket.acl.is_public or (policy is not None and policy.is_public)
+    public = op.bucket.public_access.in_force(op.bucket.acl).is_public or (policy is not None and policy.is_public)
     return xml_reply(element("PolicyStatus", element("IsPublic", "true" if public else "false")))
 
 
@@ -178,8 +179,33 @@ async def put_policy(op: Operation) -> Reply:
     require_bucket(op.request, op.bucket, "s3:PutBucketPolicy", OWNER)
     body = await read_verified(op.request, op.signed, POLICY_MAX_BYTES)
     text = body.decode("utf-8", "replace")
-    parse_policy(text, op.bucket.name)
+    policy = parse_policy(text, op.bucket.name)
+    if op.bucket.public_access.block_policy and policy.is_public:
+        raise S3Error("AccessDenied")
     await op.gateway.buckets.configure(op.request, op.bucket, {"Policy": text})
+    return op.request.say(204)
+
+
+async def get_public_access(op: Operation) -> Reply:
+    """GetPublicAccessBlock."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketPublicAccessBlock", OWNER)
+    if op.bucket.setting("Public-Access") is None:
+        raise S3Error("NoSuchPublicAccessBlockConfiguration", fields={"BucketName": op.bucket.name})
+    return xml_reply(op.bucket.public_access.document())
+
+
+async def put_public_access(op: Operation) -> Reply:
+    """PutPublicAccessBlock."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketPublicAccessBlock", OWNER)
+    given = PublicAccess.from_document(await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES))
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Public-Access": given.text()})
+    return op.request.say(200)
+
+
+async def delete_public_access(op: Operation) -> Reply:
+    """DeletePublicAccessBlock."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketPublicAccessBlock", OWNER)
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Public-Access": None})
     return op.request.say(204)
 
 

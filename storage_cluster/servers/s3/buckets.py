@@ -25,6 +25,7 @@ from storage_cluster.servers.proxy.infos import ContainerInfo, Infos
 from storage_cluster.servers.s3.errors import S3Error
 from storage_cluster.servers.s3.grants import ALL_USERS, Acl, Grant, private
 from storage_cluster.servers.s3.policy import Policy, parse_policy
+from storage_cluster.servers.s3.public_access import PublicAccess
 from storage_cluster.servers.s3.request import Request, check
 
 INDEX_ACCOUNT = ".s3"
@@ -86,6 +87,11 @@ class Bucket:
         """Its policy."""
         text = self.setting("Policy")
         return None if text is None else parse_policy(text, self.name)
+
+    @property
+    def public_access(self) -> PublicAccess:
+        """What keeps it from becoming public."""
+        return PublicAccess.from_text(self.setting("Public-Access"))
 
     @property
     def versioning(self) -> Versioning:

@@ -77,6 +77,7 @@ CODES: dict[str, tuple[int, str]] = {
     "NoSuchBucketPolicy": (404, "The specified bucket does not have a bucket policy."),
     "NoSuchCORSConfiguration": (404, "The CORS configuration does not exist."),
     "NoSuchKey": (404, "The specified key does not exist."),
+    "NoSuchPublicAccessBlockConfiguration": (404, "The public access block configuration was not found."),
     "NoSuchTagSet": (404, "There is no tag set associated with the bucket."),
     "NoSuchUpload": (
         404,

@@ -99,7 +99,7 @@ def acl_to_store(op: Operation) -> Acl:
     """The access control list of an object that the request makes."""
     owner = op.request.user_id or op.bucket.owner
     given = acl_in_headers(op.request.headers, owner, op.bucket.owner, op.is_user)
-    return given or private(owner)
+    return op.bucket.public_access.check_acl(given or private(owner))
 
 
 async def get_object(op: Operation) -> Reply:
@@ -398,11 +398,12 @@ async def read_acl(op: Operation, owner: str) -> Acl:
     given = acl_in_headers(op.request.headers, owner, op.bucket.owner, op.is_user)
     text = await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES)
     if given is not None:
-        return given
+        return op.bucket.public_access.check_acl(given)
     try:
-        return acl_in_document(parse(text, "AccessControlPolicy"), owner, op.is_user)
+        document = parse(text, "AccessControlPolicy")
     except DocumentError:
         raise S3Error("MalformedACLError") from None
+    return op.bucket.public_access.check_acl(acl_in_document(document, owner, op.is_user))
 
 
 async def get_object_tagging(op: Operation) -> Reply:

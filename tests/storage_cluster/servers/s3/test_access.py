@@ -303,3 +303,61 @@ def cors_bucket(client: Any) -> str:
 def test_a_preflight_request_is_complete(cors_bucket: str, store: Any) -> None:
     assert store.ask("OPTIONS", f"/{cors_bucket}/k", {}, service="s3").status == 400
     assert store.ask("OPTIONS", f"/{cors_bucket}/k", {"Origin": "a.put"}, service="s3").status == 400
+
+
+EVERYBODY = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject"}
+
+
+def block_public_access(client: Any, bucket: str, **switches: bool) -> None:
+    client.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=switches)
+
+
+def public_policy(bucket: str) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": [EVERYBODY | {"Resource": f"arn:aws:s3:::{bucket}/*"}]})
+
+
+def test_a_public_access_block_is_kept_and_removed(client: Any, bucket: str) -> None:
+    assert code_of(client.get_public_access_block, Bucket=bucket) == "NoSuchPublicAccessBlockConfiguration"
+    block_public_access(client, bucket, BlockPublicAcls=True, RestrictPublicBuckets=True)
+    assert client.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"] == {
+        "BlockPublicAcls": True,
+        "IgnorePublicAcls": False,
+        "BlockPublicPolicy": False,
+        "RestrictPublicBuckets": True,
+    }
+    client.delete_public_access_block(Bucket=bucket)
+    assert code_of(client.get_public_access_block, Bucket=bucket) == "NoSuchPublicAccessBlockConfiguration"
+
+
+@pytest.mark.parametrize("acl", ["public-read", "public-read-write", "authenticated-read"])
+def test_public_lists_are_refused_where_they_are_blocked(client: Any, bucket: str, acl: str) -> None:
+    client.put_object(Bucket=bucket, Key="k")
+    block_public_access(client, bucket, BlockPublicAcls=True)
+    assert answer_of(client.put_bucket_acl, Bucket=bucket, ACL=acl) == DENIED
+    assert answer_of(client.put_object_acl, Bucket=bucket, Key="k", ACL=acl) == DENIED
+    assert answer_of(client.put_object, Bucket=bucket, Key="new", ACL=acl) == DENIED
+    assert answer_of(client.put_object, Bucket=bucket, Key="new", ACL="private") == OK
+
+
+def test_public_lists_can_be_ignored(client: Any, bucket: str, other: Any) -> None:
+    client.put_bucket_acl(Bucket=bucket, ACL="public-read")
+    client.put_object(Bucket=bucket, Key="k", ACL="public-read")
+    assert answer_of(other.get_object, Bucket=bucket, Key="k") == OK
+    block_public_access(client, bucket, IgnorePublicAcls=True)
+    assert answer_of(other.get_object, Bucket=bucket, Key="k") == DENIED
+    assert answer_of(other.list_objects, Bucket=bucket) == DENIED
+    assert answer_of(client.get_object, Bucket=bucket, Key="k") == OK
+
+
+def test_public_policies_are_refused_where_they_are_blocked(client: Any, bucket: str) -> None:
+    block_public_access(client, bucket, BlockPublicPolicy=True)
+    assert answer_of(client.put_bucket_policy, Bucket=bucket, Policy=public_policy(bucket)) == DENIED
+
+
+def test_a_public_policy_can_be_restricted_to_the_owner(client: Any, bucket: str, other: Any) -> None:
+    client.put_object(Bucket=bucket, Key="k")
+    client.put_bucket_policy(Bucket=bucket, Policy=public_policy(bucket))
+    assert answer_of(other.get_object, Bucket=bucket, Key="k") == OK
+    block_public_access(client, bucket, RestrictPublicBuckets=True)
+    assert answer_of(other.get_object, Bucket=bucket, Key="k") == DENIED
+    assert answer_of(client.get_object, Bucket=bucket, Key="k") == OK
