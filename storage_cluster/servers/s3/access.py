@@ -39,7 +39,7 @@ def may_use_bucket(request: Request, bucket: Bucket, action: str, permission: st
     if verdict is Verdict.SILENT:
         if permission == OWNER:
             return request.user_id == bucket.owner
-        return bucket.public_access.in_force(bucket.acl).allows(request.user_id, permission)
+        return bucket.in_force(bucket.acl).allows(request.user_id, permission)
     return verdict is Verdict.ALLOW
 
 
@@ -48,7 +48,7 @@ def require_object(
 ) -> None:
     """Raises: S3Error (AccessDenied) unless the request may, by the bucket's policy or the object's list."""
     verdict = judge(request, bucket, action, key, tags)
-    listed = bucket.public_access.in_force(acl).allows(request.user_id, permission)
+    listed = bucket.in_force(acl).allows(request.user_id, permission)
     if verdict is Verdict.DENY or (verdict is Verdict.SILENT and not listed):
         raise S3Error("AccessDenied")
 

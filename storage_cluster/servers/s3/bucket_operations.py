@@ -4,6 +4,7 @@ import json
 from xml.etree.ElementTree import Element
 
 from storage_cluster.servers.http.messages import Reply
+from storage_cluster.servers.s3 import ownership
 from storage_cluster.servers.s3.access import OWNER, require_bucket
 from storage_cluster.servers.s3.addressing import check_bucket_name
 from storage_cluster.servers.s3.authentication import Signed
@@ -70,8 +71,11 @@ async def create_bucket(request: Request, signed: Signed, gateway: Gateway) -> R
             raise S3Error("NotImplemented", fields={"Header": header})
     owner = request.requester.id
     acl = acl_in_headers(request.headers, owner, owner, gateway.authenticator.is_user) or private(owner)
+    setting = ownership.ownership_in_header(request.headers)
+    if setting == ownership.ENFORCED and acl != private(owner):
+        raise S3Error("InvalidBucketAclWithObjectOwnership")
     _check_location(await read_verified(request, signed, DOCUMENT_MAX_BYTES))
-    await gateway.buckets.create(request, name, acl)
+    await gateway.buckets.create(request, name, acl, {} if setting is None else {"Ownership": setting})
     return request.say(200, {"Location": f"/{name}"})
 
 
@@ -170,7 +174,7 @@ async def get_policy_status(op: Operation) -> Reply:
     """GetBucketPolicyStatus."""
     require_bucket(op.request, op.bucket, "s3:GetBucketPolicyStatus", OWNER)
     policy = op.bucket.policy
-    public = op.bucket.public_access.in_force(op.bucket.acl).is_public or (policy is not None and policy.is_public)
+    public = op.bucket.in_force(op.bucket.acl).is_public or (policy is not None and policy.is_public)
     return xml_reply(element("PolicyStatus", element("IsPublic", "true" if public else "false")))
 
 
@@ -183,6 +187,32 @@ async def put_policy(op: Operation) -> Reply:
     if op.bucket.public_access.block_policy and policy.is_public:
         raise S3Error("AccessDenied")
     await op.gateway.buckets.configure(op.request, op.bucket, {"Policy": text})
+    return op.request.say(204)
+
+
+async def get_ownership(op: Operation) -> Reply:
+    """GetBucketOwnershipControls."""
+    require_bucket(op.request, op.bucket, "s3:GetBucketOwnershipControls", OWNER)
+    setting = op.bucket.setting("Ownership")
+    if setting is None:
+        raise S3Error("OwnershipControlsNotFoundError", fields={"BucketName": op.bucket.name})
+    return xml_reply(ownership.ownership_document(setting))
+
+
+async def put_ownership(op: Operation) -> Reply:
+    """PutBucketOwnershipControls."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketOwnershipControls", OWNER)
+    setting = ownership.ownership_in_document(await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES))
+    if setting == ownership.ENFORCED and op.bucket.acl != private(op.bucket.owner):
+        raise S3Error("InvalidBucketAclWithObjectOwnership")
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Ownership": setting})
+    return op.request.say(200)
+
+
+async def delete_ownership(op: Operation) -> Reply:
+    """DeleteBucketOwnershipControls."""
+    require_bucket(op.request, op.bucket, "s3:PutBucketOwnershipControls", OWNER)
+    await op.gateway.buckets.configure(op.request, op.bucket, {"Ownership": None})
     return op.request.say(204)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from storage_cluster.servers.proxy.infos import ContainerInfo, Infos
+from storage_cluster.servers.s3 import ownership
 from storage_cluster.servers.s3.errors import S3Error
 from storage_cluster.servers.s3.grants import ALL_USERS, Acl, Grant, private
 from storage_cluster.servers.s3.policy import Policy, parse_policy
@@ -89,6 +90,15 @@ class Bucket:
         return None if text is None else parse_policy(text, self.name)
 
     @property
+    def ownership(self) -> str:
+        """Who owns its objects."""
+        return self.setting("Ownership") or ownership.WRITER
+
+    def in_force(self, acl: Acl) -> Acl:
+        """What counts of an access list of it or of its objects."""
+        return ownership.in_force(self.ownership, self.public_access.in_force(acl), self.owner)
+
+    @property
     def public_access(self) -> PublicAccess:
         """What keeps it from becoming public."""
         return PublicAccess.from_text(self.setting("Public-Access"))
@@ -134,7 +144,7 @@ class Buckets:
                 raise S3Error("ServiceUnavailable")
         raise S3Error("NoSuchBucket", fields={"BucketName": name})
 
-    async def create(self, request: Request, name: str, acl: Acl) -> None:
+    async def create(self, request: Request, name: str, acl: Acl, settings: Mapping[str, str]) -> None:
         """Make a bucket for who asks. Raises: S3Error (BucketAlreadyExists, BucketAlreadyOwnedByYou)."""
         assert request.requester is not None
         account = request.requester.account
@@ -145,7 +155,10 @@ class Buckets:
             bucket = _bucket(request, name, account, found)
             mine = bucket.owner == request.requester.id and bucket.acl == acl
             raise S3Error("BucketAlreadyOwnedByYou" if mine else "BucketAlreadyExists", fields={"BucketName": name})
-        await check(await request.ask_store("PUT", (account, name), headers=_sysmeta("Acl", acl.text())))
+        headers = _sysmeta("Acl", acl.text())
+        for setting, text in settings.items():
+            headers |= _sysmeta(setting, quote(text))
+        await check(await request.ask_store("PUT", (account, name), headers=headers))
         await check(await request.ask_store("PUT", _owner_entry(acl.owner, name), body=b""))
 
     async def delete(self, request: Request, bucket: Bucket) -> None:

@@ -16,6 +16,7 @@ from storage_cluster.servers.http.messages import Refusal, Reply
 from storage_cluster.servers.s3.documents import document, element
 
 CODES: dict[str, tuple[int, str]] = {
+    "AccessControlListNotSupported": (400, "The bucket does not allow ACLs."),
     "AccessDenied": (403, "Access Denied"),
     "AuthorizationHeaderMalformed": (400, "The authorization header that you provided is not valid."),
     "AuthorizationQueryParametersError": (400, "The authorization query parameters that you provided are not valid."),
@@ -42,6 +43,10 @@ CODES: dict[str, tuple[int, str]] = {
     "InternalError": (500, "An internal error occurred. Try again."),
     "InvalidAccessKeyId": (403, "The access key ID that you provided does not exist in our records."),
     "InvalidArgument": (400, "Invalid Argument"),
+    "InvalidBucketAclWithObjectOwnership": (
+        400,
+        "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting.",
+    ),
     "InvalidBucketName": (400, "The specified bucket is not valid."),
     "InvalidDigest": (400, "The Content-MD5 or checksum value that you specified is not valid."),
     "InvalidLocationConstraint": (400, "The specified location constraint is not valid."),
@@ -87,6 +92,7 @@ CODES: dict[str, tuple[int, str]] = {
     "NoSuchVersion": (404, "The version ID specified in the request does not match an existing version."),
     "NotImplemented": (501, "A header or operation that you used is not implemented here."),
     "NotModified": (304, "Not Modified"),
+    "OwnershipControlsNotFoundError": (404, "The bucket ownership controls were not found."),
     "PreconditionFailed": (412, "At least one of the preconditions that you specified did not hold."),
     "RequestTimeTooSkewed": (
         403,

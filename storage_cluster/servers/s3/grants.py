@@ -24,7 +24,7 @@ GROUPS = (ALL_USERS, AUTHENTICATED_USERS, LOG_DELIVERY)
 PERMISSIONS = ("READ", "WRITE", "READ_ACP", "WRITE_ACP", "FULL_CONTROL")
 _OWNERS_RIGHTS = ("READ_ACP", "WRITE_ACP")
 _GRANTEE = re.compile(r'\s*(id|uri|emailAddress)\s*=\s*"?([^",]*)"?\s*', re.IGNORECASE)
-_GRANT_HEADERS = {
+GRANT_HEADERS = {
     "x-amz-grant-read": "READ",
     "x-amz-grant-write": "WRITE",
     "x-amz-grant-read-acp": "READ_ACP",
@@ -102,7 +102,7 @@ def canned_acl(name: str, owner: str, bucket_owner: str) -> Acl:
 
 def acl_in_headers(headers: Mapping[str, str], owner: str, bucket_owner: str, is_user: IsUser) -> Acl | None:
     """The list that a request's headers give; None if they give none. Raises: S3Error."""
-    given = [name for name in _GRANT_HEADERS if name in headers]
+    given = [name for name in GRANT_HEADERS if name in headers]
     name = headers.get("x-amz-acl")
     if name is not None and given:
         raise S3Error("InvalidRequest", "Specifying both Canned ACLs and Header Grants is not allowed")
@@ -111,7 +111,7 @@ def acl_in_headers(headers: Mapping[str, str], owner: str, bucket_owner: str, is
     if not given:
         return None
     grants = [
-        Grant(grantee, _GRANT_HEADERS[header]) for header in given for grantee in _grantees(headers[header], is_user)
+        Grant(grantee, GRANT_HEADERS[header]) for header in given for grantee in _grantees(headers[header], is_user)
     ]
     return Acl(owner, tuple(grants))
 

@@ -32,6 +32,7 @@ from storage_cluster.servers.s3.metadata import (
     with_overrides,
 )
 from storage_cluster.servers.s3.multipart_layout import expire_parts, part_range, parts_of
+from storage_cluster.servers.s3.ownership import ENFORCED, check_headers, owner_of_new
 from storage_cluster.servers.s3.payload import copied_body, read_verified, stored_checksum_headers, upload_body
 from storage_cluster.servers.s3.request import check
 from storage_cluster.servers.s3.tags import OBJECT_TAGS_MAX, tags_document, tags_in_document, tags_text
@@ -97,7 +98,10 @@ def written_version(op: Operation, reply: Reply) -> dict[str, str]:
 
 def acl_to_store(op: Operation) -> Acl:
     """The access control list of an object that the request makes."""
-    owner = op.request.user_id or op.bucket.owner
+    bucket = op.bucket
+    check_headers(bucket.ownership, op.request.headers)
+    writer = op.request.user_id or bucket.owner
+    owner = owner_of_new(bucket.ownership, op.request.headers, writer, bucket.owner)
     given = acl_in_headers(op.request.headers, owner, op.bucket.owner, op.is_user)
     return op.bucket.public_access.check_acl(given or private(owner))
 
@@ -395,6 +399,8 @@ async def put_object_acl(op: Operation) -> Reply:
 
 async def read_acl(op: Operation, owner: str) -> Acl:
     """The access control list that a request gives, in its headers or as a document. Raises: S3Error."""
+    if op.bucket.ownership == ENFORCED:
+        raise S3Error("AccessControlListNotSupported")
     given = acl_in_headers(op.request.headers, owner, op.bucket.owner, op.is_user)
     text = await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES)
     if given is not None:

@@ -361,3 +361,52 @@ def test_a_public_policy_can_be_restricted_to_the_owner(client: Any, bucket: str
     block_public_access(client, bucket, RestrictPublicBuckets=True)
     assert answer_of(other.get_object, Bucket=bucket, Key="k") == DENIED
     assert answer_of(client.get_object, Bucket=bucket, Key="k") == OK
+
+
+def own(client: Any, bucket: str, setting: str) -> None:
+    client.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": setting}]})
+
+
+@pytest.mark.parametrize("setting", ["BucketOwnerEnforced", "BucketOwnerPreferred", "ObjectWriter"])
+def test_ownership_controls_are_kept_and_removed(client: Any, bucket: str, setting: str) -> None:
+    assert code_of(client.get_bucket_ownership_controls, Bucket=bucket) == "OwnershipControlsNotFoundError"
+    own(client, bucket, setting)
+    found = client.get_bucket_ownership_controls(Bucket=bucket)["OwnershipControls"]
+    assert found == {"Rules": [{"ObjectOwnership": setting}]}
+    client.delete_bucket_ownership_controls(Bucket=bucket)
+    assert code_of(client.get_bucket_ownership_controls, Bucket=bucket) == "OwnershipControlsNotFoundError"
+
+
+def test_ownership_is_set_as_a_bucket_is_made(client: Any, bucket: str) -> None:
+    client.create_bucket(Bucket=f"{bucket}-own", ObjectOwnership="BucketOwnerPreferred")
+    found = client.get_bucket_ownership_controls(Bucket=f"{bucket}-own")["OwnershipControls"]
+    assert found == {"Rules": [{"ObjectOwnership": "BucketOwnerPreferred"}]}
+
+
+def test_where_ownership_is_enforced_lists_count_for_nothing(client: Any, bucket: str, other: Any) -> None:
+    client.put_object(Bucket=bucket, Key="k", ACL="public-read")
+    own(client, bucket, "BucketOwnerEnforced")
+    assert answer_of(other.get_object, Bucket=bucket, Key="k") == DENIED
+    assert code_of(client.put_bucket_acl, Bucket=bucket, ACL="public-read") == "AccessControlListNotSupported"
+    assert code_of(client.put_object_acl, Bucket=bucket, Key="k", ACL="private") == "AccessControlListNotSupported"
+    assert code_of(client.put_object, Bucket=bucket, Key="n", ACL="public-read") == "AccessControlListNotSupported"
+    assert code_of(client.put_object, Bucket=bucket, Key="n", ACL="bucket-owner-full-control") == ""
+
+
+def test_ownership_is_not_enforced_over_a_list_that_lets_others_in(client: Any, bucket: str) -> None:
+    client.put_bucket_acl(Bucket=bucket, ACL="public-read")
+    controls = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+    put = client.put_bucket_ownership_controls
+    assert code_of(put, Bucket=bucket, OwnershipControls=controls) == "InvalidBucketAclWithObjectOwnership"
+
+
+@pytest.mark.parametrize(("setting", "owner"), [("BucketOwnerPreferred", OWNER), ("ObjectWriter", OTHER)])
+def test_a_writer_can_give_an_object_to_the_buckets_owner(
+    client: Any, bucket: str, other: Any, setting: str, owner: str
+) -> None:
+    client.put_bucket_acl(Bucket=bucket, ACL="public-read-write")
+    own(client, bucket, setting)
+    other.put_object(Bucket=bucket, Key="given", ACL="bucket-owner-full-control")
+    other.put_object(Bucket=bucket, Key="kept")
+    assert client.get_object_acl(Bucket=bucket, Key="given")["Owner"]["ID"] == owner
+    assert other.get_object_acl(Bucket=bucket, Key="kept")["Owner"]["ID"] == OTHER
