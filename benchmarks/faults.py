@@ -115,9 +115,8 @@ class Run:
         assert self._access.ask("PUT", f"/{CONTAINER}").status in (200, 201, 202)
         account = f"AUTH_{self._topology.users[0].account}"
         self._verifier = Verifier(self._topology, state_dir, account, CONTAINER)
-        self._clients = [
-            Client(self._access, CONTAINER, number, seed, in_parts=api == "s3") for number in range(CLIENTS)
-        ]
+        in_parts = self._access.write_in_parts if isinstance(self._access, S3Access) else None
+        self._clients = [Client(self._access, CONTAINER, number, seed, in_parts) for number in range(CLIENTS)]
         self._rounds: list[dict[str, object]] = []
         self._not_converged: list[str] = []
 

@@ -8,7 +8,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 from urllib.parse import quote
 
@@ -35,14 +35,15 @@ class Answer:
     error: str = ""
 
 
+WriteInParts = Callable[[str, bytes], Answer]
+"""Writes an object at a path as a multipart upload."""
+
+
 class Access(Protocol):
     """How to reach the store as its user."""
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
         """One request, on `/container` or `/container/object`."""
-
-    def write_in_parts(self, path: str, body: bytes) -> Answer:
-        """A multipart upload of one part: what its last request was answered."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +58,6 @@ class SwiftAccess:
     def ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
         """One request on a connection of its own."""
         return ask(self.address, self.port, method, self.account_path + path, body, {"X-Auth-Token": self.token})
-
-    def write_in_parts(self, path: str, body: bytes) -> Answer:
-        """Swift has no such upload."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +115,9 @@ def ask(
 class Client(threading.Thread):
     """One client with objects of its own. It stands still while `gate` is closed, between operations."""
 
-    def __init__(self, access: Access, container: str, number: int, seed: int, *, in_parts: bool = False) -> None:
+    def __init__(
+        self, access: Access, container: str, number: int, seed: int, write_in_parts: WriteInParts | None = None
+    ) -> None:
         super().__init__(daemon=True)
         self.histories: list[History] = []
         self.counts: collections.Counter[str] = collections.Counter()
@@ -130,7 +129,7 @@ class Client(threading.Thread):
         self._container = container
         self._number = number
         self._seed = seed
-        self._in_parts = in_parts
+        self._write_in_parts = write_in_parts
         self._random = random.Random(f"{seed}/client/{number}")
 
     def run(self) -> None:
@@ -159,9 +158,9 @@ class Client(threading.Thread):
         size = int(2 ** self._random.uniform(0, SIZE_MAX_LOG2)) - 1
         version, body = history.next_body(size)
         path = f"/{self._container}/{history.name}"
-        if self._in_parts and self._random.random() < SHARE_IN_PARTS:
+        if self._write_in_parts is not None and self._random.random() < SHARE_IN_PARTS:
             history.in_parts.add(version)
-            self._note(history, version, "PARTS", self._access.write_in_parts(path, body))
+            self._note(history, version, "PARTS", self._write_in_parts(path, body))
         else:
             self._note(history, version, "PUT", self._access.ask("PUT", path, body))
 
