@@ -44,6 +44,17 @@ class Middleware(Protocol):
 
 MakeMiddleware = Callable[[ProxyContext], Middleware]
 
+STORE_PIPELINE: tuple[MakeMiddleware, ...] = (
+    ContainerQuotas,
+    AccountQuotas,
+    Slo,
+    Dlo,
+    Versions,
+    ObjectVersioning,
+    Symlink,
+)
+"""What belongs to the objects themselves, whichever API they are used through; outermost first."""
+
 PIPELINE: tuple[MakeMiddleware, ...] = (
     Gatekeeper,
     Pages,
@@ -56,13 +67,7 @@ PIPELINE: tuple[MakeMiddleware, ...] = (
     Auth,
     StaticWeb,
     Copy,
-    ContainerQuotas,
-    AccountQuotas,
-    Slo,
-    Dlo,
-    Versions,
-    ObjectVersioning,
-    Symlink,
+    *STORE_PIPELINE,
 )
 """Outermost first."""
 

@@ -41,7 +41,7 @@ def address_of(host: str, path: str) -> Address:
         bucket, _, key = key.partition("/")
     if len(key.encode("utf-8", "surrogateescape")) > KEY_MAX_BYTES:
         raise S3Error("KeyTooLongError", fields={"MaxSizeAllowed": KEY_MAX_BYTES})
-    if "\0" in key or any("\udc80" <= character <= "\udcff" for character in key):
+    if "\0" in path or any("\udc80" <= character <= "\udcff" for character in key):
         raise S3Error("InvalidURI")
     return Address(bucket, key)
 

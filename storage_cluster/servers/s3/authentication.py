@@ -30,6 +30,7 @@ from storage_cluster.topology import User
 
 SKEW_MAX_S = 900
 _STREAMED = (chunks.SIGNED, chunks.SIGNED_TRAILER, chunks.UNSIGNED_TRAILER)
+_CONTENT_SHA256 = "x-amz-content-sha256"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -83,6 +84,7 @@ class Authenticator:
         _check_time(claim, time)
         if hashed not in (UNSIGNED_PAYLOAD, *_STREAMED) and not _SHA256.fullmatch(hashed):
             raise S3Error("InvalidArgument", "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, or a valid sha256 value.")
+        _check_signed_names(call, claim)
         request = SignableRequest(call.method, path, query, list(call.headers.items()))
         expected = expected_signature(request, claim, user.key, hashed, time)
         if not is_same_signature(expected, claim.signature):
@@ -100,6 +102,21 @@ def scope_of_credential(text: str) -> tuple[str, Scope]:
     except ValueError as error:
         raise S3Error("AuthorizationQueryParametersError", f"{error}.") from None
     return claim.access_key, claim.scope
+
+
+def _check_signed_names(call: Call, claim: Claim) -> None:
+    """Raises: S3Error (AccessDenied) if a header that says what is to be done is not covered by the signature.
+
+    Otherwise whoever is given a presigned URL could make what it writes public, say.
+    """
+    unsigned = sorted(
+        name.lower()
+        for name in call.headers
+        if name.lower().startswith("x-amz-") and name.lower() not in (*claim.signed_names, _CONTENT_SHA256)
+    )
+    if unsigned:
+        fields = {"HeadersNotSigned": ", ".join(unsigned)}
+        raise S3Error("AccessDenied", "There were headers present in the request which were not signed", fields)
 
 
 def _claim(call: Call, query: str) -> tuple[Claim | None, str]:

@@ -211,9 +211,7 @@ async def put_ownership(op: Operation) -> Reply:
 
 async def delete_ownership(op: Operation) -> Reply:
     """DeleteBucketOwnershipControls."""
-    require_bucket(op.request, op.bucket, "s3:PutBucketOwnershipControls", OWNER)
-    await op.gateway.buckets.configure(op.request, op.bucket, {"Ownership": None})
-    return op.request.say(204)
+    return await _remove_setting(op, "s3:PutBucketOwnershipControls", "Ownership")
 
 
 async def get_public_access(op: Operation) -> Reply:
@@ -234,16 +232,12 @@ async def put_public_access(op: Operation) -> Reply:
 
 async def delete_public_access(op: Operation) -> Reply:
     """DeletePublicAccessBlock."""
-    require_bucket(op.request, op.bucket, "s3:PutBucketPublicAccessBlock", OWNER)
-    await op.gateway.buckets.configure(op.request, op.bucket, {"Public-Access": None})
-    return op.request.say(204)
+    return await _remove_setting(op, "s3:PutBucketPublicAccessBlock", "Public-Access")
 
 
 async def delete_policy(op: Operation) -> Reply:
     """DeleteBucketPolicy."""
-    require_bucket(op.request, op.bucket, "s3:DeleteBucketPolicy", OWNER)
-    await op.gateway.buckets.configure(op.request, op.bucket, {"Policy": None})
-    return op.request.say(204)
+    return await _remove_setting(op, "s3:DeleteBucketPolicy", "Policy")
 
 
 async def get_cors(op: Operation) -> Reply:
@@ -265,9 +259,7 @@ async def put_cors(op: Operation) -> Reply:
 
 async def delete_cors(op: Operation) -> Reply:
     """DeleteBucketCors."""
-    require_bucket(op.request, op.bucket, "s3:PutBucketCORS", OWNER)
-    await op.gateway.buckets.configure(op.request, op.bucket, {"Cors": None})
-    return op.request.say(204)
+    return await _remove_setting(op, "s3:PutBucketCORS", "Cors")
 
 
 async def get_bucket_tagging(op: Operation) -> Reply:
@@ -289,15 +281,20 @@ async def put_bucket_tagging(op: Operation) -> Reply:
 
 async def delete_bucket_tagging(op: Operation) -> Reply:
     """DeleteBucketTagging."""
-    require_bucket(op.request, op.bucket, "s3:PutBucketTagging", OWNER)
-    await op.gateway.buckets.configure(op.request, op.bucket, {"Tags": None})
-    return op.request.say(204)
+    return await _remove_setting(op, "s3:PutBucketTagging", "Tags")
 
 
 async def get_request_payment(op: Operation) -> Reply:
     """GetBucketRequestPayment."""
     require_bucket(op.request, op.bucket, "s3:GetBucketRequestPayment", OWNER)
     return xml_reply(element("RequestPaymentConfiguration", element("Payer", "BucketOwner")))
+
+
+async def _remove_setting(op: Operation, action: str, name: str) -> Reply:
+    """Remove what is configured under a name, if the request may. Raises: S3Error."""
+    require_bucket(op.request, op.bucket, action, OWNER)
+    await op.gateway.buckets.configure(op.request, op.bucket, {name: None})
+    return op.request.say(204)
 
 
 async def _document(op: Operation, root_name: str) -> Element:

@@ -110,6 +110,12 @@ def with_overrides(request: Request, shown: dict[str, str]) -> dict[str, str]:
     return shown | {_RESPONSE_HEADERS[name]: value for name, value in asked.items()}
 
 
+def kept_headers(found: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """Of an object's headers those of these prefixes (in lower case), and those that S3 keeps as they are."""
+    plain = {name.lower() for name in (*_KEPT_HEADERS, "Content-Type")}
+    return {name: value for name, value in found.items() if name.lower().startswith(prefixes) or name.lower() in plain}
+
+
 def etag_of(found: Mapping[str, str]) -> str:
     """An object's ETag, without quotes."""
     return (found.get(ETAG) or found.get("Etag", "")).strip('"')

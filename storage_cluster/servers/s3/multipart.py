@@ -1,7 +1,8 @@
 """Multipart uploads: begun, their parts stored in any order, completed into one object or aborted.
 
-Completing writes a manifest, then forgets the upload. An upload that was completed stays so where the gateway ended in
-between: completed again it gives the same answer, and aborting it leaves the object its parts.
+Completing notes on the upload that it was begun, writes a manifest, then forgets the upload. One whose completion was
+cut off, or was answered with an error of the servers, may be an object or become one: completed again it gives the same
+answer, and aborted it leaves its parts where they are.
 
 Source: Amazon S3 user guide, "Uploading and copying objects using multipart upload".
 """
@@ -12,6 +13,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from xml.etree.ElementTree import Element
 
 from storage_cluster.servers.http.content_type import with_swift_bytes
@@ -35,7 +37,7 @@ from storage_cluster.servers.s3.documents import DocumentError, child_text, elem
 from storage_cluster.servers.s3.errors import S3Error
 from storage_cluster.servers.s3.grants import Acl, owner_element
 from storage_cluster.servers.s3.listings import UrlEncoding, limit_of
-from storage_cluster.servers.s3.metadata import ACL, ETAG, PARTS, UPLOAD, headers_to_store, iso_time
+from storage_cluster.servers.s3.metadata import ACL, ETAG, PARTS, UPLOAD, headers_to_store, iso_time, kept_headers
 from storage_cluster.servers.s3.multipart_layout import (
     Part,
     listed_upload,
@@ -56,7 +58,11 @@ from storage_cluster.servers.s3.request import check
 PART_NUMBER_MAX = 10_000
 PART_MIN_BYTES = 5 * 1024**2
 DOCUMENT_MAX_BYTES = 4 * 1024**2
+_KEPT_PREFIXES = (
+    *("x-object-meta-", "x-object-sysmeta-s3-meta-", "x-object-sysmeta-s3-redirect", "x-object-transient-sysmeta-"),
+)
 _ALGORITHM = "X-Object-Sysmeta-S3-Checksum-Algorithm"
+_MAY_BE_COMPLETE = "X-Object-Transient-Sysmeta-S3-May-Be-Complete"
 _TYPE = "X-Object-Sysmeta-S3-Checksum-Type"
 
 
@@ -69,6 +75,8 @@ class Upload:
     """What its object will have: headers for the store."""
     algorithm: str | None
     checksum_type: str
+    may_be_complete: bool
+    """Completing it was begun, and its end is not known: an object may name its parts."""
 
     @property
     def acl(self) -> Acl:
@@ -159,7 +167,9 @@ async def complete_upload(op: Operation) -> Reply:
     claimed = _claimed_parts(await read_verified(request, op.signed, DOCUMENT_MAX_BYTES, of_object=True))
     try:
         upload = await _find(op)
-    except S3Error:
+    except S3Error as error:
+        if error.code != "NoSuchUpload":
+            raise
         return await _completed_before(op)
     stored = await parts_on_replicas(request, op.gateway.replicas, bucket, upload.id)
     parts = _checked_parts(claimed, newest_parts(stored), upload)
@@ -175,11 +185,23 @@ async def complete_upload(op: Operation) -> Reply:
         f"{OVERRIDE}Etag": f"s3_etag={etag}",
         **(checksum.metadata() if checksum else {}),
     }
-    reply = await write(op, headers, manifest)
+    reply = await _write_manifest(op, upload, headers, manifest)
     await check(await request.ask_store("DELETE", upload_names(bucket, op.key, upload.id)))
     used = {part.name for part in parts}
     await remove(request, bucket, [part for part in stored if part.name not in used])
     return _completion_reply(op, etag, checksum, written_version(op, reply))
+
+
+async def _write_manifest(op: Operation, upload: Upload, headers: dict[str, str], manifest: bytes) -> Reply:
+    """Write the object. From now on its parts may be in use, unless the store says that it was not written."""
+    names = upload_names(op.bucket, op.key, upload.id)
+    await check(await op.request.ask_store("POST", names, headers=upload.kept | {_MAY_BE_COMPLETE: "true"}))
+    try:
+        return await write(op, headers, manifest)
+    except S3Error as error:
+        if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            await op.request.ask_store("POST", names, headers=upload.kept)
+        raise
 
 
 async def abort_upload(op: Operation) -> Reply:
@@ -188,8 +210,7 @@ async def abort_upload(op: Operation) -> Reply:
     require_bucket(request, bucket, "s3:AbortMultipartUpload", "WRITE", op.key)
     upload = await _find(op)
     await check(await request.ask_store("DELETE", upload_names(bucket, op.key, upload.id)), "NoSuchUpload")
-    head = await request.ask_store("HEAD", bucket.object_names(op.key))
-    if head.headers.get(UPLOAD) != upload.id:
+    if not upload.may_be_complete:
         await remove(request, bucket, await stored_parts(request, bucket, upload.id))
     return request.say(204)
 
@@ -285,15 +306,9 @@ async def _find(op: Operation) -> Upload:
         raise S3Error("NoSuchUpload", fields={"UploadId": upload_id})
     names = upload_names(op.bucket, op.key, upload_id)
     head = await check(await op.request.ask_store("HEAD", names), "NoSuchUpload")
-    prefixes = (
-        "x-object-meta-",
-        "x-object-sysmeta-s3-meta-",
-        "x-object-sysmeta-s3-redirect",
-        "x-object-transient-sysmeta-",
-    )
-    plain = ("cache-control", "content-disposition", "content-encoding", "content-language", "expires", "content-type")
-    kept = {k: v for k, v in head.headers.items() if k.lower().startswith(prefixes) or k.lower() in plain}
-    return Upload(upload_id, kept, head.headers.get(_ALGORITHM), head.headers.get(_TYPE, ""))
+    kept = kept_headers(head.headers, _KEPT_PREFIXES)
+    may_be_complete = kept.pop(_MAY_BE_COMPLETE, None) is not None
+    return Upload(upload_id, kept, head.headers.get(_ALGORITHM), head.headers.get(_TYPE, ""), may_be_complete)
 
 
 def _part_number(op: Operation) -> int:

@@ -10,6 +10,7 @@ Invariant: a part that a manifest names is never overwritten.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -160,11 +161,12 @@ async def part_range(request: Request, names: tuple[str, ...], number: int) -> s
     raise S3Error("InvalidPartNumber")
 
 
-async def expire_parts(request: Request, bucket: Bucket, reply: Reply, keep: str = "") -> None:
+async def expire_parts(request: Request, bucket: Bucket, reply: Reply) -> None:
     """Let the parts of an object expire that a change has replaced or deleted. `reply`: the store's to the change."""
     upload_id = reply.headers.get(REPLACED_UPLOAD)
-    if upload_id and upload_id != keep:
-        await expire(request, bucket, await stored_parts(request, bucket, upload_id))
+    if upload_id:
+        with contextlib.suppress(S3Error):  # the change itself is made: it must not look as if it had failed
+            await expire(request, bucket, await stored_parts(request, bucket, upload_id))
 
 
 async def expire(request: Request, bucket: Bucket, parts: Sequence[Part]) -> None:

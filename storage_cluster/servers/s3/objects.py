@@ -25,6 +25,7 @@ from storage_cluster.servers.s3.metadata import (
     document_time,
     etag_of,
     headers_to_store,
+    kept_headers,
     last_modified,
     object_acl,
     object_headers,
@@ -320,15 +321,7 @@ def _copied_headers(op: Operation, found: Reply, directive: str) -> dict[str, st
         kept = {name: value for name, value in asked.items() if name != TAGS}
     else:
         prefixes = ("x-object-meta-", "x-object-sysmeta-s3-meta-")
-        plain = (
-            "cache-control",
-            "content-disposition",
-            "content-encoding",
-            "content-language",
-            "expires",
-            "content-type",
-        )
-        kept = {k: v for k, v in found.headers.items() if k.lower().startswith(prefixes) or k.lower() in plain}
+        kept = kept_headers(found.headers, prefixes)
     replaces_tags = op.request.headers.get("x-amz-tagging-directive", "COPY").upper() == "REPLACE"
     tags = asked.get(TAGS) if replaces_tags else found.headers.get(TAGS)
     return kept | ({TAGS: tags} if tags else {}) | {ACL: acl_to_store(op).text()}

@@ -20,14 +20,8 @@ from pathlib import Path
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.messages import BrokenOff, Call, ClientGone, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.dlo import Dlo
-from storage_cluster.servers.proxy.object_versioning import ObjectVersioning
-from storage_cluster.servers.proxy.pipeline import MakeMiddleware, pipeline
-from storage_cluster.servers.proxy.quotas import AccountQuotas, ContainerQuotas
+from storage_cluster.servers.proxy.pipeline import STORE_PIPELINE, pipeline
 from storage_cluster.servers.proxy.server import Store
-from storage_cluster.servers.proxy.slo import Slo
-from storage_cluster.servers.proxy.symlink import Symlink
-from storage_cluster.servers.proxy.versions import Versions
 from storage_cluster.servers.s3 import bucket_operations as buckets_api
 from storage_cluster.servers.s3 import deletions, listings, multipart, objects, post_object
 from storage_cluster.servers.s3.addressing import Address, address_of
@@ -38,17 +32,6 @@ from storage_cluster.servers.s3.context import Gateway, Operation
 from storage_cluster.servers.s3.cors import headers_for
 from storage_cluster.servers.s3.errors import ErrorReply, S3Error, error_of_status, write_error
 from storage_cluster.servers.s3.request import Request
-
-STORE_PIPELINE: tuple[MakeMiddleware, ...] = (
-    ContainerQuotas,
-    AccountQuotas,
-    Slo,
-    Dlo,
-    Versions,
-    ObjectVersioning,
-    Symlink,
-)
-"""Outermost first; see `proxy.pipeline`."""
 
 MIB = 1024**2
 

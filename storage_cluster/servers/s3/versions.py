@@ -26,6 +26,7 @@ from storage_cluster.servers.proxy.version_names import (
 )
 from storage_cluster.servers.s3.buckets import Bucket, list_page
 from storage_cluster.servers.s3.errors import S3Error
+from storage_cluster.servers.s3.multipart_layout import expire_parts
 from storage_cluster.servers.s3.request import Request, check
 
 NULL = "null"
@@ -109,7 +110,8 @@ async def remove_archived_nulls(request: Request, bucket: Bucket, key: str) -> N
     """Delete a `null` that is kept apart, since another one has been written."""
     for entry in await archived_versions(request, bucket, key):
         if not bucket.versioning.made_version(entry["version_id"]):
-            await request.ask_store("DELETE", _archive_names(bucket, key, entry["version_id"]))
+            reply = await request.ask_store("DELETE", _archive_names(bucket, key, entry["version_id"]))
+            await expire_parts(request, bucket, reply)
 
 
 async def delete_current(request: Request, bucket: Bucket, key: str, clock: TimestampMaker) -> dict[str, str]:
@@ -122,6 +124,8 @@ async def delete_current(request: Request, bucket: Bucket, key: str, clock: Time
     reply = await request.ask_store("DELETE", bucket.object_names(key))
     if reply.status != 404:
         await check(reply)
+    if versioning.status == "Suspended":
+        await expire_parts(request, bucket, reply)
     if versioning.status is None:
         return {}
     store_id = reply.headers.get(_VERSION_HEADER, NULL) if versioning.is_enabled else NULL
@@ -139,6 +143,8 @@ async def delete_version(request: Request, bucket: Bucket, key: str, version_id:
         return shown
     own = bucket.object_names(key)
     current = await request.ask_store("HEAD", own, query={"symlink": "get"})
+    if current.status != 404:
+        await check(current)
     head = await request.ask_store("HEAD", names, query={"symlink": "get"}) if names != own else current
     if head.headers.get("Content-Type") == DELETED_TYPE:
         shown["x-amz-delete-marker"] = "true"
@@ -150,7 +156,7 @@ async def delete_version(request: Request, bucket: Bucket, key: str, version_id:
         await _delete_without_marker(request, bucket, key) if names == own else await request.ask_store("DELETE", names)
     )
     if reply.status != 404:
-        await check(reply)
+        await expire_parts(request, bucket, await check(reply))
     if bucket.versioning.status is not None and (current.status == 404 or names == own):
         await _promote_newest(request, bucket, key)
     return shown

@@ -190,6 +190,14 @@ def test_a_presigned_url(wire: Wire) -> None:
         assert wire.send("GET", changed, host)[:2] == (400, "AuthorizationQueryParametersError")
 
 
+def test_a_presigned_url_allows_no_more_than_it_says(wire: Wire) -> None:
+    target = presigned_target(wire, "/raw-requests/p", method="PUT")
+    headers = [("Host", wire.host), ("Content-Length", "2"), ("x-amz-acl", "public-read")]
+    status, code, answer = wire.send("PUT", target, headers, b"no")
+    assert (status, code) == (403, "AccessDenied")
+    assert b"<HeadersNotSigned>x-amz-acl</HeadersNotSigned>" in answer
+
+
 def test_version_2_is_refused_by_name(wire: Wire) -> None:
     target = f"/raw-requests/p?AWSAccessKeyId=test%3Atester&Signature=abc&Expires={int(time.time()) + 60}"
     status, code, answer = wire.send("GET", target, [("Host", wire.host)])
@@ -207,7 +215,7 @@ def test_a_bucket_may_be_in_the_host(wire: Wire, host: str) -> None:
     assert b"<Key>in-host</Key>" in wire.send("GET", bucket, wire.sign("GET", bucket, host=host))[2]
 
 
-@pytest.mark.parametrize("path", ["/raw-requests/%ff%fe", "/raw-requests/a%00b", "/%ff"])
+@pytest.mark.parametrize("path", ["/raw-requests/%ff%fe", "/raw-requests/a%00b", "/%ff", "/%00versions%00raw-requests"])
 def test_a_path_is_utf_8(wire: Wire, path: str) -> None:
     status, code, answer = wire.send("GET", path, [("Host", wire.host)])
     assert (status, code) == (400, "InvalidURI")

@@ -4,7 +4,11 @@ import hashlib
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
+from storage_cluster.servers.s3.errors import S3Error
+from storage_cluster.servers.s3.objects import write
+from testkit.loopback_store import Client, LoopbackStore
 from tests.helpers.s3_answers import answer_of, code_of
 
 PART = 5 * 1024**2
@@ -255,3 +259,57 @@ def test_versions_of_completed_uploads(client: Any, bucket: str) -> None:
     assert [read(client, bucket, VersionId=version) for version in made] == [b"one", b"two"]
     client.delete_object(Bucket=bucket, Key="k", VersionId=made[1])
     assert read(client, bucket) == b"one"
+
+
+def parts_left(store: LoopbackStore, bucket: str) -> dict[str, bool]:
+    """The names of all parts in a bucket, and whether each is to expire."""
+    swift = Client(store)
+    names = swift(f"GET {bucket}+segments").body.decode().split()
+    return {name: "x-delete-at" in swift(f"HEAD {bucket}+segments/{name}").headers for name in names}
+
+
+def test_an_upload_whose_completion_was_not_answered_keeps_its_parts(
+    client: Any, bucket: str, store: LoopbackStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write_and_fail(*arguments: Any) -> None:
+        await write(*arguments)
+        raise S3Error("ServiceUnavailable")
+
+    upload = begin(client, bucket)
+    parts = send(client, upload, {1: b"part"})
+    monkeypatch.setattr("storage_cluster.servers.s3.multipart.write", write_and_fail)
+    assert answer_of(complete, client=client, upload=upload, parts=parts) == (503, "ServiceUnavailable")
+    client.abort_multipart_upload(**upload)
+    assert list(parts_left(store, bucket).values()) == [False]
+    assert client.get_object(Bucket=bucket, Key="k")["Body"].read() == b"part"
+
+
+def test_an_upload_whose_completion_was_refused_can_be_aborted(client: Any, bucket: str, store: LoopbackStore) -> None:
+    upload = begin(client, bucket)
+    parts = send(client, upload, {1: b"part"})
+    client.put_object(Bucket=bucket, Key="k", Body=b"first")
+    with pytest.raises(ClientError):
+        complete(client, upload, parts, IfNoneMatch="*")
+    client.abort_multipart_upload(**upload)
+    assert parts_left(store, bucket) == {}
+
+
+def test_the_parts_of_a_removed_version_expire(client: Any, bucket: str, store: LoopbackStore) -> None:
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    upload = begin(client, bucket)
+    parts = send(client, upload, {1: b"part"})
+    made = complete(client, upload, parts)["VersionId"]
+    client.put_object(Bucket=bucket, Key="k", Body=b"newer")
+    client.delete_object(Bucket=bucket, Key="k")
+    assert list(parts_left(store, bucket).values()) == [False]
+    client.delete_object(Bucket=bucket, Key="k", VersionId=made)
+    assert list(parts_left(store, bucket).values()) == [True]
+
+
+def test_the_parts_of_a_null_version_expire_when_it_is_deleted(client: Any, bucket: str, store: LoopbackStore) -> None:
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    upload = begin(client, bucket)
+    parts = send(client, upload, {1: b"part"})
+    complete(client, upload, parts)
+    client.delete_object(Bucket=bucket, Key="k")
+    assert list(parts_left(store, bucket).values()) == [True]
