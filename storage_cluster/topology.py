@@ -233,6 +233,10 @@ class Topology:
         return f"http://{auth.address}:{auth.port}/auth/v1.0"
 
 
+_OPTIONS = {"ring": RingShape, "network": Link, "intervals": Intervals, "backend": BackendOptions, "s3": S3Options}
+"""The tables of a topology that are options of one thing."""
+
+
 def bundled_names() -> list[str]:
     """The names of the topologies that ship with the package."""
     return sorted(file.stem for file in BUNDLED_DIR.glob("*.toml"))
@@ -253,6 +257,8 @@ def load(path: Path) -> Topology:
 
 def parse(document: dict[str, Any]) -> Topology:
     """A topology from a parsed TOML document. Raises: TopologyError, naming the entry at fault."""
+    for table, options in _OPTIONS.items():
+        _check_names(table, options, document.get(table, {}))
     try:
         ports, s3 = document["services"], S3Options(**document.get("s3", {}))
         topology = Topology(
@@ -271,6 +277,14 @@ def parse(document: dict[str, Any]) -> Topology:
         raise TopologyError(f"topology: {error}") from None
     _check(topology)
     return topology
+
+
+def _check_names(table: str, options: type, given: dict[str, Any]) -> None:
+    """Raises: TopologyError for an option that a table does not have."""
+    known = [field.name for field in dataclasses.fields(options)]
+    for name in given:
+        if name not in known:
+            raise TopologyError(f"topology: [{table}] has no option {name!r}; there are: {', '.join(known)}")
 
 
 def _user(entry: dict[str, Any]) -> User:

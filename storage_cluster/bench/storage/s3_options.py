@@ -79,13 +79,13 @@ def read_options(config: StorageConfig) -> S3Options:
     """The options of a store, the environment's where the file has none. Raises: WorkloadError."""
     endpoint = config.option("endpoint")
     if not endpoint:
-        _refuse(config, "endpoint", "it is missing")
+        _refuse(config, "endpoint", "is missing")
     if urlsplit(endpoint).scheme != "http" or not urlsplit(endpoint).hostname:
         _refuse(
-            config, "endpoint", f"{endpoint!r} is no http:// URL (TLS is not supported: give the address behind it)"
+            config, "endpoint", f"is {endpoint!r}, no http:// URL (TLS is not supported: give the address behind it)"
         )
     for name in filter(config.option, COSBENCH_REFUSED):
-        _refuse(config, name, "it is not supported")
+        _refuse(config, name, "is not supported")
     _count(config, "timeout", 1, 1, 86_400_000)
     return S3Options(
         endpoint,
@@ -102,11 +102,15 @@ def read_options(config: StorageConfig) -> S3Options:
 def _credentials(config: StorageConfig) -> Credentials:
     if config.option("access_key"):
         if not config.option("secret_key"):
-            _refuse(config, "secret_key", "it is missing")
+            _refuse(config, "secret_key", "is missing")
         return Credentials(config.option("access_key"), config.option("secret_key"), config.option("session_token"))
     access_key, secret_key = _of_environment("AWS_ACCESS_KEY_ID"), _of_environment("AWS_SECRET_ACCESS_KEY")
     if not access_key or not secret_key:
-        _refuse(config, "access_key", "it is missing, in the environment (AWS_ACCESS_KEY_ID), too")
+        _refuse(
+            config,
+            "access_key",
+            "is missing, and so are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
+        )
     return Credentials(access_key, secret_key, _of_environment("AWS_SESSION_TOKEN"))
 
 
@@ -117,23 +121,24 @@ def _of_environment(*names: str) -> str:
 def _boolean(config: StorageConfig, name: str, default: bool) -> bool:
     text = config.option(name).lower()
     if text not in ("", "true", "false"):
-        _refuse(config, name, f"{text!r} is neither true nor false")
+        _refuse(config, name, f"is {text!r}, neither true nor false")
     return text == "true" if text else default
 
 
 def _payload(config: StorageConfig) -> Payload:
     text = config.option("payload", Payload.UNSIGNED)
     if text not in tuple(Payload):
-        _refuse(config, "payload", f"{text!r} is none of {', '.join(Payload)}")
+        _refuse(config, "payload", f"is {text!r}, none of {', '.join(Payload)}")
     return Payload(text)
 
 
 def _count(config: StorageConfig, name: str, default: int, least: int, most: int) -> int:
     text = config.option(name) or str(default)
     if not text.isdecimal() or not least <= int(text) <= most:
-        _refuse(config, name, f"{text!r} is no whole number from {least:,} to {most:,}")
+        _refuse(config, name, f"is {text!r}, no whole number from {least:,} to {most:,}")
     return int(text)
 
 
 def _refuse(config: StorageConfig, name: str, problem: str) -> NoReturn:
-    raise WorkloadError(f"{config.where}storage s3, option {name}: {problem}", _MEND)
+    """Raises: WorkloadError. No `NAME: VALUE` in it: after the name of a key that would be overwritten as a secret."""
+    raise WorkloadError(f"{config.where}the option {name} of storage s3 {problem}", _MEND)

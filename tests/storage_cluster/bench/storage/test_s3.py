@@ -27,6 +27,7 @@ from storage_cluster.bench.storage.s3_options import read_options
 from storage_cluster.errors import NotRunningError
 from tests.helpers.tiny_s3 import ACCESS_KEY, SECRET_KEY, TinyS3
 from tests.helpers.tiny_store import HANG, Behave, Seen, serving_store
+from tracer.secret_rules import without_secrets
 
 QUICK = Timeouts(1.0, 0.3)
 KEYS = ("k", "a b+c", "ä/€", "..", "a/../b", "//", "x//y/", "~-_.", "%2F", "?&=#")
@@ -487,7 +488,7 @@ def test_a_toml_file_names_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ('access_key = "k"', "option secret_key: it is missing"),
+        ('access_key = "k"', "option secret_key of storage s3 is missing"),
         ("", "AWS_ACCESS_KEY_ID"),
         ('payload = "sealed"', "none of unsigned, signed"),
         ('path_style = "maybe"', "neither true nor false"),
@@ -502,6 +503,7 @@ def test_an_option_that_cannot_be_is_refused(more: str, problem: str, monkeypatc
     with pytest.raises(WorkloadError, match=problem) as raised:
         read_options(options_of(keys + more))
     assert "t.toml" in str(raised.value)
+    assert without_secrets(str(raised.value)) == str(raised.value)
 
 
 def store_words(**given: object) -> StoreWords:
