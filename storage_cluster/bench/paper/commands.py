@@ -7,7 +7,16 @@ from pathlib import Path
 
 import click
 
-from storage_cluster.bench.paper import experiment_000, experiment_004, outcome, points, statements_000, traces
+from storage_cluster.bench.paper import (
+    experiment_000,
+    experiment_004,
+    outcome,
+    page,
+    points,
+    statements,
+    statements_000,
+    traces,
+)
 from storage_cluster.operator import operator_errors
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -71,12 +80,12 @@ def paper_000(
         found = statements_000.statements(series, traces.accounts(traced))
         found += statements_000.of_pictures({each.folder.name: each.parts_ns for each in traced})
         made = outcome.figures(series, traced)
-        page = outcome.write_html(made, found, traced, folder, f"Document 000, {plan.objects_count:,} objects")
+        file = outcome.write_html(made, found, traced, folder, f"Document 000, {plan.objects_count:,} objects")
         outcome.publish(made, series, found, traced, publish or folder, ("tracer", *sys.argv[1:]), _notify)
-    click.echo(statements_000.as_text(found))
+    click.echo(statements.as_text(found))
     for each in traced:
         click.echo(f"{each.title}: tracer view {each.folder}")
-    click.echo(f"charts: {page}; pictures and text: {(publish or folder) / outcome.TEXT}")
+    click.echo(f"charts: {file}; pictures and text: {(publish or folder) / page.TEXT}")
 
 
 @paper.command("004")

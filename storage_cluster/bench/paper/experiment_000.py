@@ -18,8 +18,8 @@ from pathlib import Path
 
 from storage_cluster import topology
 from storage_cluster.bench.paper.points import Point
+from storage_cluster.bench.paper.stage_use import mean_use
 from storage_cluster.bench.results.folder import Run
-from storage_cluster.bench.use import FILE_NAME, read_samples
 
 SIZES = {"1B": 1, "1KB": 1000, "1MB": 1_000_000}
 MEDIA = ("hdd", "ssd")
@@ -109,7 +109,7 @@ def collect_results(plan: Plan, runs: Mapping[str, Run]) -> Series:
 def _summarise_run(concurrency: int, run: Run, wanted_count: int) -> Found:
     keys = [key for key in run.tally.figures if key.stage == "put"]
     total = run.tally.total(keys)
-    use = _use(run)
+    use = mean_use(run, "put")
     elapsed_s = run.info.elapsed_s(keys[0], total)
     return Found(
         concurrency,
@@ -125,18 +125,6 @@ def _summarise_run(concurrency: int, run: Run, wanted_count: int) -> Found:
         elapsed_s,
         wanted_count - total.successes_count - total.failures_count if total.retries_count else 0,
     )
-
-
-def _use(run: Run) -> dict[tuple[str, str], float]:
-    """(host, metric) to its mean while objects were put."""
-    stage = next(stage for stage in run.info.stages if stage.name == "put")
-    file = run.folder / FILE_NAME
-    samples = read_samples(file) if file.exists() else []
-    within = [each for each in samples if stage.started_ns < each.host_ns <= stage.ended_ns + 10**9]
-    values: dict[tuple[str, str], list[float]] = {}
-    for each in within:
-        values.setdefault((each.host, each.metric), []).append(each.value)
-    return {key: sum(found) / len(found) for key, found in values.items()}
 
 
 def _topology(media: str, folder: Path) -> Path:

@@ -107,7 +107,8 @@ def publish(lines: Sequence[Line], done: Sequence[Point], folder: Path, command:
         "",
         f"Written by `{shlex.join(command)}`, {time.strftime('%Y-%m-%d')}, on {os.cpu_count()} cores, "
         f"Linux {platform.release()}. Means of {sum(point.name.startswith('small') for point in done)} runs on the "
-        f"bundled cluster (5 hosts, 3 replicas); large objects: {LARGE_COUNT} of {size}.",
+        f"bundled cluster ({len(topology.load(topology.BUNDLED_FILE).hosts)} hosts, {REPLICAS} replicas); large "
+        f"objects: {LARGE_COUNT} of {size}.",
         "",
         "| | op/s | MB/s | 90 % response time, ms | success | op/s: largest - smallest |",
         "|---|--:|--:|--:|--:|--:|",

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from storage_cluster.bench.paper.experiment_000 import Found, Series, peak
+from storage_cluster.bench.paper.statements import Statement
 from storage_cluster.servers.http.front import ACCEPT_BACKLOG
 
 PLATEAU_SHARE = 0.9  # of the peak's throughput: no fall yet
@@ -31,19 +32,6 @@ _QUEUES = (
     f"no listen queue turned a connection away: one holds {ACCEPT_BACKLOG:,} here, and {PAPERS_QUEUE} on Ubuntu 16.04 "
     "(which the paper had) unless it is tuned"
 )
-MARKS = {True: "as the paper", False: "differs", None: "not reached"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Statement:
-    """A sentence of the document, and whether this sweep confirms it."""
-
-    said: str
-    found: str
-    agrees: bool | None  # None: the sweep does not reach so far
-    why: str = ""  # it differs
-
-
 Accounts = Mapping[str, Sequence[str]]
 """Medium to what the trace of its worst point shows to be wrong."""
 
@@ -277,12 +265,3 @@ def _limit(found: Found) -> str:
     host = max(found.cpu_percent, key=lambda each: found.cpu_percent[each])
     own = f"{host} {found.cpu_percent[host]:.0f}"
     return f"neither disk ({disk:.0f} %) nor processor ({cpu:.0f} of {most} %; most: {own}) is full"
-
-
-def as_text(found: Sequence[Statement]) -> str:
-    """The table for a terminal."""
-    lines = []
-    for each in found:
-        lines += [f"{MARKS[each.agrees]:<13} {each.said}", f"{'':<13}   {each.found}"]
-        lines += [f"{'':<13}   why: {each.why}"] if each.why else []
-    return "\n".join(lines)

@@ -15,7 +15,8 @@ from storage_cluster.bench import formats
 from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.paper import arrows, experiment_000, experiment_004, outcome, pictures, points, traces
 from storage_cluster.bench.paper.experiment_000 import CONCURRENCY, HOSTS, Found, Plan, Series
-from storage_cluster.bench.paper.statements_000 import as_text, of_pictures, statements
+from storage_cluster.bench.paper.statements import as_text
+from storage_cluster.bench.paper.statements_000 import of_pictures, statements
 from storage_cluster.bench.paper.traces import Traced
 from storage_cluster.bench.results import folder, rows
 from storage_cluster.bench.results.figures import Tally
@@ -263,7 +264,7 @@ def test_what_goes_into_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     runs = [points.Point("small-1", ("w",), tmp_path), points.Point("large-1", ("--set", "x.sizes=c(64)MB"), tmp_path)]
     line = experiment_004.Line("small write", 1.5, 2.0, 3.0, 99.5, 10.0)
     text = experiment_004.publish([line], runs, tmp_path / "e", ("tracer", "x")).read_text("utf-8")
-    assert "Means of 1 runs" in text and "10 of 64 MB" in text
+    assert "Means of 1 runs on the bundled cluster (6 hosts, 3 replicas)" in text and "10 of 64 MB" in text
     assert "| small write | 1.50 | 2.00 | 3.0 | 99.50 % | 10.0 % of the mean |" in text
 
 
