@@ -35,6 +35,7 @@ RING_SERVICES = ("account", "container", "object")
 
 
 MEDIA = ("none", "hdd", "ssd")
+_OF_MEDIA = ("read_bytes_per_s", "write_bytes_per_s", "cache_mib")
 FILESYSTEMS = ("", "ext3", "ext4", "xfs")
 XFS_MIN_MIB = 300
 """mkfs.xfs makes no smaller one."""
@@ -62,6 +63,9 @@ class Disk:
     media: str = "none"
     filesystem: str = ""
     size_mib: int = 512
+    read_bytes_per_s: int = 0  # of the medium, instead of its own …
+    write_bytes_per_s: int = 0
+    cache_mib: int = 0  # room of a page cache before it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,6 +317,12 @@ def _disk(entry: dict[str, Any]) -> Disk:
         if value not in known:
             choices = ", ".join(filter(None, known))
             raise TopologyError(f"topology: device {disk.name}: no {what} {value!r}; there are: {choices}")
+    for option in _OF_MEDIA:
+        value = getattr(disk, option)
+        if not isinstance(value, int) or value < 0:
+            raise TopologyError(f"topology: device {disk.name}: {option} is {value!r}, not a number from 0 on")
+        if value and disk.media == "none":
+            raise TopologyError(f'topology: device {disk.name}: {option} needs a medium: media = "hdd" or "ssd"')
     if disk.filesystem == "xfs" and disk.size_mib < XFS_MIN_MIB:
         raise TopologyError(f"topology: device {disk.name}: an xfs needs {XFS_MIN_MIB} MiB")
     return disk

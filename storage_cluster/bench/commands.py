@@ -20,7 +20,7 @@ from storage_cluster.bench.engine.connection import Timeouts
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.formats import Sweep
 from storage_cluster.bench.login_options import StoreWords, store_options
-from storage_cluster.bench.model import Workload
+from storage_cluster.bench.model import StorageConfig, Workload
 from storage_cluster.bench.paper.commands import paper
 from storage_cluster.bench.progress import Progress
 from storage_cluster.bench.results import compare as comparing
@@ -29,7 +29,7 @@ from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.folder import Run
 from storage_cluster.bench.results.report_text import as_text
 from storage_cluster.bench.run import local
-from storage_cluster.bench.storage.opening import Login
+from storage_cluster.bench.storage.opening import STORAGE_KINDS, Login
 from storage_cluster.bench.storage.swift import Credentials
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.hosts import cluster
@@ -124,7 +124,7 @@ def run(
             click.echo(f"tracer: {line}", err=True)
         given = store.login()
         running = None if given or _names_its_store(made, on_cluster) else _on_client_host()
-        login = Login(_credentials(running)) if running else given
+        login = _login(running, made) if running else given
         _check_writable(json_file, rows_file)
         plan = _Plan(made, sweep, login, seed, Timeouts(connect_s, read_s), running)
         for line in remove_leftovers(Path(tempfile.gettempdir())):
@@ -256,8 +256,9 @@ def _folder_name(values: Mapping[str, str]) -> str:
 def _names_its_store(workload: Workload, on_cluster: bool) -> bool:
     """Whether the file gives the store's address, or names a store of another kind."""
     works = [work for stage in workload.stages for work in stage.works]
-    named = any(work.auth.kind != "none" or work.storage.option("storage_url") for work in works)
-    return not on_cluster and (named or any(work.storage.kind != "swift" for work in works))
+    addresses = ("storage_url", "endpoint")
+    named = any(work.auth.kind != "none" or any(map(work.storage.option, addresses)) for work in works)
+    return not on_cluster and (named or any(work.storage.kind not in STORAGE_KINDS for work in works))
 
 
 def _of_drivers(workload: Workload) -> Iterator[str]:
@@ -282,9 +283,17 @@ def _on_client_host() -> ClusterStatus:
     return running
 
 
-def _credentials(running: ClusterStatus) -> Credentials:
+def _login(running: ClusterStatus, workload: Workload) -> Login:
+    """The cluster's own store: its S3 gateway for an S3 workload, with that one's options. Raises: WorkloadError."""
+    storages = [work.storage for stage in workload.stages for work in stage.works]
+    if all(storage.kind == "s3" for storage in storages):
+        if not running.s3:
+            raise WorkloadError("the cluster that is up has no S3 gateway", "give --s3 URL, or a Swift workload")
+        gateway = running.s3[0]
+        own = {"endpoint": gateway.url, "access_key": gateway.access_key, "secret_key": gateway.secret_key}
+        return Login(StorageConfig("s3", tuple((dict(storages[0].options) | own).items())))
     found = running.environment
-    return Credentials(found["ST_AUTH"], found["ST_USER"], found["ST_KEY"])
+    return Login(Credentials(found["ST_AUTH"], found["ST_USER"], found["ST_KEY"]))
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:

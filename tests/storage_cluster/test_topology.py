@@ -79,9 +79,19 @@ def _no_object_server(d: dict) -> None:
     d["host"][5]["services"].remove("object")
 
 
+def _cache_without_medium(d: dict) -> None:
+    d["host"][3]["devices"][0]["cache_mib"] = 8
+
+
+def _negative_bandwidth(d: dict) -> None:
+    d["host"][3]["devices"][0] |= {"media": "hdd", "read_bytes_per_s": -1}
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
+        (_cache_without_medium, "device d1: cache_mib needs a medium"),
+        (_negative_bandwidth, "read_bytes_per_s is -1"),
         (_same_address, "same address"),
         (_two_auths, "'auth'"),
         (_no_client, "without services"),

@@ -11,9 +11,11 @@ from pathlib import Path
 from storage_cluster.ring import path_hash
 from storage_cluster.servers.disks import medium
 from storage_cluster.servers.disks.medium import Medium
+from storage_cluster.servers.disks.page_cache import PageCache
 from storage_cluster.servers.http.messages import Call, Refusal
 from storage_cluster.topology import Topology
 
+MIB = 1024**2
 POLICY = "Policy-0"
 """The one storage policy there is: replicas on the object ring."""
 
@@ -62,8 +64,10 @@ class Devices:
     def medium(self, device: str) -> Medium:
         """The model of the medium under a device."""
         if device not in self._media:
-            profile = medium.PROFILES.get(self._topology.host(self.host).disk(device).media)
-            self._media[device] = Medium(self._data_dir / device, self._medium_dir, profile)
+            disk = self._topology.host(self.host).disk(device)
+            profile = medium.profile_of(disk.media, disk.read_bytes_per_s, disk.write_bytes_per_s)
+            cache = PageCache(disk.cache_mib * MIB) if disk.cache_mib else None
+            self._media[device] = Medium(self._data_dir / device, self._medium_dir, profile, cache=cache)
         return self._media[device]
 
     def remove_drafts(self) -> None:

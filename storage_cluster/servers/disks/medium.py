@@ -22,8 +22,11 @@ product specification; power-loss protected, so a sync is a write). The share of
 that such drives reach with deep queues. The form of the disk model is that of Ruemmler and Wilkes, "An introduction to
 disk drive modeling", IEEE Computer 27(3), 1994, with an average in place of the seek curve.
 
-Limits. No page cache: every read goes to the medium, as after a cold start. No zones, no track skew, no write cache, no
-garbage collection. Account and container databases, and what daemons read, are not behind it. Waiting is as exact as
+A device may have another bandwidth than its profile's, and a page cache before it (`page_cache.py`): reads that find
+all they want there do not come to the medium, not even to its faults. Without one every read does, as after a cold
+start.
+
+Limits. No zones, no track skew, no read-ahead, no write cache, no garbage collection. Account and container databases, and what daemons read, are not behind it. Waiting is as exact as
 the event loop's timers (one millisecond), so the ssd's latencies are rounded.
 
 Faults (`<state dir>/disks/<host>/<device>.fault`, JSON, written by the keeper, read at each transfer) add latency, fail
@@ -44,6 +47,8 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from storage_cluster.servers.disks.page_cache import METADATA_PAGE, PageCache
 
 JOURNAL_BYTES = 4096
 WRITE_BACK_BYTES = 1 << 20
@@ -73,6 +78,18 @@ PROFILES = {
     "ssd": Profile(0, 0, _NS // 72_000, _NS // 33_000, 110_000, 52_000, 500_000_000, 490_000_000),
 }
 """Profiles by name; `none`, which costs nothing, is not among them."""
+
+
+def profile_of(media: str, read_bytes_per_s: int = 0, write_bytes_per_s: int = 0) -> Profile | None:
+    """The profile of a kind of medium, with another bandwidth where one is given; None for `none`."""
+    found = PROFILES.get(media)
+    if found is None:
+        return None
+    return dataclasses.replace(
+        found,
+        read_bytes_per_s=read_bytes_per_s or found.read_bytes_per_s,
+        write_bytes_per_s=write_bytes_per_s or found.write_bytes_per_s,
+    )
 
 
 DISKS_DIR = "disks"
@@ -141,9 +158,11 @@ class Medium:
         profile: Profile | None,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         source: random.Random | None = None,
+        cache: PageCache | None = None,
     ) -> None:
         self._device_dir = device_dir
         self._profile = profile
+        self._cache = cache
         self._monotonic_ns = monotonic_ns
         self._random = source or random.Random()
         self._fault_file = f"{state_dir / device_dir.name}.fault"
@@ -164,13 +183,22 @@ class Medium:
         if (self._fault is not None and self._fault.full) or found.f_bavail * found.f_frsize < size_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def read(self, size_bytes: int, stream: int) -> float:
-        """A read of a file's next bytes; `stream` is a number for the file."""
+    def read(self, size_bytes: int, stream: int, start: int = METADATA_PAGE) -> float:
+        """A read of a file's bytes from `start` on, or of its metadata; `stream` is a number for the file."""
+        if self._cache is not None and self._cache.read(stream, start, size_bytes):
+            return 0.0
         return self._transfer("read", size_bytes, stream)
 
-    def write(self, size_bytes: int, stream: int) -> float:
-        """A write of a file's next bytes."""
+    def write(self, size_bytes: int, stream: int, start: int = METADATA_PAGE) -> float:
+        """A write of a file's bytes from `start` on, or of its metadata."""
+        if self._cache is not None:
+            self._cache.write(stream, start, size_bytes)
         return self._transfer("write", size_bytes, stream)
+
+    def note_metadata(self, stream: int) -> None:
+        """A file's metadata was written with its bytes, so it is in the page cache."""
+        if self._cache is not None:
+            self._cache.write(stream, METADATA_PAGE, METADATA_BYTES)
 
     def sync(self) -> float:
         """Write the file system's journal."""
@@ -253,6 +281,7 @@ class Writing:
     def __init__(self, medium: Medium, stream: int) -> None:
         self._medium = medium
         self._stream = stream
+        self._clean_bytes = 0
         self._dirty_bytes = 0
 
     def add(self, size_bytes: int) -> float:
@@ -260,13 +289,15 @@ class Writing:
         self._dirty_bytes += size_bytes
         if self._dirty_bytes < WRITE_BACK_BYTES:
             return 0.0
-        wait_s = self._medium.write(self._dirty_bytes, self._stream)
+        wait_s = self._medium.write(self._dirty_bytes, self._stream, self._clean_bytes)
+        self._clean_bytes += self._dirty_bytes
         self._dirty_bytes = 0
         return wait_s
 
     def sync(self) -> float:
         """Write all bytes and the file's name to the medium; returns the seconds to wait. Raises: OSError."""
-        self._medium.write(max(self._dirty_bytes, METADATA_BYTES), self._stream)
+        self._medium.write(max(self._dirty_bytes, METADATA_BYTES), self._stream, self._clean_bytes)
+        self._medium.note_metadata(self._stream)
         self._medium.sync()
         return self._medium.sync()
 

@@ -146,7 +146,7 @@ class ObjectServer:
         asked = call.headers.get("Range")
         if asked is None and info.size <= READ_CHUNK_BYTES:
             headers["Content-Length"] = str(info.size)
-            await _spend(target.medium.read(info.size, _stream(target)))
+            await _spend(target.medium.read(info.size, _stream(target), 0))
             return Reply(200, headers, _verify_body(_read_all(opened, info.size), stored, info))
         reader = functools.partial(self._read, target, opened)
         if asked is None:
@@ -159,7 +159,7 @@ class ObjectServer:
         while start < stop:
             wanted = min(stop - start, READ_CHUNK_BYTES)
             try:
-                await _spend(target.medium.read(wanted, _stream(target)))
+                await _spend(target.medium.read(wanted, _stream(target), start))
                 chunk = await self._on_disk(functools.partial(os.pread, opened, wanted, start))
             except OSError as error:
                 raise BrokenOff from error

@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from storage_cluster.bench import commands, formats
 from storage_cluster.bench.commands import command
+from storage_cluster.bench.errors import WorkloadError
+from storage_cluster.bench.model import StorageConfig
 from storage_cluster.bench.results import folder, rows
+from storage_cluster.hosts.cluster import CacheStatus, ClusterStatus, GatewayStatus
 from testkit.loopback_store import LoopbackStore
 
 FILES = Path(__file__).with_name("workloads")
@@ -166,3 +170,30 @@ def test_a_run_that_is_killed_can_be_reported(store: LoopbackStore, tmp_path: Pa
     said = bench("report", tmp_path / ONLY).output
     assert said.startswith("an open loop: running\n")
     assert "\nmain (2 workers)\n" in said
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [("payload=signed", False), ("endpoint=http://127.0.0.1:9;payload=signed", True)],
+    ids=["no-endpoint", "endpoint"],
+)
+def test_an_s3_file_without_an_endpoint_is_for_the_clusters_gateway(
+    tmp_path: Path, config: str, *, named: bool
+) -> None:
+    file = tmp_path / "w.xml"
+    file.write_text(
+        f'<workload name="w"><storage type="s3" config="{config}" /><workflow><workstage name="init">'
+        '<work type="init" workers="1" config="containers=c(1)" /></workstage></workflow></workload>'
+    )
+    workload, _ = formats.load(file)
+    assert commands._names_its_store(workload, on_cluster=False) == named
+    assert not commands._names_its_store(workload, on_cluster=True)
+    gateway = GatewayStatus("http://10.0.0.1:8085", "test:tester", "testing", CacheStatus())
+    running = ClusterStatus(True, "", "client", {}, (), s3=(gateway,))
+    storage = commands._login(running, workload).credentials
+    assert isinstance(storage, StorageConfig) and storage.kind == "s3"
+    assert [storage.option(name) for name in ("endpoint", "access_key", "secret_key", "payload")] == [
+        "http://10.0.0.1:8085", "test:tester", "testing", "signed"
+    ]  # fmt: skip
+    with pytest.raises(WorkloadError, match="no S3 gateway"):
+        commands._login(ClusterStatus(True, "", "client", {}, ()), workload)

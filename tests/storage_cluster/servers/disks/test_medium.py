@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_cluster.servers.disks.medium import PROFILES, Medium, Writing, read_counters
+from storage_cluster.servers.disks.medium import PROFILES, Medium, Writing, profile_of, read_counters
 
 
 class Bench:
@@ -151,3 +151,12 @@ def test_two_processes_share_one_queue(tmp_path: Path) -> None:
     other = Medium(tmp_path / "d1", tmp_path, PROFILES["hdd"], lambda: bench.now_ns, random.Random(2))
     first = bench.medium.read(4096, 1)
     assert other.read(4096, 2) > first
+
+
+def test_a_device_may_have_another_bandwidth(tmp_path: Path) -> None:
+    assert profile_of("none", 5, 5) is None
+    assert profile_of("hdd") == PROFILES["hdd"]
+    (tmp_path / "d1").mkdir()
+    slow = Medium(tmp_path / "d1", tmp_path, profile_of("ssd", 1_000_000, 2_000_000))
+    assert 1.0 < slow.read(1_000_000, 1) < 1.01
+    assert 1.5 < slow.write(1_000_000, 1) < 1.51, "after the read"
