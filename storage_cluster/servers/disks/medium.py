@@ -26,8 +26,9 @@ A device may have another bandwidth than its profile's, and a page cache before 
 all they want there do not come to the medium, not even to its faults. Without one every read does, as after a cold
 start.
 
-Limits. No zones, no track skew, no read-ahead, no write cache, no garbage collection. Account and container databases, and what daemons read, are not behind it. Waiting is as exact as
-the event loop's timers (one millisecond), so the ssd's latencies are rounded.
+Limits. No zones, no track skew, no read-ahead, no write cache, no garbage collection. Account and container databases,
+and what daemons read, are not behind it. Waiting is as exact as the event loop's timers (one millisecond), so the ssd's
+latencies are rounded.
 
 Faults (`<state dir>/disks/<host>/<device>.fault`, JSON, written by the keeper, read at each transfer) add latency, fail
 transfers (EIO) or refuse writes (ENOSPC), on any profile. Counters are in `<device>.counters` beside it, see

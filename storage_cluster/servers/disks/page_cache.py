@@ -1,8 +1,8 @@
 """A host's page cache before a modelled medium: which pages of which files are in memory, the ones used last.
 
 Only the names of pages are kept, since the data is in ordinary files anyway: what is here needs no transfer. A page is
-there once it was read or written, until others that were used later have taken its room. Pages are of one size; a file's
-last page takes a whole one.
+there once it was read or written, until others that were used later have taken its room. Pages are of one size; the
+last page of a file takes a whole one.
 
     invariant: pages held * PAGE_BYTES <= room
 
