@@ -4,7 +4,7 @@ import json
 from xml.etree.ElementTree import Element
 
 from storage_cluster.servers.http.messages import Reply
-from storage_cluster.servers.s3 import ownership
+from storage_cluster.servers.s3 import object_lock, ownership
 from storage_cluster.servers.s3.access import OWNER, require_bucket
 from storage_cluster.servers.s3.addressing import check_bucket_name
 from storage_cluster.servers.s3.authentication import Signed
@@ -66,16 +66,17 @@ async def create_bucket(request: Request, signed: Signed, gateway: Gateway) -> R
     if request.requester is None:
         raise S3Error("AccessDenied")
     check_bucket_name(name)
-    for header in request.headers:
-        if header.lower() == "x-amz-bucket-object-lock-enabled" and request.headers[header].lower() == "true":
-            raise S3Error("NotImplemented", fields={"Header": header})
     owner = request.requester.id
     acl = acl_in_headers(request.headers, owner, owner, gateway.authenticator.is_user) or private(owner)
     setting = ownership.ownership_in_header(request.headers)
     if setting == ownership.ENFORCED and acl != private(owner):
         raise S3Error("InvalidBucketAclWithObjectOwnership")
     _check_location(await read_verified(request, signed, DOCUMENT_MAX_BYTES))
-    await gateway.buckets.create(request, name, acl, {} if setting is None else {"Ownership": setting})
+    settings, more = {} if setting is None else {"Ownership": setting}, {}
+    if request.headers.get("x-amz-bucket-object-lock-enabled", "").lower() == "true":
+        settings |= {object_lock.SETTING: object_lock.BucketLock().text(), "Versioning": gateway.clock.now()}
+        more = {"X-Versions-Enabled": "true"}
+    await gateway.buckets.create(request, name, acl, settings, more)
     return request.say(200, {"Location": f"/{name}"})
 
 
@@ -144,6 +145,11 @@ async def put_versioning(op: Operation) -> Reply:
     status, versioning = child_text(root, "Status"), op.bucket.versioning
     if status not in ("Enabled", "Suspended"):
         raise S3Error("IllegalVersioningConfigurationException")
+    if status == "Suspended" and op.bucket.lock is not None:
+        raise S3Error(
+            "InvalidBucketState",
+            "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.",
+        )
     if child_text(root, "MfaDelete") == "Enabled":
         raise S3Error("NotImplemented", "MFA delete is not built.")
     if status == (versioning.status or "Suspended") and versioning.switched:

@@ -25,6 +25,7 @@ from storage_cluster.servers.proxy.infos import ContainerInfo, Infos
 from storage_cluster.servers.s3 import ownership
 from storage_cluster.servers.s3.errors import S3Error
 from storage_cluster.servers.s3.grants import ALL_USERS, Acl, Grant, private
+from storage_cluster.servers.s3.object_lock import SETTING, BucketLock
 from storage_cluster.servers.s3.policy import Policy, parse_policy
 from storage_cluster.servers.s3.public_access import PublicAccess
 from storage_cluster.servers.s3.request import Request, check
@@ -109,6 +110,11 @@ class Bucket:
         text = self.setting("Versioning")
         return Versioning(tuple(text.split(",")) if text else ())
 
+    @property
+    def lock(self) -> BucketLock | None:
+        """What is configured of locks of its objects; None if it has none."""
+        return BucketLock.from_text(self.setting(SETTING))
+
     def setting(self, name: str) -> str | None:
         """What is configured under a name; None if nothing is."""
         text = self.info.sysmeta("Container", f"S3-{name}")
@@ -144,8 +150,13 @@ class Buckets:
                 raise S3Error("ServiceUnavailable")
         raise S3Error("NoSuchBucket", fields={"BucketName": name})
 
-    async def create(self, request: Request, name: str, acl: Acl, settings: Mapping[str, str]) -> None:
-        """Make a bucket for who asks. Raises: S3Error (BucketAlreadyExists, BucketAlreadyOwnedByYou)."""
+    async def create(
+        self, request: Request, name: str, acl: Acl, settings: Mapping[str, str], more: Mapping[str, str]
+    ) -> None:
+        """Make a bucket for who asks. `more`: headers for the store.
+
+        Raises: S3Error (BucketAlreadyExists, BucketAlreadyOwnedByYou).
+        """
         assert request.requester is not None
         account = request.requester.account
         await self._require_index(request)
@@ -155,7 +166,7 @@ class Buckets:
             bucket = _bucket(request, name, account, found)
             mine = bucket.owner == request.requester.id and bucket.acl == acl
             raise S3Error("BucketAlreadyOwnedByYou" if mine else "BucketAlreadyExists", fields={"BucketName": name})
-        headers = _sysmeta("Acl", acl.text())
+        headers = _sysmeta("Acl", acl.text()) | dict(more)
         for setting, text in settings.items():
             headers |= _sysmeta(setting, quote(text))
         await check(await request.ask_store("PUT", (account, name), headers=headers))

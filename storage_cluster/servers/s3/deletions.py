@@ -20,6 +20,7 @@ from storage_cluster.servers.s3.documents import DocumentError, child_text, elem
 from storage_cluster.servers.s3.errors import S3Error
 from storage_cluster.servers.s3.metadata import etag_of, last_modified
 from storage_cluster.servers.s3.multipart_layout import expire_parts
+from storage_cluster.servers.s3.object_lock_operations import check_deletion
 from storage_cluster.servers.s3.payload import content_md5, read_verified
 from storage_cluster.servers.s3.request import check
 
@@ -118,6 +119,7 @@ async def _delete(op: Operation, one: Deletion) -> dict[str, str]:
     if one.is_conditional:
         await _check_conditions(op, one)
     if one.version_id is not None:
+        await check_deletion(op, one.key, one.version_id)
         return await versions.delete_version(op.request, op.bucket, one.key, one.version_id)
     if op.bucket.versioning.status is not None:
         return await versions.delete_current(op.request, op.bucket, one.key, op.gateway.clock)

@@ -48,6 +48,7 @@ CODES: dict[str, tuple[int, str]] = {
         "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting.",
     ),
     "InvalidBucketName": (400, "The specified bucket is not valid."),
+    "InvalidBucketState": (409, "The request is not valid with the current state of the bucket."),
     "InvalidDigest": (400, "The Content-MD5 or checksum value that you specified is not valid."),
     "InvalidLocationConstraint": (400, "The specified location constraint is not valid."),
     "InvalidPart": (
@@ -60,6 +61,7 @@ CODES: dict[str, tuple[int, str]] = {
     "InvalidPolicyDocument": (400, "The content of the form does not meet the conditions of the policy document."),
     "InvalidRange": (416, "The requested range is not satisfiable."),
     "InvalidRequest": (400, "The request is not valid."),
+    "InvalidRetentionPeriod": (400, "The retention period is not valid."),
     "InvalidStorageClass": (400, "The storage class that you specified is not valid."),
     "InvalidTag": (400, "The tag provided was not a valid tag."),
     "InvalidURI": (400, "The specified URI could not be parsed."),
@@ -82,6 +84,7 @@ CODES: dict[str, tuple[int, str]] = {
     "NoSuchBucketPolicy": (404, "The specified bucket does not have a bucket policy."),
     "NoSuchCORSConfiguration": (404, "The CORS configuration does not exist."),
     "NoSuchKey": (404, "The specified key does not exist."),
+    "NoSuchObjectLockConfiguration": (404, "The specified object does not have an ObjectLock configuration"),
     "NoSuchPublicAccessBlockConfiguration": (404, "The public access block configuration was not found."),
     "NoSuchTagSet": (404, "There is no tag set associated with the bucket."),
     "NoSuchUpload": (
@@ -92,6 +95,7 @@ CODES: dict[str, tuple[int, str]] = {
     "NoSuchVersion": (404, "The version ID specified in the request does not match an existing version."),
     "NotImplemented": (501, "A header or operation that you used is not implemented here."),
     "NotModified": (304, "Not Modified"),
+    "ObjectLockConfigurationNotFoundError": (404, "Object Lock configuration does not exist for this bucket"),
     "OwnershipControlsNotFoundError": (404, "The bucket ownership controls were not found."),
     "PreconditionFailed": (412, "At least one of the preconditions that you specified did not hold."),
     "RequestTimeTooSkewed": (

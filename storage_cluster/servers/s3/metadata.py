@@ -51,7 +51,7 @@ _RESPONSE_HEADERS = {
     )
 }
 _ESCAPED = re.compile(r"~([0-9A-Fa-f]{2})")
-_UNSUPPORTED = ("x-amz-server-side-encryption", "x-amz-object-lock", "x-amz-write-offset-bytes")
+_UNSUPPORTED = ("x-amz-server-side-encryption", "x-amz-write-offset-bytes")
 
 
 def headers_to_store(headers: Mapping[str, str]) -> dict[str, str]:

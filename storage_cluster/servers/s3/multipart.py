@@ -51,6 +51,7 @@ from storage_cluster.servers.s3.multipart_layout import (
     upload_type,
     uploads_container,
 )
+from storage_cluster.servers.s3.object_lock import locks_to_store
 from storage_cluster.servers.s3.objects import acl_to_store, copy_source, write, written_version
 from storage_cluster.servers.s3.payload import VerifiedBody, copied_body, read_verified, upload_body
 from storage_cluster.servers.s3.request import check
@@ -107,6 +108,7 @@ async def create_upload(op: Operation) -> Reply:
     kind = type_for(algorithm, asked_type) if algorithm else ""
     acl = acl_to_store(op)
     headers = headers_to_store(request.headers) | {ACL: acl.text(), f"{OVERRIDE}Content-Type": upload_type(acl.owner)}
+    headers |= locks_to_store(bucket.lock, request.headers)
     if algorithm:
         headers |= {_ALGORITHM: algorithm, _TYPE: kind}
     for container in (uploads_container(bucket), parts_container(bucket)):

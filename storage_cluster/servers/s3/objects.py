@@ -10,7 +10,7 @@ from storage_cluster.servers.http.messages import Body, Reply
 from storage_cluster.servers.http.ranges import parse_ranges
 from storage_cluster.servers.proxy.version_copies import DELETED_TYPE
 from storage_cluster.servers.s3 import versions
-from storage_cluster.servers.s3.access import may_use_bucket, require_bucket, require_object
+from storage_cluster.servers.s3.access import OWNER, may_use_bucket, require_bucket, require_object
 from storage_cluster.servers.s3.checksums import Checksum, stored_checksum, wanted_algorithm
 from storage_cluster.servers.s3.context import Operation
 from storage_cluster.servers.s3.documents import DocumentError, element, parse, xml_reply
@@ -33,6 +33,7 @@ from storage_cluster.servers.s3.metadata import (
     with_overrides,
 )
 from storage_cluster.servers.s3.multipart_layout import expire_parts, part_range, parts_of
+from storage_cluster.servers.s3.object_lock import LEGAL_HOLD, RETENTION, lock_headers, locks_to_store
 from storage_cluster.servers.s3.ownership import ENFORCED, check_headers, owner_of_new
 from storage_cluster.servers.s3.payload import copied_body, read_verified, stored_checksum_headers, upload_body
 from storage_cluster.servers.s3.request import check
@@ -50,6 +51,7 @@ async def put_object(op: Operation) -> Reply:
     request, bucket, key = op.request, op.bucket, op.key
     require_bucket(request, bucket, "s3:PutObject", "WRITE", key)
     headers = headers_to_store(request.headers) | {ACL: acl_to_store(op).text()}
+    headers |= locks_to_store(bucket.lock, request.headers)
     body = upload_body(request, op.signed)
     reply = await write(op, headers | stored_checksum_headers(body), body)
     shown = {"ETag": reply.headers["Etag"] if reply.headers["Etag"].startswith('"') else f'"{reply.headers["Etag"]}"'}
@@ -121,6 +123,7 @@ async def get_object(op: Operation) -> Reply:
         reply = _ranged_head(reply, headers["Range"])
     with_checksum = request.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED" and reply.status == 200
     shown = object_headers(bucket, reply, with_checksum=with_checksum) | versions.shown_version(bucket, reply)
+    shown |= _shown_locks(op, reply)
     if part is not None and PARTS in reply.headers:
         shown["x-amz-mp-parts-count"] = reply.headers[PARTS]
     reply.headers.clear()
@@ -214,6 +217,15 @@ async def _part_asked(op: Operation) -> str | None:
         raise S3Error("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
     place = await versions.find_place(op.request, op.bucket, op.key)
     return await part_range(op.request, place.names, int(text))
+
+
+def _shown_locks(op: Operation, reply: Reply) -> dict[str, str]:
+    """The headers with the object's retention and legal hold, as far as the request may see them."""
+    if op.bucket.lock is None:
+        return {}
+    asked = {"s3:GetObjectRetention": RETENTION, "s3:GetObjectLegalHold": LEGAL_HOLD}
+    seen = [kept for action, kept in asked.items() if may_use_bucket(op.request, op.bucket, action, OWNER, op.key)]
+    return lock_headers({name: reply.headers[name] for name in seen if name in reply.headers})
 
 
 def _ranged_head(reply: Reply, asked: str) -> Reply:
@@ -315,7 +327,7 @@ def _refuse_no_change(op: Operation, source: CopySource, directive: str) -> None
 
 
 def _copied_headers(op: Operation, found: Reply, directive: str) -> dict[str, str]:
-    """The copy's headers: the source's or the request's; tags by a directive of their own; the ACL is new."""
+    """The copy's headers: the source's or the request's; tags by a directive of their own; ACL and lock are new."""
     asked = headers_to_store(op.request.headers)
     if directive == "REPLACE":
         kept = {name: value for name, value in asked.items() if name != TAGS}
@@ -324,7 +336,8 @@ def _copied_headers(op: Operation, found: Reply, directive: str) -> dict[str, st
         kept = kept_headers(found.headers, prefixes)
     replaces_tags = op.request.headers.get("x-amz-tagging-directive", "COPY").upper() == "REPLACE"
     tags = asked.get(TAGS) if replaces_tags else found.headers.get(TAGS)
-    return kept | ({TAGS: tags} if tags else {}) | {ACL: acl_to_store(op).text()}
+    locks = locks_to_store(op.bucket.lock, op.request.headers)
+    return kept | ({TAGS: tags} if tags else {}) | {ACL: acl_to_store(op).text()} | locks
 
 
 async def get_attributes(op: Operation) -> Reply:
@@ -375,7 +388,7 @@ async def _parts_element(op: Operation, found: Mapping[str, str]) -> Element | N
 
 async def get_object_acl(op: Operation) -> Reply:
     """GetObjectAcl."""
-    reply = await _head_for(op, "s3:GetObjectAcl", "READ_ACP")
+    reply = await head_for(op, "s3:GetObjectAcl", "READ_ACP")
     return xml_reply(
         acl_document(object_acl(op.bucket, reply.headers)), headers=versions.shown_version(op.bucket, reply)
     )
@@ -383,10 +396,10 @@ async def get_object_acl(op: Operation) -> Reply:
 
 async def put_object_acl(op: Operation) -> Reply:
     """PutObjectAcl."""
-    reply = await _head_for(op, "s3:PutObjectAcl", "WRITE_ACP")
+    reply = await head_for(op, "s3:PutObjectAcl", "WRITE_ACP")
     before = object_acl(op.bucket, reply.headers)
     acl = await read_acl(op, before.owner)
-    await change_metadata(op.request, await _stored_names(op, reply), {ACL: acl.text()})
+    await change_metadata(op.request, await stored_names(op, reply), {ACL: acl.text()})
     return op.request.say(200, versions.shown_version(op.bucket, reply))
 
 
@@ -407,27 +420,27 @@ async def read_acl(op: Operation, owner: str) -> Acl:
 
 async def get_object_tagging(op: Operation) -> Reply:
     """GetObjectTagging."""
-    reply = await _head_for(op, "s3:GetObjectTagging", "READ")
+    reply = await head_for(op, "s3:GetObjectTagging", "READ")
     return xml_reply(tags_document(object_tags(reply.headers)), headers=versions.shown_version(op.bucket, reply))
 
 
 async def put_object_tagging(op: Operation) -> Reply:
     """PutObjectTagging."""
-    reply = await _head_for(op, "s3:PutObjectTagging", "WRITE")
+    reply = await head_for(op, "s3:PutObjectTagging", "WRITE")
     tags = tags_in_document(await read_verified(op.request, op.signed, DOCUMENT_MAX_BYTES), OBJECT_TAGS_MAX)
-    await change_metadata(op.request, await _stored_names(op, reply), {TAGS: tags_text(tags)})
+    await change_metadata(op.request, await stored_names(op, reply), {TAGS: tags_text(tags)})
     return op.request.say(200, versions.shown_version(op.bucket, reply))
 
 
 async def delete_object_tagging(op: Operation) -> Reply:
     """DeleteObjectTagging."""
-    reply = await _head_for(op, "s3:DeleteObjectTagging", "WRITE")
-    await change_metadata(op.request, await _stored_names(op, reply), {TAGS: None})
+    reply = await head_for(op, "s3:DeleteObjectTagging", "WRITE")
+    await change_metadata(op.request, await stored_names(op, reply), {TAGS: None})
     return op.request.say(204, versions.shown_version(op.bucket, reply))
 
 
-async def _head_for(op: Operation, action: str, permission: str) -> Reply:
-    """The store's HEAD of an object whose tags or list the request may read or change. Raises: S3Error."""
+async def head_for(op: Operation, action: str, permission: str) -> Reply:
+    """The store's HEAD of an object whose tags, list or lock the request may read or change. Raises: S3Error."""
     place = await versions.find_place(op.request, op.bucket, op.key)
     reply = await op.request.ask_store("HEAD", place.names)
     if reply.status == 404:
@@ -443,7 +456,7 @@ async def _head_for(op: Operation, action: str, permission: str) -> Reply:
     return reply
 
 
-async def _stored_names(op: Operation, reply: Reply) -> tuple[str, ...]:
+async def stored_names(op: Operation, reply: Reply) -> tuple[str, ...]:
     """The store's names of what a HEAD was about: of a version where there is one, not of the pointer to it."""
     shown = versions.shown_version(op.bucket, reply).get("x-amz-version-id")
     if shown is None:

@@ -23,7 +23,7 @@ from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.pipeline import STORE_PIPELINE, pipeline
 from storage_cluster.servers.proxy.server import Store
 from storage_cluster.servers.s3 import bucket_operations as buckets_api
-from storage_cluster.servers.s3 import deletions, listings, multipart, objects, post_object
+from storage_cluster.servers.s3 import deletions, listings, multipart, object_lock_operations, objects, post_object
 from storage_cluster.servers.s3.addressing import Address, address_of
 from storage_cluster.servers.s3.authentication import Authenticator
 from storage_cluster.servers.s3.buckets import Buckets
@@ -75,6 +75,8 @@ OPERATIONS: dict[tuple[str, str, str], Operate] = {
     (BUCKET, "GET", "tagging"): buckets_api.get_bucket_tagging,
     (BUCKET, "PUT", "tagging"): buckets_api.put_bucket_tagging,
     (BUCKET, "DELETE", "tagging"): buckets_api.delete_bucket_tagging,
+    (BUCKET, "GET", "object-lock"): object_lock_operations.get_object_lock,
+    (BUCKET, "PUT", "object-lock"): object_lock_operations.put_object_lock,
     (BUCKET, "GET", "requestPayment"): buckets_api.get_request_payment,
     (BUCKET, "POST", "delete"): deletions.delete_objects,
     (BUCKET, "POST", ""): post_object.post_object,
@@ -89,6 +91,10 @@ OPERATIONS: dict[tuple[str, str, str], Operate] = {
     (OBJECT, "GET", "tagging"): objects.get_object_tagging,
     (OBJECT, "PUT", "tagging"): objects.put_object_tagging,
     (OBJECT, "DELETE", "tagging"): objects.delete_object_tagging,
+    (OBJECT, "GET", "retention"): object_lock_operations.get_retention,
+    (OBJECT, "PUT", "retention"): object_lock_operations.put_retention,
+    (OBJECT, "GET", "legal-hold"): object_lock_operations.get_legal_hold,
+    (OBJECT, "PUT", "legal-hold"): object_lock_operations.put_legal_hold,
     (OBJECT, "POST", "uploads"): multipart.create_upload,
     (OBJECT, "PUT", "uploadId"): multipart.upload_part,
     (OBJECT, "PUT", "uploadId copy"): multipart.upload_part_copy,
