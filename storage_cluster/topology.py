@@ -26,7 +26,7 @@ DAEMONS = (
     *("object-replicator", "container-replicator", "account-replicator"),
     *("object-auditor", "container-auditor", "account-auditor"),
     *UPDATERS,
-    *("object-expirer", "account-reaper"),
+    *("object-expirer", "account-reaper", "s3-lifecycle"),
 )
 """All daemons, by the names in their User-Agent."""
 
@@ -149,6 +149,7 @@ class Intervals:
     audit_bytes_per_s: float = 20_000_000.0  # … and how fast the object auditor reads
     expire_s: float = 10.0  # between passes of the expirer
     reap_s: float = 10.0  # between passes of the reaper
+    lifecycle_s: float = 30.0  # between passes over S3's buckets with life cycles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,8 +176,13 @@ class S3Options:
     cache_mib: int = 0
     """Room in each worker's memory for bodies of objects that were read; 0: none."""
 
+    lifecycle_day_s: float = 86_400.0
+    """How long a day of a life cycle is; a few seconds, to see one at work."""
+
     def __post_init__(self) -> None:
         """Raises: TopologyError."""
+        if not isinstance(self.lifecycle_day_s, int | float) or not self.lifecycle_day_s > 0:
+            raise TopologyError(f"topology: [s3] lifecycle_day_s is {self.lifecycle_day_s!r}, not a number of seconds")
         if not isinstance(self.cache_mib, int) or self.cache_mib < 0:
             raise TopologyError(f"topology: [s3] cache_mib is {self.cache_mib!r}, not a number of MiB")
         if not isinstance(self.workers, int) or not 1 <= self.workers <= WORKERS_MAX:

@@ -46,6 +46,7 @@ INTERVALS = Intervals(
     audit_s=0.1,
     expire_s=0.1,
     reap_s=0.1,
+    lifecycle_s=0.1,
 )
 STOP_ORDER = ("daemons", "s3", "proxy", "object", "container", "account", "auth")
 """Who asks others ends before them."""
@@ -63,9 +64,11 @@ class Answer:
 class LoopbackStore:
     """A running store; use as a context manager."""
 
-    def __init__(self, root: Path, names: tuple[str, ...] = UPDATERS, *, cache_mib: int = 0) -> None:
+    def __init__(
+        self, root: Path, names: tuple[str, ...] = UPDATERS, *, cache_mib: int = 0, day_s: float = 86_400.0
+    ) -> None:
         self.root = root
-        self._cache_mib = cache_mib
+        self._s3 = S3Options(info_cache_s=0.0, cache_mib=cache_mib, lifecycle_day_s=day_s)
         self._daemons = names
         self._sockets: dict[tuple[str, str], socket.socket] = {}
         self.topology = self._make_topology()
@@ -169,8 +172,7 @@ class LoopbackStore:
             )
         users = (*topologies.load(topologies.BUNDLED_FILE).users, User("other", "someone", "secret"))
         ring = RingShape(partition_power=4, replicas=3, hash_suffix="test")
-        gateway = S3Options(info_cache_s=0.0, cache_mib=self._cache_mib)
-        return Topology(tuple(hosts), users, ring, intervals=INTERVALS, daemons=self._daemons, s3=gateway)
+        return Topology(tuple(hosts), users, ring, intervals=INTERVALS, daemons=self._daemons, s3=self._s3)
 
     def _bind(self, service: str, host: str) -> Service:
         if service == DAEMONS_SERVICE:

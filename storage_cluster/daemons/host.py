@@ -18,6 +18,7 @@ from storage_cluster.daemons.auditor import DatabaseAuditor, ObjectAuditor
 from storage_cluster.daemons.daemon import Daemon, DaemonContext, run_forever
 from storage_cluster.daemons.database_replicator import DatabaseReplicator
 from storage_cluster.daemons.expirer import Expirer
+from storage_cluster.daemons.lifecycle import LifecycleDaemon
 from storage_cluster.daemons.object_replicator import ObjectReplicator
 from storage_cluster.daemons.reaper import Reaper
 from storage_cluster.daemons.requests import DaemonRequests
@@ -25,7 +26,7 @@ from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
 from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
 from storage_cluster.ring import Rings
 from storage_cluster.servers.disks.devices import Devices
-from storage_cluster.topology import Intervals, Topology
+from storage_cluster.topology import GATEWAY_SERVICE, Intervals, Topology
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Job:
 
     make: Callable[[DaemonContext], Daemon]
     interval_s: Callable[[Intervals], float]
+    service: str = ""
+    """It works only where the topology has this service; "": everywhere."""
 
 
 JOBS = {
@@ -53,6 +56,7 @@ JOBS = {
     "container-updater": Job(ContainerUpdater, lambda intervals: intervals.account_report_delay_s),
     "object-expirer": Job(Expirer, lambda intervals: intervals.expire_s),
     "account-reaper": Job(Reaper, lambda intervals: intervals.reap_s),
+    "s3-lifecycle": Job(LifecycleDaemon, lambda intervals: intervals.lifecycle_s, GATEWAY_SERVICE),
 }
 
 
@@ -65,7 +69,7 @@ async def running(topology: Topology, host: str, data_dir: Path, logs_dir: Path)
     logs_dir.mkdir(parents=True, exist_ok=True)
     async with contextlib.AsyncExitStack() as stack:
         tasks = []
-        for name in topology.daemons:
+        for name in _names(topology):
             log = stack.enter_context((logs_dir / f"{name}.log").open("a", encoding="utf-8"))
             backend = DaemonRequests(topology, Rings(data_dir.parent / RINGS_FILE_NAME), name)
             stack.push_async_callback(backend.close)
@@ -80,6 +84,12 @@ async def running(topology: Topology, host: str, data_dir: Path, logs_dir: Path)
         for end in ends:
             if not isinstance(end, asyncio.CancelledError):
                 raise end
+
+
+def _names(topology: Topology) -> list[str]:
+    """The daemons that have something to do in this topology."""
+    services = {"", *(service.name for service in topology.services)}
+    return [name for name in topology.daemons if JOBS[name].service in services]
 
 
 async def _work(job: Job, context: DaemonContext, requests: DaemonRequests) -> NoReturn:

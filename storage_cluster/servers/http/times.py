@@ -33,6 +33,11 @@ def from_units(units: int) -> str:
     return f"{units // _UNITS_PER_SECOND:010d}.{units % _UNITS_PER_SECOND:05d}"
 
 
+def just_after(timestamp: str) -> str:
+    """The earliest timestamp that is later."""
+    return from_units(int(timestamp.replace(".", "")) + 1)
+
+
 def timestamp_before(age_s: float) -> str:
     """The moment that was so many seconds ago."""
     return from_units(max(0, time.time_ns() - int(age_s * 1e9)) // (1_000_000_000 // _UNITS_PER_SECOND))

@@ -10,7 +10,7 @@ from storage_cluster.servers.databases.updates import Parent
 from storage_cluster.servers.disks.devices import metadata_headers
 from storage_cluster.servers.http.backend import BackendAnswer
 from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply, usual_text
-from storage_cluster.servers.http.times import http_date
+from storage_cluster.servers.http.times import http_date, just_after
 from storage_cluster.servers.object.server import IF_TIMESTAMP, METADATA, REPLACED_UPLOAD
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import require
@@ -19,6 +19,8 @@ from storage_cluster.servers.proxy.object_rules import check_post, check_put
 from storage_cluster.servers.proxy.replicas import best_answer
 from storage_cluster.servers.proxy.upload import Upload
 
+ONLY_AT = "X-Backend-Only-At"
+"""With a DELETE from within: delete only what was last changed at this moment; what is newer stays."""
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 TRAILER = "X-Object-Sysmeta-S3-Checksum"
 """The header that is announced to come after a body."""
@@ -86,7 +88,8 @@ class Objects:
     async def _change(self, call: Call, names: Names, headers: dict[str, str]) -> Reply:
         if "X-If-Delete-At" in call.headers:
             headers["X-If-Delete-At"] = call.headers["X-If-Delete-At"]
-        per_replica = self._for_replicas(call, names, self._clock.now(), headers)
+        timestamp = just_after(call.headers[ONLY_AT]) if ONLY_AT in call.headers else self._clock.now()
+        per_replica = self._for_replicas(call, names, timestamp, headers)
         best = await self._replicas.change(names, call.method, per_replica.__getitem__)
         if not best.is_success:
             raise Refusal(best.status)

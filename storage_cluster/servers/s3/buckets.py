@@ -22,9 +22,10 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from storage_cluster.servers.proxy.infos import ContainerInfo, Infos
-from storage_cluster.servers.s3 import ownership
+from storage_cluster.servers.s3 import lifecycle, ownership
 from storage_cluster.servers.s3.errors import S3Error
 from storage_cluster.servers.s3.grants import ALL_USERS, Acl, Grant, private
+from storage_cluster.servers.s3.lifecycle import Lifecycle
 from storage_cluster.servers.s3.object_lock import SETTING, BucketLock
 from storage_cluster.servers.s3.policy import Policy, parse_policy
 from storage_cluster.servers.s3.public_access import PublicAccess
@@ -114,6 +115,11 @@ class Bucket:
     def lock(self) -> BucketLock | None:
         """What is configured of locks of its objects; None if it has none."""
         return BucketLock.from_text(self.setting(SETTING))
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        """The rules by which its objects are removed."""
+        return Lifecycle.from_text(self.setting(lifecycle.SETTING))
 
     def setting(self, name: str) -> str | None:
         """What is configured under a name; None if nothing is."""

@@ -1,6 +1,7 @@
 """What an operation of S3 works with: the request, its bucket and key, and the gateway's parts."""
 
 import dataclasses
+import time
 from collections.abc import Mapping
 
 from multidict import CIMultiDict
@@ -11,6 +12,7 @@ from storage_cluster.servers.s3.addressing import Address
 from storage_cluster.servers.s3.authentication import Authenticator, Signed
 from storage_cluster.servers.s3.buckets import Bucket, Buckets
 from storage_cluster.servers.s3.cache import ObjectCache
+from storage_cluster.servers.s3.lifecycle import Clock
 from storage_cluster.servers.s3.request import Request
 
 
@@ -23,6 +25,12 @@ class Gateway:
     clock: TimestampMaker
     replicas: Replicas
     cache: ObjectCache
+    day_s: float
+    """How long life cycles take a day to be."""
+
+    def day_clock(self) -> Clock:
+        """The present, for life cycles."""
+        return Clock(time.time(), self.day_s)
 
 
 @dataclasses.dataclass

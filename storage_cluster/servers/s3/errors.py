@@ -84,6 +84,7 @@ CODES: dict[str, tuple[int, str]] = {
     "NoSuchBucketPolicy": (404, "The specified bucket does not have a bucket policy."),
     "NoSuchCORSConfiguration": (404, "The CORS configuration does not exist."),
     "NoSuchKey": (404, "The specified key does not exist."),
+    "NoSuchLifecycleConfiguration": (404, "The lifecycle configuration does not exist"),
     "NoSuchObjectLockConfiguration": (404, "The specified object does not have an ObjectLock configuration"),
     "NoSuchPublicAccessBlockConfiguration": (404, "The public access block configuration was not found."),
     "NoSuchTagSet": (404, "There is no tag set associated with the bucket."),

@@ -23,7 +23,7 @@ from storage_cluster.servers.proxy.slo import MANIFEST_IS_STORED
 from storage_cluster.servers.proxy.version_names import MARK, is_version_id
 from storage_cluster.servers.s3 import versions
 from storage_cluster.servers.s3.access import require_bucket
-from storage_cluster.servers.s3.buckets import list_page, parts_container
+from storage_cluster.servers.s3.buckets import Bucket, list_page, parts_container
 from storage_cluster.servers.s3.checksums import (
     ALGORITHMS,
     Checksum,
@@ -54,7 +54,7 @@ from storage_cluster.servers.s3.multipart_layout import (
 from storage_cluster.servers.s3.object_lock import locks_to_store
 from storage_cluster.servers.s3.objects import acl_to_store, copy_source, write, written_version
 from storage_cluster.servers.s3.payload import VerifiedBody, copied_body, read_verified, upload_body
-from storage_cluster.servers.s3.request import check
+from storage_cluster.servers.s3.request import Request, check
 
 PART_NUMBER_MAX = 10_000
 PART_MIN_BYTES = 5 * 1024**2
@@ -210,11 +210,15 @@ async def abort_upload(op: Operation) -> Reply:
     """AbortMultipartUpload."""
     request, bucket = op.request, op.bucket
     require_bucket(request, bucket, "s3:AbortMultipartUpload", "WRITE", op.key)
-    upload = await _find(op)
-    await check(await request.ask_store("DELETE", upload_names(bucket, op.key, upload.id)), "NoSuchUpload")
+    await remove_upload(request, bucket, op.key, await _find(op))
+    return request.say(204)
+
+
+async def remove_upload(request: Request, bucket: Bucket, key: str, upload: Upload) -> None:
+    """Forget an upload and remove its parts, unless an object may name them. Raises: S3Error (NoSuchUpload)."""
+    await check(await request.ask_store("DELETE", upload_names(bucket, key, upload.id)), "NoSuchUpload")
     if not upload.may_be_complete:
         await remove(request, bucket, await stored_parts(request, bucket, upload.id))
-    return request.say(204)
 
 
 async def list_parts(op: Operation) -> Reply:
@@ -303,11 +307,14 @@ def _require_writing(op: Operation) -> None:
 
 async def _find(op: Operation) -> Upload:
     """The upload that the request names. Raises: S3Error (NoSuchUpload)."""
-    upload_id = op.request.query.get("uploadId", "")
+    return await find_upload(op.request, op.bucket, op.key, op.request.query.get("uploadId", ""))
+
+
+async def find_upload(request: Request, bucket: Bucket, key: str, upload_id: str) -> Upload:
+    """An upload under way. Raises: S3Error (NoSuchUpload)."""
     if not is_version_id(upload_id):
         raise S3Error("NoSuchUpload", fields={"UploadId": upload_id})
-    names = upload_names(op.bucket, op.key, upload_id)
-    head = await check(await op.request.ask_store("HEAD", names), "NoSuchUpload")
+    head = await check(await request.ask_store("HEAD", upload_names(bucket, key, upload_id)), "NoSuchUpload")
     kept = kept_headers(head.headers, _KEPT_PREFIXES)
     may_be_complete = kept.pop(_MAY_BE_COMPLETE, None) is not None
     return Upload(upload_id, kept, head.headers.get(_ALGORITHM), head.headers.get(_TYPE, ""), may_be_complete)

@@ -64,7 +64,7 @@ class Retention:
         """The time as headers and documents show it."""
         return self.until.strftime("%Y-%m-%dT%H:%M:%S.") + f"{self.until.microsecond // 1000:03d}Z"
 
-    def kept(self) -> dict[str, str]:
+    def to_store(self) -> dict[str, str]:
         """As the store keeps it."""
         return {RETENTION: f"{self.mode} {self.until.isoformat()}"}
 
@@ -135,8 +135,8 @@ def locks_to_store(lock: BucketLock | None, headers: Mapping[str, str]) -> dict[
     kept = {} if hold is None else {LEGAL_HOLD: _checked_hold(hold, "InvalidArgument")}
     now = datetime.datetime.now(datetime.UTC)
     if mode is not None and until is not None:
-        return kept | _checked_retention(mode, until, now, "InvalidArgument").kept()
-    return kept | (lock.default.from_now(now).kept() if lock.default else {})
+        return kept | _checked_retention(mode, until, now, "InvalidArgument").to_store()
+    return kept | (lock.default.from_now(now).to_store() if lock.default else {})
 
 
 def lock_headers(found: Mapping[str, str]) -> dict[str, str]:

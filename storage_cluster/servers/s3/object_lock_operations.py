@@ -66,7 +66,7 @@ async def put_retention(op: Operation) -> Reply:
     before, now = Retention.kept_in(reply.headers), datetime.datetime.now(datetime.UTC)
     if before is not None and not before.allows(wanted, now, may_bypass=_may_bypass(op)):
         raise S3Error("AccessDenied", "Access Denied because object protected by object lock.")
-    changes = {RETENTION: None} if wanted is None else wanted.kept()
+    changes = {RETENTION: None} if wanted is None else wanted.to_store()
     await change_metadata(op.request, await stored_names(op, reply), changes)
     return op.request.say(200)
 

@@ -37,7 +37,7 @@ from storage_cluster.servers.s3.object_lock import LEGAL_HOLD, RETENTION, lock_h
 from storage_cluster.servers.s3.ownership import ENFORCED, check_headers, owner_of_new
 from storage_cluster.servers.s3.payload import copied_body, read_verified, stored_checksum_headers, upload_body
 from storage_cluster.servers.s3.request import check
-from storage_cluster.servers.s3.tags import OBJECT_TAGS_MAX, tags_document, tags_in_document, tags_text
+from storage_cluster.servers.s3.tags import OBJECT_TAGS_MAX, Tags, tags_document, tags_in_document, tags_text
 
 COPY_MAX_BYTES = 5 * 1024**3
 DOCUMENT_MAX_BYTES = 65_536
@@ -57,7 +57,8 @@ async def put_object(op: Operation) -> Reply:
     shown = {"ETag": reply.headers["Etag"] if reply.headers["Etag"].startswith('"') else f'"{reply.headers["Etag"]}"'}
     if body.checksum is not None:
         shown |= body.checksum.response_headers()
-    return request.say(200, shown | written_version(op, reply))
+    expires = _expiration(op, body.bytes_in, object_tags(headers), op.gateway.day_clock().now_s)
+    return request.say(200, shown | written_version(op, reply) | expires)
 
 
 async def write(op: Operation, headers: Mapping[str, str], body: Body | bytes) -> Reply:
@@ -123,7 +124,7 @@ async def get_object(op: Operation) -> Reply:
         reply = _ranged_head(reply, headers["Range"])
     with_checksum = request.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED" and reply.status == 200
     shown = object_headers(bucket, reply, with_checksum=with_checksum) | versions.shown_version(bucket, reply)
-    shown |= _shown_locks(op, reply)
+    shown |= _shown_locks(op, reply) | _shown_expiration(op, reply)
     if part is not None and PARTS in reply.headers:
         shown["x-amz-mp-parts-count"] = reply.headers[PARTS]
     reply.headers.clear()
@@ -226,6 +227,20 @@ def _shown_locks(op: Operation, reply: Reply) -> dict[str, str]:
     asked = {"s3:GetObjectRetention": RETENTION, "s3:GetObjectLegalHold": LEGAL_HOLD}
     seen = [kept for action, kept in asked.items() if may_use_bucket(op.request, op.bucket, action, OWNER, op.key)]
     return lock_headers({name: reply.headers[name] for name in seen if name in reply.headers})
+
+
+def _shown_expiration(op: Operation, reply: Reply) -> dict[str, str]:
+    """The header that says when the current object expires; {} if it does not."""
+    if "versionId" in op.request.query:
+        return {}
+    found = reply.headers
+    size_bytes = int(found.get("Content-Range", found["Content-Length"]).rpartition("/")[2])
+    written_s = float(found.get("X-Backend-Data-Timestamp") or found["X-Timestamp"])
+    return _expiration(op, size_bytes, object_tags(found), written_s)
+
+
+def _expiration(op: Operation, size_bytes: int, tags: Tags, written_s: float) -> dict[str, str]:
+    return op.bucket.lifecycle.header(op.key, size_bytes, tags, written_s, op.gateway.day_clock())
 
 
 def _ranged_head(reply: Reply, asked: str) -> Reply:

@@ -23,7 +23,15 @@ from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.pipeline import STORE_PIPELINE, pipeline
 from storage_cluster.servers.proxy.server import Store
 from storage_cluster.servers.s3 import bucket_operations as buckets_api
-from storage_cluster.servers.s3 import deletions, listings, multipart, object_lock_operations, objects, post_object
+from storage_cluster.servers.s3 import (
+    deletions,
+    lifecycle_operations,
+    listings,
+    multipart,
+    object_lock_operations,
+    objects,
+    post_object,
+)
 from storage_cluster.servers.s3.addressing import Address, address_of
 from storage_cluster.servers.s3.authentication import Authenticator
 from storage_cluster.servers.s3.buckets import Buckets
@@ -75,6 +83,9 @@ OPERATIONS: dict[tuple[str, str, str], Operate] = {
     (BUCKET, "GET", "tagging"): buckets_api.get_bucket_tagging,
     (BUCKET, "PUT", "tagging"): buckets_api.put_bucket_tagging,
     (BUCKET, "DELETE", "tagging"): buckets_api.delete_bucket_tagging,
+    (BUCKET, "GET", "lifecycle"): lifecycle_operations.get_lifecycle,
+    (BUCKET, "PUT", "lifecycle"): lifecycle_operations.put_lifecycle,
+    (BUCKET, "DELETE", "lifecycle"): lifecycle_operations.delete_lifecycle,
     (BUCKET, "GET", "object-lock"): object_lock_operations.get_object_lock,
     (BUCKET, "PUT", "object-lock"): object_lock_operations.put_object_lock,
     (BUCKET, "GET", "requestPayment"): buckets_api.get_request_payment,
@@ -124,7 +135,8 @@ class S3Server:
         context.whole = pipeline([make(context) for make in STORE_PIPELINE], Store(context))
         self._store = context.whole
         buckets = Buckets(context.infos, info_cache_s)
-        self._gateway = Gateway(Authenticator(backend.topology.users), buckets, context.clock, context.replicas, cache)
+        day_s, users = backend.topology.s3.lifecycle_day_s, Authenticator(backend.topology.users)
+        self._gateway = Gateway(users, buckets, context.clock, context.replicas, cache, day_s)
 
     async def __call__(self, call: Call) -> Reply:
         """One request."""

@@ -114,7 +114,7 @@ def test_access_lists_let_others_in(client: Any, bucket: str, make_client: Any) 
 
 
 def test_what_is_not_built_is_said_to_be(client: Any, bucket: str) -> None:
-    assert code_of(client.get_bucket_lifecycle_configuration, Bucket=bucket) == "NotImplemented"
+    assert code_of(client.get_bucket_website, Bucket=bucket) == "NotImplemented"
 
 
 def test_uploads_complete_though_one_listing_lacks_their_parts(tmp_path: Path) -> None:
