@@ -48,7 +48,9 @@ def up(topology: str, *, no_daemons: bool) -> None:
         running = cluster.status(state_dir)
     click.echo("The cluster is up." if started else "The cluster was up already.")
     _print_status(running)
-    click.echo(f"\nTry: tracer cluster exec {running.client_host} -- swift upload photos FILE")
+    has_swift = "ST_AUTH" in running.environment
+    first = "swift upload photos FILE" if has_swift else f"tracer bench run put --s3 {running.s3[0].url}"
+    click.echo(f"\nTry: tracer cluster exec {running.client_host} -- {first}")
 
 
 @command.command()

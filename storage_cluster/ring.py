@@ -7,7 +7,8 @@ those in zones that hold no replica yet, then those on hosts that hold none, the
 
 There is a ring for accounts, one for containers, one for objects. All three live in one file, `data/rings.json` below
 the cluster's state directory, beside the data that they place: `up` writes it, `tracer cluster ring rebalance` replaces
-it, and servers read it again when it changes.
+it, and servers read it again when it changes. Where a cluster has several stores, each has such a file of its own,
+`rings-STORE.json`.
 
 Source: the path's hash and the partition's bits are Swift's (swift.common.ring.ring: first 4 bytes, big-endian), as is
 the meaning of handoff; their order is weighted rendezvous hashing (Thaler and Ravishankar, IEEE/ACM ToN 6(1), 1998).
@@ -29,6 +30,11 @@ from storage_cluster.topology import Device, RingShape
 FILE_NAME = "rings.json"
 _FILE_VERSION = 1
 _LOOK_AGAIN_S = 1.0
+
+
+def file_of(data_dir: Path, store: str = "") -> Path:
+    """The file of a store's rings; those of the one store that needs no name in `rings.json`."""
+    return data_dir / (f"rings-{store}.json" if store else FILE_NAME)
 
 
 class RingFileError(ValueError):

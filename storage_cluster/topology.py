@@ -7,6 +7,7 @@ import dataclasses
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 BUNDLED_DIR = Path(__file__).with_name("topologies")
 BUNDLED_FILE = BUNDLED_DIR / "six-hosts.toml"
@@ -17,6 +18,8 @@ DAEMONS_SERVICE = "daemons"
 
 GATEWAY_SERVICE = "s3"
 """The S3 gateway; there may be none, several, and several processes of each."""
+ROUTING_SERVICE = "routing"
+"""The proxy that chooses between two S3 stores by an object's size; there may be none."""
 WORKERS_MAX = 64
 
 UPDATERS = ("object-updater", "container-updater")
@@ -94,6 +97,8 @@ class Host:
     services: tuple[Service, ...] = ()
     devices: tuple[Device, ...] = ()
     disks: tuple[Disk, ...] = ()
+    store: str = ""
+    """The store that it is part of, where the cluster has several."""
 
     def disk(self, device: str) -> Disk:
         """The storage of a device; the default for a device that is not in the topology."""
@@ -190,6 +195,50 @@ class S3Options:
 
 
 @dataclasses.dataclass(frozen=True)
+class RoutingOptions:
+    """How the routing proxy works: before which two S3 stores, and how it chooses between them."""
+
+    small: str = ""
+    """Where small objects go: a host with an S3 gateway, or `http://HOST:PORT` of any S3 store."""
+    large: str = ""
+    access_key: str = ""
+    """Who signs requests to the stores; without it the client's own key."""
+    secret_key: str = ""
+    region: str = "us-east-1"
+    rule: str = "fixed"
+    """The largest small object: `fixed`, or the running `mean` of all sizes so far."""
+    threshold_bytes: int = 100_000
+    """That of `fixed`, and of `mean` as long as there are no sizes."""
+    body: str = "streamed"
+    """Bodies are passed on as they arrive, or `whole`: once all of them is there."""
+    connections: str = "pooled"
+    """Connections to the stores are kept, or `new` for each request."""
+    locations: str = "memory"
+    """Where it is noted which store has an object: in `memory`, or in a `database`, synced before the answer."""
+
+    def __post_init__(self) -> None:
+        """Raises: TopologyError."""
+        for option, known in _ROUTING_CHOICES.items():
+            if getattr(self, option) not in known:
+                listed = " or ".join(f'"{choice}"' for choice in known)
+                raise TopologyError(f"topology: [routing] {option} is {getattr(self, option)!r}, not {listed}")
+        if not isinstance(self.threshold_bytes, int) or self.threshold_bytes < 0:
+            raise TopologyError(
+                f"topology: [routing] threshold_bytes is {self.threshold_bytes!r}, not a number of bytes"
+            )
+        if bool(self.access_key) != bool(self.secret_key):
+            raise TopologyError("topology: [routing] access_key and secret_key go together")
+
+
+_ROUTING_CHOICES = {
+    "rule": ("fixed", "mean"),
+    "body": ("streamed", "whole"),
+    "connections": ("pooled", "new"),
+    "locations": ("memory", "database"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
 class Topology:
     """The whole cluster."""
 
@@ -200,12 +249,22 @@ class Topology:
     intervals: Intervals = Intervals()
     backend: BackendOptions = BackendOptions()
     s3: S3Options = S3Options()
+    routing: RoutingOptions = RoutingOptions()
     daemons: tuple[str, ...] = DAEMONS
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """All devices, in file order."""
-        return tuple(device for host in self.hosts for device in host.devices)
+        """All devices that the rings place data on, in file order."""
+        return tuple(device for host in self.hosts if _holds_data(host) for device in host.devices)
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The names of the stores; of a cluster with one store, which needs no name, that is ""."""
+        return tuple(dict.fromkeys(host.store for host in self.hosts if _holds_data(host)))
+
+    def of_store(self, store: str) -> "Topology":
+        """The cluster as the servers of a store see it: with no other store's hosts."""
+        return dataclasses.replace(self, hosts=tuple(host for host in self.hosts if host.store == store))
 
     @property
     def services(self) -> tuple[Service, ...]:
@@ -237,13 +296,30 @@ class Topology:
         return tuple(s for s in self.services if s.name == GATEWAY_SERVICE and not s.worker)
 
     @property
+    def s3_endpoints(self) -> tuple[Service, ...]:
+        """Where S3's clients may go: the routing proxy, if there is one, then the gateways."""
+        return (*(s for s in self.services if s.name == ROUTING_SERVICE), *self.gateways)
+
+    @property
+    def has_swift(self) -> bool:
+        """Whether there are servers for Swift's clients."""
+        return any(service.name == "auth" for service in self.services)
+
+    @property
     def auth_url(self) -> str:
-        """Where `swift` asks for a token (ST_AUTH)."""
+        """Where `swift` asks for a token (ST_AUTH). Raises: KeyError unless `has_swift`."""
         auth = self.service("auth")
         return f"http://{auth.address}:{auth.port}/auth/v1.0"
 
 
-_OPTIONS = {"ring": RingShape, "network": Link, "intervals": Intervals, "backend": BackendOptions, "s3": S3Options}
+_OPTIONS = {
+    "ring": RingShape,
+    "network": Link,
+    "intervals": Intervals,
+    "backend": BackendOptions,
+    "s3": S3Options,
+    "routing": RoutingOptions,
+}
 """The tables of a topology that are options of one thing."""
 
 
@@ -279,6 +355,7 @@ def parse(document: dict[str, Any]) -> Topology:
             intervals=Intervals(**document.get("intervals", {})),
             backend=BackendOptions(**document.get("backend", {})),
             s3=s3,
+            routing=RoutingOptions(**document.get("routing", {})),
             daemons=tuple(document.get("daemons", {}).get("run", DAEMONS)),
         )
     except KeyError as error:
@@ -314,6 +391,7 @@ def _host(entry: dict[str, Any], ports: dict[str, int], workers: int) -> Host:
         ),
         tuple(Device(name, device["name"], zone, device.get("weight", 1.0)) for device in entry.get("devices", ())),
         tuple(_disk(device) for device in entry.get("devices", ())),
+        entry.get("store", ""),
     )
 
 
@@ -346,16 +424,56 @@ def _check(topology: Topology) -> None:
     ):
         if len(set(values)) != len(values):
             raise TopologyError(f"topology: two entries have the same {what}")
-    for service in ("proxy", "auth"):
-        if sum(found.name == service for found in topology.services) != 1:
-            raise TopologyError(f"topology: one host must run {service!r}, no more and no less")
     if all(host.services for host in topology.hosts):
         raise TopologyError("topology: one host must be without services: commands run there")
     for host in topology.hosts:
-        if host.devices and not set(RING_SERVICES) <= {service.name for service in host.services}:
+        may_hold = _holds_data(host) or any(service.name == ROUTING_SERVICE for service in host.services)
+        if host.devices and not may_hold:
             raise TopologyError(f"topology: {host.name} has devices, so it needs {', '.join(RING_SERVICES)}")
+    for store in topology.stores:
+        _check_store(topology.of_store(store), f" of the store {store}" if store else "")
+    _check_routing(topology)
     unknown = [name for name in topology.daemons if name not in DAEMONS]
     if unknown:
         raise TopologyError(f"topology: {unknown[0]!r} is no daemon; there are: {', '.join(DAEMONS)}")
+
+
+def _holds_data(host: Host) -> bool:
+    return set(RING_SERVICES) <= {service.name for service in host.services}
+
+
+def _check_store(topology: Topology, which: str) -> None:
+    """Raises: TopologyError. A store with a name may have gateways alone, without servers for Swift's clients."""
+    for service in ("proxy", "auth") if topology.has_swift or not which else ():
+        if sum(found.name == service for found in topology.services) != 1:
+            raise TopologyError(f"topology: one host{which} must run {service!r}, no more and no less")
+    if which and not topology.has_swift and not topology.gateways:
+        raise TopologyError(f"topology: one host{which} must run {GATEWAY_SERVICE!r}")
     if len(topology.devices) < topology.ring.replicas:
-        raise TopologyError(f"topology: {topology.ring.replicas} replicas need as many devices")
+        raise TopologyError(f"topology: {topology.ring.replicas} replicas{which} need as many devices")
+
+
+def _check_routing(topology: Topology) -> None:
+    """Raises: TopologyError."""
+    count = sum(service.name == ROUTING_SERVICE for service in topology.services)
+    if count > 1:
+        raise TopologyError(f"topology: one host may run {ROUTING_SERVICE!r}: what it knows is in its memory")
+    for size in ("small", "large") if count else ():
+        endpoint_of(topology, size)
+
+
+def endpoint_of(topology: Topology, size: str) -> tuple[str, int]:
+    """Address and port of the S3 store for `small` or `large` objects. Raises: TopologyError."""
+    given = str(getattr(topology.routing, size))
+    for gateway in topology.gateways:
+        if gateway.host == given:
+            return gateway.address, gateway.port
+    parts = urlsplit(given)
+    try:
+        if parts.scheme == "http" and parts.hostname and parts.path in ("", "/"):
+            return parts.hostname, parts.port or 80
+    except ValueError:
+        pass  # the port is none
+    raise TopologyError(
+        f"topology: [routing] {size} is {given!r}, neither a host that runs {GATEWAY_SERVICE!r} nor http://HOST:PORT"
+    )

@@ -22,6 +22,7 @@ Running systems
     `lossy_path`        a path between these that delays and loses frames
     `s3_stores`         S3 stores of others on loopback: MinIO, Ceph with its gateway, moto
     `loopback_store`    every server of the bundled store on loopback, in one process
+    `two_back_ends`     the routing proxy and two stores behind it on loopback, in one process
     `swift_scenarios`   requests of the Swift API, by area, with the answers that OpenStack Swift gave
     `chromium`          a headless browser
 

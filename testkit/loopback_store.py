@@ -48,7 +48,7 @@ INTERVALS = Intervals(
     reap_s=0.1,
     lifecycle_s=0.1,
 )
-STOP_ORDER = ("daemons", "s3", "proxy", "object", "container", "account", "auth")
+STOP_ORDER = ("daemons", "routing", "s3", "proxy", "object", "container", "account", "auth")
 """Who asks others ends before them."""
 
 
@@ -71,8 +71,9 @@ class LoopbackStore:
         self._s3 = S3Options(info_cache_s=0.0, cache_mib=cache_mib, lifecycle_day_s=day_s)
         self._daemons = names
         self._sockets: dict[tuple[str, str], socket.socket] = {}
-        self.topology = self._make_topology()
-        rings.save(ring_builder.build_all(self.topology), root / "data" / rings.FILE_NAME)
+        self.topology = self.make_topology()
+        for store in self.topology.stores:
+            rings.save(ring_builder.build_all(self.topology.of_store(store)), rings.file_of(root / "data", store))
         self._running: dict[tuple[str, str], contextlib.AbstractAsyncContextManager[None]] = {}
         self._loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -154,11 +155,12 @@ class LoopbackStore:
             names = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, names, response.read())
 
-    def _make_topology(self) -> Topology:
+    def make_topology(self) -> Topology:
+        """The store's shape, its ports bound."""
         hosts = [
             Host("client", "127.0.0.1"),
-            Host("proxy", "127.0.0.1", (self._bind("proxy", "proxy"),)),
-            Host("gateway", "127.0.0.1", (self._bind("s3", "gateway"),)),
+            Host("proxy", "127.0.0.1", (self.bind("proxy", "proxy"),)),
+            Host("gateway", "127.0.0.1", (self.bind("s3", "gateway"),)),
         ]
         for zone, name in enumerate(STORAGE_HOSTS, 1):
             services = ("auth", "account", "container", "object", DAEMONS_SERVICE)[name != "storage1" :]
@@ -166,7 +168,7 @@ class LoopbackStore:
                 Host(
                     name,
                     "127.0.0.1",
-                    tuple(self._bind(service, name) for service in services),
+                    tuple(self.bind(service, name) for service in services),
                     tuple(Device(name, device, zone) for device in DEVICE_NAMES),
                 )
             )
@@ -174,7 +176,8 @@ class LoopbackStore:
         ring = RingShape(partition_power=4, replicas=3, hash_suffix="test")
         return Topology(tuple(hosts), users, ring, intervals=INTERVALS, daemons=self._daemons, s3=self._s3)
 
-    def _bind(self, service: str, host: str) -> Service:
+    def bind(self, service: str, host: str) -> Service:
+        """A service with a port of its own."""
         if service == DAEMONS_SERVICE:
             return Service(service, host, "127.0.0.1", 0)
         bound = process.bind(Service(service, host, "127.0.0.1", 0))

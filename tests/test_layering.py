@@ -161,6 +161,7 @@ SERVER_FLOORS = (
     ("object",),
     ("proxy",),
     ("s3",),
+    ("routing",),
     ("process",),
     ("__main__",),
 )

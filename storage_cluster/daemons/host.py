@@ -23,8 +23,7 @@ from storage_cluster.daemons.object_replicator import ObjectReplicator
 from storage_cluster.daemons.reaper import Reaper
 from storage_cluster.daemons.requests import DaemonRequests
 from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
-from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
-from storage_cluster.ring import Rings
+from storage_cluster.ring import Rings, file_of
 from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.topology import GATEWAY_SERVICE, Intervals, Topology
 
@@ -67,11 +66,13 @@ async def running(topology: Topology, host: str, data_dir: Path, logs_dir: Path)
     A daemon that fails says why in its log; the others go on, and the failure is raised at the end.
     """
     logs_dir.mkdir(parents=True, exist_ok=True)
+    store = topology.host(host).store
+    topology = topology.of_store(store)
     async with contextlib.AsyncExitStack() as stack:
         tasks = []
         for name in _names(topology):
             log = stack.enter_context((logs_dir / f"{name}.log").open("a", encoding="utf-8"))
-            backend = DaemonRequests(topology, Rings(data_dir.parent / RINGS_FILE_NAME), name)
+            backend = DaemonRequests(topology, Rings(file_of(data_dir.parent, store)), name)
             stack.push_async_callback(backend.close)
             context = DaemonContext(backend, host, Devices(topology, host, data_dir), _log_writer(log, host, name))
             tasks.append(asyncio.create_task(_work(JOBS[name], context, backend), name=name))

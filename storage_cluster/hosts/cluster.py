@@ -28,6 +28,7 @@ from storage_cluster.servers.disks import medium
 from storage_cluster.topology import Device, Host, Topology
 
 _STOP_GRACE_S = 5.0
+_SHOWN_NAMES = {topologies.GATEWAY_SERVICE: "s3-gateway", topologies.ROUTING_SERVICE: "routing-proxy"}
 _QUIET = f"\n[daemons]\nrun = {json.dumps(topologies.UPDATERS)}\n"
 
 
@@ -222,7 +223,7 @@ def _gateways(topology: Topology, state_dir: Path) -> tuple[GatewayStatus, ...]:
             user.key,
             _cache_status(state_dir / "logs" / gateway.host),
         )
-        for gateway in topology.gateways
+        for gateway in topology.s3_endpoints
     )
 
 
@@ -235,22 +236,23 @@ def _cache_status(logs_dir: Path) -> CacheStatus:
 
 def client_environment(topology: Topology) -> dict[str, str]:
     """Environment variables for a Swift client; they also exclude the cluster from the machine's web proxy settings."""
-    user = topology.users[0]
     direct = ",".join(host.address for host in topology.hosts)
-    return {
-        "ST_AUTH": topology.auth_url,
-        "ST_USER": f"{user.account}:{user.name}",
-        "ST_KEY": user.key,
-        "no_proxy": direct,
-        "NO_PROXY": direct,
-    } | _s3_environment(topology)
+    return {"no_proxy": direct, "NO_PROXY": direct} | _swift_environment(topology) | _s3_environment(topology)
+
+
+def _swift_environment(topology: Topology) -> dict[str, str]:
+    """What Swift's clients read from the environment, if there are servers for them."""
+    if not topology.has_swift:
+        return {}
+    user = topology.users[0]
+    return {"ST_AUTH": topology.auth_url, "ST_USER": f"{user.account}:{user.name}", "ST_KEY": user.key}
 
 
 def _s3_environment(topology: Topology) -> dict[str, str]:
     """What S3's clients read from the environment, if there is a gateway."""
-    if not topology.gateways:
+    if not topology.s3_endpoints:
         return {}
-    gateway, user = topology.gateways[0], topology.users[0]
+    gateway, user = topology.s3_endpoints[0], topology.users[0]
     return {
         "AWS_ENDPOINT_URL_S3": f"http://{gateway.address}:{gateway.port}",
         "AWS_ACCESS_KEY_ID": f"{user.account}:{user.name}",
@@ -274,17 +276,23 @@ def execute(state_dir: Path, host: str, command: tuple[str, ...]) -> None:
     os.execvpe(enter[0], [*enter, *command], environment)
 
 
-def rings_file(state_dir: Path) -> Path:
-    """The file of a cluster's rings. It lies beside the data, so that `--keep-data` keeps both."""
-    return state_dir / "data" / rings.FILE_NAME
+def rings_file(state_dir: Path, store: str = "") -> Path:
+    """The file of a store's rings. It lies beside the data, so that `--keep-data` keeps both."""
+    return rings.file_of(state_dir / "data", store)
 
 
-def load_rings(state_dir: Path) -> dict[str, Ring]:
-    """The cluster's rings as they are now. Raises: NotRunningError without any, MissingResourceError."""
-    file = rings_file(state_dir)
+def load_rings(state_dir: Path, store: str = "") -> dict[str, Ring]:
+    """The rings of a store as they are now. Raises: NotRunningError without any, MissingResourceError."""
+    file = rings_file(state_dir, store)
     try:
         return rings.load(file)
     except FileNotFoundError:
+        others = sorted(found.stem.removeprefix("rings-") for found in file.parent.glob("rings-*.json"))
+        if others and not store:
+            raise MissingResourceError(
+                f"this cluster has several stores ({', '.join(others)}), each with rings of its own",
+                "this command is for clusters with one store",
+            ) from None
         raise NotRunningError("there is no cluster and no kept data, so no ring", "run: tracer cluster up") from None
     except (OSError, rings.RingFileError) as error:
         raise MissingResourceError(f"the rings cannot be read ({error})", f"restore or remove {file}") from None
@@ -312,7 +320,7 @@ def _host_status(found: state.ClusterState, host: state.HostState, faults: Seque
 
 
 def _shown_name(service: str) -> str:
-    return "s3-gateway" if service == topologies.GATEWAY_SERVICE else f"swift-{service}"
+    return _SHOWN_NAMES.get(service, f"swift-{service}")
 
 
 def _devices(state_dir: Path, host: Host) -> tuple[DeviceStatus, ...]:
@@ -406,11 +414,16 @@ def _write_topology(state_dir: Path, topology_file: Path | None, *, quiet: bool)
 
 def _write_rings(state_dir: Path, topology: Topology) -> None:
     """Write the rings; if data was kept, adapt the kept rings to the topology."""
-    file = rings_file(state_dir)
+    for store in topology.stores:
+        _write_rings_of(state_dir, topology.of_store(store), store)
+
+
+def _write_rings_of(state_dir: Path, topology: Topology, store: str) -> None:
+    file = rings_file(state_dir, store)
     if not file.exists():
         rings.save(ring_builder.build_all(topology), file)
         return
-    kept = load_rings(state_dir)
+    kept = load_rings(state_dir, store)
     for ring in kept.values():
         if ring.shape != topology.ring:
             raise MissingResourceError(

@@ -11,8 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
-from storage_cluster.ring import Rings
+from storage_cluster.ring import Rings, file_of
 from storage_cluster.servers import auth
 from storage_cluster.servers.databases import account, container
 from storage_cluster.servers.disks.devices import Devices
@@ -21,8 +20,9 @@ from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.front import Front, given_transaction_id, own_transaction_id, segments
 from storage_cluster.servers.object import server as object_server
 from storage_cluster.servers.proxy import server as proxy
+from storage_cluster.servers.routing import server as routing
 from storage_cluster.servers.s3 import server as s3
-from storage_cluster.topology import GATEWAY_SERVICE, Service, Topology
+from storage_cluster.topology import GATEWAY_SERVICE, ROUTING_SERVICE, Service, Topology
 
 
 def bind(service: Service) -> socket.socket:
@@ -45,12 +45,12 @@ async def running(
     line_of = functools.partial(proxy_line if service.name in _FOR_CLIENTS else storage_line, service.name)
     with open(log_file, "a", encoding="utf-8") as stream, open(text_file, "a", encoding="utf-8") as text:
         log = AccessLog(stream, text, line_of)
-        backend = Backend(topology, Rings(data_dir.parent / RINGS_FILE_NAME), f"{service.name}-server")
+        backend = _backend(service, topology, data_dir.parent)
         devices = Devices(topology, service.host, data_dir)
         devices.make()
         try:
-            with contextlib.ExitStack() as closing:
-                front = _SERVERS[service.name](_Parts(backend, devices, log, log_file), closing)
+            async with contextlib.AsyncExitStack() as closing:
+                front = _SERVERS[service.name](_Parts(topology, backend, devices, log, log_file), closing)
                 async with _serving(front, bound):
                     yield
         finally:
@@ -67,51 +67,66 @@ async def _serving(front: Front, bound: socket.socket) -> AsyncIterator[None]:
         await front.shutdown()
 
 
+def _backend(service: Service, topology: Topology, data_root: Path) -> Backend:
+    """What asks the servers of the same store; the routing proxy, which is part of none, asks nobody through it."""
+    store = topology.host(service.host).store
+    rings = {} if service.name == ROUTING_SERVICE else Rings(file_of(data_root, store))
+    return Backend(topology.of_store(store), rings, f"{service.name}-server")
+
+
 @dataclasses.dataclass(frozen=True)
 class _Parts:
     """What a server is made from."""
 
+    topology: Topology
     backend: Backend
     devices: Devices
     log: AccessLog
     log_file: Path
 
 
-def _proxy(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+def _proxy(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
     return Front(proxy.proxy_server(parts.backend), parts.log, proxy.names_of, proxy.transaction_id_of)
 
 
-def _gateway(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+def _gateway(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
     cache_file = parts.log_file.with_suffix(".cache.json")
     return Front(s3.gateway_server(parts.backend, cache_file), parts.log, s3.names_of, own_transaction_id, s3.reply_to)
 
 
-def _auth(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+def _routing(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    server = routing.routing_server(parts.topology, parts.devices)
+    closing.push_async_callback(server.close)
+    return Front(server, parts.log, s3.names_of, own_transaction_id, s3.reply_to)
+
+
+def _auth(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
     names_of = segments(auth.PATH_SEGMENT_COUNT)
     return Front(auth.AuthServer(parts.backend).handle, parts.log, names_of, auth.transaction_id_of)
 
 
-def _account(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+def _account(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
     server = account.AccountServer(parts.devices)
     closing.callback(server.close)
     return Front(server.handle, parts.log, segments(account.PATH_SEGMENT_COUNT), given_transaction_id)
 
 
-def _container(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+def _container(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
     server = container.ContainerServer(parts.devices, parts.backend)
     closing.callback(server.close)
     return Front(server.handle, parts.log, segments(container.PATH_SEGMENT_COUNT), given_transaction_id)
 
 
-def _object(parts: _Parts, closing: contextlib.ExitStack) -> Front:
+def _object(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
     server = object_server.ObjectServer(parts.devices, parts.backend)
     closing.callback(server.close)
     return Front(server.handle, parts.log, segments(object_server.PATH_SEGMENT_COUNT), given_transaction_id)
 
 
-_SERVERS: dict[str, Callable[[_Parts, contextlib.ExitStack], Front]] = {
+_SERVERS: dict[str, Callable[[_Parts, contextlib.AsyncExitStack], Front]] = {
     "proxy": _proxy,
-    "s3": _gateway,
+    GATEWAY_SERVICE: _gateway,
+    ROUTING_SERVICE: _routing,
     "auth": _auth,
     "account": _account,
     "container": _container,
@@ -119,5 +134,5 @@ _SERVERS: dict[str, Callable[[_Parts, contextlib.ExitStack], Front]] = {
 }
 """What makes each kind of server, and registers what is to be closed when it ends."""
 
-_FOR_CLIENTS = ("proxy", "s3", "auth")
+_FOR_CLIENTS = ("proxy", GATEWAY_SERVICE, ROUTING_SERVICE, "auth")
 """Servers whose lines in the log are those of Swift's proxy."""

@@ -8,9 +8,16 @@ from botocore.config import Config
 from testkit.loopback_store import LoopbackStore
 
 
-def client_of(store: LoopbackStore, user: str = "test:tester", key: str = "testing", **options: Any) -> Any:
-    """A client of the store's gateway; `options` are botocore's."""
-    gateway = store.topology.service("s3")
+def client_of(
+    store: LoopbackStore,
+    user: str = "test:tester",
+    key: str = "testing",
+    service: str = "s3",
+    host: str | None = None,
+    **options: Any,
+) -> Any:
+    """A client of the store's gateway, or another service; `options` are botocore's."""
+    gateway = store.topology.service(service, host)
     given = {"s3": {"addressing_style": "path"}, "retries": {"max_attempts": 1}, "signature_version": "s3v4"}
     return boto3.client(
         "s3",

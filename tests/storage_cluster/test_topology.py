@@ -2,6 +2,7 @@
 
 import copy
 import tomllib
+from collections.abc import Callable
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_the_papers_three_machines() -> None:
 
 
 def test_a_topology_is_found_by_name_or_path() -> None:
-    assert topology.bundled_names() == ["paper", "six-hosts"]
+    assert topology.bundled_names() == ["paper", "six-hosts", "two-back-ends"]
     assert topology.find("six-hosts") == topology.BUNDLED_FILE
     assert str(topology.find("mine.toml")) == "mine.toml"
 
@@ -106,3 +107,49 @@ def test_what_is_no_cluster_is_refused(document: dict, damage, named: str) -> No
     damage(damaged)
     with pytest.raises(topology.TopologyError, match=named):
         topology.parse(damaged)
+
+
+def _two_back_ends() -> dict:
+    return tomllib.loads(topology.find("two-back-ends").read_text("utf-8"))
+
+
+def test_two_stores_behind_a_proxy() -> None:
+    found = topology.load(topology.find("two-back-ends"))
+    assert found.stores == ("ext3", "ext4")
+    assert [disk.filesystem for host in found.hosts for disk in host.disks] == ["", "ext3", "ext4"]
+    assert [endpoint.host for endpoint in found.s3_endpoints] == ["proxy", "ext3", "ext4"]
+    assert [device.host for device in found.devices] == ["ext3", "ext4"], "the proxy's device holds no objects"
+    assert topology.endpoint_of(found, "large") == ("10.77.0.32", 8085)
+    assert [host.name for host in found.of_store("ext4").hosts] == ["ext4"]
+    assert not found.has_swift
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d["routing"].update(small="ext5"), "small is 'ext5', neither a host"),
+        (lambda d: d["routing"].update(large="https://10.0.0.1"), "neither a host that runs 's3' nor http://"),
+        (lambda d: d["routing"].update(large="http://10.0.0.1:x"), "large is 'http://10.0.0.1:x'"),
+        (lambda d: d["routing"].update(body="half"), 'body is \'half\', not "streamed" or "whole"'),
+        (lambda d: d["routing"].update(threshold_bytes=-1), "threshold_bytes is -1"),
+        (lambda d: d["routing"].update(access_key="a"), "go together"),
+        (lambda d: d["routing"].update(speed=1), "[routing] has no option 'speed'"),
+        (lambda d: d["host"][0].update(services=["routing"]), "commands run there"),
+        (lambda d: d["host"][2]["services"].append("routing"), "one host may run 'routing'"),
+        (lambda d: d["host"][2]["services"].remove("s3"), "of the store ext3 must run 's3'"),
+        (lambda d: d["host"][2]["services"].remove("s3") or d["host"][2].update(store=""), "must run 'proxy'"),
+        (lambda d: d["ring"].update(replicas=2), "2 replicas of the store ext3"),
+    ],
+)
+def test_what_is_wrong_with_two_stores_is_named(change: Callable[[dict], None], words: str) -> None:
+    document = _two_back_ends()
+    change(document)
+    with pytest.raises(topology.TopologyError) as caught:
+        topology.parse(document)
+    assert words in str(caught.value)
+
+
+def test_a_store_of_others_is_named_by_its_address() -> None:
+    document = _two_back_ends()
+    document["routing"]["large"] = "http://192.0.2.1:9000"
+    assert topology.endpoint_of(topology.parse(document), "large") == ("192.0.2.1", 9000)

@@ -50,6 +50,11 @@ class Devices:
         self._directories: dict[str, Path] = {}
 
     @property
+    def root(self) -> Path:
+        """The directory that holds those of the devices."""
+        return self._data_dir
+
+    @property
     def dirs(self) -> Mapping[str, Path]:
         """Device name to its directory, of all that are there now."""
         return {entry.name: entry for entry in sorted(self._data_dir.iterdir()) if entry.is_dir()}

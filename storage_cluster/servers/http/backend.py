@@ -5,28 +5,23 @@ With `[backend] connections = "pooled"` in the topology, connections are kept an
 A server that does not answer is a value (`BackendAnswer` with status 0), never an exception: the caller has others.
 """
 
-import asyncio
 import dataclasses
 import functools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TypeVar
 from urllib.parse import quote
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from storage_cluster.ring import Ring
+from storage_cluster.servers.http.connections import Address, Connections
 from storage_cluster.servers.http.framing import ResponseHead
 from storage_cluster.servers.http.messages import BrokenOff
 from storage_cluster.servers.http.outbound import OutboundConnection
 from storage_cluster.topology import Device, Service, Topology
 
-CONNECT_TIMEOUT_S = 0.5
-_MORE_TURNS = 10
 NO_ANSWER = 0
 _NOTHING: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
-
-T = TypeVar("T")
 
 Release = Callable[[OutboundConnection], None]
 """Called once with a connection that is not needed any more."""
@@ -130,18 +125,14 @@ class Backend:
         self.topology = topology
         self.rings = rings
         self.user_agent = f"{program} {os.getpid()}"
-        self._pooled = topology.backend.connections == "pooled"
-        self._idle: dict[tuple[str, int], list[OutboundConnection]] = {}
+        self._connections = Connections(are_kept=topology.backend.connections == "pooled")
         self._every_request = [("User-Agent", self.user_agent)]
-        if not self._pooled:
+        if not self._connections.are_kept:
             self._every_request.append(("Connection", "close"))
 
     async def close(self) -> None:
         """Close all connections."""
-        for connections in self._idle.values():
-            for connection in connections:
-                connection.close()
-        self._idle.clear()
+        self._connections.close()
 
     async def request(
         self, service: Service, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
@@ -175,7 +166,7 @@ class Backend:
             await connection.asked_for_body()
 
         try:
-            connection, _ = await self._ask_over_connection(service, ask)
+            connection, _ = await self._connections.ask(_address(service), ask)
         except OSError:
             return None
         return BackendUpload(connection, functools.partial(self._release, service))
@@ -192,41 +183,10 @@ class Backend:
             connection.ask(method, path, sent, body)
             return connection.head()
 
-        return await self._ask_over_connection(service, ask)
-
-    async def _ask_over_connection(
-        self, service: Service, ask: Callable[[OutboundConnection], Awaitable[T]]
-    ) -> tuple[OutboundConnection, T]:
-        """Send a request; returns its connection and the result. Raises: OSError."""
-        while True:
-            connection = await self._connection(service)
-            begun = False
-            try:
-                answer = await ask(connection)
-                begun = True
-                return connection, answer
-            except ConnectionError:
-                if not connection.reused:
-                    raise  # else the server has closed it meanwhile, and has not heard the request
-            finally:
-                if not begun:
-                    connection.close()
-
-    async def _connection(self, service: Service) -> OutboundConnection:
-        idle = self._idle.get((service.address, service.port))
-        while idle:
-            connection = idle.pop()
-            if connection.reusable:
-                connection.reused = True
-                return connection
-            connection.close()
-        return await _connect(service)
+        return await self._connections.ask(_address(service), ask)
 
     def _release(self, service: Service, connection: OutboundConnection) -> None:
-        if self._pooled and connection.reusable:
-            self._idle.setdefault((service.address, service.port), []).append(connection)
-        else:
-            connection.close()
+        self._connections.release(_address(service), connection)
 
     def service(self, name: str, device: Device) -> Service:
         """The server that holds a device's accounts, containers or objects."""
@@ -238,30 +198,15 @@ def device_path(device: Device, partition: int, *names: str) -> str:
     return f"/{device.name}/{partition}/" + "/".join(quote(name, safe="/", errors="surrogateescape") for name in names)
 
 
-async def _connect(service: Service) -> OutboundConnection:
-    """A new connection. Raises: OSError.
-
-    A loop that was busy for the whole time looks at its timers before its sockets, and a connection takes some turns
-    to be ready; so it gets a few turns more before a server is called unreachable.
-    """
-    making = asyncio.get_running_loop().create_connection(OutboundConnection, service.address, service.port)
-    connecting = asyncio.ensure_future(making)
-    try:
-        done, _ = await asyncio.wait((connecting,), timeout=CONNECT_TIMEOUT_S)
-        for _ in range(0 if done else _MORE_TURNS):
-            await asyncio.sleep(0)
-        if not connecting.done():
-            raise TimeoutError(f"{_host(service)} does not accept a connection")
-        return connecting.result()[1]
-    finally:
-        connecting.cancel()
-
-
 async def _whole_answer(connection: OutboundConnection) -> BackendAnswer:
     """Raises: OSError."""
     head = await connection.head()
     parts = [chunk async for chunk in connection.body]
     return BackendAnswer(head.status, CIMultiDictProxy(head.headers), b"".join(parts))
+
+
+def _address(service: Service) -> Address:
+    return service.address, service.port
 
 
 def _host(service: Service) -> str:

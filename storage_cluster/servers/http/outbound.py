@@ -20,8 +20,9 @@ _CONTINUE_STATUS = 100
 class OutboundConnection(Sending, asyncio.Protocol):
     """One connection to one server."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, patience_s: float = NODE_TIMEOUT_S) -> None:
         super().__init__()
+        self._patience_s = patience_s
         self._clock: Clock = clock or asyncio.get_running_loop()
         self._reader = ResponseReader()
         self._failure: OSError | None = None
@@ -37,7 +38,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
         """The connection is established."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_MAX_BYTES)
-        self._patience = Patience(NODE_TIMEOUT_S, self._on_silence, self._clock)
+        self._patience = Patience(self._patience_s, self._on_silence, self._clock)
 
     def connection_lost(self, failure: Exception | None) -> None:
         """The connection is closed."""
@@ -71,9 +72,13 @@ class OutboundConnection(Sending, asyncio.Protocol):
 
     def ask_to_upload(self, path: str, headers: Mapping[str, str]) -> None:
         """Send the head of a PUT whose body waits for `100 Continue`; in chunks if the headers give no length."""
+        self.ask_in_pieces("PUT", path, headers, ("Expect", "100-continue"))
+
+    def ask_in_pieces(self, method: str, path: str, headers: Mapping[str, str], *last: tuple[str, str]) -> None:
+        """Send the head of a request whose body follows piece by piece; in chunks if the headers give no length."""
         self._chunked = "Content-Length" not in headers
         framing = [("Transfer-Encoding", "chunked")] if self._chunked else []
-        self.ask("PUT", path, [*headers.items(), *framing, ("Expect", "100-continue")])
+        self.ask(method, path, [*headers.items(), *framing, *last])
 
     async def asked_for_body(self) -> bool:
         """Wait for `100 Continue`; False if there is an answer instead. Raises: OSError."""
@@ -173,4 +178,4 @@ class OutboundConnection(Sending, asyncio.Protocol):
             self._fail(TimeoutError("the server is silent"))
             self._transport.abort()
         else:
-            self._patience = Patience(NODE_TIMEOUT_S, self._on_silence, self._clock)
+            self._patience = Patience(self._patience_s, self._on_silence, self._clock)

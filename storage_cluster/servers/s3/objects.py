@@ -283,14 +283,18 @@ class CopySource:
         return {f"{_SOURCE}-version-id": value for value in shown.values()}
 
 
-async def copy_source(op: Operation) -> CopySource:
-    """The source that a request names. Raises: S3Error."""
-    text = op.request.headers[_SOURCE]
-    path, _, query = text.partition("?")
+def source_named(headers: Mapping[str, str]) -> tuple[str, str, str | None]:
+    """Bucket, key and version of the source that a request names. Raises: S3Error."""
+    path, _, query = headers[_SOURCE].partition("?")
     bucket_name, slash, key = unquote(path).removeprefix("/").partition("/")
-    version_id = dict(parse_qsl(query, keep_blank_values=True)).get("versionId")
     if not slash or not bucket_name or not key:
         raise S3Error("InvalidArgument", "Copy Source must mention the source bucket and key: sourcebucket/sourcekey")
+    return bucket_name, key, dict(parse_qsl(query, keep_blank_values=True)).get("versionId")
+
+
+async def copy_source(op: Operation) -> CopySource:
+    """The source that a request names. Raises: S3Error."""
+    bucket_name, key, version_id = source_named(op.request.headers)
     return CopySource(await op.on_object(bucket_name, key, version_id), version_id)
 
 

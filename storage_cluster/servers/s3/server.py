@@ -153,7 +153,7 @@ class S3Server:
         except Exception:  # noqa: BLE001  a mistake of ours must reach the client as an answer
             traceback.print_exc()
             reply = S3Error("InternalError").reply()
-        return _complete(reply, address.resource, call.transaction_id)
+        return complete_reply(reply, address.resource, call.transaction_id)
 
     async def _answer(self, call: Call, address: Address) -> Reply:
         request = Request(call, address, self._store)
@@ -165,7 +165,7 @@ class S3Server:
             if call.method != "GET":
                 raise S3Error("MethodNotAllowed")
             return await buckets_api.list_buckets(request, self._gateway)
-        about = _subresource(call)
+        about = subresource_of(call)
         if not address.key and (call.method, about) == ("PUT", ""):
             return await buckets_api.create_bucket(request, signed, self._gateway)
         bucket = await self._gateway.buckets.find(request, address.bucket)
@@ -197,10 +197,10 @@ class S3Server:
 def reply_to(refusal: Refusal, transaction_id: str) -> Reply:
     """The reply to a request that could not be read: its framing or its path is wrong."""
     error = S3Error("InvalidURI") if refusal.status == 412 else error_of_status(refusal.status)
-    return _complete(error.reply(), "", transaction_id)
+    return complete_reply(error.reply(), "", transaction_id)
 
 
-def _complete(reply: Reply, resource: str, transaction_id: str) -> Reply:
+def complete_reply(reply: Reply, resource: str, transaction_id: str) -> Reply:
     """The reply with what all replies have: the request's id, and an error's document."""
     if isinstance(reply, ErrorReply):
         write_error(reply, resource, transaction_id)
@@ -209,7 +209,7 @@ def _complete(reply: Reply, resource: str, transaction_id: str) -> Reply:
     return reply
 
 
-def _subresource(call: Call) -> str:
+def subresource_of(call: Call) -> str:
     """What of a bucket or object a request is about, as `OPERATIONS` has it."""
     named = next((name for name in SUBRESOURCES if name in call.query), "")
     if not named and call.query.get("list-type") == "2":
