@@ -12,6 +12,7 @@ from storage_cluster.faults.commands import command as fault_command
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
+from storage_cluster.reserve_commands import command as reserve_command
 from storage_cluster.ring_commands import command as ring_command
 
 
@@ -27,6 +28,7 @@ def command() -> None:
 
 command.add_command(fault_command)
 command.add_command(ring_command)
+command.add_command(reserve_command, "reserve")
 
 
 @command.command()

@@ -16,6 +16,9 @@ BUNDLED_FILE = BUNDLED_DIR / "six-hosts.toml"
 DAEMONS_SERVICE = "daemons"
 """The process with a storage host's daemons; it listens nowhere."""
 
+RESERVATIONS_SERVICE = "reservations"
+"""The book of reservations; there may be none."""
+
 GATEWAY_SERVICE = "s3"
 """The S3 gateway; there may be none, several, and several processes of each."""
 ROUTING_SERVICE = "routing"
@@ -239,6 +242,38 @@ _ROUTING_CHOICES = {
 
 
 @dataclasses.dataclass(frozen=True)
+class ReservationOptions:
+    """How a device's time is given out while something is reserved on it, and how much of it may be."""
+
+    slice_mb: float = 32.0
+    """A turn is this long at most, if somebody else waits."""
+    stripe_mb: float = 4.0
+    """What is transferred at once."""
+    reservable: float = 0.9
+    """The share of a device's throughput and space that can be reserved."""
+    remember_s: float = 1.0
+    """How long a gateway remembers what the book says of an access."""
+
+    def __post_init__(self) -> None:
+        """Raises: TopologyError."""
+        for name in ("slice_mb", "stripe_mb", "reservable"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not value > 0 or (name == "reservable" and value > 1):
+                limits = "above 0 and not above 1" if name == "reservable" else "above 0"
+                raise TopologyError(f"topology: [reservations] {name} is {value!r}, not a number {limits}")
+
+    @property
+    def slice_bytes(self) -> int:
+        """A slice in bytes."""
+        return round(self.slice_mb * 1e6)
+
+    @property
+    def stripe_bytes(self) -> int:
+        """A stripe in bytes."""
+        return round(self.stripe_mb * 1e6)
+
+
+@dataclasses.dataclass(frozen=True)
 class Topology:
     """The whole cluster."""
 
@@ -250,6 +285,7 @@ class Topology:
     backend: BackendOptions = BackendOptions()
     s3: S3Options = S3Options()
     routing: RoutingOptions = RoutingOptions()
+    reservations: ReservationOptions = ReservationOptions()
     daemons: tuple[str, ...] = DAEMONS
 
     @property
@@ -306,6 +342,11 @@ class Topology:
         return any(service.name == "auth" for service in self.services)
 
     @property
+    def reservation_book(self) -> Service | None:
+        """The book of reservations, if there is one."""
+        return next((service for service in self.services if service.name == RESERVATIONS_SERVICE), None)
+
+    @property
     def auth_url(self) -> str:
         """Where `swift` asks for a token (ST_AUTH). Raises: KeyError unless `has_swift`."""
         auth = self.service("auth")
@@ -319,6 +360,7 @@ _OPTIONS = {
     "backend": BackendOptions,
     "s3": S3Options,
     "routing": RoutingOptions,
+    "reservations": ReservationOptions,
 }
 """The tables of a topology that are options of one thing."""
 
@@ -356,6 +398,7 @@ def parse(document: dict[str, Any]) -> Topology:
             backend=BackendOptions(**document.get("backend", {})),
             s3=s3,
             routing=RoutingOptions(**document.get("routing", {})),
+            reservations=ReservationOptions(**document.get("reservations", {})),
             daemons=tuple(document.get("daemons", {}).get("run", DAEMONS)),
         )
     except KeyError as error:
@@ -424,6 +467,8 @@ def _check(topology: Topology) -> None:
     ):
         if len(set(values)) != len(values):
             raise TopologyError(f"topology: two entries have the same {what}")
+    if sum(found.name == RESERVATIONS_SERVICE for found in topology.services) > 1:
+        raise TopologyError(f"topology: no more than one host may run {RESERVATIONS_SERVICE!r}")
     if all(host.services for host in topology.hosts):
         raise TopologyError("topology: one host must be without services: commands run there")
     for host in topology.hosts:

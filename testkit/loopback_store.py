@@ -24,10 +24,13 @@ from storage_cluster.ring import Ring
 from storage_cluster.servers import open_files, process
 from storage_cluster.topology import (
     DAEMONS_SERVICE,
+    RESERVATIONS_SERVICE,
     UPDATERS,
     Device,
+    Disk,
     Host,
     Intervals,
+    ReservationOptions,
     RingShape,
     S3Options,
     Service,
@@ -48,7 +51,7 @@ INTERVALS = Intervals(
     reap_s=0.1,
     lifecycle_s=0.1,
 )
-STOP_ORDER = ("daemons", "routing", "s3", "proxy", "object", "container", "account", "auth")
+STOP_ORDER = ("daemons", "routing", "s3", "reservations", "proxy", "object", "container", "account", "auth")
 """Who asks others ends before them."""
 
 
@@ -65,9 +68,17 @@ class LoopbackStore:
     """A running store; use as a context manager."""
 
     def __init__(
-        self, root: Path, names: tuple[str, ...] = UPDATERS, *, cache_mib: int = 0, day_s: float = 86_400.0
+        self,
+        root: Path,
+        names: tuple[str, ...] = UPDATERS,
+        *,
+        cache_mib: int = 0,
+        day_s: float = 86_400.0,
+        book_of: Disk | None = None,
     ) -> None:
+        """`book_of`: with a book of reservations, and this below every device."""
         self.root = root
+        self._book_of = book_of
         self._s3 = S3Options(info_cache_s=0.0, cache_mib=cache_mib, lifecycle_day_s=day_s)
         self._daemons = names
         self._sockets: dict[tuple[str, str], socket.socket] = {}
@@ -162,6 +173,9 @@ class LoopbackStore:
             Host("proxy", "127.0.0.1", (self.bind("proxy", "proxy"),)),
             Host("gateway", "127.0.0.1", (self.bind("s3", "gateway"),)),
         ]
+        if self._book_of is not None:
+            hosts.append(Host("book", "127.0.0.1", (self.bind(RESERVATIONS_SERVICE, "book"),)))
+        disk = self._book_of or Disk("")
         for zone, name in enumerate(STORAGE_HOSTS, 1):
             services = ("auth", "account", "container", "object", DAEMONS_SERVICE)[name != "storage1" :]
             hosts.append(
@@ -170,11 +184,21 @@ class LoopbackStore:
                     "127.0.0.1",
                     tuple(self.bind(service, name) for service in services),
                     tuple(Device(name, device, zone) for device in DEVICE_NAMES),
+                    tuple(dataclasses.replace(disk, name=device) for device in DEVICE_NAMES),
                 )
             )
         users = (*topologies.load(topologies.BUNDLED_FILE).users, User("other", "someone", "secret"))
         ring = RingShape(partition_power=4, replicas=3, hash_suffix="test")
-        return Topology(tuple(hosts), users, ring, intervals=INTERVALS, daemons=self._daemons, s3=self._s3)
+        reservations = ReservationOptions(slice_mb=0.8, stripe_mb=0.1, remember_s=0.0)
+        return Topology(
+            tuple(hosts),
+            users,
+            ring,
+            intervals=INTERVALS,
+            daemons=self._daemons,
+            s3=self._s3,
+            reservations=reservations,
+        )
 
     def bind(self, service: str, host: str) -> Service:
         """A service with a port of its own."""

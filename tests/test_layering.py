@@ -160,6 +160,7 @@ SERVER_FLOORS = (
     ("databases",),
     ("object",),
     ("proxy",),
+    ("reservations",),
     ("s3",),
     ("routing",),
     ("process",),

@@ -28,7 +28,11 @@ from storage_cluster.servers.disks import medium
 from storage_cluster.topology import Device, Host, Topology
 
 _STOP_GRACE_S = 5.0
-_SHOWN_NAMES = {topologies.GATEWAY_SERVICE: "s3-gateway", topologies.ROUTING_SERVICE: "routing-proxy"}
+_SHOWN_NAMES = {
+    topologies.GATEWAY_SERVICE: "s3-gateway",
+    topologies.ROUTING_SERVICE: "routing-proxy",
+    topologies.RESERVATIONS_SERVICE: "reservation-book",
+}
 _QUIET = f"\n[daemons]\nrun = {json.dumps(topologies.UPDATERS)}\n"
 
 

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -18,11 +19,15 @@ from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.servers.http.access_log import AccessLog, proxy_line, storage_line
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.front import Front, given_transaction_id, own_transaction_id, segments
+from storage_cluster.servers.http.messages import Call
 from storage_cluster.servers.object import server as object_server
 from storage_cluster.servers.proxy import server as proxy
+from storage_cluster.servers.reservations import server as reservations
+from storage_cluster.servers.reservations.book import Book
 from storage_cluster.servers.routing import server as routing
 from storage_cluster.servers.s3 import server as s3
-from storage_cluster.topology import GATEWAY_SERVICE, ROUTING_SERVICE, Service, Topology
+from storage_cluster.servers.s3.authentication import Authenticator
+from storage_cluster.topology import GATEWAY_SERVICE, RESERVATIONS_SERVICE, ROUTING_SERVICE, Service, Topology, User
 
 
 def bind(service: Service) -> socket.socket:
@@ -118,15 +123,31 @@ def _container(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
 
 
 def _object(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
-    server = object_server.ObjectServer(parts.devices, parts.backend)
+    server = object_server.ObjectServer(parts.devices, parts.backend, parts.log_file.with_suffix(".turns.jsonl"))
     closing.callback(server.close)
     return Front(server.handle, parts.log, segments(object_server.PATH_SEGMENT_COUNT), given_transaction_id)
+
+
+def _reservations(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    rules = reservations.admission_rules(parts.backend)
+    book = Book(parts.devices.root / "reservations.sqlite", rules)
+    closing.callback(book.close)
+    authenticator = Authenticator(parts.backend.topology.users)
+
+    def user_of(call: Call) -> User | None:
+        requester = authenticator.authenticate(call).requester
+        return None if requester is None else requester.user
+
+    server = reservations.BookServer(parts.backend, book, user_of, time.time)
+    names_of = segments(reservations.PATH_SEGMENT_COUNT)
+    return Front(server.handle, parts.log, names_of, given_transaction_id, reservations.reply_to)
 
 
 _SERVERS: dict[str, Callable[[_Parts, contextlib.AsyncExitStack], Front]] = {
     "proxy": _proxy,
     GATEWAY_SERVICE: _gateway,
     ROUTING_SERVICE: _routing,
+    RESERVATIONS_SERVICE: _reservations,
     "auth": _auth,
     "account": _account,
     "container": _container,
@@ -134,5 +155,5 @@ _SERVERS: dict[str, Callable[[_Parts, contextlib.AsyncExitStack], Front]] = {
 }
 """What makes each kind of server, and registers what is to be closed when it ends."""
 
-_FOR_CLIENTS = ("proxy", GATEWAY_SERVICE, ROUTING_SERVICE, "auth")
+_FOR_CLIENTS = ("proxy", GATEWAY_SERVICE, ROUTING_SERVICE, RESERVATIONS_SERVICE, "auth")
 """Servers whose lines in the log are those of Swift's proxy."""

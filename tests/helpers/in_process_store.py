@@ -63,7 +63,7 @@ class InProcessStore:
             servers = {
                 "account": AccountServer(devices),
                 "container": ContainerServer(devices, self),  # type: ignore[arg-type]
-                "object": ObjectServer(devices, self),  # type: ignore[arg-type]
+                "object": ObjectServer(devices, self, self.root / f"{name}.turns.jsonl"),  # type: ignore[arg-type]
             }
             for service, server in servers.items():
                 self._servers[name, service] = server.handle  # type: ignore[attr-defined]

@@ -47,7 +47,7 @@ def test_the_papers_three_machines() -> None:
 
 
 def test_a_topology_is_found_by_name_or_path() -> None:
-    assert topology.bundled_names() == ["paper", "six-hosts", "two-back-ends"]
+    assert topology.bundled_names() == ["paper", "papio", "six-hosts", "two-back-ends"]
     assert topology.find("six-hosts") == topology.BUNDLED_FILE
     assert str(topology.find("mine.toml")) == "mine.toml"
 

@@ -10,6 +10,7 @@
 | `payload` | `unsigned` (default), `signed` (SHA-256), `chunked` (signed chunks), `trailer` (unsigned, with a CRC-32) |
 | `part_size_bytes` | objects above go up in parts and come down in ranges of so many bytes; 0 (default): whole |
 | `parallel_parts` | of one object at once (default 4) |
+| `access_id` | a reservation, in `X-Papio-Access-ID` of requests that read, write or begin an upload |
 | `timeout` | ms, for connecting and for reading |
 """
 
@@ -26,7 +27,7 @@ from storage_cluster.s3.signatures import Credentials
 DEFAULT_REGION = "us-east-1"
 NAMES = (
     "endpoint", "access_key", "secret_key", "session_token", "region", "path_style", "domain", "payload",
-    "part_size_bytes", "parallel_parts", "timeout",
+    "part_size_bytes", "parallel_parts", "access_id", "timeout",
 )  # fmt: skip
 SECRETS = ("access_key", "secret_key", "session_token")
 COSBENCH_NAMES = {
@@ -43,7 +44,7 @@ COSBENCH_IDLE = ("max_connections", "no_verify_ssl", "proxyport", "storage_class
 """Keys of COSBench and its forks that have no effect here: workers have their own connections, and there is no TLS."""
 COSBENCH_REFUSED = ("proxyhost",)
 """Keys that may only be empty."""
-OWN_NAMES = ("domain", "payload", "part_size_bytes", "parallel_parts")
+OWN_NAMES = ("domain", "payload", "part_size_bytes", "parallel_parts", "access_id")
 """Keys that COSBench does not have."""
 COSBENCH_KEYS = (*COSBENCH_NAMES, *COSBENCH_IDLE, *COSBENCH_REFUSED, *OWN_NAMES)
 """All that may stand in a COSBench file, ours included."""
@@ -73,6 +74,7 @@ class S3Options:
     payload: Payload = Payload.UNSIGNED
     part_size_bytes: int = 0
     parallel_parts: int = PARALLEL_PARTS
+    access_id: str = ""
 
 
 def read_options(config: StorageConfig) -> S3Options:
@@ -96,6 +98,7 @@ def read_options(config: StorageConfig) -> S3Options:
         _payload(config),
         _count(config, "part_size_bytes", 0, 0, 5 << 30),
         _count(config, "parallel_parts", PARALLEL_PARTS, 1, PARALLEL_PARTS_MAX),
+        _access_id(config),
     )
 
 
@@ -130,6 +133,13 @@ def _payload(config: StorageConfig) -> Payload:
     if text not in tuple(Payload):
         _refuse(config, "payload", f"is {text!r}, none of {', '.join(Payload)}")
     return Payload(text)
+
+
+def _access_id(config: StorageConfig) -> str:
+    text = config.option("access_id")
+    if text and not (text.isascii() and text.isalnum()):
+        _refuse(config, "access_id", f"is {text!r}, no id of a reservation")
+    return text
 
 
 def _count(config: StorageConfig, name: str, default: int, least: int, most: int) -> int:

@@ -26,6 +26,8 @@ SIGNED_CHUNK_BYTES = 64 * 1024
 TRAILER_CHUNK_BYTES = 1 << 20
 """Source: botocore 1.44, `AwsChunkedWrapper`."""
 CHECKSUM = "x-amz-checksum-crc32"
+ACCESS_ID = "x-papio-access-id"
+"""Whose reserved throughput a request uses. Source: document 002, table 1."""
 
 _HOST_LABEL_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 Headers = Sequence[tuple[str, str]]
@@ -104,6 +106,8 @@ class RequestBuilder:
         options = self._options
         host, path = self._place(target)
         time_ = _amz_time(int(time.time()))
+        if options.access_id and target.key and target.method in ("GET", "PUT", "POST"):
+            more = (*more, (ACCESS_ID, options.access_id))
         signable = SignableRequest(target.method, path, target.query, [("host", host), *more])
         signed = signatures.signed_headers(signable, options.credentials, options.region, time_, payload_hash)
         lines = "".join([f"{name}: {value}\r\n" for name, value in (*more, *signed.items())])

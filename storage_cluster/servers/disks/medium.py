@@ -73,6 +73,12 @@ class Profile:
     read_bytes_per_s: int
     write_bytes_per_s: int
 
+    def busy_s(self, size_bytes: float, transfer_bytes: int, *, is_read: bool) -> float:
+        """How long it is busy with so many bytes, in transfers of that size that each position anew."""
+        bandwidth = self.read_bytes_per_s if is_read else self.write_bytes_per_s
+        each_ns = self.seek_ns + self.turn_ns / 2 + (self.read_busy_ns if is_read else self.write_busy_ns)
+        return size_bytes / bandwidth + size_bytes / transfer_bytes * each_ns / _NS
+
 
 PROFILES = {
     "hdd": Profile(8_200_000, 8_333_000, 0, 0, 0, 0, 130_000_000, 130_000_000),
@@ -283,21 +289,24 @@ class Writing:
         self._medium = medium
         self._stream = stream
         self._clean_bytes = 0
-        self._dirty_bytes = 0
+        self.dirty_bytes = 0
+        """In memory, not on the medium."""
 
     def add(self, size_bytes: int) -> float:
         """Note bytes written to memory; returns the seconds for which the writer must wait. Raises: OSError."""
-        self._dirty_bytes += size_bytes
-        if self._dirty_bytes < WRITE_BACK_BYTES:
-            return 0.0
-        wait_s = self._medium.write(self._dirty_bytes, self._stream, self._clean_bytes)
-        self._clean_bytes += self._dirty_bytes
-        self._dirty_bytes = 0
+        self.dirty_bytes += size_bytes
+        return self.write(self.dirty_bytes) if self.dirty_bytes >= WRITE_BACK_BYTES else 0.0
+
+    def write(self, size_bytes: int) -> float:
+        """Write so many of the bytes in memory; returns the seconds to wait. Raises: OSError."""
+        wait_s = self._medium.write(size_bytes, self._stream, self._clean_bytes)
+        self._clean_bytes += size_bytes
+        self.dirty_bytes -= size_bytes
         return wait_s
 
     def sync(self) -> float:
         """Write all bytes and the file's name to the medium; returns the seconds to wait. Raises: OSError."""
-        self._medium.write(max(self._dirty_bytes, METADATA_BYTES), self._stream, self._clean_bytes)
+        self._medium.write(max(self.dirty_bytes, METADATA_BYTES), self._stream, self._clean_bytes)
         self._medium.note_metadata(self._stream)
         self._medium.sync()
         return self._medium.sync()

@@ -21,7 +21,9 @@ from urllib.parse import quote, urlencode
 
 from multidict import CIMultiDict
 
-_INHERITED_HEADERS = ("Host", "Referer", "User-Agent", "X-Newest")
+ACCESS = "X-Backend-Access"
+"""The reserved access that a request belongs to (`disks/accesses.py`), with all that it causes."""
+_INHERITED_HEADERS = ("Host", "Referer", "User-Agent", "X-Newest", ACCESS)
 _REASONS = {
     413: "Request Entity Too Large",
     416: "Requested Range Not Satisfiable",
@@ -124,6 +126,8 @@ class Body:
         """Announced length in bytes; None where it comes in chunks of its own."""
         self.bytes_in = 0
         """Bytes read so far."""
+        self.check: Callable[[], None] | None = None
+        """Called before each chunk is passed on; raises Refusal where the body is not wanted any more."""
 
     @classmethod
     def of(cls, data: bytes) -> Self:
@@ -146,6 +150,8 @@ class Body:
         if self._chunks is not None:
             async for chunk in self._chunks:
                 self.bytes_in += len(chunk)
+                if self.check is not None:
+                    self.check()
                 yield chunk
 
     async def read(self, max_bytes: int) -> bytes:

@@ -15,19 +15,21 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 from multidict import CIMultiDict
 
 from storage_cluster.servers.databases.updates import PendingUpdates
 from storage_cluster.servers.disks import layout
+from storage_cluster.servers.disks.accesses import parse_access
 from storage_cluster.servers.disks.devices import Devices, Target, disk_errors, metadata_headers, timestamp_of
 from storage_cluster.servers.disks.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
-from storage_cluster.servers.disks.medium import METADATA_BYTES, Writing
+from storage_cluster.servers.disks.transfers import Scheduler, Transfers, TurnsLog
 from storage_cluster.servers.http import conditions, ranges
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.content_type import with_swift_bytes_of
-from storage_cluster.servers.http.messages import BrokenOff, Call, Refusal, Reply, reply
+from storage_cluster.servers.http.messages import ACCESS, BrokenOff, Call, Refusal, Reply, reply
 from storage_cluster.servers.http.times import http_date
 from storage_cluster.servers.object import expiry
 from storage_cluster.servers.object.replication import ObjectReplication
@@ -66,8 +68,12 @@ T = TypeVar("T")
 class ObjectServer:
     """Handles requests for the objects on this host's devices."""
 
-    def __init__(self, devices: Devices, backend: Backend) -> None:
+    def __init__(self, devices: Devices, backend: Backend, turns_file: Path) -> None:
+        """`turns_file`: where each turn that a reservation made necessary is noted."""
         self._devices = devices
+        self._options = backend.topology.reservations
+        self._turns_log = TurnsLog(turns_file)
+        self._schedulers: dict[str, Scheduler] = {}
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._updates = ObjectUpdates(devices, backend, self._disk)
         self._replication = ObjectReplication(devices, backend.topology.intervals.reclaim_age_s, self._on_disk)
@@ -78,6 +84,7 @@ class ObjectServer:
     def close(self) -> None:
         """Wait for disk operations in progress."""
         self._disk.shutdown()
+        self._turns_log.close()
 
     async def handle(self, call: Call) -> Reply:
         """One call."""
@@ -113,14 +120,14 @@ class ObjectServer:
         content_type = call.headers.get("Content-Type", "application/octet-stream")
         target.medium.admit(call.body.length or 0)
         new = stored.new_file()
-        writing = Writing(target.medium, _stream(target))
+        transfers = self._transfers(call, target)
         try:
             async for chunk in call.body:
                 new.write(chunk)
-                await _spend(writing.add(len(chunk)))
+                await transfers.write(len(chunk))
             _check_etag(call, new)
             metadata = metadata_headers(call.headers, METADATA) | metadata_headers(call.body.trailers, METADATA)
-            await _spend(writing.sync())
+            await transfers.sync()
             await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
         finally:
             new.close()
@@ -130,7 +137,8 @@ class ObjectServer:
         return reply(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp), **replaced})
 
     async def _get(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
-        await _spend(target.medium.read(METADATA_BYTES, _stream(target)))
+        transfers = self._transfers(call, target)
+        await transfers.read_metadata()
         info = self._info(call, stored)
         headers = CIMultiDict(_info_headers(info))
         unwanted = conditions.check_conditions(call.headers, headers)
@@ -146,20 +154,20 @@ class ObjectServer:
         asked = call.headers.get("Range")
         if asked is None and info.size <= READ_CHUNK_BYTES:
             headers["Content-Length"] = str(info.size)
-            await _spend(target.medium.read(info.size, _stream(target), 0))
+            await transfers.read(info.size, 0)
             return Reply(200, headers, _verify_body(_read_all(opened, info.size), stored, info))
-        reader = functools.partial(self._read, target, opened)
+        reader = functools.partial(self._read, transfers, opened)
         if asked is None:
-            reader = functools.partial(self._read_whole, target, opened, stored, info)
+            reader = functools.partial(self._read_whole, transfers, opened, stored, info)
         found = ranges.reply_with_ranges(200, headers, info.size, asked, reader)
         found.on_close = functools.partial(os.close, opened)
         return found
 
-    async def _read(self, target: Target, opened: int, start: int, stop: int) -> AsyncIterator[bytes]:
+    async def _read(self, transfers: Transfers, opened: int, start: int, stop: int) -> AsyncIterator[bytes]:
         while start < stop:
             wanted = min(stop - start, READ_CHUNK_BYTES)
             try:
-                await _spend(target.medium.read(wanted, _stream(target), start))
+                await transfers.read(wanted, start, stop)
                 chunk = await self._on_disk(functools.partial(os.pread, opened, wanted, start))
             except OSError as error:
                 raise BrokenOff from error
@@ -169,12 +177,12 @@ class ObjectServer:
             yield chunk
 
     async def _read_whole(
-        self, target: Target, opened: int, stored: ObjectDir, info: ObjectInfo, start: int, stop: int
+        self, transfers: Transfers, opened: int, stored: ObjectDir, info: ObjectInfo, start: int, stop: int
     ) -> AsyncIterator[bytes]:
         """The body; its last piece is sent only if the whole body is intact."""
         md5 = hashlib.md5(usedforsecurity=False)
         last = b""
-        async for chunk in self._read(target, opened, start, stop):
+        async for chunk in self._read(transfers, opened, start, stop):
             md5.update(chunk)
             if last:
                 yield last
@@ -190,7 +198,7 @@ class ObjectServer:
         _check_newest(stored, timestamp)
         content_type = with_swift_bytes_of(call.headers.get("Content-Type") or info.content_type, info.content_type)
         metadata = metadata_headers(call.headers, METADATA)
-        await _spend(Writing(target.medium, _stream(target)).sync())
+        await self._transfers(call, target).sync()
         await self._on_disk(functools.partial(stored.write_meta, timestamp, content_type, metadata))
         described = (info.size, info.etag, content_type)
         await self._updates.container_put(call, target, timestamp, described, info.metadata)
@@ -205,7 +213,7 @@ class ObjectServer:
             raise Refusal(412 if before else 404)
         _check_newest(stored, timestamp)
         existed = before is not None and (due is not None or not expiry.has_expired(before.metadata))
-        await _spend(Writing(target.medium, _stream(target)).sync())
+        await self._transfers(call, target).sync()
         await self._on_disk(functools.partial(stored.write_tombstone, timestamp))
         await self._updates.container_delete(call, target, timestamp)
         await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, {})
@@ -221,6 +229,17 @@ class ObjectServer:
         text = None if refused is None else ""
         raise Refusal(refused.status if refused else 404, text, {"X-Backend-Timestamp": newest} if newest else None)
 
+    def _transfers(self, call: Call, target: Target) -> Transfers:
+        device = target.device_dir.name
+        scheduler = self._schedulers.get(device)
+        if scheduler is None:
+            options, place = self._options, (self._devices.host, device)
+            scheduler = Scheduler(place, options.slice_bytes, options.stripe_bytes, self._turns_log)
+            self._schedulers[device] = scheduler
+        text = call.headers.get(ACCESS)
+        access = None if text is None else parse_access(text)
+        return Transfers(target.medium, scheduler, _stream(target), access, call.transaction_id)
+
     async def _on_disk(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
@@ -228,11 +247,6 @@ class ObjectServer:
 def _stream(target: Target) -> int:
     """The object's number on the medium."""
     return int(target.hash[:15], 16)
-
-
-async def _spend(seconds: float) -> None:
-    if seconds:
-        await asyncio.sleep(seconds)
 
 
 def _info_or_quarantine(stored: ObjectDir) -> ObjectInfo | None:

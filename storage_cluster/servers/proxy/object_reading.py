@@ -14,12 +14,15 @@ from multidict import CIMultiDict
 
 from storage_cluster.servers.http import ranges
 from storage_cluster.servers.http.backend import BackendStream, device_path
-from storage_cluster.servers.http.messages import BrokenOff, Call, Refusal, Reply
+from storage_cluster.servers.http.messages import ACCESS, BrokenOff, Call, Refusal, Reply
 from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.proxy.replicas import Replicas
 from storage_cluster.topology import Device
 
-_PASSED_ON = ("Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "X-Backend-Etag-Is-At")
+_PASSED_ON = (
+    *("Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "X-Backend-Etag-Is-At"),
+    ACCESS,
+)
 _HOP_BY_HOP = (
     "Connection",
     "Transfer-Encoding",
@@ -41,7 +44,7 @@ class ObjectReader:
 
     async def read(self, call: Call, names: tuple[str, str, str]) -> Reply:
         """The object, or that part of it which is asked for. Raises: Refusal (404, 412, 503)."""
-        devices = iter(self._replicas.readable(*names))
+        devices = iter(self._replicas.readable(*names, reserved=ACCESS in call.headers))
         headers = {name: call.headers[name] for name in _PASSED_ON if name in call.headers}
         newest = is_true(call.headers.get("X-Newest"))
         found = await self._search(call, names, devices, headers, newest=newest)
@@ -88,8 +91,9 @@ class ObjectReader:
         self, call: Call, names: tuple[str, str, str], devices: Iterable[Device], like: BackendStream, asked: str
     ) -> BackendStream | None:
         """Another replica with the very same body, from which to read a range; None if there is none."""
+        access = {ACCESS: call.headers[ACCESS]} if ACCESS in call.headers else {}
         for device in devices:
-            answer = await self._ask(call, names, device, {"Range": asked})
+            answer = await self._ask(call, names, device, {"Range": asked, **access})
             if answer is None:
                 continue
             if answer.status == 206 and all(answer.headers.get(name) == like.headers.get(name) for name in _SAME_BODY):

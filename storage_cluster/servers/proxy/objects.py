@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from storage_cluster.servers.databases.updates import Parent
 from storage_cluster.servers.disks.devices import metadata_headers
 from storage_cluster.servers.http.backend import BackendAnswer
-from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply, usual_text
+from storage_cluster.servers.http.messages import ACCESS, Call, Refusal, Reply, reply, usual_text
 from storage_cluster.servers.http.times import http_date, just_after
 from storage_cluster.servers.object.server import IF_TIMESTAMP, METADATA, REPLACED_UPLOAD
 from storage_cluster.servers.proxy.context import ProxyContext
@@ -62,7 +62,7 @@ class Objects:
             headers["Trailer"] = TRAILER
         elif call.body.length is not None:
             headers["Content-Length"] = str(call.body.length)
-        for name in ("Etag", "If-None-Match", IF_TIMESTAMP):
+        for name in ("Etag", "If-None-Match", IF_TIMESTAMP, ACCESS):
             if name in call.headers:
                 headers[name] = call.headers[name]
         upload = Upload(self._replicas, names, self._for_replicas(call, names, timestamp, headers))

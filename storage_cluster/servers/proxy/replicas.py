@@ -34,11 +34,17 @@ class Replicas:
         ring = self.backend.rings[RING_SERVICES[len(names) - 1]]
         return ring.name, ring.partition(*names), ring
 
-    def readable(self, *names: str) -> list[Device]:
-        """Devices to read from, in the order to try: the primaries, shuffled to share the load, then the handoffs."""
+    def readable(self, *names: str, reserved: bool = False) -> list[Device]:
+        """Devices to read from, in the order to try: the primaries, shuffled to share the load, then the handoffs.
+
+        `reserved`: first the one on which a reservation to read it is made.
+        """
         _, partition, ring = self.placement(*names)
         primaries = list(ring.primaries(partition))
-        random.shuffle(primaries)
+        if reserved:
+            primaries = reading_order(ring, partition)
+        else:
+            random.shuffle(primaries)
         return primaries + list(ring.handoffs(partition))
 
     async def first(
@@ -99,6 +105,13 @@ class Replicas:
             if answer.status not in (0, _NO_SPACE_ON_DEVICE):
                 return answer
         return answer
+
+
+def reading_order(ring: Ring, partition: int) -> list[Device]:
+    """The primaries as a reserved access reads from them: always the same one first, each first for as many."""
+    primaries = list(ring.primaries(partition))
+    first = partition % len(primaries)
+    return primaries[first:] + primaries[:first]
 
 
 def with_handoffs(primary: Device, handoffs: Iterator[Device]) -> Iterator[Device]:

@@ -1,9 +1,13 @@
 """Operations on buckets: made, removed, listed, and what is configured of them."""
 
+import functools
 import json
+import time
+from collections.abc import Awaitable, Callable
 from xml.etree.ElementTree import Element
 
 from storage_cluster.servers.http.messages import Reply
+from storage_cluster.servers.reservations.claims import SpaceReservation
 from storage_cluster.servers.s3 import object_lock, ownership
 from storage_cluster.servers.s3.access import OWNER, require_bucket
 from storage_cluster.servers.s3.addressing import check_bucket_name
@@ -22,11 +26,16 @@ from storage_cluster.servers.s3.payload import read_verified
 from storage_cluster.servers.s3.policy import POLICY_MAX_BYTES, parse_policy
 from storage_cluster.servers.s3.public_access import PublicAccess
 from storage_cluster.servers.s3.request import Request
+from storage_cluster.servers.s3.reservations import SETTING as SPACE_SETTING
+from storage_cluster.servers.s3.reservations import reserved_space, space_in_document
 from storage_cluster.servers.s3.tags import BUCKET_TAGS_MAX, kept_tags, tags_document, tags_in_document, tags_text
 
 REGION = "us-east-1"
 DOCUMENT_MAX_BYTES = 65_536
 BUCKETS_MAX = 10_000
+
+Create = Callable[[dict[str, str]], Awaitable[None]]
+"""Makes a bucket with these settings."""
 
 
 async def list_buckets(request: Request, gateway: Gateway) -> Reply:
@@ -71,24 +80,40 @@ async def create_bucket(request: Request, signed: Signed, gateway: Gateway) -> R
     setting = ownership.ownership_in_header(request.headers)
     if setting == ownership.ENFORCED and acl != private(owner):
         raise S3Error("InvalidBucketAclWithObjectOwnership")
-    _check_location(await read_verified(request, signed, DOCUMENT_MAX_BYTES))
+    asked = _read_configuration(await read_verified(request, signed, DOCUMENT_MAX_BYTES), name)
     settings, more = {} if setting is None else {"Ownership": setting}, {}
     if request.headers.get("x-amz-bucket-object-lock-enabled", "").lower() == "true":
         settings |= {object_lock.SETTING: object_lock.BucketLock().text(), "Versioning": gateway.clock.now()}
         more = {"X-Versions-Enabled": "true"}
-    await gateway.buckets.create(request, name, acl, settings, more)
+    create = functools.partial(gateway.buckets.create, request, name, acl, more=more)
+    await (create(settings) if asked is None else _create_with_space(request, gateway, create, settings, asked))
     return request.say(200, {"Location": f"/{name}"})
 
 
-def _check_location(text: bytes) -> None:
-    if not text.strip():
-        return
+async def _create_with_space(
+    request: Request, gateway: Gateway, create: Create, settings: dict[str, str], asked: SpaceReservation
+) -> None:
+    """Make a bucket with room that is reserved. Raises: S3Error."""
+    space = await gateway.book.reserve_space(request, asked)
     try:
-        location = child_text(parse(text, "CreateBucketConfiguration"), "LocationConstraint")
+        await create(settings | {SPACE_SETTING: json.dumps(space.to_json())})
+    except BaseException:
+        await gateway.book.release_space(request, space)
+        raise
+
+
+def _read_configuration(text: bytes, bucket: str) -> SpaceReservation | None:
+    """The space reservation that a bucket's document asks for. Raises: S3Error."""
+    if not text.strip():
+        return None
+    try:
+        root = parse(text, "CreateBucketConfiguration")
     except DocumentError:
         raise S3Error("MalformedXML") from None
+    location = child_text(root, "LocationConstraint")
     if location not in (None, "", REGION, "default"):
         raise S3Error("InvalidLocationConstraint", fields={"LocationConstraint": location})
+    return space_in_document(root, bucket, time.time())
 
 
 async def head_bucket(op: Operation) -> Reply:
@@ -104,7 +129,10 @@ async def head_bucket(op: Operation) -> Reply:
 async def delete_bucket(op: Operation) -> Reply:
     """DeleteBucket."""
     require_bucket(op.request, op.bucket, "s3:DeleteBucket", OWNER)
+    space = reserved_space(op.bucket)
     await op.gateway.buckets.delete(op.request, op.bucket)
+    if space is not None:
+        await op.gateway.book.release_space(op.request, space)
     for container in (uploads_container(op.bucket), parts_container(op.bucket)):
         for entry in await list_all(op.request, container, {}):
             await op.request.ask_store("DELETE", (*container, entry["name"]))

@@ -188,6 +188,12 @@ class Buckets:
         await request.ask_store("DELETE", _owner_entry(bucket.owner, bucket.name))
         await request.ask_store("DELETE", (INDEX_ACCOUNT, INDEX_CONTAINER, bucket.name))
 
+    async def used_bytes(self, request: Request, bucket: Bucket) -> int:
+        """What the store holds for a bucket now: its objects, and the parts of multipart uploads."""
+        names = (bucket.names, parts_container(bucket))
+        infos = [await self._infos.container(request.call, *each, fresh=True) for each in names]
+        return sum(info.bytes_used for info in infos)
+
     async def configure(
         self,
         request: Request,

@@ -8,8 +8,10 @@ from multidict import CIMultiDict
 
 from storage_cluster.servers.http.times import TimestampMaker
 from storage_cluster.servers.proxy.replicas import Replicas
+from storage_cluster.servers.reservations.claims import AccessReservation
 from storage_cluster.servers.s3.addressing import Address
 from storage_cluster.servers.s3.authentication import Authenticator, Signed
+from storage_cluster.servers.s3.book_client import BookClient
 from storage_cluster.servers.s3.buckets import Bucket, Buckets
 from storage_cluster.servers.s3.cache import ObjectCache
 from storage_cluster.servers.s3.lifecycle import Clock
@@ -27,6 +29,7 @@ class Gateway:
     cache: ObjectCache
     day_s: float
     """How long life cycles take a day to be."""
+    book: BookClient
 
     def day_clock(self) -> Clock:
         """The present, for life cycles."""
@@ -44,6 +47,8 @@ class Operation:
     key: str
     original_headers: Mapping[str, str]
     """Those of the client's request, also where this is a reading that the request causes."""
+    reservation: AccessReservation | None = None
+    """Whose throughput it uses."""
 
     def is_user(self, user_id: str) -> bool:
         """Whether there is a user with this id."""

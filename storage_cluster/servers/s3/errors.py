@@ -87,6 +87,7 @@ CODES: dict[str, tuple[int, str]] = {
     "NoSuchLifecycleConfiguration": (404, "The lifecycle configuration does not exist"),
     "NoSuchObjectLockConfiguration": (404, "The specified object does not have an ObjectLock configuration"),
     "NoSuchPublicAccessBlockConfiguration": (404, "The public access block configuration was not found."),
+    "NoSuchReservation": (403, "You have no reservation with this id."),
     "NoSuchTagSet": (404, "There is no tag set associated with the bucket."),
     "NoSuchUpload": (
         404,
@@ -99,6 +100,11 @@ CODES: dict[str, tuple[int, str]] = {
     "ObjectLockConfigurationNotFoundError": (404, "Object Lock configuration does not exist for this bucket"),
     "OwnershipControlsNotFoundError": (404, "The bucket ownership controls were not found."),
     "PreconditionFailed": (412, "At least one of the preconditions that you specified did not hold."),
+    "QuotaExceeded": (403, "The bucket's reservation has no room for this."),
+    "ReservationExpired": (403, "The reservation has ended."),
+    "ReservationMismatch": (400, "The reservation is for something else."),
+    "ReservationNotYetValid": (403, "The reservation has not begun."),
+    "ReservationRefused": (409, "What was asked for cannot be reserved."),
     "RequestTimeTooSkewed": (
         403,
         "The difference between the request time and the server's time is too large.",

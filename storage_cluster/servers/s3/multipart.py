@@ -21,6 +21,7 @@ from storage_cluster.servers.http.messages import Reply
 from storage_cluster.servers.object.updates import OVERRIDE
 from storage_cluster.servers.proxy.slo import MANIFEST_IS_STORED
 from storage_cluster.servers.proxy.version_names import MARK, is_version_id
+from storage_cluster.servers.reservations.claims import WRITE
 from storage_cluster.servers.s3 import versions
 from storage_cluster.servers.s3.access import require_bucket
 from storage_cluster.servers.s3.buckets import Bucket, list_page, parts_container
@@ -55,6 +56,7 @@ from storage_cluster.servers.s3.object_lock import locks_to_store
 from storage_cluster.servers.s3.objects import acl_to_store, copy_source, write, written_version
 from storage_cluster.servers.s3.payload import VerifiedBody, copied_body, read_verified, upload_body
 from storage_cluster.servers.s3.request import Request, check
+from storage_cluster.servers.s3.reservations import use
 
 PART_NUMBER_MAX = 10_000
 PART_MIN_BYTES = 5 * 1024**2
@@ -62,6 +64,7 @@ DOCUMENT_MAX_BYTES = 4 * 1024**2
 _KEPT_PREFIXES = (
     *("x-object-meta-", "x-object-sysmeta-s3-meta-", "x-object-sysmeta-s3-redirect", "x-object-transient-sysmeta-"),
 )
+_ACCESS_ID = "X-Object-Sysmeta-S3-Access"
 _ALGORITHM = "X-Object-Sysmeta-S3-Checksum-Algorithm"
 _MAY_BE_COMPLETE = "X-Object-Transient-Sysmeta-S3-May-Be-Complete"
 _TYPE = "X-Object-Sysmeta-S3-Checksum-Type"
@@ -78,6 +81,8 @@ class Upload:
     checksum_type: str
     may_be_complete: bool
     """Completing it was begun, and its end is not known: an object may name its parts."""
+    access_id: str
+    """The reservation whose throughput its parts use; empty: none."""
 
     @property
     def acl(self) -> Acl:
@@ -111,6 +116,8 @@ async def create_upload(op: Operation) -> Reply:
     headers |= locks_to_store(bucket.lock, request.headers)
     if algorithm:
         headers |= {_ALGORITHM: algorithm, _TYPE: kind}
+    if op.reservation is not None:
+        headers[_ACCESS_ID] = op.reservation.id
     for container in (uploads_container(bucket), parts_container(bucket)):
         await check(await request.ask_store("PUT", container))
     upload_id = op.gateway.clock.now()
@@ -130,6 +137,8 @@ async def upload_part(op: Operation) -> Reply:
     request, number = op.request, _part_number(op)
     upload = await _find(op)
     _require_writing(op)
+    if upload.access_id:
+        await use(op, upload.access_id, WRITE)
     body = upload_body(request, op.signed, upload.algorithm)
     reply = await _store_part(op, upload, number, body)
     shown = {"ETag": f'"{reply.headers["Etag"].strip(chr(34))}"'}
@@ -143,6 +152,8 @@ async def upload_part_copy(op: Operation) -> Reply:
     request, number = op.request, _part_number(op)
     upload = await _find(op)
     _require_writing(op)
+    if upload.access_id:
+        await use(op, upload.access_id, WRITE)
     source = await copy_source(op)
     asked = request.headers.get("x-amz-copy-source-range")
     found = await source.open({"Range": _checked_range(asked)} if asked else {})
@@ -317,7 +328,8 @@ async def find_upload(request: Request, bucket: Bucket, key: str, upload_id: str
     head = await check(await request.ask_store("HEAD", upload_names(bucket, key, upload_id)), "NoSuchUpload")
     kept = kept_headers(head.headers, _KEPT_PREFIXES)
     may_be_complete = kept.pop(_MAY_BE_COMPLETE, None) is not None
-    return Upload(upload_id, kept, head.headers.get(_ALGORITHM), head.headers.get(_TYPE, ""), may_be_complete)
+    algorithm, kind = head.headers.get(_ALGORITHM), head.headers.get(_TYPE, "")
+    return Upload(upload_id, kept, algorithm, kind, may_be_complete, head.headers.get(_ACCESS_ID, ""))
 
 
 def _part_number(op: Operation) -> int:
@@ -343,9 +355,20 @@ async def _store_part(op: Operation, upload: Upload, number: int, body: Verified
     headers = {"Content-Type": part_type("")}
     if body.checksum is not None and not body.announces_trailers:
         headers |= _part_metadata(body.checksum)
-    name = part_name(upload.id, number, op.gateway.clock.now())
-    names = (*parts_container(op.bucket), name)
+    names = _part_names(op, upload, number)
     return await check(await op.request.ask_store("PUT", names, headers=headers, body=body), "NoSuchUpload")
+
+
+def _part_names(op: Operation, upload: Upload, number: int) -> tuple[str, str, str]:
+    """The store's names of a part; where its reservation is spread, such that it is on the device whose turn it is."""
+    container = parts_container(op.bucket)
+    while True:
+        names = (*container, part_name(upload.id, number, op.gateway.clock.now()))
+        if op.reservation is None or not op.reservation.is_spread:
+            return names
+        _, partition, ring = op.gateway.replicas.placement(*names)
+        if ring.primaries(partition)[0] == ring.devices[number % len(ring.devices)]:
+            return names
 
 
 def _part_metadata(checksum: Checksum) -> dict[str, str]:

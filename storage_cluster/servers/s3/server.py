@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from storage_cluster.servers.http.backend import Backend
-from storage_cluster.servers.http.messages import BrokenOff, Call, ClientGone, Handler, Refusal, Reply
+from storage_cluster.servers.http.messages import ACCESS, BrokenOff, Call, ClientGone, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.pipeline import STORE_PIPELINE, pipeline
 from storage_cluster.servers.proxy.server import Store
@@ -34,12 +34,14 @@ from storage_cluster.servers.s3 import (
 )
 from storage_cluster.servers.s3.addressing import Address, address_of
 from storage_cluster.servers.s3.authentication import Authenticator
+from storage_cluster.servers.s3.book_client import BookClient
 from storage_cluster.servers.s3.buckets import Buckets
 from storage_cluster.servers.s3.cache import ObjectCache
 from storage_cluster.servers.s3.context import Gateway, Operation
 from storage_cluster.servers.s3.cors import headers_for
 from storage_cluster.servers.s3.errors import ErrorReply, S3Error, error_of_status, write_error
 from storage_cluster.servers.s3.request import Request
+from storage_cluster.servers.s3.reservations import reserved_operation, until_its_end
 
 MIB = 1024**2
 
@@ -136,7 +138,8 @@ class S3Server:
         self._store = context.whole
         buckets = Buckets(context.infos, info_cache_s)
         day_s, users = backend.topology.s3.lifecycle_day_s, Authenticator(backend.topology.users)
-        self._gateway = Gateway(users, buckets, context.clock, context.replicas, cache, day_s)
+        book = BookClient(backend)
+        self._gateway = Gateway(users, buckets, context.clock, context.replicas, cache, day_s, book)
 
     async def __call__(self, call: Call) -> Reply:
         """One request."""
@@ -160,6 +163,7 @@ class S3Server:
         if call.method == "OPTIONS":
             return await self._preflight(request)
         signed = self._gateway.authenticator.authenticate(call)
+        call.headers.popall(ACCESS, None)  # only the gateway says what is reserved
         request = dataclasses.replace(request, requester=signed.requester)
         if not address.bucket:
             if call.method != "GET":
@@ -174,7 +178,8 @@ class S3Server:
         operate = _operation(OBJECT if address.key else BUCKET, call.method, about)
         operation = Operation(request, signed, self._gateway, bucket, address.key, call.headers)
         try:
-            reply = await operate(operation)
+            async with reserved_operation(operation, about):
+                reply = until_its_end(operation, await operate(operation))
         except S3Error as error:
             reply = error.reply()
         _add_cors(call, bucket.json_setting("Cors"), reply)

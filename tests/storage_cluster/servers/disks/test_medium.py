@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_cluster.servers.disks.medium import PROFILES, Medium, Writing, profile_of, read_counters
+from storage_cluster.servers.disks.medium import PROFILES, Medium, profile_of, read_counters
 
 
 class Bench:
@@ -136,16 +136,6 @@ def test_what_does_not_fit_is_refused_before_it_comes(tmp_path: Path) -> None:
         bench.medium.admit(1 << 62)
 
 
-def test_a_synced_file_costs_its_bytes_and_two_journal_writes(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, "hdd")
-    writing = Writing(bench.medium, 7)
-    assert writing.add(1000) == 0
-    assert writing.add(1 << 20) > 0.008
-    bench.now_ns = bench.counters.free_at_ns
-    assert 3 * 0.4 * 0.0082 < writing.sync() < 3 * 0.017
-    assert (bench.counters.writes_count, bench.counters.syncs_count) == (2, 2)
-
-
 def test_two_processes_share_one_queue(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "hdd")
     other = Medium(tmp_path / "d1", tmp_path, PROFILES["hdd"], lambda: bench.now_ns, random.Random(2))
@@ -157,6 +147,12 @@ def test_a_device_may_have_another_bandwidth(tmp_path: Path) -> None:
     assert profile_of("none", 5, 5) is None
     assert profile_of("hdd") == PROFILES["hdd"]
     (tmp_path / "d1").mkdir()
-    slow = Medium(tmp_path / "d1", tmp_path, profile_of("ssd", 1_000_000, 2_000_000))
+    slow = Medium(tmp_path / "d1", tmp_path, profile_of("ssd", 1_000_000, 2_000_000), lambda: 1_000_000_000)
     assert 1.0 < slow.read(1_000_000, 1) < 1.01
     assert 1.5 < slow.write(1_000_000, 1) < 1.51, "after the read"
+
+
+def test_how_long_a_medium_is_busy_counts_positioning() -> None:
+    disk = PROFILES["hdd"]
+    assert disk.busy_s(13e6, 1_000_000, is_read=True) == pytest.approx(0.1 + 13 * 0.0123665)
+    assert PROFILES["ssd"].busy_s(49e6, 1_000_000, is_read=False) == pytest.approx(0.1 + 49 / 33_000, rel=1e-4)

@@ -1,0 +1,261 @@
+"""A request's transfers on a device: at once while nothing is reserved there, else when it is their turn.
+
+    request ─▶ Transfers ─▶ medium                        nothing reserved: its own queue, first come first served
+                        └─▶ Scheduler ─▶ turns ─▶ medium  else: stripe by stripe, one after the other
+
+The medium is modelled (`medium.py`), and its queue has no order but arrival. So while something is reserved, transfers
+wait here instead, and the medium gets the next one when it is about to be free. A body is read and written in stripes
+then: what is given in one turn is at most one stripe, and a request waits for its next turn before each.
+
+`logs/HOST/object.turns.jsonl` has a line for each transfer that was given a turn: device, access ("" for requests
+without one), transaction id, kind, bytes, the moment at which the medium began (wall clock, ns), how long it was busy,
+how long the request waited, and whose turns these were: access to ms. That is the truth with which a reconstruction can
+be compared.
+
+Cost: while nothing is reserved a test of a flag, for each piece of a body.
+"""
+
+import asyncio
+import collections
+import dataclasses
+import functools
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+from storage_cluster.servers.disks.accesses import Access
+from storage_cluster.servers.disks.medium import METADATA_BYTES, Medium, Writing
+from storage_cluster.servers.disks.turns import SHARED, Turns, Waiting
+
+LINGER_S = 10.0
+"""So long after the last request with a reservation, transfers are given turns."""
+LOOKAHEAD_S = 0.002
+"""So long before the medium is free it gets the next transfer: timers of event loops are exact to a millisecond."""
+STALL_MIN_S = 0.005
+"""Shorter waits are not worth saying whose turn it was."""
+_GRANTS_KEPT_S = 30.0
+
+
+@dataclasses.dataclass
+class _Work:
+    """A transfer: what it costs, for whom, and who waits for it."""
+
+    kind: str
+    transaction_id: str
+    charge: Callable[[], float]
+    """Queues it at the medium; returns the seconds until it is done. Raises: OSError."""
+    given: "asyncio.Future[float]"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grant:
+    """A turn that was given, in seconds of the loop's clock."""
+
+    access: str
+    begin_s: float
+    end_s: float
+
+
+class TurnsLog:
+    """The file with a line for each turn; it exists once there was one."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._stream: TextIO | None = None
+
+    def write(self, line: dict[str, object]) -> None:
+        """Add a line."""
+        if self._stream is None:
+            self._stream = open(self._file, "a", encoding="utf-8", buffering=1)  # noqa: SIM115  closed below
+        self._stream.write(json.dumps(line) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not None:
+            self._stream.close()
+
+
+class Scheduler:
+    """Gives out one device's time."""
+
+    def __init__(self, place: tuple[str, str], slice_bytes: int, stripe_bytes: int, log: TurnsLog) -> None:
+        self.host, self.device = place
+        self.stripe_bytes = stripe_bytes
+        self.is_active = False
+        """Whether transfers are given turns; else they go to the medium as they come."""
+        self._turns: Turns[_Work] = Turns(slice_bytes)
+        self._log = log
+        self._grants: collections.deque[_Grant] = collections.deque()
+        self._touched_s = 0.0
+        self._free_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def touch(self) -> None:
+        """A request came for which something is reserved."""
+        loop = asyncio.get_running_loop()
+        self._touched_s = loop.time()
+        if not self.is_active:
+            self.is_active = True
+            loop.call_later(LINGER_S, self._look)
+
+    async def transfer(
+        self, key: str, rate: int, size_bytes: int, kind: str, transaction_id: str, charge: Callable[[], float]
+    ) -> float:
+        """Wait for a turn and for the medium; the seconds for which others had their turns. Raises: OSError."""
+        loop = asyncio.get_running_loop()
+        work = _Work(kind, transaction_id, charge, loop.create_future())
+        begun_s = loop.time()
+        waiting = self._turns.add(key, rate, work, size_bytes, begun_s)
+        if self._timer is None:
+            self._give()
+        try:
+            busy_s = await work.given
+        except BaseException:
+            self._turns.remove(key, waiting)
+            raise
+        waited_s = loop.time() - begun_s
+        if busy_s:
+            await asyncio.sleep(busy_s)
+        return waited_s
+
+    def _give(self) -> None:
+        """Give turns until the medium has enough to do."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        now_s = loop.time()
+        while self._free_s - now_s <= LOOKAHEAD_S:
+            taken = self._turns.take(now_s)
+            if taken is None:
+                return
+            self._give_one(*taken, now_s)
+        self._timer = loop.call_later(self._free_s - now_s - LOOKAHEAD_S, self._give)
+
+    def _give_one(self, key: str, waiting: Waiting[_Work], now_s: float) -> None:
+        work = waiting.work
+        if work.given.done():  # who waited for it has gone
+            return
+        try:
+            busy_s = work.charge()
+        except OSError as error:
+            work.given.set_exception(error)
+            return
+        begin_s, self._free_s = max(now_s, self._free_s), now_s + busy_s
+        self._write_line(key, waiting, now_s, begin_s)
+        self._grants.append(_Grant(key, begin_s, self._free_s))
+        while self._grants[0].end_s < now_s - _GRANTS_KEPT_S:
+            self._grants.popleft()
+        work.given.set_result(busy_s)
+
+    def _write_line(self, key: str, waiting: Waiting[_Work], now_s: float, begin_s: float) -> None:
+        waited_s = begin_s - waiting.since_s
+        self._log.write(
+            {
+                "device": self.device,
+                "access": key,
+                "transaction_id": waiting.work.transaction_id,
+                "kind": waiting.work.kind,
+                "bytes": waiting.size_bytes,
+                "begin_ns": time.time_ns() + round((begin_s - now_s) * 1e9),
+                "busy_ns": round((self._free_s - begin_s) * 1e9),
+                "waited_ns": round(max(0.0, waited_s) * 1e9),
+                "turns": self._turns_since(waiting.since_s) if waited_s >= STALL_MIN_S else {},
+            }
+        )
+
+    def _turns_since(self, since_s: float) -> dict[str, float]:
+        """Whose turns the medium's time was since then: access to ms."""
+        shares: dict[str, float] = {}
+        for grant in reversed(self._grants):
+            if grant.end_s <= since_s:
+                break
+            ms = 1e3 * (grant.end_s - max(grant.begin_s, since_s))
+            shares[grant.access] = round(shares.get(grant.access, 0.0) + ms, 3)
+        return shares
+
+    def _look(self) -> None:
+        """Stop giving turns if nothing was reserved for any request in a while."""
+        loop = asyncio.get_running_loop()
+        left_s = self._touched_s + LINGER_S - loop.time()
+        self._turns.forget_idle(loop.time())
+        if left_s > 0 or self._turns:
+            loop.call_later(max(left_s, LOOKAHEAD_S), self._look)
+        else:
+            self.is_active = False
+
+
+class Transfers:
+    """What one request reads and writes of a device, in order. Methods wait; they raise OSError as the medium does."""
+
+    def __init__(
+        self, medium: Medium, scheduler: Scheduler, stream: int, access: Access | None, transaction_id: str
+    ) -> None:
+        self._medium = medium
+        self._scheduler = scheduler
+        self._stream = stream
+        self._access = access
+        self._transaction_id = transaction_id
+        self._writing = Writing(medium, stream)
+        self._read_ahead_bytes = 0
+        self.waited_s = 0.0
+        """How long it waited while others had their turns."""
+        if access is not None and access.rate(scheduler.host, scheduler.device) and access.end_s > time.time():
+            scheduler.touch()
+
+    async def read(self, size_bytes: int, start: int, stop: int = 0) -> None:
+        """Read a file's bytes from `start` on; more may be wanted up to `stop`, so that a stripe is read at once."""
+        if self._read_ahead_bytes >= size_bytes:
+            self._read_ahead_bytes -= size_bytes
+            return
+        if not self._scheduler.is_active:
+            await _spend(self._medium.read(size_bytes, self._stream, start))
+            return
+        while self._read_ahead_bytes < size_bytes:
+            begin = start + self._read_ahead_bytes
+            stripe = min(self._scheduler.stripe_bytes, max(start + size_bytes, stop) - begin)
+            charge = functools.partial(self._medium.read, stripe, self._stream, begin)
+            await self._take_turn("read", stripe, charge)
+            self._read_ahead_bytes += stripe
+        self._read_ahead_bytes -= size_bytes
+
+    async def read_metadata(self) -> None:
+        """Read what the file system knows of a file."""
+        if self._scheduler.is_active:
+            charge = functools.partial(self._medium.read, METADATA_BYTES, self._stream)
+            await self._take_turn("read", METADATA_BYTES, charge)
+        else:
+            await _spend(self._medium.read(METADATA_BYTES, self._stream))
+
+    async def write(self, size_bytes: int) -> None:
+        """Note bytes written to memory; waits for the medium once there are many."""
+        if not self._scheduler.is_active:
+            await _spend(self._writing.add(size_bytes))
+            return
+        self._writing.dirty_bytes += size_bytes
+        await self._write_stripes()
+
+    async def sync(self) -> None:
+        """Write all bytes and the file's name to the medium."""
+        if not self._scheduler.is_active:
+            await _spend(self._writing.sync())
+            return
+        await self._write_stripes()
+        await self._take_turn("sync", max(self._writing.dirty_bytes, METADATA_BYTES), self._writing.sync)
+
+    async def _write_stripes(self) -> None:
+        stripe = self._scheduler.stripe_bytes
+        while self._writing.dirty_bytes >= stripe:
+            await self._take_turn("write", stripe, functools.partial(self._writing.write, stripe))
+
+    async def _take_turn(self, kind: str, size_bytes: int, charge: Callable[[], float]) -> None:
+        key, rate = SHARED, 0
+        if self._access is not None and self._access.end_s > time.time():
+            rate = self._access.rate(self._scheduler.host, self._scheduler.device)
+            key = self._access.id if rate else SHARED
+        self.waited_s += await self._scheduler.transfer(key, rate, size_bytes, kind, self._transaction_id, charge)
+
+
+async def _spend(seconds: float) -> None:
+    if seconds:
+        await asyncio.sleep(seconds)
