@@ -23,6 +23,8 @@ GATEWAY_SERVICE = "s3"
 """The S3 gateway; there may be none, several, and several processes of each."""
 ROUTING_SERVICE = "routing"
 """The proxy that chooses between two S3 stores by an object's size; there may be none."""
+BALANCER_SERVICE = "balancer"
+"""The balancer before several gateways; there may be none."""
 WORKERS_MAX = 64
 
 UPDATERS = ("object-updater", "container-updater")
@@ -333,8 +335,10 @@ class Topology:
 
     @property
     def s3_endpoints(self) -> tuple[Service, ...]:
-        """Where S3's clients may go: the routing proxy, if there is one, then the gateways."""
-        return (*(s for s in self.services if s.name == ROUTING_SERVICE), *self.gateways)
+        """Where S3's clients may go: the routing proxy, if there is one, then the balancer, or else the gateways."""
+        routing = (s for s in self.services if s.name == ROUTING_SERVICE)
+        balancer = tuple(s for s in self.services if s.name == BALANCER_SERVICE)
+        return (*routing, *(balancer or self.gateways))
 
     @property
     def has_swift(self) -> bool:
@@ -469,6 +473,9 @@ def _check(topology: Topology) -> None:
             raise TopologyError(f"topology: two entries have the same {what}")
     if sum(found.name == RESERVATIONS_SERVICE for found in topology.services) > 1:
         raise TopologyError(f"topology: no more than one host may run {RESERVATIONS_SERVICE!r}")
+    balancers = sum(found.name == BALANCER_SERVICE for found in topology.services)
+    if balancers > 1 or (balancers and not topology.gateways):
+        raise TopologyError("topology: there may be one balancer, before at least one S3 gateway")
     if all(host.services for host in topology.hosts):
         raise TopologyError("topology: one host must be without services: commands run there")
     for host in topology.hosts:

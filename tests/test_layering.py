@@ -156,7 +156,7 @@ EXTENSION = "_core"
 
 SERVER_FLOORS = (
     ("http",),
-    ("disks", "auth", "open_files"),
+    ("disks", "auth", "balancer", "open_files"),
     ("databases",),
     ("object",),
     ("proxy",),

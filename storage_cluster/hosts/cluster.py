@@ -24,6 +24,7 @@ from storage_cluster.faults import control, log
 from storage_cluster.hosts import filesystems, namespaces, network, state
 from storage_cluster.hosts.groups import remove_groups
 from storage_cluster.ring import Ring
+from storage_cluster.servers import balancer
 from storage_cluster.servers.disks import medium
 from storage_cluster.topology import Device, Host, Topology
 
@@ -32,6 +33,7 @@ _SHOWN_NAMES = {
     topologies.GATEWAY_SERVICE: "s3-gateway",
     topologies.ROUTING_SERVICE: "routing-proxy",
     topologies.RESERVATIONS_SERVICE: "reservation-book",
+    topologies.BALANCER_SERVICE: "balancer",
 }
 _QUIET = f"\n[daemons]\nrun = {json.dumps(topologies.UPDATERS)}\n"
 
@@ -109,7 +111,7 @@ class CacheStatus:
 
 @dataclasses.dataclass(frozen=True)
 class GatewayStatus:
-    """Where an S3 gateway is, and the keys of the user who commands on the client host."""
+    """Where S3 is (a gateway, or the balancer before them), and the keys of who commands on the client host."""
 
     url: str
     access_key: str
@@ -154,6 +156,7 @@ def up(state_dir: Path, topology_file: Path | None = None, *, quiet: bool = Fals
         started = False
         try:
             topology = _write_topology(state_dir, topology_file, quiet=quiet)
+            _check_programs(topology)
             _write_rings(state_dir, topology)
             _start_keeper(state_dir)
             started = True
@@ -219,20 +222,26 @@ def status(state_dir: Path) -> ClusterStatus:
 
 
 def _gateways(topology: Topology, state_dir: Path) -> tuple[GatewayStatus, ...]:
+    """Each address of S3; that of a balancer with the caches of all gateways."""
     user = topology.users[0]
+    behind = {
+        each: topology.gateways if each.name == topologies.BALANCER_SERVICE else (each,)
+        for each in topology.s3_endpoints
+    }
     return tuple(
         GatewayStatus(
-            f"http://{gateway.address}:{gateway.port}",
+            f"http://{endpoint.address}:{endpoint.port}",
             f"{user.account}:{user.name}",
             user.key,
-            _cache_status(state_dir / "logs" / gateway.host),
+            _cache_status([state_dir / "logs" / gateway.host for gateway in gateways]),
         )
-        for gateway in topology.s3_endpoints
+        for endpoint, gateways in behind.items()
     )
 
 
-def _cache_status(logs_dir: Path) -> CacheStatus:
-    counters = [json.loads(file.read_text("utf-8")) for file in logs_dir.glob("s3*.cache.json")]
+def _cache_status(logs_dirs: Iterable[Path]) -> CacheStatus:
+    files = [file for logs_dir in logs_dirs for file in logs_dir.glob("s3*.cache.json")]
+    counters = [json.loads(file.read_text("utf-8")) for file in files]
     return CacheStatus(
         **{field.name: sum(each[field.name] for each in counters) for field in dataclasses.fields(CacheStatus)}
     )
@@ -414,6 +423,16 @@ def _write_topology(state_dir: Path, topology_file: Path | None, *, quiet: bool)
     except topologies.TopologyError as error:
         raise MissingResourceError(str(error), f"mend {source}") from None
     return topology
+
+
+def _check_programs(topology: Topology) -> None:
+    """Raises: MissingResourceError without a program that a service of the topology is."""
+    needed = any(service.name == topologies.BALANCER_SERVICE for service in topology.services)
+    if needed and balancer.find_program() is None:
+        raise MissingResourceError(
+            f"the topology has a balancer, and {balancer.PROGRAM} is not installed",
+            f"install it (Debian: apt install {balancer.PACKAGE}), or use a topology without one",
+        )
 
 
 def _write_rings(state_dir: Path, topology: Topology) -> None:

@@ -14,13 +14,14 @@ import uvloop
 
 from storage_cluster import topology as topologies
 from storage_cluster.daemons import host as daemons
-from storage_cluster.servers import open_files, process
+from storage_cluster.servers import balancer, open_files, process
+from storage_cluster.topology import Service, Topology
 
 _GC_THRESHOLD = 20_000
 """Objects made and not freed between collections. Requests leave hardly a cycle behind; 700 is several a request."""
 
 
-async def main() -> None:
+def main() -> None:
     """Serve until SIGTERM or SIGINT."""
     open_files.allow_all()
     parser = argparse.ArgumentParser()
@@ -31,13 +32,21 @@ async def main() -> None:
     options = parser.parse_args()
     topology = topologies.load(options.state_dir / "topology.toml")
     service = dataclasses.replace(topology.service(options.service, options.host), worker=options.worker)
+    if service.name == topologies.BALANCER_SERVICE:
+        logs_dir = options.state_dir / "logs" / options.host
+        balancer.become_balancer(service, topology, process.bind(service), logs_dir)
+    uvloop.run(serve(service, topology, options.state_dir))
+
+
+async def serve(service: Service, topology: Topology, state_dir: Path) -> None:
+    """Run one server of ours until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    data_dir = options.state_dir / "data" / options.host
-    logs_dir = options.state_dir / "logs" / options.host
+    data_dir = state_dir / "data" / service.host
+    logs_dir = state_dir / "logs" / service.host
     if service.name == topologies.DAEMONS_SERVICE:
-        working = daemons.running(topology, options.host, data_dir, logs_dir)
+        working = daemons.running(topology, service.host, data_dir, logs_dir)
     else:
         log_file = logs_dir / f"{service.process_name}.jsonl"
         working = process.running(service, topology, process.bind(service), data_dir, log_file)
@@ -49,4 +58,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    main()

@@ -13,10 +13,10 @@ from storage_cluster.hosts import cluster
 
 
 @contextlib.contextmanager
-def cluster_in(state_dir: Path) -> Iterator[cluster.ClusterStatus]:
+def cluster_in(state_dir: Path, topology_file: Path | None = None) -> Iterator[cluster.ClusterStatus]:
     """A cluster that is up within the context; the test is skipped where none can be made."""
     try:
-        assert cluster.up(state_dir)
+        assert cluster.up(state_dir, topology_file)
     except NotPermittedError as error:
         pytest.skip(f"NOT TESTED, no cluster can be made here: {error}")
     try:

@@ -46,8 +46,16 @@ def test_the_papers_three_machines() -> None:
     assert (len(paper.devices), paper.ring.replicas) == (1, 1)
 
 
+def test_clients_go_to_the_balancer_where_there_is_one() -> None:
+    balanced = topology.load(topology.find("balanced"))
+    assert [each.host for each in balanced.gateways] == ["gateway1", "gateway2"]
+    assert [(each.host, each.port) for each in balanced.s3_endpoints] == [("balancer", 8085)]
+    bundled = topology.load(topology.BUNDLED_FILE)
+    assert bundled.s3_endpoints == bundled.gateways
+
+
 def test_a_topology_is_found_by_name_or_path() -> None:
-    assert topology.bundled_names() == ["paper", "papio", "six-hosts", "two-back-ends"]
+    assert topology.bundled_names() == ["balanced", "paper", "papio", "six-hosts", "two-back-ends"]
     assert topology.find("six-hosts") == topology.BUNDLED_FILE
     assert str(topology.find("mine.toml")) == "mine.toml"
 
@@ -80,6 +88,17 @@ def _no_object_server(d: dict) -> None:
     d["host"][5]["services"].remove("object")
 
 
+def _two_balancers(d: dict) -> None:
+    d["services"]["balancer"] = 8085
+    for host in d["host"][1:3]:
+        host["services"].append("balancer")
+
+
+def _balancer_before_nothing(d: dict) -> None:
+    d["services"]["balancer"] = 8085
+    d["host"][2]["services"] = ["balancer"]
+
+
 def _cache_without_medium(d: dict) -> None:
     d["host"][3]["devices"][0]["cache_mib"] = 8
 
@@ -91,6 +110,8 @@ def _negative_bandwidth(d: dict) -> None:
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
+        (_two_balancers, "one balancer"),
+        (_balancer_before_nothing, "before at least one S3 gateway"),
         (_cache_without_medium, "device d1: cache_mib needs a medium"),
         (_negative_bandwidth, "read_bytes_per_s is -1"),
         (_same_address, "same address"),
