@@ -2,22 +2,29 @@
 
 import dataclasses
 import functools
+import shutil
 import sys
 from pathlib import Path
 
 import click
 
 from storage_cluster.bench.paper import (
+    charts_003,
     experiment_000,
+    experiment_003,
     experiment_004,
     outcome,
+    outcome_003,
     page,
     points,
     statements,
     statements_000,
+    statements_003,
     traces,
+    traces_003,
 )
 from storage_cluster.operator import operator_errors
+from storage_cluster.servers import balancer
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _PUBLISH = click.option("--publish", type=_FOLDER, help="Where text and pictures for the docs go.  [default: -o]")
@@ -82,6 +89,67 @@ def paper_000(
         made = outcome.figures(series, traced)
         file = outcome.write_html(made, found, traced, folder, f"Document 000, {plan.objects_count:,} objects")
         outcome.publish(made, series, found, traced, publish or folder, ("tracer", *sys.argv[1:]), _notify)
+    click.echo(statements.as_text(found))
+    for each in traced:
+        click.echo(f"{each.title}: tracer view {each.folder}")
+    click.echo(f"charts: {file}; pictures and text: {(publish or folder) / page.TEXT}")
+
+
+@paper.command("003")
+@click.option("--quick", is_flag=True, help="HDD and SSD, a few points of up to 10 MB, in some minutes.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    default=Path("runs/paper-003"),
+    show_default=True,
+    type=_FOLDER,
+    help="Folder for the runs.",
+)
+@click.option(
+    "--setup",
+    "setups",
+    multiple=True,
+    type=click.Choice(list(experiment_003.SETUPS)),
+    help="Only this cluster; may be given again.",
+)
+@click.option(
+    "--largest",
+    type=click.Choice(list(experiment_003.SIZES)),
+    help="Largest object.  [default: 1GB, or what the disk allows]",
+)
+@click.option("--seconds", type=click.FloatRange(1.0), help="Time of a point.  [default: 4]")
+@click.option("--no-traces", is_flag=True, help="Do not record the traces of the document's questions.")
+@_PUBLISH
+def paper_003(
+    quick: bool,
+    folder: Path,
+    setups: tuple[str, ...],
+    largest: str | None,
+    seconds: float | None,
+    no_traces: bool,
+    publish: Path | None,
+) -> None:
+    """GET and PUT through an S3 gateway, by workers and by size, on HDD and SSD (figures 4 to 9); several gateways."""
+    base = experiment_003.QUICK if quick else experiment_003.Plan()
+    with operator_errors():
+        folder.mkdir(parents=True, exist_ok=True)
+        fitting = experiment_003.largest_that_fits(shutil.disk_usage(folder).free)
+        largest = largest or min(fitting, base.largest, key=lambda size: experiment_003.SIZES[size])
+        plan = dataclasses.replace(base, setups=setups or base.setups, largest=largest, seconds=seconds or base.seconds)
+        if not setups and balancer.find_program() is None:
+            _notify(
+                f"no gateways behind a balancer: {balancer.PROGRAM} is not installed (apt install {balancer.PACKAGE})"
+            )
+            plan = experiment_003.without_balancer(plan)
+        todo = experiment_003.points(plan, folder)
+        points.do(todo, folder, _notify)
+        curves = experiment_003.collect_results(points.load(todo, folder))
+        traced = [] if no_traces else traces_003.record(plan.setups, folder, _notify)
+        found = statements_003.statements(curves)
+        made = charts_003.figures(curves)
+        file = page.write_html(made, found, traced, folder, f"Document 003, objects of up to {largest}")
+        outcome_003.publish(made, curves, found, traced, publish or folder, ("tracer", *sys.argv[1:]), _notify)
     click.echo(statements.as_text(found))
     for each in traced:
         click.echo(f"{each.title}: tracer view {each.folder}")

@@ -15,9 +15,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
+from storage_cluster import topology as topologies
 from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.folder import Run
+from storage_cluster.faults import control
+from storage_cluster.faults.kinds import Fault, Parameters
 from storage_cluster.hosts import cluster, state
 
 Notify = Callable[[str], None]
@@ -30,6 +33,7 @@ class Point:
     name: str  # also its folder's
     argv: tuple[str, ...]
     topology: Path
+    cpu_share: float = 0.0  # of one core, that each host but the client has; 0: all share the machine's
 
 
 def do(points: Sequence[Point], folder: Path, notify: Notify) -> None:
@@ -42,10 +46,21 @@ def do(points: Sequence[Point], folder: Path, notify: Notify) -> None:
                 continue
             notify(f"{number}/{len(points)}  {point.name}")
             cluster.down(state_dir)
-            cluster.up(state_dir, point.topology, quiet=True)
+            bring_up(point, state_dir)
             _run(point, folder, state_dir)
     finally:
         cluster.down(state_dir)
+
+
+def bring_up(point: Point, state_dir: Path) -> None:
+    """Bring up the cluster that a point needs. Raises: ClusterError."""
+    cluster.up(state_dir, point.topology, quiet=True)
+    if not point.cpu_share:
+        return
+    for host in topologies.load(point.topology).hosts:
+        if host.services:
+            fault = Fault("cpu", host.name, Parameters(cpu_share=point.cpu_share))
+            control.ask(state_dir, {"order": "add", "fault": dataclasses.asdict(fault)})
 
 
 def is_done(folder: Path) -> bool:

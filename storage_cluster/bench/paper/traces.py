@@ -92,7 +92,7 @@ def _record(title: str, where: Path, topology: Path, argv: Sequence[str], folder
         state_dir = folder.absolute() / "cluster"
         try:
             cluster.up(state_dir, topology, quiet=True)
-            done = _run(["record", "-o", str(where), "--", *argv], state_dir)
+            done = run_tracer(["record", "-o", str(where), "--", *argv], state_dir)
         finally:
             cluster.down(state_dir)
         if not (where / "trace.json").exists():
@@ -100,18 +100,19 @@ def _record(title: str, where: Path, topology: Path, argv: Sequence[str], folder
             notify(f"  no trace of it ({why}); the next time it is tried again")
             return dataclasses.replace(made, said=why)
         if picture:
-            _run(["export", "--to", "csv", "-o", str(made.csv_path), str(where)], state_dir)
-        found.write_text(_run(["report", "--json", str(where)], state_dir).stdout, "utf-8")
+            run_tracer(["export", "--to", "csv", "-o", str(made.csv_path), str(where)], state_dir)
+        found.write_text(run_tracer(["report", "--json", str(where)], state_dir).stdout, "utf-8")
         said.write_text(done.stdout or done.stderr, "utf-8")
-    return dataclasses.replace(made, said=said.read_text("utf-8"), **_read_report(found))
+    return dataclasses.replace(made, said=said.read_text("utf-8"), **read_report(found))
 
 
-def _run(argv: Sequence[str], state_dir: Path) -> subprocess.CompletedProcess[str]:
+def run_tracer(argv: Sequence[str], state_dir: Path) -> subprocess.CompletedProcess[str]:
+    """One command of the tracer to its end, for the cluster of a state directory."""
     environment = os.environ | {state.STATE_DIR_VARIABLE: str(state_dir), "COLUMNS": "100"}
     return subprocess.run([*_TRACER, *argv], env=environment, capture_output=True, text=True, check=False)
 
 
-def _read_report(file: Path) -> dict[str, Any]:
+def read_report(file: Path) -> dict[str, Any]:
     """`findings` and `parts_ns` of a report in JSON; nothing if there is none."""
     try:
         report = json.loads(file.read_text("utf-8"))
