@@ -227,6 +227,7 @@ KINDS = (
         can_cause=BROKEN | SLOW | frozenset({"small_window"}),
         of_service=True,
         evidence=Evidence.ABSENCE,
+        shows_usage=True,
     ),
     Kind(
         name="port_exhaustion",
