@@ -133,17 +133,20 @@ async def list_versions(op: Operation) -> Reply:
     query = op.request.query
     encoding, limit = UrlEncoding.of(query), limit_of(query.get("max-keys"), "max-keys")
     marker, id_marker = query.get("key-marker", ""), query.get("version-id-marker")
+    if id_marker == versions.NULL and marker:
+        id_marker = await versions.stored_null(op.request, op.bucket, marker)
     asked = {"versions": "true"} | ({"version_marker": id_marker} if id_marker and marker else {})
     page = await _page(op, limit, marker, asked)
     last = page.entries[-1] if page.is_truncated and page.entries else {}
+    last_id = versions.shown_id(op.bucket, last["version_id"]) if "version_id" in last else None
     root = element(
         "ListVersionsResult",
         element("Name", op.bucket.name),
         element("Prefix", encoding(query.get("prefix", ""))),
         element("KeyMarker", encoding(marker)),
-        element("VersionIdMarker", id_marker or ""),
+        element("VersionIdMarker", query.get("version-id-marker", "")),
         optional("NextKeyMarker", None if page.last_name is None else encoding(page.last_name)),
-        optional("NextVersionIdMarker", last.get("version_id")),
+        optional("NextVersionIdMarker", last_id),
         element("MaxKeys", str(limit)),
         optional("Delimiter", encoding(query["delimiter"]) if query.get("delimiter") else None),
         encoding.element(),

@@ -120,6 +120,9 @@ async def get_object(op: Operation) -> Reply:
     if part is not None:
         headers["Range"] = part
     reply = await _open_through_cache(op, headers)
+    if parse_ranges(headers.get("Range", ""), 1) and reply.headers.get("Content-Length") == "0":
+        await reply.close()
+        raise S3Error("InvalidRange", fields={"RangeRequested": headers["Range"]})  # nothing has no range
     if request.call.method == "HEAD" and "Range" in headers and reply.status == 200:
         reply = _ranged_head(reply, headers["Range"])
     with_checksum = request.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED" and reply.status == 200

@@ -33,7 +33,10 @@ def tags_in_document(text: bytes, tags_max: int) -> Tags:
 
 def tags_in_header(headers: Mapping[str, str]) -> Tags:
     """The tags that a request gives with an object (`x-amz-tagging`). Raises: S3Error."""
-    return _check_tags(parse_qsl(headers.get("x-amz-tagging", ""), keep_blank_values=True), OBJECT_TAGS_MAX)
+    pairs = parse_qsl(headers.get("x-amz-tagging", ""), keep_blank_values=True)
+    if len(dict(pairs)) < len(pairs):
+        raise S3Error("InvalidArgument", "The header 'x-amz-tagging' must not name a tag twice.")
+    return _check_tags(pairs, OBJECT_TAGS_MAX)
 
 
 def tags_text(tags: Tags) -> str:

@@ -175,6 +175,12 @@ async def _promote_newest(request: Request, bucket: Bucket, key: str) -> None:
         await check(await request.ask_store("PUT", bucket.object_names(key), query=query, body=b""))
 
 
+async def stored_null(request: Request, bucket: Bucket, key: str) -> str:
+    """The store's id of a key's version `null`; `null` if it is at the object's own name, or nowhere."""
+    archived = [entry["version_id"] for entry in await archived_versions(request, bucket, key)]
+    return next((one for one in archived if not bucket.versioning.made_version(one)), NULL)
+
+
 async def _is_null_at_own_name(request: Request, bucket: Bucket, key: str) -> bool:
     head = await request.ask_store("HEAD", bucket.object_names(key), query={"symlink": "get"})
     if head.status == 404:

@@ -373,3 +373,15 @@ def test_a_missing_key(client: Any, bucket: str, other: Any) -> None:
     assert answer_of(client.head_object, Bucket=bucket, Key="k") == (404, "404")
     assert answer_of(other.get_object, Bucket=bucket, Key="k") == (403, "AccessDenied")
     assert answer_of(client.delete_object, Bucket=bucket, Key="k") == (204, "")
+
+
+@pytest.mark.parametrize("asked", ["bytes=-3", "bytes=0-0", "bytes=0-"])
+def test_nothing_has_no_range(client: Any, bucket: str, asked: str) -> None:
+    client.put_object(Bucket=bucket, Key="k", Body=b"")
+    assert answer_of(client.get_object, Bucket=bucket, Key="k", Range=asked) == (416, "InvalidRange")
+    assert answer_of(client.get_object, Bucket=bucket, Key="k", Range="lines=0-")[0] == 200
+
+
+def test_a_tag_is_named_once(client: Any, bucket: str) -> None:
+    twice = answer_of(client.put_object, Bucket=bucket, Key="k", Tagging="k=v&k=v2")
+    assert twice == (400, "InvalidArgument")

@@ -236,3 +236,25 @@ def test_attributes_of_a_version(client: Any, versioned_bucket: str) -> None:
     assert client.get_object_attributes(**asked)["ObjectSize"] == 2
     found = client.get_object_attributes(**asked, VersionId=first)
     assert (found["ObjectSize"], found["VersionId"]) == (1, first)
+
+
+@pytest.mark.parametrize("kind", ["null is current", "null is older"])
+def test_a_listing_goes_on_after_a_null_version(client: Any, bucket: str, kind: str) -> None:
+    client.put_object(Bucket=bucket, Key="k", Body=b"plain")
+    set_versioning(client, bucket, "Enabled")
+    client.put_object(Bucket=bucket, Key="k", Body=b"1")
+    if kind == "null is current":
+        set_versioning(client, bucket, "Suspended")
+        client.put_object(Bucket=bucket, Key="k", Body=b"null")
+    client.put_object(Bucket=bucket, Key="last", Body=b"2")
+    found, markers = [], {}
+    while True:
+        page = client.list_object_versions(Bucket=bucket, MaxKeys=1, **markers)
+        found += [(one["Key"], one["VersionId"]) for one in page["Versions"]]
+        if not page["IsTruncated"]:
+            break
+        markers = {"KeyMarker": page["NextKeyMarker"], "VersionIdMarker": page["NextVersionIdMarker"]}
+        assert found[-1] == (markers["KeyMarker"], markers["VersionIdMarker"])
+    whole = client.list_object_versions(Bucket=bucket)["Versions"]
+    assert found == [(one["Key"], one["VersionId"]) for one in whole]
+    assert len(found) == 3
