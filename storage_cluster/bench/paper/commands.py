@@ -96,7 +96,7 @@ def paper_000(
 
 
 @paper.command("003")
-@click.option("--quick", is_flag=True, help="HDD and SSD, a few points of up to 10 MB, in some minutes.")
+@click.option("--quick", is_flag=True, help="HDD and SSD, a few points of up to 10 MB, in four minutes.")
 @click.option(
     "-o",
     "--output",
@@ -145,10 +145,11 @@ def paper_003(
         todo = experiment_003.points(plan, folder)
         points.do(todo, folder, _notify)
         curves = experiment_003.collect_results(points.load(todo, folder))
-        traced = [] if no_traces else traces_003.record(plan.setups, folder, _notify)
+        traced = [] if no_traces else traces_003.record(plan, folder, _notify)
         found = statements_003.statements(curves)
-        made = charts_003.figures(curves)
-        file = page.write_html(made, found, traced, folder, f"Document 003, objects of up to {largest}")
+        made = charts_003.figures(curves, traced)
+        title = f"Document 003, objects of up to {largest}"
+        file = page.write_html(made, found, traced, folder, title, wide=outcome_003.WIDE)
         outcome_003.publish(made, curves, found, traced, publish or folder, ("tracer", *sys.argv[1:]), _notify)
     click.echo(statements.as_text(found))
     for each in traced:

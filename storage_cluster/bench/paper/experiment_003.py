@@ -8,7 +8,8 @@ written as COSBench XML, with a stage for each point of its curves.
     page cache  before each device, of 1 GiB (disk) and 3 GiB (SSD): what Ceph's OSD gives itself by default
                 (bluestore_cache_size_hdd, bluestore_cache_size_ssd). `cold` setups have none.
     gateway     RGW's cache, which the document switches off, holds what is known of users and buckets, and no bodies:
-                here `[s3] info_cache_s` = 0. Setup `ssd-bodies` is ours: the gateway keeps bodies, too (`cache_mib`).
+                here `[s3] info_cache_s` = 0. Two setups are ours: in `ssd-bodies` the gateway keeps bodies, too
+                (`cache_mib`), in `ssd-processes` it is two processes (`workers`).
     network     10 Gbit/s, as there
     processor   that of this machine, shared by all hosts. Setups `equal-N` are ours: each host but the client has a
                 quarter of a core, and N gateways stand behind a balancer
@@ -41,7 +42,7 @@ FEW, MANY = 1, 16
 """Workers of the curves by size."""
 LARGEST_MANY, LARGEST_PUT = "100MB", "100MB"
 SECONDS, PASSES = 4.0, 2
-QUICK_SECONDS = 2.0
+QUICK_SECONDS = 1.0
 ONE_PASS_BYTES = 1600 * MB
 """A point that moves so many bytes is measured once."""
 RATES_BYTES_PER_S = {"get": 200 * MB, "put": 60 * MB}
@@ -83,6 +84,7 @@ SETUPS = {
         Setup("ssd", "SSD", _SSD, 3072),
         Setup("ssd-no-cache", "SSD, gateway's cache off", _SSD, 3072, (("info_cache_s", "0.0"),)),
         Setup("ssd-bodies", "SSD, gateway keeps bodies", _SSD, 3072, (("cache_mib", "1024"),)),
+        Setup("ssd-processes", "SSD, two gateway processes", _SSD, 3072, (("workers", "2"),)),
         Setup("hdd-cold", "HDD, no page cache", _HDD),
         Setup("ssd-cold", "SSD, no page cache", _SSD),
         Setup("equal-1", "one gateway", _SSD, 3072, gateways=1),
@@ -94,7 +96,7 @@ GET_WORKERS, GET_SIZES, PUT_WORKERS, PUT_SIZES, BALANCED = (
     "get-workers", "get-sizes", "put-workers", "put-sizes", "balanced"
 )  # fmt: skip
 _SWEEPS = {
-    GET_WORKERS: ("hdd", "ssd", "ssd-no-cache", "ssd-bodies", "hdd-cold"),
+    GET_WORKERS: ("hdd", "ssd", "ssd-no-cache", "ssd-bodies", "ssd-processes", "hdd-cold"),
     GET_SIZES: ("hdd", "ssd", "ssd-no-cache", "hdd-cold", "ssd-cold"),
     PUT_WORKERS: ("hdd", "ssd"),
     PUT_SIZES: ("hdd", "ssd"),
@@ -112,6 +114,8 @@ class Plan:
     largest: str = "1GB"
     seconds: float = SECONDS
     passes: int = PASSES
+    sweeps: tuple[str, ...] = tuple(_SWEEPS)
+    has_all_traces: bool = True
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -120,7 +124,13 @@ class Plan:
 
 
 QUICK = Plan(
-    setups=("hdd", "ssd", "equal-1", "equal-2"), workers=(1, 8, 32, 128), largest="10MB", seconds=QUICK_SECONDS
+    setups=("hdd", "ssd", "equal-1", "equal-2"),
+    workers=(1, 16, 128),
+    largest="10MB",
+    seconds=QUICK_SECONDS,
+    passes=1,
+    sweeps=(GET_WORKERS, GET_SIZES, PUT_WORKERS, BALANCED),
+    has_all_traces=False,
 )
 
 
@@ -153,8 +163,8 @@ def without_balancer(plan: Plan) -> Plan:
 def points(plan: Plan, folder: Path) -> list[Point]:
     """A run for each sweep and setup; writes the topologies and workloads that they need."""
     made = []
-    for sweep, setups in _SWEEPS.items():
-        for name in (name for name in setups if name in plan.setups):
+    for sweep in plan.sweeps:
+        for name in (name for name in _SWEEPS[sweep] if name in plan.setups):
             setup = SETUPS[name]
             file = folder / f"{sweep}-{name}.xml"
             file.write_text(_workload(sweep, plan), "utf-8")

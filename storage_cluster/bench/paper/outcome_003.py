@@ -21,6 +21,7 @@ from storage_cluster.bench.paper.statements import Statement
 from storage_cluster.bench.paper.traces import Traced
 
 ANSWERS = "answers.md"
+WIDE = ("balancer-packets",)
 _TITLES = {
     GET_WORKERS: "GET of 1 MB, by workers (figure 4)",
     GET_SIZES: "GET by size (figures 5 and 6)",
@@ -39,7 +40,7 @@ _ROWS: tuple[_Row, ...] = (
     ("CPU client / gateway / storage, %", lambda each: _cpu(each.cpu_percent)),
     ("waiting for a processor, %", lambda each: _cpu(each.cpu_wait_percent)),
 )
-_PARTS_COUNT = 8
+_STAGES_COUNT = 8
 
 
 def publish(
@@ -53,7 +54,7 @@ def publish(
 ) -> Path:
     """Pictures and text into a folder, as docs have them; the text's file. A file of answers beside it is linked."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = pictures.draw(made, folder, notify)
+    drawn = pictures.draw(made, folder, notify, wide=WIDE)
     failures = sum(each.failures_count for curve in curves.values() for each in curve)
     lines = [*page.head_lines("003", command), f"Requests that failed: {failures:,}.", ""]
     lines += ["How it was set up is in `storage_cluster/bench/paper/experiment_003.py`."]
@@ -67,7 +68,7 @@ def publish(
             lines += ["", f"### {title}: {SETUPS[setup].words}{by}", "", *_table(curve, by_size=bool(workers))]
     lines += ["", "## Figures", "", *(f"![{file.stem}]({file.name})" for file in drawn)]
     for each in traced:
-        lines += ["", f"## Trace: {each.title}", "", *_parts(each), *(f"- {text}" for text in each.findings)]
+        lines += ["", f"## Trace: {each.title}", "", *_stages(each), *(f"- {text}" for text in each.findings)]
     return page.write_text(lines, folder)
 
 
@@ -77,14 +78,14 @@ def _table(curve: Curve, *, by_size: bool) -> list[str]:
     return lines + [f"| {name} | {' | '.join(map(value, curve))} |" for name, value in _ROWS]
 
 
-def _parts(traced: Traced) -> list[str]:
-    """Where the time went, the longest parts."""
-    whole = sum(traced.parts_ns.values())
+def _stages(traced: Traced) -> list[str]:
+    """Where the time of a mean request went, the longest stages."""
+    whole = sum(traced.stages_ns.values())
     if not whole:
         return []
-    longest = sorted(traced.parts_ns.items(), key=lambda part: -part[1])[:_PARTS_COUNT]
+    longest = sorted(traced.stages_ns.items(), key=lambda part: -part[1])[:_STAGES_COUNT]
     rows = [f"| {page.cell(label)} | {ns / 1e6:,.1f} | {ns / whole:.0%} |" for label, ns in longest]
-    return ["| where the time went | ms | |", "|---|--:|--:|", *rows, ""]
+    return ["| where the time of a mean request went | ms | |", "|---|--:|--:|", *rows, ""]
 
 
 def _cpu(values: Mapping[str, float]) -> str:

@@ -21,10 +21,12 @@ from storage_cluster.bench.paper.experiment_003 import (
     PUT_SIZES,
     PUT_WORKERS,
     REPLICAS,
+    SETUPS,
     SIZES,
     Curve,
     Curves,
     Measured,
+    prepared_count,
 )
 from storage_cluster.bench.paper.statements import Statement
 
@@ -34,6 +36,7 @@ LEVEL_SHARE = 0.8
 """Of a curve's best: still level."""
 BUSY_PERCENT = 85.0
 FULL_SHARE = 0.85
+MIB = 1024**2
 _SATURATED_FROM, _BEST_NEAR = 8, 16
 _LOSS_SHARE_MAX = 0.65
 _SMALL_BYTES = 10 * MB
@@ -114,12 +117,13 @@ def _gateway_limits(curves: Curves) -> Iterator[Statement]:
         f"on hosts of equal processors ({CPU_SHARE:.0%} of a core each) the gateway's is {share:.0%} used, the busiest "
         f"storage host's {others:.0%}: {best.mb_per_s:.0f} MB/s; with a second gateway {_best(two).mb_per_s:.0f}"
     )
-    if bodies := _curve(curves, GET_WORKERS, "ssd-bodies"):
-        ssd = _curve(curves, GET_WORKERS, "ssd")
+    ours = {name: _curve(curves, GET_WORKERS, name) for name in ("ssd", "ssd-processes", "ssd-bodies")}
+    if all(ours.values()):
+        ssd, processes, bodies = (f"{_best(curve).mb_per_s:.0f}" for curve in ours.values())
         text += (
-            f". Where all hosts share this machine: {_best(ssd).mb_per_s:.0f} MB/s, and {_best(bodies).mb_per_s:.0f}"
+            f". Where all hosts share this machine: {ssd} MB/s, {processes} with two processes on the gateway's host, "
         )
-        text += " if the gateway has the bodies itself"
+        text += f"{bodies} if the gateway has the bodies itself"
     yield Statement(said, text, share >= FULL_SHARE and _best(two).mb_per_s > _GAIN * best.mb_per_s)
 
 
@@ -131,16 +135,22 @@ def _rise_with_size(method: str, sweep: str) -> Callable[[Curves], Iterator[Stat
             return
         text = "; ".join(f"{_row(curve)} ({name.upper()})" for name, curve in found.items())
         falls = [
-            f"{name.upper()} at {b.size}"
+            (name, after)
             for name, curve in found.items()
-            for a, b in itertools.pairwise(curve)
-            if b.mb_per_s < SAME_SHARE * a.mb_per_s
+            for before, after in itertools.pairwise(curve)
+            if after.mb_per_s < SAME_SHARE * before.mb_per_s
         ]
         said = f"{method} with 1 worker: the larger the objects, the higher the throughput"
-        why = f"less: {', '.join(falls)}; {_limits(*found.values())}" if falls else ""
-        yield Statement(said, text, not falls, why)
+        yield Statement(said, text, not falls, "; ".join(_why_less(method, name, point) for name, point in falls))
 
     return build
+
+
+def _why_less(method: str, name: str, point: Measured) -> str:
+    together = SIZES[point.size] * prepared_count(point.size)
+    room = SETUPS[name].cache_mib * MIB
+    missed = f": {together / 1e9:.1f} GB of objects, a page cache of {room / 1e9:.1f}" if together > room else ""
+    return f"{name.upper()} at {point.size}{missed if method == 'GET' else ''}; {_limit(point)}"
 
 
 def _hdd_overtakes(curves: Curves) -> Iterator[Statement]:
@@ -305,4 +315,5 @@ def _limit(measured: Measured) -> str:
             f"the machine's processor, which all hosts share, is full ({cpu:.0f} of {most} %, the gateway "
             f"{_gateway_cpu(measured):.0f}); disks {measured.disk_busy_percent:.0f} %"
         )
-    return f"neither disks ({measured.disk_busy_percent:.0f} %) nor processor ({cpu:.0f} of {most} %) are full"
+    in_turn = ": with one worker each step waits for the one before" if measured.workers == FEW else ""
+    return f"neither disks ({measured.disk_busy_percent:.0f} %) nor processor ({cpu:.0f} of {most} %) are full{in_turn}"

@@ -35,6 +35,7 @@ class Traced:
     said: str
     findings: tuple[str, ...] = ()
     parts_ns: dict[str, int] = dataclasses.field(default_factory=dict)  # where the command's time went
+    stages_ns: dict[str, int] = dataclasses.field(default_factory=dict)  # where that of a mean request went
     is_picture: bool = False
 
     @property
@@ -112,15 +113,19 @@ def run_tracer(argv: Sequence[str], state_dir: Path) -> subprocess.CompletedProc
     return subprocess.run([*_TRACER, *argv], env=environment, capture_output=True, text=True, check=False)
 
 
-def read_report(file: Path) -> dict[str, Any]:
-    """`findings` and `parts_ns` of a report in JSON; nothing if there is none."""
+def read_report(file: Path, kinds: Sequence[str] = _CAUSES) -> dict[str, Any]:
+    """`findings` of these kinds, `parts_ns` and `stages_ns` of a report in JSON; nothing if there is none."""
     try:
         report = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    causes = (each for each in report["findings"] if each["kind"] in _CAUSES and each["severity"] != "info")
-    wrong = tuple(each["text"] for each in sorted(causes, key=lambda each: _CAUSES.index(each["kind"])))
-    return {"findings": wrong, "parts_ns": {part["label"]: part["duration_ns"] for part in report["story"]["parts"]}}
+    causes = (each for each in report["findings"] if each["kind"] in kinds and each["severity"] != "info")
+    wrong = tuple(each["text"] for each in sorted(causes, key=lambda each: kinds.index(each["kind"])))
+    return {
+        "findings": wrong,
+        "parts_ns": {part["label"]: part["duration_ns"] for part in report["story"]["parts"]},
+        "stages_ns": {stage["stage"]: stage["mean_ns"] for stage in report.get("stages", ())},
+    }
 
 
 def _upload(folder: Path) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ def as_the_paper() -> Curves:
         (GET_WORKERS, "hdd", 0): by_workers(*get),
         (GET_WORKERS, "ssd", 0): by_workers(*get),
         (GET_WORKERS, "ssd-bodies", 0): by_workers(*get),
+        (GET_WORKERS, "ssd-processes", 0): by_workers(*get),
         (GET_SIZES, "hdd", FEW): by_size(FEW, 4, 30, 120, 200, 330, 350),
         (GET_SIZES, "ssd", FEW): by_size(FEW, *few),
         (GET_SIZES, "ssd-no-cache", FEW): by_size(FEW, 2, 15, 90, 240, 300, 310),
@@ -142,12 +143,21 @@ def test_what_limits_a_point_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert statements_003._limit(busy).startswith(
         "the machine's processor, which all hosts share, is full (190 of 200 %, the gateway 60)"
     )
-    assert statements_003._limit(make(1, "1MB", 1.0)) == "neither disks (10 %) nor processor (41 of 200 %) are full"
+    neither = "neither disks (10 %) nor processor (41 of 200 %) are full"
+    assert statements_003._limit(make(16, "1MB", 1.0)) == neither
+    assert (
+        statements_003._limit(make(1, "1MB", 1.0)) == f"{neither}: with one worker each step waits for the one before"
+    )
+    curves = as_the_paper() | {(GET_SIZES, "hdd", FEW): by_size(FEW, 5, 40, 150, 250, 100, 310)}
+    (why,) = (
+        each.why for each in statements_003.statements(curves) if each.said.startswith("GET with 1 worker: the l")
+    )
+    assert why.startswith("HDD at 100MB: 1.6 GB of objects, a page cache of 1.1; neither disks")
 
 
 def test_the_points_are_cosbench_files_for_the_documents_clusters(tmp_path: Path) -> None:
     made = experiment_003.points(Plan(), tmp_path)
-    assert len(made) == 17
+    assert len(made) == 18
     for point in made:
         workload, _ = formats.load(Path(point.argv[0]))
         assert workload.source == "cosbench"
@@ -164,6 +174,7 @@ def test_the_points_are_cosbench_files_for_the_documents_clusters(tmp_path: Path
     )  # fmt: skip
     assert topology.load(tmp_path / "ssd-no-cache.toml").s3.info_cache_s == 0
     assert topology.load(tmp_path / "ssd-bodies.toml").s3.cache_mib == 1024
+    assert topology.load(tmp_path / "ssd-processes.toml").s3.workers == 2
     two = topology.load(tmp_path / "equal-2.toml")
     assert [each.host for each in two.gateways] == ["gateway1", "gateway2"]
     assert [each.host for each in two.s3_endpoints] == ["balancer"]
@@ -238,18 +249,40 @@ def test_the_charts_are_the_documents_figures() -> None:
     assert list(made["figure-05"].data[1].y) == [5, 40, 150, 250, 300, 310]
 
 
+def test_where_the_time_goes_is_grouped(tmp_path: Path) -> None:
+    stages = {
+        "work in s3": 20, "queue of s3": 10, "receiver did not read, to and from swift-object": 10,
+        "pauses in the answer of s3": 20, "work in swift-container": 20, "pauses in the answer of swift-object": 10,
+        "receiver did not read, to and from s3": 10,
+    }  # fmt: skip
+    assert charts_003.ledger_shares(stages) == {
+        "gateway: work": 0.2, "gateway: queue": 0.1, "storage waits for the gateway to read": 0.1,
+        "gateway: pauses in its answers": 0.2, "storage servers": 0.3, "network and connections": 0.1,
+    }  # fmt: skip
+    assert charts_003.ledger_shares({}) == {}
+    traced = [
+        Traced(f"GET of 1 MB by {workers} workers", tmp_path / f"trace-get-{workers}", "", stages_ns=stages)
+        for workers in (1, 16)
+    ]
+    made = charts_003.figures({}, traced)
+    assert list(made) == ["ledger"]
+    assert list(made["ledger"].data[0].x) == ["1 workers", "16 workers"]
+    assert list(made["ledger"].data[0].y) == [20.0, 20.0]
+
+
 def test_what_goes_into_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures.shutil, "which", lambda name: None)
     (tmp_path / outcome_003.ANSWERS).write_text("x")
     curves, messages = as_the_paper(), list[str]()
-    traced = [Traced("GET", tmp_path / "trace-get-1", "text", ("a finding",), {"in s3-gateway": 3_000_000, "x": 10**6})]
+    stages = {"work in s3": 3_000_000, "x": 10**6}
+    traced = [Traced("GET", tmp_path / "trace-get-1", "text", ("a finding",), stages_ns=stages)]
     found = statements_003.statements(curves)
     file = outcome_003.publish({}, curves, found, traced, tmp_path, ("tracer", "x"), messages.append)
     text = file.read_text("utf-8")
     assert "| PUT, HDD: more workers, slightly more throughput | 1.9 times from 1 to 8 | as the paper |" in text
     assert "### GET of 1 MB, by workers (figure 4): HDD" in text
     assert "| MB/s | 160 | 300 | 450 |" in text and "| 5 / 24 / 12 |" in text
-    assert "| in s3-gateway | 3.0 | 75% |" in text and "- a finding" in text
+    assert "| work in s3 | 3.0 | 75% |" in text and "- a finding" in text
     assert "(answers.md)" in text and "Requests that failed: 0." in text
 
 
@@ -262,7 +295,8 @@ def test_traces_hold_only_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         if argv[0] == "record":
             (tmp_path / "trace-get-1").mkdir()
             (tmp_path / "trace-get-1" / "trace.json").touch()
-        report = {"findings": [], "story": {"parts": [{"label": "in s3-gateway", "duration_ns": 5}]}}
+        found = [{"severity": "notice", "kind": "zero_window", "text": "gateway was slow to read"}]
+        report = {"findings": found, "story": {"parts": []}, "stages": [{"stage": "work in s3", "mean_ns": 5}]}
         return subprocess.CompletedProcess(argv, 0, json.dumps(report) if "--json" in argv else "all of it\n", "")
 
     monkeypatch.setattr(traces_003, "run_tracer", run)
@@ -270,14 +304,42 @@ def test_traces_hold_only_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(traces_003.cluster, "down", lambda *a, **k: True)
     monkeypatch.setattr(traces_003, "WANTED", traces_003.WANTED[:1])
     for _ in range(2):  # the second time nothing is done again
-        (made,) = traces_003.record(("ssd",), tmp_path, lambda line: None)
-        assert (made.said, made.parts_ns) == ("all of it\n", {"in s3-gateway": 5})
+        (made,) = traces_003.record(Plan(setups=("ssd",)), tmp_path, lambda line: None)
+        assert (made.said, made.stages_ns) == ("all of it\n", {"work in s3": 5})
+        assert made.findings == ("gateway was slow to read",)
     assert [argv[0] for argv in ran] == ["bench", "record", "report", "report"]
     assert [point.cpu_share for point in ups] == [0.0]
     read, _ = formats.load(tmp_path / "trace-get-1.xml")
     assert [stage.name for stage in read.stages] == ["get-1-1MB-1"]
     assert read.stages[0].works[0].total_ops == 60
-    assert traces_003.record(("hdd",), tmp_path, lambda line: None) == []
+    assert traces_003.record(Plan(setups=("hdd",)), tmp_path, lambda line: None) == []
+
+
+def test_a_picture_is_drawn_from_the_exported_packets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, ...]] = []
+
+    def run(argv, state_dir: Path) -> subprocess.CompletedProcess[str]:
+        ran.append(tuple(argv))
+        if argv[0] == "record":
+            (tmp_path / "balancer-packets").mkdir()
+            (tmp_path / "balancer-packets" / "trace.json").write_text('{"command": null}')
+        if argv[0] == "export":
+            (tmp_path / "balancer-packets.csv").mkdir()
+            (tmp_path / "balancer-packets.csv" / "hops.csv").write_text(
+                "kind,send_host,send_trace_ns,receive_host,receive_trace_ns\n"
+                "data,client,6000000,balancer,6500000\ndata,balancer,7000000,gateway1,7500000\n"
+            )
+        return subprocess.CompletedProcess(argv, 0, "{}" if "--json" in argv else "text", "")
+
+    monkeypatch.setattr(traces_003, "run_tracer", run)
+    monkeypatch.setattr(traces_003, "bring_up", lambda point, state_dir: None)
+    monkeypatch.setattr(traces_003.cluster, "down", lambda *a, **k: True)
+    monkeypatch.setattr(traces_003, "WANTED", [each for each in traces_003.WANTED if each.is_picture])
+    monkeypatch.setattr(traces_003, "read_report", lambda file, kinds: {})
+    traced = traces_003.record(experiment_003.QUICK, tmp_path, lambda line: None)
+    assert [argv[0] for argv in ran] == ["bench", "record", "report", "export", "report"]
+    (made,) = charts_003.figures({}, traced).values()
+    assert list(made.layout.yaxis.ticktext) == ["client", "balancer", "gateway1"]
 
 
 def test_equal_hosts_have_a_share_of_a_processor_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,6 +366,5 @@ def test_without_haproxy_there_are_no_balanced_points(tmp_path: Path, monkeypatc
     assert done.exit_code == 0, done.output
     assert "no gateways behind a balancer: haproxy is not installed (apt install haproxy)" in done.output
     assert asked == [
-        ["get-workers-hdd", "get-workers-ssd", "get-sizes-hdd", "get-sizes-ssd",
-         "put-workers-hdd", "put-workers-ssd", "put-sizes-hdd", "put-sizes-ssd"]
+        ["get-workers-hdd", "get-workers-ssd", "get-sizes-hdd", "get-sizes-ssd", "put-workers-hdd", "put-workers-ssd"]
     ]  # fmt: skip
