@@ -23,12 +23,22 @@ from storage_cluster.bench.paper import (
     traces,
     traces_003,
 )
+from storage_cluster.errors import MissingResourceError
 from storage_cluster.operator import operator_errors
 from storage_cluster.servers import balancer
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _PUBLISH = click.option("--publish", type=_FOLDER, help="Where text and pictures for the docs go.  [default: -o]")
 _notify = functools.partial(click.echo, err=True)
+
+
+def _make_folders(*folders: Path | None) -> None:
+    """Make them now rather than after half an hour. Raises: MissingResourceError."""
+    for folder in filter(None, folders):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MissingResourceError(f"{folder} cannot be made ({error.strerror})", "choose another folder") from None
 
 
 @click.group()
@@ -79,7 +89,7 @@ def paper_000(
         base, media=media or base.media, sizes=sizes or base.sizes, seconds=base.seconds if seconds is None else seconds
     )
     with operator_errors():
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folders(folder, publish)
         todo = experiment_000.points(plan, folder)
         points.do(todo, folder, _notify)
         series = experiment_000.collect_results(plan, points.load(todo, folder))
@@ -133,7 +143,7 @@ def paper_003(
     """GET and PUT through an S3 gateway, by workers and by size, on HDD and SSD (figures 4 to 9); several gateways."""
     base = experiment_003.QUICK if quick else experiment_003.Plan()
     with operator_errors():
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folders(folder, publish)
         fitting = experiment_003.largest_that_fits(shutil.disk_usage(folder).free)
         largest = largest or min(fitting, base.largest, key=lambda size: experiment_003.SIZES[size])
         plan = dataclasses.replace(base, setups=setups or base.setups, largest=largest, seconds=seconds or base.seconds)
@@ -177,7 +187,7 @@ def paper_004(quick: bool, folder: Path, large_mb: int | None, publish: Path | N
     base = experiment_004.QUICK if quick else experiment_004.Plan()
     plan = dataclasses.replace(base, large_mb=large_mb or base.large_mb)
     with operator_errors():
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folders(folder, publish)
         todo = experiment_004.points(plan, folder)
         points.do(todo, folder, _notify)
         lines = experiment_004.table(points.load(todo, folder))

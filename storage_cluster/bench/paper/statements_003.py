@@ -53,9 +53,9 @@ def statements(curves: Curves) -> list[Statement]:
 
 def _same_media(curves: Curves) -> Iterator[Statement]:
     hdd, ssd = _curve(curves, GET_WORKERS, "hdd"), _curve(curves, GET_WORKERS, "ssd")
-    if not (hdd and ssd):
+    pairs = _pairs(hdd, ssd)
+    if not pairs:
         return
-    pairs = [(one, other) for one, other in zip(hdd, ssd, strict=True)]
     worst = min(min(a.mb_per_s, b.mb_per_s) / max(a.mb_per_s, b.mb_per_s) for a, b in pairs)
     text = f"{_row(hdd)} (HDD); {_row(ssd)} (SSD); disks at most {_most_busy(hdd + ssd):.0f} % busy: read from memory"
     if cold := _curve(curves, GET_WORKERS, "hdd-cold"):
@@ -89,7 +89,7 @@ def _gateway_cache(curves: Curves) -> Iterator[Statement]:
     losses = {}
     for workers in (FEW, MANY):
         on, off = _curve(curves, GET_SIZES, "ssd", workers), _curve(curves, GET_SIZES, "ssd-no-cache", workers)
-        for with_cache, without in zip(on, off, strict=False):
+        for with_cache, without in _pairs(on, off):
             losses[workers, with_cache.size] = 1 - without.mb_per_s / with_cache.mb_per_s
     if not losses:
         return
@@ -155,13 +155,13 @@ def _why_less(method: str, name: str, point: Measured) -> str:
 
 def _hdd_overtakes(curves: Curves) -> Iterator[Statement]:
     hdd, ssd = _curve(curves, GET_SIZES, "hdd", FEW), _curve(curves, GET_SIZES, "ssd", FEW)
-    if not (hdd and ssd):
+    ratios = {a.size: a.mb_per_s / b.mb_per_s for a, b in _pairs(hdd, ssd)}
+    if not ratios:
         return
-    ratios = {a.size: a.mb_per_s / b.mb_per_s for a, b in zip(hdd, ssd, strict=False)}
     text = "HDD of SSD: " + ", ".join(f"{size} {ratio:.0%}" for size, ratio in ratios.items())
     cold = _curve(curves, GET_SIZES, "hdd-cold", FEW), _curve(curves, GET_SIZES, "ssd-cold", FEW)
     if all(cold):
-        parts = (f"{a.size} {a.mb_per_s / b.mb_per_s:.0%}" for a, b in zip(*cold, strict=False))
+        parts = (f"{a.size} {a.mb_per_s / b.mb_per_s:.0%}" for a, b in _pairs(*cold))
         text += "; without page caches: " + ", ".join(parts)
     large = [ratio for size, ratio in ratios.items() if SIZES[size] >= _OVERTAKES_BYTES]
     small = [ratio for size, ratio in ratios.items() if SIZES[size] < _OVERTAKES_BYTES]
@@ -174,12 +174,12 @@ def _hdd_overtakes(curves: Curves) -> Iterator[Statement]:
 def _sizes_at_many(curves: Curves) -> Iterator[Statement]:
     if ssd := _curve(curves, GET_SIZES, "ssd", MANY):
         best = _best(ssd)
-        at_1mb = next(each for each in ssd if each.size == "1MB")
+        at_1mb = next((each for each in ssd if each.size == "1MB"), best)
         said = "GET with 16 workers, SSD: most at 1 MB (600 MB/s), not more at 10 and 100 MB"
         agrees = at_1mb.mb_per_s >= SAME_SHARE * best.mb_per_s
         yield Statement(said, _row(ssd), agrees, "" if agrees else f"most at {best.size}; {_limits(ssd)}")
     if hdd := _curve(curves, GET_SIZES, "hdd", MANY):
-        top = next(each for each in hdd if each.size == "1MB")
+        top = next((each for each in hdd if each.size == "1MB"), _best(hdd))
         last = hdd[-1]
         text = f"{_row(hdd)}; disks {last.disk_busy_percent:.0f} % busy at {last.size}"
         if cold := _curve(curves, GET_SIZES, "hdd-cold", MANY):
@@ -192,9 +192,9 @@ def _sizes_at_many(curves: Curves) -> Iterator[Statement]:
 
 def _put_ratio(curves: Curves) -> Iterator[Statement]:
     hdd, ssd = _curve(curves, PUT_WORKERS, "hdd"), _curve(curves, PUT_WORKERS, "ssd")
-    if not (hdd and ssd):
+    ratios = [b.mb_per_s / a.mb_per_s for a, b in _pairs(hdd, ssd)]
+    if not ratios:
         return
-    ratios = [b.mb_per_s / a.mb_per_s for a, b in zip(hdd, ssd, strict=True)]
     least, most = _PUT_RATIO
     said = "PUT of 1 MB, by workers: SSD is 3 to 5 times as fast as HDD"
     text = f"{min(ratios):.1f} to {max(ratios):.1f} times: {_row(hdd)} (HDD); {_row(ssd)} (SSD)"
@@ -278,6 +278,11 @@ def disks_at_most_mb_per_s() -> float:
 
 def _curve(curves: Curves, sweep: str, setup: str, workers: int = 0) -> Curve:
     return curves.get((sweep, setup, workers), [])
+
+
+def _pairs(one: Curve, other: Curve) -> list[tuple[Measured, Measured]]:
+    """The points that both curves have: a run that failed half way lacks some."""
+    return [(a, b) for a in one for b in other if (a.workers, a.size) == (b.workers, b.size)]
 
 
 def _best(curve: Curve) -> Measured:

@@ -44,6 +44,7 @@ from storage_cluster.bench.results.folder import RunInfo, StageInfo, WorkInfo
 from storage_cluster.bench.results.rows import Row, RowFile, as_line
 from storage_cluster.bench.use import FILE_NAME, Sample, SampleFile
 from storage_cluster.faults.kinds import Fault, Parameters
+from tracer.errors import ResourceError
 
 START = 1_700_000_000_000_000_000
 
@@ -134,6 +135,22 @@ def test_a_short_sweep_does_not_reach_all() -> None:
         "PUT with 16 workers, HDD: low up to 1 MB, high alike at 10 and 100 MB",
     ]
     assert statements_003.statements({}) == []
+
+
+def test_a_run_that_failed_half_way_lacks_points() -> None:
+    curves = as_the_paper()
+    for key, curve in curves.items():
+        less = statements_003.statements(curves | {key: curve[1:]})
+        assert len(less) == 17, key
+    assert statements_003.statements({(PUT_SIZES, "hdd", MANY): by_size(MANY, 3)})[0].agrees is None
+
+
+@pytest.mark.parametrize("number", ["000", "003", "004"])
+def test_a_folder_that_cannot_be_made_is_one_line(number: str) -> None:
+    for words in (("-o", "/proc/x"), ("-o", "/dev/shm", "--publish", "/proc/x")):
+        done = CliRunner().invoke(commands.paper, [number, *words])
+        assert isinstance(done.exception, ResourceError)
+        assert str(done.exception) == "/proc/x cannot be made (No such file or directory); choose another folder"
 
 
 def test_what_limits_a_point_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
