@@ -70,8 +70,10 @@ class Host:
 class Lab:
     """The hosts, their programs and a folder for configuration, data and logs."""
 
-    def __init__(self, folder: Path, hosts: Mapping[str, str]) -> None:
-        """Arguments: hosts: name to its addresses, blanks between; none for a lab of others' hosts (`hosts` is set)."""
+    def __init__(self, folder: Path, hosts: Mapping[str, str], *, is_urgent: bool = True) -> None:
+        """Arguments: hosts: name to its addresses, blanks between; none for a lab of others' hosts (`hosts` is set).
+        `is_urgent`: whether programs run with real-time priority, which the kernel throttles if they need all of it."""
+        self._is_urgent = is_urgent
         self.folder = folder
         self.hosts: dict[str, Host] = {}
         self._programs: list[subprocess.Popen[Any]] = []
@@ -218,7 +220,7 @@ class Lab:
         return self.run(host, "ss", "-Hltn").splitlines()
 
     def _argv(self, host: str, argv: Sequence[str]) -> list[str]:
-        return [*_TIED, *self.hosts[host].enter, *_priority(), *argv]
+        return [*_TIED, *self.hosts[host].enter, *(_priority() if self._is_urgent else ()), *argv]
 
     def _hold(self, name: str) -> int:
         holder = subprocess.Popen(
