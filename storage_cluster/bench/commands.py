@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import uvloop
@@ -31,7 +32,7 @@ from storage_cluster.bench.results.report_text import as_text
 from storage_cluster.bench.run import local
 from storage_cluster.bench.storage.opening import STORAGE_KINDS, Login
 from storage_cluster.bench.storage.swift import Credentials
-from storage_cluster.errors import MissingResourceError
+from storage_cluster.errors import MissingResourceError, NotRunningError
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.cluster import ClusterStatus
 from storage_cluster.hosts.state import default_state_dir
@@ -123,8 +124,9 @@ def run(
         for line in (*made.notices, *_of_drivers(made)):
             click.echo(f"tracer: {line}", err=True)
         given = store.login()
-        running = None if given or _names_its_store(made, on_cluster) else _on_client_host()
-        login = _login(running, made) if running else given
+        is_named = given is not None or _names_its_store(made, on_cluster)
+        running = _on_client_host() if not is_named or _is_of_cluster(made, given) else None
+        login = given if is_named or running is None else _login(running, made)
         _check_writable(json_file, rows_file)
         plan = _Plan(made, sweep, login, seed, Timeouts(connect_s, read_s), running)
         for line in remove_leftovers(Path(tempfile.gettempdir())):
@@ -259,6 +261,22 @@ def _names_its_store(workload: Workload, on_cluster: bool) -> bool:
     addresses = ("storage_url", "endpoint")
     named = any(work.auth.kind != "none" or any(map(work.storage.option, addresses)) for work in works)
     return not on_cluster and (named or any(work.storage.kind not in STORAGE_KINDS for work in works))
+
+
+def _is_of_cluster(workload: Workload, login: Login | None) -> bool:
+    """Whether the S3 stores that a file or the command names are servers of the cluster that is up.
+
+    Their addresses exist only on the cluster's hosts.
+    """
+    storages = {work.storage for stage in workload.stages for work in stage.works}
+    if login is not None:
+        storages = {login.credentials} if isinstance(login.credentials, StorageConfig) else set()
+    hosts = {urlsplit(storage.option("endpoint")).hostname for storage in storages}
+    try:
+        addresses = {address for host in cluster.status(default_state_dir()).hosts for address in host.addresses}
+    except NotRunningError:
+        return False
+    return bool(hosts) and hosts <= addresses
 
 
 def _of_drivers(workload: Workload) -> Iterator[str]:

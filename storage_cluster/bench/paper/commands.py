@@ -9,18 +9,24 @@ from pathlib import Path
 import click
 
 from storage_cluster.bench.paper import (
+    arrows,
+    charts_001,
     charts_003,
     experiment_000,
+    experiment_001,
     experiment_003,
     experiment_004,
     outcome,
+    outcome_001,
     outcome_003,
     page,
     points,
     statements,
     statements_000,
+    statements_001,
     statements_003,
     traces,
+    traces_001,
     traces_003,
 )
 from storage_cluster.errors import MissingResourceError
@@ -99,6 +105,51 @@ def paper_000(
         made = outcome.figures(series, traced)
         file = outcome.write_html(made, found, traced, folder, f"Document 000, {plan.objects_count:,} objects")
         outcome.publish(made, series, found, traced, publish or folder, ("tracer", *sys.argv[1:]), _notify)
+    click.echo(statements.as_text(found))
+    for each in traced:
+        click.echo(f"{each.title}: tracer view {each.folder}")
+    click.echo(f"charts: {file}; pictures and text: {(publish or folder) / page.TEXT}")
+
+
+@paper.command("001")
+@click.option("--quick", is_flag=True, help="A few points of a second each, in some minutes.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    default=Path("runs/paper-001"),
+    show_default=True,
+    type=_FOLDER,
+    help="Folder for the runs.",
+)
+@click.option(
+    "--setup",
+    "setups",
+    multiple=True,
+    type=click.Choice(list(experiment_001.SETUPS)),
+    help="Only this cluster; may be given again.",
+)
+@click.option("--seconds", type=click.IntRange(1), help="Time of a point.  [default: 4]")
+@click.option("--no-traces", is_flag=True, help="Do not record where a write's time goes.")
+@_PUBLISH
+def paper_001(
+    quick: bool, folder: Path, setups: tuple[str, ...], seconds: int | None, no_traces: bool, publish: Path | None
+) -> None:
+    """Writes to S3 stores on ext3 and ext4, and through a proxy that chooses by size (figures 3 to 5). Needs root."""
+    base = experiment_001.QUICK if quick else experiment_001.Plan()
+    plan = dataclasses.replace(base, setups=setups or base.setups, seconds=seconds or base.seconds)
+    with operator_errors():
+        folder.mkdir(parents=True, exist_ok=True)
+        todo = experiment_001.points(plan, folder)
+        points.do(todo, folder, _notify)
+        results = experiment_001.collect_results(plan, points.load(todo, folder))
+        traced = [] if no_traces else traces_001.record(plan.setups, folder, _notify)
+        writes = traces_001.read_writes(traced)
+        found = statements_001.statements(plan, results, writes)
+        packets = {name: arrows.figure(picture) for name, picture in traces_001.read_pictures(traced).items()}
+        made = charts_001.figures(plan, results, writes) | packets
+        file = page.write_html(made, found, traced, folder, "Document 001", outcome_001.WIDE)
+        outcome_001.publish(made, results, found, writes, traced, publish or folder, ("tracer", *sys.argv[1:]), _notify)
     click.echo(statements.as_text(found))
     for each in traced:
         click.echo(f"{each.title}: tracer view {each.folder}")

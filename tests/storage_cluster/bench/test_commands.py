@@ -17,7 +17,10 @@ from storage_cluster.bench.commands import command
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.model import StorageConfig
 from storage_cluster.bench.results import folder, rows
-from storage_cluster.hosts.cluster import CacheStatus, ClusterStatus, GatewayStatus
+from storage_cluster.bench.storage.opening import Login
+from storage_cluster.bench.storage.swift import Credentials
+from storage_cluster.errors import NotRunningError
+from storage_cluster.hosts.cluster import CacheStatus, ClusterStatus, GatewayStatus, HostStatus
 from testkit.loopback_store import LoopbackStore
 
 FILES = Path(__file__).with_name("workloads")
@@ -170,6 +173,36 @@ def test_a_run_that_is_killed_can_be_reported(store: LoopbackStore, tmp_path: Pa
     said = bench("report", tmp_path / ONLY).output
     assert said.startswith("an open loop: running\n")
     assert "\nmain (2 workers)\n" in said
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_inside"),
+    [("http://10.77.0.20:8080", True), ("http://10.77.0.21:8080", False), ("", False)],
+    ids=["the cluster's", "another", "none"],
+)
+def test_a_store_that_is_a_server_of_the_cluster_is_asked_on_the_client_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str, *, is_inside: bool
+) -> None:
+    file = tmp_path / "w.xml"
+    config = f"endpoint={endpoint}" if endpoint else "payload=signed"
+    file.write_text(
+        f'<workload name="w"><storage type="s3" config="{config}" /><workflow><workstage name="init">'
+        '<work type="init" workers="1" config="containers=c(1)" /></workstage></workflow></workload>'
+    )
+    workload, _ = formats.load(file)
+    host = HostStatus("proxy", ("10.77.0.20",), (), (), (), 1)
+    running = ClusterStatus(True, "", "client", {}, (host,))
+    monkeypatch.setattr(commands.cluster, "status", lambda _: running)
+    assert commands._is_of_cluster(workload, None) == is_inside
+    named = Login(StorageConfig("s3", (("endpoint", endpoint),)))
+    assert commands._is_of_cluster(workload, named) == is_inside
+    assert not commands._is_of_cluster(workload, Login(Credentials(endpoint, "u", "k")))
+
+    def not_running(_: Path) -> ClusterStatus:
+        raise NotRunningError("no cluster is up", "run: tracer cluster up")
+
+    monkeypatch.setattr(commands.cluster, "status", not_running)
+    assert not commands._is_of_cluster(workload, named)
 
 
 @pytest.mark.parametrize(
