@@ -60,6 +60,11 @@ class NetworkThresholds:
     full_delay_ratio: float = threshold(
         1.3, "chosen: the length of a queue varies, so a narrow path's median delay is so many times its best"
     )
+    faster_train_ratio: float = threshold(
+        3.0,
+        "chosen: a path over which packets arrive so many times as fast as its constant rate can carry more; that "
+        "rate is the pace of requests which wait for something else",
+    )
     train_rate_share: float = threshold(
         0.7,
         "chosen: packets that leave a queue show its rate if this share of them arrived at one rate, a bin of 19 % "
@@ -141,6 +146,7 @@ class Paths:
         self.symptoms = symptoms
         self.traffic = symptoms.traffic
         self.rates = _path_rates(symptoms.rates, limits)
+        self.arrival_rates = _median_rates(symptoms.rates)
         self.requests, self.total_ns = requests, requests.total_ns
         self.limits, self.severity = limits, severity
 
@@ -406,9 +412,11 @@ class Paths:
         many = pl.col("packets") >= limits.late_least_packets_count
         found = found.filter((pl.col("slices") >= limits.late_least_slices_count) & many)
         found = found.join(_has_constant_rate(seen, late, limits), on=PAIR).join(self.rates, on=PAIR, how="left")
+        found = found.join(self.arrival_rates, on=PAIR, how="left")
+        can_carry_more = pl.col("arrival_rate") > limits.faster_train_ratio * pl.col("full_rate")
+        full = (pl.col("full") & ~can_carry_more.fill_null(value=False)) | pl.col("train_rate").is_not_null()
         found = found.with_columns(rate=pl.coalesce("train_rate", "rate"))
         queued = pl.col("rate") * pl.col("middle_ns") / 8e9
-        full = pl.col("full") | pl.col("train_rate").is_not_null()
         varies = pl.col("middle_ns") >= limits.full_delay_ratio * pl.col("best_ns")
         narrow = full & varies & (queued >= limits.queued_least_bytes)
         waits = pl.col("middle_ns") >= limits.queue_delay_ratio * pl.col("best_ns")
@@ -466,8 +474,8 @@ def _by_pair(rows: pl.DataFrame, *counts: str) -> dict[Pair, dict[str, int]]:
 
 
 def _has_constant_rate(seen: pl.DataFrame, late: pl.DataFrame, limits: NetworkThresholds) -> pl.DataFrame:
-    """`send_host, receive_host, full`: whether the path, or the link of one of its ends, had a constant rate in late
-    slices.
+    """`send_host, receive_host, full, full_rate`: whether the path, or the link of one of its ends, had a constant rate
+    in late slices, and the highest rate (bit/s) of all that had.
 
     Arguments: all traffic; the late directions, with `slice`; thresholds.
     """
@@ -479,9 +487,11 @@ def _has_constant_rate(seen: pl.DataFrame, late: pl.DataFrame, limits: NetworkTh
         names.append(f"full_{len(names)}")
         highest = pl.col("bytes").quantile(limits.full_rate_quantile)
         steady = pl.col("bytes").median() >= limits.full_rate_share * highest
-        full = of_late.group_by(keys).agg((steady & (pl.len() >= limits.full_least_slices_count)).alias(names[-1]))
-        found = found.join(full, on=keys, how="left")
-    return found.select(*PAIR, full=pl.any_horizontal(names))
+        is_full = steady & (pl.len() >= limits.full_least_slices_count)
+        rate = pl.when(is_full).then(highest * 8e9 / SLICE_NS).alias(f"{names[-1]}_rate")
+        found = found.join(of_late.group_by(keys).agg(is_full.alias(names[-1]), rate), on=keys, how="left")
+    highest_rate = pl.max_horizontal(f"{name}_rate" for name in names)
+    return found.select(*PAIR, full=pl.any_horizontal(names), full_rate=highest_rate)
 
 
 def _path_rates(rates: pl.DataFrame, limits: NetworkThresholds) -> pl.DataFrame:
@@ -495,6 +505,18 @@ def _path_rates(rates: pl.DataFrame, limits: NetworkThresholds) -> pl.DataFrame:
             rows.append((*pair, rate_of_bin(most)))
     return pl.DataFrame(
         rows, schema={"send_host": pl.String, "receive_host": pl.String, "train_rate": pl.Float64}, orient="row"
+    )
+
+
+def _median_rates(rates: pl.DataFrame) -> pl.DataFrame:
+    """`send_host, receive_host, arrival_rate` (bit/s): at least half of the late packets of a path arrived so fast."""
+    rows = []
+    for pair, bins in rates.group_by(PAIR) if len(rates) else ():
+        ordered = bins.sort("bin")
+        before = ordered["hops"].cum_sum()
+        rows.append((*pair, rate_of_bin(ordered["bin"][int((2 * before < before[-1]).sum())])))
+    return pl.DataFrame(
+        rows, schema={"send_host": pl.String, "receive_host": pl.String, "arrival_rate": pl.Float64}, orient="row"
     )
 
 

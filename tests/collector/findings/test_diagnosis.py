@@ -154,6 +154,20 @@ def test_a_narrow_link_is_one_that_is_full(counts: tuple[int, int], size: int, e
     )
 
 
+def test_requests_that_keep_a_pace_are_no_narrow_link() -> None:
+    """As many bytes in every slice, since each request waits for a disk; but its packets arrive far faster."""
+    text = everyone(12, 200 * MS, at("nobody", 0))
+    for turn in range(10):
+        begin, late_us = turn * 250 * MS, 20
+        text += f"proxy:{50000 + turn} > storage3:6200\n"
+        for packet in range(40):
+            late_us += 80 << (packet * 5 % 7)
+            method = "PUT /a" if packet == 0 else ""
+            text += f"{begin + packet} > {packet * 1400}:{packet * 1400 + 1400} {method} late={late_us}\n"
+        text += f"{begin + 200 * MS} < 0:50 200\n"
+    assert urgent_findings(of_packets(text)) == []
+
+
 @pytest.mark.parametrize(
     ("gap_us", "expected"),
     [
