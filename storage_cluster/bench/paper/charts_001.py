@@ -89,10 +89,7 @@ def _by_size(plan: Plan, results: Results) -> Any:
 def _mixed_sizes(results: Results) -> Any:
     from plotly import graph_objects as go  # noqa: PLC0415  of another extra
 
-    past = {
-        f"no proxy, {target}": [results.get((setup, "put", target, MIXED, FEW)) for setup in ("paper", "improved")]
-        for target in (EXT3, EXT4)
-    }
+    past = {f"no proxy, {target}": [results.get(("paper", "put", target, MIXED, FEW))] for target in (EXT3, EXT4)}
     through = {
         SETUPS[setup].words + ("" if setup.endswith("mean") else ", fixed"): [
             results.get((setup, "put", PROXY, MIXED, FEW))

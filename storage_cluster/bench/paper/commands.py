@@ -129,7 +129,7 @@ def paper_000(
     type=click.Choice(list(experiment_001.SETUPS)),
     help="Only this cluster; may be given again.",
 )
-@click.option("--seconds", type=click.IntRange(1), help="Time of a point.  [default: 4]")
+@click.option("--seconds", type=click.IntRange(1), help="Time of a point.  [default: 3]")
 @click.option("--no-traces", is_flag=True, help="Do not record where a write's time goes.")
 @_PUBLISH
 def paper_001(

@@ -82,7 +82,7 @@ class Plan:
     filesystem_sizes_kb: tuple[int, ...] = FILESYSTEM_SIZES_KB
     sizes_kb: tuple[int, ...] = SIZES_KB
     workers: tuple[int, ...] = (FEW, MANY)
-    seconds: int = 4
+    seconds: int = 3
     mixed_seconds: int = 30
     turns: int = 3
 
@@ -169,7 +169,8 @@ def stages(plan: Plan, setup: str) -> Iterator[Stage]:
             sizes_kb = plan.sizes_kb if workers == FEW else LARGER_KB
             yield from _turns(plan, "put", [(size_kb, (store_for(size_kb), PROXY)) for size_kb in sizes_kb], workers)
         yield from _turns(plan, "get", [(size_kb, (store_for(size_kb), PROXY)) for size_kb in LARGER_KB], FEW)
-        yield from (Stage("put", target, MIXED, FEW, 1) for target in (EXT3, EXT4, PROXY))
+        targets = (EXT3, EXT4, PROXY) if setup == "paper" else (PROXY,)
+        yield from (Stage("put", target, MIXED, FEW, 1) for target in targets)
 
 
 def _turns(plan: Plan, method: str, loads: list[tuple[int, tuple[str, ...]]], workers: int) -> Iterator[Stage]:

@@ -1,6 +1,7 @@
 """Where objects go, which copies must go, and how listings of two stores become one: without any store."""
 
 import asyncio
+import errno
 import random
 from pathlib import Path
 from urllib.parse import quote
@@ -132,3 +133,19 @@ def one_page(store: str, where: dict[str, str], left_over: dict[str, str], marke
     held = [name for name in where if store in (where[name], left_over.get(name)) and name.encode() > marker.encode()]
     entries = [Entry(name, store, element("Contents", element("Key", quote(name)))) for name in held[:limit]]
     return Page(entries, len(held) > limit)
+
+
+class FullMedium:
+    """A device without room."""
+
+    is_modelled = True
+
+    def write(self, size_bytes: int, stream: int) -> float:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_device_under_the_database_is_said(tmp_path: Path) -> None:
+    locations = DatabaseLocations(tmp_path, FullMedium())  # type: ignore[arg-type]
+    with pytest.raises(S3Error, match="No space left on device"):
+        asyncio.run(locations.note(KEY, "small", 1))
+    locations.close()
