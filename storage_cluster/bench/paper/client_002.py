@@ -49,6 +49,8 @@ class Job:
     seconds: float = 0.0  # 0: `times`
     times: int = 1
     reserve_for_s: float = 600.0
+    makes_bucket: bool = False
+    goes_on: bool = False  # after a request that failed
     access_key: str = "test:tester"
     secret_key: str = "testing"
 
@@ -68,6 +70,7 @@ class Outcome:
     """Duration of each whole object."""
     moved: dict[int, int] = dataclasses.field(default_factory=dict)
     """Number of a tenth of a second since `began_s` to the bytes in it."""
+    failures_count: int = 0
     error: str = ""
 
 
@@ -105,6 +108,8 @@ class Client:
         """Do it; what went wrong is in the outcome."""
         outcome, job = self._outcome, self._job
         try:
+            if job.makes_bucket:
+                await self._make_bucket()
             if job.reserve_mb_per_s:
                 self._reserve()
             await asyncio.sleep(max(0.0, job.start_s - time.time()))
@@ -115,8 +120,18 @@ class Client:
         except book_api.BookError as error:
             outcome.error = error.what
         outcome.ended_s = time.time()
+        if outcome.access_id:
+            path = f"/v1/accesses/{outcome.access_id}"
+            book_api.ask(job.book_url, Credentials(job.access_key, job.secret_key), "DELETE", path)
         outcome.moved = dict(self._count)
         return outcome
+
+    async def _make_bucket(self) -> None:
+        store = S3(S3Options(self._job.gateway_url, Credentials(self._job.access_key, self._job.secret_key)))
+        self._idle.put_nowait(CountedConnection(store.endpoint, collections.Counter(), 0.0))
+        order = Order(Kind.INIT, self._job.bucket)
+        await self._send(Step(lambda: store.request(order), lambda reply: store.fault(order, reply)))
+        (await self._idle.get()).close()
 
     def _reserve(self) -> None:
         job, now_s = self._job, time.time()
@@ -141,12 +156,22 @@ class Client:
         end_s = outcome.began_s + job.seconds
         while time.time() < end_s if job.seconds else len(outcome.transfers_s) < job.times:
             begun_s = time.time()
-            await self._move_one(store)
+            try:
+                await self._move_one(store)
+            except StepError:
+                if not job.goes_on:
+                    raise
+                outcome.failures_count += 1
+                continue
             outcome.transfers_s.append(time.time() - begun_s)
 
     async def _move_one(self, store: S3) -> None:
         job = self._job
-        order = Order(Kind.READ if job.direction == READ else Kind.WRITE, job.bucket, job.key, job.size_bytes, True)
+        if job.direction == READ:
+            order = Order(Kind.READ, job.bucket, job.key, job.size_bytes, hash_check=True)
+        else:  # a new object each time: nothing is replaced, so nothing else is to be removed
+            key = f"{job.key}-{len(self._outcome.transfers_s)}" if job.times != 1 or job.seconds else job.key
+            order = Order(Kind.WRITE, job.bucket, key, job.size_bytes, hash_check=True)
         if store.has_parts(order):
             await store.transfer(order, self._send, keep_alive=True)
             return

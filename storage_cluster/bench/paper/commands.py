@@ -14,20 +14,24 @@ from storage_cluster.bench.paper import (
     charts_003,
     experiment_000,
     experiment_001,
+    experiment_002,
     experiment_003,
     experiment_004,
     outcome,
     outcome_001,
+    outcome_002,
     outcome_003,
     page,
     points,
     statements,
     statements_000,
     statements_001,
+    statements_002,
     statements_003,
     traces,
     traces_001,
     traces_003,
+    turns_002,
 )
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.operator import operator_errors
@@ -154,6 +158,44 @@ def paper_001(
     for each in traced:
         click.echo(f"{each.title}: tracer view {each.folder}")
     click.echo(f"charts: {file}; pictures and text: {(publish or folder) / page.TEXT}")
+
+
+@paper.command("002")
+@click.option("--quick", is_flag=True, help="Smaller objects, shorter times, in some minutes.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    default=Path("runs/paper-002"),
+    show_default=True,
+    type=_FOLDER,
+    help="Folder for the runs.",
+)
+@click.option(
+    "--figure",
+    "chosen",
+    multiple=True,
+    type=click.Choice(experiment_002.FIGURES),
+    help="Run only the points of this figure; may be given again.",
+)
+@click.option("--no-traces", is_flag=True, help="Do not record the trace that shows whose turn it was.")
+@_PUBLISH
+def paper_002(quick: bool, folder: Path, chosen: tuple[str, ...], no_traces: bool, publish: Path | None) -> None:
+    """Reserved throughput: 1 to 5 streams, and five clients at once, reading and writing (figures 4 to 7)."""
+    plan = experiment_002.QUICK if quick else experiment_002.Plan()
+    with operator_errors():
+        _make_folders(folder, publish)
+        todo = experiment_002.points(plan)
+        experiment_002.do([point for point in todo if not chosen or point.figure in chosen], folder, _notify)
+        done = experiment_002.load(todo, folder)
+        turns = None if no_traces else turns_002.record(experiment_002.traced_point(plan), folder, _notify)
+        found = statements_002.statements(done, plan.object_bytes)
+        made = outcome_002.figures(done, plan.object_bytes, turns)
+        shown = page.write_html(made, found, (), folder, "Document 002")
+        where = publish or folder
+        outcome_002.publish(made, done, plan.object_bytes, found, turns, where, ("tracer", *sys.argv[1:]), _notify)
+    click.echo(statements.as_text(found))
+    click.echo(f"charts: {shown}; pictures and text: {where / page.TEXT}")
 
 
 @paper.command("003")

@@ -178,6 +178,11 @@ class Medium:
         self._fault_stamp = 0
 
     @property
+    def bytes_per_s(self) -> int:
+        """The lesser of its bandwidths; 0 if it states none."""
+        return min(self._profile.read_bytes_per_s, self._profile.write_bytes_per_s) if self._profile else 0
+
+    @property
     def is_modelled(self) -> bool:
         """Whether transfers can take time or fail: otherwise all methods return 0 at once."""
         self._look_for_fault()

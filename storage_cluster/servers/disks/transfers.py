@@ -27,7 +27,7 @@ from typing import TextIO
 
 from storage_cluster.servers.disks.accesses import Access
 from storage_cluster.servers.disks.medium import METADATA_BYTES, Medium, Writing
-from storage_cluster.servers.disks.turns import SHARED, Turns, Waiting
+from storage_cluster.servers.disks.turns import SHARED, SMALL, Turns, Waiting
 
 LINGER_S = 10.0
 """So long after the last request with a reservation, transfers are given turns."""
@@ -35,6 +35,9 @@ LOOKAHEAD_S = 0.002
 """So long before the medium is free it gets the next transfer: timers of event loops are exact to a millisecond."""
 STALL_MIN_S = 0.005
 """Shorter waits are not worth saying whose turn it was."""
+SMALL_MAX_BYTES = 16_384
+"""Transfers without a reservation are small up to here. They have a queue of their own, and a little of each device is
+reserved for it: they must not wait behind large ones that have nothing reserved."""
 _GRANTS_KEPT_S = 30.0
 
 
@@ -80,8 +83,12 @@ class TurnsLog:
 class Scheduler:
     """Gives out one device's time."""
 
-    def __init__(self, place: tuple[str, str], slice_bytes: int, stripe_bytes: int, log: TurnsLog) -> None:
+    def __init__(
+        self, place: tuple[str, str], slice_bytes: int, stripe_bytes: int, small_rate: int, log: TurnsLog
+    ) -> None:
+        """`small_rate`: bytes per second that small transfers without a reservation are sure to get."""
         self.host, self.device = place
+        self.small_rate = small_rate
         self.stripe_bytes = stripe_bytes
         self.is_active = False
         """Whether transfers are given turns; else they go to the medium as they come."""
@@ -141,9 +148,10 @@ class Scheduler:
         except OSError as error:
             work.given.set_exception(error)
             return
-        begin_s, self._free_s = max(now_s, self._free_s), now_s + busy_s
+        begin_s = max(now_s, self._free_s)
+        self._free_s = max(begin_s, now_s + busy_s)
         self._write_line(key, waiting, now_s, begin_s)
-        self._grants.append(_Grant(key, begin_s, self._free_s))
+        self._grants.append(_Grant(_shown_key(key), begin_s, self._free_s))
         while self._grants[0].end_s < now_s - _GRANTS_KEPT_S:
             self._grants.popleft()
         work.given.set_result(busy_s)
@@ -153,7 +161,7 @@ class Scheduler:
         self._log.write(
             {
                 "device": self.device,
-                "access": key,
+                "access": _shown_key(key),
                 "transaction_id": waiting.work.transaction_id,
                 "kind": waiting.work.kind,
                 "bytes": waiting.size_bytes,
@@ -198,25 +206,30 @@ class Transfers:
         self._transaction_id = transaction_id
         self._writing = Writing(medium, stream)
         self._read_ahead_bytes = 0
+        self._uncut_bytes = 0
+        self._pending: asyncio.Future[None] | None = None
+        self._pending_bytes = 0
         self.waited_s = 0.0
         """How long it waited while others had their turns."""
         if access is not None and access.rate(scheduler.host, scheduler.device) and access.end_s > time.time():
             scheduler.touch()
 
+    def close(self) -> None:
+        """Ask for no more turns."""
+        if self._pending is not None:
+            self._pending.cancel()
+
     async def read(self, size_bytes: int, start: int, stop: int = 0) -> None:
-        """Read a file's bytes from `start` on; more may be wanted up to `stop`, so that a stripe is read at once."""
-        if self._read_ahead_bytes >= size_bytes:
-            self._read_ahead_bytes -= size_bytes
-            return
-        if not self._scheduler.is_active:
+        """Read a file's bytes from `start` on; more may be wanted up to `stop`, so stripes are read ahead."""
+        if self._read_ahead_bytes < size_bytes and self._pending is None and not self._scheduler.is_active:
             await _spend(self._medium.read(size_bytes, self._stream, start))
             return
         while self._read_ahead_bytes < size_bytes:
-            begin = start + self._read_ahead_bytes
-            stripe = min(self._scheduler.stripe_bytes, max(start + size_bytes, stop) - begin)
-            charge = functools.partial(self._medium.read, stripe, self._stream, begin)
-            await self._take_turn("read", stripe, charge)
-            self._read_ahead_bytes += stripe
+            if self._pending is None:
+                self._begin_read(start + self._read_ahead_bytes, max(start + size_bytes, stop))
+            self._read_ahead_bytes += await self._end_pending()
+            if start + self._read_ahead_bytes < stop:
+                self._begin_read(start + self._read_ahead_bytes, stop)
         self._read_ahead_bytes -= size_bytes
 
     async def read_metadata(self) -> None:
@@ -228,32 +241,67 @@ class Transfers:
             await _spend(self._medium.read(METADATA_BYTES, self._stream))
 
     async def write(self, size_bytes: int) -> None:
-        """Note bytes written to memory; waits for the medium once there are many."""
+        """Note bytes written to memory; waits for the medium once there are many. One stripe is written behind."""
         if not self._scheduler.is_active:
+            await self._end_pending()
+            self._uncut_bytes = 0
             await _spend(self._writing.add(size_bytes))
             return
         self._writing.dirty_bytes += size_bytes
-        await self._write_stripes()
+        self._uncut_bytes += size_bytes
+        stripe = self._scheduler.stripe_bytes
+        while self._uncut_bytes >= stripe:
+            await self._end_pending()
+            self._uncut_bytes -= stripe
+            self._begin("write", stripe, functools.partial(self._writing.write, stripe))
 
     async def sync(self) -> None:
         """Write all bytes and the file's name to the medium."""
-        if not self._scheduler.is_active:
+        await self._end_pending()
+        if self._scheduler.is_active:
+            await self._take_turn("sync", max(self._writing.dirty_bytes, METADATA_BYTES), self._writing.sync)
+        else:
             await _spend(self._writing.sync())
-            return
-        await self._write_stripes()
-        await self._take_turn("sync", max(self._writing.dirty_bytes, METADATA_BYTES), self._writing.sync)
 
-    async def _write_stripes(self) -> None:
-        stripe = self._scheduler.stripe_bytes
-        while self._writing.dirty_bytes >= stripe:
-            await self._take_turn("write", stripe, functools.partial(self._writing.write, stripe))
+    def _begin_read(self, begin: int, stop: int) -> None:
+        stripe = min(self._scheduler.stripe_bytes, stop - begin)
+        self._begin("read", stripe, functools.partial(self._medium.read, stripe, self._stream, begin))
+
+    def _begin(self, kind: str, size_bytes: int, charge: Callable[[], float]) -> None:
+        """Wait for a turn while the stripe before it is sent or received."""
+        self._pending_bytes = size_bytes
+        self._pending = asyncio.ensure_future(self._take_turn(kind, size_bytes, charge))
+        self._pending.add_done_callback(_note_failure)
+
+    async def _end_pending(self) -> int:
+        """Wait for the stripe that was begun; its bytes, 0 if there is none. Raises: OSError."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return 0
+        try:
+            await pending
+        finally:
+            pending.cancel()
+        return self._pending_bytes
 
     async def _take_turn(self, kind: str, size_bytes: int, charge: Callable[[], float]) -> None:
-        key, rate = SHARED, 0
+        is_small = size_bytes <= SMALL_MAX_BYTES
+        key, rate = (SMALL, self._scheduler.small_rate) if is_small else (SHARED, 0)
         if self._access is not None and self._access.end_s > time.time():
-            rate = self._access.rate(self._scheduler.host, self._scheduler.device)
-            key = self._access.id if rate else SHARED
+            reserved = self._access.rate(self._scheduler.host, self._scheduler.device)
+            key, rate = (self._access.id, reserved) if reserved else (key, rate)
         self.waited_s += await self._scheduler.transfer(key, rate, size_bytes, kind, self._transaction_id, charge)
+
+
+def _note_failure(done: "asyncio.Future[None]") -> None:
+    """Nobody may wait any more for a stripe that failed: that is no mistake."""
+    if not done.cancelled():
+        done.exception()
+
+
+def _shown_key(key: str) -> str:
+    """A queue as the log names it."""
+    return SHARED if key == SMALL else key
 
 
 async def _spend(seconds: float) -> None:

@@ -27,7 +27,9 @@ from typing import Generic, TypeVar
 CREDIT_S = 0.25
 """For so much of its rate an access that paused may catch up."""
 SHARED = ""
-"""The queue of all requests without a reservation."""
+"""The queue of all requests without a reservation …"""
+SMALL = "small"
+"""… but for their small transfers: whether a bucket is there, say, which those with a reservation wait for, too."""
 
 T = TypeVar("T")
 

@@ -16,10 +16,12 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from storage_cluster.ring import Ring
 from storage_cluster.servers.http.connections import Address, Connections
 from storage_cluster.servers.http.framing import ResponseHead
-from storage_cluster.servers.http.messages import BrokenOff
+from storage_cluster.servers.http.messages import ACCESS, BrokenOff
 from storage_cluster.servers.http.outbound import OutboundConnection
 from storage_cluster.topology import Device, Service, Topology
 
+RESERVED_TIMEOUT_S = 60.0
+"""How long a server may be silent with an upload that uses a reservation: a low rate empties the buffers slowly."""
 NO_ANSWER = 0
 _NOTHING: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
@@ -162,6 +164,8 @@ class Backend:
         sent = {"Host": _host(service), **headers, **dict(self._every_request)}
 
         async def ask(connection: OutboundConnection) -> None:
+            if ACCESS in headers:
+                connection.wait_for(RESERVED_TIMEOUT_S)
             connection.ask_to_upload(path, sent)
             await connection.asked_for_body()
 

@@ -40,6 +40,12 @@ class OutboundConnection(Sending, asyncio.Protocol):
         self._transport.set_write_buffer_limits(UNSENT_MAX_BYTES)
         self._patience = Patience(self._patience_s, self._on_silence, self._clock)
 
+    def wait_for(self, patience_s: float) -> None:
+        """Change how long the server may be silent."""
+        self._patience.stop()
+        self._patience_s = patience_s
+        self._patience = Patience(patience_s, self._on_silence, self._clock)
+
     def connection_lost(self, failure: Exception | None) -> None:
         """The connection is closed."""
         self._patience.stop()

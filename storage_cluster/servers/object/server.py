@@ -40,6 +40,8 @@ DISK_THREADS = 32
 """As many syncs may wait for the disk: the file system's journal and the disk's flushes serve all of them at once. One
 thread that syncs 32 files in turn takes ten times as long, at the same cost in processor time."""
 READ_CHUNK_BYTES = 262_144
+SMALL_SHARE = 0.5
+"""Of what cannot be reserved, the share that small transfers without a reservation are sure to get."""
 CLIENT_METADATA = (
     "x-object-meta-",
     "cache-control",
@@ -131,6 +133,7 @@ class ObjectServer:
             await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
         finally:
             new.close()
+            transfers.close()
         await self._updates.container_put(call, target, timestamp, (new.size, new.etag, content_type), metadata)
         await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, metadata)
         replaced = _replaced_upload(before, metadata)
@@ -160,7 +163,7 @@ class ObjectServer:
         if asked is None:
             reader = functools.partial(self._read_whole, transfers, opened, stored, info)
         found = ranges.reply_with_ranges(200, headers, info.size, asked, reader)
-        found.on_close = functools.partial(os.close, opened)
+        found.on_close = functools.partial(_close, opened, transfers)
         return found
 
     async def _read(self, transfers: Transfers, opened: int, start: int, stop: int) -> AsyncIterator[bytes]:
@@ -234,7 +237,8 @@ class ObjectServer:
         scheduler = self._schedulers.get(device)
         if scheduler is None:
             options, place = self._options, (self._devices.host, device)
-            scheduler = Scheduler(place, options.slice_bytes, options.stripe_bytes, self._turns_log)
+            small_rate = round(SMALL_SHARE * (1 - options.reservable) * target.medium.bytes_per_s)
+            scheduler = Scheduler(place, options.slice_bytes, options.stripe_bytes, small_rate, self._turns_log)
             self._schedulers[device] = scheduler
         text = call.headers.get(ACCESS)
         access = None if text is None else parse_access(text)
@@ -247,6 +251,11 @@ class ObjectServer:
 def _stream(target: Target) -> int:
     """The object's number on the medium."""
     return int(target.hash[:15], 16)
+
+
+def _close(opened: int, transfers: Transfers) -> None:
+    transfers.close()
+    os.close(opened)
 
 
 def _info_or_quarantine(stored: ObjectDir) -> ObjectInfo | None:

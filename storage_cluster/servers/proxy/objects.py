@@ -62,7 +62,7 @@ class Objects:
             headers["Trailer"] = TRAILER
         elif call.body.length is not None:
             headers["Content-Length"] = str(call.body.length)
-        for name in ("Etag", "If-None-Match", IF_TIMESTAMP, ACCESS):
+        for name in ("Etag", "If-None-Match", IF_TIMESTAMP):
             if name in call.headers:
                 headers[name] = call.headers[name]
         upload = Upload(self._replicas, names, self._for_replicas(call, names, timestamp, headers))
@@ -100,6 +100,8 @@ class Objects:
     def _for_replicas(self, call: Call, names: Names, timestamp: str, headers: dict[str, str]) -> list[dict[str, str]]:
         _, partition, ring = self._replicas.placement(*names[:2])
         common = headers | {"X-Timestamp": timestamp, "X-Trans-Id": call.transaction_id}
+        if ACCESS in call.headers:
+            common[ACCESS] = call.headers[ACCESS]
         return [
             common | Parent.on_device("Container", self._replicas.backend, device, partition).headers
             for device in ring.primaries(partition)

@@ -33,8 +33,16 @@ class BookClient:
         self._known = collections.OrderedDict()
         self.places = [place_of(device) for device in backend.topology.devices]
         """HOST/DEVICE of all devices."""
+        self.uploads: collections.OrderedDict[str, str] = collections.OrderedDict()
+        """Multipart upload to the id of its reservation, as far as this process knows."""
         self.under_way_bytes: collections.Counter[str] = collections.Counter()
         """Bucket with a space reservation to what this process writes to it at the moment."""
+
+    def note_upload(self, upload_id: str, access_id: str) -> None:
+        """Remember whose throughput the parts of an upload use."""
+        self.uploads[upload_id] = access_id
+        if len(self.uploads) > _REMEMBERED_MAX:
+            self.uploads.popitem(last=False)
 
     async def reserve_space(self, request: Request, asked: SpaceReservation) -> SpaceReservation:
         """The reservation for a bucket that is to be made. Raises: S3Error (ReservationRefused)."""

@@ -56,7 +56,7 @@ from storage_cluster.servers.s3.object_lock import locks_to_store
 from storage_cluster.servers.s3.objects import acl_to_store, copy_source, write, written_version
 from storage_cluster.servers.s3.payload import VerifiedBody, copied_body, read_verified, upload_body
 from storage_cluster.servers.s3.request import Request, check
-from storage_cluster.servers.s3.reservations import use
+from storage_cluster.servers.s3.reservations import use, use_if_valid
 
 PART_NUMBER_MAX = 10_000
 PART_MIN_BYTES = 5 * 1024**2
@@ -122,6 +122,8 @@ async def create_upload(op: Operation) -> Reply:
         await check(await request.ask_store("PUT", container))
     upload_id = op.gateway.clock.now()
     await check(await request.ask_store("PUT", upload_names(bucket, op.key, upload_id), headers=headers, body=b""))
+    if op.reservation is not None:
+        op.gateway.book.note_upload(upload_id, op.reservation.id)
     root = element(
         "InitiateMultipartUploadResult",
         element("Bucket", bucket.name),
@@ -135,10 +137,7 @@ async def create_upload(op: Operation) -> Reply:
 async def upload_part(op: Operation) -> Reply:
     """UploadPart."""
     request, number = op.request, _part_number(op)
-    upload = await _find(op)
-    _require_writing(op)
-    if upload.access_id:
-        await use(op, upload.access_id, WRITE)
+    upload = await _find_to_write(op)
     body = upload_body(request, op.signed, upload.algorithm)
     reply = await _store_part(op, upload, number, body)
     shown = {"ETag": f'"{reply.headers["Etag"].strip(chr(34))}"'}
@@ -150,10 +149,7 @@ async def upload_part(op: Operation) -> Reply:
 async def upload_part_copy(op: Operation) -> Reply:
     """UploadPartCopy."""
     request, number = op.request, _part_number(op)
-    upload = await _find(op)
-    _require_writing(op)
-    if upload.access_id:
-        await use(op, upload.access_id, WRITE)
+    upload = await _find_to_write(op)
     source = await copy_source(op)
     asked = request.headers.get("x-amz-copy-source-range")
     found = await source.open({"Range": _checked_range(asked)} if asked else {})
@@ -316,9 +312,25 @@ def _require_writing(op: Operation) -> None:
     require_bucket(op.request, op.bucket, "s3:PutObject", "WRITE", op.key)
 
 
+async def _find_to_write(op: Operation) -> Upload:
+    """The upload that a part is for, whose reservation it then uses. Raises: S3Error."""
+    upload = await _find(op)
+    _require_writing(op)
+    if upload.access_id:
+        await use(op, upload.access_id, WRITE)
+    return upload
+
+
 async def _find(op: Operation) -> Upload:
     """The upload that the request names. Raises: S3Error (NoSuchUpload)."""
-    return await find_upload(op.request, op.bucket, op.key, op.request.query.get("uploadId", ""))
+    upload_id, book = op.request.query.get("uploadId", ""), op.gateway.book
+    if upload_id in book.uploads:
+        await use_if_valid(op, book.uploads[upload_id], WRITE)
+    upload = await find_upload(op.request, op.bucket, op.key, upload_id)
+    if upload.access_id and upload_id not in book.uploads:
+        book.note_upload(upload_id, upload.access_id)
+        await use_if_valid(op, upload.access_id, WRITE)
+    return upload
 
 
 async def find_upload(request: Request, bucket: Bucket, key: str, upload_id: str) -> Upload:

@@ -82,6 +82,13 @@ async def use(op: Operation, access_id: str, direction: str) -> None:
     op.request.call.body.check = lambda: _check_time(found.start_s, found.end_s)
 
 
+async def use_if_valid(op: Operation, access_id: str, direction: str) -> None:
+    """Let an operation use a reservation, unless that has ended: what was uploaded in time can still be completed."""
+    with contextlib.suppress(S3Error):
+        await use(op, access_id, direction)
+    op.request.call.body.check, op.reservation = None, None
+
+
 @contextlib.contextmanager
 def _room(op: Operation, space: SpaceReservation, used_bytes: int) -> Iterator[None]:
     """Hold room for what the request writes. Raises: S3Error (QuotaExceeded, ReservationExpired)."""

@@ -29,7 +29,7 @@ class Bench:
         clock: Callable[[], int] = lambda: round(asyncio.get_running_loop().time() * 1e9)  # noqa: E731
         self.medium = Medium(folder / "d1", folder, FLAT, clock)
         self.log = TurnsLog(self.log_file)
-        self.scheduler = Scheduler(("storage1", "d1"), 3_200_000, 400_000, self.log)
+        self.scheduler = Scheduler(("storage1", "d1"), 3_200_000, 400_000, MB, self.log)
 
     def transfers(self, access_id: str = "", rate: int = 0, end_s: float = 0.0) -> Transfers:
         end = round(end_s or time.time() + 1000)
@@ -166,3 +166,20 @@ def test_writes_are_stripes_and_a_sync_is_one_turn(bench: Bench) -> None:
         ("write", 400_000),
         ("sync", 200_000),
     ]
+
+
+def test_small_transfers_do_not_wait_behind_large_ones_that_reserved_as_little(bench: Bench) -> None:
+    async def work() -> list[float]:
+        reading = [bench.read_for(bench.transfers("A", 30 * MB), 3)]
+        reading += [bench.read_for(bench.transfers(), 3) for _ in range(10)]
+        others = asyncio.gather(*reading)
+        waits = []
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            begun = asyncio.get_running_loop().time()
+            await bench.transfers().read_metadata()
+            waits.append(asyncio.get_running_loop().time() - begun)
+        await others
+        return waits
+
+    assert max(run(work())) < 0.05

@@ -8,7 +8,7 @@ import pytest
 from storage_cluster import ring_builder
 from storage_cluster.servers.reservations.admission import Admission, Claim, NotAdmittedError
 from storage_cluster.servers.reservations.claims import AccessReservation, SpaceReservation, format_time
-from storage_cluster.topology import Device, Disk, Host, ReservationOptions, RingShape, Topology
+from storage_cluster.topology import RING_SERVICES, Device, Disk, Host, ReservationOptions, RingShape, Service, Topology
 
 BEGIN_S = 1_800_000_000.0
 SSD = Disk("d1", "ssd", read_bytes_per_s=40_000_000, write_bytes_per_s=20_000_000, size_mib=1000)
@@ -16,11 +16,15 @@ SSD = Disk("d1", "ssd", read_bytes_per_s=40_000_000, write_bytes_per_s=20_000_00
 
 def admission_of(promised: list[Claim], *, replicas: int = 1, disk: Disk = SSD, hosts: int = 2) -> Admission:
     names = [f"storage{number}" for number in range(1, hosts + 1)]
-    made = [Host(name, "", (), (Device(name, "d1", zone),), (disk,)) for zone, name in enumerate(names)]
+    made = [Host(name, "", _services(name), (Device(name, "d1", zone),), (disk,)) for zone, name in enumerate(names)]
     options = ReservationOptions(stripe_mb=1000)  # so that positioning does not count
     topology = Topology(tuple(made), (), RingShape(4, replicas, ""), reservations=options)
     ring = next(ring for ring in ring_builder.build_all(topology) if ring.name == "object")
     return Admission(topology, ring, promised)
+
+
+def _services(host: str) -> tuple[Service, ...]:
+    return tuple(Service(name, host, "", 0) for name in RING_SERVICES)
 
 
 def access_of(direction: str, rate: float, first_s: float = 0.0, last_s: float = 60.0) -> AccessReservation:
