@@ -98,7 +98,7 @@ def _current() -> tuple[Topology, dict[str, Ring]]:
     state_dir = default_state_dir()
     running = state_dir / "topology.toml"
     topology = topologies.load(running if running.exists() else topologies.BUNDLED_FILE)
-    if cluster.rings_file(state_dir).exists():
+    if cluster.rings_file(state_dir).exists() or len(topology.stores) > 1:
         return topology, cluster.load_rings(state_dir)
     return topology, {ring.name: ring for ring in ring_builder.build_all(topology)}
 

@@ -128,3 +128,18 @@ def test_the_next_cluster_keeps_the_rings_that_placed_the_data_it_keeps(state_di
     other = dataclasses.replace(topology, ring=dataclasses.replace(topology.ring, partition_power=9))
     with pytest.raises(ClusterError, match=r"another \[ring\]"):
         cluster._write_rings(state_dir, other)
+
+
+@pytest.mark.parametrize("words", [["ring"], ["ring", "AUTH_test"], ["ring", "rebalance"], ["check"]])
+def test_clusters_of_several_stores_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("TWINTAP_CLUSTER_DIR", str(tmp_path))
+    file = topologies.find("two-back-ends")
+    (tmp_path / "topology.toml").write_text(file.read_text("utf-8"), "utf-8")
+    topology = topologies.load(file)
+    for store in topology.stores:
+        rings.save(ring_builder.build_all(topology.of_store(store)), cluster.rings_file(tmp_path, store))
+    done = CliRunner().invoke(command, words, catch_exceptions=True)
+    assert "this cluster has several stores (ext3, ext4)" in f"{done.output}{done.exception}"
+    assert cluster.load_rings(tmp_path, "ext4")["object"].devices == topology.of_store("ext4").devices
