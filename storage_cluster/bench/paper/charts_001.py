@@ -1,6 +1,5 @@
 """Charts as document 001 has them (figures 3 to 5), and two that it lacks: what a proxy costs, and where that goes."""
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -87,26 +86,16 @@ def _by_size(plan: Plan, results: Results) -> Any:
 
 
 def _mixed_sizes(results: Results) -> Any:
-    from plotly import graph_objects as go  # noqa: PLC0415  of another extra
-
-    past = {f"no proxy, {target}": [results.get(("paper", "put", target, MIXED, FEW))] for target in (EXT3, EXT4)}
-    through = {
-        SETUPS[setup].words + ("" if setup.endswith("mean") else ", fixed"): [
-            results.get((setup, "put", PROXY, MIXED, FEW))
+    """Each proxy beside what its own run did without one."""
+    labels = ["no proxy, ext3", "no proxy, ext4", "fixed threshold", "running mean"]
+    series = {
+        setup: [
+            *(results.get((setup, "put", target, MIXED, FEW)) for target in (EXT3, EXT4, PROXY)),
+            results.get((f"{setup}-mean", "put", PROXY, MIXED, FEW)),
         ]
-        for setup in ("paper", "paper-mean", "improved", "improved-mean")
+        for setup in ("paper", "improved")
     }
-    rates = {
-        name: statistics.mean(each.mb_per_s for each in found if each is not None)
-        for name, found in (past | through).items()
-        if any(found)
-    }
-    colours = [
-        _COLOURS["none" if "no proxy" in name else "improved" if "improved" in name else "paper"] for name in rates
-    ]
-    made = go.Figure(go.Bar(x=list(rates), y=list(rates.values()), marker={"color": colours}))
-    made.update_yaxes(title_text="MB/s", rangemode="tozero")
-    return _with_layout(made, "Figure 5: sizes of 1 KB to 3 MB at random, 1 worker", has_legend=False)
+    return _bars("Figure 5: sizes of 1 KB to 3 MB at random, 1 worker", labels, series, "MB/s", _mb_per_s)
 
 
 def _overheads(results: Results) -> Any:
@@ -127,7 +116,7 @@ def _overheads(results: Results) -> Any:
             go.Bar(x=list(costs), y=list(costs.values()), name=SETUPS[setup].words, marker={"color": _COLOURS[setup]})
         )
     made.add_hline(y=OVERHEAD_MAX_PERCENT, line={"dash": "dot", "color": "#444"}, annotation_text="5 %")
-    made.update_yaxes(title_text="% less throughput than without")
+    made.update_yaxes(title_text="% less than without")
     return _with_layout(made, "What a proxy costs, from 100 KB on")
 
 
@@ -173,9 +162,9 @@ def _bars(
     return _with_layout(made, title)
 
 
-def _with_layout(made: Any, title: str, *, has_legend: bool = True) -> Any:
+def _with_layout(made: Any, title: str) -> Any:
     made.update_layout(
-        title={"text": title, "font": {"size": 14}}, template="plotly_white", height=320, showlegend=has_legend,
+        title={"text": title, "font": {"size": 14}}, template="plotly_white", height=320,
         margin={"l": 50, "r": 20, "t": 40, "b": 40}, legend={"orientation": "h", "y": -0.25},
     )  # fmt: skip
     return made
@@ -183,3 +172,7 @@ def _with_layout(made: Any, title: str, *, has_legend: bool = True) -> Any:
 
 def _per_s(found: Measured) -> float:
     return found.per_s
+
+
+def _mb_per_s(found: Measured) -> float:
+    return found.mb_per_s

@@ -169,8 +169,7 @@ def stages(plan: Plan, setup: str) -> Iterator[Stage]:
             sizes_kb = plan.sizes_kb if workers == FEW else LARGER_KB
             yield from _turns(plan, "put", [(size_kb, (store_for(size_kb), PROXY)) for size_kb in sizes_kb], workers)
         yield from _turns(plan, "get", [(size_kb, (store_for(size_kb), PROXY)) for size_kb in LARGER_KB], FEW)
-        targets = (EXT3, EXT4, PROXY) if setup == "paper" else (PROXY,)
-        yield from (Stage("put", target, MIXED, FEW, 1) for target in targets)
+        yield from (Stage("put", target, MIXED, FEW, 1) for target in (EXT3, EXT4, PROXY))
 
 
 def _turns(plan: Plan, method: str, loads: list[tuple[int, tuple[str, ...]]], workers: int) -> Iterator[Stage]:
