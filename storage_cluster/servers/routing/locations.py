@@ -148,7 +148,8 @@ class DatabaseLocations:
         if self._medium is None or not self._medium.is_modelled:
             return
         try:
-            await asyncio.sleep(self._medium.write(PAGE_BYTES, 0) + self._medium.sync())
+            self._medium.write(PAGE_BYTES, 0)
+            await asyncio.sleep(self._medium.sync())  # which waits for the write before it
         except OSError as error:
             raise _no_note(os.strerror(error.errno or 0)) from None
 

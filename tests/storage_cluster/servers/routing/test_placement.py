@@ -149,3 +149,27 @@ def test_a_full_device_under_the_database_is_said(tmp_path: Path) -> None:
     with pytest.raises(S3Error, match="No space left on device"):
         asyncio.run(locations.note(KEY, "small", 1))
     locations.close()
+
+
+class QueueingMedium:
+    """A device whose sync says how long it and the write before it take."""
+
+    is_modelled = True
+
+    def write(self, size_bytes: int, stream: int) -> float:
+        return 3600.0
+
+    def sync(self) -> float:
+        return 0.01
+
+
+def test_a_note_takes_the_time_of_its_sync(tmp_path: Path) -> None:
+    locations = DatabaseLocations(tmp_path, QueueingMedium())  # type: ignore[arg-type]
+
+    async def note() -> float:
+        begun = asyncio.get_running_loop().time()
+        await asyncio.wait_for(locations.note(KEY, "small", 1), 60)
+        return asyncio.get_running_loop().time() - begun
+
+    assert asyncio.run(note()) >= 0.01
+    locations.close()
