@@ -17,7 +17,7 @@ from storage_cluster.bench.paper.experiment_001 import (
     store_for,
 )
 from storage_cluster.bench.paper.statements import Statement
-from storage_cluster.bench.paper.traces_001 import AFTER, BEFORE, BODY_IN, BODY_OUT, CONNECT, STAGES, Writes
+from storage_cluster.bench.paper.traces_001 import AFTER, BEFORE, BODY_IN, BODY_OUT, CONNECT, Writes
 
 OVERHEAD_MAX_PERCENT = 5.0
 SURE_PERCENT = 5.0
@@ -107,15 +107,20 @@ def _mixed_sizes(results: Results) -> Iterator[Statement]:
 
 def _stages(writes: Sequence[Writes]) -> Iterator[Statement]:
     """The document does not say where the time goes; the traces do."""
-    through = {(each.setup, each.size_kb): each for each in writes if each.target == PROXY}
-    for (setup, size_kb), each in through.items():
-        past = next(o for o in writes if o.setup == setup and o.size_kb == size_kb and o.target != PROXY)
-        more_ms = sum(each.mean_ms.values()) - sum(past.mean_ms.values())
+    for each in (each for each in writes if each.target == PROXY):
+        past = next(o for o in writes if (o.setup, o.size_kb) == (each.setup, each.size_kb) and o.target != PROXY)
+        whole_ms, past_ms = sum(each.mean_ms.values()), sum(past.mean_ms.values())
         own = {name: each.mean_ms[name] for name in (BODY_IN, BEFORE, CONNECT, BODY_OUT, AFTER)}
         text = ", ".join(f"{name} {ms:.1f} ms" for name, ms in sorted(own.items(), key=lambda pair: -pair[1]))
-        said = f"the proxy's overhead lowers performance (§5); where is not said ({setup}, {size_kb} KB)"
-        total = f"{sum(each.mean_ms[name] for name in STAGES):.1f} ms, {more_ms:+.1f} ms against without; {text}"
-        yield Statement(said, total, setup == "paper" or None)
+        found = f"{whole_ms:.1f} ms, {whole_ms - past_ms:+.1f} ms against without; {text}"
+        if each.setup == "paper":
+            said = f"the proxy's overhead lowers performance (§5); where is not said ({each.size_kb} KB)"
+            yield Statement(said, found, whole_ms > past_ms)
+        else:
+            agrees = whole_ms <= past_ms * (1 + OVERHEAD_MAX_PERCENT / 100)
+            said = f"our aim: one write through the improved proxy takes 5 % longer at most ({each.size_kb} KB)"
+            why = "" if agrees else "the bodies' way over two links, on processors that all hosts share"
+            yield Statement(said, found, agrees, why)
 
 
 def _aims(results: Results) -> Iterator[Statement]:
