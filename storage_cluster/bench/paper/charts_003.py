@@ -60,6 +60,7 @@ _LEDGER_COLOURS = {
     "storage servers": "#1a7f4b",
     _OTHER: "#8d99ae",
 }
+_IN_LEDGER = ("trace-get-", "trace-one-gateway")
 _SHOWN_PERCENT = 4
 _DASHED = ("ssd-no-cache", "hdd-cold", "ssd-cold")
 
@@ -77,7 +78,7 @@ def figures(curves: Curves, traced: Sequence[Traced] = ()) -> dict[str, Any]:
         chosen = {setup: curve for (at, setup, by), curve in curves.items() if (at, by) == (sweep, workers)}
         if chosen:
             made[name] = _figure(title, chosen, by_workers=not workers)
-    by_concurrency = [each for each in traced if each.folder.name.startswith("trace-get-") and each.stages_ns]
+    by_concurrency = [each for each in traced if each.folder.name.startswith(_IN_LEDGER) and each.stages_ns]
     if by_concurrency:
         made["ledger"] = _ledger(by_concurrency)
     for each in traced:
@@ -91,12 +92,14 @@ def _ledger(traced: Sequence[Traced]) -> Any:
     """Where the time of a mean read went, by workers."""
     from plotly import graph_objects as go  # noqa: PLC0415
 
-    shares = {each.title.partition(" by ")[2]: ledger_shares(each.stages_ns) for each in traced}
+    shares = {each.title.partition(" by ")[2].replace(", ", ",<br>"): ledger_shares(each.stages_ns) for each in traced}
     made = go.Figure()
     for group, colour in _LEDGER_COLOURS.items():
         values = [100 * found.get(group, 0.0) for found in shares.values()]
         text = [f"{value:.0f} %" if value >= _SHOWN_PERCENT else "" for value in values]
-        made.add_trace(go.Bar(x=list(shares), y=values, name=group, marker_color=colour, text=text))
+        made.add_trace(
+            go.Bar(x=list(shares), y=values, name=group, marker_color=colour, text=text, textposition="inside")
+        )
     made.update_yaxes(title_text="% of the time of a mean read")
     title = "Where the time of GETs of 1 MB goes, by workers"
     made.update_layout(barmode="stack", **_layout(title))

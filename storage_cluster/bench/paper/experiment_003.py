@@ -307,6 +307,12 @@ def collect_results(runs: Mapping[str, Run]) -> Curves:
     return found
 
 
+def missing_curves(curves: Curves) -> list[tuple[str, str]]:
+    """The sweeps and setups that were not measured."""
+    there = {(sweep.removesuffix("-get").removesuffix("-put"), setup) for sweep, setup, _ in curves}
+    return [(sweep, setup) for sweep, setups in _SWEEPS.items() for setup in setups if (sweep, setup) not in there]
+
+
 def _best_passes(run: Run) -> list[tuple[str, Measured]]:
     """Of each point the pass with more throughput, in the order of the first ones."""
     passes: dict[tuple[str, int, str], list[Measured]] = {}

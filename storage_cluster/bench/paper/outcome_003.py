@@ -15,6 +15,7 @@ from storage_cluster.bench.paper.experiment_003 import (
     Curve,
     Curves,
     Measured,
+    missing_curves,
 )
 from storage_cluster.bench.paper.points import Notify
 from storage_cluster.bench.paper.statements import Statement
@@ -58,6 +59,11 @@ def publish(
     failures = sum(each.failures_count for curve in curves.values() for each in curve)
     lines = [*page.head_lines("003", command), f"Requests that failed: {failures:,}.", ""]
     lines += ["How it was set up is in `storage_cluster/bench/paper/experiment_003.py`."]
+    if missing := missing_curves(curves):
+        lines += [
+            "",
+            f"Not measured in this run: {', '.join(f'{SETUPS[name].words} ({sweep})' for sweep, name in missing)}.",
+        ]
     if (folder / ANSWERS).exists():
         lines += ["", f"The document's two questions and its proposal: [{ANSWERS}]({ANSWERS})."]
     lines += ["", *page.statement_lines(found)]
@@ -79,13 +85,14 @@ def _table(curve: Curve, *, by_size: bool) -> list[str]:
 
 
 def _stages(traced: Traced) -> list[str]:
-    """Where the time of a mean request went, the longest stages."""
-    whole = sum(traced.stages_ns.values())
+    """Where the time of a mean request went, or that of the command where there are few requests: the longest parts."""
+    of_what, parts_ns = ("a mean request", traced.stages_ns) if traced.stages_ns else ("the command", traced.parts_ns)
+    whole = sum(parts_ns.values())
     if not whole:
         return []
-    longest = sorted(traced.stages_ns.items(), key=lambda part: -part[1])[:_STAGES_COUNT]
+    longest = sorted(parts_ns.items(), key=lambda part: -part[1])[:_STAGES_COUNT]
     rows = [f"| {page.cell(label)} | {ns / 1e6:,.1f} | {ns / whole:.0%} |" for label, ns in longest]
-    return ["| where the time of a mean request went | ms | |", "|---|--:|--:|", *rows, ""]
+    return [f"| where the time of {of_what} went | ms | |", "|---|--:|--:|", *rows, ""]
 
 
 def _cpu(values: Mapping[str, float]) -> str:
