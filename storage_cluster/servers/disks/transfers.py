@@ -31,8 +31,8 @@ from storage_cluster.servers.disks.turns import SHARED, SMALL, Turns, Waiting
 
 LINGER_S = 10.0
 """So long after the last request with a reservation, transfers are given turns."""
-LOOKAHEAD_S = 0.002
-"""So long before the medium is free it gets the next transfer: timers of event loops are exact to a millisecond."""
+LOOKAHEAD_S = 0.005
+"""So long before the medium is free it gets the next transfer: this process may be late, the medium is not."""
 STALL_MIN_S = 0.005
 """Shorter waits are not worth saying whose turn it was."""
 SMALL_MAX_BYTES = 16_384

@@ -210,6 +210,22 @@ def test_an_upload_ends_with_its_reservation_and_leaves_nothing(store: LoopbackS
     assert "late" not in [each["Key"] for each in client_of(store).list_objects_v2(Bucket=BUCKET)["Contents"]]
 
 
+def test_a_client_that_vanishes_takes_no_more_turns(store: LoopbackStore, reserve: Reserve) -> None:
+    client_of(store).put_object(Bucket=BUCKET, Key="gone", Body=b"z" * 30 * MB)
+    made = reserve("read", 30, key="gone")
+    reply = client_with(store, made["id"]).get_object(Bucket=BUCKET, Key="gone")
+    reply["Body"].read(1)
+    reply["Body"]._raw_stream._connection.sock.close()  # type: ignore[union-attr]
+    reply["Body"].close()
+    other = reserve("read", 1, key="gone")
+    client_with(store, other["id"]).get_object(Bucket=BUCKET, Key="gone")["Body"].read()  # a second, or more
+    given = {
+        key: sum(line["bytes"] for line in turns(store) if line["access"] == key) for key in (made["id"], other["id"])
+    }
+    assert given[other["id"]] >= 30 * MB
+    assert given[made["id"]] < 20 * MB
+
+
 def test_without_the_book_what_it_said_holds_and_nothing_new_does(store: LoopbackStore, reserve: Reserve) -> None:
     made, other = reserve("read"), reserve("read")
     client_with(store, made["id"]).get_object(Bucket=BUCKET, Key="k")["Body"].read()
