@@ -47,6 +47,8 @@ def test_what_a_slow_host_used_meanwhile_stands_beside_it() -> None:
     values = {"storage1": [0, 10, 10, 10], "storage2": [0, 20, 20, 20], "storage3": [0, 90, 92, 94]}
     (shown,) = usage(values, offset_ns=500 * S).with_usage([slow()])
     assert shown.text == ("slow; its processes waited for a processor 92 % of the time (other hosts 15 %)")
+    (reader,) = usage(values).with_usage([slow("zero_window")])
+    assert reader.text == shown.text, "a reader that is slow: its processor may be why"
     assert [finding.text for finding in usage(values).with_usage([slow("packet_loss")])] == ["slow"]
     assert [finding.text for finding in Usage(None, table("clocks", []), DEFAULTS.usage).with_usage([slow()])] == [
         "slow"
