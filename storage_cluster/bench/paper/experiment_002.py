@@ -45,6 +45,7 @@ GREEDY_STREAMS = 8
 WARM_S, COOL_S = 2.0, 1.0
 TRACE_S, TRACE_BYTES = 6.0, 20 * MB
 START_AFTER_S = 3.0
+BUSY, DEVICE_MB_PER_S, STRIPE_MB = 0.95, {READ: 20.0, WRITE: 10.0}, 0.2
 BUCKET = "data"
 SETUPS = ("plain", "greedy", "none")
 """Figures 6 and 7: alone; beside a client without a reservation that asks with eight streams; nobody reserves."""
@@ -270,3 +271,16 @@ def windows(done: Done, name: str, direction: str) -> list[float]:
         if 0 <= number < len(counts):
             counts[number] += count
     return [count / MB for count in counts]
+
+
+def device_windows(done: Done, direction: str) -> list[dict[str, float]]:
+    """MB/s that the device gave each client, in each window in which it was busy: it gave `BUSY` of its bandwidth."""
+    first_s = max(each.began_s for each in done.outcomes.values()) + WARM_S
+    last_s = min(each.ended_s for each in done.outcomes.values()) - COOL_S
+    found: list[dict[str, float]] = [{} for _ in range(max(0, int(last_s - first_s)))]
+    for name, given in done.given.items():
+        for at, count in given.items():
+            number = int((at * BUCKET_S - first_s) // 1)
+            if 0 <= number < len(found):
+                found[number][name] = found[number].get(name, 0.0) + count / MB
+    return [each for each in found if sum(each.values()) >= BUSY * DEVICE_MB_PER_S[direction]]

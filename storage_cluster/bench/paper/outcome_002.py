@@ -52,7 +52,7 @@ def publish(
             lines.append("|--:" * (len(heads) + 1) + "|")
             for rate, means in by_level.items():
                 cells = [f"{means[streams]:.1f}" if streams in means else "" for streams in STREAMS]
-                lines.append(f"| {rate / SCALE:.0f} | {' | '.join(cells)} |")
+                lines.append(f"| {rate / SCALE:g} | {' | '.join(cells)} |")
     rows = window_rows(done)
     if len(rows) > 2:
         lines += ["", "## Figures 6 and 7: five clients, in windows of one second", "", *rows]

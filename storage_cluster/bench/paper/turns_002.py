@@ -125,7 +125,7 @@ def read(where: Path) -> Turns:
     log = _LogOfTurns(where)
     transactions = {row["exchange_id"]: row["transaction_id"] for row in exchanges.values()}
     stalls = [
-        Stall(clients[number], transactions[number], begin, end, shares, log.shares(begin, end))
+        Stall(clients[number], transactions[number], begin, end, shares, log.shares(transactions[number], begin, end))
         for number, begin, end in _silences(tables, clients)
         if (shares := sent.shares(begin, end))
     ]
@@ -178,18 +178,16 @@ class _LogOfTurns:
         turns = sorted(
             json.loads((where / "turns.json").read_text("utf-8")), key=lambda line: line["begin_ns"] + line["busy_ns"]
         )
-        self._turns = [
-            (line["begin_ns"] + line["busy_ns"], names.get(line["access"], "others"), line["bytes"]) for line in turns
-        ]
-        self._ends = [end for end, _, _ in self._turns]
+        self._turns = [(line["transaction_id"], names.get(line["access"], "others"), line["bytes"]) for line in turns]
+        self._ends = [line["begin_ns"] + line["busy_ns"] for line in turns]
 
-    def shares(self, from_ns: int, to_ns: int) -> dict[str, float]:
-        """Client to its share of what the medium gave in between; it is sent when it is there."""
+    def shares(self, transaction_id: str, from_ns: int, to_ns: int) -> dict[str, float]:
+        """Client to its share of what the medium gave others than this request; it is sent when it is there."""
         counts: collections.Counter[str] = collections.Counter()
-        for _, name, size in self._turns[
-            bisect.bisect_right(self._ends, from_ns) : bisect.bisect_left(self._ends, to_ns)
-        ]:
-            counts[name] += size
+        first, last = bisect.bisect_right(self._ends, from_ns), bisect.bisect_left(self._ends, to_ns)
+        for own_id, name, size in self._turns[first:last]:
+            if own_id != transaction_id:
+                counts[name] += size
         total = sum(counts.values())
         return {name: count / total for name, count in counts.items()} if total else {}
 
@@ -251,16 +249,13 @@ def _shares_text(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered if share >= 0.005)
 
 
-def figure(turns: Turns, around_ns: int = 400_000_000) -> Any:
+def figure(turns: Turns) -> Any:
     """The example's surroundings: a lane for each client, a mark for each packet that the storage server sent."""
     from plotly import graph_objects as go  # noqa: PLC0415  of another extra
 
     shown = example(turns)
-    middle_ns = (shown.from_ns + shown.to_ns) // 2
-    begin_ns, end_ns = (
-        min(shown.from_ns, middle_ns - around_ns // 2),
-        max(shown.to_ns, middle_ns + around_ns // 2),
-    )
+    margin_ns = (shown.to_ns - shown.from_ns) // 5
+    begin_ns, end_ns = shown.from_ns - margin_ns, shown.to_ns + margin_ns
     first, last = (bisect.bisect_left(turns.sent.at_ns, at_ns) for at_ns in (begin_ns, end_ns))
     made = go.Figure()
     for client, colour in zip(CLIENTS, _COLOURS, strict=True):

@@ -69,6 +69,16 @@ def test_a_window_below_the_reservation_is_counted(worst: float, agrees: bool) -
     assert f"A with {10 * worst:.0f} %" in windows.found
 
 
+def test_the_device_is_judged_in_seconds_in_which_it_was_busy() -> None:
+    given: dict[str, dict[int, int]] = {"A": {}, "others": {}}
+    for second, (own, rest) in enumerate([(5.0, 15.0)] * 2 + [(4.9, 15.0), (1.0, 1.0), (4.7, 15.0)] + [(5.0, 15.0)]):
+        at = round((BEGAN_S + second) * 10)
+        given["A"][at], given["others"][at] = round(own * MB), round(rest * MB)
+    point = Done({"A": outcome("A", 5.0, [5] * 6)}, given, {}, {})
+    assert [round(each["A"], 1) for each in experiment_002.device_windows(point, READ)] == [4.9, 4.7]
+    assert statements_002.device_share(point, READ) == (0.5, 2)
+
+
 def test_verdicts_of_streams_follow_the_throughputs() -> None:
     def stream_points(direction: str, seconds: float, best_s: float) -> Mapping[str, Done]:
         return {
@@ -140,11 +150,17 @@ def _trace(where: Path) -> None:
         ],
     )
     (where / "outcomes.json").write_text(json.dumps([{"access_id": "a", "name": "A"}, {"access_id": "b", "name": "B"}]))
-    turns = [("b", 5, 4), ("", 12, 8), ("b", 25, 4), ("a", 55, 50)]
+    turns = [("b", 5, 4), ("", 12, 8), ("b", 25, 4), ("a", 50, 5), ("a", 55, 50)]  # those of A end its own stall
     (where / "turns.json").write_text(
         json.dumps(
             [
-                {"access": access, "begin_ns": begin * ms, "busy_ns": busy * ms, "bytes": 3000, "transaction_id": "-"}
+                {
+                    "access": access,
+                    "begin_ns": begin * ms,
+                    "busy_ns": busy * ms,
+                    "bytes": 3000,
+                    "transaction_id": "tx3" if access == "a" else "-",
+                }
                 for access, begin, busy in turns
             ]
         )
