@@ -273,8 +273,8 @@ def windows(done: Done, name: str, direction: str) -> list[float]:
     return [count / MB for count in counts]
 
 
-def device_windows(done: Done, direction: str) -> list[dict[str, float]]:
-    """MB/s that the device gave each client, in each window in which it was busy: it gave `BUSY` of its bandwidth."""
+def device_windows(done: Done) -> list[dict[str, float]]:
+    """MB/s that the device gave each client, in each window in which all clients are at work."""
     first_s = max(each.began_s for each in done.outcomes.values()) + WARM_S
     last_s = min(each.ended_s for each in done.outcomes.values()) - COOL_S
     found: list[dict[str, float]] = [{} for _ in range(max(0, int(last_s - first_s)))]
@@ -283,4 +283,9 @@ def device_windows(done: Done, direction: str) -> list[dict[str, float]]:
             number = int((at * BUCKET_S - first_s) // 1)
             if 0 <= number < len(found):
                 found[number][name] = found[number].get(name, 0.0) + count / MB
-    return [each for each in found if sum(each.values()) >= BUSY * DEVICE_MB_PER_S[direction]]
+    return found
+
+
+def is_busy(window: Mapping[str, float], direction: str) -> bool:
+    """Whether the device gave `BUSY` of its bandwidth in a window."""
+    return sum(window.values()) >= BUSY * DEVICE_MB_PER_S[direction]

@@ -74,9 +74,17 @@ def test_the_device_is_judged_in_seconds_in_which_it_was_busy() -> None:
     for second, (own, rest) in enumerate([(5.0, 15.0)] * 2 + [(4.9, 15.0), (1.0, 1.0), (4.7, 15.0)] + [(5.0, 15.0)]):
         at = round((BEGAN_S + second) * 10)
         given["A"][at], given["others"][at] = round(own * MB), round(rest * MB)
-    point = Done({"A": outcome("A", 5.0, [5] * 6)}, given, {}, {})
-    assert [round(each["A"], 1) for each in experiment_002.device_windows(point, READ)] == [4.9, 4.7]
+    point = Done({"A": outcome("A", 5.0, [4] * 6)}, given, {}, {})
+    found = experiment_002.device_windows(point)
+    assert [(each["A"], experiment_002.is_busy(each, READ)) for each in found] == [
+        (4.9, True),
+        (1.0, False),
+        (4.7, True),
+    ]
     assert statements_002.device_share(point, READ) == (0.5, 2)
+    _, windows, _ = statements_002.statements({"five-read-plain": point}, MB)
+    assert windows.why.startswith("of 3 such windows 1 are seconds in which the device was idle")
+    assert windows.why.endswith("in 1 the device gave it to within a stripe, in 1 it gave less")
 
 
 def test_verdicts_of_streams_follow_the_throughputs() -> None:
