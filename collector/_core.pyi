@@ -59,6 +59,9 @@ class MessageColumns(TypedDict):
     head_len: NDArray[np.uint32]
     range_first: NDArray[np.int64]
     range_last: NDArray[np.int64]
+    result_code: NDArray[np.int32]
+    frame_kind: NDArray[np.uint16]
+    stream_id: NDArray[np.int64]
     method_offsets: NDArray[np.int64]
     method_bytes: NDArray[np.uint8]
     target_offsets: NDArray[np.int64]
@@ -245,6 +248,8 @@ class ExchangeColumns(TypedDict):
     id_row_validity: NDArray[np.uint8]
     other_id_row: NDArray[np.int64] | None
     other_id_row_validity: NDArray[np.uint8]
+    result_row: NDArray[np.int64] | None
+    result_row_validity: NDArray[np.uint8]
     target_offsets: NDArray[np.int32] | None
     target_bytes: NDArray[np.uint8] | None
     transaction_id_offsets: NDArray[np.int32] | None

@@ -124,6 +124,9 @@ HEAD_COLUMNS: dict[str, str] = {
     "head_len": "u4",  # bytes of the head with its empty line; 0 if CUT
     "range_first": "i8",  # first byte of its byte range, -1 if not given; the last n bytes are (-1, n)
     "range_last": "i8",
+    "result_code": "i4",  # what the protocol says beside the status (grpc-status); -1 nothing, -2 it comes later
+    "frame_kind": "u2",  # as the protocol numbers its frames; 0 if it has none
+    "stream_id": "i8",  # of the frame; -1 if it has none
 }
 """Numeric columns of a head; its strings are `HEAD_STRINGS`."""
 

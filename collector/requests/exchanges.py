@@ -3,9 +3,10 @@ came.
 
 The core loops over hops and heads (`collector._core.build_exchanges`, whose header explains the method): it divides
 each connection into exchanges as the protocol of its messages says (`collector.requests.protocols`): by its HTTP heads
-if it shows any, by its frames if it is HTTP/2 (a stream is an exchange, without method, target and status), otherwise
-by turn-taking. On a connection with TLS records, only application records take turns; the handshake is part of opening
-the connection (`tls_start_trace_ns`, `tls_end_trace_ns`). This module converts the core's columns to tables.
+if it shows any, by its frames if it is HTTP/2 (a stream is an exchange; its method, target and status as far as header
+blocks are known), otherwise by turn-taking. On a connection with TLS records, only application records take turns; the
+handshake is part of opening the connection (`tls_start_trace_ns`, `tls_end_trace_ns`). This module converts the core's
+columns to tables.
 
 `complete` is false if there is evidence that the exchange was cut: its first or last bytes were captured at neither
 end, it has no response, or fewer bytes were captured than a head declares.
@@ -143,8 +144,17 @@ def _hop_columns(hops: pa.Table) -> Columns:
 
 
 def _head_columns(messages: pa.Table) -> Columns:
-    plain = ("connection_id", "from_client", "stream_offset", "head_kind", "head_flags", "status")
-    columns = {name: numbers(messages[name]) for name in (*plain, "head_len", "content_length")}
+    plain = (
+        "connection_id",
+        "from_client",
+        "stream_offset",
+        "head_kind",
+        "head_flags",
+        "status",
+        "frame_kind",
+        "stream_id",
+    )
+    columns = {name: numbers(messages[name]) for name in (*plain, "head_len", "content_length", "result_code")}
     for prefix, name in (("method", "method"), ("target", "target"), ("id", "transaction_id")):
         columns |= {f"{prefix}_{part}": values for part, values in texts(messages[name]).items()}
     return columns
@@ -194,6 +204,7 @@ def _exchange_table(
         "service": service,
         "protocol": dictionary_array(found["protocol"], pa.array(NAMES, pa.string())),
         "status": nullable(found["status"], found["response_row_validity"]),
+        "result_code": _result_code(found, messages),
         "complete": pa.array(found["complete"]),
         "until_close": pa.array(found["until_close"]),
         "response_due_bytes": _due(found, messages, columns["method"]),
@@ -224,9 +235,18 @@ def _due(found: Columns, messages: pa.Table, method: pa.DictionaryArray) -> pa.A
     place, methods = indices(method)
     asks_head = place == (methods.index("HEAD") if "HEAD" in methods else len(methods))
     empty = asks_head | np.isin(status, BODILESS)
-    known = (rows != NO_ROW) & (head > 0) & ((body >= 0) | empty) & (flags & HeadFlag.CHUNKED == 0)
+    is_frame = numbers(messages["frame_kind"])[at] > 0 if messages.num_rows else np.zeros(count, bool)
+    known = (rows != NO_ROW) & ~is_frame & (head > 0) & ((body >= 0) | empty) & (flags & HeadFlag.CHUNKED == 0)
     due = head.astype(np.int64) + np.where(empty, 0, np.maximum(body, 0))
     return nullable_where(np.where(known, due, 0), ~known)
+
+
+def _result_code(found: Columns, messages: pa.Table) -> pa.Array:
+    """What the protocol says of each answer beside its status; null where nothing is said."""
+    count, rows = len(found["connection_id"]), found["result_row"]
+    if rows is None:
+        return null_array(count, pa.int32())
+    return nullable_where(numbers(messages["result_code"])[np.maximum(rows, 0)], rows == NO_ROW)
 
 
 def _byte_range(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:

@@ -8,6 +8,7 @@ A request failed if there is evidence of the failure:
   MinIO). Any other 4xx is a normal answer: the server did its part, and clients provoke such answers on purpose
   (Swift's HEAD before a PUT gets 404, a first request without credentials 401, a conditional one 412). OpenTelemetry's
   HTTP conventions draw the same line for servers.
+- A code of gRPC that reports the same (`GRPC_FAILURES`), whatever the HTTP status.
 - No answer, or an incomplete one, because the server's side ended the connection (`collector.requests.endings`). In a
   protocol without visible heads it is unknown when an answer is complete, and servers answer a goodbye by closing:
   there only a reset counts, and only for a request without a byte of an answer.
@@ -37,6 +38,12 @@ from collector.trace.request_times import REQUEST_END
 
 SERVER_ERROR = 500
 """This and higher statuses are failures of the service (RFC 9110 §15.6)."""
+GRPC_FAILURES = (2, 4, 8, 12, 13, 14, 15)
+"""Codes of gRPC with which a server does not serve a call: UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED,
+UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS. Others are normal answers, as 404 is. OpenTelemetry draws the same line
+for servers, but for RESOURCE_EXHAUSTED, which is gRPC's 429."""
+NO_RESULT, RESULT_UNSEEN = -1, -2
+"""No result code is due; one was due and not seen, so a status of 200 says nothing of the outcome."""
 REFUSED = (408, 429, 499)
 """Request Timeout, Too Many Requests, Client Closed Request: the request itself is not at fault."""
 ANSWER_EXPECTED_NS = 1_000_000_000
@@ -104,7 +111,9 @@ def with_outcomes(exchanges: pa.Table) -> pa.Table:
     ended = np.flatnonzero(exchanges["ending"].is_valid().to_numpy())
     if len(ended):
         codes[ended] = _outcomes_of_ended(exchanges, ended)
-    codes[is_failure(status)] = OUTCOMES.index(Outcome.FAILED)
+    results = numbers(exchanges["result_code"], NO_RESULT)
+    codes[complete & (results == RESULT_UNSEEN)] = OUTCOMES.index(Outcome.UNKNOWN)
+    codes[is_failure(status) | np.isin(results, GRPC_FAILURES)] = OUTCOMES.index(Outcome.FAILED)
     return _with_column(exchanges, dictionary_array(codes, pa.array([*OUTCOMES, "waited"])))
 
 

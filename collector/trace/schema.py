@@ -202,6 +202,9 @@ MESSAGES = _fields(
     head_len=pa.uint32(),
     range_first=pa.int64(),  # of the bytes that it is about, -1 if not given; (-1, n) are the last n
     range_last=pa.int64(),
+    result_code=pa.int32(),  # what the protocol says beside the status (grpc-status); -1 nothing, -2 it comes later
+    frame_kind=pa.uint16(),  # as the protocol numbers its frames; 0 if it has none
+    stream_id=pa.int64(),  # of the frame; -1 if it has none
     transaction_id=pa.string(),  # "" if none
     user_agent=pa.string(),
 )
@@ -253,6 +256,7 @@ EXCHANGES = _fields(
     range_first=pa.int64(),  # of the bytes that it is about (Range, Content-Range), null where its head gives none
     range_last=pa.int64(),  # without a first byte, how many of the last ones
     status=pa.uint16(),
+    result_code=pa.int32(),  # what the protocol says beside the status (grpc-status); -2 if it was due and not seen
     transaction_id=pa.string(),
     response_transaction_id=pa.string(),  # where the response shows another than the request; else null
     client_service=_text(),  # which service or daemon asked, as its User-Agent says (services.toml); null if unknown
@@ -378,11 +382,18 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         "protocol": _text_value("unknown"),
         "protocol_evidence": _text_value(None),
     },
-    "messages": {"range_first": pa.scalar(-1, pa.int64()), "range_last": pa.scalar(-1, pa.int64())},
+    "messages": {
+        "range_first": pa.scalar(-1, pa.int64()),
+        "range_last": pa.scalar(-1, pa.int64()),
+        "result_code": pa.scalar(-1, pa.int32()),
+        "frame_kind": pa.scalar(0, pa.uint16()),
+        "stream_id": pa.scalar(-1, pa.int64()),
+    },
     "exchanges": {
         "until_close": pa.scalar(False),
         "range_first": pa.scalar(None, pa.int64()),
         "range_last": pa.scalar(None, pa.int64()),
+        "result_code": pa.scalar(None, pa.int32()),
     },
 }
 """Columns of each table that traces of this format may lack, since they were added later, and what stands for them.

@@ -228,8 +228,8 @@ fn frames_of(stream: &[u8], packet_len: usize) -> Vec<usize> {
             payload_len: piece.len() as u32,
             ..Event::default()
         };
-        let is_followed = frames.take(direction, &event, piece, &mut counters, |frame| {
-            found.push(at + frame.behind as usize);
+        let is_followed = frames.take(direction, &event, piece, &mut counters, |frame, _| {
+            found.push((at as i64 + i64::from(frame.read.at)) as usize + frame.read.header.len());
         });
         assert!(is_followed);
         assert!(found.last().is_some_and(|&last| last <= at + piece.len()));

@@ -49,7 +49,7 @@ def exchanges_and_hops(frames: Sequence[Frame], unread: int | None = None) -> tu
 def _head(from_client: bool, place: int, kind: int, flags: int, stream: int, length: int) -> dict[str, object]:
     return {
         "connection_id": 1, "from_client": from_client, "stream_offset": place, "head_kind": int(HeadKind.HTTP2_FRAME),
-        "head_flags": flags, "head_len": length, "content_length": stream, "status": kind,
+        "head_flags": flags, "head_len": length, "stream_id": stream, "frame_kind": kind,
     }  # fmt: skip
 
 
@@ -88,3 +88,37 @@ def test_a_connection_with_a_frame_missing_is_counted_and_its_requests_are_not(u
     counters = unread_connections(judge.table())
     assert [(counter.name, counter.count) for counter in counters] == ([(UNREAD, 1)] if count else [])
     assert all(row["is_stream"] for row in made.exchanges.to_pylist()) is bool(count)
+
+
+@pytest.mark.parametrize(
+    ("head_code", "trailer_code", "outcome"),
+    [
+        (-1, None, "ok"),
+        (-2, 0, "ok"),
+        (-2, 5, "ok"),
+        (-2, 14, "failed"),
+        (-2, 8, "failed"),
+        (-2, None, "unknown"),
+        (13, None, "failed"),
+    ],
+)
+def test_a_result_code_decides_with_the_status(head_code: int, trailer_code: int | None, outcome: str) -> None:
+    script = "client:40000 > web:8080\n 0 > syn\n 5 > 0:24\n 10 > 24:36\n 20 < 0:18\n 100 > 36:85\n 900 < 18:127\n"
+    heads = [
+        _head(True, PREFACE_BYTES, PREFACE, 0, 0, PREFACE_BYTES),
+        _head(True, 33, SETTINGS, 0, 0, 12),
+        _head(False, 9, SETTINGS, 0, 0, 18),
+        _head(True, 45, HEADERS, END_BOTH, 1, 49) | {"method": "POST", "target": "/shop.Cart/Get", "result_code": -1},
+        _head(False, 27, HEADERS, END_HEADERS, 1, 29) | {"status": 200, "result_code": head_code},
+        _head(False, 56, DATA, 0, 1, 50),
+        _head(False, 106, HEADERS, END_BOTH, 1, 30) | {"result_code": -1 if trailer_code is None else trailer_code},
+    ]
+    for head in heads:
+        head.setdefault("result_code", -1)
+    tables = play(script)
+    made = build_exchanges(tables.hops, table("messages", heads), tables.connections, names_of_ports({8080: "web"}))
+    [row] = with_outcomes(with_endings(made.exchanges, made.hops)).to_pylist()
+    last = head_code if trailer_code is None else trailer_code
+    assert (row["method"], row["target"], row["status"]) == ("POST", "/shop.Cart/Get", 200)
+    assert (row["result_code"], row["outcome"]) == (None if last == -1 else last, outcome)
+    assert row["response_due_bytes"] is None

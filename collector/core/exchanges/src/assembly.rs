@@ -60,6 +60,8 @@ pub struct Exchange {
     pub id_row: i64,
     /// Row of the response's head if that shows another id than the request's.
     pub other_id_row: i64,
+    /// Row of the head that shows the protocol's result code.
+    pub result_row: i64,
     pub complete: bool,
     /// Its answer declared no length, and ended with the server's FIN.
     pub until_close: bool,
@@ -225,7 +227,7 @@ impl<'a> Builder<'a> {
         own.note_bodies(exchanges);
         own.describe(exchanges, self.heads);
         apply_connection_times(exchanges, &handshake_times);
-        own.apply_stream_ends(exchanges);
+        own.apply_stream_ends(exchanges, self.heads);
         if let (Some(first), Some(shake)) = (exchanges.first_mut(), tls_handshake) {
             (first.tls_start_ns, first.tls_end_ns) = (shake.start_ns, shake.end_ns);
         }
@@ -387,7 +389,7 @@ impl ConnectionBuffers {
     }
 
     /// Set how each exchange ended, as its frames show.
-    fn apply_stream_ends(&self, exchanges: &mut [Exchange]) {
+    fn apply_stream_ends(&self, exchanges: &mut [Exchange], heads: &Heads) {
         if self.state != State::Read {
             return;
         }
@@ -395,7 +397,11 @@ impl ConnectionBuffers {
             let stream = &self.streams.streams[exchange.ordinal - 1];
             exchange.protocol = self.streams.protocol();
             if self.streams.shows_requests() {
-                exchange.request_row = stream.request_row();
+                [exchange.request_row, exchange.response_row, exchange.result_row] = stream.rows();
+                let has_id = |row: &i64| usize::try_from(*row).is_ok_and(|row| !heads.id.text(row).is_empty());
+                let shown = [exchange.request_row, exchange.response_row];
+                exchange.id_row = shown.into_iter().find(has_id).unwrap_or(NO_ROW);
+                exchange.other_id_row = exchange.other_id_row(heads);
             }
             exchange.complete &= stream.is_answered();
             let (by, at_ns) = stream.breaker();
@@ -734,6 +740,7 @@ impl Exchange {
             response_row: NO_ROW,
             id_row: NO_ROW,
             other_id_row: NO_ROW,
+            result_row: NO_ROW,
             complete: true,
             until_close: false,
             reason: StreamReason::Request,

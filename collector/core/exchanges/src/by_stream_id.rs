@@ -39,6 +39,8 @@ use crate::parts::{Part, Role};
 use crate::ranges::{ByDirection, Range, last_at_or_before};
 use crate::{Heads, NO_ROW, UNSEEN, first_seen};
 
+/// Lower ones are interim (RFC 9110 §15.2).
+const FINAL_STATUS: u16 = 200;
 /// The ordinal of what belongs to no stream.
 const NO_STREAM: usize = 0;
 /// Pieces for each byte range and each boundary between streams. More occur only in input that is made to exhaust
@@ -65,6 +67,10 @@ struct Frame {
     stream: i64,
     /// Row of its header among the heads.
     row: u32,
+    status: u16,
+    has_result: bool,
+    /// Length of the texts that its row shows, negated: of several rows of one frame the one that shows most counts.
+    shortness: i64,
     server_ns: i64,
     /// When its client sent it, or received it.
     client_ns: i64,
@@ -101,6 +107,10 @@ pub(crate) struct Stream {
     broken: Option<(BrokenBy, i64)>,
     /// Row of the client's first frame, if that was seen.
     request_row: Option<u32>,
+    /// Row of the server's frame that shows the final status.
+    response_row: Option<u32>,
+    /// Row of the server's last frame that shows a result code.
+    result_row: Option<u32>,
 }
 
 impl Stream {
@@ -110,9 +120,10 @@ impl Stream {
         !self.is_begun || self.goes_on || is_open
     }
 
-    /// Row of the head that shows what the client requests; `NO_ROW` if none was seen.
-    pub fn request_row(&self) -> i64 {
-        self.request_row.map_or(NO_ROW, i64::from)
+    /// Rows of the heads that show what the client requests, the final status, and the result code; `NO_ROW` where none
+    /// does.
+    pub fn rows(&self) -> [i64; 3] {
+        [self.request_row, self.response_row, self.result_row].map(|row| row.map_or(NO_ROW, i64::from))
     }
 
     /// Whether its answer was seen to its end.
@@ -143,6 +154,12 @@ impl Stream {
         } else {
             self.server_spoke = true;
             self.server_sent_data |= frame.meaning.has_data;
+            if frame.status >= FINAL_STATUS {
+                self.response_row = self.response_row.or(Some(frame.row));
+            }
+            if frame.has_result {
+                self.result_row = Some(frame.row);
+            }
         }
         *self.is_ended.of_mut(from_client) |= frame.meaning.ends;
     }
@@ -217,7 +234,7 @@ impl Streams {
         }
         let is_whole = [false, true].map(|from_client| {
             let frames = self.frames.of_mut(from_client);
-            frames.sort_unstable_by_key(|frame| (frame.start, frame.end));
+            frames.sort_unstable_by_key(|frame| (frame.start, frame.end, frame.shortness));
             keep_chain(frames, (handshake, from_client), ranges.of(from_client), rules)
         });
         if is_whole != [true, true] {
@@ -443,8 +460,12 @@ fn frame(heads: &Heads, row: usize, rules: &StreamRules) -> Frame {
         start,
         end: start.saturating_add(heads.head_len[row].into()),
         meaning,
-        stream: heads.content_length[row],
+        stream: heads.stream_id[row],
         row: row as u32,
+        status: heads.status[row],
+        has_result: heads.result_code[row] != -1,
+        shortness: -((heads.target.text_len(row as u32) + heads.method.text_len(row as u32)) as i64)
+            - i64::from(heads.status[row] > 0 || heads.result_code[row] != -1),
         server_ns: UNSEEN,
         client_ns: UNSEEN,
     }
@@ -452,9 +473,9 @@ fn frame(heads: &Heads, row: usize, rules: &StreamRules) -> Frame {
 
 fn meaning(heads: &Heads, row: usize, rules: &StreamRules) -> FrameMeaning {
     (rules.frame)(&FrameFields {
-        kind: heads.status[row],
+        kind: heads.frame_kind[row],
         flags: heads.flags[row],
-        stream: heads.content_length[row],
+        stream: heads.stream_id[row],
         len: heads.head_len[row].into(),
     })
 }

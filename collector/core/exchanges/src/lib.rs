@@ -111,6 +111,11 @@ input_table! {
         /// -1 if not given.
         content_length: i64,
         status: u16,
+        /// -1 if nothing is said of it, -2 if it is said later.
+        result_code: i32,
+        /// Kind of a frame as its protocol numbers them, and its stream; 0 and -1 where there are none.
+        frame_kind: u16,
+        stream_id: i64,
     } texts {
         method,
         target,

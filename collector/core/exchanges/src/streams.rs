@@ -263,7 +263,9 @@ pub(crate) fn add_frames(
 
 /// The stretch that the heads of an exchange show. Arguments: rows of its request's and of its response's head.
 pub(crate) fn by_heads(heads: &Heads, ordinal: usize, request_row: i64, response_row: i64) -> Option<Stretch> {
-    let response = usize::try_from(response_row).ok()?;
+    let response = usize::try_from(response_row)
+        .ok()
+        .filter(|row| heads.frame_kind[*row] == 0)?;
     let status = heads.status[response];
     let asks_tunnel = || usize::try_from(request_row).is_ok_and(|row| heads.method.text(row) == CONNECT);
     let (reason, last) = if status == SWITCHING_PROTOCOLS {

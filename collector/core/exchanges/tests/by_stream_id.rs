@@ -79,7 +79,8 @@ fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> BuiltExchanges {
         received_ns: &rows.sent.iter().map(|at| at + WAY).collect::<Vec<i64>>(),
         uncertainty_ns: &vec![1; count],
     };
-    let frames_count = rows.frames.len();
+    let (frames_count, is_record) = (rows.frames.len(), head_kind == TLS_RECORD);
+    let kinds: Vec<u16> = rows.frames.iter().map(|frame| frame.2).collect();
     let none = vec![0; frames_count + 1];
     let empty = Texts {
         offsets: &none,
@@ -92,8 +93,15 @@ fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> BuiltExchanges {
         head_kind: &vec![head_kind; frames_count],
         flags: &rows.frames.iter().map(|frame| frame.3).collect::<Vec<u8>>(),
         head_len: &rows.frames.iter().map(|frame| frame.5).collect::<Vec<u32>>(),
-        content_length: &rows.frames.iter().map(|frame| frame.4).collect::<Vec<i64>>(),
-        status: &rows.frames.iter().map(|frame| frame.2).collect::<Vec<u16>>(),
+        content_length: &vec![-1; frames_count],
+        status: &if is_record {
+            kinds.clone()
+        } else {
+            vec![0; frames_count]
+        },
+        result_code: &vec![-1; frames_count],
+        frame_kind: &kinds,
+        stream_id: &rows.frames.iter().map(|frame| frame.4).collect::<Vec<i64>>(),
         method: empty,
         target: empty,
         id: empty,

@@ -77,6 +77,9 @@ fn built_as(said: &[ClientMessage], lines: &[Line], fin: Option<(bool, i64)>, ha
             .collect::<Vec<u32>>(),
         content_length: &vec![-1; lines.len()],
         status: &lines.iter().map(|line| line.4).collect::<Vec<u16>>(),
+        result_code: &vec![-1; lines.len()],
+        frame_kind: &vec![0; lines.len()],
+        stream_id: &vec![-1; lines.len()],
         method: Texts {
             offsets: &offsets,
             bytes: methods.as_bytes(),

@@ -9,7 +9,7 @@ macro_rules! with_head_columns {
     ($then:ident) => {
         $then! {
             payload_offset: i64, head_kind: u8, head_flags: u8, status: u16, content_length: i64, head_len: u32,
-            range_first: i64, range_last: i64,
+            range_first: i64, range_last: i64, result_code: i32, frame_kind: u16, stream_id: i64,
         }
     };
 }
@@ -41,6 +41,9 @@ impl HeadColumns {
         self.head_len.push(head.len);
         self.range_first.push(head.range.first);
         self.range_last.push(head.range.last);
+        self.result_code.push(head.result_code);
+        self.frame_kind.push(head.frame.kind);
+        self.stream_id.push(head.frame.stream);
         self.method.push(head.method);
         self.target.push(head.target);
         self.transaction_id.push(head.transaction_id);

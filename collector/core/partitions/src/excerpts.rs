@@ -68,8 +68,8 @@ mod tests {
     #[test]
     fn excerpts_come_back_in_their_order() {
         let mut excerpts = ExcerptColumns::default();
-        excerpts.push_ending(1, 9, 2, b"\0\0\x06\x01\x04\0\0\0\x01");
-        excerpts.push_ending(2, 3, 5, b"SSH-2.0-");
+        excerpts.push_frame(1, 0, 2, b"\0\0\x06\x01\x04\0\0\0\x01", 9);
+        excerpts.push_frame(2, -5, 5, b"SSH-2.0-", 8);
         let mut bytes = Vec::new();
         (0..2).for_each(|at| pack(&excerpts, at, excerpts.frame[at], &mut bytes));
         let mut visited = Vec::new();

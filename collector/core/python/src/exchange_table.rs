@@ -130,6 +130,7 @@ columns! { ROWS, extend_rows:
     response_row = |one| one.response_row,
     id_row = |one| one.id_row,
     other_id_row = |one| one.other_id_row,
+    result_row = |one| one.result_row,
 }
 
 /// Names of the texts that the heads at `request_row`, `id_row` and `other_id_row` give.
@@ -197,7 +198,7 @@ impl Table {
             until_close.extend(block.iter().map(|one| one.until_close));
             broken_by.extend(block.iter().map(|one| one.broken_by as i32));
         }
-        let [request, _, id, other_id] = &rows;
+        let [request, _, id, other_id, _] = &rows;
         let texts = [(heads.target, request), (heads.id, id), (heads.id, other_id)];
         let texts = texts.map(|(texts, rows)| (rows.known_count > 0).then(|| TextsOfRows::of(&texts, &rows.values)));
         Self {

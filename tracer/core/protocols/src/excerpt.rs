@@ -131,13 +131,11 @@ impl Keeper<'_> {
 }
 
 impl ExcerptColumns {
-    /// Append an excerpt without gaps that ends before offset `behind` of the payload of packet `frame`. Returns its
-    /// bytes in the column.
-    pub fn push_ending(&mut self, frame: u32, behind: u32, protocol: u8, bytes: &[u8]) -> &mut [u8] {
-        let (len, begun) = (bytes.len() as u32, self.bytes.bytes.len());
+    /// Append an excerpt that begins at offset `at` of the payload of packet `frame` with the `solid_len` bytes of a
+    /// frame's header; the other bytes say in the protocol's own way what its body says.
+    pub fn push_frame(&mut self, frame: u32, at: i32, protocol: u8, bytes: &[u8], solid_len: usize) {
         self.bytes.bytes.extend_from_slice(bytes);
-        self.push_numbers(frame, behind.wrapping_sub(len) as i32, protocol, len, len);
-        &mut self.bytes.bytes[begun..]
+        self.push_numbers(frame, at, protocol, solid_len as u32, solid_len as u32);
     }
 
     /// Append the numbers of an excerpt whose bytes were appended before.

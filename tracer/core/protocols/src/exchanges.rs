@@ -61,7 +61,7 @@ pub struct StreamRules {
     pub shows_requests: bool,
 }
 
-/// A frame, as the row of `messages` has it: columns `status`, `head_flags`, `content_length`, `head_len`.
+/// A frame, as the row of `messages` has it: columns `frame_kind`, `head_flags`, `stream_id`, `head_len`.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameFields {
     pub kind: u16,

@@ -34,6 +34,22 @@ pub struct Head<'a> {
     pub target: &'a [u8],
     pub transaction_id: &'a [u8],
     pub user_agent: &'a [u8],
+    /// What the protocol says of the result beside the status (gRPC's `grpc-status`); -1 if nothing.
+    pub result_code: i32,
+    pub frame: FrameId,
+}
+
+/// Which frame a message is, in a protocol with frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameId {
+    /// As the protocol numbers them; 0 if it has no frames.
+    pub kind: u16,
+    /// -1 if it has none.
+    pub stream: i64,
+}
+
+impl FrameId {
+    pub const NONE: Self = Self { kind: 0, stream: -1 };
 }
 
 impl Head<'static> {
@@ -50,6 +66,8 @@ impl Head<'static> {
             target: b"",
             transaction_id: b"",
             user_agent: b"",
+            result_code: -1,
+            frame: FrameId::NONE,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::protocol::{AgentKeeps, Docs, Protocol};
 mod excerpts;
 
 pub use excerpts::KeptLines;
+pub(crate) use excerpts::{keep_text, read_text};
 
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",

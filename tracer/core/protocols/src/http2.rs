@@ -1,4 +1,4 @@
-//! HTTP/2 frame headers: length, type, flags and stream of each frame. Contents of frames are not read.
+//! HTTP/2: length, type, flags and stream of each frame, and what header blocks say. Other contents are not read.
 //!
 //! ```text
 //! +-----------------------------------------------+
@@ -9,16 +9,19 @@
 //! |R|                 Stream Identifier (31)                      |
 //! +=+=============================================================+
 //! ```
-//! Frame headers are never compressed, so streams, their beginnings and their ends are visible without decoding HPACK.
-//! `twintap_wire::frames` finds the headers in packets.
+//! Frame headers are never compressed, so streams, their beginnings and their ends are visible whatever is known of
+//! header blocks (`hpack`). What a block says is kept as a head of HTTP/1 would say it, so all that is known of headers
+//! (ids, services, secrets) holds for both (`blocks`). `twintap_wire::frames` finds the headers in packets.
 //!
 //! Sources: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 
 use crate::excerpt::{Emit, Excerpt};
 use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
-use crate::head::{Head, HeadKind};
+use crate::head::{FrameId, Head, HeadKind};
 use crate::protocol::{AgentKeeps, Docs, FrameLen, Framing, Parts, Protocol};
 
+mod blocks;
+pub mod hpack;
 mod payload_policy;
 mod redaction;
 
@@ -36,7 +39,8 @@ pub const PROTOCOL: Protocol = Protocol {
     }),
     redact_around: Some(redaction::redact_around_frames),
     docs: Docs {
-        reads: "the preface and the headers of frames, wherever they stand: streams, their sizes and ends",
+        reads: "the preface and the headers of frames, wherever they stand: streams, their sizes and ends; what header blocks \
+                say, as of HTTP/1 heads, and `grpc-status`",
         agent_keeps: "the preface and the headers of frames",
         overwrites: "header blocks, whole",
     },
@@ -50,13 +54,14 @@ const FRAMING: Framing = Framing {
     begins,
     resumes: |payload, wire_len| chain(payload, wire_len, MAX_FRAMES).is_some(),
     frame_len,
-    overwrite: |_, _| {},
+    reader: || Box::new(blocks::HeaderBlocks::default()),
+    keep: blocks::keep,
 };
 
 const STREAMS: StreamRules = StreamRules {
     header_len: HEADER_LEN as i64,
     frame: meaning,
-    shows_requests: false,
+    shows_requests: true,
 };
 
 /// The header of a frame, or the preface; its place in the stream is the offset after it.
@@ -66,7 +71,7 @@ pub const HEADER_LEN: usize = 9;
 /// The first bytes that a client sends (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Types of frames; in the column `status`.
+/// Types of frames; in the column `frame_kind`.
 pub mod kind {
     pub const DATA: u8 = 0;
     pub const HEADERS: u8 = 1;
@@ -78,7 +83,7 @@ pub mod kind {
     pub const GOAWAY: u8 = 7;
     pub const WINDOW_UPDATE: u8 = 8;
     pub const CONTINUATION: u8 = 9;
-    /// In the column `status` alone: the client's preface.
+    /// In the column `frame_kind` alone: the client's preface.
     pub const PREFACE: u16 = 0x100;
 }
 
@@ -159,7 +164,7 @@ impl FrameHeader {
             && self.payload_len <= MAX_SETTINGS * SETTING_LEN
     }
 
-    /// As a head without text: `status` is its type, `content_length` its stream, `len` the whole frame's length.
+    /// As a head without text; `len` is the whole frame's length.
     pub fn head(&self) -> Head<'static> {
         let len = HEADER_LEN as u32 + self.payload_len;
         head(self.kind.into(), self.flags, self.stream, len)
@@ -174,8 +179,10 @@ pub fn preface() -> Head<'static> {
 fn head(kind: u16, flags: u8, stream: u32, len: u32) -> Head<'static> {
     Head {
         flags,
-        status: kind,
-        content_length: stream.into(),
+        frame: FrameId {
+            kind,
+            stream: stream.into(),
+        },
         len,
         ..Head::empty(FRAME)
     }
@@ -205,20 +212,21 @@ fn meaning(frame: &FrameFields) -> FrameMeaning {
 
 fn frame_len(header: &[u8]) -> Option<FrameLen> {
     let header = FrameHeader::parse(header.first_chunk()?);
+    let has_block = matches!(header.kind, kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION);
     header.is_valid().then_some(FrameLen {
         body_len: header.payload_len,
-        kept_len: 0,
+        kept_len: if has_block { header.payload_len } else { 0 },
     })
 }
 
-/// Read the message of an excerpt, which is a header or the preface. Its place is the offset after it, because its
-/// first byte may be in another packet.
+/// Read the message of an excerpt, which is a header, perhaps with what its block says, or the preface. Its place is the
+/// offset after it, because its first byte may be in another packet.
 fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
-    let behind = excerpt.bytes.len() as u32;
     if excerpt.bytes == PREFACE {
-        emit(behind, &preface());
-    } else if let Some(header) = excerpt.bytes.first_chunk() {
-        emit(behind, &FrameHeader::parse(header).head());
+        emit(PREFACE.len() as u32, &preface());
+    } else if let Some((header, said)) = excerpt.bytes.split_first_chunk() {
+        let frame = FrameHeader::parse(header).head();
+        emit(HEADER_LEN as u32, &blocks::with_block(frame, said));
     }
 }
 
@@ -350,7 +358,7 @@ mod tests {
         };
         assert_eq!(header, expected);
         assert_eq!(
-            (header.head().len, header.head().status, header.head().content_length),
+            (header.head().len, header.head().frame.kind, header.head().frame.stream),
             (0x01_020c, 1, 9)
         );
     }

@@ -1,8 +1,6 @@
 //! The properties that a protocol's module states.
 
-use twintap_secrets::SecretRules;
-
-use crate::excerpt::{Keep, Read};
+use crate::excerpt::{Keep, Keeper, Read};
 use crate::exchanges::Exchanges;
 use crate::fixed_bytes::Pattern;
 use crate::head::HeadKind;
@@ -57,8 +55,30 @@ pub struct Framing {
     pub resumes: fn(&[u8], usize) -> bool,
     /// Length of the frame with this header; `None` if such a header is invalid.
     pub frame_len: fn(&[u8]) -> Option<FrameLen>,
-    /// Overwrites secrets in the kept bytes of a frame.
-    pub overwrite: fn(&SecretRules, &mut [u8]),
+    /// A reader of a direction's frames.
+    pub reader: fn() -> Box<dyn FrameReader>,
+    /// Keeps a frame.
+    pub keep: fn(&ReadFrame<'_>, &mut Keeper<'_>),
+}
+
+/// Reads the frames of one direction in their order, since what one says may depend on those before it.
+pub trait FrameReader: std::fmt::Debug + Send {
+    /// Read a frame: its header, and as much of what is wanted of its body as was captured. Appends to `said` what is
+    /// to be kept of it beside the header.
+    fn read(&mut self, frame: &[u8], said: &mut Vec<u8>);
+    /// Frames are missing between the last one and the next.
+    fn lose(&mut self);
+}
+
+/// A frame that was read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadFrame<'a> {
+    /// Its header, or the preface.
+    pub header: &'a [u8],
+    /// Offset of its first byte in the packet's payload; below 0 if it begins in an earlier packet.
+    pub at: i32,
+    /// What its reader said of it, with secrets.
+    pub said: &'a [u8],
 }
 
 /// Lengths of a frame's parts after its header.
@@ -70,7 +90,7 @@ pub struct FrameLen {
 }
 
 /// Limits the bytes of each direction that await the rest of a frame.
-pub const MAX_KEPT_LEN: u32 = 1024;
+pub const MAX_KEPT_LEN: u32 = 8192;
 
 /// What an agent keeps of a payload, beside fixed first bytes.
 #[derive(Clone, Copy, Debug)]

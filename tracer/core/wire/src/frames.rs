@@ -7,9 +7,8 @@
 //! direction is certain to be of a protocol (`Framing::begins`). Packets of other directions are examined only if
 //! `Framing::may_begin` holds.
 //!
-//! A frame is recorded with the packet that carries its last wanted byte, at the offset *after* that. This offset is
-//! never before that packet's first byte, so a frame can also be recorded with a packet that came too early and was
-//! held back.
+//! A frame is recorded with the packet that carries its last wanted byte; it may begin in an earlier packet. What its
+//! body says, its protocol's reader says, which reads the frames of a direction in their order.
 //!
 //! # What ends following
 //! - Needed bytes were not captured (snaplen).
@@ -28,7 +27,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
-use twintap_protocols::protocol::{Framing, MAX_KEPT_LEN};
+use twintap_protocols::protocol::{FrameReader, Framing, MAX_KEPT_LEN, ReadFrame};
 use twintap_protocols::registry;
 
 use crate::counters::{CounterKind, Counters};
@@ -55,11 +54,14 @@ pub struct Direction {
     pub interface: u16,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Flow {
     /// Place of its protocol in the registry.
     protocol: u8,
     framing: &'static Framing,
+    reader: Box<dyn FrameReader>,
+    /// What the reader says of the current frame.
+    said: Vec<u8>,
     /// Sequence number of the first byte that was followed.
     begun: u32,
     /// Sequence number of the next wanted byte.
@@ -74,15 +76,13 @@ struct Flow {
     held: Vec<HeldPacket>,
 }
 
-/// The wanted bytes of a frame, as they were sent.
+/// A frame that was read, and its protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// Place of the protocol in the registry.
     pub protocol: u8,
     pub framing: &'static Framing,
-    /// Where its bytes end, from the first one of the packet's payload.
-    pub behind: u32,
-    pub bytes: &'a [u8],
+    pub read: ReadFrame<'a>,
 }
 
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ impl Frames {
         event: &Event,
         payload: &[u8],
         counters: &mut Counters,
-        mut note: impl FnMut(Frame<'_>),
+        mut note: impl FnMut(Frame<'_>, &mut Counters),
     ) -> bool {
         if event.flags & SYN != 0 {
             self.forget(&key);
@@ -154,12 +154,17 @@ impl Frames {
             && !self.flows.get(&key).is_some_and(is_again)
         {
             self.forget(&key);
-            note(Frame {
+            let read = ReadFrame {
+                header: framing.preface,
+                at: 0,
+                said: &[],
+            };
+            let preface = Frame {
                 protocol,
                 framing,
-                behind: framing.preface.len() as u32,
-                bytes: framing.preface,
-            });
+                read,
+            };
+            note(preface, counters);
         }
         if !self.flows.contains_key(&key) && !self.begin(key, &piece, counters) {
             return false;
@@ -168,7 +173,8 @@ impl Frames {
             return false;
         };
         let held_before = flow.held_len();
-        if !flow.take(&piece, HELD_BYTES.saturating_sub(self.held_bytes), &mut note) {
+        let room = HELD_BYTES.saturating_sub(self.held_bytes);
+        if !flow.take(&piece, room, &mut |frame| note(frame, counters)) {
             counters.bump(CounterKind::Http2FramesMissed);
         }
         self.held_bytes = (self.held_bytes + flow.held_len()).saturating_sub(held_before);
@@ -193,6 +199,8 @@ impl Frames {
         let flow = Flow {
             protocol,
             framing,
+            reader: (framing.reader)(),
+            said: Vec::new(),
             begun: piece.seq,
             wanted: piece.seq.wrapping_add(ahead),
             kept: Vec::new(),
@@ -245,8 +253,12 @@ impl Flow {
             outcome = self.read(&next, piece.seq, note);
         }
         if outcome != Outcome::Read {
+            if self.kept.len() >= self.framing.header_len {
+                self.finish_frame(piece.seq, note);
+            }
             self.is_lost = true;
             self.held.clear();
+            self.reader.lose();
         }
         !self.is_lost
     }
@@ -262,27 +274,43 @@ impl Flow {
                 return Outcome::Read;
             }
             let Some(rest) = piece.bytes.get(at as usize..).filter(|rest| !rest.is_empty()) else {
-                return Outcome::Lost;
+                if self.kept.len() < self.framing.header_len {
+                    return Outcome::Lost;
+                }
+                self.finish_frame(first, note); // the rest of its body was not captured
+                continue;
             };
             let more = rest.len().min(self.kept_len - self.kept.len());
             self.kept.extend_from_slice(&rest[..more]);
             self.wanted = self.wanted.wrapping_add(more as u32);
             if self.kept.len() == self.framing.header_len && !self.read_header() {
+                self.kept.clear();
                 return Outcome::Lost;
             }
             if self.kept.len() < self.kept_len {
                 continue;
             }
-            note(Frame {
-                protocol: self.protocol,
-                framing: self.framing,
-                behind: self.wanted.wrapping_sub(first),
-                bytes: &self.kept,
-            });
-            self.wanted = self.wanted.wrapping_add(self.behind_len);
-            self.expect_header();
+            self.finish_frame(first, note);
         }
         Outcome::Lost
+    }
+
+    /// Read the frame whose bytes are kept, and go on behind it. Places count from sequence number `first`.
+    fn finish_frame(&mut self, first: u32, note: &mut impl FnMut(Frame<'_>)) {
+        self.said.clear();
+        self.reader.read(&self.kept, &mut self.said);
+        note(Frame {
+            protocol: self.protocol,
+            framing: self.framing,
+            read: ReadFrame {
+                header: &self.kept[..self.framing.header_len],
+                at: self.wanted.wrapping_sub(first).wrapping_sub(self.kept.len() as u32) as i32,
+                said: &self.said,
+            },
+        });
+        let missing = (self.kept_len - self.kept.len()) as u32;
+        self.wanted = self.wanted.wrapping_add(missing).wrapping_add(self.behind_len);
+        self.expect_header();
     }
 
     /// Read the current frame's header; false if it is invalid.
@@ -363,8 +391,8 @@ mod tests {
                 ..Event::default()
             };
             if frames.concerns(&event, bytes) {
-                frames.take(ENDS, &event, bytes, &mut counters, |frame| {
-                    places.push(at + i64::from(frame.behind))
+                frames.take(ENDS, &event, bytes, &mut counters, |frame, _| {
+                    places.push(at + i64::from(frame.read.at) + frame.read.header.len() as i64)
                 });
             }
         }
@@ -453,7 +481,7 @@ mod tests {
                     payload_len: payload.len() as u32,
                     ..Event::default()
                 };
-                frames.take(ends, &event, payload, &mut Counters::default(), |_| {});
+                frames.take(ends, &event, payload, &mut Counters::default(), |_, _| {});
             }
         }
         assert!(frames.held_bytes <= HELD_BYTES && frames.held_bytes > HELD_BYTES / 2);
@@ -500,7 +528,11 @@ mod tests {
                 ..Event::default()
             };
             let mut frames = Frames::default();
-            assert!(!frames.take(ENDS, &event, payload, &mut Counters::default(), |_| panic!("a frame")));
+            assert!(
+                !frames.take(ENDS, &event, payload, &mut Counters::default(), |_, _| panic!(
+                    "a frame"
+                ))
+            );
         }
     }
 }

@@ -380,11 +380,26 @@ impl Decoder {
             dst: of(event.dst_addr, event.dst_port),
             interface: event.interface,
         };
-        let (excerpts, secrets) = (&mut self.excerpts, &self.secrets);
-        let is_followed = self.frames.take(direction, event, payload, counters, |frame| {
-            let kept = excerpts.push_ending(event.frame, frame.behind, frame.protocol, frame.bytes);
-            (frame.framing.overwrite)(secrets, kept);
-        });
+        let (excerpts, secrets, lines, ids) = (&mut self.excerpts, &self.secrets, &mut self.lines, &self.id_headers);
+        let (marks, mut clues) = self.clues.of_heads();
+        let ends = ends_of(event);
+        let is_followed = self
+            .frames
+            .take(direction, event, payload, counters, |frame, counters| {
+                let clues = &mut clues;
+                let mut notes = PacketNotes { clues, counters, ends };
+                let mut keeper = Keeper {
+                    excerpts,
+                    frame: event.frame,
+                    protocol: frame.protocol,
+                    ids,
+                    marks,
+                    secrets,
+                    notes: &mut notes,
+                    lines,
+                };
+                (frame.framing.keep)(&frame.read, &mut keeper);
+            });
         if is_followed && self.clues.may_begin(payload) {
             self.clues.note_payload(payload, ends_of(event));
         }
@@ -399,8 +414,8 @@ impl Decoder {
             bytes: payload,
             wire_len,
         };
-        let (marks, clues) = self.clues.of_heads();
-        let ends = ends_of(event);
+        let (marks, mut clues) = self.clues.of_heads();
+        let (clues, ends) = (&mut clues, ends_of(event));
         let mut notes = PacketNotes { clues, counters, ends };
         let mut is_known = false;
         for (place, protocol) in registry::places_of_payload(payload.bytes) {
@@ -421,13 +436,13 @@ impl Decoder {
 }
 
 /// Collects the clues and counters of a packet's heads while these are read.
-struct PacketNotes<'a> {
-    clues: HeadClues<'a>,
+struct PacketNotes<'a, 'b> {
+    clues: &'a mut HeadClues<'b>,
     counters: &'a mut Counters,
     ends: Ends,
 }
 
-impl Notes for PacketNotes<'_> {
+impl Notes for PacketNotes<'_, '_> {
     fn head(&mut self, head: &Head<'_>, marks: u64, is_target_whole: bool) {
         self.clues.note_head(head, marks, self.ends, is_target_whole);
     }

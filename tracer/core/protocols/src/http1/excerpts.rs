@@ -31,13 +31,43 @@ pub fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
 
 /// Read the messages of an excerpt.
 pub fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
-    let found = parse_lines(excerpt.bytes, IdChoice::OnlyOther, &HeaderMarks::default(), None);
-    if let Some((mut head, _)) = found {
+    if let Some(mut head) = read_text(excerpt.bytes) {
         if head.flags & flag::CUT == 0 {
             head.len = excerpt.stream_len;
         }
         emit(0, &head);
     }
+}
+
+/// Append to `kept` what is needed of a head that another protocol says; nothing if it is none.
+pub(crate) fn keep_text(text: &[u8], keeper: &mut Keeper<'_>, kept: &mut Vec<u8>) {
+    keeper.lines.clear();
+    let Some((head, marks)) = parse_lines(text, IdChoice::Of(keeper.ids), keeper.marks, Some(keeper.lines)) else {
+        return;
+    };
+    let (lines, begun) = (std::mem::take(keeper.lines), kept.len());
+    lines
+        .parts
+        .iter()
+        .for_each(|part| kept.extend_from_slice(&text[part.clone()]));
+    lines.overwrite_secrets(keeper.secrets, &mut kept[begun..]);
+    note_head(&head, marks, &kept[begun..], true, keeper);
+    *keeper.lines = lines;
+}
+
+/// The head in a text that was kept.
+pub(crate) fn read_text(text: &[u8]) -> Option<Head<'_>> {
+    parse_lines(text, IdChoice::OnlyOther, &HeaderMarks::default(), None).map(|(head, _)| head)
+}
+
+/// Notify of a head whose kept bytes are `kept`.
+fn note_head(head: &Head<'_>, marks: u64, kept: &[u8], is_target_whole: bool, keeper: &mut Keeper<'_>) {
+    let target = if head.kind == REQUEST { head.method.len() + 1 } else { 0 };
+    let shown = Head {
+        target: &kept[target..target + head.target.len()],
+        ..*head
+    };
+    keeper.notes.head(&shown, marks, is_target_whole);
 }
 
 /// Keep the head at `at`. Continues with the length of its message if another one may follow; otherwise breaks with
@@ -59,14 +89,13 @@ fn keep_head(payload: &[u8], at: usize, keeper: &mut Keeper<'_>) -> ControlFlow<
     let stream_len = if is_cut { rest.len() as u32 } else { head.len };
     let lines = std::mem::take(keeper.lines);
     let begun = keeper.keep(rest, at, &lines.parts, stream_len);
-    let column = &mut keeper.excerpts.bytes.bytes[begun..];
-    lines.overwrite_secrets(keeper.secrets, column);
+    lines.overwrite_secrets(keeper.secrets, &mut keeper.excerpts.bytes.bytes[begun..]);
+    let is_target_whole = !is_cut || lines.is_first_line_whole;
     let target = if head.kind == REQUEST { head.method.len() + 1 } else { 0 };
     let shown = Head {
-        target: &column[target..target + head.target.len()],
+        target: &keeper.excerpts.bytes.bytes[begun..][target..target + head.target.len()],
         ..head
     };
-    let is_target_whole = !is_cut || lines.is_first_line_whole;
     keeper.notes.head(&shown, marks, is_target_whole);
     *keeper.lines = lines;
     end_of_message(&head).map_or(ControlFlow::Break(true), ControlFlow::Continue)

@@ -1,0 +1,398 @@
+//! What header blocks say, kept as heads of HTTP/1.
+//!
+//! ```text
+//! HEADERS :method POST  :path /shop.Cart/Get  :authority shop  te trailers   ─▶  POST /shop.Cart/Get HTTP/1.1
+//!                                                                               host: shop
+//! HEADERS grpc-status 14  grpc-message …                                     ─▶  result code 14
+//! ```
+//! 1. The fragments of a block, which CONTINUATION frames may carry, are put together and decoded (`hpack`).
+//! 2. Its fields become a head: a request's if method and path are known, a response's if the status is. Fields of which
+//!    name or value is not known are left out.
+//! 3. What is kept of it is what is kept of HTTP/1 heads, with secrets overwritten by the same rules.
+//!
+//! An excerpt is a frame's header, and if its block was read four bytes of `grpc-status` and the text.
+//!
+//! Limits: a block that was not captured whole, and one that an agent overwrote (it consists of zeros), says nothing; nor
+//! do later blocks of what it would have put into the table.
+//!
+//! Source: RFC 9113 §6.2, §6.6, §6.10 (fragments), §8.3 (pseudo-headers); gRPC over HTTP/2, "Responses".
+
+use crate::excerpt::Keeper;
+use crate::head::Head;
+use crate::http1;
+use crate::numbers::number;
+use crate::protocol::{FrameReader, ReadFrame};
+
+use super::hpack::{Decoder, Field};
+use super::{FrameHeader, HEADER_LEN, flag, kind};
+
+const CODE_LEN: usize = 4;
+/// The result code of an answer of gRPC that does not show it yet.
+pub const RESULT_DUE: i32 = -2;
+const GRPC_TYPE: &[u8] = b"application/grpc";
+/// Bytes of a block that came in several frames, at most.
+const BLOCK_MOST: usize = 1 << 16;
+const PRIORITY_LEN: usize = 5;
+const PROMISED_LEN: usize = 4;
+
+/// The header blocks of one direction.
+#[derive(Debug, Default)]
+pub struct HeaderBlocks {
+    decoder: Decoder,
+    block: Vec<u8>,
+    /// A fragment of the block is missing.
+    is_broken: bool,
+}
+
+impl FrameReader for HeaderBlocks {
+    fn read(&mut self, frame: &[u8], said: &mut Vec<u8>) {
+        let Some((header, body)) = frame.split_first_chunk::<HEADER_LEN>() else {
+            return;
+        };
+        let header = FrameHeader::parse(header);
+        if !matches!(header.kind, kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION) {
+            return;
+        }
+        if header.kind != kind::CONTINUATION {
+            self.block.clear();
+            self.is_broken = false;
+        }
+        match fragment(&header, body) {
+            Some(part) if self.block.len() + part.len() <= BLOCK_MOST => self.block.extend_from_slice(part),
+            _ => self.is_broken = true,
+        }
+        if header.flags & flag::END_HEADERS == 0 {
+            return;
+        }
+        let is_overwritten = self.block.len() > 1 && self.block.iter().all(|&byte| byte == 0);
+        if self.is_broken || is_overwritten {
+            self.decoder.forget();
+        } else {
+            self.say(said);
+        }
+        self.block.clear();
+    }
+
+    fn lose(&mut self) {
+        self.decoder.forget();
+        self.block.clear();
+        self.is_broken = true;
+    }
+}
+
+impl HeaderBlocks {
+    fn say(&mut self, said: &mut Vec<u8>) {
+        let mut fields = Fields::default();
+        _ = self.decoder.decode(&self.block, |field| fields.take(field));
+        said.extend_from_slice(&fields.result_code.to_be_bytes());
+        fields.write_head(said);
+    }
+}
+
+/// The fragment of a block that a frame carries; `None` if it was not captured whole, or its lengths are not valid.
+fn fragment<'a>(header: &FrameHeader, body: &'a [u8]) -> Option<&'a [u8]> {
+    if body.len() < header.payload_len as usize {
+        return None;
+    }
+    let mut rest = body;
+    if header.kind != kind::CONTINUATION && header.flags & flag::PADDED != 0 {
+        let (&padding, behind) = rest.split_first()?;
+        rest = behind.get(..behind.len().checked_sub(padding.into())?)?;
+    }
+    let before = match header.kind {
+        kind::HEADERS if header.flags & flag::PRIORITY != 0 => PRIORITY_LEN,
+        kind::PUSH_PROMISE => PROMISED_LEN,
+        _ => 0,
+    };
+    rest.get(before..)
+}
+
+/// The fields of a block, as far as they are known.
+#[derive(Debug)]
+struct Fields {
+    method: Vec<u8>,
+    target: Vec<u8>,
+    authority: Vec<u8>,
+    status: Vec<u8>,
+    /// Lines of the others.
+    lines: Vec<u8>,
+    /// -1 if nothing is said of it; [`RESULT_DUE`] if it comes later.
+    result_code: i32,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self {
+            method: Vec::new(),
+            target: Vec::new(),
+            authority: Vec::new(),
+            status: Vec::new(),
+            lines: Vec::new(),
+            result_code: -1,
+        }
+    }
+}
+
+impl Fields {
+    fn take(&mut self, field: &Field) {
+        let (Some(name), Some(value)) = (&field.name, &field.value) else {
+            return;
+        };
+        match name.as_slice() {
+            b":method" => self.method.clone_from(value),
+            b":path" => self.target.clone_from(value),
+            b":authority" => self.authority.clone_from(value),
+            b":status" => self.status.clone_from(value),
+            b"grpc-status" => self.result_code = i32::try_from(number(value)).unwrap_or(-1),
+            b"content-type" if value.starts_with(GRPC_TYPE) && self.result_code == -1 => {
+                self.result_code = RESULT_DUE;
+            }
+            _ if name.starts_with(b":") => {}
+            _ => push_line(&mut self.lines, name, value),
+        }
+    }
+
+    /// Append the head that the fields are; nothing if they are no beginning of a message.
+    fn write_head(&self, text: &mut Vec<u8>) {
+        let target = if self.target.is_empty() {
+            &self.authority
+        } else {
+            &self.target
+        };
+        if !self.method.is_empty() && !target.is_empty() {
+            text.extend(self.method.iter().copied().filter(u8::is_ascii_graphic));
+            text.push(b' ');
+            text.extend(target.iter().map(|&byte| {
+                if byte.is_ascii_graphic() || !byte.is_ascii() {
+                    byte
+                } else {
+                    b'?'
+                }
+            }));
+            text.extend_from_slice(b" HTTP/1.1\r\n");
+        } else if self.status.len() == 3 && self.status.iter().all(u8::is_ascii_digit) {
+            text.extend_from_slice(b"HTTP/1.1 ");
+            text.extend_from_slice(&self.status);
+            text.extend_from_slice(b"\r\n");
+        } else {
+            return;
+        }
+        text.extend_from_slice(&self.lines);
+        text.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Append a header's line; what would end the line is replaced.
+fn push_line(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    let safe = |byte: &u8| if matches!(byte, b'\r' | b'\n' | 0) { b'?' } else { *byte };
+    lines.extend(name.iter().map(safe));
+    lines.extend_from_slice(b": ");
+    lines.extend(value.iter().map(safe));
+    lines.extend_from_slice(b"\r\n");
+}
+
+/// Keep a frame: its header, and what its block says with secrets overwritten.
+pub fn keep(frame: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
+    let mut kept = frame.header.to_vec();
+    if !keeper.has_room() {
+        keeper.notes.left_out();
+        return;
+    }
+    if let Some((code, text)) = frame.said.split_at_checked(CODE_LEN) {
+        kept.extend_from_slice(code);
+        http1::keep_text(text, keeper, &mut kept);
+    }
+    let (number, protocol) = (keeper.frame, keeper.protocol);
+    keeper
+        .excerpts
+        .push_frame(number, frame.at, protocol, &kept, frame.header.len());
+}
+
+/// A frame's head with what its excerpt says behind the header.
+pub fn with_block<'a>(frame: Head<'a>, said: &'a [u8]) -> Head<'a> {
+    let Some((code, text)) = said.split_first_chunk::<CODE_LEN>() else {
+        return frame;
+    };
+    let frame = Head {
+        result_code: i32::from_be_bytes(*code),
+        ..frame
+    };
+    let Some(head) = http1::read_text(text) else {
+        return frame;
+    };
+    Head {
+        kind: frame.kind,
+        flags: frame.flags,
+        len: frame.len,
+        result_code: frame.result_code,
+        frame: frame.frame,
+        ..head
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use twintap_secrets::SecretRules;
+
+    use super::*;
+    use crate::excerpt::{ExcerptColumns, Notes};
+    use crate::http1::{HeaderMarks, IdHeaders, KeptLines};
+    use crate::http2::PROTOCOL;
+
+    struct NoNotes;
+
+    impl Notes for NoNotes {
+        fn head(&mut self, _: &Head<'_>, _: u64, _: bool) {}
+        fn head_cut(&mut self) {}
+        fn left_out(&mut self) {}
+    }
+
+    fn frame(kind: u8, flags: u8, stream: u8, body: &[u8]) -> Vec<u8> {
+        let len = (body.len() as u32).to_be_bytes();
+        [&len[1..], &[kind, flags, 0, 0, 0, stream][..], body].concat()
+    }
+
+    /// A literal field that goes into the table.
+    fn field(name: &str, value: &str) -> Vec<u8> {
+        let string = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
+        [&[0x40][..], &string(name), &string(value)].concat()
+    }
+
+    /// What the trace shows of the frames of one direction: method, target, status, result code, id, stream; and all
+    /// bytes that were kept.
+    fn rows_of(frames: &[Vec<u8>]) -> (Vec<String>, Vec<u8>) {
+        let (mut reader, mut excerpts) = (HeaderBlocks::default(), ExcerptColumns::default());
+        for bytes in frames {
+            let mut said = Vec::new();
+            reader.read(bytes, &mut said);
+            let mut keeper = Keeper {
+                excerpts: &mut excerpts,
+                frame: 1,
+                protocol: 2,
+                ids: &IdHeaders::default(),
+                marks: &HeaderMarks::default(),
+                secrets: SecretRules::built_in(),
+                notes: &mut NoNotes,
+                lines: &mut KeptLines::default(),
+            };
+            let read = ReadFrame {
+                header: &bytes[..HEADER_LEN],
+                at: 0,
+                said: &said,
+            };
+            keep(&read, &mut keeper);
+        }
+        let mut found = Vec::new();
+        for row in 0..excerpts.len() {
+            (PROTOCOL.read)(&excerpts.row(row), &mut |at, head| {
+                assert_eq!((at, head.kind), (HEADER_LEN as u32, super::super::FRAME));
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let (method, target, id) = (text(head.method), text(head.target), text(head.transaction_id));
+                let (status, code, stream) = (head.status, head.result_code, head.frame.stream);
+                found.push(format!("{method} {target} {status} {code} {id} {stream}"));
+            });
+        }
+        (found, excerpts.bytes.bytes)
+    }
+
+    fn request(more: &[(&str, &str)]) -> Vec<u8> {
+        let fields = more.iter().flat_map(|(name, value)| field(name, value));
+        [b"\x83\x86".to_vec(), field(":path", "/shop.Cart/Get"), fields.collect()].concat()
+    }
+
+    #[test]
+    fn a_call_and_its_answer_are_read() {
+        let asked = frame(1, 5, 1, &request(&[("x-request-id", "r1"), (":authority", "shop")]));
+        assert_eq!(rows_of(&[asked]).0, ["POST /shop.Cart/Get 0 -1 r1 1"]);
+        let head = [b"\x88".to_vec(), field("content-type", "application/grpc+proto")].concat();
+        let answer = [
+            frame(1, 4, 1, &head),
+            frame(0, 0, 1, b"data"),
+            frame(1, 5, 1, &field("grpc-status", "14")),
+        ];
+        assert_eq!(rows_of(&answer).0, ["  200 -2  1", "  0 -1  1", "  0 14  1"]);
+        let at_once = [head, field("grpc-status", "5")].concat();
+        assert_eq!(rows_of(&[frame(1, 5, 1, &at_once)]).0, ["  200 5  1"]);
+    }
+
+    #[test]
+    fn a_block_in_several_frames_is_read_with_the_last() {
+        let block = request(&[("x-request-id", "r1")]);
+        let padded = [&[3][..], &[0, 0, 0, 0, 200], &block[..9], &[0; 3]].concat();
+        let frames = [
+            frame(1, 0x29, 7, &padded),
+            frame(9, 0, 7, &block[9..20]),
+            frame(9, 4, 7, &block[20..]),
+        ];
+        let rows = ["  0 -1  7", "  0 -1  7", "POST /shop.Cart/Get 0 -1 r1 7"];
+        assert_eq!(rows_of(&frames).0, rows);
+    }
+
+    #[test]
+    fn what_is_missing_makes_only_what_depends_on_it_unknown() {
+        let whole = frame(1, 5, 1, &request(&[]));
+        let again = b"\x83\x86\xbe"; // the path by its place
+        let cases: &[(&str, Vec<Vec<u8>>, &str)] = &[
+            (
+                "all seen",
+                vec![whole.clone(), frame(1, 5, 3, again)],
+                "POST /shop.Cart/Get 0 -1  3",
+            ),
+            ("cut", vec![whole[..20].to_vec(), frame(1, 5, 3, again)], "  0 -1  3"),
+            (
+                "overwritten",
+                vec![frame(1, 5, 1, &[0; 30]), frame(1, 5, 3, again)],
+                "  0 -1  3",
+            ),
+            (
+                "literal after a cut",
+                vec![whole[..20].to_vec(), frame(1, 5, 3, &request(&[]))],
+                "POST /shop.Cart/Get 0 -1  3",
+            ),
+        ];
+        for (name, frames, last) in cases {
+            assert_eq!(rows_of(frames).0.last().map(String::as_str), Some(*last), "{name}");
+        }
+        let mut reader = HeaderBlocks::default();
+        reader.read(&whole, &mut Vec::new());
+        reader.lose();
+        let mut said = Vec::new();
+        reader.read(&frame(1, 5, 3, again), &mut said);
+        assert_eq!(said, (-1_i32).to_be_bytes());
+    }
+
+    #[test]
+    fn no_secret_is_kept() {
+        let secrets = [
+            ("authorization", "Bearer planted-1"),
+            ("cookie", "planted-2"),
+            ("x-api-key", "planted-3"),
+            ("grpc-metadata", "planted-4"),
+            ("referer", "http://u:planted-5@h/"),
+        ];
+        let block = [request(&secrets), field(":path", "/a?token=planted-6")].concat();
+        let (rows, kept) = rows_of(&[
+            frame(1, 5, 1, &block),
+            frame(1, 5, 1, &field("grpc-message", "planted-7")),
+        ]);
+        assert_eq!(rows[0], "POST /a?token=xxxxxxxxx 0 -1  1");
+        assert!(
+            !String::from_utf8_lossy(&kept).contains("planted"),
+            "{}",
+            String::from_utf8_lossy(&kept)
+        );
+    }
+
+    #[test]
+    fn a_value_cannot_forge_a_line() {
+        let block = [
+            request(&[("x-request-id", "r\r\nx-trans-id: forged")]),
+            field(":path", "/a b\r\nc"),
+        ]
+        .concat();
+        assert_eq!(
+            rows_of(&[frame(1, 5, 1, &block)]).0,
+            ["POST /a?b??c 0 -1 r??x-trans-id: forged 1"]
+        );
+    }
+}
