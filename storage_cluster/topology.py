@@ -253,12 +253,14 @@ class ReservationOptions:
     """What is transferred at once."""
     reservable: float = 0.9
     """The share of a device's throughput and space that can be reserved."""
+    window_s: float = 1.0
+    """A reservation is kept in every stretch of time that is this long."""
     remember_s: float = 1.0
     """How long a gateway remembers what the book says of an access."""
 
     def __post_init__(self) -> None:
         """Raises: TopologyError."""
-        for name in ("slice_mb", "stripe_mb", "reservable"):
+        for name in ("slice_mb", "stripe_mb", "window_s", "reservable"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not value > 0 or (name == "reservable" and value > 1):
                 limits = "above 0 and not above 1" if name == "reservable" else "above 0"
@@ -273,6 +275,14 @@ class ReservationOptions:
     def stripe_bytes(self) -> int:
         """A stripe in bytes."""
         return round(self.stripe_mb * 1e6)
+
+    @property
+    def margin_bytes_per_s(self) -> int:
+        """What an access is given beside what it reserved.
+
+        Stripes that are due at a rate number one fewer in some windows than in others, so it takes one more of each.
+        """
+        return round(self.stripe_bytes / self.window_s)
 
 
 @dataclasses.dataclass(frozen=True)

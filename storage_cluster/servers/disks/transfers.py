@@ -28,6 +28,7 @@ from typing import TextIO
 from storage_cluster.servers.disks.accesses import Access
 from storage_cluster.servers.disks.medium import METADATA_BYTES, Medium, Writing
 from storage_cluster.servers.disks.turns import SHARED, SMALL, Turns, Waiting
+from storage_cluster.topology import ReservationOptions
 
 LINGER_S = 10.0
 """So long after the last request with a reservation, transfers are given turns."""
@@ -83,16 +84,15 @@ class TurnsLog:
 class Scheduler:
     """Gives out one device's time."""
 
-    def __init__(
-        self, place: tuple[str, str], slice_bytes: int, stripe_bytes: int, small_rate: int, log: TurnsLog
-    ) -> None:
+    def __init__(self, place: tuple[str, str], options: ReservationOptions, small_rate: int, log: TurnsLog) -> None:
         """`small_rate`: bytes per second that small transfers without a reservation are sure to get."""
         self.host, self.device = place
         self.small_rate = small_rate
-        self.stripe_bytes = stripe_bytes
+        self.stripe_bytes = options.stripe_bytes
+        self._margin = options.margin_bytes_per_s
         self.is_active = False
         """Whether transfers are given turns; else they go to the medium as they come."""
-        self._turns: Turns[_Work] = Turns(slice_bytes)
+        self._turns: Turns[_Work] = Turns(options.slice_bytes)
         self._log = log
         self._grants: collections.deque[_Grant] = collections.deque()
         self._touched_s = 0.0
@@ -114,7 +114,8 @@ class Scheduler:
         loop = asyncio.get_running_loop()
         work = _Work(kind, transaction_id, charge, loop.create_future())
         begun_s = loop.time()
-        waiting = self._turns.add(key, rate, work, size_bytes, begun_s)
+        margin = self._margin if rate and key != SMALL else 0
+        waiting = self._turns.add(key, rate + margin, work, size_bytes, begun_s)
         if self._timer is None:
             self._give()
         try:

@@ -238,7 +238,7 @@ class ObjectServer:
         if scheduler is None:
             options, place = self._options, (self._devices.host, device)
             small_rate = round(SMALL_SHARE * (1 - options.reservable) * target.medium.bytes_per_s)
-            scheduler = Scheduler(place, options.slice_bytes, options.stripe_bytes, small_rate, self._turns_log)
+            scheduler = Scheduler(place, options, small_rate, self._turns_log)
             self._schedulers[device] = scheduler
         text = call.headers.get(ACCESS)
         access = None if text is None else parse_access(text)

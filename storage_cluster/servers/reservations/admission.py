@@ -3,7 +3,8 @@
     rate, direction ──▶ which devices, how much of each ──▶ fits at every moment from start to end? ──▶ claims, or no
 
 1. A device's time is its resource, since reading and writing share it: a rate takes rate × (1 / bandwidth + positioning
-   / stripe) of it, as the medium's profile states (`disks/medium.py`). At most the share `reservable` is promised.
+   / stripe) of it, as the medium's profile states (`disks/medium.py`). At most the share `reservable` is promised. A
+   stripe for each `window_s` is added to each rate: only so is it kept in each such stretch of time.
 2. A read is of an object: its pieces lie on devices that the ring names, and each gives its pieces' share of the rate.
    With several replicas the piece is read from the one that `reading_order` puts first.
 3. A write is to a bucket, and nobody knows where its objects will lie: so each device promises the whole rate. Where
@@ -127,7 +128,8 @@ class Admission:
             raise NotAdmittedError(f"{place} is not in the topology, so it states no throughput")
         if capacity.profile is None:
             raise NotAdmittedError(f"{place} states no throughput (media none), so none can be reserved there")
-        return capacity.profile.busy_s(mb_per_s * MB, self._options.stripe_bytes, is_read=is_read)
+        rate = mb_per_s * MB + self._options.margin_bytes_per_s
+        return capacity.profile.busy_s(rate, self._options.stripe_bytes, is_read=is_read)
 
     def _check(self, claims: Sequence[Claim], rates_mb_per_s: Mapping[str, float]) -> None:
         for claim in claims:
@@ -140,8 +142,10 @@ class Admission:
         limit = self._options.reservable
         if self._fits(claim, claim.start_s, limit, "busy"):
             return
-        free = max(0.0, limit - self._peak(claim, claim.start_s, "busy"))
-        text = f"{claim.place} has {free / claim.busy * mb_per_s:.1f} MB/s left of the {mb_per_s:.1f} asked of it"
+        free = limit - self._peak(claim, claim.start_s, "busy")
+        margin = self._options.margin_bytes_per_s / MB
+        left = max(0.0, free / claim.busy * (mb_per_s + margin) - margin)
+        text = f"{claim.place} has {left:.1f} MB/s left of the {mb_per_s:.1f} asked of it"
         raise NotAdmittedError(text + self._until(claim) + self._from_when(claim, limit, "busy"))
 
     def _check_bytes(self, claim: Claim) -> None:

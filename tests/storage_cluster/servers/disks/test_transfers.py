@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import pytest
 from storage_cluster.servers.disks.accesses import Access
 from storage_cluster.servers.disks.medium import Medium, Profile, read_counters
 from storage_cluster.servers.disks.transfers import LINGER_S, Scheduler, Transfers, TurnsLog
+from storage_cluster.topology import ReservationOptions
 from tests.helpers import virtual_time
 
 MB = 1_000_000
 FLAT = Profile(0, 0, 0, 0, 0, 0, 40 * MB, 20 * MB)
+OPTIONS = ReservationOptions(slice_mb=3.2, stripe_mb=0.4)
 
 
 class Bench:
@@ -29,7 +32,7 @@ class Bench:
         clock: Callable[[], int] = lambda: round(asyncio.get_running_loop().time() * 1e9)  # noqa: E731
         self.medium = Medium(folder / "d1", folder, FLAT, clock)
         self.log = TurnsLog(self.log_file)
-        self.scheduler = Scheduler(("storage1", "d1"), 3_200_000, 400_000, MB, self.log)
+        self.scheduler = Scheduler(("storage1", "d1"), OPTIONS, MB, self.log)
 
     def transfers(self, access_id: str = "", rate: int = 0, end_s: float = 0.0) -> Transfers:
         end = round(end_s or time.time() + 1000)
@@ -87,6 +90,28 @@ def test_each_gets_what_it_reserved_beside_many_that_reserved_nothing(bench: Ben
     assert b >= 98 * MB
     assert sum(others) > 10 * MB
     assert a + b + sum(others) == pytest.approx(400 * MB, rel=0.05)
+
+
+def test_each_gets_what_it_reserved_in_every_second(bench: Bench) -> None:
+    rates = {"A": 10 * MB, "B": 8 * MB, "C": 6 * MB, "D": 4 * MB, "E": 2 * MB}
+
+    seconds: dict[str, Counter[int]] = {name: Counter() for name in rates}
+
+    async def read(name: str) -> None:
+        loop, transfers = asyncio.get_running_loop(), bench.transfers(name, rates[name])
+        begun_s, at = loop.time(), 0
+        while loop.time() < begun_s + 12:
+            await transfers.read(200_000, at, 100 * MB)
+            at += 200_000
+            seconds[name][int(loop.time() - begun_s)] += 200_000
+
+    async def work() -> None:
+        others = [bench.read_for(bench.transfers(), 12) for _ in range(20)]
+        await asyncio.gather(*map(read, rates), *others)
+
+    run(work())
+    for name, rate in rates.items():
+        assert all(seconds[name][second] >= rate for second in range(1, 11)), (name, seconds[name])
 
 
 def test_a_line_says_whose_turns_a_request_waited_for(bench: Bench) -> None:

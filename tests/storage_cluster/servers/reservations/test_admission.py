@@ -17,7 +17,7 @@ SSD = Disk("d1", "ssd", read_bytes_per_s=40_000_000, write_bytes_per_s=20_000_00
 def admission_of(promised: list[Claim], *, replicas: int = 1, disk: Disk = SSD, hosts: int = 2) -> Admission:
     names = [f"storage{number}" for number in range(1, hosts + 1)]
     made = [Host(name, "", _services(name), (Device(name, "d1", zone),), (disk,)) for zone, name in enumerate(names)]
-    options = ReservationOptions(stripe_mb=1000)  # so that positioning does not count
+    options = ReservationOptions(stripe_mb=1000, window_s=1e12)  # neither positioning nor the margin counts
     topology = Topology(tuple(made), (), RingShape(4, replicas, ""), reservations=options)
     ring = next(ring for ring in ring_builder.build_all(topology) if ring.name == "object")
     return Admission(topology, ring, promised)
@@ -94,7 +94,7 @@ def test_a_write_of_all_replicas_takes_its_rate_on_each_of_them() -> None:
 def test_a_disk_is_charged_for_positioning() -> None:
     topology_of_disk = dataclasses.replace(SSD, media="hdd", read_bytes_per_s=0, write_bytes_per_s=0)
     made = admission_of([], disk=topology_of_disk)
-    made._options = ReservationOptions(stripe_mb=1)  # 7.7 ms to transfer, 12.4 to get there
+    made._options = ReservationOptions(stripe_mb=1, window_s=1e9)  # 7.7 ms to transfer, 12.4 to get there
     made.read(access_of("read", 44), ONE_PIECE)
     with pytest.raises(NotAdmittedError):
         made.read(access_of("read", 46), ONE_PIECE)

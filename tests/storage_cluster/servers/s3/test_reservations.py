@@ -172,7 +172,7 @@ def test_no_value_of_the_header_makes_the_gateway_fail(store: LoopbackStore) -> 
 
 def test_a_second_reservation_that_does_not_fit_is_refused(store: LoopbackStore, reserve: Reserve) -> None:
     reserve("read", 30)
-    with pytest.raises(book_api.BookError, match=r"5\.8 MB/s left of the 10\.0 .*there is room from"):
+    with pytest.raises(book_api.BookError, match=r"5\.6 MB/s left of the 10\.0 .*there is room from"):
         reserve("read", 10)
     reserve("read", 5)
 
