@@ -37,7 +37,7 @@ def theirs(rgw: S3Store) -> Any:
     )
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [2])
 def test_both_answer_the_same(store: LoopbackStore, theirs: Any, seed: int) -> None:
     name, requests = f"pair-{seed}", Requests(seed)
     sides = [Side(client, name) for client in (client_of(store, **PLAIN), theirs)]
