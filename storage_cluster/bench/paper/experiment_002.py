@@ -209,7 +209,7 @@ def _fill(servers: int, placed: Sequence[Placed], state_dir: Path) -> None:
 
 
 _WHOLE_MB_PER_S = 9.0
-"""What can be reserved of a device's writing: 0.9 of 10."""
+"""What is reserved to fill buckets: of 10 that a device writes."""
 
 
 def _check(outcomes: Sequence[Outcome]) -> None:

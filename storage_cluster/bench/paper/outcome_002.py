@@ -39,7 +39,7 @@ def publish(
     lines = page.head_lines("002", command)
     lines += [
         "",
-        f"All rates are the document's over {SCALE}: a device reads 20 MB/s and writes 10, of which nine tenths can be "
+        f"All rates are the document's over {SCALE}: a device reads 20 MB/s and writes 10, of which 96 % can be "
         f"reserved. Objects have {size_bytes / 1e6:.0f} MB, parts 5 MiB; each part is verified by its MD5. "
         f"{len(done)} points are done.",
         "",
