@@ -49,7 +49,7 @@ def test_what_is_typed_wrongly_is_named(argv: tuple[str, ...], said: str) -> Non
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
+def requests_made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
     """What the book is asked; it answers as if all were well."""
     found: list[tuple[str, str, Any]] = []
 
@@ -69,11 +69,11 @@ _ACCESS = {
 }  # fmt: skip
 
 
-def test_a_reservation_is_asked_for_and_its_id_printed_alone(asked: list[tuple[str, str, Any]]) -> None:
+def test_a_reservation_is_asked_for_and_its_id_printed_alone(requests_made: list[tuple[str, str, Any]]) -> None:
     result = run("access", "read", "data/a/b", "20", "--start", "2026-01-01T00:00:00", "--seconds", "600")
     assert result.stdout == "a1\n"
     assert "read data/a/b at 20 MB/s (storage1/d1 20.0)" in result.stderr
-    ((method, path, fields),) = asked
+    ((method, path, fields),) = requests_made
     assert (method, path) == ("POST", "/v1/accesses")
     assert fields == {
         "bucket": "data", "key": "a/b", "direction": "read", "mb_per_s": 20.0,
@@ -81,10 +81,10 @@ def test_a_reservation_is_asked_for_and_its_id_printed_alone(asked: list[tuple[s
     }  # fmt: skip
 
 
-def test_what_is_reserved_is_listed_and_cancelled(asked: list[tuple[str, str, Any]]) -> None:
+def test_what_is_reserved_is_listed_and_cancelled(requests_made: list[tuple[str, str, Any]]) -> None:
     assert run("list").stdout.startswith("a1  read data/a/b at 20 MB/s")
     assert run("cancel", "a1").stdout == "Given back.\n"
-    assert asked[-1][:2] == ("DELETE", "/v1/accesses/a1")
+    assert requests_made[-1][:2] == ("DELETE", "/v1/accesses/a1")
     assert isinstance(run("cancel", "other").exception, ServiceError)
 
 

@@ -4,7 +4,9 @@ import dataclasses
 import functools
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -38,6 +40,7 @@ from storage_cluster.operator import operator_errors
 from storage_cluster.servers import balancer
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
+Command = TypeVar("Command", bound=Callable[..., Any])
 _PUBLISH = click.option("--publish", type=_FOLDER, help="Where text and pictures for the docs go.  [default: -o]")
 _notify = functools.partial(click.echo, err=True)
 
@@ -51,6 +54,12 @@ def _make_folders(*folders: Path | None) -> None:
             raise MissingResourceError(f"{folder} cannot be made ({error.strerror})", "choose another folder") from None
 
 
+def _output(default: str) -> Callable[[Command], Command]:
+    """The option for the folder of the runs."""
+    kind: dict[str, Any] = {"default": Path(default), "show_default": True, "type": _FOLDER}
+    return click.option("-o", "--output", "folder", help="Folder for the runs.", **kind)
+
+
 @click.group()
 def paper() -> None:
     """Repeat a paper's experiment on a cluster of its own; finished points are not repeated."""
@@ -58,15 +67,7 @@ def paper() -> None:
 
 @paper.command("000")
 @click.option("--quick", is_flag=True, help="A few points with few objects, in some minutes.")
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    default=Path("runs/paper-000"),
-    show_default=True,
-    type=_FOLDER,
-    help="Folder for the runs.",
-)
+@_output("runs/paper-000")
 @click.option(
     "--media", multiple=True, type=click.Choice(experiment_000.MEDIA), help="Only this medium; may be given again."
 )
@@ -117,15 +118,7 @@ def paper_000(
 
 @paper.command("001")
 @click.option("--quick", is_flag=True, help="A few points of a second each, in some minutes.")
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    default=Path("runs/paper-001"),
-    show_default=True,
-    type=_FOLDER,
-    help="Folder for the runs.",
-)
+@_output("runs/paper-001")
 @click.option(
     "--setup",
     "setups",
@@ -143,7 +136,7 @@ def paper_001(
     base = experiment_001.QUICK if quick else experiment_001.Plan()
     plan = dataclasses.replace(base, setups=setups or base.setups, seconds=seconds or base.seconds)
     with operator_errors():
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folders(folder, publish)
         todo = experiment_001.points(plan, folder)
         points.do(todo, folder, _notify)
         results = experiment_001.collect_results(plan, points.load(todo, folder))
@@ -162,15 +155,7 @@ def paper_001(
 
 @paper.command("002")
 @click.option("--quick", is_flag=True, help="Smaller objects, shorter times, in some minutes.")
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    default=Path("runs/paper-002"),
-    show_default=True,
-    type=_FOLDER,
-    help="Folder for the runs.",
-)
+@_output("runs/paper-002")
 @click.option(
     "--figure",
     "chosen",
@@ -200,15 +185,7 @@ def paper_002(quick: bool, folder: Path, chosen: tuple[str, ...], no_traces: boo
 
 @paper.command("003")
 @click.option("--quick", is_flag=True, help="HDD and SSD, a few points of up to 10 MB, in four minutes.")
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    default=Path("runs/paper-003"),
-    show_default=True,
-    type=_FOLDER,
-    help="Folder for the runs.",
-)
+@_output("runs/paper-003")
 @click.option(
     "--setup",
     "setups",
@@ -262,15 +239,7 @@ def paper_003(
 
 @paper.command("004")
 @click.option("--quick", is_flag=True, help="One short run of each, in a minute.")
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    default=Path("runs/paper-004"),
-    show_default=True,
-    type=_FOLDER,
-    help="Folder for the runs.",
-)
+@_output("runs/paper-004")
 @click.option(
     "--large-mb", type=click.IntRange(1), help="Size of a large object.  [default: 1024, or what the disk allows]"
 )

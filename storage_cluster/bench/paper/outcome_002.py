@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from storage_cluster import topology
 from storage_cluster.bench.paper import charts_002, page, pictures, turns_002
 from storage_cluster.bench.paper.client_002 import READ, WRITE
 from storage_cluster.bench.paper.experiment_002 import SCALE, STREAMS, Done
@@ -37,10 +38,12 @@ def publish(
     folder.mkdir(parents=True, exist_ok=True)
     drawn = pictures.draw(made, folder, notify, wide=(_TURNS,))
     lines = page.head_lines("002", command)
+    reservable = topology.load(topology.find("papio")).reservations.reservable
     lines += [
         "",
-        f"All rates are the document's over {SCALE}: a device reads 20 MB/s and writes 10, of which 96 % can be "
-        f"reserved. Objects have {size_bytes / 1e6:.0f} MB, parts 5 MiB; each part is verified by its MD5. "
+        f"All rates are the document's over {SCALE}: a device reads 20 MB/s and writes 10, of which "
+        f"{100 * reservable:.0f} % can be reserved. Objects have {size_bytes / 1e6:.0f} MB, "
+        "parts 5 MiB; each part is verified by its MD5. "
         f"{len(done)} points are done.",
         "",
         *page.statement_lines(found),

@@ -24,14 +24,13 @@ import asyncio
 import dataclasses
 import functools
 import sys
-import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from storage_cluster.s3.signatures import Credentials
 from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.servers.http.connections import Connections
-from storage_cluster.servers.http.messages import Body, BrokenOff, Call, ClientGone, Refusal, Reply
+from storage_cluster.servers.http.messages import Body, BrokenOff, Call, Reply
 from storage_cluster.servers.routing.deletions import delete_each
 from storage_cluster.servers.routing.endpoint import PATIENCE_S, Endpoint, Outgoing
 from storage_cluster.servers.routing.forwarding import outgoing_request, upload_size
@@ -50,7 +49,7 @@ from storage_cluster.servers.routing.recovery import Recovery
 from storage_cluster.servers.s3.addressing import Address, address_of
 from storage_cluster.servers.s3.authentication import Authenticator, Signed
 from storage_cluster.servers.s3.documents import DOCUMENT_MAX_BYTES
-from storage_cluster.servers.s3.errors import S3Error, error_of_status
+from storage_cluster.servers.s3.errors import S3Error, reply_or_error
 from storage_cluster.servers.s3.objects import source_named
 from storage_cluster.servers.s3.request import Request, user_id_of
 from storage_cluster.servers.s3.server import complete_reply, subresource_of
@@ -114,16 +113,9 @@ class RoutingServer:
         address = Address("", "")
         try:
             address = address_of(call.headers.get("Host", ""), call.path)
-            reply = await self._answer(call, address)
+            reply = await reply_or_error(self._answer(call, address))
         except S3Error as error:
             reply = error.reply()
-        except Refusal as refusal:
-            reply = error_of_status(refusal.status).reply()
-        except (ClientGone, BrokenOff):
-            raise
-        except Exception:  # noqa: BLE001  a mistake of ours must reach the client as an answer
-            traceback.print_exc()
-            reply = S3Error("InternalError").reply()
         call.transaction_id = reply.headers.get("x-amz-request-id", call.transaction_id)
         reply.headers["Server"] = SERVER_NAME
         return complete_reply(reply, address.resource, call.transaction_id)

@@ -7,12 +7,13 @@ Source: Amazon S3 API reference, "Error responses", "List of error codes".
 """
 
 import dataclasses
-from collections.abc import Mapping
+import traceback
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.http.messages import Refusal, Reply
+from storage_cluster.servers.http.messages import BrokenOff, ClientGone, Refusal, Reply
 from storage_cluster.servers.s3.documents import document, element
 
 CODES: dict[str, tuple[int, str]] = {
@@ -181,6 +182,21 @@ class S3Error(Refusal):
 def error_of_status(status: int, message: str | None = None) -> S3Error:
     """The error that stands for a storage server's or the pipeline's refusal."""
     return S3Error(_BY_STATUS.get(status, "InternalError"), message)
+
+
+async def reply_or_error(answer: Awaitable[Reply]) -> Reply:
+    """An operation's reply, or the one that says why it has none. Raises: ClientGone, BrokenOff."""
+    try:
+        return await answer
+    except S3Error as error:
+        return error.reply()
+    except Refusal as refusal:
+        return error_of_status(refusal.status).reply()
+    except (ClientGone, BrokenOff):
+        raise
+    except Exception:  # noqa: BLE001  a mistake of ours must reach the client as an answer
+        traceback.print_exc()
+        return S3Error("InternalError").reply()
 
 
 def write_error(reply: ErrorReply, resource: str, request_id: str) -> None:

@@ -13,12 +13,11 @@ Source: Amazon S3 API reference.
 """
 
 import dataclasses
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from storage_cluster.servers.http.backend import Backend
-from storage_cluster.servers.http.messages import ACCESS, BrokenOff, Call, ClientGone, Handler, Refusal, Reply
+from storage_cluster.servers.http.messages import ACCESS, Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.pipeline import STORE_PIPELINE, pipeline
 from storage_cluster.servers.proxy.server import Store
@@ -39,7 +38,7 @@ from storage_cluster.servers.s3.buckets import Buckets
 from storage_cluster.servers.s3.cache import ObjectCache
 from storage_cluster.servers.s3.context import Gateway, Operation
 from storage_cluster.servers.s3.cors import headers_for
-from storage_cluster.servers.s3.errors import ErrorReply, S3Error, error_of_status, write_error
+from storage_cluster.servers.s3.errors import ErrorReply, S3Error, error_of_status, reply_or_error, write_error
 from storage_cluster.servers.s3.request import Request
 from storage_cluster.servers.s3.reservations import reserved_operation, until_its_end
 
@@ -146,16 +145,9 @@ class S3Server:
         address = Address("", "")
         try:
             address = address_of(call.headers.get("Host", ""), call.path)
-            reply = await self._answer(call, address)
+            reply = await reply_or_error(self._answer(call, address))
         except S3Error as error:
             reply = error.reply()
-        except Refusal as refusal:
-            reply = error_of_status(refusal.status).reply()
-        except (ClientGone, BrokenOff):
-            raise
-        except Exception:  # noqa: BLE001  a mistake of ours must reach the client as an answer
-            traceback.print_exc()
-            reply = S3Error("InternalError").reply()
         return complete_reply(reply, address.resource, call.transaction_id)
 
     async def _answer(self, call: Call, address: Address) -> Reply:

@@ -36,7 +36,7 @@ def bucket(client: Any, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def held(front: TwoBackEnds, bucket: str) -> Callable[[], Keys]:
+def keys_in_stores(front: TwoBackEnds, bucket: str) -> Callable[[], Keys]:
     """The bucket's keys by store, asked past the proxy."""
 
     def ask() -> Keys:

@@ -22,7 +22,7 @@ from tests.helpers.s3_clients import client_of
 SMALL, LARGE = b"s" * 1000, b"L" * 150_000
 PART = b"p" * 5 * 1024**2
 
-Held = Callable[[], dict[str, list[str]]]
+KeysInStores = Callable[[], dict[str, list[str]]]
 
 
 def body_of(client: Any, bucket: str, key: str, **options: str) -> bytes:
@@ -30,24 +30,24 @@ def body_of(client: Any, bucket: str, key: str, **options: str) -> bytes:
     return body
 
 
-def test_objects_go_by_size_and_come_back(client: Any, bucket: str, held: Held) -> None:
+def test_objects_go_by_size_and_come_back(client: Any, bucket: str, keys_in_stores: KeysInStores) -> None:
     client.put_object(Bucket=bucket, Key="a/ü +%", Body=SMALL, Metadata={"colour": "blue"}, ContentType="text/x")
     client.put_object(Bucket=bucket, Key="b", Body=LARGE)
     client.put_object(Bucket=bucket, Key="c", Body=b"")
-    assert held() == {"small": ["a/ü +%", "c"], "large": ["b"]}
+    assert keys_in_stores() == {"small": ["a/ü +%", "c"], "large": ["b"]}
     assert body_of(client, bucket, "b") == LARGE
     assert body_of(client, bucket, "b", Range="bytes=149990-") == b"L" * 10
     found = client.head_object(Bucket=bucket, Key="a/ü +%")
     assert (found["Metadata"], found["ContentType"], found["ContentLength"]) == ({"colour": "blue"}, "text/x", 1000)
     client.delete_object(Bucket=bucket, Key="b")
-    assert held() == {"small": ["a/ü +%", "c"], "large": []}
+    assert keys_in_stores() == {"small": ["a/ü +%", "c"], "large": []}
     assert code_of(client.get_object, Bucket=bucket, Key="b") == "NoSuchKey"
 
 
-def test_a_replaced_object_is_in_one_store(client: Any, bucket: str, held: Held) -> None:
+def test_a_replaced_object_is_in_one_store(client: Any, bucket: str, keys_in_stores: KeysInStores) -> None:
     for body, store in ((SMALL, "small"), (LARGE, "large"), (SMALL, "small")):
         client.put_object(Bucket=bucket, Key="key", Body=body)
-        assert held() == {"small": [], "large": []} | {store: ["key"]}
+        assert keys_in_stores() == {"small": [], "large": []} | {store: ["key"]}
         assert body_of(client, bucket, "key") == body
 
 
@@ -73,7 +73,7 @@ def test_a_key_that_moves_is_always_read_and_listed_once(client: Any, bucket: st
     assert [listing for listing in listings if listing != ["key"]] == []
 
 
-def test_writers_of_one_key_leave_one_copy(client: Any, bucket: str, held: Held) -> None:
+def test_writers_of_one_key_leave_one_copy(client: Any, bucket: str, keys_in_stores: KeysInStores) -> None:
     writers = [
         threading.Thread(target=client.put_object, kwargs={"Bucket": bucket, "Key": "key", "Body": body})
         for body in (SMALL, LARGE) * 6
@@ -82,7 +82,7 @@ def test_writers_of_one_key_leave_one_copy(client: Any, bucket: str, held: Held)
         writer.start()
     for writer in writers:
         writer.join()
-    found = held()
+    found = keys_in_stores()
     assert sorted(map(len, found.values())) == [0, 1]
     assert body_of(client, bucket, "key") == (SMALL if found["small"] else LARGE)
 
@@ -114,37 +114,37 @@ def expected_names(keys: list[str], Prefix: str = "", Delimiter: str = "") -> It
             last = name
 
 
-def test_uploads_in_parts(client: Any, bucket: str, held: Held) -> None:
+def test_uploads_in_parts(client: Any, bucket: str, keys_in_stores: KeysInStores) -> None:
     client.put_object(Bucket=bucket, Key="key", Body=SMALL)
     place = {"Bucket": bucket, "Key": "key"}
     upload = place | {"UploadId": client.create_multipart_upload(**place, Metadata={"a": "b"})["UploadId"]}
     assert client.list_multipart_uploads(Bucket=bucket)["Uploads"][0]["Key"] == "key"
     etags = [client.upload_part(**upload, PartNumber=n, Body=PART[n:])["ETag"] for n in (1, 2)]
     assert len(client.list_parts(**upload)["Parts"]) == 2
-    assert held() == {"small": ["key"], "large": []}
+    assert keys_in_stores() == {"small": ["key"], "large": []}
     parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
     assert client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts[:1]})["ETag"].endswith('-1"')
-    assert held() == {"small": [], "large": ["key"]}
+    assert keys_in_stores() == {"small": [], "large": ["key"]}
     assert body_of(client, bucket, "key") == PART[1:]
     assert answer_of(client.abort_multipart_upload, **upload)[1] in ("", "NoSuchUpload")
 
 
-def test_a_copy_lies_beside_its_source(client: Any, bucket: str, held: Held) -> None:
+def test_a_copy_lies_beside_its_source(client: Any, bucket: str, keys_in_stores: KeysInStores) -> None:
     client.put_object(Bucket=bucket, Key="a", Body=SMALL, Metadata={"a": "b"})
     client.put_object(Bucket=bucket, Key="b", Body=LARGE)
     client.copy_object(Bucket=bucket, Key="b", CopySource={"Bucket": bucket, "Key": "a"})
-    assert held() == {"small": ["a", "b"], "large": []}
+    assert keys_in_stores() == {"small": ["a", "b"], "large": []}
     assert body_of(client, bucket, "b") == SMALL
     assert code_of(client.copy_object, Bucket=bucket, Key="c", CopySource=f"{bucket}/none") == "NoSuchKey"
 
 
-def test_conditions_are_judged_where_the_object_is(client: Any, bucket: str, held: Held) -> None:
+def test_conditions_are_judged_where_the_object_is(client: Any, bucket: str, keys_in_stores: KeysInStores) -> None:
     etag = client.put_object(Bucket=bucket, Key="key", Body=SMALL, IfNoneMatch="*")["ETag"]
     refused = {"Bucket": bucket, "Key": "key", "Body": LARGE}
     assert code_of(client.put_object, **refused, IfNoneMatch="*") == "PreconditionFailed"
     assert code_of(client.put_object, **refused, IfMatch='"0"') == "PreconditionFailed"
     assert code_of(client.put_object, **refused, IfMatch=etag) == ""
-    assert held() == {"small": ["key"], "large": []}
+    assert keys_in_stores() == {"small": ["key"], "large": []}
     assert body_of(client, bucket, "key") == LARGE
     assert answer_of(client.get_object, Bucket=bucket, Key="key", IfNoneMatch=f'"{md5(LARGE)}"') == (304, "304")
 
@@ -153,7 +153,7 @@ def md5(body: bytes) -> str:
     return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
 
-def test_tags_and_many_deletions(client: Any, bucket: str, held: Held) -> None:
+def test_tags_and_many_deletions(client: Any, bucket: str, keys_in_stores: KeysInStores) -> None:
     put_all(client, bucket, "a", "b/c")
     client.put_object(Bucket=bucket, Key="d", Body=LARGE)
     tags = {"TagSet": [{"Key": "k", "Value": "v"}]}
@@ -163,7 +163,7 @@ def test_tags_and_many_deletions(client: Any, bucket: str, held: Held) -> None:
     listed = {"Objects": [{"Key": key} for key in ("a", "b/c", "d", "nothing")]}
     deleted = client.delete_objects(Bucket=bucket, Delete=listed)["Deleted"]
     assert [one["Key"] for one in deleted] == ["a", "b/c", "d", "nothing"]
-    assert held() == {"small": [], "large": []}
+    assert keys_in_stores() == {"small": [], "large": []}
     client.delete_bucket(Bucket=bucket)
     assert bucket not in [one["Name"] for one in client.list_buckets()["Buckets"]]
 
@@ -178,11 +178,13 @@ def test_settings_of_a_bucket_are_those_of_both(client: Any, front: TwoBackEnds,
     assert code_of(client.create_bucket, Bucket=bucket) in ("", "BucketAlreadyOwnedByYou")
 
 
-def test_a_bucket_that_one_store_lacks_is_made_there(client: Any, front: TwoBackEnds, bucket: str, held: Held) -> None:
+def test_a_bucket_that_one_store_lacks_is_made_there(
+    client: Any, front: TwoBackEnds, bucket: str, keys_in_stores: KeysInStores
+) -> None:
     client_of(front, host="ext4").delete_bucket(Bucket=bucket)
     client.create_bucket(Bucket=bucket)
     client.put_object(Bucket=bucket, Key="key", Body=LARGE)
-    assert held() == {"small": [], "large": ["key"]}
+    assert keys_in_stores() == {"small": [], "large": ["key"]}
 
 
 def test_presigned_urls(client: Any, bucket: str) -> None:
@@ -272,7 +274,9 @@ def test_what_is_not_built_is_refused_by_name(client: Any, bucket: str, operatio
     assert answer_of(getattr(client, operation), Bucket=bucket, **arguments) == (501, "NotImplemented")
 
 
-def test_a_store_that_is_down_is_named(front: TwoBackEnds, client: Any, bucket: str, held: Held) -> None:
+def test_a_store_that_is_down_is_named(
+    front: TwoBackEnds, client: Any, bucket: str, keys_in_stores: KeysInStores
+) -> None:
     client.put_object(Bucket=bucket, Key="key", Body=SMALL)
     client.put_object(Bucket=bucket, Key="other", Body=SMALL)
     front.stop("ext4", "s3")
@@ -292,11 +296,11 @@ def test_a_store_that_is_down_is_named(front: TwoBackEnds, client: Any, bucket: 
         assert code_of(client.put_object, Bucket=bucket, Key="new", Body=LARGE) == ""
     finally:
         front.restart("ext3", "s3")
-    assert held() == {"small": ["other"], "large": ["key", "new"]}
+    assert keys_in_stores() == {"small": ["other"], "large": ["key", "new"]}
 
 
 def test_a_copy_that_cannot_be_removed_is_removed_later(
-    front: TwoBackEnds, client: Any, bucket: str, held: Held
+    front: TwoBackEnds, client: Any, bucket: str, keys_in_stores: KeysInStores
 ) -> None:
     client.put_object(Bucket=bucket, Key="key", Body=SMALL)
     front.stop("ext3", "s3")
@@ -305,6 +309,6 @@ def test_a_copy_that_cannot_be_removed_is_removed_later(
         assert body_of(client, bucket, "key") == LARGE
     finally:
         front.restart("ext3", "s3")
-    assert held() == {"small": ["key"], "large": ["key"]}
+    assert keys_in_stores() == {"small": ["key"], "large": ["key"]}
     client.put_object(Bucket=bucket, Key="key", Body=LARGE[:5000])
-    assert held() == {"small": [], "large": ["key"]}
+    assert keys_in_stores() == {"small": [], "large": ["key"]}
