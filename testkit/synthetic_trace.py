@@ -324,6 +324,7 @@ class _Uploads:
                 "transaction_id": pa.array([f"tx{each:012x}" for each in (upload + self.recipe.first_upload).tolist()]),
                 "background": self.by_daemon(upload),
                 "complete": np.ones(len(upload), dtype=bool),
+                "status_class": _constant("ok", len(upload)),
                 "outcome": _constant("ok", len(upload)),
             }
         )

@@ -71,26 +71,33 @@ def facts_line(summary: Summary, hosts_count: int) -> list[str]:
 
 def request_title(request: Request) -> str:
     """`PUT /v1/a/c/o → 201`."""
-    return f"{request.title}{answer_words(request.status, request.outcome)}"
+    return f"{request.title}{answer_words(request.answer, request.outcome)}"
 
 
-def answer_words(status: int, outcome: str) -> str:
-    """` → 201`, ` → 503 ✗`, ` → ✗ no whole answer`, ` → given up`; "" where no status is visible and nothing failed."""
+def answer_words(answer: str, outcome: str) -> str:
+    """` → 201`, ` → 200 UNAVAILABLE ✗`, ` → ✗ no whole answer`, ` → given up`; "" where nothing is visible and nothing
+    failed.
+
+    Arguments: `answer`, what the answer says of its result (`Request.answer`).
+    """
     failed = outcome == "failed"
     if outcome == "abandoned":
         return " → given up"
-    if status:
-        return f" → {status}{' ✗' if failed else ''}"
+    if answer:
+        return f" → {answer}{' ✗' if failed else ''}"
     return " → ✗ no whole answer" if failed else ""
 
 
-def status_words(status: int, outcome: str) -> str:
-    """A cell of a table: `201`, `✗ 503`, `✗ no whole answer`, `given up by the client`, `unknown`."""
+def status_words(answer: str, outcome: str) -> str:
+    """A cell of a table: `201`, `ok`, `42P01`, `✗ 503`, `✗ no whole answer`, `given up by the client`, `unknown`.
+
+    Arguments: as for `answer_words`.
+    """
     if outcome == "abandoned":
         return OUTCOME_WORDS[outcome]
     if outcome == "failed":
-        return f"✗ {status or 'no whole answer'}"
-    return str(status) if status and outcome == "ok" else f"{status or 'none seen'} (outcome unknown)"
+        return f"✗ {answer or 'no whole answer'}"
+    return answer or "ok" if outcome == "ok" else f"{answer or 'none seen'} (outcome unknown)"
 
 
 def outcome_words(failed_count: int, abandoned_count: int, unknown_count: int) -> str:

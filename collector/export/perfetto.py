@@ -92,7 +92,7 @@ def _us(at_ns: int, origin: int) -> float:
 
 
 def _slice(row: dict[str, Any], hosts: dict[str, int], origin: int) -> dict[str, Any]:
-    keys = ("exchange_id", "trace_id", "parent_span_id", "connection_id", "client_host", "status", "outcome")
+    keys = ("exchange_id", "trace_id", "parent_span_id", "connection_id", "client_host", "status", "result", "outcome")
     shown = {
         key: row[key] for key in (*keys, "transaction_id", "link_reason", "confidence", *LEDGER) if row[key] is not None
     }

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.queries.timeline.columns import ArrowClass
+from collector.requests.results import answer_text
 from collector.trace.model import CounterInfo
 from collector.trace.packets import PacketFields
 from collector.trace.schema import HopKind, HopState
@@ -111,6 +112,7 @@ class Request:
     client_host: str | None
     server_host: str | None
     status: int
+    result: str  # as `Span.result`
     complete: bool
     outcome: str  # as `collector.requests.outcomes` has them
     start_ns: int
@@ -120,6 +122,11 @@ class Request:
     spans_count: int
     hops_count: int
     problems_count: int
+
+    @property
+    def answer(self) -> str:
+        """What the answer says of its result; "" if nothing is visible."""
+        return answer_text(self.status, self.result)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
 from collector.queries.request_table import RequestClass, request_classes, request_table
 from collector.queries.service_graph import HopCounts, ServiceGraph, call_ends, service_graph
 from collector.queries.span_trees import SpanTrees
+from collector.requests.results import answer_text
 
 SLOW_SHARE, TYPICAL = 0.95, (0.25, 0.75)
 """As `collector.reporting.comparison` has them: slow requests are above this quantile, typical ones between those."""
@@ -58,6 +59,7 @@ class RequestRow:
     method: str
     target: str
     status: int
+    result: str
     outcome: str
     client_host: str
     server_host: str
@@ -67,6 +69,11 @@ class RequestRow:
     bytes: int
     in_flight: int
     transaction_id: str
+
+    @property
+    def answer(self) -> str:
+        """What the answer says of its result; "" if nothing is visible."""
+        return answer_text(self.status, self.result)
 
 
 class Hops(Protocol):

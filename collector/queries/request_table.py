@@ -47,15 +47,15 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     """The requests of a trace, one row each, by number.
 
     Arguments: `spans`, as `SpanTrees.frame`.
-    Returns: `number, start_ns, end_ns, duration_ns, ended, class, method, target, service, status, outcome, failed,
-    client_host, server_host, bytes, transaction_id, outermost` (a client's own: `collector.services.client_requests`),
-    `in_flight` (outermost requests in flight when it began, itself included).
+    Returns: `number, start_ns, end_ns, duration_ns, ended, class, method, target, service, status, result, outcome,
+    failed, client_host, server_host, bytes, transaction_id, outermost` (a client's own:
+    `collector.services.client_requests`), `in_flight` (outermost requests in flight when it began, itself included).
     """
     roots = spans.unique("request", keep="first", maintain_order=True)
     size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))
     client_requests = of_clients(roots, spans)["request"]
     rows = roots.select(
-        *("method", "target", "service", "status", "client_host", "server_host", "transaction_id"),
+        *("method", "target", "service", "status", "result", "client_host", "server_host", "transaction_id"),
         number="request",
         start_ns="start",
         end_ns="end",

@@ -7,6 +7,9 @@ A query is a list of words. A request is found if each word matches one of its e
     #12  conn:77  host:proxy  path:/v1/a      just that request, connection, host, part of a path
     >5ms  <1s                                 how long the request took
     outcome:failed                            its outcome: ok, failed, abandoned, unknown
+    status:503  status:error                  the status of an answer, or its class: ok, error, client_error, refused,
+                                              server_error, unknown
+    grpc:14  grpc:unavailable  sql:select     an exchange of that protocol, by its result, method or target
     stream:websocket                          a stream of that kind or protocol (subscription, session, tunnel, …)
 
 After the requests come streams that match by host, service, kind, protocol, address or number of their connection, then
@@ -27,13 +30,17 @@ from numpy.typing import NDArray
 
 from collector.queries.trace_view import TraceView
 from collector.requests.outcomes import OUTCOMES, Outcome
+from collector.requests.protocols import PROTOCOLS, Exchanges
+from collector.requests.results import CLASSES, is_error
 from collector.services.ends import end_name, service_at
 
 UNIT_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 DURATION = re.compile(r"([<>])(\d+(?:\.\d+)?)(ns|us|µs|ms|s)")
 ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*::[0-9a-f:]*|)(?::(\d{1,5}))?", re.IGNORECASE)
 OF_STREAMS = ("client_host", "server_host", "service", "protocol", "reason", "evidence")
-TEXTS = ("transaction_id", "target", "method", "service", "client_host", "server_host")
+TEXTS = ("transaction_id", "target", "method", "service", "result", "client_host", "server_host")
+SHOWS_REQUESTS = (Exchanges.ORDERED, Exchanges.BY_STREAM_ID)
+OF_PROTOCOL = ("method", "target", "result")
 ENDS = ("client", "server", "translated_client", "translated_server")
 LONGEST_QUERY = 500
 HELP = "try an id, a path, a host, ADDR:PORT, #12 for a request, conn:77, stream:mqtt, outcome:failed or >5ms"
@@ -248,9 +255,27 @@ def _text(*columns: str) -> Callable[[str, Searched], Masks]:
 
 
 def _status(value: str, where: Searched) -> Masks | None:
-    if not value.isdecimal() or len(value) > 4:
+    """Requests with an answer of this status, or of this class."""
+    if value.isdecimal() and len(value) < 5:
+        return _only(where, requests=_spans_where(pl.col("status") == int(value), where))
+    if value.lower() == "error":
+        return _only(where, requests=_spans_where(is_error(), where))
+    if value.lower() not in CLASSES:
         return None
-    return _only(where, requests=_spans_where(pl.col("status") == int(value), where))
+    return _only(where, requests=_spans_where(pl.col("status_class") == value.lower(), where))
+
+
+def _protocol(protocols: Sequence[str], others: Sequence[pl.Expr] = ()) -> Callable[[str, Searched], Masks | None]:
+    """Requests with an exchange of one of these protocols and a result, method or target that matches."""
+
+    def rule(value: str, where: Searched) -> Masks | None:
+        said = _contains(OF_PROTOCOL, value)
+        if value.isdecimal() and len(value) < 10:
+            said |= pl.col("result_code") == int(value)
+        tests = (pl.col("protocol").is_in(protocols), *others, said)
+        return _only(where, requests=_spans_where(pl.all_horizontal(tests).fill_null(value=False), where))
+
+    return rule
 
 
 def _outcome(value: str, where: Searched) -> Masks | None:
@@ -264,7 +289,16 @@ def _outcome(value: str, where: Searched) -> Masks | None:
     return _only(where, requests=found)
 
 
+def _protocol_rules() -> dict[str, Callable[[str, Searched], Masks | None]]:
+    """The rules of protocols that show requests: by their family and their name, and gRPC's."""
+    shown = [one for one in PROTOCOLS if one.exchanges in SHOWS_REQUESTS]
+    words = {word for one in shown for word in (one.family, one.name)}
+    rules = {word: _protocol([one.name for one in shown if word in (one.family, one.name)]) for word in words}
+    return rules | {"grpc": _protocol(["http/2"], [pl.col("result_code").is_not_null()])}
+
+
 RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
+    **_protocol_rules(),
     "req": _request,
     "conn": _connection,
     "host": _host,

@@ -17,13 +17,14 @@ from collector.queries.timeline.shelf import Shelf
 from collector.reporting.request_rows import RequestRows
 from collector.requests.link_doubt import UNCERTAIN, describe_doubt
 from collector.requests.outcomes import Outcome
+from collector.requests.results import answer_text
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name
 from collector.trace.request_times import shown_end, shown_start
 from collector.trace.table_store import ROW_GROUP_ROWS
 
-TEXTS = ("service", "method", "target", "protocol", "transaction_id")
+TEXTS = ("service", "method", "target", "protocol", "result", "status_class", "transaction_id")
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),
     *("request_bytes", "response_bytes", "uncertainty_ns"),
@@ -51,6 +52,8 @@ class Span:
     method: str
     target: str
     status: int
+    result: str  # the answer's result code, in the protocol's words
+    status_class: str  # as `collector.requests.results` has them
     protocol: str
     transaction_id: str
     complete: bool
@@ -89,6 +92,11 @@ class Span:
     def duration_ns(self) -> int:
         """From its first packet to its last, without its client's pause (`collector.requests.openings`)."""
         return self.end_ns - self.start_ns - self.pause_ns
+
+    @property
+    def answer(self) -> str:
+        """What the answer says of its result; "" if nothing is visible."""
+        return answer_text(self.status, self.result)
 
     @property
     def title(self) -> str:
@@ -213,8 +221,10 @@ class SpanTrees:
         return found
 
     def texts(self) -> pl.DataFrame:
-        """The columns for a search: each span's `request`, connection, texts, hosts and status; by request."""
-        return self._frame.select("request", "connection_id", "client_host", "server_host", "status", "outcome", *TEXTS)
+        """The columns for a search: each span's `request`, connection, texts, hosts and results; by request."""
+        return self._frame.select(
+            *("request", "connection_id", "client_host", "server_host", "status", "result_code", "outcome"), *TEXTS
+        )
 
 
 def _order(rows: RequestRows, start_ns: int) -> tuple[pl.DataFrame, pl.DataFrame]:

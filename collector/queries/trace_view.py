@@ -239,6 +239,7 @@ class TraceView:
             client_host=root.client_host,
             server_host=root.server_host,
             status=root.status,
+            result=root.result,
             complete=root.complete,
             outcome=root.outcome,
             start_ns=int(self._trees.start_ns[number]),
@@ -272,7 +273,7 @@ class TraceView:
         return compare(mine, stages_of_trace(Trace(other_url)), self.url, other_url)
 
     def request_texts(self) -> pl.DataFrame:
-        """Of each exchange its `request`, `connection_id`, hosts, `status`, `outcome` and texts; by request."""
+        """Of each exchange its `request`, `connection_id`, hosts, results, `outcome` and texts; by request."""
         return self._trees.texts()
 
     def request_durations_ns(self) -> NDArray[np.int64]:

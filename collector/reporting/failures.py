@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.requests.outcomes import Outcome, is_abandoned
+from collector.requests.results import answer_text
 from collector.services.client_requests import of_clients
 from collector.trace.durations import in_words
 
@@ -97,13 +98,15 @@ _KINDS = pa.array([*UNCONNECTED])
 
 def _requests_words(failed: pl.DataFrame) -> Iterator[str]:
     """Clauses about how requests failed, as their clients saw it."""
-    silent, status = pl.col("response_bytes").is_null(), pl.col("status").fill_null(0)
+    silent = pl.col("response_bytes").is_null()
     ended = pl.col("ending").is_not_null()
     answered = failed.filter(~silent & ~ended)
-    by_status = answered.group_by(status=status).len().sort("len", "status", descending=[True, False])
-    for code, count in by_status.head(MOST_STATUSES).rows():
-        yield _plural(count, "request", f"answered {code}" if code else "broken off")
-    rest = int(by_status["len"].slice(MOST_STATUSES).sum())
+    answer = ("status", "result")
+    by_answer = answered.group_by(answer).len().sort("len", *answer, descending=[True, False, False])
+    for status, result, count in by_answer.head(MOST_STATUSES).rows():
+        said = answer_text(status, result)
+        yield _plural(count, "request", f"answered {said}" if said else "broken off")
+    rest = int(by_answer["len"].slice(MOST_STATUSES).sum())
     if rest:
         yield _plural(rest, "request", "answered with other statuses")
     lost = len(failed.filter(silent))

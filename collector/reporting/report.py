@@ -61,6 +61,8 @@ class RequestLine:
     service: str
     client_host: str | None
     status: int | None
+    result: str | None  # the answer's result code, in the protocol's words
+    status_class: str | None
     outcome: str
     transaction_id: str | None
     duration_ns: int
@@ -317,6 +319,8 @@ def _request_line(rows: pl.DataFrame) -> RequestLine:
         service=row["service"],
         client_host=row["client_host"],
         status=row["status"],
+        result=row["result"],
+        status_class=row["status_class"],
         outcome=row["outcome"] or str(Outcome.UNKNOWN),
         transaction_id=row["transaction_id"],
         duration_ns=row["duration_ns"],

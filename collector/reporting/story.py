@@ -54,7 +54,7 @@ SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts until they reach this share, but at most so many; then the rest."""
 OUTERMOST_COLUMNS = ("trace_id", "depth", "duration_ns", "background", "client_host", "server_host", "outcome")
 """Columns that `outermost` and `abandoned_roots` need."""
-ATTEMPT_COLUMNS = (*OUTERMOST_COLUMNS, "exchange_id", "response_bytes", "status", "ending")
+ATTEMPT_COLUMNS = (*OUTERMOST_COLUMNS, "exchange_id", "response_bytes", "status", "result", "ending")
 """Columns that a story needs of all requests; its parts need more, but only of the rows that it describes."""
 PART_COLUMNS = tuple(
     dict.fromkeys(

@@ -23,6 +23,7 @@ from collector.reporting.story import Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
 from collector.requests.link_doubt import describe_links
 from collector.requests.outcomes import Outcome
+from collector.requests.results import ERRORS, answer_text
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CounterInfo
 
@@ -48,8 +49,6 @@ MOST_PROGRAMS = 3
 """At most so many daemons are named."""
 BAR_CELLS = 10
 MOST_NAME_CELLS = 36
-ERROR_STATUS = 400
-"""This and higher HTTP statuses report an error (RFC 9110 §15.5), and are shown."""
 _UNITS = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s)\b|%)|(?<=±) | (?=±)")
 """Spaces at which a line must not break."""
 COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim", "data_loss": "bold red"}
@@ -308,9 +307,9 @@ def _show_requests(console: Console, requests: RequestSummary, links: str) -> No
     grid.columns[1].max_width = MOST_NAME_CELLS
     for line in requests.slowest:
         spans = f"{line.spans_count:,} span{'s' * (line.spans_count != 1)}"
-        status = f"{line.status}, " if line.status is not None and line.status >= ERROR_STATUS else ""
+        status = f"{answer_text(line.status, line.result)}, " if line.status_class in ERRORS else ""
         status = "given up, " if line.outcome == Outcome.ABANDONED else status
-        status = "no whole answer, " if line.status is None and line.outcome == Outcome.FAILED else status
+        status = "no whole answer, " if not status and line.outcome == Outcome.FAILED else status
         grid.add_row(in_words(line.duration_ns), line.name, status + spans, line.transaction_id or "")
     _print(console, grid)
     _print_remaining(console, requests.count, len(requests.slowest), ", all faster")

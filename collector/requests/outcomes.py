@@ -3,12 +3,9 @@
 
 A request failed if there is evidence of the failure:
 
-- A status of 500 and above, or 408, 429 or 499: the server did not serve the request (RFC 9110 §15.6), refused it for
-  its duration or the number of requests (RFC 9110 §15.5.9, RFC 6585 §4), or reports that its client had left (nginx,
-  MinIO). Any other 4xx is a normal answer: the server did its part, and clients provoke such answers on purpose
-  (Swift's HEAD before a PUT gets 404, a first request without credentials 401, a conditional one 412). OpenTelemetry's
-  HTTP conventions draw the same line for servers.
-- A code of gRPC that reports the same (`GRPC_FAILURES`), whatever the HTTP status.
+- Its answer is of the class `server_error` or `refused` (`collector.requests.results`): HTTP's 500 and above, 408, 429
+  or 499, gRPC's UNAVAILABLE, PostgreSQL's 53300. Any other error of a client is a normal answer: the server did its
+  part, and clients provoke such answers on purpose. OpenTelemetry's conventions draw the same line for servers.
 - No answer, or an incomplete one, because the server's side ended the connection (`collector.requests.endings`). In a
   protocol without visible heads it is unknown when an answer is complete, and servers answer a goodbye by closing:
   there only a reset counts, and only for a request without a byte of an answer.
@@ -20,8 +17,9 @@ must have waited for one: for `ANSWER_EXPECTED_NS`, or `LONG_WAIT_RATIO` times a
 connection and at least `LONG_WAIT_NS`, or for `GOODBYE_MOST_NS` if an answer came after it had left. And the server
 must answer other requests in the trace.
 
-A request is ok if it has a complete answer with a status. Everything else is unknown: an answer in a protocol without
-visible status, a request cut off by the beginning or end of a capture, and one still waiting then, however long.
+A request is ok if it has a complete answer that shows its class. Everything else is unknown: an answer in a protocol
+whose results are not read, a request cut off by the beginning or end of a capture, and one still waiting then, however
+long.
 """
 
 from enum import StrEnum
@@ -33,19 +31,10 @@ from numpy.typing import NDArray
 
 from collector.requests.endings import BY_CLIENT, Ending
 from collector.requests.exchanges import UNKNOWN
+from collector.requests.results import FAILURES, StatusClass, with_results
 from collector.trace.arrow import dictionary_array, indices, numbers
 from collector.trace.request_times import REQUEST_END
 
-SERVER_ERROR = 500
-"""This and higher statuses are failures of the service (RFC 9110 §15.6)."""
-GRPC_FAILURES = (2, 4, 8, 12, 13, 14, 15)
-"""Codes of gRPC with which a server does not serve a call: UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED,
-UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS. Others are normal answers, as 404 is. OpenTelemetry draws the same line
-for servers, but for RESOURCE_EXHAUSTED, which is gRPC's 429."""
-NO_RESULT, RESULT_UNSEEN = -1, -2
-"""No result code is due; one was due and not seen, so a status of 200 says nothing of the outcome."""
-REFUSED = (408, 429, 499)
-"""Request Timeout, Too Many Requests, Client Closed Request: the request itself is not at fault."""
 ANSWER_EXPECTED_NS = 1_000_000_000
 """A client that waits so long expects an answer. TCP's first timeout (RFC 6298)."""
 LONG_WAIT_NS, LONG_WAIT_RATIO = 100_000_000, 10
@@ -94,26 +83,23 @@ def measured_ns() -> pl.Expr:
     return pl.col("duration_ns").filter(~is_abandoned() | is_abandoned().all())
 
 
-def is_failure(status: NDArray[np.uint16]) -> NDArray[np.bool_]:
-    """Whether each status reports a failure of the server; 0 means no status."""
-    return (status >= SERVER_ERROR) | np.isin(status, REFUSED)
-
-
 def with_outcomes(exchanges: pa.Table) -> pa.Table:
-    """Exchanges of some connections, which have their endings (`collector.requests.endings`), with a preliminary
-    `outcome`; `final_outcomes` makes it final.
+    """Exchanges of some connections, which have their endings (`collector.requests.endings`), with `status_class`,
+    `result` and a preliminary `outcome`; `final_outcomes` makes it final.
 
     Cost: two passes over the exchanges; more only for those that one side ended.
     """
-    status, complete = numbers(exchanges["status"]), numbers(exchanges["complete"])
-    codes = np.full(len(status), OUTCOMES.index(Outcome.UNKNOWN), dtype=np.int32)
-    codes[complete & (status > 0)] = OUTCOMES.index(Outcome.OK)
+    exchanges = with_results(exchanges)
+    complete = numbers(exchanges["complete"])
+    place, classes = indices(exchanges["status_class"])
+    is_known = np.array([name != StatusClass.UNKNOWN for name in classes], dtype=bool)[place]
+    is_failure = np.array([name in FAILURES for name in classes], dtype=bool)[place]
+    codes = np.full(len(place), OUTCOMES.index(Outcome.UNKNOWN), dtype=np.int32)
+    codes[complete & is_known] = OUTCOMES.index(Outcome.OK)
     ended = np.flatnonzero(exchanges["ending"].is_valid().to_numpy())
     if len(ended):
         codes[ended] = _outcomes_of_ended(exchanges, ended)
-    results = numbers(exchanges["result_code"], NO_RESULT)
-    codes[complete & (results == RESULT_UNSEEN)] = OUTCOMES.index(Outcome.UNKNOWN)
-    codes[is_failure(status) | np.isin(results, GRPC_FAILURES)] = OUTCOMES.index(Outcome.FAILED)
+    codes[is_failure] = OUTCOMES.index(Outcome.FAILED)
     return _with_column(exchanges, dictionary_array(codes, pa.array([*OUTCOMES, "waited"])))
 
 

@@ -36,13 +36,14 @@ class Protocol:
     """An entry of the registry; texts are Markdown."""
 
     name: str  # as in the columns `protocol`
+    family: str  # the word before the colon of a search for its requests
     exchanges: Exchanges
     reads: str
     agent_keeps: str
     overwrites: str
 
 
-PROTOCOLS = tuple(Protocol(name, Exchanges(kind), *texts) for name, kind, *texts in _core.protocols())
+PROTOCOLS = tuple(Protocol(name, family, Exchanges(kind), *texts) for name, family, kind, *texts in _core.protocols())
 """In the order of the registry; the last is that of connections which no other claims."""
 
 

@@ -257,6 +257,8 @@ EXCHANGES = _fields(
     range_last=pa.int64(),  # without a first byte, how many of the last ones
     status=pa.uint16(),
     result_code=pa.int32(),  # what the protocol says beside the status (grpc-status); -2 if it was due and not seen
+    result=_text(),  # the same in the protocol's words ("UNAVAILABLE"); null for success, and where it has none
+    status_class=_text(),  # collector.requests.results.StatusClass; "unknown" where no answer shows it
     transaction_id=pa.string(),
     response_transaction_id=pa.string(),  # where the response shows another than the request; else null
     client_service=_text(),  # which service or daemon asked, as its User-Agent says (services.toml); null if unknown
@@ -394,6 +396,8 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         "range_first": pa.scalar(None, pa.int64()),
         "range_last": pa.scalar(None, pa.int64()),
         "result_code": pa.scalar(None, pa.int32()),
+        "result": _text_value(None),
+        "status_class": _text_value(None),
     },
 }
 """Columns of each table that traces of this format may lack, since they were added later, and what stands for them.

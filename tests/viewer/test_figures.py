@@ -17,7 +17,7 @@ from viewer.wording import OUTCOME_WORDS, answer_words, compact, duration, exact
 ROOT = Span(
     number=0, depth=0, client_host="client", server_host="proxy", service="swift-proxy", method="PUT",
     target="/v1/a/c/o",
-    status=201, protocol="http/1.1", transaction_id="tx1", complete=True, outcome="ok",
+    status=201, result="", status_class="ok", protocol="http/1.1", transaction_id="tx1", complete=True, outcome="ok",
     link_reason=None, confidence=None,
     start_ns=1_000, end_ns=11_000, connected_ns=1_800, request_sent_ns=2_000,
     request_received_ns=3_000, response_sent_ns=10_000,
@@ -114,8 +114,8 @@ def test_counts_that_fit_a_button(count: int, text: str) -> None:
 def test_every_outcome_has_words_and_a_look() -> None:
     assert list(OUTCOME_WORDS) == OUTCOMES
     assert {name for name, _ in OUTCOME_STYLES} == {*OUTCOMES}
-    assert answer_words(200, "abandoned") == answer_words(0, "abandoned") == " → given up"
-    assert status_words(0, "abandoned") == "given up by the client"
+    assert answer_words("200", "abandoned") == answer_words("", "abandoned") == " → given up"
+    assert status_words("", "abandoned") == "given up by the client"
     assert outcome_words(1, 2, 0) == ", 1 failed, 2 given up by clients"
 
 

@@ -128,7 +128,7 @@ def _strength(span: Span) -> float:
 
 
 def _title(span: Span, row: int) -> go.layout.Annotation:
-    outcome = answer_words(span.status, span.outcome)
+    outcome = answer_words(span.answer, span.outcome)
     room = 50 - 2 * span.depth
     asked = span.title if len(span.title) <= room else span.title[: room - 12] + "…" + span.title[-11:]
     text = f"<b>{escape(span.server_host or '?')}</b> {escape(asked)}{outcome}"

@@ -98,7 +98,7 @@ def _request_list(address: Address, rows: Sequence[RequestRow], first: int, coun
 
 
 def _row(row: RequestRow) -> Row:
-    status = status_words(row.status, row.outcome)
+    status = status_words(row.answer, row.outcome)
     return (
         html.A(f"#{row.number + 1} {row.method} {row.target}".strip(), href=request_link(row.number), title=row.target),
         html.B(status, className="bad") if row.outcome == "failed" else status,

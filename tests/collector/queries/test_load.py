@@ -38,7 +38,14 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
 def spans(*rows: dict[str, object]) -> pl.DataFrame:
     """Root spans as `SpanTrees.frame` has them; each row says what is not usual."""
     usual: dict[str, object] = {
-        **{"method": "PUT", "target": "/v1/a/c/o", "service": "swift-proxy", "status": 201, "complete": True},
+        **{
+            "method": "PUT",
+            "target": "/v1/a/c/o",
+            "service": "swift-proxy",
+            "status": 201,
+            "result": None,
+            "complete": True,
+        },
         **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx", "background": False},
         **{"outcome": "ok"},
         **{"request_bytes": 100, "response_bytes": 100, "start": 0, "end": 10, "end_trace_ns": 10},

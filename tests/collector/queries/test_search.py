@@ -48,6 +48,12 @@ EVERYONE = [0, 1, 2, 3, 4]
         ("#6", []),
         ("201", EVERYONE),
         ("status:404", []),
+        ("status:ok", EVERYONE),
+        ("status:error", []),
+        ("http:put", EVERYONE),
+        ("http:get", []),
+        ("redis:put", []),
+        ("grpc:put", []),
         (">1s", []),
         (">1us <1s", EVERYONE),
         ("10.77.0.11:8080", EVERYONE),
@@ -150,7 +156,7 @@ def test_a_stream_is_a_hit_in_place_of_its_connection(tmp_path: Path) -> None:
     assert search.hits("10.77.0.11").connections.tolist()  # of neither: after the streams
 
 
-@pytest.mark.parametrize("query", ["", "   ", ">soon", "<5", "#x", "conn:abc", "req:", "addr:cat", "status:ok"])
+@pytest.mark.parametrize("query", ["", "   ", ">soon", "<5", "#x", "conn:abc", "req:", "addr:cat", "status:fine"])
 def test_what_cannot_be_searched_for_is_said(search: TraceSearch, query: str) -> None:
     hits = search.hits(query)
     assert hits.count == 0

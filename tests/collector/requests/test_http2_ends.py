@@ -49,7 +49,7 @@ def exchanges_and_hops(frames: Sequence[Frame], unread: int | None = None) -> tu
 def _head(from_client: bool, place: int, kind: int, flags: int, stream: int, length: int) -> dict[str, object]:
     return {
         "connection_id": 1, "from_client": from_client, "stream_offset": place, "head_kind": int(HeadKind.HTTP2_FRAME),
-        "head_flags": flags, "head_len": length, "stream_id": stream, "frame_kind": kind,
+        "head_flags": flags, "head_len": length, "stream_id": stream, "frame_kind": kind, "result_code": -1,
     }  # fmt: skip
 
 

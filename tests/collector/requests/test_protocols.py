@@ -17,4 +17,4 @@ def test_the_table_of_protocols_is_that_of_the_registry() -> None:
 def test_protocols_of_exchanges_are_registered_by_the_same_names() -> None:
     assert {HTTP, HTTP2} <= set(NAMES)
     assert HTTP2 in MULTIPLEXED and HTTP not in MULTIPLEXED
-    assert ALL[-1] == Protocol(UNKNOWN, Exchanges.TURNS, ALL[-1].reads, "", "")
+    assert ALL[-1] == Protocol(UNKNOWN, UNKNOWN, Exchanges.TURNS, ALL[-1].reads, "", "")

@@ -66,7 +66,7 @@ def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None
     assert {table: set(columns) for table, columns in ADDED.items()} == {
         "connections": {"protocol", "protocol_evidence"},
         "messages": {"range_first", "range_last", "result_code", "frame_kind", "stream_id"},
-        "exchanges": {"until_close", "range_first", "range_last", "result_code"},
+        "exchanges": {"until_close", "range_first", "range_last", "result_code", "result", "status_class"},
     }
 
 

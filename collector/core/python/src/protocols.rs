@@ -1,14 +1,18 @@
 //! The registry of protocols, for names and documents.
 
+use std::borrow::Cow;
+
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use twintap_protocols::protocol::Protocol;
 use twintap_protocols::registry::REGISTRY;
 
-/// Name; rule for exchanges; what is read; what an agent keeps; what is overwritten.
-type ProtocolFields = [&'static str; 5];
+/// Name; family; rule for exchanges; what is read; what an agent keeps; what is overwritten.
+type ProtocolFields = [&'static str; 6];
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(protocols, module)?)
+    module.add_function(wrap_pyfunction!(protocols, module)?)?;
+    module.add_function(wrap_pyfunction!(answer_meaning, module)?)
 }
 
 /// Every protocol, in the order of the registry.
@@ -18,6 +22,7 @@ fn protocols() -> Vec<ProtocolFields> {
         let docs = one.docs;
         [
             one.name,
+            one.family,
             one.exchanges.name(),
             docs.reads,
             docs.agent_keeps,
@@ -25,4 +30,17 @@ fn protocols() -> Vec<ProtocolFields> {
         ]
     };
     REGISTRY.iter().map(fields).collect()
+}
+
+/// Class of an answer, and the name of its result code.
+type AnswerMeaning = (&'static str, Option<Cow<'static, str>>);
+
+/// What an answer means, by its protocol's place in the registry, its status and its result code.
+#[pyfunction]
+fn answer_meaning(protocol: usize, status: u16, result_code: i32) -> PyResult<AnswerMeaning> {
+    let known = REGISTRY.get(protocol);
+    let results = known
+        .ok_or_else(|| PyValueError::new_err("no protocol is at this place"))?
+        .results;
+    Ok(((results.class)(status, result_code).name(), (results.name)(result_code)))
 }

@@ -1,6 +1,8 @@
 //! A message head, as far as it was captured: a row of the table `messages`. Protocols without heads fill one in as
 //! well.
 
+use crate::results::SAYS_NOTHING;
+
 /// Kind of a head, as the column `head_kind`: each protocol has its own, which its entry of the registry lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HeadKind(pub u8);
@@ -34,7 +36,7 @@ pub struct Head<'a> {
     pub target: &'a [u8],
     pub transaction_id: &'a [u8],
     pub user_agent: &'a [u8],
-    /// What the protocol says of the result beside the status (gRPC's `grpc-status`); -1 if nothing.
+    /// What the protocol says of the result beside the status (`results`).
     pub result_code: i32,
     pub frame: FrameId,
 }
@@ -66,7 +68,7 @@ impl Head<'static> {
             target: b"",
             transaction_id: b"",
             user_agent: b"",
-            result_code: -1,
+            result_code: SAYS_NOTHING,
             frame: FrameId::NONE,
         }
     }

@@ -14,6 +14,7 @@ use crate::exchanges::{Exchanges, Order, Role};
 use crate::head::{ByteRange, Head, HeadKind};
 use crate::numbers::number;
 use crate::protocol::{AgentKeeps, Docs, Protocol};
+use crate::results::{Results, StatusClass};
 
 mod excerpts;
 
@@ -25,6 +26,11 @@ pub const PROTOCOL: Protocol = Protocol {
     head_kinds: &[REQUEST, RESPONSE],
     begins,
     exchanges: Exchanges::Ordered(&ORDER),
+    results: Results {
+        class: |status, _| status_class(status),
+        name: |_| None,
+    },
+    family: "http",
     keep: excerpts::keep,
     read: excerpts::read,
     agent: AgentKeeps::Head(twintap_secrets::head_len),
@@ -54,6 +60,24 @@ pub mod flag {
     pub const CUT: u8 = 0x10;
     /// Its body is events without end (`Content-Type: text/event-stream`).
     pub const EVENT_STREAM: u8 = 0x20;
+}
+
+/// Statuses of the class of clients' errors with which the request is not at fault: Request Timeout, Too Many Requests,
+/// Client Closed Request (nginx, MinIO).
+const REFUSED: [u16; 3] = [408, 429, 499];
+
+/// Class of a status: 0 is none. Any other 4xx is a normal answer, which clients provoke on purpose (Swift's HEAD before a
+/// PUT gets 404, a first request without credentials 401, a conditional one 412).
+///
+/// Source: RFC 9110 §15, RFC 6585 §4.
+pub(crate) fn status_class(status: u16) -> StatusClass {
+    match status {
+        0..100 => StatusClass::Unknown,
+        100..400 => StatusClass::Ok,
+        _ if REFUSED.contains(&status) => StatusClass::Refused,
+        400..500 => StatusClass::ClientError,
+        500.. => StatusClass::ServerError,
+    }
 }
 
 /// Longest text kept of a request target, and of any other value.

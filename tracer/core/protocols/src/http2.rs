@@ -21,6 +21,7 @@ use crate::head::{FrameId, Head, HeadKind};
 use crate::protocol::{AgentKeeps, Docs, FrameLen, Framing, Parts, Protocol};
 
 mod blocks;
+mod grpc_results;
 pub mod hpack;
 mod payload_policy;
 mod redaction;
@@ -30,6 +31,8 @@ pub const PROTOCOL: Protocol = Protocol {
     head_kinds: &[FRAME],
     begins: |start, from_client| (from_client && start.starts_with(PREFACE)) || is_frame(start),
     exchanges: Exchanges::ByStreamId(&STREAMS),
+    results: grpc_results::RESULTS,
+    family: "http",
     framing: Some(&FRAMING),
     read,
     fixed_bytes: &[PREFACE],

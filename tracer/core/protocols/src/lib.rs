@@ -9,7 +9,8 @@
 //!    ([`excerpt`], [`protocol::Framing`]).
 //! 4. After matching, when excerpts have places in streams: how messages are read from them ([`excerpt::Read`]), and
 //!    how a connection's two directions begin ([`protocol::Protocol::begins`]), which shows its protocol.
-//! 5. Exchanges: how messages become exchanges ([`exchanges::Exchanges`]).
+//! 5. Exchanges: how messages become exchanges ([`exchanges::Exchanges`]), and what an answer's status and result code
+//!    mean ([`results::Results`]).
 //!
 //! # Invariants
 //! - Nothing here panics on input, and nothing is read beyond a payload.
@@ -28,6 +29,7 @@ pub mod parts;
 pub mod protocol;
 pub mod redaction;
 pub mod registry;
+pub mod results;
 
 pub mod http1;
 pub mod http2;

@@ -5,6 +5,7 @@ use crate::exchanges::Exchanges;
 use crate::fixed_bytes::Pattern;
 use crate::head::HeadKind;
 use crate::redaction::RedactRest;
+use crate::results::Results;
 
 /// An entry of the registry. Fields that a module does not state are as in [`Protocol::with_name`].
 #[derive(Debug)]
@@ -25,6 +26,10 @@ pub struct Protocol {
     /// them.
     pub begins: fn(&[u8], bool) -> bool,
     pub exchanges: Exchanges,
+    /// What the status and the result code of its answers mean.
+    pub results: Results,
+    /// Word before the colon of a search for its requests (`sql:select`), if not its name. Several protocols may share one.
+    pub family: &'static str,
     /// Beginnings of messages that the protocol fixes, whatever a user sends; an agent keeps them.
     pub fixed_bytes: &'static [Pattern],
     /// Length of the protocol's own word that may follow such a beginning.
@@ -131,6 +136,8 @@ impl Protocol {
             read: |_, _| {},
             begins: |_, _| false,
             exchanges: Exchanges::Turns,
+            results: Results::NONE,
+            family: name,
             fixed_bytes: &[],
             fixed_words_len: |_| 0,
             agent: AgentKeeps::Nothing,

@@ -22,13 +22,12 @@ use crate::head::Head;
 use crate::http1;
 use crate::numbers::number;
 use crate::protocol::{FrameReader, ReadFrame};
+use crate::results::{DUE, SAYS_NOTHING};
 
 use super::hpack::{Decoder, Field};
 use super::{FrameHeader, HEADER_LEN, flag, kind};
 
 const CODE_LEN: usize = 4;
-/// The result code of an answer of gRPC that does not show it yet.
-pub const RESULT_DUE: i32 = -2;
 const GRPC_TYPE: &[u8] = b"application/grpc";
 /// Bytes of a block that came in several frames, at most.
 const BLOCK_MOST: usize = 1 << 16;
@@ -116,7 +115,7 @@ struct Fields {
     status: Vec<u8>,
     /// Lines of the others.
     lines: Vec<u8>,
-    /// -1 if nothing is said of it; [`RESULT_DUE`] if it comes later.
+    /// [`SAYS_NOTHING`]; [`DUE`] if it comes later.
     result_code: i32,
 }
 
@@ -128,7 +127,7 @@ impl Default for Fields {
             authority: Vec::new(),
             status: Vec::new(),
             lines: Vec::new(),
-            result_code: -1,
+            result_code: SAYS_NOTHING,
         }
     }
 }
@@ -143,9 +142,9 @@ impl Fields {
             b":path" => self.target.clone_from(value),
             b":authority" => self.authority.clone_from(value),
             b":status" => self.status.clone_from(value),
-            b"grpc-status" => self.result_code = i32::try_from(number(value)).unwrap_or(-1),
-            b"content-type" if value.starts_with(GRPC_TYPE) && self.result_code == -1 => {
-                self.result_code = RESULT_DUE;
+            b"grpc-status" => self.result_code = i32::try_from(number(value)).unwrap_or(SAYS_NOTHING),
+            b"content-type" if value.starts_with(GRPC_TYPE) && self.result_code == SAYS_NOTHING => {
+                self.result_code = DUE;
             }
             _ if name.starts_with(b":") => {}
             _ => push_line(&mut self.lines, name, value),
