@@ -9,9 +9,10 @@ turns were answered in much less time and the waiting ones were answered togethe
 comparison with the other hosts of the same service and with the server's other answers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,9 +22,10 @@ from collector import _core
 from collector.findings.finding import Finding, evidence, times, was_or_were
 from collector.findings.observations import Observations
 from collector.findings.requests import Requests
-from collector.findings.symptoms import Symptoms
+from collector.findings.symptoms import FAILED, Symptoms
 from collector.findings.timeouts import fingerprint
 from collector.hops.captured_until import CapturedUntil
+from collector.requests.results import StatusClass, answer_text, has_class
 from collector.services.ends import end_name, service_at
 from collector.trace.durations import in_words
 from collector.trace.threshold import threshold
@@ -295,19 +297,19 @@ def _cut_exchanges(symptoms: Symptoms, requests: Requests) -> Iterable[Finding]:
 
 
 def _server_errors(symptoms: Symptoms, requests: Requests, limits: AnswerThresholds) -> Iterable[Finding]:
-    """Findings about answers with a status of 500 and above."""
+    """Findings about answers that report an error of their server."""
     if symptoms.failed.is_empty():
         return
-    failed = requests.frame(requests.statuses() >= 500)
-    devices = failed.group_by("server_host", "service", "status").agg(
+    failed = requests.frame(has_class(requests.exchanges, StatusClass.SERVER_ERROR))
+    devices = failed.group_by(FAILED).agg(
         pl.col("device").drop_nulls().unique().sort(), cost=pl.col("critical_ns").sum(), begin=pl.col("begin").min(),
         end=pl.col("ended").max(), clients=pl.col("client_host").cast(pl.String), took=pl.col("own_ns").median(),
-    ).with_columns(pl.col("server_host", "service").cast(pl.String))  # fmt: skip
+    ).with_columns(pl.col("server_host", "service", "result").cast(pl.String))  # fmt: skip
     reasons, serving = _failed_call_words(requests, failed), requests.serving
     usual_ns = _usual_ns(requests, failed, limits)
-    rows = symptoms.failed.join(devices, on=["server_host", "service", "status"], how="left", nulls_equal=True)
+    rows = symptoms.failed.join(devices, on=FAILED, how="left", nulls_equal=True)
     for row in rows.iter_rows(named=True):
-        full, said = row["status"] == INSUFFICIENT_STORAGE, (row["server_host"], row["service"], row["status"])
+        full, said = row["status"] == INSUFFICIENT_STORAGE, tuple(row[name] for name in FAILED)
         of = f" (device {', '.join(row['device'])})" if row["device"] and len(row["device"]) <= 2 else ""
         yield Finding(
             severity="warning",
@@ -316,7 +318,8 @@ def _server_errors(symptoms: Symptoms, requests: Requests, limits: AnswerThresho
             service=row["service"],
             count=row["count"],
             failed_count=sum(client not in serving for client in row["clients"] or ()),
-            text=f"{service_at(row['service'], row['server_host'])}{of} answered {row['status']} to "
+            text=f"{service_at(row['service'], row['server_host'])}{of} answered "
+            f"{answer_text(row['status'], row['result'])} to "
             f"{times(row['count'], 'request')}"
             + (": its disk is full or not mounted" if full else reasons.get(said, "")),
             remedy="free space on that disk, or mount it (df, dmesg)"
@@ -332,34 +335,35 @@ def _server_errors(symptoms: Symptoms, requests: Requests, limits: AnswerThresho
 def _usual_ns(requests: Requests, failed: pl.DataFrame, limits: AnswerThresholds) -> dict[str, float]:
     """By service: the duration below which most of its successful requests stay, for services with failures."""
     services = failed["service"].cast(pl.String).unique().implode()
-    status = requests.statuses()
-    well = requests.where(pl.col("service").cast(pl.String).is_in(services)) & (status >= 200) & (status < 400)
+    went_well = has_class(requests.exchanges, StatusClass.OK)
+    well = requests.where(pl.col("service").cast(pl.String).is_in(services)) & went_well
     most = pl.col("own_ns").quantile(limits.quick_failure_quantile)
     took = requests.frame(well).group_by(pl.col("service").cast(pl.String)).agg(most)
     return {service: most for service, most in took.iter_rows() if most is not None}
 
 
-def _failed_call_words(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str, int], str]:
+def _failed_call_words(requests: Requests, failed: pl.DataFrame) -> dict[tuple[object, ...], str]:
     """By server and status of `failed` requests: the calls to other servers that failed before most of them, as
     text."""
     given_up, _ = requests.given_up()
     vain = pl.concat([requests.frame(given_up), failed]).unique("exchange_id", maintain_order=True)
-    failed = failed.select("exchange_id", of="server_host", by="service", said="status")
-    unanswered = pl.when(pl.col("status").is_null()).then(pl.lit("did not answer"))
-    fate = unanswered.otherwise(pl.format("answered {}", "status"))
+    failed = failed.select("exchange_id", **{f"failed_{name}": name for name in FAILED})
+    said = pl.concat_str("status", "result", separator=" ", ignore_nulls=True)
+    unanswered = pl.all_horizontal(pl.col("status", "result").is_null())
+    fate = pl.when(unanswered).then(pl.lit("did not answer")).otherwise(pl.format("answered {}", said))
+    keys = [f"failed_{name}" for name in FAILED]
     groups = (
         vain.join(failed, left_on="parent_span_id", right_on="exchange_id")
         .with_columns(fate=fate, waited=pl.col("given_up") - pl.col("begin") - pl.col("pause_ns"))
-        .group_by("of", "by", "said", "service", "server_host", "fate")
+        .group_by(*keys, "service", "server_host", "fate")
         .agg(count=pl.col("parent_span_id").n_unique(), waited=pl.col("waited").max())
         .sort("count", "service", "server_host", "fate")
     )
-    return {
-        (
-            row["of"],
-            row["by"],
-            row["said"],
-        ): f"; {row['count']:,} of them after {service_at(row['service'], row['server_host'])} {row['fate']}"
-        + (f" for up to {in_words(row['waited'])}" if row["waited"] else "")
-        for row in groups.iter_rows(named=True)
-    }
+    return {tuple(row[key] for key in keys): _call_words(row) for row in groups.iter_rows(named=True)}
+
+
+def _call_words(row: Mapping[str, Any]) -> str:
+    """What happened to the calls of one group of `_failed_call_words`."""
+    waited = f" for up to {in_words(row['waited'])}" if row["waited"] else ""
+    server = service_at(row["service"], row["server_host"])
+    return f"; {row['count']:,} of them after {server} {row['fate']}{waited}"

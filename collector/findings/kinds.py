@@ -305,8 +305,8 @@ KINDS = (
         name="server_error",
         family="answers",
         reported_when=(
-            "a server answered with a status of 500 or more. A device that fails at once is broken; if it also looks "
-            "slow, that finding follows from this one"
+            "a server answered with an error of its own (HTTP's 500 and more, `status_class` `server_error`). A device "
+            "that fails at once is broken; if it also looks slow, that finding follows from this one"
         ),
         can_cause=BROKEN | frozenset({"server_error", "slow_disk", "handoffs", "uneven_load"}),
         of_service=True,

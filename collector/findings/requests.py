@@ -29,6 +29,7 @@ from collector.trace.time_columns import UNSEEN, first_times
 
 EXCHANGE_COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target", "status"),
+    *("result", "status_class"),
     *("protocol", "complete", "connect_start_trace_ns", "request_first_sent_trace_ns"),
     *("request_first_received_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
     *("continue_sent_trace_ns", "background"),
@@ -118,7 +119,8 @@ class Requests:
         spans = take_rows(self.spans.drop(["span_id"]), rows)
         some = pl.DataFrame(take_rows(self.exchanges, rows)).hstack(pl.DataFrame(spans))
         return some.select(
-            *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "status", "target"),
+            *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target"),
+            *("status", "result"),
             *("parent_span_id", "critical_ns", "pause_ns"),
             device=pl.Series(self.devices, dtype=pl.Categorical).gather(_or_null(self.device[rows], NONE)),
             partition=_or_null(self.partition[rows], NONE),

@@ -30,6 +30,7 @@ from collector.hops.sender_pauses import PauseThresholds
 from collector.requests import gaps, head_of_line
 from collector.requests.exchanges import UNKNOWN
 from collector.requests.head_of_line import HeadOfLineThresholds
+from collector.requests.results import StatusClass, has_class
 from collector.requests.streams import requests_of, stream_ids
 from collector.services.service_names import ServiceNames, place_of
 from collector.trace.arrow import numbers
@@ -46,7 +47,8 @@ CONNECTION_COLUMNS = (
     *("first_host_ns", "last_host_ns"),
 )
 EXCHANGE_COLUMNS = (
-    *("exchange_id", "connection_id", "client_host", "server_host", "service", "status", "protocol", "complete"),
+    *("exchange_id", "connection_id", "client_host", "server_host", "service", "protocol", "complete"),
+    *("status", "result", "status_class"),
     *BEGIN.columns,
     *REQUEST_END.columns,
     *RESPONSE_BEGIN.columns,
@@ -102,7 +104,7 @@ class Symptoms:
     ended: pl.DataFrame  # as `_ended_requests`, one row for each request that one side ended early
     missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
     cut: pl.DataFrame  # fate, client_host, server_host, service; count, cost_ns, and the worst
-    failed: pl.DataFrame  # server_host, service, status; count, and the first
+    failed: pl.DataFrame  # server_host, service, status, result; count, and the first
 
 
 def collect_symptoms(
@@ -184,7 +186,7 @@ def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
 
 def _cut_or_failed(exchanges: pa.Table) -> NDArray[np.int64]:
     """Rows of exchanges whose answer is incomplete, came too late, or reports that the server failed."""
-    odd = ~numbers(exchanges["complete"]) | (numbers(exchanges["status"]) >= 500)
+    odd = ~numbers(exchanges["complete"]) | has_class(exchanges, StatusClass.SERVER_ERROR)
     return np.flatnonzero(odd | exchanges["ending"].is_valid().to_numpy())
 
 
@@ -217,7 +219,7 @@ def _sums(name: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 CUT = ("fate", "client_host", "server_host", "service")
-FAILED = ("server_host", "service", "status")
+FAILED = ("server_host", "service", "status", "result")
 EVIDENCE = ("connection_id", "span_id", "from_trace_ns", "to_trace_ns")
 
 
@@ -296,7 +298,7 @@ def _cut_requests(
 
 def _failed_requests(exchanges: pl.DataFrame) -> pl.DataFrame:
     """Requests whose answer reports that the server failed; the first one counts as the worst."""
-    failed = exchanges.filter(pl.col("status") >= 500).sort("exchange_id")
+    failed = exchanges.filter(pl.col("status_class") == StatusClass.SERVER_ERROR).sort("exchange_id")
     return failed.group_by(FAILED, maintain_order=True).agg(
         pl.len().alias("count"),
         pl.col("connection_id").first(),

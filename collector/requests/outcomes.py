@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from collector.requests.endings import BY_CLIENT, Ending
 from collector.requests.exchanges import UNKNOWN
-from collector.requests.results import FAILURES, StatusClass, with_results
+from collector.requests.results import FAILURES, StatusClass, has_class, with_results
 from collector.trace.arrow import dictionary_array, indices, numbers
 from collector.trace.request_times import REQUEST_END
 
@@ -91,15 +91,12 @@ def with_outcomes(exchanges: pa.Table) -> pa.Table:
     """
     exchanges = with_results(exchanges)
     complete = numbers(exchanges["complete"])
-    place, classes = indices(exchanges["status_class"])
-    is_known = np.array([name != StatusClass.UNKNOWN for name in classes], dtype=bool)[place]
-    is_failure = np.array([name in FAILURES for name in classes], dtype=bool)[place]
-    codes = np.full(len(place), OUTCOMES.index(Outcome.UNKNOWN), dtype=np.int32)
-    codes[complete & is_known] = OUTCOMES.index(Outcome.OK)
+    codes = np.full(len(complete), OUTCOMES.index(Outcome.UNKNOWN), dtype=np.int32)
+    codes[complete & ~has_class(exchanges, StatusClass.UNKNOWN)] = OUTCOMES.index(Outcome.OK)
     ended = np.flatnonzero(exchanges["ending"].is_valid().to_numpy())
     if len(ended):
         codes[ended] = _outcomes_of_ended(exchanges, ended)
-    codes[is_failure] = OUTCOMES.index(Outcome.FAILED)
+    codes[has_class(exchanges, *FAILURES)] = OUTCOMES.index(Outcome.FAILED)
     return _with_column(exchanges, dictionary_array(codes, pa.array([*OUTCOMES, "waited"])))
 
 

@@ -68,6 +68,12 @@ def answer_text(status: int | None, result: str | None) -> str:
     return " ".join(filter(None, (str(status or ""), result)))
 
 
+def has_class(exchanges: pa.Table, *classes: StatusClass) -> NDArray[np.bool_]:
+    """Whether the answer of each exchange is of one of these classes."""
+    place, names = indices(exchanges["status_class"])
+    return np.array([*(name in classes for name in names), False])[place]
+
+
 def is_error() -> pl.Expr:
     """Whether an answer reports an error, whoever is at fault; never null."""
     return pl.col("status_class").is_in([str(each) for each in ERRORS]).fill_null(value=False)

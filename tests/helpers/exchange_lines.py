@@ -7,20 +7,22 @@ The four times: request sent, arrived, answer sent, answer ended; `-` for a time
 Other times: `connect=` the SYN, `connected=` the end of the handshake (else as it sent), `whole=` the last byte of the
 request arrived (else as the first), `continue=` the server's 100, `continued=` at the client, `body=` the client sent
 on, `first=` the first byte of the response arrived (else when it ended), `up=` the client gave up, `left=` it
-closed the connection, maybe in the middle of an answer. Besides: `tx=`, `method=`, `target=` (`-`: hidden), `status=`,
-`uncertainty=` in ns, `rtt=` the fastest round trip, `answer_tx=` the id that only the response shows, `outcome=`;
-`daemon` for what one asked, `cut` for an incomplete one.
+closed the connection, maybe in the middle of an answer. Besides: `tx=`, `protocol=`, `method=`, `target=` (`-`:
+hidden), `status=`, `result=`, `uncertainty=` in ns, `rtt=` the fastest round trip, `answer_tx=` the id that only the
+response shows, `outcome=`; `daemon` for what one asked, `cut` for an incomplete one.
 """
 
 import pyarrow as pa
 
+from collector.requests.results import with_results
 from testkit.tables import BASE_NS, table
 
 
 def exchanges_of(text: str) -> pa.Table:
     """The table `exchanges` that the lines describe."""
     lines = [line.split("//")[0].split() for line in text.splitlines()]
-    return table("exchanges", [_row(number, words) for number, words in enumerate(filter(None, lines), 1)])
+    rows = [_row(number, words) for number, words in enumerate(filter(None, lines), 1)]
+    return with_results(table("exchanges", rows))
 
 
 def _row(number: int, words: list[str]) -> dict[str, object]:
@@ -54,10 +56,11 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "uncertainty_ns": int(options.get("uncertainty", 1000)),
         "request_bytes": 100,
         "response_bytes": 100,
-        "protocol": "http/1.1",
+        "protocol": options.get("protocol", "http/1.1"),
         "method": options.get("method", "GET"),
         "target": None if options.get("target") == "-" else options.get("target", "/"),
         "status": int(options.get("status", 200)),
+        "result_code": int(options["result"]) if "result" in options else None,
         "transaction_id": options.get("tx"),
         "response_transaction_id": options.get("answer_tx"),
         "background": "daemon" in words,

@@ -526,6 +526,15 @@ def test_a_full_disk_and_the_failures_that_follow_from_it() -> None:
     assert causes_by_kind(findings) == {"server_error": "disk_full on storage1"}
 
 
+def test_an_error_of_grpc_is_an_error_of_its_server_whatever_the_status_of_http() -> None:
+    text = """
+    web > cart/cart  0 10 900 910 protocol=http/2 method=POST target=/shop.Cart/Get result=14
+    web > cart/cart 50 60 950 960 protocol=http/2 method=POST target=/shop.Cart/Get result=5
+    """
+    [finding] = [row for row in of_requests(text) if row["kind"] == "server_error"]
+    assert finding["text"] == "cart on cart answered 200 UNAVAILABLE to 1 request"
+
+
 def test_clocks_that_are_wrong_or_were_set() -> None:
     def clock(host: str, offset_ns: int, skew_ppb: int = 0) -> dict[str, object]:
         line = {"offset_ns": offset_ns, "skew_ppb": skew_ppb, "uncertainty_ns": 5000}
