@@ -220,18 +220,29 @@ class Transfers:
         if self._pending is not None:
             self._pending.cancel()
 
-    async def read(self, size_bytes: int, start: int, stop: int = 0) -> None:
-        """Read a file's bytes from `start` on; more may be wanted up to `stop`, so stripes are read ahead."""
-        if self._read_ahead_bytes < size_bytes and self._pending is None and not self._scheduler.is_active:
-            await _spend(self._medium.read(size_bytes, self._stream, start))
-            return
-        while self._read_ahead_bytes < size_bytes:
-            if self._pending is None:
-                self._begin_read(start + self._read_ahead_bytes, max(start + size_bytes, stop))
-            self._read_ahead_bytes += await self._end_pending()
+    async def read(self, size_bytes: int, start: int) -> None:
+        """Read so many bytes of a file from `start` on."""
+        stop = start + size_bytes
+        while start < stop:
+            start += await self.read_some(stop - start, start, stop)
+
+    async def read_some(self, size_bytes: int, start: int, stop: int) -> int:
+        """Read bytes of a file from `start` on, `size_bytes` at most; how many: those of a stripe, once it is there.
+
+        More may be wanted up to `stop`, so the next stripe waits for its turn meanwhile.
+        """
+        if not self._read_ahead_bytes and self._pending is None:
+            if not self._scheduler.is_active:
+                await _spend(self._medium.read(size_bytes, self._stream, start))
+                return size_bytes
+            self._begin_read(start, stop)
+        if not self._read_ahead_bytes:
+            self._read_ahead_bytes = await self._end_pending()
             if start + self._read_ahead_bytes < stop:
                 self._begin_read(start + self._read_ahead_bytes, stop)
-        self._read_ahead_bytes -= size_bytes
+        read_bytes = min(size_bytes, self._read_ahead_bytes)
+        self._read_ahead_bytes -= read_bytes
+        return read_bytes
 
     async def read_metadata(self) -> None:
         """Read what the file system knows of a file."""

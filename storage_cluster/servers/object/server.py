@@ -170,7 +170,7 @@ class ObjectServer:
         while start < stop:
             wanted = min(stop - start, READ_CHUNK_BYTES)
             try:
-                await transfers.read(wanted, start, stop)
+                wanted = await transfers.read_some(wanted, start, stop)
                 chunk = await self._on_disk(functools.partial(os.pread, opened, wanted, start))
             except OSError as error:
                 raise BrokenOff from error
@@ -182,18 +182,15 @@ class ObjectServer:
     async def _read_whole(
         self, transfers: Transfers, opened: int, stored: ObjectDir, info: ObjectInfo, start: int, stop: int
     ) -> AsyncIterator[bytes]:
-        """The body; its last piece is sent only if the whole body is intact."""
+        """The body; its last piece is sent only if the whole body is intact, the others as they are read."""
         md5 = hashlib.md5(usedforsecurity=False)
-        last = b""
         async for chunk in self._read(transfers, opened, start, stop):
             md5.update(chunk)
-            if last:
-                yield last
-            last = chunk
-        if md5.hexdigest() != info.etag:
-            stored.quarantine()
-            raise BrokenOff
-        yield last
+            start += len(chunk)
+            if start == stop and md5.hexdigest() != info.etag:
+                stored.quarantine()
+                raise BrokenOff
+            yield chunk
 
     async def _post(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         timestamp = timestamp_of(call)

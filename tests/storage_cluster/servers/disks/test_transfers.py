@@ -44,8 +44,7 @@ class Bench:
         loop, read = asyncio.get_running_loop(), 0
         end_s = loop.time() + seconds
         while loop.time() < end_s:
-            await transfers.read(200_000, read, 100 * MB)
-            read += 200_000
+            read += await transfers.read_some(200_000, read, 1000 * MB)
         return read
 
     @property
@@ -101,9 +100,9 @@ def test_each_gets_what_it_reserved_in_every_second(bench: Bench) -> None:
         loop, transfers = asyncio.get_running_loop(), bench.transfers(name, rates[name])
         begun_s, at = loop.time(), 0
         while loop.time() < begun_s + 12:
-            await transfers.read(200_000, at, 100 * MB)
-            at += 200_000
-            seconds[name][int(loop.time() - begun_s)] += 200_000
+            read_bytes = await transfers.read_some(200_000, at, 1000 * MB)
+            at += read_bytes
+            seconds[name][int(loop.time() - begun_s)] += read_bytes
 
     async def work() -> None:
         others = [bench.read_for(bench.transfers(), 12) for _ in range(20)]
@@ -112,6 +111,35 @@ def test_each_gets_what_it_reserved_in_every_second(bench: Bench) -> None:
     run(work())
     for name, rate in rates.items():
         assert all(seconds[name][second] >= rate for second in range(1, 11)), (name, seconds[name])
+
+
+def test_what_the_medium_has_read_is_not_held_back(bench: Bench) -> None:
+    """However many streams an access has, the bytes on their way are those of the medium's queue: two stripes."""
+    read = {"all": 0}
+
+    async def read_on() -> None:
+        transfers, at = bench.transfers("A", 10 * MB), 0
+        while at < 8 * MB:
+            at += (read_bytes := await transfers.read_some(655_360, at, 1000 * MB))
+            read["all"] += read_bytes
+            charged = read_counters(bench.folder / "d1.counters").read_bytes
+            assert charged - read["all"] <= 2 * OPTIONS.stripe_bytes
+
+    async def work() -> None:
+        await asyncio.gather(*(read_on() for _ in range(8)), bench.read_for(bench.transfers("B", MB), 0))
+
+    run(work())
+    assert read["all"] >= 64 * MB
+
+
+def test_a_read_of_many_stripes_ends_when_all_are_there(bench: Bench) -> None:
+    async def work() -> float:
+        begun, transfers = asyncio.get_running_loop().time(), bench.transfers("A", MB)
+        await transfers.read(1_100_000, 0)
+        return asyncio.get_running_loop().time() - begun
+
+    assert run(work()) == pytest.approx(1.1 / 40, abs=0.002)
+    assert [line["bytes"] for line in bench.lines] == [400_000, 400_000, 300_000]
 
 
 def test_a_line_says_whose_turns_a_request_waited_for(bench: Bench) -> None:
