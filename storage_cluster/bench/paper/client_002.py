@@ -3,10 +3,14 @@
 Reserves what it is to reserve, waits for the common start, moves one object up or down over and over with so many
 streams, and prints as JSON how long each took and how many bytes moved in each tenth of a second. The requests are
 those of the load generator (`bench/storage/s3_transfers.py`), with an MD5 of each part.
+
+A client that moves objects for a time has as many of them under way as it has streams, and leaves off at the end of the
+time: so each stream has always a request to go on with, also while an object is begun or completed by a single one.
 """
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import json
 import sys
@@ -103,6 +107,7 @@ class Client:
         self._outcome = Outcome(job.name, job.reserve_mb_per_s)
         self._count: collections.Counter[int] = collections.Counter()
         self._idle: asyncio.LifoQueue[CountedConnection] = asyncio.LifoQueue()
+        self._begun_count = 0
 
     async def run(self) -> Outcome:
         """Do it; what went wrong is in the outcome."""
@@ -120,6 +125,8 @@ class Client:
         except book_api.BookError as error:
             outcome.error = error.what
         outcome.ended_s = time.time()
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
         if outcome.access_id:
             path = f"/v1/accesses/{outcome.access_id}"
             book_api.ask(job.book_url, Credentials(job.access_key, job.secret_key), "DELETE", path)
@@ -153,24 +160,35 @@ class Client:
         store = S3(options)
         for _ in range(max(1, job.streams)):
             self._idle.put_nowait(CountedConnection(store.endpoint, self._count, outcome.began_s))
-        end_s = outcome.began_s + job.seconds
-        while time.time() < end_s if job.seconds else len(outcome.transfers_s) < job.times:
-            begun_s = time.time()
+        if job.seconds:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(job.seconds):
+                    await asyncio.gather(*(self._move_on(store) for _ in range(max(1, job.streams))))
+        for _ in range(0 if job.seconds else job.times):
+            await self._move_one(store)
+
+    async def _move_on(self, store: S3) -> None:
+        """Move one object after the other."""
+        while True:
             try:
                 await self._move_one(store)
             except StepError:
-                if not job.goes_on:
+                if not self._job.goes_on:
                     raise
-                outcome.failures_count += 1
-                continue
-            outcome.transfers_s.append(time.time() - begun_s)
+                self._outcome.failures_count += 1
 
     async def _move_one(self, store: S3) -> None:
+        begun_s, number = time.time(), self._begun_count
+        self._begun_count += 1
+        await self._transfer(store, number)
+        self._outcome.transfers_s.append(time.time() - begun_s)
+
+    async def _transfer(self, store: S3, number: int) -> None:
         job = self._job
         if job.direction == READ:
             order = Order(Kind.READ, job.bucket, job.key, job.size_bytes, hash_check=True)
         else:  # a new object each time: nothing is replaced, so nothing else is to be removed
-            key = f"{job.key}-{len(self._outcome.transfers_s)}" if job.times != 1 or job.seconds else job.key
+            key = f"{job.key}-{number}" if job.times != 1 or job.seconds else job.key
             order = Order(Kind.WRITE, job.bucket, key, job.size_bytes, hash_check=True)
         if store.has_parts(order):
             await store.transfer(order, self._send, keep_alive=True)

@@ -221,7 +221,7 @@ def _check(outcomes: Sequence[Outcome]) -> None:
 def _run(point: Point, folder: Path, state_dir: Path, *, is_ready: bool) -> dict[str, Any]:
     outcomes = clients_002.run(state_dir, prepare(point, folder, state_dir, is_ready=is_ready))
     _check(outcomes)
-    names = {each.access_id: each.name for each in outcomes if each.access_id}
+    names = names_by_access(outcomes)
     given: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     waits: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     asked_s: collections.Counter[str] = collections.Counter()
@@ -237,6 +237,13 @@ def _run(point: Point, folder: Path, state_dir: Path, *, is_ready: bool) -> dict
         "waits": waits,
         "asked_s": asked_s,
     }
+
+
+def names_by_access(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """Clients by the ids of their reservations; the only one without one has what was given without (`""`)."""
+    names = {each.access_id: each.name for each in outcomes if each.access_id}
+    without = [each.name for each in outcomes if not each.access_id]
+    return names | ({"": without[0]} if len(without) == 1 else {})
 
 
 def _read_done(document: Mapping[str, Any]) -> Done:

@@ -79,8 +79,7 @@ def _why_not_kept(point: Done, direction: str) -> str:
             less += is_busy(device[number], direction) and not is_given
     return (
         f"of {idle + later + less} such windows {idle} are seconds in which the device was idle in part (others used "
-        f"this machine's two processors, or a client was between two objects), in {later} the device gave it to within "
-        f"a stripe, in {less} it gave less"
+        f"this machine's two processors), in {later} the device gave it to within a stripe, in {less} it gave less"
     )
 
 

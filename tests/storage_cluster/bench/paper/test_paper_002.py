@@ -1,16 +1,21 @@
 """Document 002: its points, windows of a second, verdicts, and whose turn a stall was, on small made-up results."""
 
+import asyncio
 import csv
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storage_cluster import topology
-from storage_cluster.bench.paper import experiment_002, statements_002, turns_002
-from storage_cluster.bench.paper.client_002 import READ, WRITE, Outcome
+from storage_cluster.bench.engine.connection import Reply
+from storage_cluster.bench.paper import client_002, experiment_002, statements_002, turns_002
+from storage_cluster.bench.paper.client_002 import READ, WRITE, Client, CountedConnection, Job, Outcome
 from storage_cluster.bench.paper.experiment_002 import COOL_S, MB, WARM_S, Done, Plan
+from testkit.loopback_store import LoopbackStore
 
 BEGAN_S = 1000.0
 
@@ -87,6 +92,14 @@ def test_the_device_is_judged_in_seconds_in_which_it_was_busy() -> None:
     assert windows.why.endswith("in 1 the device gave it to within a stripe, in 1 it gave less")
 
 
+def test_what_the_device_gave_without_a_reservation_is_the_only_clients_that_has_none() -> None:
+    made = [dataclasses.replace(outcome(name, 1, []), access_id=f"id-{name}") for name in ("A", "B")]
+    assert experiment_002.names_by_access(made) == {"id-A": "A", "id-B": "B"}
+    greedy, other = outcome("greedy", 0, []), outcome("other", 0, [])
+    assert experiment_002.names_by_access([*made, greedy]) == {"id-A": "A", "id-B": "B", "": "greedy"}
+    assert "" not in experiment_002.names_by_access([*made, greedy, other])
+
+
 def test_verdicts_of_streams_follow_the_throughputs() -> None:
     def stream_points(direction: str, seconds: float, best_s: float) -> Mapping[str, Done]:
         return {
@@ -99,6 +112,35 @@ def test_verdicts_of_streams_follow_the_throughputs() -> None:
     made = statements_002.statements(stream_points(READ, 5, 1) | stream_points(WRITE, 5, 1), size)
     assert [each.agrees for each in made] == [True, True, True, False]
     assert "25.0 with 3" in made[1].found
+
+
+def test_no_stream_of_a_client_pauses_between_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams, busy, found = 6, 0, []
+
+    class Watched(CountedConnection):
+        async def exchange(self, *args: Any, **options: Any) -> Reply:
+            nonlocal busy
+            busy += 1
+            found.append(busy)
+            try:
+                return await super().exchange(*args, **options)
+            finally:
+                busy -= 1
+
+    with LoopbackStore(tmp_path) as store:
+        gateway = store.topology.service("s3")
+        job = Job("A", WRITE, "data", "k", 6 * MB, f"http://{gateway.address}:{gateway.port}", makes_bucket=True)
+        assert not asyncio.run(Client(job).run()).error
+        monkeypatch.setattr(client_002, "CountedConnection", Watched)
+        reading = dataclasses.replace(
+            job, direction=READ, makes_bucket=False, streams=streams, part_bytes=5 * 1024**2, seconds=2.0
+        )
+        outcome = asyncio.run(Client(reading).run())
+    assert not outcome.error
+    assert len(outcome.transfers_s) > streams, "else there is no pause to be seen"
+    assert outcome.ended_s - outcome.began_s == pytest.approx(2.0, abs=1.0)
+    begun = found[streams:]
+    assert sum(begun) / len(begun) > streams - 1
 
 
 def _write(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
