@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from storage_cluster.bench.paper.client_002 import READ, WRITE
-from storage_cluster.bench.paper.experiment_002 import SCALE, STREAMS, Done, windows
+from storage_cluster.bench.paper.experiment_002 import SCALE, STREAMS, Done, is_seen_by_second, windows
 from storage_cluster.bench.paper.statements_002 import five_means, levels
 from storage_cluster.errors import MissingResourceError
 
@@ -64,8 +64,9 @@ def _five(points: Mapping[str, Done], direction: str, title: str) -> Any:
         low = [means[name] - min(windows(point, name, direction), default=0.0) for name in names]
         high = [max(windows(point, name, direction), default=0.0) - means[name] for name in names]
         bars = {"type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1, "width": 3}
-        values = [means[name] for name in names]
-        made.add_trace(go.Bar(x=names, y=values, name=titles[setup], marker_color=colour, error_y=bars))
+        values, is_seen = [means[name] for name in names], is_seen_by_second(point, names[0], direction)
+        error_y = bars if is_seen else None
+        made.add_trace(go.Bar(x=names, y=values, name=titles[setup], marker_color=colour, error_y=error_y))
     return _with_layout(made, f"{title}; lines: lowest and highest second")
 
 

@@ -280,6 +280,11 @@ def windows(done: Done, name: str, direction: str) -> list[float]:
     return [count / MB for count in counts]
 
 
+def is_seen_by_second(done: Done, name: str, direction: str) -> bool:
+    """Whether windows show what moved in them: of an upload without turns only what entered buffers is known."""
+    return direction == READ or name in done.given
+
+
 def device_windows(done: Done) -> list[dict[str, float]]:
     """MB/s that the device gave each client, in each window in which all clients are at work."""
     first_s = max(each.began_s for each in done.outcomes.values()) + WARM_S

@@ -43,7 +43,8 @@ def publish(
         "",
         f"All rates are the document's over {SCALE}: a device reads 20 MB/s and writes 10, of which "
         f"{100 * reservable:.0f} % can be reserved. Objects have {size_bytes / 1e6:.0f} MB, "
-        "parts 5 MiB; each part is verified by its MD5. "
+        "parts 5 MiB; each part is verified by its MD5. Windows of downloads count what reached the client, those of "
+        "uploads what the storage server's medium was given for it. "
         f"{len(done)} points are done.",
         "",
         *page.statement_lines(found),

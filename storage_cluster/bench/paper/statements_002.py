@@ -11,6 +11,7 @@ from storage_cluster.bench.paper.experiment_002 import (
     Done,
     device_windows,
     is_busy,
+    is_seen_by_second,
     mean_throughput,
     windows,
 )
@@ -183,7 +184,7 @@ def window_rows(done: Mapping[str, Done]) -> Sequence[str]:
                 kept = sum(value >= each.reserved_mb_per_s for value in found)
                 share = f"{100 * kept / len(found):.1f} %" if each.reserved_mb_per_s and found else ""
                 reserved = f"{each.reserved_mb_per_s:g}" if each.reserved_mb_per_s else "none"
-                low = f"{min(found, default=0.0):.2f}"
+                low = f"{min(found, default=0.0):.2f}" if is_seen_by_second(point, name, direction) else ""
                 cells = (f"figure {figure}, {setup}", name, reserved, f"{means[name]:.2f}", low, str(len(found)), share)
                 rows.append(f"| {' | '.join(cells)} |")
     return rows

@@ -64,6 +64,15 @@ def test_windows_of_uploads_are_what_the_medium_was_given() -> None:
     assert experiment_002.windows(done, "A", WRITE) == [3, 3, 3]
 
 
+def test_what_entered_buffers_has_a_mean_and_no_lowest_window() -> None:
+    done = done_of(outcome("A", 0, [2.0] * 6))
+    rows = statements_002.window_rows({"five-read-none": done, "five-write-none": done})
+    assert rows[2:] == [
+        "| figure 6, none | A | none | 2.00 | 2.00 | 3 |  |",
+        "| figure 7, none | A | none | 2.00 |  | 3 |  |",
+    ]
+
+
 @pytest.mark.parametrize(("worst", "agrees"), [(10.0, True), (9.9, False)])
 def test_a_window_below_the_reservation_is_counted(worst: float, agrees: bool) -> None:
     seconds = [10.0] * 10 + [worst] + [12.0] * 10
