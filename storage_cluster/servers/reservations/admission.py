@@ -11,6 +11,7 @@
    one cannot, the rate is spread: each device promises its part of what all replicas together need, and the gateway
    deals the parts of multipart uploads out to the devices in turn.
 4. Space: each device promises its part, by weight, of all replicas of the bytes; at most `reservable` of its size.
+   Buckets without reserved space may hold what every device has room for beside all that is promised from now on.
 
 Limits: links, processors and the gateway are not counted. A spread write of a single PUT is on one device, so it gets
 that device's part. Space is counted by expectation: where the ring puts more on one device, that one is full earlier.
@@ -73,11 +74,22 @@ class Admission:
         """All devices."""
         return list(self._capacities)
 
-    def space(self, asked: SpaceReservation) -> list[Claim]:
-        """What a space reservation takes. Raises: NotAdmittedError."""
+    def space(self, asked: SpaceReservation, unreserved_bytes: int = 0) -> list[Claim]:
+        """What a space reservation takes, beside what buckets without one hold already. Raises: NotAdmittedError."""
         claims = [self._space_claim(asked, capacity) for capacity in self._capacities.values()]
-        self._check(claims, dict.fromkeys(self._capacities, asked.base_mb_per_s))
+        self._check(claims, dict.fromkeys(self._capacities, asked.base_mb_per_s), unreserved_bytes)
         return claims
+
+    def unreserved_bytes(self, now_s: float) -> int | None:
+        """What buckets without reserved space may hold altogether; None if no space is reserved."""
+        if not any(claim.bytes for claims in self._promised.values() for claim in claims):
+            return None
+        room = [
+            (each.size_bytes - self._peak(Claim(each.place, now_s, math.inf), now_s, "bytes")) / each.space_share
+            for each in self._capacities.values()
+            if each.space_share
+        ]
+        return max(0, int(min(room, default=0.0)))
 
     def read(
         self, asked: AccessReservation, pieces: Sequence[tuple[str, int]]
@@ -131,10 +143,10 @@ class Admission:
         rate = mb_per_s * MB + self._options.margin_bytes_per_s
         return capacity.profile.busy_s(rate, self._options.stripe_bytes, is_read=is_read)
 
-    def _check(self, claims: Sequence[Claim], rates_mb_per_s: Mapping[str, float]) -> None:
+    def _check(self, claims: Sequence[Claim], rates_mb_per_s: Mapping[str, float], unreserved_bytes: int = 0) -> None:
         for claim in claims:
             self._check_busy(claim, rates_mb_per_s[claim.place])
-            self._check_bytes(claim)
+            self._check_bytes(claim, unreserved_bytes)
 
     def _check_busy(self, claim: Claim, mb_per_s: float) -> None:
         if not claim.busy:
@@ -148,10 +160,12 @@ class Admission:
         text = f"{claim.place} has {left:.1f} MB/s left of the {mb_per_s:.1f} asked of it"
         raise NotAdmittedError(text + self._until(claim) + self._from_when(claim, limit, "busy"))
 
-    def _check_bytes(self, claim: Claim) -> None:
+    def _check_bytes(self, claim: Claim, unreserved_bytes: int) -> None:
         if not claim.bytes:
             return
-        limit = self._options.reservable * self._capacities[claim.place].size_bytes
+        capacity = self._capacities[claim.place]
+        not_held = capacity.size_bytes - unreserved_bytes * capacity.space_share
+        limit = min(self._options.reservable * capacity.size_bytes, not_held)
         if self._fits(claim, claim.start_s, limit, "bytes"):
             return
         free = max(0.0, limit - self._peak(claim, claim.start_s, "bytes"))

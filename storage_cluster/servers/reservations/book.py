@@ -81,6 +81,17 @@ class Book:
         )
         return [json.loads(row[0]) for row in rows]
 
+    def open_spaces(self) -> list[SpaceReservation]:
+        """All space reservations that have not ended, of all owners."""
+        now_s = time.time()
+        rows = self._database.execute("SELECT body FROM reservation WHERE kind = ? AND end_s > ?", (SPACE, now_s))
+        return [SpaceReservation.from_json(json.loads(row[0]), now_s) for row in rows]
+
+    def unreserved_bytes(self) -> int | None:
+        """What buckets without reserved space may hold altogether; None if no space is reserved."""
+        now_s = time.time()
+        return self._admission(self._claims(now_s)).unreserved_bytes(now_s)
+
     def cancel(self, kind: str, reservation_id: str, owner: str) -> bool:
         """Give back what a reservation holds; whether there was one."""
         self._database.execute("BEGIN IMMEDIATE")

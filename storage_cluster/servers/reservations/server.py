@@ -5,18 +5,25 @@
     GET    /v1/accesses[/ID]   one, or all that the user has and that have not ended
     DELETE /v1/accesses/ID     gives back what it holds
            /v1/spaces          likewise; the gateway makes one with a bucket
+    GET    /v1/room            {"bytes"}: what is left for buckets without reserved space; null: no space is reserved
 
-An error is `{"error": "…"}`. A user sees only reservations of his own; those of others are 404.
+An error is `{"error": "…"}`. A user sees only reservations of his own; those of others are 404. The room is the same
+for everybody, and its request needs no signature. It counts what accounts hold, as last reported, without what buckets
+hold of the space that is reserved for them.
 """
 
+import collections
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlencode
 
 from multidict import CIMultiDict
 
 from storage_cluster.servers.auth import RESELLER_PREFIX
 from storage_cluster.servers.http.backend import Backend
+from storage_cluster.servers.http.listings import LIMIT_MAX
 from storage_cluster.servers.http.messages import Call, Refusal, Reply
 from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.proxy.replicas import Replicas, reading_order
@@ -24,6 +31,7 @@ from storage_cluster.servers.proxy.slo_manifest import parse_stored
 from storage_cluster.servers.reservations.admission import Admission, Claim, NotAdmittedError, place_of
 from storage_cluster.servers.reservations.book import ACCESS, SPACE, Book
 from storage_cluster.servers.reservations.claims import READ, AccessReservation, ClaimError, SpaceReservation
+from storage_cluster.servers.s3.buckets import PARTS_SUFFIX
 from storage_cluster.topology import User
 
 PATH_SEGMENT_COUNT = 3
@@ -39,6 +47,7 @@ class BookServer:
 
     def __init__(self, backend: Backend, book: Book, authenticate: Authenticate, now_s: Callable[[], float]) -> None:
         self._replicas = Replicas(backend)
+        self._accounts = sorted({RESELLER_PREFIX + user.account for user in backend.topology.users})
         self._book = book
         self._authenticate = authenticate
         self._now_s = now_s
@@ -53,6 +62,8 @@ class BookServer:
     async def _answer(self, call: Call) -> Reply:
         """Raises: Refusal."""
         version, kind, reservation_id = (*call.names, "", "", "")[:3]
+        if (version, kind, call.method) == ("v1", "room", "GET"):
+            return json_reply(200, {"bytes": await self._room(call.transaction_id)})
         if version != "v1" or kind not in _KINDS:
             raise Refusal(404, "there are /v1/accesses and /v1/spaces")
         user = self._authenticate(call)
@@ -66,7 +77,7 @@ class BookServer:
                 raise Refusal(404, "there is no such reservation")
             return Reply(204)
         if call.method == "POST" and not reservation_id:
-            return await self._post(call, kind, user, owner)
+            return await self._post(call, kind, owner)
         raise Refusal(405, "GET, POST and DELETE are possible")
 
     def _get(self, kind: str, reservation_id: str, owner: str) -> Reply:
@@ -77,27 +88,62 @@ class BookServer:
             raise Refusal(404, "there is no such reservation")
         return json_reply(200, found)
 
-    async def _post(self, call: Call, kind: str, user: User, owner: str) -> Reply:
+    async def _room(self, transaction_id: str) -> int | None:
+        """What is left for buckets without reserved space; None if no space is reserved. Raises: Refusal (503)."""
+        limit_bytes = self._book.unreserved_bytes()
+        return None if limit_bytes is None else limit_bytes - await self._unreserved_bytes(transaction_id)
+
+    async def _unreserved_bytes(self, transaction_id: str) -> int:
+        """What is stored outside of reserved space, as accounts report it. Raises: Refusal (503)."""
+        held: dict[tuple[str, str], int] = {}
+        for account in self._accounts:
+            held |= {(account, name): size async for name, size in self._containers(account, transaction_id)}
+        reserved: collections.Counter[tuple[str, str]] = collections.Counter()
+        for space in self._book.open_spaces():
+            reserved[account_of(space.owner), space.bucket] += space.bytes
+        within = [
+            min(size, held.get((account, bucket), 0) + held.get((account, bucket + PARTS_SUFFIX), 0))
+            for (account, bucket), size in reserved.items()
+        ]
+        return sum(held.values()) - sum(within)
+
+    async def _containers(self, account: str, transaction_id: str) -> AsyncIterator[tuple[str, int]]:
+        """Names and bytes of an account's containers. Raises: Refusal (503)."""
+        marker = ""
+        while True:
+            query, headers = urlencode({"marker": marker}), {"X-Trans-Id": transaction_id}
+            answer = await self._replicas.first((account,), "GET", headers, f"?{query}")
+            if not answer.is_success and answer.status != HTTPStatus.NOT_FOUND:
+                raise Refusal(503, "the storage servers do not answer")
+            entries = json.loads(answer.body or b"[]") if answer.is_success else []
+            for entry in entries:
+                yield entry["name"], entry["bytes"]
+            if len(entries) < LIMIT_MAX:
+                return
+            marker = entries[-1]["name"]
+
+    async def _post(self, call: Call, kind: str, owner: str) -> Reply:
         try:
             fields = json.loads(await call.body.read(DOCUMENT_MAX_BYTES) or b"null")
             if _KINDS[kind] == SPACE:
-                return json_reply(201, self._reserve_space(fields, owner).to_json())
-            return json_reply(201, (await self._reserve_access(fields, call, user, owner)).to_json())
+                return json_reply(201, (await self._reserve_space(fields, call, owner)).to_json())
+            return json_reply(201, (await self._reserve_access(fields, call, owner)).to_json())
         except (ValueError, RecursionError) as error:  # ClaimError is one
             text = str(error) if isinstance(error, ClaimError) else "this is no JSON"
             raise Refusal(400, text) from None
         except NotAdmittedError as error:
             raise Refusal(409, str(error)) from None
 
-    def _reserve_space(self, fields: Any, owner: str) -> SpaceReservation:
+    async def _reserve_space(self, fields: Any, call: Call, owner: str) -> SpaceReservation:
         asked = SpaceReservation.from_json(fields, self._now_s())
         self._check_end(asked.end_s)
-        return self._book.enter(SPACE, owner, lambda admission: (asked, admission.space(asked)))
+        held_bytes = await self._unreserved_bytes(call.transaction_id)
+        return self._book.enter(SPACE, owner, lambda admission: (asked, admission.space(asked, held_bytes)))
 
-    async def _reserve_access(self, fields: Any, call: Call, user: User, owner: str) -> AccessReservation:
+    async def _reserve_access(self, fields: Any, call: Call, owner: str) -> AccessReservation:
         asked = AccessReservation.from_json(fields, self._now_s())
         self._check_end(asked.end_s)
-        account = RESELLER_PREFIX + user.account
+        account = account_of(owner)
         if asked.direction == READ:
             pieces = await self._pieces((account, asked.bucket, asked.key), call.transaction_id)
             return self._book.enter(ACCESS, owner, lambda admission: admission.read(asked, pieces))
@@ -135,6 +181,11 @@ class BookServer:
     def _place(self, names: tuple[str, str, str]) -> str:
         _, partition, ring = self._replicas.placement(*names)
         return place_of(reading_order(ring, partition)[0])
+
+
+def account_of(owner: str) -> str:
+    """The account of a reservation's owner (ACCOUNT:USER)."""
+    return RESELLER_PREFIX + owner.partition(":")[0]
 
 
 def admission_rules(backend: Backend) -> Callable[[list[Claim]], Admission]:

@@ -3,12 +3,13 @@
 Source: `servers/reservations/server.py` has the API.
 """
 
+import asyncio
 import collections
 import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -21,6 +22,8 @@ from storage_cluster.servers.s3.request import Request
 
 _REGION = "us-east-1"
 _REMEMBERED_MAX = 10_000
+_REPORT_MARGIN_S = 1.0
+"""A container's report to its account may be late by this."""
 
 
 class BookClient:
@@ -37,6 +40,10 @@ class BookClient:
         """Multipart upload to the id of its reservation, as far as this process knows."""
         self.under_way_bytes: collections.Counter[str] = collections.Counter()
         """Bucket with a space reservation to what this process writes to it at the moment."""
+        self._unreserved_bytes = 0
+        """What this process writes to the other buckets, or wrote so short a time ago that no account has it."""
+        self._room: tuple[int | None, float] = None, 0.0
+        self._report_s = backend.topology.intervals.account_report_delay_s + _REPORT_MARGIN_S
 
     def note_upload(self, upload_id: str, access_id: str) -> None:
         """Remember whose throughput the parts of an upload use."""
@@ -82,6 +89,34 @@ class BookClient:
         if known is not None:  # the book is away, and what it said holds until the reservation's end
             return known[0]
         raise S3Error("ServiceUnavailable", "The book of reservations does not answer. Try again.")
+
+    async def unreserved_room(self, request: Request) -> int | None:
+        """What is left for buckets without reserved space; None if there is no limit.
+
+        Where the book does not answer, what it said last holds, as with accesses; if it never did, there is no limit.
+        """
+        book = self._backend.topology.reservation_book
+        if book is None:
+            return None
+        room_bytes, until_s = self._room
+        if until_s <= time.monotonic():
+            headers = {"X-Trans-Id": request.call.transaction_id}
+            answer = await self._backend.request(book, "GET", "/v1/room", headers)
+            room_bytes = json.loads(answer.body)["bytes"] if answer.is_success else room_bytes
+            self._room = room_bytes, time.monotonic() + self._remember_s
+        return None if room_bytes is None else room_bytes - self._unreserved_bytes
+
+    @contextlib.contextmanager
+    def count_unreserved(self, size_bytes: int) -> Iterator[None]:
+        """Count bytes that go to a bucket without reserved space, until its account has them."""
+        self._unreserved_bytes += size_bytes
+        try:
+            yield
+        finally:
+            asyncio.get_running_loop().call_later(self._report_s, self._forget_unreserved, size_bytes)
+
+    def _forget_unreserved(self, size_bytes: int) -> None:
+        self._unreserved_bytes -= size_bytes
 
     async def _ask(self, request: Request, method: str, path: str, body: bytes) -> BackendAnswer:
         """The book's answer, asked in the name of who sent the request."""

@@ -41,6 +41,7 @@ CODES: dict[str, tuple[int, str]] = {
         400,
         "You did not provide the number of bytes specified by the Content-Length HTTP header.",
     ),
+    "InsufficientStorage": (507, "Outside of reservations the store has no room for this."),
     "InternalError": (500, "An internal error occurred. Try again."),
     "InvalidAccessKeyId": (403, "The access key ID that you provided does not exist in our records."),
     "InvalidArgument": (400, "Invalid Argument"),

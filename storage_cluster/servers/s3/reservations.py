@@ -11,11 +11,15 @@ download by closing the connection before its announced length. Requests without
 whose space has a base throughput they use that.
 
 A bucket with a space reservation takes what fits into it, from its start to its end. After the end it can be read and
-emptied, not written.
+emptied, not written. All other buckets together take what fits beside all that is reserved; what does not is answered
+507 `InsufficientStorage`.
 
 Limits: what a bucket holds is counted by its containers, and what is on its way by each gateway process alone; so
-several workers may together exceed the space by what each has under way. What an id stands for is remembered for
-`[reservations] remember_s`: a reservation that is cancelled may be used for so long.
+several workers may together exceed the space by what each has under way. What all others hold is counted by accounts,
+which hear of it some seconds later (`account_report_delay_s`): meanwhile the gateway that wrote it counts it, for a
+little longer than needed, so close to the limit a write can be refused too early. Copies announce no length, and are
+counted when they are there. Swift's API is not limited. What an id stands for is remembered for `[reservations]
+remember_s`: a reservation that is cancelled may be used for so long.
 
 Source: 谷村, 柳田: 予約に基づくストレージQoS実現のためのS3 REST APIの拡張実装, §2.3, table 1.
 """
@@ -58,6 +62,8 @@ async def reserved_operation(op: Operation, about: str) -> AsyncIterator[None]:
     room: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if space is not None and asked in _WRITES:
         room = _room(op, space, await op.gateway.buckets.used_bytes(op.request, op.bucket))
+    elif asked in _WRITES:
+        room = _unreserved_room(op, await op.gateway.book.unreserved_room(op.request))
     with room:
         if op.key and asked in _DIRECTIONS and ACCESS_ID in op.request.headers:
             await use(op, op.request.headers[ACCESS_ID], _DIRECTIONS[asked])
@@ -103,6 +109,17 @@ def _room(op: Operation, space: SpaceReservation, used_bytes: int) -> Iterator[N
         yield
     finally:
         under_way_bytes[op.bucket.name] -= size
+
+
+def _unreserved_room(op: Operation, room_bytes: int | None) -> contextlib.AbstractContextManager[None]:
+    """Hold room outside of reservations for what the request writes. Raises: S3Error (InsufficientStorage)."""
+    size = _announced_bytes(op.request)
+    if room_bytes is None:
+        return contextlib.nullcontext()
+    if size > room_bytes:
+        text = f"Outside of reservations the store has {max(0, room_bytes)} bytes left."
+        raise S3Error("InsufficientStorage", text)
+    return op.gateway.book.count_unreserved(size)
 
 
 def reserved_space(bucket: Bucket) -> SpaceReservation | None:

@@ -115,6 +115,23 @@ def test_space_is_promised_by_weight_with_all_replicas() -> None:
     admission_of(claims, replicas=2).space(dataclasses.replace(space, start_s=BEGIN_S + 60, end_s=BEGIN_S + 61))
 
 
+def test_what_is_not_reserved_is_what_every_device_has_beside_its_promises() -> None:
+    assert admission_of([]).unreserved_bytes(BEGIN_S) is None
+    space = SpaceReservation("b", 600 << 20, BEGIN_S + 60, BEGIN_S + 120)
+    claims = admission_of([], replicas=2).space(space)
+    later = admission_of([], replicas=2).space(dataclasses.replace(space, start_s=BEGIN_S + 120, end_s=BEGIN_S + 180))
+    assert admission_of([*claims, *later], replicas=2).unreserved_bytes(BEGIN_S) == 400 << 20
+    beside = dataclasses.replace(space, bytes=250 << 20)
+    assert admission_of([*claims, *admission_of([], replicas=2).space(beside)]).unreserved_bytes(BEGIN_S) == 300 << 20
+
+
+def test_space_that_others_fill_already_cannot_be_reserved() -> None:
+    space = SpaceReservation("b", 500 << 20, BEGIN_S, BEGIN_S + 60)
+    admission_of([], replicas=2).space(space, 500 << 20)
+    with pytest.raises(NotAdmittedError, match=r"has 523\.2 MB left of the 524\.3 asked of it .*never"):
+        admission_of([], replicas=2).space(space, 501 << 20)
+
+
 def test_a_space_with_a_base_throughput_takes_it_on_each_device() -> None:
     space = SpaceReservation("b", 1, BEGIN_S, BEGIN_S + 60, base_mb_per_s=10)
     claims = admission_of([]).space(space)

@@ -269,14 +269,14 @@ def test_a_bucket_takes_what_its_space_has_room_for_multipart_included(store: Lo
 
 
 def test_space_is_given_back_with_its_bucket(store: LoopbackStore) -> None:
-    create(store, "most", space(150 * MB))
+    create(store, "most", space(110 * MB))
     with pytest.raises(ClientError) as raised:
-        create(store, "more", space(50 * MB))
+        create(store, "more", space(90 * MB))
     assert code_of(raised) == "ReservationRefused"
     assert "MB left of the" in str(raised.value)
     assert "more" not in [each["Name"] for each in client_of(store).list_buckets()["Buckets"]]
     client_of(store).delete_bucket(Bucket="most")
-    create(store, "more", space(50 * MB))
+    create(store, "more", space(90 * MB))
     client_of(store).delete_bucket(Bucket="more")
 
 
@@ -331,3 +331,32 @@ def test_a_document_that_asks_for_no_space_that_there_can_be_is_refused(
     with pytest.raises(ClientError) as raised:
         create(store, "never", document)
     assert code_of(raised) == code
+
+
+def test_buckets_without_reserved_space_cannot_fill_what_others_reserved(store: LoopbackStore) -> None:
+    """Six devices of 105 MB hold 210 MB three times; so with 110 reserved there are less than 100 for all others."""
+    create(store, "held", space(110 * MB))
+    room_bytes = ask(store, "GET", "/v1/room")["bytes"]
+    assert 20 * MB < room_bytes < 100 * MB
+    client, written = client_of(store), []
+    client.create_bucket(Bucket="plain")
+    with pytest.raises(ClientError) as raised:
+        for number in range(20):
+            client.put_object(Bucket="plain", Key=f"{number}", Body=bytes(10 * MB))
+            written.append(f"{number}")
+    assert code_of(raised) == "InsufficientStorage"
+    assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == 507
+    assert "Outside of reservations the store has" in str(raised.value)
+    assert 10 * MB <= 10 * MB * len(written) <= room_bytes
+    with pytest.raises(ClientError) as raised:
+        for number in range(20):
+            upload = client.create_multipart_upload(Bucket="plain", Key=f"m{number}")["UploadId"]
+            client.upload_part(Bucket="plain", Key=f"m{number}", UploadId=upload, PartNumber=1, Body=bytes(10 * MB))
+            client.abort_multipart_upload(Bucket="plain", Key=f"m{number}", UploadId=upload)
+    assert code_of(raised) == "InsufficientStorage"
+    client.put_object(Bucket="held", Key="k", Body=bytes(20 * MB))
+    client.delete_object(Bucket="held", Key="k")
+    client.delete_bucket(Bucket="held")
+    client.put_object(Bucket="plain", Key="more", Body=bytes(20 * MB))
+    for key in (*written, "more"):
+        client.delete_object(Bucket="plain", Key=key)
