@@ -13,6 +13,8 @@ from storage_cluster.servers.disks.accesses import Access
 READ, WRITE = "read", "write"
 DIRECTIONS = (READ, WRITE)
 MB = 1_000_000
+PARTS_SUFFIX = "+segments"
+"""Of the container that holds the parts of a bucket's multipart uploads; they are in the bucket's space, too."""
 BYTES_MAX = 1 << 53
 RATE_MAX_MB_PER_S = 1e6
 _TIME_MAX_S = 253_402_300_799.0  # the last second of the year 9999

@@ -30,8 +30,13 @@ from storage_cluster.servers.proxy.replicas import Replicas, reading_order
 from storage_cluster.servers.proxy.slo_manifest import parse_stored
 from storage_cluster.servers.reservations.admission import Admission, Claim, NotAdmittedError, place_of
 from storage_cluster.servers.reservations.book import ACCESS, SPACE, Book
-from storage_cluster.servers.reservations.claims import READ, AccessReservation, ClaimError, SpaceReservation
-from storage_cluster.servers.s3.buckets import PARTS_SUFFIX
+from storage_cluster.servers.reservations.claims import (
+    PARTS_SUFFIX,
+    READ,
+    AccessReservation,
+    ClaimError,
+    SpaceReservation,
+)
 from storage_cluster.topology import User
 
 PATH_SEGMENT_COUNT = 3

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from storage_cluster.servers.proxy.infos import ContainerInfo, Infos
+from storage_cluster.servers.reservations.claims import PARTS_SUFFIX
 from storage_cluster.servers.s3 import lifecycle, ownership
 from storage_cluster.servers.s3.errors import S3Error
 from storage_cluster.servers.s3.grants import ALL_USERS, Acl, Grant, private
@@ -34,7 +35,6 @@ from storage_cluster.servers.s3.request import Request, check
 INDEX_ACCOUNT = ".s3"
 INDEX_CONTAINER = "buckets"
 OWNERS_CONTAINER = "owners"
-PARTS_SUFFIX = "+segments"
 SYSMETA_MAX_BYTES = 8_000
 _ACCOUNT = "X-Object-Sysmeta-S3-Account"
 LISTING_LIMIT = 10_000
