@@ -185,8 +185,8 @@ def test_no_header_block_of_http2_is_kept_or_shown(tmp_path: Path) -> None:
 
 
 def _exchanges(trace: str) -> pl.DataFrame:
-    columns = ["exchange_id", "protocol", "complete", "request_bytes", "response_bytes"]
-    return pl.DataFrame(Trace(trace).read("exchanges", columns)).with_columns(pl.col("protocol").cast(pl.String))
+    columns = ["exchange_id", "protocol", "complete", "method", "target", "request_bytes", "response_bytes"]
+    return pl.DataFrame(Trace(trace).read("exchanges", columns)).with_columns(pl.col("protocol", "method").cast(pl.String))
 
 
 def test_keep_secrets_is_the_way_around_it(captures: Path, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
         with or_skip():
             hosts = stack.enter_context(pair())
         in_requests = [place for place in PLANTED if not place.name.startswith("answer")]
-        for payload in ("http", "2000"):
+        for payload in ("heads", "2000"):
             _ask_all(hosts, in_requests, tmp_path / payload, payload)
             files = list((tmp_path / payload / "a").iterdir())
             assert {path.stat().st_mode & 0o777 for path in files} == {0o600}

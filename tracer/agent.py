@@ -50,7 +50,7 @@ class CaptureOptions:
 
     interfaces: tuple[str, ...]
     host: str
-    payload: str = "http"  # none, http, or a number of bytes
+    payload: str = "heads"  # none, heads, or a number of bytes
     snaplen: int = 0  # bytes of a packet; 0 = what `payload` needs
     ring_bytes: int = 32 << 20  # of each interface
     segment_bytes: int = 16 << 20

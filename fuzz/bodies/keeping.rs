@@ -12,7 +12,7 @@ use twintap_wire::packet::walk;
 
 const POLICIES: [PayloadPolicy; 4] = [
     PayloadPolicy::None,
-    PayloadPolicy::Http,
+    PayloadPolicy::Heads,
     PayloadPolicy::Bytes(9),
     PayloadPolicy::Bytes(u32::MAX),
 ];
@@ -63,7 +63,7 @@ pub fn tls_records(data: &[u8]) {
         let kept_len = payload_policy::kept_len(data, limit);
         assert_eq!(kept_len, parts.last().map_or(0, |part| part.end));
         let mut left = data[..kept_len].to_vec();
-        payload_policy::blank(&mut left);
+        payload_policy::blank(&mut left, SecretRules::built_in());
         for (at, (&left, &given)) in left.iter().zip(data).enumerate() {
             let is_kept = parts.iter().any(|part| part.contains(&at));
             assert_eq!(left, if is_kept { given } else { 0 }, "byte {at}");

@@ -17,8 +17,9 @@ const WAYS: [Redact; 4] = [
     SecretRules::redact_text,
 ];
 
-/// Invariant: each way of redacting keeps the length, writes nothing but `x`, leaves text valid UTF-8 (frames of HTTP/2
-/// hold control characters, and are none), and does nothing by the rules that call nothing secret. A header with a secret is redacted wherever in a message a line begins.
+/// Invariant: each way of redacting keeps the length, writes nothing but `x` in text and leaves it valid UTF-8 (frames of
+/// HTTP/2 hold control characters, and are none), and does nothing by the rules that call nothing secret. A header with a
+/// secret is redacted wherever in a message a line begins.
 pub fn secret_bytes(data: &[u8]) {
     assert!(head_len(data) <= data.len());
     for redact in WAYS {
@@ -29,11 +30,11 @@ pub fn secret_bytes(data: &[u8]) {
     for redact in [redact_head, redact_unframed, SecretRules::redact_text] {
         let left = check_overwritten(&planted, redact);
         let at = before.len() + PLANTED.len() - 2 - SECRET.len();
-        assert_eq!(
-            left[at..at + SECRET.len()],
-            [b'x'; SECRET.len()],
-            "a planted secret is left"
-        );
+        let same = left[at..]
+            .iter()
+            .zip(SECRET)
+            .filter(|(left, given)| left == given && **given != b'-');
+        assert_eq!(same.count(), 0, "a planted secret is left");
     }
 }
 
@@ -41,15 +42,12 @@ pub fn secret_bytes(data: &[u8]) {
 fn check_overwritten(data: &[u8], redact: Redact) -> Vec<u8> {
     let mut left = data.to_vec();
     redact(SecretRules::built_in(), &mut left);
-    assert!(
-        left.iter()
-            .zip(data)
-            .all(|(left, given)| left == given || *left == b'x')
-    );
-    assert!(
-        !is_text(data) || std::str::from_utf8(&left).is_ok(),
-        "half a character is left"
-    );
+    assert_eq!(left.len(), data.len());
+    if is_text(data) {
+        let is_overwritten = |(left, given): (&u8, &u8)| left == given || *left == b'x';
+        assert!(left.iter().zip(data).all(is_overwritten));
+        assert!(std::str::from_utf8(&left).is_ok(), "half a character is left");
+    }
     let mut kept = data.to_vec();
     redact(&SecretRules::nothing(), &mut kept);
     assert_eq!(kept, data);

@@ -25,7 +25,7 @@ def run(*arguments: str) -> BaseException | None:
         (("-i", "lo", "--write", "d", "--host", "../up"), "is no name for a host"),
         (("-i", "lo", "--collector", "http://h:1", "--session", "a/b"), "is no name for a session"),
         (("-i", "lo", "--collector", "h:1"), "is no collector's URL"),
-        (("-i", "lo", "--write", "d", "--payload", "most"), "give none, http or a number of bytes"),
+        (("-i", "lo", "--write", "d", "--payload", "most"), "give none, heads or a number of bytes"),
         (("-i", "lo", "--write", "d", "--snaplen", "1"), "64<=x<=500000"),
         (("-i", "lo", "--write", "d", "--clock-error", "offset_ns=5ms"), "is not like offset_ns=5000000"),
         (("-i", "lo", "--write", "d", "--clock-error", "ofset=5"), "is not like offset_ns=5000000"),

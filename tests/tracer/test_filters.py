@@ -79,13 +79,13 @@ def test_a_missing_libpcap_is_named_with_its_package(monkeypatch: pytest.MonkeyP
         compile_filter("tcp", 128)
 
 
-@pytest.mark.parametrize(("payload", "snaplen"), [("none", 256), ("http", 2304), ("64", 320)])
+@pytest.mark.parametrize(("payload", "snaplen"), [("none", 256), ("heads", 2304), ("http", 2304), ("64", 320)])
 def test_each_payload_policy_has_its_snaplen(payload: str, snaplen: int) -> None:
     assert _capture.payload_snaplen(payload) == snaplen
 
 
 def test_an_unknown_payload_policy_is_the_operators_error() -> None:
-    with pytest.raises(InputError, match="give none, http or a number of bytes"):
+    with pytest.raises(InputError, match="give none, heads or a number of bytes"):
         _capture.payload_snaplen("all")
 
 

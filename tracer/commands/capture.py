@@ -40,11 +40,11 @@ from tracer.tokens import read_token, token_options
 )
 @click.option(
     "--payload",
-    default="http",
+    default="heads",
     show_default=True,
-    metavar="none|http|N",
-    help="What to keep behind the TCP header: nothing, heads of HTTP messages, or the first N bytes. "
-    "Credentials in heads are overwritten in any case.",
+    metavar="none|heads|N",
+    help="What to keep behind the TCP header: nothing, what names requests and answers (heads of HTTP messages; of "
+    "other protocols their counterparts), or the first N bytes. Credentials are overwritten in any case.",
 )
 @click.option(
     "--snaplen", type=click.IntRange(64, 500_000), help="Bytes of each packet to capture.  [default: by --payload]"

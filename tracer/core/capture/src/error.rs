@@ -58,7 +58,7 @@ impl CaptureError {
     /// What the operator can do, in one clause; empty if nothing is known.
     pub fn next_step(&self) -> String {
         match self {
-            CaptureError::UnknownPolicy { .. } => "give none, http or a number of bytes".into(),
+            CaptureError::UnknownPolicy { .. } => "give none, heads or a number of bytes".into(),
             CaptureError::NotPermitted => "run as root, or give the interpreter the capability: \
                  sudo setcap cap_net_raw+ep $(readlink -f $(command -v python3))"
                 .into(),

@@ -24,8 +24,8 @@ pub enum PayloadPolicy {
     /// Headers only.
     None,
     /// Headers, and the parts of the payload that its protocol allows: the head of an HTTP message, the headers of TLS
-    /// records or of HTTP/2 frames, or fixed first bytes.
-    Http,
+    /// records, of HTTP/2 frames those and their header blocks, or fixed first bytes.
+    Heads,
     /// Headers and the first bytes of any payload.
     Bytes(u32),
 }
@@ -55,7 +55,7 @@ impl PayloadPolicy {
     pub fn snaplen(self) -> u32 {
         match self {
             PayloadPolicy::None => HEADERS_LIMIT_BYTES,
-            PayloadPolicy::Http => HEADERS_LIMIT_BYTES + HEAD_LIMIT_BYTES as u32,
+            PayloadPolicy::Heads => HEADERS_LIMIT_BYTES + HEAD_LIMIT_BYTES as u32,
             PayloadPolicy::Bytes(len) => HEADERS_LIMIT_BYTES.saturating_add(len),
         }
     }
@@ -78,7 +78,7 @@ impl PayloadPolicy {
             PayloadPolicy::None => 0,
             _ => redaction::head_len(payload),
         };
-        if self == PayloadPolicy::Http
+        if self == PayloadPolicy::Heads
             && head_len == 0
             && let Some((parts_len, parts)) = parts_of(payload)
         {
@@ -95,7 +95,7 @@ impl PayloadPolicy {
         };
         let len = match self {
             PayloadPolicy::None => 0,
-            PayloadPolicy::Http => head_len.min(HEAD_LIMIT_BYTES) + fixed_len,
+            PayloadPolicy::Heads => head_len.min(HEAD_LIMIT_BYTES) + fixed_len,
             PayloadPolicy::Bytes(limit) => payload.len().min(limit as usize),
         };
         KeptPart {
@@ -120,11 +120,11 @@ fn parts_of(payload: &[u8]) -> Option<(usize, Parts)> {
 impl FromStr for PayloadPolicy {
     type Err = CaptureError;
 
-    /// Reads `none`, `http` or a number of bytes.
+    /// Reads `none`, `heads` (or `http`, its name until other protocols had heads) or a number of bytes.
     fn from_str(text: &str) -> Result<Self, CaptureError> {
         match (text, text.parse()) {
             ("none", _) => Ok(PayloadPolicy::None),
-            ("http", _) => Ok(PayloadPolicy::Http),
+            ("heads" | "http", _) => Ok(PayloadPolicy::Heads),
             (_, Ok(bytes)) => Ok(PayloadPolicy::Bytes(bytes)),
             _ => Err(CaptureError::UnknownPolicy { text: text.to_owned() }),
         }
@@ -138,7 +138,7 @@ impl KeptPart {
         match self.content {
             Content::Framed => redaction::redact_head(rules, payload),
             Content::Unframed => redaction::redact_unframed(rules, payload),
-            Content::Parts(parts) => (parts.blank)(payload),
+            Content::Parts(parts) => (parts.blank)(payload, rules),
         }
     }
 }
@@ -170,7 +170,7 @@ mod tests {
         let redacted = b"PUT /v1/a/c/o HTTP/1.1\r\nContent-Length: 4\r\nX-Auth-Token: xxxxxxxx\r\n\r\n";
         let frame = packet(&[&head[..], b"body"].concat());
         assert_eq!(bytes_kept(PayloadPolicy::None, &frame), b"");
-        assert_eq!(bytes_kept(PayloadPolicy::Http, &frame), redacted);
+        assert_eq!(bytes_kept(PayloadPolicy::Heads, &frame), redacted);
         assert_eq!(bytes_kept(PayloadPolicy::Bytes(10), &frame), &redacted[..10]);
         assert_eq!(
             bytes_kept(PayloadPolicy::Bytes(9999), &frame),
@@ -182,10 +182,10 @@ mod tests {
     fn of_other_protocols_only_the_fixed_first_bytes_are_kept() {
         let frame = packet(b"get secret\r\n");
         assert_eq!(bytes_kept(PayloadPolicy::None, &frame), b"");
-        assert_eq!(bytes_kept(PayloadPolicy::Http, &frame), b"get ");
+        assert_eq!(bytes_kept(PayloadPolicy::Heads, &frame), b"get ");
         assert_eq!(bytes_kept(PayloadPolicy::Bytes(2), &frame), b"ge");
         assert_eq!(bytes_kept(PayloadPolicy::Bytes(99), &frame), b"get xxxxxx\r\n");
-        assert_eq!(bytes_kept(PayloadPolicy::Http, &packet(b"secret")), b"");
+        assert_eq!(bytes_kept(PayloadPolicy::Heads, &packet(b"secret")), b"");
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         let frame = packet(b"\x17\x03\x03\0\x06secret\x17\x03\x03\0\x06secret");
         assert_eq!(bytes_kept(PayloadPolicy::None, &frame), b"");
         assert_eq!(
-            bytes_kept(PayloadPolicy::Http, &frame),
+            bytes_kept(PayloadPolicy::Heads, &frame),
             b"\x17\x03\x03\0\x06\0\0\0\0\0\0\x17\x03\x03\0\x06"
         );
     }
@@ -203,7 +203,7 @@ mod tests {
         let frame = packet(b"\0\0\x06\x01\x04\0\0\0\x01secret\0\0\x06\0\x01\0\0\0\x01secret");
         assert_eq!(bytes_kept(PayloadPolicy::None, &frame), b"");
         assert_eq!(
-            bytes_kept(PayloadPolicy::Http, &frame),
+            bytes_kept(PayloadPolicy::Heads, &frame),
             b"\0\0\x06\x01\x04\0\0\0\x01\0\0\0\0\0\0\0\0\x06\0\x01\0\0\0\x01"
         );
     }
@@ -211,7 +211,8 @@ mod tests {
     #[test]
     fn policies_are_read_from_the_command_line() {
         assert_eq!("none".parse(), Ok(PayloadPolicy::None));
-        assert_eq!("http".parse(), Ok(PayloadPolicy::Http));
+        assert_eq!("heads".parse(), Ok(PayloadPolicy::Heads));
+        assert_eq!("http".parse(), Ok(PayloadPolicy::Heads));
         assert_eq!("64".parse(), Ok(PayloadPolicy::Bytes(64)));
         for text in ["", "all", "-1", "64k", "99999999999"] {
             assert!(text.parse::<PayloadPolicy>().is_err(), "{text}");
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn a_long_head_is_cut_and_still_redacted() {
         let head = format!("GET / HTTP/1.1\r\nCookie: {}\r\n\r\n", "s".repeat(4000));
-        let captured = bytes_kept(PayloadPolicy::Http, &packet(head.as_bytes()));
+        let captured = bytes_kept(PayloadPolicy::Heads, &packet(head.as_bytes()));
         assert_eq!(captured.len(), HEAD_LIMIT_BYTES);
         assert!(!captured.contains(&b's'));
     }
@@ -238,6 +239,6 @@ mod tests {
     fn what_is_not_tcp_is_not_kept() {
         let mut frame = packet(b"");
         frame[9] = 17;
-        assert!(PayloadPolicy::Http.keep(LinkType::RawIp, &frame).is_none());
+        assert!(PayloadPolicy::Heads.keep(LinkType::RawIp, &frame).is_none());
     }
 }

@@ -20,6 +20,7 @@ use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
 use crate::head::{FrameId, Head, HeadKind};
 use crate::protocol::{AgentKeeps, Docs, FrameLen, Framing, Parts, Protocol};
 
+mod block_secrets;
 mod blocks;
 mod grpc_results;
 pub mod hpack;
@@ -44,8 +45,8 @@ pub const PROTOCOL: Protocol = Protocol {
     docs: Docs {
         reads: "the preface and the headers of frames, wherever they stand: streams, their sizes and ends; what header blocks \
                 say, as of HTTP/1 heads, and `grpc-status`",
-        agent_keeps: "the preface and the headers of frames",
-        overwrites: "header blocks, whole",
+        agent_keeps: "the preface, the headers of frames, and header blocks",
+        overwrites: "in header blocks what is secret in HTTP/1 heads, and values whose names the block does not spell out",
     },
     ..Protocol::with_name("http/2")
 };

@@ -1,5 +1,7 @@
 //! The properties that a protocol's module states.
 
+use twintap_secrets::SecretRules;
+
 use crate::excerpt::{Keep, Keeper, Read};
 use crate::exchanges::Exchanges;
 use crate::fixed_bytes::Pattern;
@@ -40,7 +42,7 @@ pub struct Protocol {
     pub overwrite: fn(&mut [u8]) -> bool,
     /// Redacts a payload by the rules for lines of text, then restores the bytes that these must not change, and
     /// overwrites the secrets that they do not find.
-    pub redact_around: Option<fn(&mut [u8], RedactRest<'_>)>,
+    pub redact_around: Option<fn(&mut [u8], &SecretRules, RedactRest<'_>)>,
     pub docs: Docs,
 }
 
@@ -112,8 +114,8 @@ pub struct Parts {
     /// Bytes up to the end of the last part, of a payload of which the given number of bytes is inspected; 0 if there
     /// is none.
     pub kept_len: fn(&[u8], usize) -> usize,
-    /// Overwrites the bytes between them.
-    pub blank: fn(&mut [u8]),
+    /// Overwrites the bytes between them, and the secrets in them.
+    pub blank: fn(&mut [u8], &SecretRules),
 }
 
 /// Cells of the table of protocols in docs/decoding.md.

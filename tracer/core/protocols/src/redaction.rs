@@ -26,14 +26,14 @@ pub fn redact(rules: &SecretRules, payload: &mut [u8]) {
 /// Overwrite the secrets in bytes that begin with a text head.
 pub fn redact_head(rules: &SecretRules, payload: &mut [u8]) {
     if !rules.keeps_all() {
-        around(REGISTRY, payload, &mut |bytes| rules.redact(bytes));
+        around(REGISTRY, payload, rules, &mut |bytes| rules.redact(bytes));
     }
 }
 
 /// Overwrite the secrets in bytes that do not begin with a head: the middle of one, or another protocol's.
 pub fn redact_unframed(rules: &SecretRules, payload: &mut [u8]) {
     if !rules.keeps_all() {
-        around(REGISTRY, payload, &mut |bytes| {
+        around(REGISTRY, payload, rules, &mut |bytes| {
             if !REGISTRY.iter().any(|protocol| (protocol.overwrite)(bytes)) {
                 rules.redact_unframed(bytes);
             }
@@ -42,11 +42,11 @@ pub fn redact_unframed(rules: &SecretRules, payload: &mut [u8]) {
 }
 
 /// Redact `payload` by `rest`, nested in what each of `protocols` does before and after it.
-fn around(protocols: &[&Protocol], payload: &mut [u8], rest: RedactRest<'_>) {
+fn around(protocols: &[&Protocol], payload: &mut [u8], rules: &SecretRules, rest: RedactRest<'_>) {
     match protocols.split_first() {
         Some((protocol, others)) => match protocol.redact_around {
-            Some(redact) => redact(payload, &mut |bytes| around(others, bytes, rest)),
-            None => around(others, payload, rest),
+            Some(redact) => redact(payload, rules, &mut |bytes| around(others, bytes, rules, rest)),
+            None => around(others, payload, rules, rest),
         },
         None => rest(payload),
     }
@@ -72,7 +72,7 @@ mod tests {
             (b"p\0\0\0\x0csecret\0", b"p\0\0\0\x0csecret\0"),
             (
                 b"\0\0\x06\x01\x04\0\0\0\x01secret\0\0\x04\0\x01\0\0\0\x01body",
-                b"\0\0\x06\x01\x04\0\0\0\x01xxxxxx\0\0\x04\0\x01\0\0\0\x01body",
+                b"\0\0\x06\x01\x04\0\0\0\x01\0\0\0\0\0\0\0\0\x04\0\x01\0\0\0\x01body",
             ),
             (
                 b"GET / HTTP/1.1\r\nCookie: secret\r\n\r\n",

@@ -12,10 +12,12 @@
 //!
 //! An excerpt is a frame's header, and if its block was read four bytes of `grpc-status` and the text.
 //!
-//! Limits: a block that was not captured whole, and one that an agent overwrote (it consists of zeros), says nothing; nor
-//! do later blocks of what it would have put into the table.
+//! Limits: a block that was not captured whole, and one that an agent overwrote whole (it consists of zeros), says
+//! nothing; nor do later blocks of what it would have put into the table.
 //!
 //! Source: RFC 9113 §6.2, §6.6, §6.10 (fragments), §8.3 (pseudo-headers); gRPC over HTTP/2, "Responses".
+
+use std::ops::Range;
 
 use crate::excerpt::Keeper;
 use crate::head::Head;
@@ -56,8 +58,8 @@ impl FrameReader for HeaderBlocks {
             self.block.clear();
             self.is_broken = false;
         }
-        match fragment(&header, body) {
-            Some(part) if self.block.len() + part.len() <= BLOCK_MOST => self.block.extend_from_slice(part),
+        match header.fragment(body) {
+            Some(part) if self.block.len() + part.len() <= BLOCK_MOST => self.block.extend_from_slice(&body[part]),
             _ => self.is_broken = true,
         }
         if header.flags & flag::END_HEADERS == 0 {
@@ -88,22 +90,31 @@ impl HeaderBlocks {
     }
 }
 
-/// The fragment of a block that a frame carries; `None` if it was not captured whole, or its lengths are not valid.
-fn fragment<'a>(header: &FrameHeader, body: &'a [u8]) -> Option<&'a [u8]> {
-    if body.len() < header.payload_len as usize {
-        return None;
+impl FrameHeader {
+    /// Where in its body a frame carries a fragment of a block; `None` if the body was not captured whole, or lengths are
+    /// not valid.
+    pub fn fragment(&self, body: &[u8]) -> Option<Range<usize>> {
+        if body.len() < self.payload_len as usize {
+            return None;
+        }
+        let (mut start, mut end) = (0, body.len());
+        if self.kind != kind::CONTINUATION && self.flags & flag::PADDED != 0 {
+            end = end.checked_sub(usize::from(*body.first()?))?;
+            start = 1;
+        }
+        start += match self.kind {
+            kind::HEADERS if self.flags & flag::PRIORITY != 0 => PRIORITY_LEN,
+            kind::PUSH_PROMISE => PROMISED_LEN,
+            _ => 0,
+        };
+        (start <= end).then_some(start..end)
     }
-    let mut rest = body;
-    if header.kind != kind::CONTINUATION && header.flags & flag::PADDED != 0 {
-        let (&padding, behind) = rest.split_first()?;
-        rest = behind.get(..behind.len().checked_sub(padding.into())?)?;
+
+    /// Where in its body a frame carries a whole block; `None` if it carries none, or a part of one.
+    pub fn whole_block(&self, body: &[u8]) -> Option<Range<usize>> {
+        let is_whole = self.flags & flag::END_HEADERS != 0 && matches!(self.kind, kind::HEADERS | kind::PUSH_PROMISE);
+        self.fragment(body).filter(|_| is_whole)
     }
-    let before = match header.kind {
-        kind::HEADERS if header.flags & flag::PRIORITY != 0 => PRIORITY_LEN,
-        kind::PUSH_PROMISE => PROMISED_LEN,
-        _ => 0,
-    };
-    rest.get(before..)
 }
 
 /// The fields of a block, as far as they are known.

@@ -19,6 +19,7 @@
 //! Source: RFC 7541 §2.3 (tables), §4 (sizes), §5 (integers, strings), §6 (representations), appendix A.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use httlib_huffman::{DecoderSpeed, decode};
 
@@ -74,9 +75,9 @@ impl Decoder {
 
     /// Decode a whole block, and call `emit` for each of its fields.
     pub fn decode(&mut self, block: &[u8], mut emit: impl FnMut(&Field)) -> Result<(), InvalidBlockError> {
-        let mut rest = Input { bytes: block };
+        let mut rest = Input::of(block);
         for _ in 0..FIELDS_MOST {
-            if rest.bytes.is_empty() {
+            if rest.is_empty() {
                 return Ok(());
             }
             match self.field(&mut rest) {
@@ -94,18 +95,14 @@ impl Decoder {
 
     /// The next field; `None` for a change of the table's size.
     fn field(&mut self, rest: &mut Input<'_>) -> Result<Option<Field>, InvalidBlockError> {
-        let first = *rest.bytes.first().ok_or(InvalidBlockError)?;
-        if first & 0x80 != 0 {
-            let place = rest.integer(7)?;
-            return self.at(place).map(Some);
-        }
-        if first & 0xe0 == 0x20 {
-            let size = rest.integer(5)?;
-            self.resize(size);
-            return Ok(None);
-        }
-        let is_new = first & 0x40 != 0;
-        let place = rest.integer(if is_new { 6 } else { 4 })?;
+        let (is_new, place) = match rest.representation()? {
+            Representation::Indexed { place } => return self.at(place).map(Some),
+            Representation::TableSize { size } => {
+                self.resize(size);
+                return Ok(None);
+            }
+            Representation::Literal { is_new, place } => (is_new, place),
+        };
         let name = if place == 0 {
             Some(rest.string()?)
         } else {
@@ -164,12 +161,65 @@ fn size_of(field: &Field) -> usize {
     ENTRY_OVERHEAD + len(&field.name) + len(&field.value)
 }
 
-/// The rest of a block.
-struct Input<'a> {
+/// How a field begins (RFC 7541 §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Representation {
+    /// The field at a place of both tables.
+    Indexed { place: usize },
+    /// A field that is spelled out: its name follows if `place` is 0, and its value. `is_new` if it enters the table.
+    Literal { is_new: bool, place: usize },
+    /// No field: the table's new size.
+    TableSize { size: usize },
+}
+
+/// The name at a place of the static table; `None` if the place is beyond it.
+pub fn static_name(place: usize) -> Option<&'static [u8]> {
+    let entry = STATIC_TABLE.get(place.checked_sub(1)?);
+    entry.map(|(name, _)| name.as_bytes())
+}
+
+/// The text of a compressed string.
+pub fn decompress(bytes: &[u8]) -> Result<Vec<u8>, InvalidBlockError> {
+    let mut text = Vec::with_capacity(2 * bytes.len());
+    decode(bytes, &mut text, DecoderSpeed::FourBits).map_err(|_| InvalidBlockError)?;
+    Ok(text)
+}
+
+/// A block that is read from its beginning.
+pub struct Input<'a> {
+    block: &'a [u8],
+    /// What is not read yet.
     bytes: &'a [u8],
 }
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    pub fn of(block: &'a [u8]) -> Self {
+        Self { block, bytes: block }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The beginning of the next field.
+    pub fn representation(&mut self) -> Result<Representation, InvalidBlockError> {
+        let first = *self.bytes.first().ok_or(InvalidBlockError)?;
+        Ok(match first {
+            0x80.. => Representation::Indexed {
+                place: self.integer(7)?,
+            },
+            0x40.. => Representation::Literal {
+                is_new: true,
+                place: self.integer(6)?,
+            },
+            0x20.. => Representation::TableSize { size: self.integer(5)? },
+            _ => Representation::Literal {
+                is_new: false,
+                place: self.integer(4)?,
+            },
+        })
+    }
+
     /// An integer in the last `bits` of the first byte, and perhaps the bytes after it (RFC 7541 §5.1).
     fn integer(&mut self, bits: u32) -> Result<usize, InvalidBlockError> {
         let mask = (1_usize << bits) - 1;
@@ -187,21 +237,25 @@ impl Input<'_> {
         Err(InvalidBlockError)
     }
 
-    /// A string, which may be compressed (RFC 7541 §5.2).
-    fn string(&mut self) -> Result<Vec<u8>, InvalidBlockError> {
-        let is_huffman = self.bytes.first().ok_or(InvalidBlockError)? & 0x80 != 0;
+    /// A string.
+    pub fn string(&mut self) -> Result<Vec<u8>, InvalidBlockError> {
+        let (range, is_compressed) = self.string_range()?;
+        let bytes = &self.block[range];
+        if is_compressed {
+            decompress(bytes)
+        } else {
+            Ok(bytes.to_vec())
+        }
+    }
+
+    /// Where the bytes of a string are in the block, and whether they are compressed (RFC 7541 §5.2).
+    pub fn string_range(&mut self) -> Result<(Range<usize>, bool), InvalidBlockError> {
+        let is_compressed = self.bytes.first().ok_or(InvalidBlockError)? & 0x80 != 0;
         let len = self.integer(7)?;
-        if len > STRING_MOST || len > self.bytes.len() {
-            return Err(InvalidBlockError);
-        }
-        let (text, rest) = self.bytes.split_at(len);
-        self.bytes = rest;
-        if !is_huffman {
-            return Ok(text.to_vec());
-        }
-        let mut decoded = Vec::with_capacity(2 * len);
-        decode(text, &mut decoded, DecoderSpeed::FourBits).map_err(|_| InvalidBlockError)?;
-        Ok(decoded)
+        let rest = self.bytes.get(len..).filter(|_| len <= STRING_MOST);
+        self.bytes = rest.ok_or(InvalidBlockError)?;
+        let end = self.block.len() - self.bytes.len();
+        Ok((end - len..end, is_compressed))
     }
 
     fn byte(&mut self) -> Result<u8, InvalidBlockError> {

@@ -1,109 +1,109 @@
-//! Keeps the headers of HTTP/2 frames and the client's preface, and overwrites the contents of all frames.
+//! Keeps the headers of HTTP/2 frames, the client's preface and header blocks with their secrets overwritten, and
+//! overwrites the contents of all other frames.
 //!
 //! From the lengths, types, flags and stream numbers in frame headers the collector infers where a request begins and
-//! where its answer ends (`exchanges/src/by_stream_id.rs`). They contain nothing that a user sent.
+//! where its answer ends (`exchanges/src/by_stream_id.rs`). They contain nothing that a user sent. Header blocks say what
+//! is asked and how it is answered.
 //!
 //! Limits: a header is overwritten if its packet begins within a frame, or if it lies beyond the inspected part of the
-//! payload. The collector then reports that not all frames of that connection are known.
+//! payload. The collector then reports that not all frames of that connection are known. A block is overwritten whole if
+//! it is not in one frame, or not all of it is in the inspected part; then names of later blocks may be unknown, too.
 //!
 //! Source: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 
 use std::ops::Range;
 
+use twintap_secrets::SecretRules;
+
+use super::block_secrets::overwrite_secrets;
+use super::{FrameHeader, HEADER_LEN, PREFACE, may_begin};
 use crate::parts::blank_beside;
 
-const HEADER_LEN: usize = 9;
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// The parts of a payload that are kept, ascending; none if it does not begin with frames.
+/// Bytes up to the end of the last part that is kept; 0 if the payload does not begin with frames. For the hot path.
 ///
 /// Arguments: `limit`, how many bytes of the payload are inspected.
-pub fn kept_parts(payload: &[u8], limit: usize) -> Parts<'_> {
-    Parts {
-        payload: &payload[..payload.len().min(limit)],
-        at: 0,
-    }
-}
-
-/// Bytes up to the end of the last part that is kept; 0 if there is none. For the hot path.
 #[inline]
 pub fn kept_len(payload: &[u8], limit: usize) -> usize {
-    if !may_be_frame(payload) && !payload.starts_with(PREFACE) {
+    if !may_begin(payload) {
         return 0;
     }
-    if !are_frames_valid(payload, limit) {
-        return 0;
+    let inspected = &payload[..payload.len().min(limit)];
+    let mut frames = Frames::of(inspected);
+    let last = frames.by_ref().last();
+    match last {
+        Some(frame) if frames.end_validly() => frame.block.map_or(frame.header.end, |block| block.end),
+        _ => 0,
     }
-    kept_parts(payload, limit).last().map_or(0, |part| part.end)
 }
 
-/// Whether every frame that begins in the inspected part has a valid header. Otherwise the payload only looks as if it
-/// began with a frame.
-fn are_frames_valid(payload: &[u8], limit: usize) -> bool {
-    let mut parts = kept_parts(payload, limit);
-    let behind = parts.by_ref().last().map_or(0, |part| part.end);
-    behind > 0 && parts.payload.get(parts.at..).is_none_or(|rest| rest.len() < HEADER_LEN)
+/// Overwrite what is not kept: with zeros, but for secrets within header blocks.
+pub fn blank(captured: &mut [u8], rules: &SecretRules) {
+    let frames: Vec<Frame> = Frames::of(captured).collect();
+    let mut kept = Vec::with_capacity(2 * frames.len());
+    for frame in frames {
+        kept.push(frame.header);
+        kept.extend(
+            frame
+                .block
+                .filter(|block| overwrite_secrets(&mut captured[block.clone()], rules)),
+        );
+    }
+    blank_beside(captured, kept);
 }
 
-/// Overwrite with zeros what is not kept.
-pub fn blank(captured: &mut [u8]) {
-    let parts = kept_parts(captured, captured.len()).collect();
-    blank_beside(captured, parts);
+/// Where a frame's header is, or the preface, and the header block in it, if it holds a whole one.
+struct Frame {
+    header: Range<usize>,
+    block: Option<Range<usize>>,
 }
 
-/// See [`kept_parts`].
-pub struct Parts<'a> {
+/// The frames of a payload, up to the first that is none.
+struct Frames<'a> {
     payload: &'a [u8],
     at: usize,
 }
 
-impl Iterator for Parts<'_> {
-    type Item = Range<usize>;
+impl<'a> Frames<'a> {
+    fn of(payload: &'a [u8]) -> Self {
+        Self { payload, at: 0 }
+    }
 
-    fn next(&mut self) -> Option<Range<usize>> {
+    /// Whether every frame that begins in the payload has a valid header. Otherwise it only looks as if it began with a
+    /// frame.
+    fn end_validly(&self) -> bool {
+        let rest = self.payload.get(self.at..);
+        rest.is_none_or(|rest| rest.len() < HEADER_LEN)
+    }
+}
+
+impl Iterator for Frames<'_> {
+    type Item = Frame;
+
+    fn next(&mut self) -> Option<Frame> {
         let rest = self.payload.get(self.at..)?;
         let start = self.at;
         if start == 0 && rest.starts_with(PREFACE) {
             self.at = PREFACE.len();
-            return Some(0..PREFACE.len());
+            return Some(Frame {
+                header: 0..self.at,
+                block: None,
+            });
         }
-        if !may_be_frame(rest) || !is_usual(rest) {
+        let header = FrameHeader::parse(rest.first_chunk()?);
+        if rest[0] != 0 || rest[5] & 0x80 != 0 || !header.is_usual() {
             return None;
         }
-        self.at += HEADER_LEN + payload_len(rest);
-        Some(start..start + HEADER_LEN)
+        let body = start + HEADER_LEN;
+        self.at = body + header.payload_len as usize;
+        let block = self
+            .payload
+            .get(body..self.at)
+            .and_then(|bytes| header.whole_block(bytes));
+        Some(Frame {
+            header: start..body,
+            block: block.map(|block| body + block.start..body + block.end),
+        })
     }
-}
-
-/// Arguments: at least a header.
-fn payload_len(frame: &[u8]) -> usize {
-    u32::from_be_bytes([0, frame[0], frame[1], frame[2]]) as usize
-}
-
-#[inline(always)]
-fn may_be_frame(payload: &[u8]) -> bool {
-    payload.len() >= HEADER_LEN && payload[0] == 0 && payload[3] <= 9 && payload[5] & 0x80 == 0
-}
-
-/// Whether length, flags and stream are those of the type.
-fn is_usual(frame: &[u8]) -> bool {
-    let (len, flags) = (payload_len(frame), frame[4]);
-    let is_of_connection = frame[5..HEADER_LEN] == [0; 4];
-    let (known_flags, fits) = match frame[3] {
-        0 => (0x09, !is_of_connection),
-        1 => (0x2d, !is_of_connection),
-        2 => (0, !is_of_connection && len == 5),
-        3 => (0, !is_of_connection && len == 4),
-        4 if flags == 1 => (1, is_of_connection && len == 0),
-        4 => (0, is_of_connection && len.is_multiple_of(6)),
-        5 => (0x0c, !is_of_connection && len >= 4),
-        6 => (1, is_of_connection && len == 8),
-        7 => (0, is_of_connection && len >= 8),
-        8 => (0, len == 4),
-        9 => (4, !is_of_connection),
-        _ => return false,
-    };
-    fits && flags & !known_flags == 0
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
     /// What is left of a payload.
     fn captured_bytes(payload: &[u8], limit: usize) -> Vec<u8> {
         let mut captured = payload[..kept_len(payload, limit)].to_vec();
-        blank(&mut captured);
+        blank(&mut captured, SecretRules::built_in());
         captured
     }
 
@@ -131,7 +131,7 @@ mod tests {
             bytes
         };
         assert_eq!(captured_bytes(&call, 2048), with_lengths(bare));
-        let opening = [PREFACE, &frame(4, 0, 0, &[7; 12])].concat();
+        let opening = [&PREFACE[..], &frame(4, 0, 0, &[7; 12])].concat();
         assert_eq!(captured_bytes(&opening, 2048), opening[..33]);
     }
 

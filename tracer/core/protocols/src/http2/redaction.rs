@@ -1,7 +1,6 @@
-//! Finds the frames of HTTP/2 in a payload: their headers must survive, their header blocks must not.
+//! Finds the frames of HTTP/2 in a payload: their headers must survive, and the secrets in their header blocks must not.
 //!
-//! Header blocks are compressed (HPACK), so names cannot show where their secrets are: each block is overwritten whole.
-//! The headers of frames and the client's preface hold nothing that a user sent, and the collector counts requests by
+//! A block that is in one frame keeps what is no secret (`block_secrets`); others are overwritten whole. The headers of frames and the client's preface hold nothing that a user sent, and the collector counts requests by
 //! them. They are restored after all else was redacted as lines of text, since a line may reach into the next frame.
 //!
 //! Limits: a block in a packet that begins within a frame is not found.
@@ -11,26 +10,30 @@
 
 use std::ops::Range;
 
+use twintap_secrets::SecretRules;
+
+use super::block_secrets::overwrite_secrets;
+use super::kind::{CONTINUATION, DATA, HEADERS, PUSH_PROMISE};
+use super::{FrameHeader, HEADER_LEN, PREFACE};
 use crate::redaction::RedactRest;
 
-const HEADER_LEN: usize = 9;
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const PUSH_PROMISE: u8 = 5;
-const CONTINUATION: u8 = 9;
 /// Types of extensions: ALTSVC, ORIGIN, PRIORITY_UPDATE. None has a flag.
 const EXTENSIONS: [u8; 3] = [10, 12, 16];
 /// Flags that may be set, by type.
 const FLAGS: [u8; 10] = [0x09, 0x2d, 0, 0, 0x01, 0x0c, 0x01, 0, 0, 0x04];
 
 /// Redact a payload by `redact_lines`, but keep the preface and the headers of frames if it consists of these, and
-/// overwrite their header blocks.
-pub fn redact_around_frames(payload: &mut [u8], redact_lines: RedactRest<'_>) {
+/// overwrite the secrets of their header blocks.
+pub fn redact_around_frames(payload: &mut [u8], rules: &SecretRules, redact_lines: RedactRest<'_>) {
     let frames = find_frames(payload);
+    let blocks = frames
+        .blocks
+        .iter()
+        .map(|(header, body)| (body.start, redact_body(header, &payload[body.clone()], rules)));
+    let blocks: Vec<(usize, Vec<u8>)> = blocks.collect();
     redact_lines(payload);
-    for block in frames.header_blocks {
-        payload[block].fill(b'x');
+    for (at, bytes) in blocks {
+        payload[at..at + bytes.len()].copy_from_slice(&bytes);
     }
     for (at, header) in frames.headers {
         payload[at..at + HEADER_LEN].copy_from_slice(&header);
@@ -40,6 +43,19 @@ pub fn redact_around_frames(payload: &mut [u8], redact_lines: RedactRest<'_>) {
     }
 }
 
+/// A body that carries a header block, with the secrets overwritten; whole if the block is cut.
+fn redact_body(header: &FrameHeader, body: &[u8], rules: &SecretRules) -> Vec<u8> {
+    let mut overwritten = vec![0; body.len()]; // as agents do: the reader of blocks recognises it
+    if let Some(range) = header.whole_block(body) {
+        let mut block = body[range.clone()].to_vec();
+        if overwrite_secrets(&mut block, rules) {
+            overwritten[..range.start].copy_from_slice(&body[..range.start]);
+            overwritten[range].copy_from_slice(&block);
+        }
+    }
+    overwritten
+}
+
 /// What a payload consists of; nothing if it holds anything but frames.
 #[derive(Default)]
 struct Frames {
@@ -47,7 +63,8 @@ struct Frames {
     /// Of frames shorter than 64 KiB, which are all that the collector follows: bytes that begin with a zero are no
     /// text.
     headers: Vec<(usize, [u8; HEADER_LEN])>,
-    header_blocks: Vec<Range<usize>>,
+    /// Those that carry header blocks: their headers, and where their bodies are.
+    blocks: Vec<(FrameHeader, Range<usize>)>,
 }
 
 fn find_frames(payload: &[u8]) -> Frames {
@@ -66,7 +83,8 @@ fn find_frames(payload: &[u8]) -> Frames {
             found.headers.push((at, *header));
         }
         if matches!(kind, HEADERS | PUSH_PROMISE | CONTINUATION) {
-            found.header_blocks.push(at + HEADER_LEN..behind.min(payload.len()));
+            let body = at + HEADER_LEN..behind.min(payload.len());
+            found.blocks.push((FrameHeader::parse(header), body));
         }
         at = behind;
     }
@@ -94,7 +112,7 @@ mod tests {
 
     fn with_blank_headers(payload: &[u8]) -> Vec<u8> {
         let mut bytes = payload.to_vec();
-        redact_around_frames(&mut bytes, &mut |_| {});
+        redact_around_frames(&mut bytes, SecretRules::built_in(), &mut |_| {});
         bytes
     }
 
@@ -102,12 +120,12 @@ mod tests {
     fn header_blocks_are_overwritten_and_all_else_stays() {
         let with = |block: &[u8]| {
             let call = [frame(4, 0, 0, b""), frame(1, 4, 1, block), frame(9, 4, 1, block)].concat();
-            [PREFACE, &call, &frame(5, 4, 1, block), &frame(0, 1, 1, b"body")].concat()
+            [&PREFACE[..], &call, &frame(5, 4, 1, block), &frame(0, 1, 1, b"body")].concat()
         };
-        assert_eq!(with_blank_headers(&with(b"secret")), with(b"xxxxxx"));
+        assert_eq!(with_blank_headers(&with(b"secret")), with(&[0; 6]));
         assert_eq!(
             with_blank_headers(&with(b"secret")[PREFACE.len()..]),
-            with(b"xxxxxx")[PREFACE.len()..]
+            with(&[0; 6])[PREFACE.len()..]
         );
     }
 
@@ -116,7 +134,7 @@ mod tests {
         let whole = frame(1, 4, 1, b"secret");
         for len in 0..whole.len() {
             let mut expected = whole[..len].to_vec();
-            expected[HEADER_LEN.min(len)..].fill(b'x');
+            expected[HEADER_LEN.min(len)..].fill(0);
             assert_eq!(with_blank_headers(&whole[..len]), expected);
         }
     }
@@ -139,16 +157,16 @@ mod tests {
     #[test]
     fn frames_of_extensions_hide_no_block() {
         let with = |block: &[u8]| [frame(16, 0, 0, b"\0\0\0\x01u=1"), frame(1, 4, 1, block)].concat();
-        assert_eq!(with_blank_headers(&with(b"secret")), with(b"xxxxxx"));
-        let unknown = |block: &[u8]| [PREFACE, &frame(0xfa, 7, 0, b"ignored"), &frame(1, 4, 1, block)].concat();
-        assert_eq!(with_blank_headers(&unknown(b"secret")), unknown(b"xxxxxx"));
+        assert_eq!(with_blank_headers(&with(b"secret")), with(&[0; 6]));
+        let unknown = |block: &[u8]| [&PREFACE[..], &frame(0xfa, 7, 0, b"ignored"), &frame(1, 4, 1, block)].concat();
+        assert_eq!(with_blank_headers(&unknown(b"secret")), unknown(&[0; 6]));
     }
 
     #[test]
     fn whatever_is_overwritten_frames_and_the_preface_stay() {
         let with = |body: &[u8]| {
             [
-                PREFACE,
+                &PREFACE[..],
                 &frame(4, 0, 0, body),
                 &frame(0, 0, 1, body),
                 &frame(0, 1, 1, b""),
@@ -156,7 +174,7 @@ mod tests {
             .concat()
         };
         let mut bytes = with(b"abcdef");
-        redact_around_frames(&mut bytes, &mut |bytes| bytes.fill(b'x'));
+        redact_around_frames(&mut bytes, SecretRules::built_in(), &mut |bytes| bytes.fill(b'x'));
         assert_eq!(bytes, with(b"xxxxxx"));
     }
 }

@@ -11,6 +11,8 @@
 
 use std::ops::Range;
 
+use twintap_secrets::SecretRules;
+
 use crate::parts::blank_beside;
 
 const HEADER_LEN: usize = 5;
@@ -43,7 +45,7 @@ pub fn kept_len(payload: &[u8], limit: usize) -> usize {
 }
 
 /// Overwrite with zeros what is not kept.
-pub fn blank(captured: &mut [u8]) {
+pub fn blank(captured: &mut [u8], _: &SecretRules) {
     let parts = kept_parts(captured, captured.len()).collect();
     blank_beside(captured, parts);
 }
@@ -106,7 +108,7 @@ mod tests {
     /// What is left of a payload.
     fn captured_bytes(payload: &[u8], limit: usize) -> Vec<u8> {
         let mut captured = payload[..kept_len(payload, limit)].to_vec();
-        blank(&mut captured);
+        blank(&mut captured, SecretRules::built_in());
         captured
     }
 
