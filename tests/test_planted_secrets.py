@@ -186,7 +186,9 @@ def test_no_header_block_of_http2_is_kept_or_shown(tmp_path: Path) -> None:
 
 def _exchanges(trace: str) -> pl.DataFrame:
     columns = ["exchange_id", "protocol", "complete", "method", "target", "request_bytes", "response_bytes"]
-    return pl.DataFrame(Trace(trace).read("exchanges", columns)).with_columns(pl.col("protocol", "method").cast(pl.String))
+    return pl.DataFrame(Trace(trace).read("exchanges", columns)).with_columns(
+        pl.col("protocol", "method").cast(pl.String)
+    )
 
 
 def test_keep_secrets_is_the_way_around_it(captures: Path, tmp_path: Path) -> None:
