@@ -20,7 +20,7 @@ from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from testkit.live_hosts import Pair, pair
-from tests.helpers.planted_secrets import Place, found_in, http2_places, places, write_captures
+from tests.helpers.planted_secrets import Place, found_in, http2_places, places, postgresql_places, write_captures
 from tests.helpers.system_tools import or_skip
 from tracer import secret_rules
 from tracer.errors import InputError
@@ -184,6 +184,24 @@ def test_no_header_block_of_http2_is_kept_or_shown(tmp_path: Path) -> None:
     assert _exchanges(str(tmp_path / "again")).equals(exchanges), "so they are from the packets that were cut out"
 
 
+def test_no_value_of_postgresql_is_in_a_trace(tmp_path: Path) -> None:
+    planted, trace = postgresql_places(), str(tmp_path / "trace")
+    files = write_captures(tmp_path, planted)
+    assert {place.name for place in planted} <= set(found_in(files[0].read_bytes(), planted))
+    said = run(replay.command, "-o", trace, *map(str, files))
+    for content in (said, *(file.read_bytes() for file in Path(trace).iterdir())):
+        assert found_in(content, planted) == []
+    exchanges = _exchanges(trace)
+    assert exchanges["protocol"].unique().to_list() == ["postgresql"]
+    asked = [place for place in planted if not place.name.endswith("password")]
+    assert len(exchanges) == len(asked), "messages are read all the same"
+    view = open_trace(trace)
+    captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
+    rows = ("row", "error", "notification", "copied in")  # of packets that were captured whole, these are shown
+    shown = {name for name in found_in((tmp_path / "cut.pcapng").read_bytes(), planted) if not name.endswith(rows)}
+    assert shown == set()
+
+
 def _exchanges(trace: str) -> pl.DataFrame:
     columns = ["exchange_id", "protocol", "complete", "method", "target", "request_bytes", "response_bytes"]
     return pl.DataFrame(Trace(trace).read("exchanges", columns)).with_columns(
@@ -241,6 +259,11 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
             content = b"".join(path.read_bytes() for path in (folder / "a").iterdir())
             assert content.count(b"PRI * HTTP/2.0") == len(http2_places())
             assert found_in(content, http2_places()) == []
+        _ask_all(hosts, postgresql_places(), tmp_path / "postgresql", "heads")
+        content = b"".join(path.read_bytes() for path in (tmp_path / "postgresql" / "a").iterdir())
+        statements = [place for place in postgresql_places() if b"SELECT a FROM t" in place.request]
+        assert content.count(b"SELECT a FROM t WHERE b = ") == len(statements)
+        assert found_in(content, postgresql_places()) == []
 
 
 def _ask_all(hosts: Pair, planted: list[Place], folder: Path, payload: str) -> None:

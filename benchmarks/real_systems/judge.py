@@ -45,6 +45,7 @@ def judge(said: Said, truth: Truth) -> list[Verdict]:
         *headline(truth.calls, said.report["requests"]),
         *ledger(said.table("spans"), sum(call.parent == "" for call in truth.calls), truth.ledger),
         *names(truth, rows),
+        *request_names(pairs),
         *failures(pairs),
         *links(pairs, truth.links_right),
         *streams(truth, said),
@@ -141,6 +142,22 @@ def names(truth: Truth, rows: Sequence[Row]) -> Iterator[Verdict]:
         said = sorted({str(row["service"]) for row in rows if row["server"] == server or row["asked"] == server})
         right = bool(said) and all(re.fullmatch(pattern, name) for name in said)
         yield Verdict(f"service of {server}", f"`{pattern}`", ", ".join(said) or "nothing", right)
+
+
+def request_names(pairs: Pairs) -> Iterator[Verdict]:
+    """What requests are called, and which errors they were answered; two verdicts for each server."""
+    for server, known in _by_server(pairs, lambda call: bool(call.name)):
+        said = [f"{row['method']} {row['target'] or ''}".strip() for _, row in known]
+        wrong = [f"{name} for {call.name}" for name, (call, _) in zip(said, known, strict=True) if name != call.name]
+        yield _all_of(f"names of requests, {server}", len(known), wrong)
+        results = [(call.result, row["result"] or "") for call, row in known]
+        wrong = [f"{said or 'none'} for {true or 'none'}" for true, said in results if said != true]
+        errors = sum(bool(true) for true, _ in results)
+        yield _all_of(f"errors of requests, {server}", errors, wrong)
+
+
+def _all_of(statement: str, count: int, wrong: Sequence[str]) -> Verdict:
+    return Verdict(statement, str(count), "; ".join(wrong[:3]) or str(count), not wrong)
 
 
 def failures(pairs: Pairs) -> Iterator[Verdict]:

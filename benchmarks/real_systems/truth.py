@@ -26,6 +26,8 @@ class Call:
     most_ns: int | None = None  # it took no longer at its server, by the log of something that it is a part of
     connect_ns: int | None = None  # of a client that opened a connection for it: how long that took it
     status: int = 200
+    name: str = ""  # method and target, as they must be shown; "" if nothing says
+    result: str = ""  # the code of an error, in the protocol's words; judged of calls with a name
     abandoned: bool = False  # its client did not wait for the answer
     parent: str | None = None  # the call that caused it; "" for a client's own, None where no log says
 

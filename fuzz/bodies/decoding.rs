@@ -9,7 +9,9 @@ use twintap_protocols::excerpt::{ExcerptColumns, Payload, read_kept};
 use twintap_protocols::http2::PREFACE;
 use twintap_protocols::marks::STREAM_MARK;
 use twintap_protocols::registry::REGISTRY;
+use twintap_protocols::sql::{self, Dialect};
 use twintap_protocols::{http1, tls};
+use twintap_secrets::SecretRules;
 use twintap_wire::counters::Counters;
 use twintap_wire::events::{Event, EventColumns};
 use twintap_wire::fragments::WINDOW_PACKETS;
@@ -207,13 +209,13 @@ pub fn http2_frames(data: &[u8]) {
         return; // another connection
     }
     let stream = [PREFACE, said].concat();
-    let whole = frames_of(&stream, stream.len());
-    let cut = frames_of(&stream, PREFACE.len() + usize::from(step));
+    let whole = frames_of([&stream[..]]);
+    let cut = frames_of(stream.chunks(PREFACE.len() + usize::from(step)));
     assert!(cut.starts_with(&whole), "depends on how it is cut");
 }
 
-/// Where the headers of frames end in a stream that comes in packets of so many bytes.
-fn frames_of(stream: &[u8], packet_len: usize) -> Vec<usize> {
+/// Where the headers of frames end in a stream that comes in these packets.
+fn frames_of<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> Vec<usize> {
     let (mut frames, mut counters, mut found) = (Frames::default(), Counters::default(), Vec::new());
     let end = (IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
     let direction = frames::Direction {
@@ -222,7 +224,7 @@ fn frames_of(stream: &[u8], packet_len: usize) -> Vec<usize> {
         interface: 0,
     };
     let mut at = 0;
-    for piece in stream.chunks(packet_len) {
+    for piece in packets {
         let event = Event {
             seq: (at as u32).wrapping_sub(99),
             payload_len: piece.len() as u32,
@@ -236,6 +238,61 @@ fn frames_of(stream: &[u8], packet_len: usize) -> Vec<usize> {
         at += piece.len();
     }
     found
+}
+
+/// Invariant: PostgreSQL's messages do not depend on how packets cut them, up to a header that is none; no statement's
+/// name has a value of it, nor has what an agent keeps; and that is named as the statement was. The first byte gives the
+/// cuts.
+pub fn postgresql_messages(data: &[u8]) {
+    let Some((&step, said)) = data.split_first() else {
+        return;
+    };
+    let opening = &b"Z\0\0\0\x05I"[..];
+    let whole = frames_of([opening, said]);
+    let cut = frames_of([opening].into_iter().chain(said.chunks(1 + usize::from(step))));
+    assert!(cut.starts_with(&whole), "depends on how it is cut");
+    keep_as_agent("postgresql", said);
+}
+
+/// What an agent keeps of a payload is no longer, and is kept of what is kept, too.
+fn keep_as_agent(protocol: &str, payload: &[u8]) {
+    let protocol = REGISTRY
+        .iter()
+        .find(|one| one.name == protocol)
+        .expect("a protocol of the registry");
+    let parts = protocol.agent.parts().expect("a protocol of which parts are kept");
+    let len = (parts.kept_len)(payload, 2048);
+    assert!(len <= payload.len());
+    let mut kept = payload[..len].to_vec();
+    (parts.blank)(&mut kept, SecretRules::built_in());
+    let mut again = kept.clone();
+    (parts.blank)(&mut again, SecretRules::built_in());
+    assert_eq!(kept, again, "what is kept is overwritten once");
+    (protocol.overwrite)(&mut payload.to_vec());
+}
+
+/// Invariant: a shape is bounded, has no part of a literal, and stays the same where literals are overwritten. The first
+/// byte says whose SQL it is.
+pub fn sql_shape(data: &[u8]) {
+    let Some((&dialect, text)) = data.split_first() else {
+        return;
+    };
+    let dialect = if dialect % 2 == 0 {
+        Dialect::PostgreSql
+    } else {
+        Dialect::MySql
+    };
+    let whole = sql::shape(text, true, dialect);
+    assert!(whole.verb.len() <= 24 && whole.rest.len() <= sql::REST_LIMIT + "…".len());
+    let mut overwritten = text.to_vec();
+    sql::overwrite_literals(&mut overwritten, dialect);
+    assert_eq!(overwritten.len(), text.len());
+    assert_eq!(
+        sql::shape(&overwritten, true, dialect),
+        whole,
+        "overwriting changes the name"
+    );
+    sql::shape(&text[..text.len() / 2], false, dialect);
 }
 
 /// Whether `value`, a part of `data`, ends where its line does (spaces aside), or at the limit of what is kept.

@@ -82,6 +82,53 @@ def http2_places() -> list[Place]:
     return found
 
 
+def postgresql_places() -> list[Place]:
+    """Places in PostgreSQL's messages: passwords, literals, comments, parameters, rows, texts of errors."""
+    texts = (
+        "'SECRET'",
+        "E'\\'SECRET'",
+        "$q$SECRET$q$",
+        "U&'SECRET'",
+        "'a''SECRET'",
+        "'SECRET",
+        "'\\' AND b = 'SECRET'",
+    )
+    statements = [f"SELECT a FROM t WHERE b = {text}" for text in texts]
+    statements += ["ALTER ROLE r PASSWORD 'SECRET'", "SELECT 1 /* SECRET */", "SELECT 1 -- SECRET"]
+    sync, ready, query = _message("S", b""), _message("Z", b"I"), _message("Q", b"SELECT 1\0")
+    asked = [(f"PostgreSQL {text}", _message("Q", text.encode() + b"\0"), ready) for text in statements]
+    asked += [
+        (f"PostgreSQL, prepared, {text}", _message("P", b"s\0" + text.encode() + b"\0\0\0") + sync, ready)
+        for text in statements
+    ]
+    parameter = b"\0s\0\0\0\0\x01" + (13).to_bytes(4, "big") + b"SECRET" + b"\0\0"
+    asked += [
+        ("PostgreSQL parameter", _message("B", parameter) + sync, ready),
+        ("PostgreSQL password", _message("p", b"SECRET\0"), ready),
+        ("PostgreSQL, copied in", query + _message("d", b"1\tSECRET\n"), ready),
+    ]
+    of_answers = [
+        ("PostgreSQL row", query, _message("D", b"\0\x01\0\0\0\x0dSECRET") + ready),
+        ("PostgreSQL error", query, _message("E", b"SERROR\0VERROR\0C22P02\0Mno number: SECRET\0\0") + ready),
+        ("PostgreSQL notification", query, _message("A", b"\0\0\0\x01jobs\0SECRET\0") + ready),
+    ]
+    found = []
+    for number, (name, request, answer) in enumerate([*asked, *of_answers]):
+        secret = f"Zq{number:03d}Wk7{number:03d}Jv"
+        found.append(Place(name, secret, *(_with_secret(text, secret.encode()) for text in (request, answer))))
+    return found
+
+
+def _message(kind: str, body: bytes) -> bytes:
+    """A message of PostgreSQL; its length is that with a secret in it."""
+    more = 7 * body.count(b"SECRET")  # a secret is so much longer
+    return kind.encode() + (4 + len(body) + more).to_bytes(4, "big") + body
+
+
+def _with_secret(text: bytes, secret: bytes) -> bytes:
+    return text.replace(b"SECRET", secret)
+
+
 def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
     return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
 

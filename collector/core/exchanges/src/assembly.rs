@@ -308,7 +308,7 @@ impl ConnectionBuffers {
         messages.mark_parts(heads, parts);
         if *state == State::Read {
             streams.mark_parts(parts);
-        } else if messages.numbered.is_empty() {
+        } else if messages.numbered.is_empty() && !heads.iter().any(|head| head.order.follows) {
             turns.mark_parts(ranges, parts);
         }
         for from_client in [false, true] {
@@ -462,7 +462,9 @@ impl ConnectionBuffers {
             exchange.protocol = self.ordered_protocol(heads);
             if let (Role::Response, Some(head)) = (message.role, message.head) {
                 let head = &self.heads[head as usize];
-                exchange.response_row = head.row.into();
+                if head.status() > 0 {
+                    exchange.response_row = head.row.into();
+                }
                 if exchange.id_row == NO_ROW {
                     exchange.id_row = id_row(head, heads);
                 }
@@ -470,6 +472,48 @@ impl ConnectionBuffers {
                 let bodiless = head.bodiless() || exchange.asks_head;
                 exchange.complete &= bodiless || is_enough(exchange.response.bytes, head.due());
             }
+        }
+        if self.heads.iter().any(|head| head.order.follows) {
+            self.describe_later(exchanges);
+        }
+    }
+
+    /// Set what later messages of requests and answers show: the name, the result, and whether an answer has ended.
+    fn describe_later(&self, exchanges: &mut [Exchange]) {
+        let mut ordinals = vec![0; self.heads.len()];
+        for message in &self.messages.numbered {
+            if let Some(head) = message.head {
+                ordinals[head as usize] = message.ordinal;
+            }
+        }
+        let mut is_ended = vec![false; exchanges.len()];
+        let (mut current, mut from_client) = (NO_PLACE, false);
+        for (head, ordinal) in self.heads.iter().zip(ordinals) {
+            let role = head.role();
+            let is_begun = matches!(role, Some(Role::Request | Role::Response));
+            let goes_on = ordinal == 0 && head.is_after_gap; // an answer, after a part that was not captured
+            if head.from_client != from_client || (is_begun && !goes_on) {
+                current = self
+                    .place
+                    .get(ordinal)
+                    .copied()
+                    .filter(|_| ordinal > 0)
+                    .unwrap_or(NO_PLACE);
+                from_client = head.from_client;
+            }
+            let Some(exchange) = exchanges.get_mut(current as usize) else {
+                continue;
+            };
+            if role == Some(Role::Name) {
+                exchange.request_row = head.row.into();
+            }
+            if !from_client && head.has_result() {
+                exchange.result_row = head.row.into();
+            }
+            is_ended[current as usize] |= head.answer_end().is_some();
+        }
+        for (exchange, is_ended) in exchanges.iter_mut().zip(is_ended) {
+            exchange.complete &= is_ended;
         }
     }
 
@@ -760,7 +804,7 @@ impl Exchange {
                 self.continue_sent_ns = earlier(self.continue_sent_ns, part.times.first_sent_ns);
                 self.continue_received_ns = earlier(self.continue_received_ns, part.times.first_received_ns);
             }
-            Role::Interim => {}
+            Role::Interim | Role::Name | Role::Detail | Role::Aside => {}
         }
     }
 
@@ -794,7 +838,7 @@ fn ends_with_connection(own: &[Head], heads: &Heads, state: &State) -> bool {
     };
     let row = answer.row as usize;
     let says_length = answer.due() != UNSEEN || heads.flags[row] & (flag::CHUNKED | flag::EVENT_STREAM) != 0;
-    let is_final = answer.role() == Some(Role::Response) && answer.status >= 200 && !answer.bodiless();
+    let is_final = answer.role() == Some(Role::Response) && answer.status() >= 200 && !answer.bodiless();
     let method = last(true).map_or(&[][..], |head| heads.method.text(head.row as usize));
     is_final && answer.end() != UNSEEN && !heads.is_cut(row) && !says_length && ![HEAD, CONNECT].contains(&method)
 }

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use twintap_protocols::exchanges::Order;
+use twintap_protocols::exchanges::{MessageFields, Order};
 use twintap_protocols::head::HeadKind;
 use twintap_protocols::registry;
 
@@ -16,6 +16,8 @@ use crate::{Heads, UNSEEN};
 
 /// A body can hold a false head that covers a true one; each pass clears the cover of those found false in the last.
 const INSIDE_PASSES: usize = 3;
+/// The result code of a message that says nothing of it.
+const NO_RESULT: i32 = -1;
 
 /// One message head of a connection. Rows are those of the column arrays.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +28,10 @@ pub struct Head {
     pub id_row: u32,
     pub from_client: bool,
     pub offset: i64,
-    kind: u8,
-    order: &'static Order,
-    pub status: u16,
+    pub order: &'static Order,
+    fields: MessageFields,
+    /// Messages may be missing before it; no copy of it shows the message before.
+    pub is_after_gap: bool,
     head_len: i64,
     content_length: i64,
     /// When its first byte was at the server.
@@ -55,22 +58,37 @@ impl Head {
         }
     }
 
+    pub fn status(&self) -> u16 {
+        self.fields.status
+    }
+
+    /// Whether it says something of the result of its exchange.
+    pub fn has_result(&self) -> bool {
+        self.fields.has_result
+    }
+
     /// Whether it is a response that never has a body, whatever length it declares.
     pub fn bodiless(&self) -> bool {
-        (self.order.is_bodiless)(self.status)
+        (self.order.is_bodiless)(self.status())
     }
 
     /// Its message's role in an exchange; none for a message that only the other side may send.
     pub fn role(&self) -> Option<Role> {
-        (self.order.role)(HeadKind(self.kind), self.status, self.from_client)
+        (self.order.role)(&self.fields, self.from_client)
+    }
+
+    /// Where the answer ends, if it does with this message.
+    pub fn answer_end(&self) -> Option<i64> {
+        let is_end = !self.from_client && (self.order.is_end)(&self.fields);
+        (is_end && self.head_len > 0).then(|| self.end())
     }
 
     fn is_request(&self) -> bool {
-        (self.order.role)(HeadKind(self.kind), self.status, true) == Some(Role::Request)
+        (self.order.role)(&self.fields, true) == Some(Role::Request)
     }
 
     fn place(&self) -> (bool, i64, u8) {
-        (self.from_client, self.offset, self.kind)
+        (self.from_client, self.offset, self.fields.head_kind.0)
     }
 }
 
@@ -92,6 +110,7 @@ pub fn collect_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mu
         if same {
             best.head_len = best.head_len.max(copy.head_len);
             best.content_length = best.content_length.max(copy.content_length);
+            best.is_after_gap &= copy.is_after_gap;
             // All are copies of the same bytes, so a longer one shows more.
             if heads.id.text_len(copy.id_row) > heads.id.text_len(best.id_row) {
                 best.id_row = copy.id_row;
@@ -130,14 +149,20 @@ pub fn time_heads(heads: &mut [Head], ranges: &ByDirection<Vec<Range>>) {
 }
 
 fn head(heads: &Heads, at: usize, order: &'static Order) -> Head {
+    let fields = MessageFields {
+        head_kind: HeadKind(heads.head_kind[at]),
+        status: heads.status[at],
+        flags: heads.flags[at],
+        has_result: heads.result_code[at] != NO_RESULT,
+    };
     Head {
         row: at as u32,
         id_row: at as u32,
         from_client: heads.from_client[at],
         offset: heads.stream_offset[at],
-        kind: heads.head_kind[at],
         order,
-        status: heads.status[at],
+        fields,
+        is_after_gap: (order.is_after_gap)(&fields),
         head_len: heads.head_len[at].into(),
         content_length: heads.content_length[at],
         server_ns: UNSEEN,
@@ -179,7 +204,7 @@ fn cover(heads: &[Head], place: usize) -> i64 {
     let next = heads.get(place + 1).filter(|next| next.from_client == head.from_client);
     // A response to HEAD declares a length too, but the next head follows it directly.
     let followed = next.is_some_and(|next| next.offset == head_end);
-    let bodiless = !head.is_request() && (head.bodiless() || head.status < 200 || followed);
+    let bodiless = !head.is_request() && (head.bodiless() || head.status() < 200 || followed);
     let known = head.head_len > 0 && head.content_length > 0 && !bodiless;
     if known {
         head_end.saturating_add(head.content_length)

@@ -6,8 +6,14 @@
 //! reached the server after the server had sent something since the request before. In a turn with bytes but no head
 //! from the server, these bytes are the answer.
 //!
+//! Where each direction was followed from message to message (`Order::follows`), none is missing unless a message says
+//! so. Then each answer is that of the oldest request that had arrived and was not yet answered, however many are under
+//! way; an answer without such a request (to one from before the capture, or none at all) belongs to no exchange.
+//!
 //! Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 shows no heads: see
 //! [`crate::by_stream_id`].
+
+use rustc_hash::FxHashSet;
 
 use crate::UNSEEN;
 use crate::heads::Head;
@@ -69,18 +75,29 @@ impl Messages {
         let interims = heads.iter().enumerate();
         self.interims
             .extend(interims.filter_map(|(place, head)| Some(Message::new((place, head), interim(head)?))));
-        if is_in_order(self.numbered.split_at(requests_count)) {
+        let shows_gaps = heads.iter().any(|head| head.order.follows);
+        if shows_gaps && !has_gaps(heads) {
+            number_by_arrival(&mut self.numbered, requests_count);
+        } else if !shows_gaps && is_in_order(self.numbered.split_at(requests_count)) {
             for (place, message) in self.numbered.iter_mut().enumerate() {
                 message.ordinal = place % requests_count + 1;
             }
         } else {
             number_by_turns(&mut self.numbered, &self.interims, &ranges.server);
+            if shows_gaps {
+                drop_unasked(&mut self.numbered);
+            }
         }
     }
 
     /// Append the parts that begin with each message; an interim response belongs to the exchange of the final response
     /// after it.
     pub fn mark_parts(&self, heads: &[Head], parts: &mut ByDirection<Vec<Part>>) {
+        self.mark_messages(heads, parts);
+        mark_asides(heads, parts);
+    }
+
+    fn mark_messages(&self, heads: &[Head], parts: &mut ByDirection<Vec<Part>>) {
         let mut mark = |message: &Message, ordinal| {
             let from_client = message.role == Role::Request;
             parts.of_mut(from_client).push(Part {
@@ -103,6 +120,68 @@ impl Messages {
             mark(interim, finals.get(after).map_or(last, |(_, ordinal)| *ordinal));
         }
     }
+}
+
+/// Mark what belongs to no exchange: what a message says is none of it, and what follows the end of an answer. It is a
+/// part of its own, with the ordinal of the exchange before it, so that it lengthens no message.
+fn mark_asides(heads: &[Head], parts: &mut ByDirection<Vec<Part>>) {
+    for from_client in [false, true] {
+        let own = heads.iter().filter(|head| head.from_client == from_client);
+        let aside = |head: &Head| (head.role() == Some(Role::Aside)).then_some(head.offset);
+        let mut starts: Vec<i64> = own
+            .flat_map(|head| aside(head).into_iter().chain(head.answer_end()))
+            .collect();
+        if starts.is_empty() {
+            continue;
+        }
+        let parts = parts.of_mut(from_client);
+        parts.sort_by_key(|part| part.start);
+        starts.dedup();
+        let marked = parts.len();
+        for start in starts {
+            let before = parts[..marked]
+                .partition_point(|part| part.start <= start)
+                .checked_sub(1);
+            if let Some(before) = before.filter(|&before| parts[before].start < start) {
+                let ordinal = parts[before].ordinal;
+                parts.push(Part::new(start, ordinal, Role::Aside));
+            }
+        }
+    }
+}
+
+/// Whether messages may be missing after the first one of a direction that was captured.
+fn has_gaps(heads: &[Head]) -> bool {
+    let is_first = |place: usize| place == 0 || heads[place - 1].from_client != heads[place].from_client;
+    heads
+        .iter()
+        .enumerate()
+        .any(|(place, head)| head.is_after_gap && !is_first(place))
+}
+
+/// Number `messages`, of which the first `requests_count` are requests, each answer as the oldest unanswered request
+/// that had arrived; other answers are removed.
+fn number_by_arrival(messages: &mut Vec<Message>, requests_count: usize) {
+    let (requests, responses) = messages.split_at_mut(requests_count);
+    (1..)
+        .zip(requests.iter_mut())
+        .for_each(|(ordinal, request)| request.ordinal = ordinal);
+    let mut waiting = requests.iter().peekable();
+    for response in responses {
+        let answered = waiting.next_if(|request| request.server_ns <= response.server_ns);
+        response.ordinal = answered.map_or(0, |request| request.ordinal);
+    }
+    messages.retain(|message| message.ordinal > 0);
+}
+
+/// Drop the answers that have no request: after a gap, an answer's later message looks like the beginning of another.
+fn drop_unasked(messages: &mut Vec<Message>) {
+    let asked: FxHashSet<usize> = messages
+        .iter()
+        .filter(|message| message.role == Role::Request)
+        .map(|message| message.ordinal)
+        .collect();
+    messages.retain(|message| asked.contains(&message.ordinal));
 }
 
 /// Whether there are as many final responses as requests, none of them before its request.

@@ -39,16 +39,38 @@ pub enum Role {
     /// Any other interim response.
     Interim,
     Response,
+    /// The client's message that names the request before it.
+    Name,
+    /// A later message of the answer, which shows its result or ends it.
+    Detail,
+    /// It belongs to no exchange; the one before it has ended.
+    Aside,
 }
 
 /// Rules of a protocol whose responses come in the order of its requests.
 #[derive(Debug)]
 pub struct Order {
-    /// Role of a message by its kind, its status and whether the client sent it; `None` if only the other side may send
-    /// it.
-    pub role: fn(HeadKind, u16, bool) -> Option<Role>,
+    /// Role of a message, and whether the client sent it; `None` if only the other side may send it.
+    pub role: fn(&MessageFields, bool) -> Option<Role>,
     /// Whether a response of this status has no body, whatever length it declares.
     pub is_bodiless: fn(u16) -> bool,
+    /// Each direction is followed from message to message, so none is missing but where a message says so.
+    pub follows: bool,
+    /// Whether messages may be missing before this one.
+    pub is_after_gap: fn(&MessageFields) -> bool,
+    /// Whether the answer ends with this message. Without such messages an answer reaches to the next one.
+    pub is_end: fn(&MessageFields) -> bool,
+}
+
+/// A message, as its row of `messages` has it.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageFields {
+    pub head_kind: HeadKind,
+    pub status: u16,
+    /// Column `head_flags`.
+    pub flags: u8,
+    /// Something is said of the result.
+    pub has_result: bool,
 }
 
 /// Rules of a protocol whose messages are frames of streams.

@@ -10,7 +10,7 @@
 use memchr::memchr;
 use twintap_secrets::SecretRules;
 
-use crate::exchanges::{Exchanges, Order, Role};
+use crate::exchanges::{Exchanges, MessageFields, Order, Role};
 use crate::head::{ByteRange, Head, HeadKind};
 use crate::numbers::number;
 use crate::protocol::{AgentKeeps, Docs, Protocol};
@@ -46,6 +46,9 @@ pub const PROTOCOL: Protocol = Protocol {
 const ORDER: Order = Order {
     role,
     is_bodiless: |status| matches!(status, 204 | 304),
+    follows: false,
+    is_after_gap: |_| true,
+    is_end: |_| false,
 };
 
 pub const REQUEST: HeadKind = HeadKind(1);
@@ -324,8 +327,9 @@ fn begins(start: &[u8], from_client: bool) -> bool {
 }
 
 /// 1xx responses are interim (RFC 9110 §15.2), except 101, after which the connection carries another protocol.
-fn role(kind: HeadKind, status: u16, from_client: bool) -> Option<Role> {
-    match (kind, from_client) {
+fn role(message: &MessageFields, from_client: bool) -> Option<Role> {
+    let status = message.status;
+    match (message.head_kind, from_client) {
         (REQUEST, true) => Some(Role::Request),
         (RESPONSE, false) if status == CONTINUE => Some(Role::Continue),
         (RESPONSE, false) if status < 200 && status != SWITCHING_PROTOCOLS => Some(Role::Interim),

@@ -25,11 +25,13 @@ pub mod exchanges;
 pub mod fixed_bytes;
 pub mod head;
 pub mod marks;
+pub mod ordered;
 pub mod parts;
 pub mod protocol;
 pub mod redaction;
 pub mod registry;
 pub mod results;
+pub mod sql;
 
 pub mod http1;
 pub mod http2;

@@ -85,11 +85,6 @@ mod tests {
                 &[(0, "CONNECT", reach::CONNECTION)],
             ),
             (b"\x10\xff\xff\xff\xff", &[]),
-            (b"Q\0\0\0\x0dLISTEN jobs\0", &[(0, "LISTEN", reach::REST)]),
-            (b"Q\0\0\0\x0d listen \"a\"\0", &[(0, "LISTEN", reach::REST)]),
-            (b"P\0\0\0\x13s1\0LISTEN jobs\0\0\0", &[(0, "LISTEN", reach::REST)]),
-            (b"Q\0\0\0\x13SELECT 'LISTEN x'\0", &[]),
-            (b"Q\0\0\0\x10LISTENERS\0", &[]),
             (b"PUT /x HTTP/1.1\r\n", &[]),
             (b"SSH-2.0-OpenSSH_9.2\r\n", &[(0, "SSH", reach::CONNECTION)]),
             (b"SELECT", &[]),
@@ -121,7 +116,6 @@ mod tests {
         let all: &[&[u8]] = &[
             b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n",
             b"\x10\x9c\x01\0\x04MQTT\x05\x02\0\x3c",
-            b"P\0\0\0\x13s1\0LISTEN jobs\0\0\0",
             b"\x81\x7e\0\x7ehello",
             b"\x82\xff\x7f\xff\xff\xff\xff\xff\xff\xff",
         ];

@@ -179,7 +179,7 @@ mod tests {
     fn a_first_byte_leads_to_its_protocols() {
         let names = |first: u8| beginning_with(first).map(|protocol| protocol.name).collect::<Vec<_>>();
         assert_eq!(names(b'*'), ["redis"]);
-        assert_eq!(names(b'S'), ["http/1.1", "ssh"]);
+        assert_eq!(names(b'S'), ["http/1.1", "postgresql", "ssh"]);
         assert_eq!(names(0xff), [""; 0]);
         assert!(is_of_interest(b'*') && !is_of_interest(0xff));
     }

@@ -45,6 +45,16 @@ fn http2_frames() {
 }
 
 #[test]
+fn postgresql_messages() {
+    run("postgresql_messages", decoding::postgresql_messages);
+}
+
+#[test]
+fn sql_shape() {
+    run("sql_shape", decoding::sql_shape);
+}
+
+#[test]
 fn the_corpus_holds_what_the_targets_are_to_see() {
     let rows: usize = corpus("capture_file")
         .iter()

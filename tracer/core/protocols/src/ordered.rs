@@ -1,0 +1,127 @@
+//! Messages of protocols whose answers come in the order of requests, where a request and an answer may each consist of
+//! several messages: SQL's.
+//!
+//! Only messages that begin, name or end something become rows of `messages`; a bit of `head_flags` says which
+//! ([`flag`]). A module's reader sets them as it follows a direction.
+
+use crate::excerpt::{Emit, Excerpt, Keeper};
+use crate::exchanges::{MessageFields, Order, Role};
+use crate::head::{FrameId, Head, HeadKind};
+use crate::protocol::ReadFrame;
+
+/// Bits of the column `head_flags`. None is that of HTTP's cut head, 0x10, which lies in the same column.
+pub mod flag {
+    /// A request begins.
+    pub const REQUEST: u8 = 0x01;
+    /// An answer begins.
+    pub const ANSWER: u8 = 0x02;
+    /// It belongs to no exchange: the exchange before it has ended.
+    pub const ASIDE: u8 = 0x04;
+    /// The answer ends with it.
+    pub const END: u8 = 0x08;
+    /// Its text names the request that began before it.
+    pub const NAME: u8 = 0x20;
+    /// Messages may be missing before it.
+    pub const GAP: u8 = 0x40;
+}
+
+pub const ORDER: Order = Order {
+    role,
+    is_bodiless: |_| false,
+    follows: true,
+    is_after_gap: |message| message.flags & flag::GAP != 0,
+    is_end: |message| message.flags & flag::END != 0,
+};
+
+fn role(message: &MessageFields, from_client: bool) -> Option<Role> {
+    let has = |bit: u8| message.flags & bit != 0;
+    match from_client {
+        true if has(flag::REQUEST) => Some(Role::Request),
+        true if has(flag::NAME) => Some(Role::Name),
+        false if has(flag::ANSWER) => Some(Role::Response),
+        false if has(flag::END) || message.has_result => Some(Role::Detail),
+        _ if has(flag::ASIDE) => Some(Role::Aside),
+        _ => None,
+    }
+}
+
+/// What a reader says of a message; what is empty is not said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Row<'a> {
+    pub flags: u8,
+    /// -1 if nothing is said of it, -2 if it cannot be known.
+    pub result_code: i32,
+    pub verb: &'a [u8],
+    pub rest: &'a [u8],
+}
+
+const FIXED_LEN: usize = 1 + 4 + 1;
+
+impl Row<'_> {
+    /// Append it to what a reader says of a frame.
+    pub fn say(&self, said: &mut Vec<u8>) {
+        said.push(self.flags);
+        said.extend_from_slice(&self.result_code.to_be_bytes());
+        let verb = &self.verb[..self.verb.len().min(u8::MAX.into())];
+        said.push(verb.len() as u8);
+        said.extend_from_slice(verb);
+        said.extend_from_slice(self.rest);
+    }
+
+    pub(crate) fn parse(said: &[u8]) -> Option<Row<'_>> {
+        let (fixed, text) = said.split_at_checked(FIXED_LEN)?;
+        let (verb, rest) = text.split_at_checked(fixed[5].into())?;
+        Some(Row {
+            flags: fixed[0],
+            result_code: i32::from_be_bytes([fixed[1], fixed[2], fixed[3], fixed[4]]),
+            verb,
+            rest,
+        })
+    }
+}
+
+/// Keep a frame of which its reader said something.
+pub fn keep(frame: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
+    if frame.said.is_empty() {
+        return;
+    }
+    if !keeper.has_room() {
+        keeper.notes.left_out();
+        return;
+    }
+    let kept = [frame.header, frame.said].concat();
+    let (number, protocol) = (keeper.frame, keeper.protocol);
+    keeper
+        .excerpts
+        .push_frame(number, frame.at, protocol, &kept, frame.header.len());
+}
+
+/// Emit the message of an excerpt.
+///
+/// Arguments: `message`, of a frame's header, its type and its length.
+pub fn read(
+    excerpt: &Excerpt<'_>,
+    kind: HeadKind,
+    header_len: usize,
+    message: fn(&[u8]) -> (u16, u32),
+    emit: Emit<'_>,
+) {
+    let Some((header, said)) = excerpt.bytes.split_at_checked(header_len) else {
+        return;
+    };
+    let Some(row) = Row::parse(said) else { return };
+    let (number, len) = message(header);
+    let head = Head {
+        flags: row.flags,
+        len,
+        method: row.verb,
+        target: row.rest,
+        result_code: row.result_code,
+        frame: FrameId {
+            kind: number,
+            stream: -1,
+        },
+        ..Head::empty(kind)
+    };
+    emit(0, &head);
+}
