@@ -80,8 +80,6 @@ class NginxHttp2(Scenario):
             call.parent = parents.get(call.target)  # of a connection's first nothing says which it was
             line = lines[call.target] if call.target else next(opening)
             call.client_ns, call.client_resolution_ns = line.upstream_ns[0], 1_000_000
-        for call in calls:
-            call.target = ""  # compressed on the wire
         named = {web: rf"nginx|web:{PORT}", app: r"app:8000|.*\b8000"}
         return Truth(calls=[*first, *calls, *inner], names=named)
 

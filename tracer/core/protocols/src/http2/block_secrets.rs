@@ -8,13 +8,14 @@
 //! 1. The literals of a block are found by its syntax alone, without the table. A name that no field may have shows that
 //!    the bytes are no block.
 //! 2. A value is redacted as the line of its header would be (`twintap_secrets`), `:path` as a request's target. A value
-//!    whose name stands in the table that the connection built up is overwritten whole: nothing shows what it is.
+//!    whose name stands in the table that the connection built up is overwritten whole: nothing shows what it is, unless
+//!    it has the form of a `traceparent`.
 //! 3. In a compressed value, the overwritten symbols are replaced by as many others with as many bits.
 //!
 //! What an overwritten value still shows: its lengths, and the symbols of more than 8 bits in it, if it consists mostly of
 //! such.
 //!
-//! Source: RFC 7541 §5.2 (strings), §6 (representations), appendix B (codes).
+//! Source: RFC 7541 §5.2 (strings), §6 (representations), appendix B (codes); W3C Trace Context §3.2.
 
 use std::ops::Range;
 
@@ -28,6 +29,8 @@ use super::hpack::{Input, Representation, decompress, static_name};
 const SYMBOLS: [u8; 4] = *b"o-xX";
 const SHORTEST_BITS: usize = 5;
 const OVERWRITTEN: u8 = b'x';
+/// Digits of the parts of a `traceparent`.
+const TRACEPARENT_LENS: [usize; 4] = [2, 32, 16, 2];
 
 /// Overwrite the secrets of a whole header block. Returns whether it could be read; otherwise none of it may be kept.
 #[must_use]
@@ -102,7 +105,7 @@ fn redact(name: Option<&[u8]>, value: &[u8], rules: &SecretRules) -> Vec<u8> {
         return value.to_vec();
     }
     let is_text = value.iter().all(|byte| !byte.is_ascii_control());
-    let Some(name) = name.filter(|_| is_text) else {
+    let Some(name) = name.or(traceparent_name(value)).filter(|_| is_text) else {
         return vec![OVERWRITTEN; value.len()];
     };
     if name == b":path" {
@@ -114,6 +117,13 @@ fn redact(name: Option<&[u8]>, value: &[u8], rules: &SecretRules) -> Vec<u8> {
     rules.redact(&mut line);
     let end = line.len() - 2;
     line[end - value.len()..end].to_vec()
+}
+
+/// The name of the only header whose values have this form: version, trace id, parent id and flags, in hexadecimal.
+fn traceparent_name(value: &[u8]) -> Option<&'static [u8]> {
+    let lens = value.split(|&byte| byte == b'-').map(<[u8]>::len);
+    let is_hex = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f' | b'-');
+    (lens.eq(TRACEPARENT_LENS) && value.iter().all(is_hex)).then_some(b"traceparent")
 }
 
 /// `text` with the symbols that differ in `redacted` replaced by others, which have as many bits together.
@@ -237,6 +247,15 @@ mod tests {
     fn a_value_whose_name_the_block_does_not_spell_out_is_overwritten() {
         let block = [vec![0x7e], string("4bf92f35", false)].concat(); // place 62
         assert_eq!(redact_block(&block), [vec![0x7e], string("xxxxxxxx", false)].concat());
+        let traced = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        for (value, is_kept) in [
+            (traced, true),
+            (&traced[..54], false),
+            (&traced.replace('f', "F"), false),
+        ] {
+            let block = [vec![0x7e], string(value, true)].concat();
+            assert_eq!(redact_block(&block) == block, is_kept, "{value}");
+        }
         let status = [vec![0x48], string("302", false)].concat(); // place 8, of the static table
         assert_eq!(redact_block(&status), status);
     }
