@@ -39,6 +39,8 @@ DURATION = re.compile(r"([<>])(\d+(?:\.\d+)?)(ns|us|µs|ms|s)")
 ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*::[0-9a-f:]*|)(?::(\d{1,5}))?", re.IGNORECASE)
 OF_STREAMS = ("client_host", "server_host", "service", "protocol", "reason", "evidence")
 TEXTS = ("transaction_id", "target", "method", "service", "result", "client_host", "server_host")
+CODES_OF_GRPC = (-2, 16)
+"""-2 is one that was not seen; others are codes of resets of HTTP/2."""
 SHOWS_REQUESTS = (Exchanges.ORDERED, Exchanges.BY_STREAM_ID)
 OF_PROTOCOL = ("method", "target", "result")
 ENDS = ("client", "server", "translated_client", "translated_server")
@@ -294,7 +296,7 @@ def _protocol_rules() -> dict[str, Callable[[str, Searched], Masks | None]]:
     shown = [one for one in PROTOCOLS if one.exchanges in SHOWS_REQUESTS]
     words = {word for one in shown for word in (one.family, one.name)}
     rules = {word: _protocol([one.name for one in shown if word in (one.family, one.name)]) for word in words}
-    return rules | {"grpc": _protocol(["http/2"], [pl.col("result_code").is_not_null()])}
+    return rules | {"grpc": _protocol(["http/2"], [pl.col("result_code").is_between(*CODES_OF_GRPC)])}
 
 
 RULES: dict[str, Callable[[str, Searched], Masks | None]] = {

@@ -34,6 +34,7 @@ use std::collections::HashMap;
 
 use twintap_protocols::exchanges::{FrameFields, FrameMeaning, StreamRules};
 use twintap_protocols::registry;
+use twintap_protocols::results::{DUE, SAYS_NOTHING};
 
 use crate::parts::{Part, Role};
 use crate::ranges::{ByDirection, Range, last_at_or_before};
@@ -69,6 +70,7 @@ struct Frame {
     row: u32,
     status: u16,
     has_result: bool,
+    is_result_due: bool,
     /// Length of the texts that its row shows, negated: of several rows of one frame the one that shows most counts.
     shortness: i64,
     server_ns: i64,
@@ -109,8 +111,10 @@ pub(crate) struct Stream {
     request_row: Option<u32>,
     /// Row of the server's frame that shows the final status.
     response_row: Option<u32>,
-    /// Row of the server's last frame that shows a result code.
+    /// Row of the server's last frame that shows a result code, or of the reset of a stream whose answer shows none.
     result_row: Option<u32>,
+    /// That row shows that a code comes later.
+    is_result_due: bool,
 }
 
 impl Stream {
@@ -146,6 +150,9 @@ impl Stream {
                 BrokenBy::Server
             };
             self.broken = self.broken.or(Some((by, frame.client_ns)));
+            if frame.has_result && (self.result_row.is_none() || self.is_result_due) {
+                self.result_row = Some(frame.row);
+            }
             return;
         }
         if from_client {
@@ -159,6 +166,7 @@ impl Stream {
             }
             if frame.has_result {
                 self.result_row = Some(frame.row);
+                self.is_result_due = frame.is_result_due;
             }
         }
         *self.is_ended.of_mut(from_client) |= frame.meaning.ends;
@@ -463,9 +471,10 @@ fn frame(heads: &Heads, row: usize, rules: &StreamRules) -> Frame {
         stream: heads.stream_id[row],
         row: row as u32,
         status: heads.status[row],
-        has_result: heads.result_code[row] != -1,
+        has_result: heads.result_code[row] != SAYS_NOTHING,
+        is_result_due: heads.result_code[row] == DUE,
         shortness: -((heads.target.text_len(row as u32) + heads.method.text_len(row as u32)) as i64)
-            - i64::from(heads.status[row] > 0 || heads.result_code[row] != -1),
+            - i64::from(heads.status[row] > 0 || heads.result_code[row] != SAYS_NOTHING),
         server_ns: UNSEEN,
         client_ns: UNSEEN,
     }

@@ -30,6 +30,8 @@ struct Rows {
     sent: Vec<i64>,
     /// From the client, place behind the header, type, flags, stream, length.
     frames: Vec<(bool, i64, u16, u8, i64, u32)>,
+    /// Result codes of some frames, by their places.
+    codes: Vec<(usize, i32)>,
 }
 
 /// What is said on a connection, begun with preface and settings where it is seen from its `beginning`.
@@ -81,6 +83,13 @@ fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> BuiltExchanges {
     };
     let (frames_count, is_record) = (rows.frames.len(), head_kind == TLS_RECORD);
     let kinds: Vec<u16> = rows.frames.iter().map(|frame| frame.2).collect();
+    let code = |place| {
+        rows.codes
+            .iter()
+            .find(|(of, _)| *of == place)
+            .map_or(-1, |(_, code)| *code)
+    };
+    let codes: Vec<i32> = (0..frames_count).map(code).collect();
     let none = vec![0; frames_count + 1];
     let empty = Texts {
         offsets: &none,
@@ -99,7 +108,7 @@ fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> BuiltExchanges {
         } else {
             vec![0; frames_count]
         },
-        result_code: &vec![-1; frames_count],
+        result_code: &codes,
         frame_kind: &kinds,
         stream_id: &rows.frames.iter().map(|frame| frame.4).collect::<Vec<i64>>(),
         method: empty,
@@ -340,6 +349,22 @@ fn a_stream_that_is_broken_off_is_given_up_then() {
     assert_eq!(given_up(&[asked, left]), (301 * MS, BrokenBy::Client, false));
     assert_eq!(given_up(&[asked, refused]), (7 * MS + WAY, BrokenBy::Server, false));
     assert_eq!(given_up(&[asked, answer, left]), (UNSEEN, BrokenBy::Nobody, true));
+}
+
+#[test]
+fn the_code_of_a_reset_counts_unless_the_answer_shows_one() {
+    let (of_reset, of_answer, due) = (1_008, 14, -2);
+    let asked: Packet = (true, 1, &[(HEADERS, 5, 1, 40)]);
+    let answered: Packet = (false, 5, &[(HEADERS, 4, 1, 40)]);
+    let left: Packet = (true, 301, &[(RST_STREAM, 0, 1, 4)]);
+    let first = 3; // preface and settings come before
+    for (of_answer, expected) in [(of_answer, first + 1), (due, first + 2), (-1, first + 2)] {
+        let mut said = rows(true, &[asked, answered, left]);
+        said.codes = vec![(first + 1, of_answer), (first + 2, of_reset)];
+        let built = exchanges_of(&said, true);
+        let row = built.in_order().next().map(|one| one.result_row);
+        assert_eq!(row, Some(expected as i64), "{of_answer}");
+    }
 }
 
 #[test]

@@ -44,8 +44,8 @@ pub const PROTOCOL: Protocol = Protocol {
     redact_around: Some(redaction::redact_around_frames),
     docs: Docs {
         reads: "the preface and the headers of frames, wherever they stand: streams, their sizes and ends; what header blocks \
-                say, as of HTTP/1 heads, and `grpc-status`",
-        agent_keeps: "the preface, the headers of frames, and header blocks",
+                say, as of HTTP/1 heads, and `grpc-status`; the codes of resets",
+        agent_keeps: "the preface, the headers of frames, header blocks, and the codes of resets",
         overwrites: "in header blocks what is secret in HTTP/1 heads, and values whose names the block does not spell out",
     },
     ..Protocol::with_name("http/2")
@@ -217,9 +217,10 @@ fn meaning(frame: &FrameFields) -> FrameMeaning {
 fn frame_len(header: &[u8]) -> Option<FrameLen> {
     let header = FrameHeader::parse(header.first_chunk()?);
     let has_block = matches!(header.kind, kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION);
+    let is_kept = has_block || header.kind == kind::RST_STREAM;
     header.is_valid().then_some(FrameLen {
         body_len: header.payload_len,
-        kept_len: if has_block { header.payload_len } else { 0 },
+        kept_len: if is_kept { header.payload_len } else { 0 },
     })
 }
 

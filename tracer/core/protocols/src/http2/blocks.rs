@@ -10,7 +10,8 @@
 //!    name or value is not known are left out.
 //! 3. What is kept of it is what is kept of HTTP/1 heads, with secrets overwritten by the same rules.
 //!
-//! An excerpt is a frame's header, and if its block was read four bytes of `grpc-status` and the text.
+//! An excerpt is a frame's header, and if its block was read four bytes of `grpc-status` and the text; of a stream's reset
+//! the result code alone.
 //!
 //! Limits: a block that was not captured whole, and one that an agent overwrote whole (it consists of zeros), says
 //! nothing; nor do later blocks of what it would have put into the table.
@@ -26,6 +27,7 @@ use crate::numbers::number;
 use crate::protocol::{FrameReader, ReadFrame};
 use crate::results::{DUE, SAYS_NOTHING};
 
+use super::grpc_results::of_reset;
 use super::hpack::{Decoder, Field};
 use super::{FrameHeader, HEADER_LEN, flag, kind};
 
@@ -51,6 +53,11 @@ impl FrameReader for HeaderBlocks {
             return;
         };
         let header = FrameHeader::parse(header);
+        if header.kind == kind::RST_STREAM
+            && let Some(code) = body.first_chunk()
+        {
+            said.extend_from_slice(&of_reset(u32::from_be_bytes(*code)).to_be_bytes());
+        }
         if !matches!(header.kind, kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION) {
             return;
         }

@@ -1,7 +1,8 @@
-//! Results of HTTP/2: the status, and `grpc-status`, which counts where there is one.
+//! Results of HTTP/2: the status, `grpc-status`, which counts where there is one, and the code of a reset of a stream that
+//! was not answered.
 //!
 //! Source: gRPC, "Status codes and their use in gRPC". OpenTelemetry's conventions for gRPC draw the same line between
-//! errors of clients and servers, but for RESOURCE_EXHAUSTED, which is gRPC's 429.
+//! errors of clients and servers, but for RESOURCE_EXHAUSTED, which is gRPC's 429. RFC 9113 §7 (codes of resets).
 
 use std::borrow::Cow;
 
@@ -31,16 +32,66 @@ const CODES: [(&str, StatusClass); 17] = [
     ("UNAUTHENTICATED", StatusClass::ClientError),
 ];
 
+/// The result code of a stream's reset with the first error code; the others follow.
+const FIRST_RESET: i32 = 1_000;
+
+/// Names of the error codes of resets, in order.
+const RESETS: [&str; 14] = [
+    "NO_ERROR",
+    "PROTOCOL_ERROR",
+    "INTERNAL_ERROR",
+    "FLOW_CONTROL_ERROR",
+    "SETTINGS_TIMEOUT",
+    "STREAM_CLOSED",
+    "FRAME_SIZE_ERROR",
+    "REFUSED_STREAM",
+    "CANCEL",
+    "COMPRESSION_ERROR",
+    "CONNECT_ERROR",
+    "ENHANCE_YOUR_CALM",
+    "INADEQUATE_SECURITY",
+    "HTTP_1_1_REQUIRED",
+];
+
+/// The result code of a reset with this error code; [`SAYS_NOTHING`] if it has no name.
+pub fn of_reset(error_code: u32) -> i32 {
+    let known = i32::try_from(error_code)
+        .ok()
+        .filter(|&code| reset_name(FIRST_RESET + code).is_some());
+    known.map_or(SAYS_NOTHING, |code| FIRST_RESET + code)
+}
+
+fn reset_name(code: i32) -> Option<&'static str> {
+    RESETS
+        .get(usize::try_from(code.checked_sub(FIRST_RESET)?).ok()?)
+        .copied()
+}
+
+fn class_of_reset(name: &str) -> StatusClass {
+    match name {
+        "REFUSED_STREAM" | "ENHANCE_YOUR_CALM" => StatusClass::Refused,
+        "INTERNAL_ERROR" | "CONNECT_ERROR" => StatusClass::ServerError,
+        _ => StatusClass::Unknown, // whose fault it is depends on who reset it
+    }
+}
+
 fn class(status: u16, code: i32) -> StatusClass {
     let by_status = http1::status_class(status);
     match (by_status, code) {
         (StatusClass::Refused | StatusClass::ServerError, _) | (_, SAYS_NOTHING) => by_status,
         (_, DUE) => StatusClass::Unknown,
-        _ => entry(code).map_or(StatusClass::Unknown, |(_, class)| *class),
+        _ => match (entry(code), reset_name(code)) {
+            (Some((_, class)), _) => *class,
+            (_, Some(name)) => class_of_reset(name),
+            _ => StatusClass::Unknown,
+        },
     }
 }
 
 fn name(code: i32) -> Option<Cow<'static, str>> {
+    if let Some(name) = reset_name(code) {
+        return Some(Cow::Borrowed(name));
+    }
     let (name, class) = entry(code)?;
     (*class != StatusClass::Ok).then_some(Cow::Borrowed(*name))
 }
@@ -68,11 +119,16 @@ mod tests {
             ((200, 14), StatusClass::ServerError),
             ((200, 17), StatusClass::Unknown),
             ((0, SAYS_NOTHING), StatusClass::Unknown),
+            ((0, of_reset(7)), StatusClass::Refused),
+            ((200, of_reset(2)), StatusClass::ServerError),
+            ((200, of_reset(8)), StatusClass::Unknown),
         ];
         for ((status, code), expected) in cases {
             assert_eq!(class(status, code), expected, "{status} {code}");
         }
         let names = [14, 0, DUE, 17].map(|code| name(code).map(Cow::into_owned));
         assert_eq!(names, [Some("UNAVAILABLE".to_owned()), None, None, None]);
+        assert_eq!(name(of_reset(8)).as_deref(), Some("CANCEL"));
+        assert_eq!([of_reset(14), of_reset(u32::MAX)], [SAYS_NOTHING; 2]);
     }
 }
