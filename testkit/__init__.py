@@ -20,6 +20,7 @@ Tables of a trace
 Running systems
     `live_hosts`        two hosts in network namespaces, an agent on them, and HTTP between them
     `lossy_path`        a path between these that delays and loses frames
+    `ceph_cluster`      the daemons of a Ceph, wherever the caller runs them
     `s3_stores`         S3 stores of others on loopback: MinIO, Ceph with its gateway, moto
     `loopback_store`    every server of the bundled store on loopback, in one process
     `two_back_ends`     the routing proxy and two stores behind it on loopback, in one process

@@ -14,49 +14,18 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+
+from testkit.ceph_cluster import GATEWAY, Cluster, start_daemons
 
 ACCESS_KEY, SECRET_KEY = "tester00", "testing0testing0"
 """MinIO wants eight characters at least."""
 SYSTEM_PATH = "/usr/sbin:/sbin"
 READY_S = 60.0
+LOOPBACK = "127.0.0.1"
 _POLL_S = 0.1
-_CEPH_CONF = """
-[global]
-fsid = {fsid}
-mon host = [v2:127.0.0.1:{mon_port}/0]
-mon initial members = a
-osd pool default size = 1
-osd pool default min size = 1
-osd pool default pg num = 1
-osd pool default pgp num = 1
-osd pool default pg autoscale mode = off
-osd crush chooseleaf type = 0
-osd objectstore = memstore
-memstore device bytes = 4294967296
-mon allow pool size one = true
-mon data avail crit = 1
-ms bind msgr1 = false
-public addr = 127.0.0.1
-run dir = {folder}
-admin socket =
-log file = {folder}/$name.log
-pid file =
-mon data = {folder}/mon
-osd data = {folder}/osd
-keyring = {folder}/keyring
-rgw data = {folder}/rgw
-rgw dns name = localhost
-rgw thread pool size = 32
-rgw frontends = beast endpoint=127.0.0.1:{rgw_port}
-"""
-
-
-_CEPH_ENTITIES = {"mon.": ("mon",), "client.admin": ("mon", "osd", "mgr"), "osd.0": ("mon", "osd")}
-"""Who has a key of Ceph's own, and for which daemons; RGW cannot do without."""
 
 
 class MissingProgramError(Exception):
@@ -78,7 +47,7 @@ class S3Store:
     @property
     def url(self) -> str:
         """Its endpoint."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{LOOPBACK}:{self.port}"
 
 
 @contextmanager
@@ -107,34 +76,24 @@ def start_moto(folder: Path) -> Iterator[S3Store]:
 def start_rgw(folder: Path) -> Iterator[S3Store]:
     """Ceph with its gateway."""
     programs = {name: _program(name) for name in ("ceph", "ceph-mon", "ceph-osd", "radosgw", "radosgw-admin")}
-    mon_port, rgw_port, osd = _unused_port(), _unused_port(), str(uuid.uuid4())
-    conf, fsid = folder / "ceph.conf", uuid.uuid4()
-    conf.write_text(_CEPH_CONF.format(fsid=fsid, folder=folder, mon_port=mon_port, rgw_port=rgw_port))
-    environment = {**os.environ, "CEPH_CONF": str(conf)}
-    for name in ("mon", "osd", "rgw"):
-        (folder / name).mkdir()
+    mon_port, rgw_port = _unused_port(), _unused_port()
+    gateway = f"{LOOPBACK}:{rgw_port}"
+    cluster = Cluster(folder, LOOPBACK, (LOOPBACK,), mon_port, gateway, gateway_threads=32, pg_num=1)
+    environment = {**os.environ, "CEPH_CONF": str(cluster.conf)}
 
-    def run(name: str, *words: str) -> None:
+    def run(_: str, name: str, *words: str) -> None:
         """One command to its end."""
         program = programs.get(name) or _program(name)
         subprocess.run((program, *words), env=environment, check=True, capture_output=True, timeout=READY_S)
 
     with ExitStack() as stack:
-        keyring, monitors = str(folder / "keyring"), str(folder / "monmap")
-        run("ceph-authtool", "--create-keyring", keyring)
-        for entity, capabilities in _CEPH_ENTITIES.items():
-            words = [word for daemon in capabilities for word in ("--cap", daemon, "allow *")]
-            run("ceph-authtool", keyring, "--gen-key", "-n", entity, *words)
-        run("monmaptool", "--create", "--fsid", str(fsid), "--addv", "a", f"[v2:127.0.0.1:{mon_port}]", monitors)
-        run("ceph-mon", "--mkfs", "-i", "a", "--monmap", monitors, "--keyring", keyring)
-        _start(stack, (programs["ceph-mon"], "-i", "a", "-f"), folder / "mon.log", environment)
-        run("ceph", "osd", "new", osd)
-        run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
-        _start(stack, (programs["ceph-osd"], "-i", "0", "-f"), folder / "osd.log", environment)
-        keys = ("--access-key", ACCESS_KEY, "--secret", SECRET_KEY)
-        run("radosgw-admin", "user", "create", "--uid", "tester", "--display-name", "tester", *keys)
-        _start(stack, (programs["radosgw"], "-f", "-n", "client.admin"), folder / "rgw.log", environment)
-        _wait_for_answer(rgw_port, folder / "rgw.log")
+
+        def start(daemon: str, name: str, *words: str) -> None:
+            """A daemon that ends with the stack."""
+            _start(stack, (programs[name], *words), folder / f"{daemon}.out", environment)
+
+        start_daemons(cluster, run, start, users={"tester": (ACCESS_KEY, SECRET_KEY)})
+        _wait_for_answer(rgw_port, folder / f"{GATEWAY}.out")
         yield S3Store(rgw_port, payloads=("unsigned", "signed", "chunked"))
 
 

@@ -20,7 +20,15 @@ from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from testkit.live_hosts import Pair, pair
-from tests.helpers.planted_secrets import Place, found_in, http2_places, places, postgresql_places, write_captures
+from tests.helpers.planted_secrets import (
+    Place,
+    ceph_places,
+    found_in,
+    http2_places,
+    places,
+    postgresql_places,
+    write_captures,
+)
 from tests.helpers.system_tools import or_skip
 from tracer import secret_rules
 from tracer.errors import InputError
@@ -167,10 +175,11 @@ def test_no_page_holds_one(replayed: tuple[str, str]) -> None:
     assert leaks == {}
 
 
-def test_no_header_block_of_http2_is_kept_or_shown(tmp_path: Path) -> None:
-    planted, trace = http2_places(), str(tmp_path / "trace")
+@pytest.mark.parametrize(("protocol", "planted"), [("http/2", http2_places()), ("ceph", ceph_places())])
+def test_no_secret_in_frames_is_kept_or_shown(protocol: str, planted: list[Place], tmp_path: Path) -> None:
+    trace = str(tmp_path / "trace")
     files = write_captures(tmp_path, planted)
-    assert len(planted) > 80
+    assert len(planted) > 40
     assert found_in(files[0].read_bytes(), planted) == [place.name for place in planted for _ in range(2)]
     said = run(replay.command, "-o", trace, *map(str, files))
     view = open_trace(trace)
@@ -178,7 +187,7 @@ def test_no_header_block_of_http2_is_kept_or_shown(tmp_path: Path) -> None:
     for content in (said, (tmp_path / "cut.pcapng").read_bytes(), *(f.read_bytes() for f in Path(trace).iterdir())):
         assert found_in(content, planted) == []
     exchanges = _exchanges(trace)
-    assert exchanges["protocol"].unique().to_list() == ["http/2"]
+    assert exchanges["protocol"].unique().to_list() == [protocol]
     assert len(exchanges) == len(planted), "frames are read all the same"
     run(replay.command, "-o", str(tmp_path / "again"), str(tmp_path / "cut.pcapng"))
     assert _exchanges(str(tmp_path / "again")).equals(exchanges), "so they are from the packets that were cut out"
@@ -254,11 +263,12 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
             content = b"".join(path.read_bytes() for path in files)
             assert content.count(b"X-Trans-Id: tx") == len(in_requests)
             assert found_in(content, PLANTED) == []
-            folder = tmp_path / f"http2-{payload}"
-            _ask_all(hosts, http2_places(), folder, payload)
-            content = b"".join(path.read_bytes() for path in (folder / "a").iterdir())
-            assert content.count(b"PRI * HTTP/2.0") == len(http2_places())
-            assert found_in(content, http2_places()) == []
+            for planted, preface in ((http2_places(), b"PRI * HTTP/2.0"), (ceph_places(), b"ceph v2\n")):
+                folder = tmp_path / f"{planted[0].secret[:2]}-{payload}"
+                _ask_all(hosts, planted, folder, payload)
+                content = b"".join(path.read_bytes() for path in (folder / "a").iterdir())
+                assert content.count(preface) == len(planted)
+                assert found_in(content, planted) == []
         _ask_all(hosts, postgresql_places(), tmp_path / "postgresql", "heads")
         content = b"".join(path.read_bytes() for path in (tmp_path / "postgresql" / "a").iterdir())
         statements = [place for place in postgresql_places() if b"SELECT a FROM t" in place.request]

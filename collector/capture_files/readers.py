@@ -106,6 +106,8 @@ class EndpointClues:
     """HTTP requests, as far as their heads were captured."""
     answers_count: int
     """Final HTTP responses, as far as their heads were captured."""
+    is_asked: bool
+    """It was sent a request of another protocol that is read."""
     sample: tuple[str, ...]
     """A sample of the requests: method, a space, and the target without its query, truncated if long."""
 
@@ -220,8 +222,8 @@ class CaptureReader:
     def clues(self) -> list[EndpointClues]:
         """The clues counted so far for each server's address and port."""
         return [
-            EndpointClues(address, port, tuple(counts), requests_count, answers_count, tuple(map(plain, sample)))
-            for address, port, counts, requests_count, answers_count, sample in self._open().clues()
+            EndpointClues(address, port, tuple(counts), requests, answers, is_asked, tuple(map(plain, sample)))
+            for address, port, counts, requests, answers, is_asked, sample in self._open().clues()
         ]
 
     @property

@@ -2,9 +2,9 @@
 
 Without visible heads, an exchange is a turn: the bytes of the client until the server sends, then the bytes of the
 server until the client sends (`collector/core/exchanges/src/turns.rs`). On a connection that carries messages of many
-requests in both directions (a websocket between the nodes of a store, Ceph's messenger), a turn begins and ends
-wherever two messages happen to meet. Such a turn is no request, so it has no parent and no children. A protocol
-whose messages name their stream, as HTTP/2, does not belong here: its streams are exchanges of their own
+requests in both directions (a websocket between the nodes of a store, Ceph's messenger in secure mode), a turn begins
+and ends wherever two messages happen to meet. Such a turn is no request, so it has no parent and no children. A
+protocol whose messages name their stream, as HTTP/2, does not belong here: its streams are exchanges of their own
 (`collector/core/exchanges/src/by_stream_id.rs`).
 
 The silences of such connections reveal them. A client with one request sends it without a break and waits for the

@@ -12,6 +12,8 @@ arrive there when the child's first byte left: two stamps of one host, which no 
    that calls the child's service elsewhere in this trace without doubt; of these the innermost, the one that began
    last. If all had ended, the call is work deferred until after the answer of one of them, unless that was a request
    of the host to itself: then a daemon of that host made both, one after the other.
+   Ids of some protocols never are those of requests of others (Ceph's). There the first call with an id, from a host
+   that serves no such calls, is linked as one without an id.
 2. `timing`: children without a visible id are linked by what is learned from the trace
    (`collector.requests.inferred_parents`). A service that mostly receives ids (a storage server) receives one with each
    call that is made for a request with an id. So a call to it without one, if its head was captured, was made for a
@@ -39,7 +41,8 @@ from collector.requests.critical_path import NONE
 from collector.requests.inferred_parents import Inferred, infer_links
 from collector.requests.like_servers import merge_like_servers
 from collector.requests.multiplexed import multiplexed_turns
-from collector.trace.arrow import coalesce, numbers, unify_dictionaries
+from collector.requests.protocols import WITH_OWN_IDS
+from collector.trace.arrow import coalesce, indices, numbers, unify_dictionaries
 from collector.trace.request_times import BEGIN, SERVER_BEGIN, SERVER_END
 from collector.trace.time_columns import UNSEEN, Int64Array
 
@@ -117,12 +120,16 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     )
     unresolved = np.flatnonzero(~links.by_id & _called_by_servers(times))
     if len(unresolved):
-        receives_ids = _receives_ids(times, shows_id, exchanges["method"].is_valid().to_numpy())
-        if not shows_id[unresolved].all():
+        own = _with_own_ids(exchanges)
+        begins_id = shows_id & ~links.by_id & own & ~np.isin(times.client, times.server[own])
+        receives_ids = _receives_ids(times, shows_id & ~own, exchanges["method"].is_valid().to_numpy())
+        receives_ids |= shows_id & ~begins_id
+        if not (shows_id & ~begins_id)[unresolved].all():
             unresolved = _infer_unresolved(
                 _Visible(_as_enums(exchanges, names, multiplexed), words),
                 times,
                 shows_id,
+                begins_id,
                 receives_ids,
                 unresolved,
                 links,
@@ -214,16 +221,25 @@ def _receives_ids(times: _Times, shows_id: NDArray[np.bool_], has_head: NDArray[
     return (mostly[service] & has_head) | shows_id
 
 
+def _with_own_ids(exchanges: pa.Table) -> NDArray[np.bool_]:
+    """Whether each exchange is of a protocol whose ids never are those of a request of another protocol."""
+    protocol, names = indices(exchanges["protocol"])
+    own = np.array([name in WITH_OWN_IDS for name in names] + [False], dtype=np.bool_)
+    return own[protocol]
+
+
 def _infer_unresolved(
     visible: _Visible,
     times: _Times,
     shows_id: NDArray[np.bool_],
+    begins_id: NDArray[np.bool_],
     receives_ids: NDArray[np.bool_],
     unresolved: Int64Array,
     links: Links,
 ) -> Int64Array:
-    """Fill in the links that `infer_links` finds for `unresolved` exchanges without an id; returns those not judged."""
-    silent = unresolved[~shows_id[unresolved]]
+    """Fill in the links that `infer_links` finds for `unresolved` exchanges without an id that could show their parent;
+    returns those not judged."""
+    silent = unresolved[~shows_id[unresolved] | begins_id[unresolved]]
     of_receivers, of_others = silent[receives_ids[silent]], silent[~receives_ids[silent]]
     done = np.zeros(len(visible.words), dtype=np.bool_)
     for children, eligible in ((of_receivers, ~shows_id), (of_others, np.ones_like(shows_id))):

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector.capture_files.records import Columns
-from collector.requests.protocols import UNKNOWN
+from collector.requests.protocols import MULTIPLEXED, UNKNOWN
 from collector.trace.schema import StreamReason
 
 UNSEEN = np.iinfo(np.int64).min
@@ -31,6 +31,11 @@ OF_HTTP2 = {
     StreamReason.UNREAD: "HTTP/2, of which not all frames were captured: its requests are not counted",
     StreamReason.HIDDEN: "HTTP/2 inside TLS: its requests are not counted",
 }
+OF_OTHERS = {
+    StreamReason.UNREAD: "requests whose answers may be among the frames that were not captured: they are not counted",
+    StreamReason.HIDDEN: "encrypted by the protocol itself: its requests are not counted",
+}
+"""Of other protocols whose messages name their stream."""
 MEASURES = (
     *("begin_trace_ns", "end_trace_ns", "to_client_count", "to_server_count", "to_client_bytes", "to_server_bytes"),
     *("delay_median_ns", "delay_p99_ns", "uncertainty_ns", "longest_idle_ns"),
@@ -82,10 +87,11 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
     rows = pl.DataFrame(columns)
     if not len(rows):
         return rows.with_columns(
+            *(pl.lit(None, pl.String).alias(name) for name in _ENDS),
             pl.lit(None, pl.UInt64).alias("server"),
-            *(pl.lit(None, pl.String).alias(name) for name in (*_ENDS, "protocol", "reason", "evidence")),
+            *(pl.lit(None, pl.String).alias(name) for name in ("reason", "protocol", "evidence")),
         )
-    ends = pl.DataFrame(exchanges.select(["connection_id", *_ENDS])).with_columns(
+    ends = pl.DataFrame(exchanges.select(["connection_id", *_ENDS, "protocol"])).with_columns(
         pl.col(pl.Categorical).cast(pl.String)
     )
     wanted = ends.filter(pl.col("connection_id").is_in(rows["connection_id"].implode()))
@@ -102,8 +108,9 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
     )
     reasons = [REASONS[code] for code in rows["why"]]
     pieces = rows["pieces"].to_list()
-    words = [_words(*each) for each in zip(reasons, texts["method"], texts["target"], pieces, strict=True)]
-    return rows.with_columns(
+    each = zip(reasons, rows["protocol"], texts["method"], texts["target"], pieces, strict=True)
+    words = [_words(*one) for one in each]
+    return rows.drop("protocol").with_columns(
         pl.col(MEASURES).replace(UNSEEN, None),
         reason=pl.Series(reasons),
         protocol=pl.Series([protocol for protocol, _ in words]),
@@ -114,12 +121,17 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
 _ENDS = ("client_host", "server_host", "service")
 
 
-def _words(reason: str, method: str, target: str, pieces: int) -> tuple[str, str]:
-    """The protocol of a stream, and its evidence in words. Arguments: `method, target` of the row that shows it."""
+def _words(reason: str, protocol: str, method: str, target: str, pieces: int) -> tuple[str, str]:
+    """The protocol of a stream, and its evidence in words.
+
+    Arguments: `protocol` of the connection's first exchange; `method, target` of the row that shows the stream.
+    """
     if reason == StreamReason.WORD:
         return target, f"{method} ({target})"
     if reason == StreamReason.UNASKED:
         return UNKNOWN, f"its server spoke {pieces:,} times without being asked, after pauses of 50 ms or more"
+    if reason in OF_OTHERS and protocol in MULTIPLEXED and protocol != HTTP2:
+        return protocol, OF_OTHERS[StreamReason(reason)]
     if reason in OF_HTTP2:
         return HTTP2, OF_HTTP2[StreamReason(reason)]
     return (HTTP, WORDS[StreamReason(reason)]) if reason in WORDS else (UNKNOWN, "")

@@ -1,8 +1,9 @@
 """Counts connections whose requests are unknown, as a counter of the trace.
 
-They are HTTP/2, but not all of their frame headers are known (`collector/core/exchanges/src/by_stream_id.rs`): several
-requests may be active at any time, so none is counted and none has a duration. Their packets, messages and bytes
-are shown (table `streams`, reason `unread`).
+Their messages are frames that name their stream, and not all of them are known
+(`collector/core/exchanges/src/by_stream_id.rs`). Of HTTP/2 then none is counted and none has a duration, since a
+missing frame may be of any request; of protocols whose frames stand alone, as Ceph's, only those whose answers may be
+missing. Packets, messages and bytes are shown (table `streams`, reason `unread`).
 """
 
 import pyarrow as pa
@@ -12,10 +13,10 @@ from collector.capture_files.records import Severity
 from collector.trace.model import CounterInfo
 from collector.trace.schema import StreamReason
 
-UNREAD = "http2_unread"
+UNREAD = "frames_unread"
 REMEDY = (
-    "requests on these connections are not counted: frames of HTTP/2 begin in bytes that were not captured; capture "
-    "whole packets (`tracer capture --payload 65535`, `tcpdump -s 0`), without drops"
+    "requests on these connections are not counted: frames (of HTTP/2, of Ceph) begin in bytes that were not captured; "
+    "capture whole packets (`tracer capture --payload 65535`, `tcpdump -s 0`), without drops"
 )
 
 

@@ -53,7 +53,7 @@ class Servers:
 
     def __init__(self, clues: Mapping[str, Clues]) -> None:
         self._clues, self._found = clues, dict[tuple[str, int], Server]()
-        asked = {port for of in clues.values() for (_, port), seen in of.items() if any(e.requests_count for e in seen)}
+        asked = {port for of in clues.values() for (_, port), seen in of.items() if any(map(_is_asked, seen))}
         self._asked = np.array(sorted(asked), dtype=np.uint16)
 
     def add(self, connections: pa.Table) -> None:
@@ -92,7 +92,7 @@ class Servers:
     def _is_server(self, row: Mapping[str, object]) -> bool:
         end = (str(row["server_addr"]), int(str(row["server_port"])))
         hosts = {str(one) for one in (row["server_host"], row["client_host"]) if one} or set(self._clues)
-        return any(seen.requests_count for host in hosts for seen in self._clues.get(host, {}).get(end, ()))
+        return any(_is_asked(seen) for host in hosts for seen in self._clues.get(host, {}).get(end, ()))
 
     def _note(self, row: Mapping[str, object], port: object) -> None:
         host, address = row["server_host"], row["server_addr"]
@@ -107,3 +107,7 @@ class Servers:
         ends = [(address, row["server_port"]), (row["translated_server_addr"], row["translated_server_port"])]
         seen_at = {str(one) for one in (host, client) if one} or set(self._clues)
         server.ends |= {(one, str(at), int(str(number))) for one in seen_at for at, number in ends if at and number}
+
+
+def _is_asked(seen: EndpointClues) -> bool:
+    return seen.requests_count > 0 or seen.is_asked

@@ -214,8 +214,71 @@ pub fn http2_frames(data: &[u8]) {
     assert!(cut.starts_with(&whole), "depends on how it is cut");
 }
 
-/// Where the headers of frames end in a stream that comes in these packets.
-fn frames_of<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> Vec<usize> {
+/// Invariant: whatever the frames of Ceph's messenger contain, what is read of them does not depend on how packets cut
+/// them, and is the same of what an agent keeps of them. The first byte gives the cuts; the rest is preambles without
+/// their checksums, each with its body.
+pub fn ceph_frames(data: &[u8]) {
+    const BANNER: &[u8; 26] = b"ceph v2\n\x10\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    let Some((&step, said)) = data.split_first() else {
+        return;
+    };
+    if said.windows(8).any(|bytes| bytes == &BANNER[..8]) {
+        return; // another connection
+    }
+    let stream = [BANNER, &ceph_stream(said)[..]].concat();
+    let whole = frames_of([&stream[..]]);
+    let cut = frames_of(stream.chunks(BANNER.len() + usize::from(step)));
+    assert!(cut.starts_with(&whole), "depends on how it is cut");
+    let parts = REGISTRY
+        .iter()
+        .find(|one| one.name == "ceph")
+        .and_then(|one| one.agent.parts());
+    let parts = parts.expect("an agent keeps parts of it");
+    let mut kept = stream[..(parts.kept_len)(&stream, usize::MAX)].to_vec();
+    (parts.blank)(&mut kept, &SecretRules::nothing());
+    assert!(
+        frames_of_cut(&kept, stream.len()).starts_with(&whole),
+        "the agent keeps less than is read"
+    );
+}
+
+/// Frames with the checksums that their preambles need, and lengths below 1 KiB.
+fn ceph_stream(mut said: &[u8]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    while let Some((preamble, rest)) = said.split_first_chunk::<28>() {
+        let mut preamble = *preamble;
+        let mut body_len = if preamble[1] > 1 { 13 } else { 0 };
+        for segment in 0..4 {
+            let at = 2 + 6 * segment;
+            preamble[at + 1] &= 3;
+            preamble[at + 2..at + 4].fill(0);
+            body_len += usize::from(u16::from_le_bytes([preamble[at], preamble[at + 1]]));
+        }
+        body_len += if preamble[2..4] == [0, 0] { 0 } else { 4 };
+        let (body, next) = rest.split_at(body_len.min(rest.len()));
+        stream.extend(preamble);
+        stream.extend((!crc32c::crc32c_append(!0, &preamble)).to_le_bytes());
+        stream.extend(body);
+        said = next;
+    }
+    stream
+}
+
+/// A frame: where its header ends in the stream, and what its body says.
+type FoundFrame = (usize, Vec<u8>);
+
+/// The frames of a stream that comes in these packets.
+fn frames_of<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> Vec<FoundFrame> {
+    frames_in(packets.into_iter().map(|piece| (piece, piece.len())))
+}
+
+/// The frames of a stream of so many bytes that comes in one packet, of which these were captured.
+fn frames_of_cut(captured: &[u8], wire_len: usize) -> Vec<FoundFrame> {
+    frames_in(std::iter::once((captured, wire_len)))
+}
+
+/// Arguments: `packets`, what was captured of each, and its length.
+fn frames_in<'a>(packets: impl Iterator<Item = (&'a [u8], usize)>) -> Vec<FoundFrame> {
     let (mut frames, mut counters, mut found) = (Frames::default(), Counters::default(), Vec::new());
     let end = (IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
     let direction = frames::Direction {
@@ -224,18 +287,19 @@ fn frames_of<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> Vec<usize> {
         interface: 0,
     };
     let mut at = 0;
-    for piece in packets {
+    for (piece, wire_len) in packets {
         let event = Event {
             seq: (at as u32).wrapping_sub(99),
-            payload_len: piece.len() as u32,
+            payload_len: wire_len as u32,
             ..Event::default()
         };
         let is_followed = frames.take(direction, &event, piece, &mut counters, |frame, _| {
-            found.push((at as i64 + i64::from(frame.read.at)) as usize + frame.read.header.len());
+            let place = (at as i64 + i64::from(frame.read.at)) as usize + frame.read.header.len();
+            found.push((place, frame.read.said.to_vec()));
         });
         assert!(is_followed);
-        assert!(found.last().is_some_and(|&last| last <= at + piece.len()));
-        at += piece.len();
+        assert!(found.last().is_some_and(|(last, _)| *last <= at + piece.len()));
+        at += wire_len;
     }
     found
 }

@@ -1,6 +1,7 @@
 """Secrets planted in each place where clients and servers put one, each its own, and captures that hold them."""
 
 import re
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ PARAMETERS = (
 CLIENT, SERVER = ("10.9.0.1", 40_000), ("10.9.0.2", 8080)
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 START_NS, ONE_WAY_NS = 1_790_000_000_000_000_000, 50_000
-HALF = re.compile(rb"[HZ]q\d{3}W|k7\d{3}Jv")
+HALF = re.compile(rb"[CHZ]q\d{3}W|k7\d{3}Jv")
 """Half of any secret; one ends with no letter that another begins with, so a search in one pass finds each."""
 
 
@@ -127,6 +128,68 @@ def _message(kind: str, body: bytes) -> bytes:
 
 def _with_secret(text: bytes, secret: bytes) -> bytes:
     return text.replace(b"SECRET", secret)
+
+
+def ceph_places() -> list[Place]:
+    """Places in Ceph's messenger: authentication, commands and their answers, settings, and names of objects."""
+    secret, operation = b"SECRET" + b".......", _ceph_operation(b"o")
+    banner = b"ceph v2\n\x10\0" + bytes([1]) + bytes(15)
+    reply = banner + _ceph_message(43, 8, struct.pack("<I", 1) + b"o" + bytes(17 + 8 + 4))
+    words = b'{"prefix": "auth add", "entity": "client.a", "key": "' + secret + b'"}'
+    command = bytes(34) + struct.pack("<II", 1, len(words)) + words
+    controls = {2: "request", 4: "reply more", 5: "request more", 6: "done", 7: "signature"}
+    asked = [(f"authentication {name}", _ceph_frame(tag, bytes(12) + secret)) for tag, name in controls.items()]
+    asked.append(("ticket", _ceph_message(17, 1, bytes(18) + secret)))
+    answered = [("key", 51, b"", b"[client.a] key = " + secret), ("setting", 62, secret, b""), ("log", 52, secret, b"")]
+    requests = [(name, banner + frame + operation, reply) for name, frame in asked]
+    requests.append(("command", banner + _ceph_message(50, 1, command), banner + _ceph_message(51, 1, bytes(22))))
+    requests += [
+        (name, banner + operation, reply + _ceph_message(kind, 1, bytes(22) + front, data))
+        for name, kind, front, data in answered
+    ]
+    requests += [
+        (f"object named by {name}", banner + _ceph_operation(f"o?{name}=".encode() + secret), reply)
+        for name in PARAMETERS
+    ]
+    found = []
+    for number, (name, *texts) in enumerate(requests):
+        planted = f"Cq{number:03d}Wk7{number:03d}Jv"
+        assert secret in b"".join(texts)
+        found.append(Place(f"Ceph {name}", planted, *(text.replace(secret, planted.encode()) for text in texts)))
+    return found
+
+
+def _ceph_operation(name: bytes) -> bytes:
+    """A message that writes an object of this name."""
+    front = b"\1\1" + struct.pack("<I", 18) + bytes(18 + 12)
+    front += b"\2\2" + struct.pack("<I", 21) + bytes(21 + 24 + 4 + 8)
+    front += b"\6\3" + struct.pack("<IQiIIq", 28, 3, -1, 0, 0, -1)
+    front += struct.pack("<I", len(name)) + name
+    front += struct.pack("<HHI", 1, 0x2202, 0) + bytes(28) + struct.pack("<I", 4)
+    return _ceph_message(42, 8, front, b"data")
+
+
+def _ceph_message(kind: int, version: int, front: bytes, data: bytes = b"") -> bytes:
+    header = struct.pack("<QQHHH", 1, 7, kind, 127, version).ljust(41, b"\0")
+    return _ceph_frame(17, header, front, b"", data)
+
+
+def _ceph_frame(tag: int, *segments: bytes) -> bytes:
+    preamble = bytes([tag, len(segments)])
+    preamble += b"".join(struct.pack("<IH", len(one), 8) for one in segments).ljust(24, b"\0") + bytes(2)
+    epilogue = bytes(13) if len(segments) > 1 else b""
+    crc = struct.pack("<I", _crc32c(preamble))
+    return preamble + crc + segments[0] + bytes(4) + b"".join(segments[1:]) + epilogue
+
+
+def _crc32c(data: bytes) -> int:
+    """As Ceph has it for preambles: from 0, without inversions."""
+    crc = 0
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc
 
 
 def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:

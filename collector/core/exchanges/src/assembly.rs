@@ -226,7 +226,7 @@ impl<'a> Builder<'a> {
         own.remove_closing_byte(exchanges);
         own.note_bodies(exchanges);
         own.describe(exchanges, self.heads);
-        apply_connection_times(exchanges, &handshake_times);
+        apply_connection_times(exchanges, &handshake_times, swapped);
         own.apply_stream_ends(exchanges, self.heads);
         if let (Some(first), Some(shake)) = (exchanges.first_mut(), tls_handshake) {
             (first.tls_start_ns, first.tls_end_ns) = (shake.start_ns, shake.end_ns);
@@ -329,7 +329,7 @@ impl ConnectionBuffers {
         match state {
             State::Other => {}
             State::Read => heads.clear(),
-            State::Unread => heads.retain(|head| streams.is_before(head.from_client, head.offset)),
+            State::Unread | State::Hidden => heads.retain(|head| streams.is_before(head.from_client, head.offset)),
         }
     }
 
@@ -371,7 +371,8 @@ impl ConnectionBuffers {
         let first = exchanges.len();
         for (ordinal, place) in self.place.iter_mut().enumerate().filter(|(_, place)| **place == 0) {
             *place = (exchanges.len() - first) as u32;
-            exchanges.push(Exchange::new(connection, swapped, ordinal));
+            let is_asked_by_server = self.state == State::Read && self.streams.streams[ordinal - 1].is_asked_by_server;
+            exchanges.push(Exchange::new(connection, swapped != is_asked_by_server, ordinal));
         }
         for part in every() {
             exchanges[first + self.place[part.ordinal] as usize].add(part);
@@ -390,6 +391,11 @@ impl ConnectionBuffers {
 
     /// Set how each exchange ended, as its frames show.
     fn apply_stream_ends(&self, exchanges: &mut [Exchange], heads: &Heads) {
+        if self.state == State::Hidden {
+            exchanges
+                .iter_mut()
+                .for_each(|exchange| exchange.protocol = self.streams.protocol());
+        }
         if self.state != State::Read {
             return;
         }
@@ -642,6 +648,16 @@ impl ConnectionBuffers {
             ..
         } = self;
         let row = NO_ROW;
+        if *state == State::Hidden {
+            stretches.clear();
+            stretches.push(Stretch {
+                reason: StreamReason::Hidden,
+                row,
+                first: 0,
+                last: usize::MAX,
+            });
+            return;
+        }
         if *state == State::Unread {
             let first = stretches
                 .iter()
@@ -658,7 +674,9 @@ impl ConnectionBuffers {
         }
         for one in exchanges {
             let (stream, ordinal) = (&streams.streams[one.ordinal - 1], one.ordinal);
-            let reason = if stream.is_two_way() {
+            let reason = if stream.is_unread {
+                StreamReason::Unread
+            } else if stream.is_two_way() {
                 StreamReason::TwoWay
             } else if !stream.is_answered() && one.pieces >= MIN_PIECES {
                 StreamReason::Unasked
@@ -912,7 +930,7 @@ fn is_enough(bytes: i64, due: i64) -> bool {
 
 /// Sort a connection's exchanges by their start, give the first one the connection's handshake, and set which were
 /// given up and which were captured completely.
-fn apply_connection_times(own: &mut [Exchange], handshake_times: &HandshakeTimes) {
+fn apply_connection_times(own: &mut [Exchange], handshake_times: &HandshakeTimes, swapped: bool) {
     for exchange in own.iter_mut() {
         let times = [exchange.request, exchange.response].map(|part| {
             let sent_ns = earlier(part.first_sent_ns, part.last_sent_ns);
@@ -921,11 +939,14 @@ fn apply_connection_times(own: &mut [Exchange], handshake_times: &HandshakeTimes
         exchange.started_ns = earlier(times[0], times[1]);
         exchange.complete &= is_seen(&exchange.request) && is_seen(&exchange.response);
         let asked_ns = exchange.request.first_sent_ns;
-        if exchange.response.bytes == UNSEEN && asked_ns != UNSEEN && handshake_times.closed_ns >= asked_ns {
+        let is_asked_by_client = exchange.swapped == swapped;
+        let is_closed = is_asked_by_client && asked_ns != UNSEEN && handshake_times.closed_ns >= asked_ns;
+        if exchange.response.bytes == UNSEEN && is_closed {
             exchange.given_up_ns = handshake_times.closed_ns;
         }
     }
-    if let Some(first) = own.first_mut() {
+    let is_clients = |one: &&mut Exchange| one.swapped == swapped;
+    if let Some(first) = own.first_mut().filter(is_clients) {
         first.connect_start_ns = handshake_times.asked_ns;
         first.connected_ns = handshake_times.connected_ns(first.request.first_sent_ns);
     }

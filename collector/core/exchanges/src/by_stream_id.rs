@@ -1,5 +1,5 @@
-//! Divides connections into streams where messages are frames that say which stream they are of: HTTP/2, by the headers
-//! of frames alone (RFC 9113 §4.1).
+//! Divides connections into streams where messages are frames that say which stream they are of: HTTP/2, by the
+//! headers of frames alone (RFC 9113 §4.1), and Ceph.
 //!
 //! A stream is a request and its answer. It begins with the client's first frame, and each side ends its part, so the
 //! contents of frames are not needed. What a frame does its protocol says ([`StreamRules`]).
@@ -16,7 +16,11 @@
 //! Each frame gives the position of the next one. All frames are known only if each begins at the end of the one
 //! before, from the connection's first byte (or from the first frame, if the capture began later) to the last byte
 //! seen. Otherwise nothing is reported of the connection's streams ([`State::Unread`]), because a missing frame may
-//! belong to any of them.
+//! belong to any of them. Where frames stand alone, as Ceph's messages, only the requests whose answers may be among the
+//! missing frames are not reported.
+//!
+//! Where either end may ask ([`Asker`]), the streams of both are found in the same way. The client of a stream is the
+//! end that asks.
 //!
 //! # What is no request
 //! - A stream on which the client continues after the server has begun to send data, or on which both have sent and
@@ -32,7 +36,7 @@
 
 use std::collections::HashMap;
 
-use twintap_protocols::exchanges::{FrameFields, FrameMeaning, StreamRules};
+use twintap_protocols::exchanges::{Asker, FrameFields, FrameMeaning, StreamRules};
 use twintap_protocols::registry;
 use twintap_protocols::results::{DUE, SAYS_NOTHING};
 
@@ -58,6 +62,8 @@ pub(crate) enum State {
     Read,
     /// It has frames, but not all of them are known.
     Unread,
+    /// It has frames, and what follows them is encrypted.
+    Hidden,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +72,8 @@ struct Frame {
     end: i64,
     meaning: FrameMeaning,
     stream: i64,
+    /// Ordinal of its stream; [`NO_STREAM`] if it is of none.
+    ordinal: usize,
     /// Row of its header among the heads.
     row: u32,
     status: u16,
@@ -83,6 +91,15 @@ impl Frame {
     fn is_of_request(&self) -> bool {
         self.meaning.is_said || self.meaning.breaks
     }
+
+    /// Whether the connection's client sent the request that it is part of.
+    fn is_asked_by_client(&self, from_client: bool) -> bool {
+        match self.meaning.asker {
+            Asker::Client => true,
+            Asker::Sender => from_client,
+            Asker::Receiver => !from_client,
+        }
+    }
 }
 
 /// Which side reset a stream, by RST_STREAM.
@@ -94,9 +111,15 @@ pub enum BrokenBy {
     Server,
 }
 
-/// A stream, from 1 in the order in which they begin.
+/// A stream, from 1 in the order in which they begin. Its client is the end that asks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
+    /// The end that was taken for the connection's server asks.
+    pub is_asked_by_server: bool,
+    /// Its answer was not seen, and frames that followed its beginning are missing.
+    pub is_unread: bool,
+    /// Place of its first frame among all frames in the order of time.
+    begun_in_time: usize,
     /// Its beginning was seen.
     is_begun: bool,
     /// Whether each side has ended its part.
@@ -142,20 +165,16 @@ impl Stream {
             .unwrap_or((BrokenBy::Nobody, UNSEEN))
     }
 
-    fn take(&mut self, frame: &Frame, from_client: bool) {
+    fn take(&mut self, frame: &Frame, from_asker: bool) {
         if frame.meaning.breaks {
-            let by = if from_client {
-                BrokenBy::Client
-            } else {
-                BrokenBy::Server
-            };
+            let by = if from_asker { BrokenBy::Client } else { BrokenBy::Server };
             self.broken = self.broken.or(Some((by, frame.client_ns)));
             if frame.has_result && (self.result_row.is_none() || self.is_result_due) {
                 self.result_row = Some(frame.row);
             }
             return;
         }
-        if from_client {
+        if from_asker {
             self.request_row = self.request_row.or(Some(frame.row));
             self.goes_on |= frame.meaning.has_data && self.server_sent_data && !self.is_ended.server;
         } else {
@@ -169,7 +188,7 @@ impl Stream {
                 self.is_result_due = frame.is_result_due;
             }
         }
-        *self.is_ended.of_mut(from_client) |= frame.meaning.ends;
+        *self.is_ended.of_mut(from_asker) |= frame.meaning.ends;
     }
 }
 
@@ -190,8 +209,8 @@ pub(crate) struct Streams {
     frames: ByDirection<Vec<Frame>>,
     /// Stream `ordinal` is at index `ordinal - 1`.
     pub streams: Vec<Stream>,
-    /// Ordinals by the ids of streams.
-    ordinals: HashMap<i64, usize>,
+    /// Ordinals by whether the connection's client asks, the family, and the ids of streams.
+    ordinals: HashMap<(bool, u16, i64), usize>,
     pieces: ByDirection<Vec<Piece>>,
     /// Where each stream of a direction begins in the new order of bytes, by ordinal.
     starts: ByDirection<Vec<i64>>,
@@ -229,26 +248,30 @@ impl Streams {
             return State::Other;
         };
         self.head_kind = heads.head_kind[first];
-        let mut has_preface = false;
+        let (mut has_preface, mut is_hidden) = (false, false);
         for row in rows.by_ref().filter(|&row| heads.head_kind[row] == self.head_kind) {
             let frame = frame(heads, row, rules);
             has_preface |= frame.meaning.is_preface;
+            is_hidden |= frame.meaning.hides_rest;
             let from_client = heads.from_client[row] != swapped;
             self.frames.of_mut(from_client).push(frame);
         }
         let has_both = !self.frames.client.is_empty() && !self.frames.server.is_empty();
-        if !has_preface && !has_both {
+        if !has_preface && !has_both && !rules.frames_stand_alone {
             return State::Other;
+        }
+        if is_hidden {
+            return State::Hidden;
         }
         let is_whole = [false, true].map(|from_client| {
             let frames = self.frames.of_mut(from_client);
             frames.sort_unstable_by_key(|frame| (frame.start, frame.end, frame.shortness));
             keep_chain(frames, (handshake, from_client), ranges.of(from_client), rules)
         });
-        if is_whole != [true, true] {
+        if is_whole != [true, true] && !rules.frames_stand_alone {
             return State::Unread;
         }
-        self.follow();
+        self.follow(rules);
         if self.reorder(ranges) {
             State::Read
         } else {
@@ -257,7 +280,7 @@ impl Streams {
     }
 
     /// Find the streams, from the frames in the order in which the server's host saw them.
-    fn follow(&mut self) {
+    fn follow(&mut self, rules: &StreamRules) {
         let Self {
             frames,
             streams,
@@ -278,21 +301,41 @@ impl Streams {
         }
         order.sort_unstable();
         let mut newest = 0;
-        for &(_, from_server, place) in order.iter() {
-            let frame = frames.of(!from_server)[place];
+        let mut last_gap: ByDirection<usize> = ByDirection::default();
+        for (place_in_time, &(_, from_server, place)) in order.iter().enumerate() {
+            let frame = &mut frames.of_mut(!from_server)[place];
+            if frame.meaning.follows_gap {
+                *last_gap.of_mut(!from_server) = place_in_time;
+            }
             if !frame.is_of_request() {
                 continue;
             }
-            let ordinal = *ordinals.entry(frame.stream).or_insert_with(|| {
-                let is_begun = !from_server && frame.meaning.opens && frame.stream > newest;
-                streams.push(Stream {
-                    is_begun,
-                    ..Stream::default()
-                });
-                streams.len()
-            });
+            let by_client = frame.is_asked_by_client(!from_server);
+            let from_asker = by_client != from_server;
+            let key = (by_client, frame.meaning.family, frame.stream);
+            let begins = from_asker && frame.meaning.opens;
+            let known = ordinals.get(&key).copied();
+            let ordinal = match known {
+                Some(known) if !(rules.frames_stand_alone && begins && streams[known - 1].is_answered()) => known,
+                None if rules.frames_stand_alone && !begins => continue, // of a request that was not captured
+                _ => {
+                    streams.push(Stream {
+                        is_asked_by_server: !by_client,
+                        is_begun: begins && (rules.frames_stand_alone || frame.stream > newest),
+                        begun_in_time: place_in_time,
+                        ..Stream::default()
+                    });
+                    ordinals.insert(key, streams.len());
+                    streams.len()
+                }
+            };
             newest = newest.max(frame.stream);
-            streams[ordinal - 1].take(&frame, !from_server);
+            frame.ordinal = ordinal;
+            streams[ordinal - 1].take(frame, from_asker);
+        }
+        for stream in streams.iter_mut() {
+            let answers_from_client = stream.is_asked_by_server;
+            stream.is_unread = !stream.is_answered() && *last_gap.of(answers_from_client) > stream.begun_in_time;
         }
     }
 
@@ -300,12 +343,7 @@ impl Streams {
     fn reorder(&mut self, ranges: &mut ByDirection<Vec<Range>>) -> bool {
         for from_client in [false, true] {
             let pieces = self.pieces.of_mut(from_client);
-            cut(
-                self.frames.of(from_client),
-                &self.ordinals,
-                ranges.of(from_client),
-                pieces,
-            );
+            cut(self.frames.of(from_client), ranges.of(from_client), pieces);
             place(pieces, self.streams.len(), self.starts.of_mut(from_client));
         }
         let is_modest = |from_client| {
@@ -353,10 +391,13 @@ impl Streams {
     /// Append a part for each stream and direction, in the new order of bytes.
     pub fn mark_parts(&self, parts: &mut ByDirection<Vec<Part>>) {
         for from_client in [false, true] {
-            let role = if from_client { Role::Request } else { Role::Response };
+            let role = |ordinal: usize| match self.streams[ordinal - 1].is_asked_by_server == from_client {
+                true => Role::Response,
+                false => Role::Request,
+            };
             let bounds = self.starts.of(from_client).windows(2).enumerate().skip(NO_STREAM + 1);
             let own = bounds.filter(|(_, bounds)| bounds[0] < bounds[1]);
-            let part = |(ordinal, bounds): (usize, &[i64])| Part::new(bounds[0], ordinal, role);
+            let part = |(ordinal, bounds): (usize, &[i64])| Part::new(bounds[0], ordinal, role(ordinal));
             parts.of_mut(from_client).extend(own.map(part));
         }
     }
@@ -386,11 +427,15 @@ fn keep_chain(
 ) -> bool {
     let first = frames.first().map_or(0, |frame| frame.start);
     let mut reach = if handshake { 0 } else { first };
-    frames.retain(|frame| {
-        let is_next = frame.start == reach;
-        reach = if is_next { frame.end } else { reach };
-        is_next
-    });
+    if rules.frames_stand_alone {
+        keep_apart(frames, &mut reach);
+    } else {
+        frames.retain(|frame| {
+            let is_next = frame.start == reach;
+            reach = if is_next { frame.end } else { reach };
+            is_next
+        });
+    }
     for frame in frames.iter_mut() {
         if let Some(place) = last_at_or_before(ranges, frame.start, |range| range.start) {
             let Range {
@@ -415,8 +460,24 @@ fn keep_chain(
     seen.saturating_sub(reach) < rules.header_len
 }
 
+/// Keep the frames that do not overlap with those before, and set which follow a gap: all copies of the frame do, and
+/// the frame before does not end where it begins. `reach` is where the first one is expected, then where the last ends.
+fn keep_apart(frames: &mut Vec<Frame>, reach: &mut i64) {
+    frames.dedup_by(|copy, best| {
+        let is_same = copy.start == best.start;
+        best.meaning.follows_gap &= !is_same || copy.meaning.follows_gap;
+        is_same
+    });
+    frames.retain_mut(|frame| {
+        let is_apart = frame.start >= *reach;
+        frame.meaning.follows_gap &= frame.start != *reach;
+        *reach = frame.end.max(*reach);
+        is_apart
+    });
+}
+
 /// Cut the bytes that `ranges` carry into `pieces` at the boundaries between frames of different streams.
-fn cut(frames: &[Frame], ordinals: &HashMap<i64, usize>, ranges: &[Range], pieces: &mut Vec<Piece>) {
+fn cut(frames: &[Frame], ranges: &[Range], pieces: &mut Vec<Piece>) {
     pieces.clear();
     let mut add = |start: i64, end: i64, ordinal: usize| match pieces.last_mut() {
         _ if start >= end => {}
@@ -431,8 +492,12 @@ fn cut(frames: &[Frame], ordinals: &HashMap<i64, usize>, ranges: &[Range], piece
     let mut reach = ranges.first().map_or(0, |range| range.start);
     for frame in frames {
         add(reach, frame.start, NO_STREAM);
-        let ordinal = ordinals.get(&frame.stream).filter(|_| frame.meaning.is_said);
-        add(frame.start, frame.end, ordinal.copied().unwrap_or(NO_STREAM));
+        let ordinal = if frame.meaning.is_said {
+            frame.ordinal
+        } else {
+            NO_STREAM
+        };
+        add(frame.start, frame.end, ordinal);
         reach = frame.end;
     }
     let seen = ranges.iter().map(|range| range.end).max().unwrap_or(0);
@@ -469,6 +534,7 @@ fn frame(heads: &Heads, row: usize, rules: &StreamRules) -> Frame {
         end: start.saturating_add(heads.head_len[row].into()),
         meaning,
         stream: heads.stream_id[row],
+        ordinal: NO_STREAM,
         row: row as u32,
         status: heads.status[row],
         has_result: heads.result_code[row] != SAYS_NOTHING,

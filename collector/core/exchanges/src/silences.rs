@@ -165,6 +165,7 @@ impl Evidence<'_> {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     ordinal: usize,
+    in_response: bool,
     from_client: bool,
     from_ns: i64,
     to_ns: i64,
@@ -205,12 +206,12 @@ impl SilenceFinder {
             let cause = evidence.cause(gap, gap.from_client, &heard);
             let silence = Silence {
                 exchange: NO_PLACE,
-                in_response: !gap.from_client,
+                in_response: gap.in_response,
                 from_ns: gap.from_ns,
                 to_ns: gap.to_ns,
                 cause,
             };
-            note(gap.ordinal, !gap.from_client, silence);
+            note(gap.ordinal, gap.in_response, silence);
         }
     }
 
@@ -221,13 +222,13 @@ impl SilenceFinder {
             first += ranges[first..].partition_point(|range| range.start < part.start);
             let count = ranges[first..].partition_point(|range| range.start < end);
             if count > 1 && matches!(part.role, Role::Request | Role::Response) {
-                self.find_in_message(part.ordinal, &ranges[first..first + count], from_client);
+                self.find_in_message(part, &ranges[first..first + count], from_client);
             }
         }
     }
 
     /// The gaps of one message, whose ranges these are.
-    fn find_in_message(&mut self, ordinal: usize, ranges: &[Range], from_client: bool) {
+    fn find_in_message(&mut self, part: &Part, ranges: &[Range], from_client: bool) {
         let in_order = ranges.is_sorted_by_key(|range| range.sent_ns);
         self.order.clear();
         let ranges = if in_order {
@@ -245,7 +246,8 @@ impl SilenceFinder {
             let least = MIN_SILENCE_NS.max(doubt.max(range.uncertainty_ns).saturating_mul(2));
             if reach != UNSEEN && reach != i64::MAX && range.sent_ns.saturating_sub(reach) > least {
                 self.gaps.push(Gap {
-                    ordinal,
+                    ordinal: part.ordinal,
+                    in_response: part.role == Role::Response,
                     from_client,
                     from_ns: reach,
                     to_ns: range.sent_ns,

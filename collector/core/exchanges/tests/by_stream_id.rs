@@ -1,4 +1,5 @@
-//! HTTP/2 streams as exchanges, from the headers of frames: their number and times, and which are no requests.
+//! Streams as exchanges, from the headers of frames: their number and times, and which are no requests. HTTP/2, and
+//! Ceph, of which either end asks and frames stand alone.
 
 use twintap_exchanges::{
     BrokenBy, BuiltExchanges, Connections, Exchange, Heads, Hops, Pauses, StreamReason, Texts, UNSEEN, build, kind,
@@ -10,6 +11,7 @@ const MS: i64 = 1_000_000;
 const WAY: i64 = 10_000;
 const FRAME: u8 = 5;
 const TLS_RECORD: u8 = 3;
+const CEPH_FRAME: u8 = 10;
 const END: u8 = 1;
 const EMPTY: Texts = Texts {
     offsets: &[],
@@ -476,4 +478,139 @@ fn inside_tls_nothing_is_said_of_requests() {
 
 fn is_http2(exchange: &twintap_exchanges::Exchange) -> bool {
     twintap_protocols::registry::REGISTRY[usize::from(exchange.protocol)].name == "http/2"
+}
+
+const OSD_OP: u16 = 42;
+const OSD_OP_REPLY: u16 = 43;
+const REPOP: u16 = 112;
+const REPOP_REPLY: u16 = 113;
+const OSD_MAP: u16 = 41;
+const AUTH_DONE: u16 = 0xfffe;
+const AFTER_GAP: u8 = 1;
+const SECURE: u8 = 2;
+/// From the client, when it was sent in ms, type, flags, tid, length of the frame, bytes that are missing before it.
+type Message = (bool, i64, u16, u8, i64, i64, i64);
+
+/// Messages of Ceph, a packet each, on a connection that was begun before.
+fn ceph(messages: &[Message]) -> BuiltExchanges {
+    let (mut found, mut reach) = (Rows::default(), [500, 900]);
+    for &(from_client, at_ms, kind, flags, tid, len, missing) in messages {
+        let place = &mut reach[usize::from(from_client)];
+        let start = *place + missing;
+        *place = start + len;
+        found
+            .frames
+            .push((from_client, start + 32, kind, flags, tid, len as u32));
+        found.from_client.push(from_client);
+        found.starts.push(start);
+        found.ends.push(*place);
+        found.sent.push(at_ms * MS);
+    }
+    built_of(CEPH_FRAME, &found, false)
+}
+
+/// Of each exchange: whether the server asks, when the request was sent and the answer arrived in ms, bytes of both,
+/// whether it is a request.
+fn outline(built: &BuiltExchanges) -> Vec<(bool, i64, i64, i64, i64, bool)> {
+    let ms = |at: i64| if at == UNSEEN { -1 } else { at / MS };
+    let one = |one: &Exchange| {
+        let is_request = one.reason == StreamReason::Request;
+        let (request, response) = (one.request, one.response);
+        let bytes = [request.bytes, response.bytes].map(|bytes| if bytes == UNSEEN { -1 } else { bytes });
+        (
+            one.swapped,
+            ms(request.first_sent_ns),
+            ms(response.last_received_ns),
+            bytes[0],
+            bytes[1],
+            is_request,
+        )
+    };
+    built.in_order().map(one).collect()
+}
+
+#[test]
+fn either_end_asks_with_tids_of_its_own() {
+    let found = ceph(&[
+        (true, 1, REPOP, 0, 5, 400, 0),
+        (false, 2, REPOP, 0, 5, 300, 0),
+        (true, 3, REPOP_REPLY, 0, 5, 90, 0),
+        (true, 4, OSD_OP, 0, 5, 250, 0),
+        (false, 5, OSD_MAP, 0, 0, 700, 0),
+        (false, 6, REPOP_REPLY, 0, 5, 80, 0),
+        (false, 7, OSD_OP_REPLY, 0, 5, 70, 0),
+    ]);
+    let expected = [
+        (false, 1, 6, 400, 80, true),
+        (true, 2, 3, 300, 90, true),
+        (false, 4, 7, 250, 70, true),
+    ];
+    assert_eq!(outline(&found), expected);
+    let hops = &found.hop_exchange;
+    assert_eq!((hops[0], hops[1], hops[2], hops[5]), (0, 1, 1, 0));
+    assert!(
+        found
+            .in_order()
+            .all(|one| one.complete && one.connect_start_ns == UNSEEN)
+    );
+}
+
+#[test]
+fn a_tid_that_comes_again_after_its_answer_is_another_request() {
+    let found = ceph(&[
+        (true, 1, OSD_OP, 0, 5, 100, 0),
+        (true, 2, OSD_OP, 0, 5, 100, 0),
+        (false, 3, OSD_OP_REPLY, 0, 5, 50, 0),
+        (true, 4, OSD_OP, 0, 5, 100, 0),
+        (true, 5, OSD_OP, 0, 4, 100, 0),
+        (false, 6, OSD_OP_REPLY, 0, 4, 50, 0),
+        (false, 7, OSD_OP_REPLY, 0, 5, 50, 0),
+    ]);
+    let expected = [
+        (false, 1, 3, 200, 50, true),
+        (false, 4, 7, 100, 50, true),
+        (false, 5, 6, 100, 50, true),
+    ];
+    assert_eq!(
+        outline(&found),
+        expected,
+        "the second copy was sent again before the answer"
+    );
+}
+
+#[test]
+fn where_messages_are_missing_only_their_own_requests_are() {
+    let messages = [
+        (false, 1, OSD_OP_REPLY, 0, 1, 50, 0),
+        (true, 2, OSD_OP, 0, 2, 100, 0),
+        (true, 3, OSD_OP, 0, 3, 100, 60),
+        (false, 4, OSD_OP_REPLY, 0, 3, 50, 0),
+        (true, 5, OSD_OP, 0, 4, 100, 0),
+        (false, 6, OSD_OP_REPLY, AFTER_GAP, 9, 50, 400),
+        (true, 7, OSD_OP, 0, 5, 100, 0),
+    ];
+    let expected = [
+        (false, 2, -1, 100, -1, false), // its answer may be missing
+        (false, 3, 4, 100, 50, true),
+        (false, 5, -1, 100, -1, false),
+        (false, 7, -1, 100, -1, true), // after the gap
+    ];
+    let found = ceph(&messages);
+    assert_eq!(outline(&found), expected);
+    assert!(found.streams.iter().all(|stream| stream.reason == StreamReason::Unread));
+    // The same copy of a message, by a capture that missed nothing.
+    let mut both = messages.to_vec();
+    both[5] = (false, 6, OSD_OP_REPLY, 0, 9, 50, 400);
+    assert!(outline(&ceph(&both)).iter().all(|one| one.5));
+}
+
+#[test]
+fn what_is_encrypted_is_said_to_be() {
+    let found = ceph(&[
+        (true, 1, OSD_OP, 0, 1, 100, 0),
+        (false, 2, AUTH_DONE, SECURE, 0, 90, 0),
+        (true, 3, 7, 0, 0, 60, 0),
+    ]);
+    assert!(found.in_order().len() > 0);
+    assert!(found.in_order().all(|one| one.reason == StreamReason::Hidden));
 }

@@ -63,7 +63,7 @@ type CopyFields<'py> = (u32, i64, u16, u8, u32, Bound<'py, PyBytes>);
 /// (from the client, methods, shapes of targets, header and begin of its value, first bytes with -1 for any) of a clue.
 type ClueFields = (bool, Vec<String>, Vec<String>, Option<(String, String)>, Vec<Vec<i16>>);
 /// (address, port, messages with each clue, requests, answers, sample of requests) of an endpoint.
-type EndpointFields = (String, u16, Vec<u32>, u32, u32, Vec<String>);
+type EndpointFields = (String, u16, Vec<u32>, u32, u32, bool, Vec<String>);
 
 /// An open capture file, which `collector.capture_files.readers` wraps.
 #[pyclass(frozen, module = "collector._core")]
@@ -221,7 +221,15 @@ impl CaptureFile {
                 let address = addresses[address as usize].to_string();
                 let sample = clues.sample().map(text).collect();
                 let counts = (clues.requests_count, clues.answers_count);
-                (address, port, clues.counts.clone(), counts.0, counts.1, sample)
+                (
+                    address,
+                    port,
+                    clues.counts.clone(),
+                    counts.0,
+                    counts.1,
+                    clues.is_asked,
+                    sample,
+                )
             })
             .collect()
     }

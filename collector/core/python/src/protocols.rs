@@ -12,6 +12,7 @@ type ProtocolFields = [&'static str; 6];
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(protocols, module)?)?;
+    module.add_function(wrap_pyfunction!(protocols_with_own_ids, module)?)?;
     module.add_function(wrap_pyfunction!(answer_meaning, module)?)
 }
 
@@ -30,6 +31,13 @@ fn protocols() -> Vec<ProtocolFields> {
         ]
     };
     REGISTRY.iter().map(fields).collect()
+}
+
+/// Names of the protocols whose transaction ids never are those of a request of another protocol.
+#[pyfunction]
+fn protocols_with_own_ids() -> Vec<&'static str> {
+    let own = REGISTRY.iter().filter(|one| one.ids_are_own);
+    own.map(|one| one.name).collect()
 }
 
 /// Class of an answer, and the name of its result code.

@@ -90,7 +90,7 @@ impl PayloadPolicy {
         }
         let fixed_len = match self {
             PayloadPolicy::None => 0,
-            _ if head_len > 0 => 0,
+            _ if head_len > 0 || is_redacted_by_frames(payload) => 0,
             _ => fixed_bytes::fixed_len(payload),
         };
         let len = match self {
@@ -115,6 +115,13 @@ fn parts_of(payload: &[u8]) -> Option<(usize, Parts)> {
     let parts = registry::of_payload(payload).filter_map(|protocol| protocol.agent.parts());
     let mut lens = parts.map(|parts| ((parts.kept_len)(payload, HEAD_LIMIT_BYTES), parts));
     lens.find(|(len, _)| *len > 0)
+}
+
+/// Whether a payload consists of frames whose protocol redacts them itself, from the first byte on.
+fn is_redacted_by_frames(payload: &[u8]) -> bool {
+    let own = registry::of_payload(payload).filter(|protocol| protocol.redact_around.is_some());
+    own.filter_map(|protocol| protocol.agent.parts())
+        .any(|parts| (parts.kept_len)(payload, HEAD_LIMIT_BYTES) > 0)
 }
 
 impl FromStr for PayloadPolicy {

@@ -81,6 +81,20 @@ pub struct StreamRules {
     pub frame: fn(&FrameFields) -> FrameMeaning,
     /// Requests have a method or target, which the row of a stream's first frame has.
     pub shows_requests: bool,
+    /// Each frame shows by itself which exchange it is part of, so that of frames that are missing nothing else depends.
+    pub frames_stand_alone: bool,
+}
+
+/// The end of a connection that sent the request of which a frame is part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asker {
+    /// The connection's client.
+    #[default]
+    Client,
+    /// The frame's sender: the frame is part of a request.
+    Sender,
+    /// The frame's receiver: the frame is part of an answer.
+    Receiver,
 }
 
 /// A frame, as the row of `messages` has it: columns `frame_kind`, `head_flags`, `stream_id`, `head_len`.
@@ -101,10 +115,18 @@ pub struct FrameMeaning {
     pub is_preface: bool,
     /// It belongs to a request or its answer.
     pub is_said: bool,
-    /// It may be the client's first frame of a stream.
+    /// Which end asks.
+    pub asker: Asker,
+    /// Numbers of streams are unique among the requests of one family.
+    pub family: u16,
+    /// It may be the first frame of a stream.
     pub opens: bool,
     /// Its sender sends no more in this stream.
     pub ends: bool,
+    /// Frames before it may be missing.
+    pub follows_gap: bool,
+    /// What follows it on the connection is encrypted.
+    pub hides_rest: bool,
     /// Its sender resets the stream.
     pub breaks: bool,
     pub has_data: bool,

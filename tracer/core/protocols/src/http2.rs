@@ -53,12 +53,12 @@ pub const PROTOCOL: Protocol = Protocol {
 
 const FRAMING: Framing = Framing {
     header_len: HEADER_LEN,
-    preface: PREFACE,
+    preface_len: |payload| if payload.starts_with(PREFACE) { PREFACE.len() } else { 0 },
     may_begin,
     begins,
     resumes: |payload, wire_len| chain(payload, wire_len, MAX_FRAMES).is_some(),
     frame_len,
-    reader: || Box::new(blocks::HeaderBlocks::default()),
+    reader: |_| Box::new(blocks::HeaderBlocks::default()),
     keep: blocks::keep,
 };
 
@@ -66,6 +66,7 @@ const STREAMS: StreamRules = StreamRules {
     header_len: HEADER_LEN as i64,
     frame: meaning,
     shows_requests: true,
+    frames_stand_alone: false,
 };
 
 /// The header of a frame, or the preface; its place in the stream is the offset after it.
@@ -211,6 +212,7 @@ fn meaning(frame: &FrameFields) -> FrameMeaning {
         ends: (data || headers) && frame.flags & flag::END_STREAM != 0,
         breaks: is_clients && is(kind::RST_STREAM),
         has_data: data && frame.len > HEADER_LEN as i64,
+        ..FrameMeaning::default()
     }
 }
 

@@ -82,14 +82,14 @@ pub const MESSAGE: HeadKind = HeadKind(6);
 
 const FRAMING: Framing = Framing {
     header_len: HEADER_LEN,
-    preface: &[],
+    preface_len: |_| 0,
     may_begin,
     begins,
     resumes: |payload, wire_len| {
         may_begin(payload) && chain_of(payload, wire_len).is_some_and(|chain| chain.is_solid())
     },
     frame_len,
-    reader: || Box::new(reader::Messages::default()),
+    reader: |_| Box::new(reader::Messages::default()),
     keep: ordered::keep,
 };
 

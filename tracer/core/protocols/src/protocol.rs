@@ -28,6 +28,8 @@ pub struct Protocol {
     /// them.
     pub begins: fn(&[u8], bool) -> bool,
     pub exchanges: Exchanges,
+    /// Its transaction ids are made by its own clients, and never those of a request of another protocol.
+    pub ids_are_own: bool,
     /// What the status and the result code of its answers mean.
     pub results: Results,
     /// Word before the colon of a search for its requests (`sql:select`), if not its name. Several protocols may share one.
@@ -51,8 +53,8 @@ pub struct Protocol {
 #[derive(Debug)]
 pub struct Framing {
     pub header_len: usize,
-    /// Bytes that a client sends before its first frame; empty if none.
-    pub preface: &'static [u8],
+    /// Length of what a side sends before its first frame, if a payload begins with that; else 0.
+    pub preface_len: fn(&[u8]) -> usize,
     /// Whether a payload may begin with a frame or the preface; a fast check for the hot path.
     pub may_begin: fn(&[u8]) -> bool,
     /// Whether a payload of the given length on the wire begins with a frame or the preface, judged without the bytes
@@ -62,8 +64,8 @@ pub struct Framing {
     pub resumes: fn(&[u8], usize) -> bool,
     /// Length of the frame with this header; `None` if such a header is invalid.
     pub frame_len: fn(&[u8]) -> Option<FrameLen>,
-    /// A reader of a direction's frames.
-    pub reader: fn() -> Box<dyn FrameReader>,
+    /// A reader of a direction's frames, given whether it begins behind the preface.
+    pub reader: fn(bool) -> Box<dyn FrameReader>,
     /// Keeps a frame.
     pub keep: fn(&ReadFrame<'_>, &mut Keeper<'_>),
 }
@@ -138,6 +140,7 @@ impl Protocol {
             read: |_, _| {},
             begins: |_, _| false,
             exchanges: Exchanges::Turns,
+            ids_are_own: false,
             results: Results::NONE,
             family: name,
             fixed_bytes: &[],

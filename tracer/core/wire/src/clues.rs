@@ -94,6 +94,8 @@ pub struct EndpointClues {
     pub counts: Vec<u32>,
     pub requests_count: u32,
     pub answers_count: u32,
+    /// It was sent a request of another protocol than HTTP.
+    pub is_asked: bool,
     sample: Vec<Box<[u8]>>,
     /// One in 2^`sample_shift` requests is kept.
     sample_shift: u32,
@@ -219,7 +221,7 @@ impl Clues {
 
     /// Note the payload of a packet between `ends` that is no head. The end with the lower port is taken for the
     /// server: where both ends send the same kind of messages, as peers of one protocol do, nothing else distinguishes
-    /// them.
+    /// them. So is one that was sent a request, where the protocol is read.
     #[cold]
     pub fn note_payload(&mut self, payload: &[u8], ends: Ends) {
         let mut bits = payload.first().map_or(0, |&byte| self.rules.first[usize::from(byte)]);
@@ -235,7 +237,8 @@ impl Clues {
                 (ends.src, ends.dst)
             };
             let clue = pattern.clue;
-            if server.1 <= client.1
+            let is_asked = || self.endpoints.get(&server).is_some_and(|endpoint| endpoint.is_asked);
+            if (server.1 <= client.1 || is_asked())
                 && let (_, Some(endpoint)) = of_endpoint(&self.rules, &mut self.endpoints, server)
             {
                 endpoint.counts[clue] = endpoint.counts[clue].saturating_add(1);
@@ -257,7 +260,8 @@ impl HeadClues<'_> {
         if self.rules.clues_count == 0 {
             return;
         }
-        let is_request = head.kind == http1::REQUEST;
+        let is_request = !head.method.is_empty();
+        let is_http = [http1::REQUEST, http1::RESPONSE].contains(&head.kind);
         let (rules, Some(endpoint)) =
             of_endpoint(self.rules, self.endpoints, if is_request { ends.dst } else { ends.src })
         else {
@@ -270,7 +274,9 @@ impl HeadClues<'_> {
         {
             endpoint.counts[rule.clue] = endpoint.counts[rule.clue].saturating_add(1);
         }
-        if is_request {
+        if !is_http {
+            endpoint.is_asked |= is_request;
+        } else if is_request {
             endpoint.note_request(head);
         } else {
             endpoint.answers_count = endpoint.answers_count.saturating_add(u32::from(head.status >= 200));

@@ -125,7 +125,7 @@ counter_kinds! {
     /// A message head whose end is not in the packet.
     HttpHeadsCut, "http_heads_cut", Info, "";
     /// Directions of HTTP/2 connections of which a frame's header was not captured, so that others were missed as well.
-    Http2FramesMissed, "http2_frames_missed", Info, "";
+    FramesMissed, "frames_missed", Info, "";
     /// Text of heads past the limit of a batch.
     HttpTextLeftOut, "http_text_left_out", Notice, "";
 }

@@ -155,7 +155,7 @@ impl Frames {
         {
             self.forget(&key);
             let read = ReadFrame {
-                header: framing.preface,
+                header: &payload[..(framing.preface_len)(payload)],
                 at: 0,
                 said: &[],
             };
@@ -175,7 +175,7 @@ impl Frames {
         let held_before = flow.held_len();
         let room = HELD_BYTES.saturating_sub(self.held_bytes);
         if !flow.take(&piece, room, &mut |frame| note(frame, counters)) {
-            counters.bump(CounterKind::Http2FramesMissed);
+            counters.bump(CounterKind::FramesMissed);
         }
         self.held_bytes = (self.held_bytes + flow.held_len()).saturating_sub(held_before);
         if event.flags & (FIN | RST) != 0 {
@@ -191,15 +191,14 @@ impl Frames {
             return false;
         };
         if self.flows.len() >= MAX_FLOWS {
-            counters.bump(CounterKind::Http2FramesMissed);
+            counters.bump(CounterKind::FramesMissed);
             return false;
         }
-        let is_preface = !framing.preface.is_empty() && piece.bytes.starts_with(framing.preface);
-        let ahead = if is_preface { framing.preface.len() as u32 } else { 0 };
+        let ahead = (framing.preface_len)(piece.bytes) as u32;
         let flow = Flow {
             protocol,
             framing,
-            reader: (framing.reader)(),
+            reader: (framing.reader)(ahead > 0),
             said: Vec::new(),
             begun: piece.seq,
             wanted: piece.seq.wrapping_add(ahead),
@@ -334,7 +333,7 @@ impl Flow {
 /// The protocol whose preface a payload begins with.
 fn preface_of(payload: &[u8]) -> Option<(u8, &'static Framing)> {
     let mut framings = registry::framings_of_payload(payload);
-    framings.find(|(_, framing)| !framing.preface.is_empty() && payload.starts_with(framing.preface))
+    framings.find(|(_, framing)| (framing.preface_len)(payload) > 0)
 }
 
 fn is_before(one: u32, other: u32) -> bool {
@@ -396,7 +395,7 @@ mod tests {
                 });
             }
         }
-        (places, counters.get(CounterKind::Http2FramesMissed))
+        (places, counters.get(CounterKind::FramesMissed))
     }
 
     fn whole(at: usize, bytes: &[u8]) -> SentPacket<'_> {

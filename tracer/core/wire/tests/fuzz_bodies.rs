@@ -55,6 +55,11 @@ fn sql_shape() {
 }
 
 #[test]
+fn ceph_frames() {
+    run("ceph_frames", decoding::ceph_frames);
+}
+
+#[test]
 fn the_corpus_holds_what_the_targets_are_to_see() {
     let rows: usize = corpus("capture_file")
         .iter()
