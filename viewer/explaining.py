@@ -29,6 +29,11 @@ LONGEST_TEXT = 1_000
 MOST_BYTES = 4_096
 """Of a packet, shown as hexadecimal."""
 TSHARK = ("-r", "-", "-n", "-T", "pdml", "-o", "tcp.desegment_tcp_streams:FALSE", "--enable-heuristic", "http_tcp")
+DISSECTORS = {
+    **{"http/1.1": "http", "http/2": "http2", "tls": "tls", "postgresql": "pgsql", "mysql": "mysql", "redis": "resp"},
+    **{"memcached": "memcache", "mongodb": "mongo", "mqtt": "mqtt", "amqp": "amqp", "ssh": "ssh"},
+}
+"""By protocol: tshark's dissector. Others tshark recognises by itself, or not at all."""
 NO_TSHARK = "for every field, install tshark and pyshark on the viewer's machine"
 
 
@@ -69,18 +74,20 @@ def add_explaining(server: Flask, trace: TraceView) -> None:
         packet = None if hop is None else hop.received_packet if end == "received" else hop.sent_packet
         if packet is None:
             abort(404, "that packet was not seen there")
-        return jsonify(asdict(explain(trace, packet)))
+        return jsonify(asdict(explain(trace, packet, hop.connection_id if hop else None)))
 
 
-def explain(trace: TraceView, packet: PacketFields) -> Explanation:
-    """The fields of a packet, from the decoder that knows most of them."""
+def explain(trace: TraceView, packet: PacketFields, connection_id: int | None = None) -> Explanation:
+    """The fields of a packet, from the decoder that knows most of them; of a connection whose protocol is known, by its
+    dissector."""
     try:
         captured = captured_packet(trace, packet)
     except InputError as error:
         return Explanation("our decoder", str(error), own_layers(packet))
     cut = "" if len(captured.data) == captured.original_len else f"{len(captured.data):,} of its bytes were captured"
     shown = captured.data[:MOST_BYTES].hex()
-    layers, trouble = dissect(captured)
+    known = None if connection_id is None else trace.protocol_at(connection_id)
+    layers, trouble = dissect(captured, known)
     if layers:
         return Explanation("tshark", cut, layers, shown)
     return Explanation("our decoder", "; ".join(part for part in (trouble, cut) if part), own_layers(packet), shown)
@@ -93,20 +100,29 @@ def own_layers(packet: PacketFields) -> tuple[Layer, ...]:
     )
 
 
-def dissect(captured: CapturedPacket) -> tuple[tuple[Layer, ...], str]:
-    """The layers that tshark finds, or none and why."""
+def dissect(captured: CapturedPacket, known: tuple[str, int] | None = None) -> tuple[tuple[Layer, ...], str]:
+    """The layers that tshark finds, or none and why.
+
+    Arguments: `known`, the protocol of the packet's connection, and its server's port.
+    """
     program = shutil.which("tshark")
     if program is None:
         return (), NO_TSHARK
     if find_spec("pyshark") is None:
         return (), NO_TSHARK
     reader = import_module("pyshark.tshark.output_parser.tshark_xml")
-    printed, trouble = _run_tool([program, *TSHARK], packet_file(captured))
+    printed, trouble = _run_tool([program, *TSHARK, *_decode_as(known)], packet_file(captured))
     start, end = printed.find(b"<packet>"), printed.rfind(b"</packet>")
     if start < 0 or end < 0:
         return (), trouble or "tshark could not read it"
     found = reader.packet_from_xml_packet(printed[start : end + len(b"</packet>")])
     return tuple(_layer(layer.layer_name, layer._all_fields.values()) for layer in found.layers), ""
+
+
+def _decode_as(known: tuple[str, int] | None) -> tuple[str, ...]:
+    """Options by which tshark reads a port as the protocol that was recognised there, whatever is usual at it."""
+    dissector = DISSECTORS.get(known[0]) if known else None
+    return ("-d", f"tcp.port=={known[1]},{dissector}") if known and dissector else ()
 
 
 def _layer(name: str, containers: Sequence[object]) -> Layer:

@@ -27,6 +27,7 @@ from collector.queries.timeline.windows import DensityCounts, EndCounts
 from collector.queries.trace_index import Facts, TraceIndex, open_index
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_trace
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
+from collector.requests.protocols import UNKNOWN
 from collector.trace.model import TraceInfo
 from collector.trace.packets import read_packet
 from collector.trace.reading import Result, Trace
@@ -219,6 +220,16 @@ class TraceView:
         if not 0 <= number < len(self._columns):
             return None
         return self.read_unchanged(lambda: self._hop_at(number))
+
+    def protocol_at(self, connection_id: int) -> tuple[str, int] | None:
+        """The protocol that a connection was recognised as, and its server's port; None if none was.
+
+        Raises: `InputError` if the trace was replaced meanwhile.
+        """
+        columns, wanted = ("connection_id", "protocol", "server_port"), {"connection_id": connection_id}
+        rows = self.read_unchanged(lambda: self.stored.rows_matching("connections", columns, wanted)).to_pylist()
+        known = [row for row in rows if row["protocol"] not in (None, UNKNOWN) and row["server_port"]]
+        return (known[0]["protocol"], known[0]["server_port"]) if known else None
 
     def has_request(self, number: int) -> bool:
         """Whether a request has this number; it may be a client's or a daemon's."""

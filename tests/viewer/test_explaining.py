@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.queries import PacketFields, Selection, TraceView, open_trace, write_pcapng
+from tests.helpers.planted_secrets import SERVER, http2_places, write_captures
 from tests.helpers.viewer_page import act_and_settle, leaving, open_page
 from tests.helpers.viewer_server import serving
 from tracer.errors import InputError
@@ -174,3 +175,17 @@ def test_in_the_page_a_packet_is_explained_and_its_request_saved_as_a_capture(
             check=True,
         )
         assert "one-byte" in read.stdout
+
+
+@needs_tshark
+def test_a_known_protocol_is_read_at_any_port(tmp_path: Path) -> None:
+    """HTTP/2 at a port of no protocol: tshark alone would show bytes."""
+    files = write_captures(tmp_path, http2_places()[:2])
+    analyse(host_sources([str(file) for file in files]), str(tmp_path / "trace"))
+    trace = open_trace(str(tmp_path / "trace"))
+    hops = [trace.hop(number) for number in range(trace.summary.hops_count)]
+    answers = [hop for hop in hops if hop and hop.sent_packet and hop.sent_packet.src_port == SERVER[1]]
+    hop = next(hop for hop in answers if hop.sent_packet and hop.sent_packet.payload_len)
+    assert hop.sent_packet is not None
+    plain, known = (explain(trace, hop.sent_packet, connection) for connection in (None, hop.connection_id))
+    assert [explained.layers[-1].name == "HTTP2" for explained in (plain, known)] == [False, True]
