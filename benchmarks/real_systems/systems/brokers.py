@@ -1,4 +1,4 @@
-"""Mosquitto, etcd, PostgreSQL's LISTEN and sshd: connections on which nobody waits for an answer.
+"""Mosquitto, NATS, etcd, PostgreSQL's LISTEN and sshd: connections on which nobody waits for an answer.
 
 Truth: the programs' own logs and how many messages were sent.
 """
@@ -45,6 +45,52 @@ class Mosquitto(Scenario):
         greetings = 4  # CONNACK of both, SUBACK, and room for one more
         server = f"{address}:1883"
         return Truth(streams=[StreamTruth(server, 2, (sent, sent + greetings))], only=ONLY_STREAMS)
+
+
+NATS_CLIENT = """
+import socket, sys, time
+address, role, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+with socket.create_connection((address, 4222)) as link:
+    said = link.makefile("rb")
+    assert said.readline().startswith(b"INFO ")
+    link.sendall(b'CONNECT {"verbose":false,"pedantic":false}' + bytes((13, 10)) + b"PING" + bytes((13, 10)))
+    assert said.readline().startswith(b"PONG")
+    if role == "reader":
+        link.sendall(b"SUB news 1" + bytes((13, 10)))
+        print("ready", flush=True)
+        for _ in range(count):
+            assert said.readline().startswith(b"MSG news 1 ")
+            print(said.readline().decode().strip(), flush=True)
+    else:
+        for number in range(count):
+            time.sleep(0.12)
+            link.sendall(b"PUB news 5" + bytes((13, 10)) + b"%05d" % number + bytes((13, 10)))
+        time.sleep(0.3)
+"""
+
+
+@scenario
+class Nats(Scenario):
+    """A publisher and a subscriber."""
+
+    name = "nats"
+    words = "NATS; one publisher, one subscriber, 20 messages"
+    hosts = addresses(client="10.68.0.10", reader="10.68.0.15", broker="10.68.0.20")
+    needs = (("nats-server", "nats-server"),)
+    count = 20
+
+    def start(self, lab: Lab) -> None:
+        self.client = str(lab.file("client.py", NATS_CLIENT))
+        lab.start("broker", "nats-server", "-a", lab.address("broker"), "-p", "4222", port=4222)
+
+    def traffic(self, lab: Lab) -> Truth:
+        address = lab.address("broker")
+        lab.start("reader", PYTHON, self.client, address, "reader", str(self.count), name="reader")
+        time.sleep(0.5)
+        lab.run("client", PYTHON, self.client, address, "writer", str(self.count))
+        got = (lab.folder / "reader-reader.out").read_text("utf-8").count("\n") - 1  # "ready"
+        greetings = 4  # INFO and PONG to each
+        return Truth(streams=[StreamTruth(f"{address}:4222", 2, (got, got + greetings))], only=ONLY_STREAMS)
 
 
 @scenario

@@ -86,6 +86,12 @@ mod tests {
             ),
             (b"\x10\xff\xff\xff\xff", &[]),
             (b"PUT /x HTTP/1.1\r\n", &[]),
+            (
+                b"CONNECT {\"verbose\":false,\"pass\":\"x\"}\r\n",
+                &[(0, "CONNECT", reach::CONNECTION)],
+            ),
+            (b"CONNECT web:443 HTTP/1.1\r\n\r\n", &[]),
+            (b"INFO {\"server_id\":\"N\"}\r\n", &[]),
             (b"SSH-2.0-OpenSSH_9.2\r\n", &[(0, "SSH", reach::CONNECTION)]),
             (b"SELECT", &[]),
             (b"\x81\x05hello", &[(0, "frames", reach::PLAIN_FRAMES)]),
