@@ -25,6 +25,7 @@ from tests.helpers.planted_secrets import (
     ceph_places,
     found_in,
     http2_places,
+    mysql_places,
     places,
     postgresql_places,
     write_captures,
@@ -193,17 +194,17 @@ def test_no_secret_in_frames_is_kept_or_shown(protocol: str, planted: list[Place
     assert _exchanges(str(tmp_path / "again")).equals(exchanges), "so they are from the packets that were cut out"
 
 
-def test_no_value_of_postgresql_is_in_a_trace(tmp_path: Path) -> None:
-    planted, trace = postgresql_places(), str(tmp_path / "trace")
+@pytest.mark.parametrize(("protocol", "planted"), [("postgresql", postgresql_places()), ("mysql", mysql_places())])
+def test_no_value_of_sql_is_in_a_trace(protocol: str, planted: list[Place], tmp_path: Path) -> None:
+    trace = str(tmp_path / "trace")
     files = write_captures(tmp_path, planted)
     assert {place.name for place in planted} <= set(found_in(files[0].read_bytes(), planted))
     said = run(replay.command, "-o", trace, *map(str, files))
     for content in (said, *(file.read_bytes() for file in Path(trace).iterdir())):
         assert found_in(content, planted) == []
     exchanges = _exchanges(trace)
-    assert exchanges["protocol"].unique().to_list() == ["postgresql"]
-    asked = [place for place in planted if not place.name.endswith("password")]
-    assert len(exchanges) == len(asked), "messages are read all the same"
+    assert exchanges["protocol"].unique().to_list() == [protocol]
+    assert len(exchanges) == len(planted), "messages are read all the same"
     view = open_trace(trace)
     captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
     rows = ("row", "error", "notification", "copied in")  # of packets that were captured whole, these are shown
@@ -269,11 +270,12 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
                 content = b"".join(path.read_bytes() for path in (folder / "a").iterdir())
                 assert content.count(preface) == len(planted)
                 assert found_in(content, planted) == []
-        _ask_all(hosts, postgresql_places(), tmp_path / "postgresql", "heads")
-        content = b"".join(path.read_bytes() for path in (tmp_path / "postgresql" / "a").iterdir())
-        statements = [place for place in postgresql_places() if b"SELECT a FROM t" in place.request]
-        assert content.count(b"SELECT a FROM t WHERE b = ") == len(statements)
-        assert found_in(content, postgresql_places()) == []
+        for name, planted in (("postgresql", postgresql_places()), ("mysql", mysql_places())):
+            _ask_all(hosts, planted, tmp_path / name, "heads")
+            content = b"".join(path.read_bytes() for path in (tmp_path / name / "a").iterdir())
+            statements = [place for place in planted if b"SELECT a FROM t" in place.request]
+            assert content.count(b"SELECT a FROM t WHERE b = ") == len(statements)
+            assert found_in(content, planted) == []
 
 
 def _ask_all(hosts: Pair, planted: list[Place], folder: Path, payload: str) -> None:

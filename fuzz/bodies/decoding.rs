@@ -205,13 +205,23 @@ pub fn http2_frames(data: &[u8]) {
     let Some((&step, said)) = data.split_first() else {
         return;
     };
-    if said.windows(PREFACE.len()).any(|bytes| bytes == PREFACE) {
-        return; // another connection
+    if has_preface(said) {
+        return;
     }
     let stream = [PREFACE, said].concat();
     let whole = frames_of([&stream[..]]);
     let cut = frames_of(stream.chunks(PREFACE.len() + usize::from(step)));
     assert!(cut.starts_with(&whole), "depends on how it is cut");
+}
+
+/// Whether bytes hold the preface of HTTP/2, with which another connection begins.
+fn has_preface(said: &[u8]) -> bool {
+    said.windows(PREFACE.len()).any(|bytes| bytes == PREFACE)
+}
+
+/// Whether bytes may begin TLS, which ends the following of a direction.
+fn has_tls(said: &[u8]) -> bool {
+    said.windows(3).any(|bytes| matches!(bytes, [0x16, 3, _]))
 }
 
 /// Invariant: whatever the frames of Ceph's messenger contain, what is read of them does not depend on how packets cut
@@ -308,7 +318,10 @@ fn frames_in<'a>(packets: impl Iterator<Item = (&'a [u8], usize)>) -> Vec<FoundF
 /// name has a value of it, nor has what an agent keeps; and that is named as the statement was. The first byte gives the
 /// cuts.
 pub fn postgresql_messages(data: &[u8]) {
-    let Some((&step, said)) = data.split_first() else {
+    let Some((&step, said)) = data
+        .split_first()
+        .filter(|(_, said)| !has_preface(said) && !has_tls(said))
+    else {
         return;
     };
     let opening = &b"Z\0\0\0\x05I"[..];
@@ -316,6 +329,24 @@ pub fn postgresql_messages(data: &[u8]) {
     let cut = frames_of([opening].into_iter().chain(said.chunks(1 + usize::from(step))));
     assert!(cut.starts_with(&whole), "depends on how it is cut");
     keep_as_agent("postgresql", said);
+}
+
+/// The same of MySQL's packets.
+pub fn mysql_packets(data: &[u8]) {
+    let Some((&step, said)) = data
+        .split_first()
+        .filter(|(_, said)| !has_preface(said) && !has_tls(said))
+    else {
+        return;
+    };
+    let opening = &b"\x07\0\0\x01\0\0\0\x02\0\0\0"[..];
+    let whole = frames_of([opening, said]);
+    let cut = frames_of([opening].into_iter().chain(said.chunks(1 + usize::from(step))));
+    assert!(
+        cut.starts_with(&whole) || said.contains(&0x16),
+        "depends on how it is cut"
+    ); // 0x16 may begin TLS
+    keep_as_agent("mysql", said);
 }
 
 /// What an agent keeps of a payload is no longer, and is kept of what is kept, too.

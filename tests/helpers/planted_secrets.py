@@ -105,7 +105,7 @@ def postgresql_places() -> list[Place]:
     parameter = b"\0s\0\0\0\0\x01" + (13).to_bytes(4, "big") + b"SECRET" + b"\0\0"
     asked += [
         ("PostgreSQL parameter", _message("B", parameter) + sync, ready),
-        ("PostgreSQL password", _message("p", b"SECRET\0"), ready),
+        ("PostgreSQL password", query + _message("p", b"SECRET\0"), ready),
         ("PostgreSQL, copied in", query + _message("d", b"1\tSECRET\n"), ready),
     ]
     of_answers = [
@@ -118,6 +118,38 @@ def postgresql_places() -> list[Place]:
         secret = f"Zq{number:03d}Wk7{number:03d}Jv"
         found.append(Place(name, secret, *(_with_secret(text, secret.encode()) for text in (request, answer))))
     return found
+
+
+def mysql_places() -> list[Place]:
+    """Places in MySQL's packets: users, passwords, literals, comments, parameters, rows, texts of errors."""
+    texts = ("'SECRET'", "'it\\'SECRET'", '"SECRET"', "'a''SECRET'", "'SECRET", "_utf8'SECRET'", "N'SECRET'")
+    statements = [f"SELECT a FROM t WHERE b = {text}" for text in texts]
+    statements += ["SET PASSWORD = 'SECRET'", "SELECT 1 /* SECRET */", "SELECT 1 # SECRET", "SELECT 1 -- SECRET"]
+    ok, query = _packet(1, b"\0\0\0\x02\0\0\0"), _packet(0, b"\x03SELECT 1")
+    login = (0x3FA205).to_bytes(4, "little") + b"\0\0\0\x40\x2d" + b"\0" * 23
+    asked = [(f"MySQL {text}", _packet(0, b"\x03" + text.encode()), ok) for text in statements]
+    asked += [(f"MySQL, prepared, {text}", _packet(0, b"\x16" + text.encode()), ok) for text in statements]
+    asked += [
+        ("MySQL user", _packet(1, login + b"SECRET\0\0"), _packet(2, b"\0\0\0\x02\0\0\0")),
+        ("MySQL password", _packet(1, login + b"user\0\x14SECRET\0\0"), _packet(2, b"\0\0\0\x02\0\0\0")),
+        ("MySQL parameter", _packet(0, b"\x17\x09\0\0\0\0\x01\0\0\0\0\x01\xfe\0\x0dSECRET"), ok),
+    ]
+    rows = _packet(1, b"\x01") + _packet(2, b"\x03def\0\0\0\x01a\0\x0c\x3f\0\x01\0\0\0\xfd\0\0\0\0\0")
+    end = b"\xfe\0\0\x02\0"
+    asked += [
+        ("MySQL row", query, rows + _packet(3, end) + _packet(4, b"\x0dSECRET") + _packet(5, end)),
+        ("MySQL error", query, _packet(1, b"\xff\x7a\x04#42S02no SECRET")),
+    ]
+    found = []
+    for number, (name, request, answer) in enumerate(asked):
+        secret = f"Zq{number:03d}Wk7{number:03d}Jv"
+        found.append(Place(name, secret, *(_with_secret(text, secret.encode()) for text in (request, answer))))
+    return found
+
+
+def _packet(number: int, body: bytes) -> bytes:
+    """A packet of MySQL; its length is that with a secret in it."""
+    return (len(body) + 7 * body.count(b"SECRET")).to_bytes(3, "little") + bytes([number]) + body
 
 
 def _message(kind: str, body: bytes) -> bytes:

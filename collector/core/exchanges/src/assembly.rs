@@ -2,6 +2,7 @@
 
 use crate::by_stream_id::{self, BrokenBy, State, Streams};
 use crate::heads::{Head, collect_heads, is_swapped, time_heads};
+use crate::later_messages::describe_by_later;
 use crate::numbering::{Message, Messages};
 use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{ByDirection, Range, byte_ranges, last_at_or_before, server_ns};
@@ -308,7 +309,7 @@ impl ConnectionBuffers {
         messages.mark_parts(heads, parts);
         if *state == State::Read {
             streams.mark_parts(parts);
-        } else if messages.numbered.is_empty() && !heads.iter().any(|head| head.order.follows) {
+        } else if messages.numbered.is_empty() && !heads.iter().any(|head| head.order.follows && head.from_client) {
             turns.mark_parts(ranges, parts);
         }
         for from_client in [false, true] {
@@ -480,46 +481,7 @@ impl ConnectionBuffers {
             }
         }
         if self.heads.iter().any(|head| head.order.follows) {
-            self.describe_later(exchanges);
-        }
-    }
-
-    /// Set what later messages of requests and answers show: the name, the result, and whether an answer has ended.
-    fn describe_later(&self, exchanges: &mut [Exchange]) {
-        let mut ordinals = vec![0; self.heads.len()];
-        for message in &self.messages.numbered {
-            if let Some(head) = message.head {
-                ordinals[head as usize] = message.ordinal;
-            }
-        }
-        let mut is_ended = vec![false; exchanges.len()];
-        let (mut current, mut from_client) = (NO_PLACE, false);
-        for (head, ordinal) in self.heads.iter().zip(ordinals) {
-            let role = head.role();
-            let is_begun = matches!(role, Some(Role::Request | Role::Response));
-            let goes_on = ordinal == 0 && head.is_after_gap; // an answer, after a part that was not captured
-            if head.from_client != from_client || (is_begun && !goes_on) {
-                current = self
-                    .place
-                    .get(ordinal)
-                    .copied()
-                    .filter(|_| ordinal > 0)
-                    .unwrap_or(NO_PLACE);
-                from_client = head.from_client;
-            }
-            let Some(exchange) = exchanges.get_mut(current as usize) else {
-                continue;
-            };
-            if role == Some(Role::Name) {
-                exchange.request_row = head.row.into();
-            }
-            if !from_client && head.has_result() {
-                exchange.result_row = head.row.into();
-            }
-            is_ended[current as usize] |= head.answer_end().is_some();
-        }
-        for (exchange, is_ended) in exchanges.iter_mut().zip(is_ended) {
-            exchange.complete &= is_ended;
+            describe_by_later(&self.heads, heads, &self.messages.numbered, &self.place, exchanges);
         }
     }
 

@@ -44,6 +44,7 @@ mod by_stream_id;
 mod connection_rows;
 mod head_of_line;
 mod heads;
+mod later_messages;
 mod numbering;
 mod parts;
 mod ranges;

@@ -126,11 +126,17 @@ impl Messages {
 /// part of its own, with the ordinal of the exchange before it, so that it lengthens no message.
 fn mark_asides(heads: &[Head], parts: &mut ByDirection<Vec<Part>>) {
     for from_client in [false, true] {
-        let own = heads.iter().filter(|head| head.from_client == from_client);
-        let aside = |head: &Head| (head.role() == Some(Role::Aside)).then_some(head.offset);
-        let mut starts: Vec<i64> = own
-            .flat_map(|head| aside(head).into_iter().chain(head.answer_end()))
-            .collect();
+        let mut starts: Vec<i64> = Vec::new();
+        let mut end = None;
+        for head in heads.iter().filter(|head| head.from_client == from_client) {
+            match head.role() {
+                Some(Role::Aside) => starts.push(head.offset),
+                Some(Role::Response) => starts.extend(end.take()),
+                _ => {}
+            }
+            end = head.answer_end().or(end); // of several, the last
+        }
+        starts.extend(end);
         if starts.is_empty() {
             continue;
         }

@@ -71,7 +71,7 @@ impl TextsOfRows {
         offsets.push(0);
         for text in taken() {
             bytes.extend_from_slice(text);
-            offsets.push(bytes.len() as i32); // fits, since no row is taken twice
+            offsets.push(bytes.len() as i32); // fits: only rows of prepared statements, which are short, are taken twice
         }
         Self { offsets, bytes }
     }

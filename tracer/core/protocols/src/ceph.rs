@@ -70,6 +70,7 @@ const FRAMING: Framing = Framing {
     may_begin: frames::may_begin,
     begins: |payload, _| frames::banner_len(payload) > 0 || Preamble::parse(payload).is_some(),
     resumes: |payload, _| Preamble::parse(payload).is_some(),
+    is_other: |_| false,
     frame_len,
     reader: |from_preface| {
         Box::new(Reader {

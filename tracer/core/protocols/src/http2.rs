@@ -57,6 +57,7 @@ const FRAMING: Framing = Framing {
     may_begin,
     begins,
     resumes: |payload, wire_len| chain(payload, wire_len, MAX_FRAMES).is_some(),
+    is_other: |_| false,
     frame_len,
     reader: |_| Box::new(blocks::HeaderBlocks::default()),
     keep: blocks::keep,

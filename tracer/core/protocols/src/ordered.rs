@@ -4,7 +4,7 @@
 //! Only messages that begin, name or end something become rows of `messages`; a bit of `head_flags` says which
 //! ([`flag`]). A module's reader sets them as it follows a direction.
 
-use crate::excerpt::{Emit, Excerpt, Keeper};
+use crate::excerpt::{Excerpt, Keeper};
 use crate::exchanges::{MessageFields, Order, Role};
 use crate::head::{FrameId, Head, HeadKind};
 use crate::protocol::ReadFrame;
@@ -23,6 +23,9 @@ pub mod flag {
     pub const NAME: u8 = 0x20;
     /// Messages may be missing before it.
     pub const GAP: u8 = 0x40;
+    /// Its text is a prepared statement's. In an answer: `stream_id` is the number that the server gave to the statement
+    /// of the request; a request with such a number executes it.
+    pub const STATEMENT: u8 = 0x80;
 }
 
 pub const ORDER: Order = Order {
@@ -46,22 +49,25 @@ fn role(message: &MessageFields, from_client: bool) -> Option<Role> {
 }
 
 /// What a reader says of a message; what is empty is not said.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     pub flags: u8,
     /// -1 if nothing is said of it, -2 if it cannot be known.
     pub result_code: i32,
+    /// The number of a prepared statement; -1 if none.
+    pub stream: i64,
     pub verb: &'a [u8],
     pub rest: &'a [u8],
 }
 
-const FIXED_LEN: usize = 1 + 4 + 1;
+const FIXED_LEN: usize = 1 + 4 + 8 + 1;
 
 impl Row<'_> {
     /// Append it to what a reader says of a frame.
     pub fn say(&self, said: &mut Vec<u8>) {
         said.push(self.flags);
         said.extend_from_slice(&self.result_code.to_be_bytes());
+        said.extend_from_slice(&self.stream.to_be_bytes());
         let verb = &self.verb[..self.verb.len().min(u8::MAX.into())];
         said.push(verb.len() as u8);
         said.extend_from_slice(verb);
@@ -69,11 +75,13 @@ impl Row<'_> {
     }
 
     pub(crate) fn parse(said: &[u8]) -> Option<Row<'_>> {
-        let (fixed, text) = said.split_at_checked(FIXED_LEN)?;
-        let (verb, rest) = text.split_at_checked(fixed[5].into())?;
+        let (fixed, text) = said.split_first_chunk::<FIXED_LEN>()?;
+        let &[flags, r0, r1, r2, r3, ref stream @ .., verb_len] = fixed;
+        let (verb, rest) = text.split_at_checked(verb_len.into())?;
         Some(Row {
-            flags: fixed[0],
-            result_code: i32::from_be_bytes([fixed[1], fixed[2], fixed[3], fixed[4]]),
+            flags,
+            result_code: i32::from_be_bytes([r0, r1, r2, r3]),
+            stream: i64::from_be_bytes(*stream),
             verb,
             rest,
         })
@@ -96,22 +104,19 @@ pub fn keep(frame: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
         .push_frame(number, frame.at, protocol, &kept, frame.header.len());
 }
 
-/// Emit the message of an excerpt.
+/// The message of an excerpt.
 ///
 /// Arguments: `message`, of a frame's header, its type and its length.
-pub fn read(
-    excerpt: &Excerpt<'_>,
+pub fn head<'a>(
+    excerpt: &Excerpt<'a>,
     kind: HeadKind,
     header_len: usize,
     message: fn(&[u8]) -> (u16, u32),
-    emit: Emit<'_>,
-) {
-    let Some((header, said)) = excerpt.bytes.split_at_checked(header_len) else {
-        return;
-    };
-    let Some(row) = Row::parse(said) else { return };
+) -> Option<Head<'a>> {
+    let (header, said) = excerpt.bytes.split_at_checked(header_len)?;
+    let row = Row::parse(said)?;
     let (number, len) = message(header);
-    let head = Head {
+    Some(Head {
         flags: row.flags,
         len,
         method: row.verb,
@@ -119,9 +124,8 @@ pub fn read(
         result_code: row.result_code,
         frame: FrameId {
             kind: number,
-            stream: -1,
+            stream: row.stream,
         },
         ..Head::empty(kind)
-    };
-    emit(0, &head);
+    })
 }

@@ -24,6 +24,7 @@ use crate::head::HeadKind;
 use crate::marks::{STREAM_MARK, mark, reach};
 use crate::ordered;
 use crate::protocol::{AgentKeeps, Docs, FrameLen, Framing, MAX_KEPT_LEN, Parts, Protocol};
+use crate::tls;
 
 use messages::{Chain, First, HEADER_LEN, chain, first_message, message_len};
 
@@ -88,6 +89,7 @@ const FRAMING: Framing = Framing {
     resumes: |payload, wire_len| {
         may_begin(payload) && chain_of(payload, wire_len).is_some_and(|chain| chain.is_solid())
     },
+    is_other: tls::is_handshake,
     frame_len,
     reader: |_| Box::new(reader::Messages::default()),
     keep: ordered::keep,
@@ -168,12 +170,13 @@ fn frame_len(header: &[u8]) -> Option<FrameLen> {
 
 fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     let message = |header: &[u8]| (u16::from(header[0]), message_len(header).unwrap_or(0));
-    ordered::read(excerpt, MESSAGE, HEADER_LEN, message, &mut |at, head| {
-        emit(at, head);
-        if head.flags & ordered::flag::REQUEST != 0 && head.method == LISTEN {
-            emit(at, &mark(LISTEN, NAME, reach::REST));
-        }
-    });
+    let Some(head) = ordered::head(excerpt, MESSAGE, HEADER_LEN, message) else {
+        return;
+    };
+    emit(0, &head);
+    if head.flags & ordered::flag::REQUEST != 0 && head.method == LISTEN {
+        emit(0, &mark(LISTEN, NAME, reach::REST));
+    }
 }
 
 /// Overwrite what may be a credential. True for a PasswordMessage alone, of which nothing is left to overwrite.

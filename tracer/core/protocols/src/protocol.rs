@@ -62,6 +62,8 @@ pub struct Framing {
     pub begins: fn(&[u8], usize) -> bool,
     /// The same on a direction whose frames were followed before and of which some are missing.
     pub resumes: fn(&[u8], usize) -> bool,
+    /// Whether a payload shows that the connection has changed to another protocol (STARTTLS).
+    pub is_other: fn(&[u8]) -> bool,
     /// Length of the frame with this header; `None` if such a header is invalid.
     pub frame_len: fn(&[u8]) -> Option<FrameLen>,
     /// A reader of a direction's frames, given whether it begins behind the preface.

@@ -101,10 +101,10 @@ pub fn streams_of_head_kind(kind: u8) -> Option<&'static StreamRules> {
     }
 }
 
-/// Whether any protocol reads payloads that begin with this byte; for the hot path.
+/// Whether any protocol without frames reads payloads that begin with this byte; for the hot path.
 #[inline(always)]
 pub fn is_of_interest(first: u8) -> bool {
-    BY_FIRST_BYTE[usize::from(first)] != 0
+    BY_FIRST_BYTE[usize::from(first)] & !FRAMED != 0
 }
 
 /// The protocols that read payloads that begin with this byte, in the order of the registry.
@@ -178,9 +178,9 @@ mod tests {
     #[test]
     fn a_first_byte_leads_to_its_protocols() {
         let names = |first: u8| beginning_with(first).map(|protocol| protocol.name).collect::<Vec<_>>();
-        assert_eq!(names(b'*'), ["redis"]);
-        assert_eq!(names(b'S'), ["http/1.1", "postgresql", "ssh"]);
-        assert_eq!(names(0xff), [""; 0]);
+        assert_eq!(names(b'*'), ["redis", "mysql"]);
+        assert_eq!(names(b'S'), ["http/1.1", "postgresql", "ssh", "mysql"]);
+        assert_eq!(names(0xff), ["mysql"]);
         assert!(is_of_interest(b'*') && !is_of_interest(0xff));
     }
 }

@@ -104,6 +104,11 @@ fn hello_len(record: &[u8]) -> usize {
     }
 }
 
+/// Whether `payload` begins as a record of the handshake does: that begins TLS within another protocol.
+pub(crate) fn is_handshake(payload: &[u8]) -> bool {
+    matches!(payload, [kind, 3, 0..=4, ..] if u16::from(*kind) == content::HANDSHAKE)
+}
+
 /// Whether `payload` may begin with a record.
 pub fn may_be_record(payload: &[u8]) -> bool {
     payload.len() >= HEADER_LEN && (20..=23).contains(&payload[0]) && payload[1] == 3 && payload[2] <= 4

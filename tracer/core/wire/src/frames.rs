@@ -172,6 +172,10 @@ impl Frames {
         let Some(flow) = self.flows.get_mut(&key) else {
             return false;
         };
+        if flow.is_at_header(event.seq) && (flow.framing.is_other)(payload) {
+            self.forget(&key);
+            return false;
+        }
         let held_before = flow.held_len();
         let room = HELD_BYTES.saturating_sub(self.held_bytes);
         if !flow.take(&piece, room, &mut |frame| note(frame, counters)) {
@@ -222,6 +226,11 @@ impl Frames {
 impl Flow {
     fn held_len(&self) -> usize {
         self.held.iter().map(|held| held.bytes.len()).sum()
+    }
+
+    /// Whether a header is wanted next, and a packet may begin with it.
+    fn is_at_header(&self, seq: u32) -> bool {
+        self.is_lost || (self.kept.is_empty() && self.wanted == seq)
     }
 
     /// Read a packet, and the held-back ones that follow it; false if the position of the next header is unknown.

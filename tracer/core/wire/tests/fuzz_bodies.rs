@@ -50,6 +50,11 @@ fn postgresql_messages() {
 }
 
 #[test]
+fn mysql_packets() {
+    run("mysql_packets", decoding::mysql_packets);
+}
+
+#[test]
 fn sql_shape() {
     run("sql_shape", decoding::sql_shape);
 }

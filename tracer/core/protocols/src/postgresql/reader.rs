@@ -131,6 +131,7 @@ fn row(flags: u8, result_code: i32) -> Row<'static> {
     Row {
         flags,
         result_code,
+        stream: -1,
         verb: &[],
         rest: &[],
     }
