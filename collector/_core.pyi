@@ -70,6 +70,8 @@ class MessageColumns(TypedDict):
     transaction_id_bytes: NDArray[np.uint8]
     user_agent_offsets: NDArray[np.int64]
     user_agent_bytes: NDArray[np.uint8]
+    authority_offsets: NDArray[np.int64]
+    authority_bytes: NDArray[np.uint8]
     excerpt_row: NDArray[np.uint32]
 
 class SynColumns(EventColumns):

@@ -52,6 +52,7 @@ from collector.hops.quality import quality_of
 from collector.requests import chunked, gaps, outcomes, spans
 from collector.requests.endings import closing_data, with_endings
 from collector.requests.exchanges import Built, build_exchanges
+from collector.requests.s3_names import S3Evidence
 from collector.requests.stream_evidence import StreamEvidence
 from collector.requests.streams import StreamJudge, requests_of, with_streams
 from collector.requests.unread_streams import unread_connections
@@ -183,6 +184,7 @@ class _Rebuilt:
     parts: list[symptoms.Symptoms] = field(default_factory=list)
     silences: list[pa.Table] = field(default_factory=list)
     streams: StreamJudge = field(default_factory=StreamJudge)
+    s3: S3Evidence = field(default_factory=S3Evidence)
     answering: set[outcomes.Server] = field(default_factory=set)
     calls: list[pl.DataFrame] = field(default_factory=list)
     exchanges_count: int = 0
@@ -191,6 +193,7 @@ class _Rebuilt:
         """Add the results of one partition."""
         self.silences.append(requests.silences)
         self.streams.add(requests.streams)
+        self.s3.add(requests.exchanges)
         self.answering.update(outcomes.answering_servers(requests.exchanges))
         self.calls.append(requests.calls)
         self.parts.append(requests.symptoms)
@@ -485,12 +488,13 @@ class Pipeline:
         self._writer.finish("exchanges")
 
     def _final_exchanges(self) -> Iterator[pa.Table]:
-        """All exchanges by time, a slab at a time, with final outcomes, streams and names of services, which need all
-        partitions."""
+        """All exchanges by time, a slab at a time, with final outcomes, streams, and names of services and of S3's
+        operations, which need all partitions."""
         names, answering = ServiceNames(self._info.services), frozenset(self._rebuilt.answering)
-        triggered = self._rebuilt.streams.triggered_connections()
+        triggered, s3 = self._rebuilt.streams.triggered_connections(), self._rebuilt.s3.names()
         for slab in self._by_time.slabs(ROW_GROUP_ROWS):
-            yield _with_names(outcomes.final_outcomes(with_streams(slab, triggered), answering), names)
+            final = outcomes.final_outcomes(with_streams(slab, triggered), answering)
+            yield _with_names(s3.with_names(final), names)
 
     def _build_findings(
         self, merged: Future[symptoms.Symptoms], linked: pa.Table, alignment: Alignment, captured: CapturedUntil

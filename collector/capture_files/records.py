@@ -77,6 +77,8 @@ class HeadFlag(IntFlag):
     CONNECTION_KEEP_ALIVE = 0x08
     CUT = 0x10  # the head continues after the captured bytes: later headers were not seen
     EVENT_STREAM = 0x20  # its body is an endless sequence of events (`Content-Type: text/event-stream`)
+    S3 = 0x40  # it has a header that only S3 has (`tracer/core/protocols/src/http1/s3_evidence.rs`)
+    S3_COPY = 0x80  # it names an object of S3 to copy from (`x-amz-copy-source`)
 
 
 EVENT_COLUMNS: dict[str, str] = {
@@ -130,7 +132,7 @@ HEAD_COLUMNS: dict[str, str] = {
 }
 """Numeric columns of a head; its strings are `HEAD_STRINGS`."""
 
-HEAD_STRINGS = ("method", "target", "transaction_id", "user_agent")
+HEAD_STRINGS = ("method", "target", "transaction_id", "user_agent", "authority")
 """String columns of a head, each as (`<name>_offsets` i8 of length n+1, `<name>_bytes` u1): Arrow's large-string
 layout. Empty where not given."""
 

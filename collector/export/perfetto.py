@@ -98,7 +98,7 @@ def _slice(row: dict[str, Any], hosts: dict[str, int], origin: int) -> dict[str,
     }
     return {
         "ph": "X",
-        "name": story.request_name(row["method"], row["target"], row["service"]),
+        "name": story.request_name(row),
         "cat": row["service"],
         "pid": hosts[row["host"]],
         "tid": row["track"],

@@ -1,8 +1,8 @@
 """Builds a frame of all requests of a trace, and groups them to classes by operation, service and size.
 
-Requests are of one class if they have the same method, kind (account, container or object, if the path shows it),
-service and size class. The size is that of the larger of request and response, with heads, in steps of a factor of
-sixteen: within a step, the size has little influence on the duration.
+Requests are of one class if they have the same operation, service and size class. The operation is S3's, or the method
+and kind (account, container or object, if the path shows it). The size is that of the larger of request and response,
+with heads, in steps of a factor of sixteen: within a step, the size has little influence on the duration.
 
 Source for the paths: Swift's API reference (`/v1/{account}/{container}/{object}`) and the requests of its proxy
 (`/{device}/{partition}/…`).
@@ -47,15 +47,25 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     """The requests of a trace, one row each, by number.
 
     Arguments: `spans`, as `SpanTrees.frame`.
-    Returns: `number, start_ns, end_ns, duration_ns, ended, class, method, target, service, status, result, outcome,
-    failed, client_host, server_host, bytes, transaction_id, outermost` (a client's own:
+    Returns: `number, start_ns, end_ns, duration_ns, ended, class, method, target, operation, service, status, result,
+    outcome, failed, client_host, server_host, bytes, transaction_id, outermost` (a client's own:
     `collector.services.client_requests`), `in_flight` (outermost requests in flight when it began, itself included).
     """
     roots = spans.unique("request", keep="first", maintain_order=True)
     size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))
     client_requests = of_clients(roots, spans)["request"]
     rows = roots.select(
-        *("method", "target", "service", "status", "result", "client_host", "server_host", "transaction_id"),
+        *(
+            "method",
+            "target",
+            "operation",
+            "service",
+            "status",
+            "result",
+            "client_host",
+            "server_host",
+            "transaction_id",
+        ),
         number="request",
         start_ns="start",
         end_ns="end",
@@ -103,7 +113,7 @@ def in_flight_at_start(requests: pl.DataFrame) -> NDArray[np.int32]:
 
 
 def _class_name() -> pl.Expr:
-    """`PUT object 1-16 KiB at swift-proxy`; unknown parts are omitted."""
+    """`PUT object 1-16 KiB at swift-proxy`, `UploadPart 4-64 MiB at s3`; unknown parts are omitted."""
     groups = pl.col("target").fill_null("").str.extract_groups(_PATH)
     path = pl.col("target").fill_null("").str.contains(_PATH)
     kind = (
@@ -118,5 +128,6 @@ def _class_name() -> pl.Expr:
     for limit, name in reversed(SIZES):
         size = pl.when(pl.col("bytes") < limit).then(pl.lit(name)).otherwise(size)
     method = pl.col("method").replace("", None).fill_null("request")
+    asked = pl.coalesce("operation", pl.concat_str(method, kind, separator=" ", ignore_nulls=True))
     at = pl.when(pl.col("service").fill_null("") != "").then(pl.format("at {}", "service"))
-    return pl.concat_str(method, kind, size, at, separator=" ", ignore_nulls=True)
+    return pl.concat_str(asked, size, at, separator=" ", ignore_nulls=True)

@@ -10,6 +10,8 @@ A query is a list of words. A request is found if each word matches one of its e
     status:503  status:error                  the status of an answer, or its class: ok, error, client_error, refused,
                                               server_error, unknown
     grpc:14  grpc:unavailable  sql:select     an exchange of that protocol, by its result, method or target
+    s3:uploadpart  s3:photos                  a request of S3's, by operation, bucket or key
+    upload:ID                                 the requests of one multipart upload
     stream:websocket                          a stream of that kind or protocol (subscription, session, tunnel, …)
 
 After the requests come streams that match by host, service, kind, protocol, address or number of their connection, then
@@ -38,7 +40,8 @@ UNIT_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_0
 DURATION = re.compile(r"([<>])(\d+(?:\.\d+)?)(ns|us|µs|ms|s)")
 ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*::[0-9a-f:]*|)(?::(\d{1,5}))?", re.IGNORECASE)
 OF_STREAMS = ("client_host", "server_host", "service", "protocol", "reason", "evidence")
-TEXTS = ("transaction_id", "target", "method", "service", "result", "client_host", "server_host")
+OF_S3 = ("operation", "bucket", "object_key")
+TEXTS = ("transaction_id", "target", "method", "service", "result", "client_host", "server_host", "upload", *OF_S3)
 CODES_OF_GRPC = (-2, 16)
 """-2 is one that was not seen; others are codes of resets of HTTP/2."""
 SHOWS_REQUESTS = (Exchanges.ORDERED, Exchanges.BY_STREAM_ID)
@@ -296,7 +299,13 @@ def _protocol_rules() -> dict[str, Callable[[str, Searched], Masks | None]]:
     shown = [one for one in PROTOCOLS if one.exchanges in SHOWS_REQUESTS]
     words = {word for one in shown for word in (one.family, one.name)}
     rules = {word: _protocol([one.name for one in shown if word in (one.family, one.name)]) for word in words}
-    return rules | {"grpc": _protocol(["http/2"], [pl.col("result_code").is_between(*CODES_OF_GRPC)])}
+    return rules | {"grpc": _protocol(["http/2"], [pl.col("result_code").is_between(*CODES_OF_GRPC)]), "s3": _s3}
+
+
+def _s3(value: str, where: Searched) -> Masks | None:
+    """Requests of S3's with a text that matches."""
+    tests = pl.col("operation").is_not_null() & _contains(OF_S3, value)
+    return _only(where, requests=_spans_where(tests, where))
 
 
 RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
@@ -310,6 +319,7 @@ RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
     "service": _service,
     "stream": _stream,
     "method": _text("method"),
+    "upload": _text("upload"),
     "status": _status,
     "outcome": _outcome,
 }

@@ -18,16 +18,20 @@ from collector.reporting.request_rows import RequestRows
 from collector.requests.link_doubt import UNCERTAIN, describe_doubt
 from collector.requests.outcomes import Outcome
 from collector.requests.results import answer_text
+from collector.requests.s3_names import NAMED, request_words
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name
 from collector.trace.request_times import shown_end, shown_start
 from collector.trace.table_store import ROW_GROUP_ROWS
 
-TEXTS = ("service", "method", "target", "protocol", "result", "status_class", "transaction_id")
+TEXTS = (
+    *("service", "method", "target", "protocol", "result", "status_class", "transaction_id"),
+    *("operation", "bucket", "object_key", "upload"),
+)
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),
-    *("request_bytes", "response_bytes", "uncertainty_ns"),
+    *("request_bytes", "response_bytes", "uncertainty_ns", "part"),
 )
 
 
@@ -83,6 +87,11 @@ class Span:
     response_idle_ns: int = 0
     send_held_ns: int = 0
     reader_wait_ns: int = 0
+    operation: str = ""  # this and those below: of a request of S3's, as `collector.requests.s3_names` has them
+    bucket: str = ""
+    object_key: str = ""
+    upload: str = ""
+    part: int | None = None
     doubt: str = ""  # where its parent is uncertain: how sure it is, and the next candidate (`requests.link_doubt`)
     pause_ns: int = 0  # between the handshake and the first byte: no part of its duration
     ended: bool = True  # otherwise its end was not seen, and its duration is at least so long
@@ -101,6 +110,8 @@ class Span:
     @property
     def title(self) -> str:
         """A short name of the exchange."""
+        if self.operation:
+            return request_words({name: getattr(self, name) for name in NAMED})
         if self.method or self.target:
             return f"{self.method} {self.target}".strip()
         return f"exchange with {self.service or end_name(self.server_host)}"

@@ -315,7 +315,7 @@ def _request_line(rows: pl.DataFrame) -> RequestLine:
     """Arguments: the rows of one root request."""
     row = rows.row(by_predicate=pl.col("exchange_id") == pl.col("trace_id"), named=True)
     return RequestLine(
-        name=story.request_name(row["method"], row["target"], row["service"]),
+        name=story.request_name(row),
         service=row["service"],
         client_host=row["client_host"],
         status=row["status"],

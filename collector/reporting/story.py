@@ -39,6 +39,7 @@ from collector.reporting.request_rows import RequestRows
 from collector.requests.critical_path import Ledger
 from collector.requests.link_doubt import inferred_ns
 from collector.requests.outcomes import Outcome, is_abandoned
+from collector.requests.s3_names import request_words
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name, service_name
@@ -234,9 +235,16 @@ def _clients_roots(rows: pl.DataFrame) -> pl.DataFrame:
     return of_clients(rows.filter((pl.col("depth") == 0) & (pl.col("duration_ns") > 0)), rows)
 
 
-def request_name(method: str | None, target: str | None, service: str | None) -> str:
-    """The name of a request: `PUT /v1/…`, or `request to` its service."""
-    return _shorten(f"{method} {target or ''}".strip()) if method else f"request to {service_name(service)}"
+def request_name(row: Mapping[str, Any]) -> str:
+    """The name of a request: `UploadPart 3 of photos/cat.jpg`, `PUT /v1/…`, or `request to` its service.
+
+    Arguments: `row`, with the columns of its exchange.
+    """
+    if row["operation"]:
+        return _shorten(request_words(row))
+    if row["method"]:
+        return _shorten(f"{row['method']} {row['target'] or ''}".strip())
+    return f"request to {service_name(row['service'])}"
 
 
 def with_failed_connects(
@@ -265,7 +273,7 @@ def _story_of_slowest(
     mine = trace_with(rows, root, failed_connects, silences)
     slowest = mine.row(by_predicate=pl.col("exchange_id") == root, named=True)
     parts = _server_parts(mine, fan_out_waits(mine))
-    name = f"{request_name(slowest['method'], slowest['target'], slowest['service'])}"
+    name = f"{request_name(slowest)}"
     if slowest["transaction_id"]:
         name += f" ({slowest['transaction_id']})"
     duration = slowest["duration_ns"]

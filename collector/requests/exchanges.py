@@ -25,6 +25,7 @@ from collector.capture_files.records import Columns, HeadFlag, by_name
 from collector.hops.sender_pauses import tcp_holds
 from collector.requests.endings import STREAM_RESETS
 from collector.requests.protocols import NAMES
+from collector.requests.s3_names import s3_marks
 from collector.requests.stalls import with_stalls
 from collector.requests.stream_evidence import StreamEvidence, stream_evidence
 from collector.requests.unknown_ends import with_one_place
@@ -210,6 +211,7 @@ def _exchange_table(
         "response_due_bytes": _due(found, messages, columns["method"]),
         "ending": _texts_at(found["broken_by"] - 1, pa.array(STREAM_RESETS)),  # others: `collector.requests.endings`
         "closed_trace_ns": pc.if_else(pa.array(found["broken_by"] > 0), columns["given_up_trace_ns"], None),
+        "operation": _marks(found, messages, count),  # its name: `collector.requests.s3_names`
         "is_stream": pa.array(found["is_stream"]),
         "outcome": dictionary_array(
             np.zeros(count, dtype=np.int32), pa.array([UNKNOWN])
@@ -217,6 +219,12 @@ def _exchange_table(
     }
     absent = {column.name: null_array(count, column.type) for column in EXCHANGES if column.name not in columns}
     return pa.Table.from_pydict(columns | absent, schema=EXCHANGES)
+
+
+def _marks(found: Columns, messages: pa.Table, count: int) -> pa.Array:
+    if found["request_row"] is None or not messages.num_rows:
+        return null_array(count, EXCHANGES.field("operation").type)
+    return s3_marks(messages, found["request_row"], found["response_row"])
 
 
 def _due(found: Columns, messages: pa.Table, method: pa.DictionaryArray) -> pa.Array:
@@ -274,7 +282,9 @@ def _head_texts(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
     said = {name: _text(found, name, row) for name, row in rows.items()}
     method, methods = _distinct(found, messages["method"])
     agent, agents = _distinct(found, messages["user_agent"])
-    return said | {"method": _texts_at(method, methods)} | _askers(agent, agents.to_pylist())
+    host, hosts = _distinct(found, messages["authority"])
+    said |= {"method": _texts_at(method, methods), "authority": _texts_at(_without_empty(host, hosts), hosts)}
+    return said | _askers(agent, agents.to_pylist())
 
 
 def _text(found: Columns, name: str, rows: str) -> pa.Array:
@@ -296,6 +306,12 @@ def _distinct(found: Columns, column: pa.ChunkedArray) -> tuple[NDArray[np.int32
 def _texts_at(places: NDArray[np.int32], names: pa.StringArray) -> pa.DictionaryArray:
     """The text at each index of `names`; `NO_ROW` is null, stored as index 0."""
     return dictionary_array(np.maximum(places, 0), names, bits(places != NO_ROW))
+
+
+def _without_empty(places: NDArray[np.int32], names: pa.StringArray) -> NDArray[np.int32]:
+    """`places` with `NO_ROW` where the name is empty."""
+    is_empty = np.array([*(not name for name in names.to_pylist()), True])
+    return np.where(is_empty[places], NO_ROW, places).astype(np.int32)
 
 
 def _askers(agent: NDArray[np.int32], agents: Sequence[str]) -> dict[str, pa.Array]:

@@ -207,6 +207,7 @@ MESSAGES = _fields(
     stream_id=pa.int64(),  # of the frame; -1 if it has none
     transaction_id=pa.string(),  # "" if none
     user_agent=pa.string(),
+    authority=pa.string(),  # the domain name that the request asks for (Host); "" for an address or one label
 )
 """One row for each HTTP head seen at a capture point (so usually two for each message: at sender and receiver), and for
 each TLS record: of that, `status` is the content type and `head_len` its whole length."""
@@ -253,6 +254,12 @@ EXCHANGES = _fields(
     protocol=_text(),  # "http/1.1", "unknown"
     method=_text(),
     target=pa.string(),
+    authority=_text(),  # the domain name that it asks for (Host); null for an address or one label
+    operation=_text(),  # in S3's words ("UploadPart"; collector.requests.s3_names); null where it is no request of S3's
+    bucket=_text(),  # this and the three below: of such an operation
+    object_key=pa.string(),
+    upload=_text(),  # the id of the multipart upload that it is part of
+    part=pa.uint16(),  # the part's number
     range_first=pa.int64(),  # of the bytes that it is about (Range, Content-Range), null where its head gives none
     range_last=pa.int64(),  # without a first byte, how many of the last ones
     status=pa.uint16(),
@@ -390,6 +397,7 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         "result_code": pa.scalar(-1, pa.int32()),
         "frame_kind": pa.scalar(0, pa.uint16()),
         "stream_id": pa.scalar(-1, pa.int64()),
+        "authority": pa.scalar("", pa.string()),
     },
     "exchanges": {
         "until_close": pa.scalar(False),
@@ -398,6 +406,12 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         "result_code": pa.scalar(None, pa.int32()),
         "result": _text_value(None),
         "status_class": _text_value(None),
+        "authority": _text_value(None),
+        "operation": _text_value(None),
+        "bucket": _text_value(None),
+        "object_key": pa.scalar(None, pa.string()),
+        "upload": _text_value(None),
+        "part": pa.scalar(None, pa.uint16()),
     },
 }
 """Columns of each table that traces of this format may lack, since they were added later, and what stands for them.

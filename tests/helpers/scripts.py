@@ -164,6 +164,7 @@ def _heads(rows: _Rows, words: list[str]) -> None:
         "head_len": 0 if "cut" in words else int(options.get("head", size - int(options.get("with", 0)))),
         "transaction_id": options.get("tx", ""),
         "user_agent": options.get("agent", ""),
+        "authority": options.get("host", ""),
     }
     ends = [("send_host", "send_host_ns"), ("receive_host", "receive_host_ns")]
     rows.messages.extend(row | {"host": hop[host]} for host, stamp in ends if hop[stamp] is not None)

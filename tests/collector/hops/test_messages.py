@@ -103,6 +103,7 @@ def test_fields_of_a_request(write):
         "status": 0, "content_length": 3, "head_len": len(PUT), "range_first": -1, "range_last": -1,
         "result_code": -1, "frame_kind": 0, "stream_id": -1, "method": "PUT",
         "target": "/v1/AUTH_test/c/na%20me?format=json", "transaction_id": "tx0001", "user_agent": "swift/4",
+        "authority": "",
     }  # fmt: skip
 
 

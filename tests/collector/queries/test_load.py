@@ -47,7 +47,7 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
             "complete": True,
         },
         **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx", "background": False},
-        **{"outcome": "ok"},
+        **{"outcome": "ok", "operation": None},
         **{"request_bytes": 100, "response_bytes": 100, "start": 0, "end": 10, "end_trace_ns": 10},
     }
     frame = pl.DataFrame([{**usual, "request": at, **row} for at, row in enumerate(rows)])
@@ -64,6 +64,7 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
         ({"target": "/d1/174/AUTH_a/c", "service": "swift-container"}, "PUT container under 1 KiB at swift-container"),
         ({"target": "/auth/v1.0", "method": "GET"}, "GET under 1 KiB at swift-proxy"),
         ({"target": None, "method": "", "service": ""}, "request under 1 KiB"),
+        ({"operation": "UploadPart", "service": "s3"}, "UploadPart under 1 KiB at s3"),
         ({"request_bytes": 1 << 10}, "PUT object 1-16 KiB at swift-proxy"),
         ({"response_bytes": 64 << 20}, "PUT object over 64 MiB at swift-proxy"),
         ({"request_bytes": None, "response_bytes": None}, "PUT object under 1 KiB at swift-proxy"),

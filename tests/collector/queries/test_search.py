@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
 from collector.queries import TraceSearch, TraceView, open_trace
+from collector.trace.schema import conform
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from testkit.tables import table
 
@@ -161,3 +163,20 @@ def test_what_cannot_be_searched_for_is_said(search: TraceSearch, query: str) ->
     hits = search.hits(query)
     assert hits.count == 0
     assert bool(hits.problem) == (query != "#x")  # which is a text
+
+
+def test_requests_of_s3_are_found_by_operation_key_and_upload(tmp_path: Path) -> None:
+    write_synthetic_trace(tmp_path / "trace", Recipe(uploads_count=3))
+    file = tmp_path / "trace" / "exchanges.parquet"
+    rows = pl.read_parquet(file)
+    roots = pl.read_parquet(tmp_path / "trace" / "spans.parquet").filter(pl.col("depth") == 0)["span_id"].sort()[1:]
+    is_part = pl.col("exchange_id").is_in(roots.implode())
+    values = {"operation": "UploadPart", "bucket": "photos", "object_key": "a b", "upload": "2~x", "part": 7}
+    parts = {name: pl.when(is_part).then(pl.lit(value)) for name, value in values.items()}
+    pq.write_table(conform("exchanges", rows.with_columns(**parts).to_arrow()), file)
+    trace = open_trace(str(tmp_path / "trace"))
+    for query in ("upload:2~x", "s3:uploadpart", "s3:photos", "s3:photos upload:2~x", "2~x"):
+        assert requests(TraceSearch(trace), query) == [1, 2], query
+    assert requests(TraceSearch(trace), "s3:getobject") == []
+    assert [trace.request(number).title for number in (1, 2)] == ["UploadPart 7 of photos/a b"] * 2
+    assert trace.request(0).title.startswith("PUT /")

@@ -65,8 +65,11 @@ def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None
     """They were added without a new version of the format: without one of them here, earlier traces are refused."""
     assert {table: set(columns) for table, columns in ADDED.items()} == {
         "connections": {"protocol", "protocol_evidence"},
-        "messages": {"range_first", "range_last", "result_code", "frame_kind", "stream_id"},
-        "exchanges": {"until_close", "range_first", "range_last", "result_code", "result", "status_class"},
+        "messages": {"range_first", "range_last", "result_code", "frame_kind", "stream_id", "authority"},
+        "exchanges": {
+            *("until_close", "range_first", "range_last", "result_code", "result", "status_class", "authority"),
+            *("operation", "bucket", "object_key", "upload", "part"),
+        },
     }
 
 

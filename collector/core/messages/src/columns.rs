@@ -24,6 +24,7 @@ macro_rules! define_heads {
             pub target: Strings,
             pub transaction_id: Strings,
             pub user_agent: Strings,
+            pub authority: Strings,
         }
     };
 }
@@ -48,6 +49,7 @@ impl HeadColumns {
         self.target.push(head.target);
         self.transaction_id.push(head.transaction_id);
         self.user_agent.push(head.user_agent);
+        self.authority.push(head.authority);
     }
 
     /// Number of rows.

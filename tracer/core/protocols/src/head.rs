@@ -36,6 +36,8 @@ pub struct Head<'a> {
     pub target: &'a [u8],
     pub transaction_id: &'a [u8],
     pub user_agent: &'a [u8],
+    /// The name of several labels that a request asks for (HTTP's `Host`).
+    pub authority: &'a [u8],
     /// What the protocol says of the result beside the status (`results`).
     pub result_code: i32,
     pub frame: FrameId,
@@ -68,6 +70,7 @@ impl Head<'static> {
             target: b"",
             transaction_id: b"",
             user_agent: b"",
+            authority: b"",
             result_code: SAYS_NOTHING,
             frame: FrameId::NONE,
         }

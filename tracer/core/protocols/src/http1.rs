@@ -17,6 +17,7 @@ use crate::protocol::{AgentKeeps, Docs, Protocol};
 use crate::results::{Results, StatusClass};
 
 mod excerpts;
+mod s3_evidence;
 
 pub use excerpts::KeptLines;
 pub(crate) use excerpts::{keep_text, read_text};
@@ -36,7 +37,7 @@ pub const PROTOCOL: Protocol = Protocol {
     agent: AgentKeeps::Head(twintap_secrets::head_len),
     docs: Docs {
         reads: "request and status line; `Content-Length`, `Transfer-Encoding`, `Expect`, `Connection`, `User-Agent`, \
-                `Content-Type: text/event-stream`, ranges, the transaction id",
+                `Content-Type: text/event-stream`, `Host`, ranges, the transaction id, whether a header is S3's",
         agent_keeps: "heads",
         overwrites: "headers, parameters and segments of paths by name",
     },
@@ -63,6 +64,10 @@ pub mod flag {
     pub const CUT: u8 = 0x10;
     /// Its body is events without end (`Content-Type: text/event-stream`).
     pub const EVENT_STREAM: u8 = 0x20;
+    /// It has a header that only S3 has.
+    pub const S3: u8 = 0x40;
+    /// It names an object of S3 to copy from (`x-amz-copy-source`).
+    pub const S3_COPY: u8 = 0x80;
 }
 
 /// Statuses of the class of clients' errors with which the request is not at fault: Request Timeout, Too Many Requests,
@@ -257,8 +262,8 @@ pub fn may_be_head(payload: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum IdChoice<'a> {
     Of(&'a IdHeaders),
-    /// The one that has no other meaning.
-    OnlyOther,
+    /// The last one that has no other meaning.
+    LastOther,
 }
 
 /// Read the head at the start of `payload`; `ids` say where its transaction id stands.
@@ -303,8 +308,15 @@ fn parse_lines<'a>(
         if let Some((name, value)) = header_of(line) {
             bits |= marks.of(name, value);
             let meaning = take_header(&mut head, name, value, ids, &mut best_id);
+            let evidence = s3_evidence::of_header(name, value).filter(|found| found.flags & !head.flags != 0);
+            head.flags |= evidence.as_ref().map_or(0, |found| found.flags);
             if let Some(kept) = &mut kept {
-                kept.note_header(meaning, payload, start..next, value);
+                match evidence {
+                    Some(found) if meaning == Meaning::Nothing => {
+                        kept.note_parts(payload, start..next, value, found.shown)
+                    }
+                    _ => kept.note_header(meaning, payload, start..next, value),
+                }
             }
         }
         at = Some(next);
@@ -322,7 +334,7 @@ enum Meaning {
 }
 
 fn begins(start: &[u8], from_client: bool) -> bool {
-    let head = parse_lines(start, IdChoice::OnlyOther, &HeaderMarks::default(), None);
+    let head = parse_lines(start, IdChoice::LastOther, &HeaderMarks::default(), None);
     head.is_some_and(|(head, _)| (head.kind == REQUEST) == from_client)
 }
 
@@ -413,9 +425,11 @@ fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
     if is_bad || target.is_empty() {
         return None;
     }
+    let target = up_to(target, TARGET_LIMIT);
     Some(Head {
         method,
-        target: up_to(target, TARGET_LIMIT),
+        target,
+        flags: s3_evidence::of_target(target),
         ..Head::empty(REQUEST)
     })
 }
@@ -435,6 +449,12 @@ fn take_header<'a>(
 ) -> Meaning {
     // The length and first letter decide for most lines.
     match name.len() {
+        4 if name.eq_ignore_ascii_case(b"host") => {
+            if !is_name_with_dots(value) {
+                return Meaning::Nothing;
+            }
+            head.authority = value;
+        }
         6 if name.eq_ignore_ascii_case(b"expect") => {
             set_if(
                 &mut head.flags,
@@ -466,6 +486,7 @@ fn take_header<'a>(
         5 if name.eq_ignore_ascii_case(b"range") => head.range = ByteRange::parse(value),
         11 if name.eq_ignore_ascii_case(b"x-amz-range") => head.range = ByteRange::parse(value),
         13 if name.eq_ignore_ascii_case(b"content-range") => head.range = ByteRange::parse(value),
+        13 if name.eq_ignore_ascii_case(b"authorization") => return Meaning::Nothing,
         23 if name.eq_ignore_ascii_case(b"x-amz-copy-source-range") => head.range = ByteRange::parse(value),
         _ => return take_id(head, name, value, ids, best_id),
     }
@@ -475,7 +496,7 @@ fn take_header<'a>(
 fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: IdChoice<'_>, best_id: &mut usize) -> Meaning {
     let rank = match ids {
         IdChoice::Of(ids) => ids.rank(name),
-        IdChoice::OnlyOther => Some(0),
+        IdChoice::LastOther => Some(best_id.saturating_sub(1)),
     };
     let Some(rank) = rank.filter(|rank| rank < best_id) else {
         return Meaning::Nothing;
@@ -488,6 +509,12 @@ fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: IdChoice<
     }
     (head.transaction_id, *best_id) = (value, rank);
     Meaning::TransactionId
+}
+
+/// Whether a host is named by a domain name of several labels: an address, or one label, says no more than the
+/// connection does.
+fn is_name_with_dots(host: &[u8]) -> bool {
+    host.contains(&b'.') && host.iter().any(u8::is_ascii_alphabetic) && !host.starts_with(b"[")
 }
 
 /// The trace id of `00-<32 hex>-<16 hex>-01` (W3C Trace Context §3.2), or nothing.
@@ -643,7 +670,7 @@ mod tests {
                 "X-Trans-Id: t\r\nX-Request-Id: r",
                 ("t", -1, 0),
             ),
-            ("S3", "x-amz-request-id: 17A", ("17A", -1, 0)),
+            ("S3", "x-amz-request-id: 17A", ("17A", -1, flag::S3)),
             ("OpenStack", "X-Openstack-Request-Id: tx2", ("tx2", -1, 0)),
             ("traceparent", trace, ("0af7651916cd43dd8448eb211c80319c", -1, 0)),
             ("not a traceparent", "traceparent: 00-xyz", ("", -1, 0)),

@@ -57,7 +57,7 @@ pub(crate) fn keep_text(text: &[u8], keeper: &mut Keeper<'_>, kept: &mut Vec<u8>
 
 /// The head in a text that was kept.
 pub(crate) fn read_text(text: &[u8]) -> Option<Head<'_>> {
-    parse_lines(text, IdChoice::OnlyOther, &HeaderMarks::default(), None).map(|(head, _)| head)
+    parse_lines(text, IdChoice::LastOther, &HeaderMarks::default(), None).map(|(head, _)| head)
 }
 
 /// Notify of a head whose kept bytes are `kept`.
@@ -108,8 +108,6 @@ pub struct KeptLines {
     parts: Vec<Range<usize>>,
     /// Values in which secrets are overwritten.
     values: Vec<Range<usize>>,
-    /// Which of the parts are the transaction id's.
-    id_parts: Range<usize>,
     is_first_line_whole: bool,
 }
 
@@ -117,7 +115,6 @@ impl KeptLines {
     pub(crate) fn clear(&mut self) {
         self.parts.clear();
         self.values.clear();
-        self.id_parts = 0..0;
     }
 
     /// Arguments: `behind`, the offset of the next line; `None` if the first line is cut.
@@ -143,16 +140,22 @@ impl KeptLines {
         }
         let start = value.as_ptr().addr() - payload.as_ptr().addr();
         let (line_break, end) = (line.end - line_break_len(&payload[..line.end]), start + value.len());
-        let before = self.parts.len();
         self.add(line.start..end, line_break..line.end);
-        if meaning == Meaning::TransactionId {
-            self.parts[self.id_parts.clone()]
-                .iter_mut()
-                .for_each(|part| part.end = part.start);
-            self.id_parts = before..self.parts.len();
-        } else if value.iter().any(|byte| matches!(byte, b'=' | b'%' | b'/' | b':')) {
+        if meaning == Meaning::Field && value.iter().any(|byte| matches!(byte, b'=' | b'%' | b'/' | b':')) {
             self.values.push(start..end); // other values hold no parameter, path or URL
         }
+    }
+
+    /// Keep a header's name, and `shown` parts of its value.
+    pub(super) fn note_parts(&mut self, payload: &[u8], line: Range<usize>, value: &[u8], shown: [Range<usize>; 2]) {
+        let value_start = value.as_ptr().addr() - payload.as_ptr().addr();
+        let colon = payload[line.clone()].iter().position(|&byte| byte == b':');
+        let name_end = line.start + colon.map_or(0, |at| at + 1);
+        let shown = shown.map(|part| value_start + part.start..value_start + part.end);
+        self.parts.push(line.start..name_end);
+        self.parts.extend(shown.into_iter().filter(|part| !part.is_empty()));
+        self.parts
+            .push(line.end - line_break_len(&payload[..line.end])..line.end);
     }
 
     pub(super) fn note_end(&mut self, line: Range<usize>) {
@@ -208,6 +211,9 @@ mod tests {
             "PUT /v1/a/c/o HTTP/1.1\r\nHost: h\r\nX-Trans-Id: tx1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
             "GET /a HTTP/1.0\nX-Request-Id: r\nX-Other: o\nX-Trans-Id: t\nRange: bytes=1-9\n\n",
             "HTTP/1.1 206 Partial Content\r\nServer: s\r\nContent-Range: bytes 1-9/70\r\nConnection: close\r\n\r\n",
+            "GET /k HTTP/1.1\r\nHost: b.s3.example.com:80\r\nAuthorization: AWS4-HMAC-SHA256 Credential=A/1/e/s3/aws4_request, \
+             S=1\r\nx-amz-date: 1\r\nx-amz-copy-source: /b/k\r\nX-Amz-Meta-A: b\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nX-Amz-Request-Id: a\r\nX-Openstack-Request-Id: tx\r\nx-amz-id-2: b\r\n\r\n",
             "HTTP/1.1 200\r\nContent-Type: text/event-stream; a=b\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\ntraceparent: 00-0123456789abcdef0123456789abcdef-0123456789abcdef-01\r\n\r\n",
             &long,
