@@ -73,12 +73,12 @@ def start_moto(folder: Path) -> Iterator[S3Store]:
 
 
 @contextmanager
-def start_rgw(folder: Path) -> Iterator[S3Store]:
-    """Ceph with its gateway."""
+def start_rgw(folder: Path, endpoint: str = "") -> Iterator[S3Store]:
+    """Ceph with its gateway. Arguments: `endpoint`, ADDRESS:PORT of the gateway if it is not to be on loopback."""
     programs = {name: _program(name) for name in ("ceph", "ceph-mon", "ceph-osd", "radosgw", "radosgw-admin")}
-    mon_port, rgw_port = _unused_port(), _unused_port()
-    gateway = f"{LOOPBACK}:{rgw_port}"
-    cluster = Cluster(folder, LOOPBACK, (LOOPBACK,), mon_port, gateway, gateway_threads=32, pg_num=1)
+    gateway = endpoint or f"{LOOPBACK}:{_unused_port()}"
+    address, _, port = gateway.partition(":")
+    cluster = Cluster(folder, LOOPBACK, (LOOPBACK,), _unused_port(), gateway, gateway_threads=32, pg_num=1)
     environment = {**os.environ, "CEPH_CONF": str(cluster.conf)}
 
     def run(_: str, name: str, *words: str) -> None:
@@ -93,8 +93,8 @@ def start_rgw(folder: Path) -> Iterator[S3Store]:
             _start(stack, (programs[name], *words), folder / f"{daemon}.out", environment)
 
         start_daemons(cluster, run, start, users={"tester": (ACCESS_KEY, SECRET_KEY)})
-        _wait_for_answer(rgw_port, folder / f"{GATEWAY}.out")
-        yield S3Store(rgw_port, payloads=("unsigned", "signed", "chunked"))
+        _wait_for_answer(int(port), folder / f"{GATEWAY}.out", address)
+        yield S3Store(int(port), payloads=("unsigned", "signed", "chunked"))
 
 
 STORES: dict[str, Callable[[Path], AbstractContextManager[S3Store]]] = {
@@ -125,12 +125,12 @@ def _start(stack: ExitStack, argv: Sequence[str], log: Path, environment: dict[s
     stack.callback(process.kill)
 
 
-def _wait_for_answer(port: int, log: Path) -> None:
+def _wait_for_answer(port: int, log: Path, address: str = LOOPBACK) -> None:
     """Wait until HTTP is answered, whatever the answer. Raises: TimeoutError with the end of the log."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=1).close()
+            urllib.request.urlopen(f"http://{address}:{port}/", timeout=1).close()
         except urllib.error.HTTPError:
             return
         except OSError:
