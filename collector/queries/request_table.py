@@ -1,8 +1,9 @@
 """Builds a frame of all requests of a trace, and groups them to classes by operation, service and size.
 
 Requests are of one class if they have the same operation, service and size class. The operation is S3's, or the method
-and kind (account, container or object, if the path shows it). The size is that of the larger of request and response,
-with heads, in steps of a factor of sixteen: within a step, the size has little influence on the duration.
+and kind (of SQL the statement's shape; account, container or object, if the path shows it). The size is that of the
+larger of request and response, with heads, in steps of a factor of sixteen: within a step, the size has little
+influence on the duration.
 
 Source for the paths: Swift's API reference (`/v1/{account}/{container}/{object}`) and the requests of its proxy
 (`/{device}/{partition}/…`).
@@ -15,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
+from collector.requests.protocols import WITH_SHAPES
 from collector.services.client_requests import of_clients
 
 SIZES = (
@@ -25,6 +27,7 @@ SIZES = (
     (64 << 20, "4-64 MiB"),
 )
 LARGEST = "over 64 MiB"
+LONGEST_SHAPE = 100
 _PATH = r"^/(?:v1|[A-Za-z][\w.-]*/[0-9]+)/[^/?]+(?<container>/[^/?]+)?(?<object>/[^?]+)?"
 
 
@@ -47,8 +50,8 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     """The requests of a trace, one row each, by number.
 
     Arguments: `spans`, as `SpanTrees.frame`.
-    Returns: `number, start_ns, end_ns, duration_ns, ended, class, method, target, operation, service, status, result,
-    outcome, failed, client_host, server_host, bytes, transaction_id, outermost` (a client's own:
+    Returns: `number, start_ns, end_ns, duration_ns, ended, class, method, target, protocol, operation, service, status,
+    result, outcome, failed, client_host, server_host, bytes, transaction_id, outermost` (a client's own:
     `collector.services.client_requests`), `in_flight` (outermost requests in flight when it began, itself included).
     """
     roots = spans.unique("request", keep="first", maintain_order=True)
@@ -58,6 +61,7 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
         *(
             "method",
             "target",
+            "protocol",
             "operation",
             "service",
             "status",
@@ -114,10 +118,15 @@ def in_flight_at_start(requests: pl.DataFrame) -> NDArray[np.int32]:
 
 def _class_name() -> pl.Expr:
     """`PUT object 1-16 KiB at swift-proxy`, `UploadPart 4-64 MiB at s3`; unknown parts are omitted."""
-    groups = pl.col("target").fill_null("").str.extract_groups(_PATH)
-    path = pl.col("target").fill_null("").str.contains(_PATH)
+    target = pl.col("target").fill_null("")
+    groups, path = target.str.extract_groups(_PATH), target.str.contains(_PATH)
+    shape = pl.when(pl.col("protocol").is_in(WITH_SHAPES), target != "").then(target)
+    is_long = shape.str.len_chars() > LONGEST_SHAPE
+    shape = pl.when(is_long).then(pl.concat_str(shape.str.head(LONGEST_SHAPE), pl.lit("…"))).otherwise(shape)
     kind = (
-        pl.when(groups.struct.field("object").is_not_null())
+        pl.when(shape.is_not_null())
+        .then(shape)
+        .when(groups.struct.field("object").is_not_null())
         .then(pl.lit("object"))
         .when(groups.struct.field("container").is_not_null())
         .then(pl.lit("container"))

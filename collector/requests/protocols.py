@@ -51,6 +51,8 @@ NAMES = [protocol.name for protocol in PROTOCOLS]
 """In the same order: the core's codes of protocols."""
 MULTIPLEXED = [protocol.name for protocol in PROTOCOLS if protocol.exchanges is Exchanges.BY_STREAM_ID]
 """Protocols with several exchanges at once on a connection, each by itself."""
+WITH_SHAPES = [protocol.name for protocol in PROTOCOLS if protocol.family == "sql"]
+"""Protocols whose targets are shapes of statements: few, however many requests there are."""
 WITH_OWN_IDS = _core.protocols_with_own_ids()
 """Protocols whose transaction ids never are those of a request of another protocol."""
 UNKNOWN = NAMES[-1]

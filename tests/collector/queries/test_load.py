@@ -41,6 +41,7 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
         **{
             "method": "PUT",
             "target": "/v1/a/c/o",
+            "protocol": "http/1.1",
             "service": "swift-proxy",
             "status": 201,
             "result": None,
@@ -65,6 +66,10 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
         ({"target": "/auth/v1.0", "method": "GET"}, "GET under 1 KiB at swift-proxy"),
         ({"target": None, "method": "", "service": ""}, "request under 1 KiB"),
         ({"operation": "UploadPart", "service": "s3"}, "UploadPart under 1 KiB at s3"),
+        (
+            {"target": "id FROM t WHERE a = ?", "method": "SELECT", "protocol": "mysql", "service": "db"},
+            "SELECT id FROM t WHERE a = ? under 1 KiB at db",
+        ),
         ({"request_bytes": 1 << 10}, "PUT object 1-16 KiB at swift-proxy"),
         ({"response_bytes": 64 << 20}, "PUT object over 64 MiB at swift-proxy"),
         ({"request_bytes": None, "response_bytes": None}, "PUT object under 1 KiB at swift-proxy"),
