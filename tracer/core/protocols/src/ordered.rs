@@ -97,11 +97,11 @@ pub fn keep(frame: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
         keeper.notes.left_out();
         return;
     }
-    let kept = [frame.header, frame.said].concat();
     let (number, protocol) = (keeper.frame, keeper.protocol);
+    keeper.excerpts.bytes.bytes.extend_from_slice(frame.header);
     keeper
         .excerpts
-        .push_frame(number, frame.at, protocol, &kept, frame.header.len());
+        .push_frame(number, frame.at, protocol, frame.said, frame.header.len());
 }
 
 /// The message of an excerpt.
