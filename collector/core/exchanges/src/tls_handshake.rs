@@ -46,6 +46,9 @@ const WINDOW_FRAME_LEN: i64 = 9 + 4;
 const MAX_SETTINGS: i64 = 16;
 /// Records of either side whose lengths are compared with those of HTTP/2's first frames.
 const COMPARED_RECORDS: usize = 6;
+/// Bytes with which a client asks for TLS, at most: PostgreSQL's SSLRequest has 8, MySQL's 36, SMTP's EHLO and STARTTLS a
+/// few lines. They are part of the handshake.
+const ASKED_LEN: i64 = 64;
 /// Lengths of a record with a session ticket.
 const TICKET_RECORD_LENS: std::ops::Range<i64> = 100..2_000;
 
@@ -77,7 +80,8 @@ pub struct TlsHandshake {
     pub hides_http2: bool,
 }
 
-/// Leave only the application's bytes in `ranges`, if records show that the connection uses TLS from its first byte on.
+/// Leave only the application's bytes in `ranges`, if records show that the connection uses TLS from its first byte on, or
+/// from where its client asked for it.
 /// Returns its handshake, if that was captured.
 pub fn keep_application(
     heads: &Heads,
@@ -88,9 +92,8 @@ pub fn keep_application(
     let of = |from_client: bool| records.iter().filter(move |record| record.from_client == from_client);
     let is_hello = |record: &Record| record.flags & flag::CLIENT_HELLO != 0;
     let first = |from_client: bool| ranges.of(from_client).first().map(|range| range.start);
-    let shows_hello = of(true)
-        .next()
-        .is_some_and(|hello| is_hello(hello) && Some(hello.offset) == first(true));
+    let is_first = |hello: &Record| first(true).is_some_and(|first| hello.offset.saturating_sub(first) <= ASKED_LEN);
+    let shows_hello = of(true).next().is_some_and(|hello| is_hello(hello) && is_first(hello));
     if !shows_hello {
         drop_alerts(&records, None, ranges);
         return None;
