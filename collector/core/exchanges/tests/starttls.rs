@@ -3,11 +3,14 @@
 use twintap_exchanges::{Connections, Heads, Hops, Pauses, Texts, build, kind};
 use twintap_protocols::tls::{RECORD, content, flag};
 
+/// Bytes of one direction: from the client, first and last place, when they were sent, and of the record that begins with
+/// them the content type and flags.
+type Transfer = (bool, (i64, i64), i64, Option<(u16, u8)>);
+
 #[test]
 fn what_asks_for_tls_is_part_of_the_handshake() {
-    // From the client, bytes, when sent and received; and of its record the content type and flags.
     let (handshake, data) = (content::HANDSHAKE, content::APPLICATION_DATA);
-    let sent: &[(bool, (i64, i64), i64, Option<(u16, u8)>)] = &[
+    let sent: &[Transfer] = &[
         (true, (0, 8), 10, None),
         (false, (0, 1), 30, None),
         (true, (8, 208), 50, Some((handshake, flag::CLIENT_HELLO))),
