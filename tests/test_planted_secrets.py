@@ -25,9 +25,11 @@ from tests.helpers.planted_secrets import (
     ceph_places,
     found_in,
     http2_places,
+    memcached_places,
     mysql_places,
     places,
     postgresql_places,
+    redis_places,
     write_captures,
 )
 from tests.helpers.system_tools import or_skip
@@ -212,6 +214,17 @@ def test_no_value_of_sql_is_in_a_trace(protocol: str, planted: list[Place], tmp_
     assert shown == set()
 
 
+@pytest.mark.parametrize(("name", "planted"), [("redis", redis_places()), ("memcached", memcached_places())])
+def test_no_value_of_a_cache_is_in_a_trace(name: str, planted: list[Place], tmp_path: Path) -> None:
+    trace = str(tmp_path / "trace")
+    files = write_captures(tmp_path, planted)
+    assert {place.name for place in planted} <= set(found_in(files[0].read_bytes(), planted))
+    said = run(replay.command, "-o", trace, *map(str, files))
+    for content in (said, *(file.read_bytes() for file in Path(trace).iterdir())):
+        assert found_in(content, planted) == []
+    assert _exchanges(trace)["protocol"].unique().to_list() == [name]
+
+
 def _exchanges(trace: str) -> pl.DataFrame:
     columns = ["exchange_id", "protocol", "complete", "method", "target", "request_bytes", "response_bytes"]
     return pl.DataFrame(Trace(trace).read("exchanges", columns)).with_columns(
@@ -275,6 +288,11 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
             content = b"".join(path.read_bytes() for path in (tmp_path / name / "a").iterdir())
             statements = [place for place in planted if b"SELECT a FROM t" in place.request]
             assert content.count(b"SELECT a FROM t WHERE b = ") == len(statements)
+            assert found_in(content, planted) == []
+        for name, planted in (("redis", redis_places()), ("memcached", memcached_places())):
+            _ask_all(hosts, planted, tmp_path / name, "heads")
+            content = b"".join(path.read_bytes() for path in (tmp_path / name / "a").iterdir())
+            assert content.count(b"PING" if name == "redis" else b"set ") >= 2
             assert found_in(content, planted) == []
 
 

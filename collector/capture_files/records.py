@@ -58,7 +58,9 @@ class HeadKind(IntEnum):
     - a TLS record: `status` is its content type;
     - a mark of a stream: `method` is the word, `target` the protocol, `status` the reach (`protocols/src/marks.rs`);
     - the header of an HTTP/2 frame: `status` is its type, `content_length` the stream, `head_len` the length of the
-      whole frame; its place is after the header's 9 bytes (`protocols/src/http2.rs`).
+      whole frame; its place is after the header's 9 bytes (`protocols/src/http2.rs`);
+    - a command of Redis or memcached and its answer: `head_len` is the whole message's length
+      (`protocols/src/redis.rs`, `memcached.rs`).
     """
 
     REQUEST = 1
@@ -66,6 +68,10 @@ class HeadKind(IntEnum):
     TLS_RECORD = 3
     STREAM_MARK = 4
     HTTP2_FRAME = 5
+    REDIS_COMMAND = 8
+    MEMCACHED_COMMAND = 9
+    REDIS_ANSWER = 13
+    MEMCACHED_ANSWER = 14
 
 
 class HeadFlag(IntFlag):

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector.capture_files.records import Columns
-from collector.requests.protocols import MULTIPLEXED, UNKNOWN
+from collector.requests.protocols import UNKNOWN
 from collector.trace.schema import StreamReason
 
 UNSEEN = np.iinfo(np.int64).min
@@ -32,10 +32,10 @@ OF_HTTP2 = {
     StreamReason.HIDDEN: "HTTP/2 inside TLS: its requests are not counted",
 }
 OF_OTHERS = {
-    StreamReason.UNREAD: "requests whose answers may be among the frames that were not captured: they are not counted",
+    StreamReason.UNREAD: "requests whose answers may be among messages that were not captured: they are not counted",
     StreamReason.HIDDEN: "encrypted by the protocol itself: its requests are not counted",
 }
-"""Of other protocols whose messages name their stream."""
+"""Of other protocols whose messages are read."""
 MEASURES = (
     *("begin_trace_ns", "end_trace_ns", "to_client_count", "to_server_count", "to_client_bytes", "to_server_bytes"),
     *("delay_median_ns", "delay_p99_ns", "uncertainty_ns", "longest_idle_ns"),
@@ -130,7 +130,7 @@ def _words(reason: str, protocol: str, method: str, target: str, pieces: int) ->
         return target, f"{method} ({target})"
     if reason == StreamReason.UNASKED:
         return UNKNOWN, f"its server spoke {pieces:,} times without being asked, after pauses of 50 ms or more"
-    if reason in OF_OTHERS and protocol in MULTIPLEXED and protocol != HTTP2:
+    if reason in OF_OTHERS and protocol not in (HTTP2, UNKNOWN):
         return protocol, OF_OTHERS[StreamReason(reason)]
     if reason in OF_HTTP2:
         return HTTP2, OF_HTTP2[StreamReason(reason)]

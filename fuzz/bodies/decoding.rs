@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use twintap_protocols::excerpt::{ExcerptColumns, Payload, read_kept};
 use twintap_protocols::http2::PREFACE;
 use twintap_protocols::marks::STREAM_MARK;
+use twintap_protocols::protocol::{Scan, Scanning};
 use twintap_protocols::registry::REGISTRY;
 use twintap_protocols::sql::{self, Dialect};
 use twintap_protocols::{http1, tls};
@@ -347,6 +348,53 @@ pub fn mysql_packets(data: &[u8]) {
         "depends on how it is cut"
     ); // 0x16 may begin TLS
     keep_as_agent("mysql", said);
+}
+
+/// Invariant: messages of Redis and memcached do not depend on how packets cut them, and have valid places; a key's shape
+/// has no digit. The first byte gives the protocol, the side and the cuts.
+pub fn command_streams(data: &[u8]) {
+    let Some((&choice, said)) = data.split_first() else {
+        return;
+    };
+    let name = if choice & 1 == 0 { "redis" } else { "memcached" };
+    let protocol = REGISTRY.iter().find(|one| one.name == name).expect("it is registered");
+    let scanning = protocol.scanning.expect("it is scanned");
+    let from_client = choice & 2 == 0;
+    let whole = messages_of(scanning, from_client, [said]);
+    let cut = messages_of(scanning, from_client, said.chunks(1 + usize::from(choice >> 2)));
+    assert_eq!(whole, cut, "depends on how it is cut");
+    keep_as_agent(name, said);
+}
+
+/// Place and bytes of the messages whose end is known, in bytes that come in pieces.
+fn messages_of<'a>(
+    scanning: &Scanning,
+    from_client: bool,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Vec<(i64, Vec<u8>)> {
+    let mut scanner = (scanning.scanner)(from_client);
+    let (mut found, mut at, mut skip) = (Vec::new(), 0_i64, 0_usize);
+    for piece in pieces {
+        let skipped = skip.min(piece.len());
+        (skip, at) = (skip - skipped, at + skipped as i64);
+        let rest = &piece[skipped..];
+        if rest.is_empty() {
+            continue;
+        }
+        let scan = scanner.scan(rest, &mut |read| {
+            let place = at + i64::from(read.at);
+            assert!(place >= 0);
+            if read.said[0] & 0x10 == 0 {
+                found.push((place, [read.header, read.said].concat()));
+            }
+        });
+        at += rest.len() as i64;
+        match scan {
+            Scan::Skip(len) => skip = len as usize,
+            Scan::End => break,
+        }
+    }
+    found
 }
 
 /// What an agent keeps of a payload is no longer, and is kept of what is kept, too.

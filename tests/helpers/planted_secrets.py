@@ -152,6 +152,51 @@ def _packet(number: int, body: bytes) -> bytes:
     return (len(body) + 7 * body.count(b"SECRET")).to_bytes(3, "little") + bytes([number]) + body
 
 
+def redis_places() -> list[Place]:
+    """Places in Redis' commands and answers: passwords, values, scripts, errors, and ids in keys."""
+    words: list[tuple[str | bytes, ...]] = [
+        ("AUTH", "SECRET"), ("AUTH", "user", "SECRET"), ("HELLO", "3", "AUTH", "user", "SECRET"),
+        ("CONFIG", "SET", "requirepass", "SECRET"), ("ACL", "SETUSER", "bob", "on", ">SECRET"),
+        ("MIGRATE", "h", "6379", "k", "0", "9", "AUTH", "SECRET"), ("SET", "user:7", "SECRET"),
+        ("MSET", "a", "1", "b", "SECRET"), ("HSET", "user:7", "SECRET", "SECRET"), ("GET", "session:SECRET"),
+        ("EVAL", "return 'SECRET'", "0", "SECRET"), ("PUBLISH", "news", "SECRET"), ("SECRET", "x"),
+        ("CONFIG", "SECRET"), ("XADD", "events", "*", "field", "SECRET"),
+    ]  # fmt: skip
+    ping = _command("PING")
+    asked = [(f"Redis {' '.join(map(str, each))}", ping + _command(*each), b"+PONG\r\n+OK\r\n") for each in words]
+    size = b"$%d\r\n" % 13
+    answers = [size + b"SECRET\r\n", b"*2\r\n:1\r\n" + size + b"SECRET\r\n", b"+SECRET\r\n", b"-ERR SECRET\r\n"]
+    asked += [(f"Redis answer {answer!r}", _command("GET", "k"), answer) for answer in answers]
+    return _with_secrets(asked)
+
+
+def memcached_places() -> list[Place]:
+    """The same of memcached, whose first `set` may be a password."""
+    data = b" 0 0 13\r\nSECRET\r\n"
+    requests = [
+        b"set auth" + data, b"set k 0 0 13 noreply\r\nSECRET\r\nget k\r\n", b"get session:SECRET\r\n",
+        b"ms k 13 T60\r\nSECRET\r\n", b"mg k v OSECRET\r\n",
+    ]  # fmt: skip
+    found = [(f"memcached {request!r}", request, b"STORED\r\n") for request in requests]
+    answers = [b"VALUE k 0 13\r\nSECRET\r\nEND\r\n", b"VA 13\r\nSECRET\r\n", b"SERVER_ERROR SECRET\r\n"]
+    return _with_secrets(found + [(f"memcached answer {answer!r}", b"get k\r\n", answer) for answer in answers])
+
+
+def _command(*words: str | bytes) -> bytes:
+    """A command of Redis; lengths are those with secrets in it."""
+    texts = [word if isinstance(word, bytes) else word.encode() for word in words]
+    each = [b"$%d\r\n%s\r\n" % (len(text) + 7 * text.count(b"SECRET"), text) for text in texts]
+    return b"*%d\r\n" % len(words) + b"".join(each)
+
+
+def _with_secrets(said: list[tuple[str, bytes, bytes]]) -> list[Place]:
+    secrets = [f"Zq{number:03d}Wk7{number:03d}Jv" for number in range(len(said))]
+    return [
+        Place(name, secret, *(_with_secret(text, secret.encode()) for text in (request, answer)))
+        for (name, request, answer), secret in zip(said, secrets, strict=True)
+    ]
+
+
 def _message(kind: str, body: bytes) -> bytes:
     """A message of PostgreSQL; its length is that with a secret in it."""
     more = 7 * body.count(b"SECRET")  # a secret is so much longer

@@ -13,6 +13,7 @@ use crate::streams::{
 };
 use crate::tls_handshake::keep_application;
 use crate::turns::Turns;
+use crate::waiting::Waiting;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
 use twintap_protocols::http1::flag;
 use twintap_protocols::registry::{self, REGISTRY};
@@ -147,6 +148,8 @@ struct ConnectionBuffers {
     heads: Vec<Head>,
     ranges: ByDirection<Vec<Range>>,
     messages: Messages,
+    /// Which answer is whose, if messages follow each other without a gap.
+    waiting: Waiting,
     turns: Turns,
     /// Frames that carry stream ids, and the streams found in them.
     streams: Streams,
@@ -218,6 +221,7 @@ impl<'a> Builder<'a> {
             own.ends_with_connection = add_fin_byte(self.hops, hop_rows.clone(), swapped, &mut own.ranges.server);
         }
         time_heads(&mut own.heads, &own.ranges);
+        own.pair_seamless(handshake);
         own.mark_parts(handshake);
         let handshake_times = handshake_times(self.hops, hop_rows.clone(), swapped);
         own.drop_farewell(handshake_times.closed_ns);
@@ -264,6 +268,7 @@ impl<'a> Builder<'a> {
                 last: usize::MAX,
             });
         }
+        own.add_unknown();
         own.find_stretches(exchanges, self.heads, handshake_times.ended_ns);
         own.note_streams(connection, exchanges, &mut self.built.streams);
         own.note_message_times(connection, &mut self.built);
@@ -297,6 +302,7 @@ impl ConnectionBuffers {
             heads,
             ranges,
             messages,
+            waiting,
             turns,
             streams,
             state,
@@ -305,7 +311,12 @@ impl ConnectionBuffers {
         } = self;
         parts.server.clear();
         parts.client.clear();
-        messages.number(heads, ranges);
+        if is_seamless(heads) {
+            messages.number_as(heads, &waiting.ordinals);
+            waiting.mark_asides(heads, parts);
+        } else {
+            messages.number(heads, ranges);
+        }
         messages.mark_parts(heads, parts);
         if *state == State::Read {
             streams.mark_parts(parts);
@@ -319,6 +330,31 @@ impl ConnectionBuffers {
             parts.sort_by_key(|part| part.start);
             time_parts(parts, ranges.of(from_client));
         }
+    }
+
+    /// Pair the messages of a protocol in which they follow each other without a gap. If too many are missing, or other
+    /// protocols' heads are among them, they are forgotten.
+    fn pair_seamless(&mut self, handshake: bool) {
+        let is_other = |head: &Head| !head.order.is_seamless;
+        if self.heads.iter().any(is_other) {
+            self.heads.retain(is_other);
+        } else if !self.heads.is_empty() && !self.waiting.pair(&self.heads, &self.ranges, handshake) {
+            self.heads.clear();
+        }
+    }
+
+    /// Add the stretches of requests whose answers are not known, since messages are missing.
+    fn add_unknown(&mut self) {
+        if !is_seamless(&self.heads) {
+            return;
+        }
+        self.stretches
+            .extend(self.waiting.unknown.iter().map(|&ordinal| Stretch {
+                reason: StreamReason::Unread,
+                row: NO_ROW,
+                first: ordinal,
+                last: ordinal,
+            }));
     }
 
     /// On a connection with frames, keep only the heads from before its first frame (an upgrade); any other head lies
@@ -469,8 +505,11 @@ impl ConnectionBuffers {
             exchange.protocol = self.ordered_protocol(heads);
             if let (Role::Response, Some(head)) = (message.role, message.head) {
                 let head = &self.heads[head as usize];
-                if head.status() > 0 {
+                if head.status() > 0 || head.order.is_seamless {
                     exchange.response_row = head.row.into();
+                }
+                if head.order.is_seamless && head.has_result() {
+                    exchange.result_row = head.row.into();
                 }
                 if exchange.id_row == NO_ROW {
                     exchange.id_row = id_row(head, heads);
@@ -805,6 +844,11 @@ impl Exchange {
         let asked_ns = first_seen(self.request.first_received_ns, self.request.first_sent_ns);
         first_seen(first_seen(asked_ns, self.response.first_sent_ns), self.started_ns)
     }
+}
+
+/// Whether the messages of a connection follow each other without a gap; of one protocol all do, or none.
+fn is_seamless(heads: &[Head]) -> bool {
+    heads.first().is_some_and(|head| head.order.is_seamless)
 }
 
 /// Whether the last answer of a connection declares no length, so that it ends with the connection (RFC 9112 §6.3).

@@ -48,6 +48,11 @@ impl Head {
         }
     }
 
+    /// Where its head ends and its body begins; `UNSEEN` if it was cut, or the message has no such parts.
+    pub fn body_start(&self) -> i64 {
+        if self.order.is_seamless { UNSEEN } else { self.end() }
+    }
+
     /// Bytes of head and body as the head declares them; `UNSEEN` if it does not.
     pub fn due(&self) -> i64 {
         let known = self.head_len > 0 && self.content_length >= 0;
@@ -56,6 +61,10 @@ impl Head {
         } else {
             UNSEEN
         }
+    }
+
+    pub fn flags(&self) -> u8 {
+        self.fields.flags
     }
 
     pub fn status(&self) -> u16 {

@@ -6,7 +6,7 @@
 //!
 //! # The idea
 //! 1. Each connection is divided into exchanges by itself, as its protocol requires
-//!    ([`twintap_protocols::exchanges::Exchanges`]): by the order of message heads ([`heads`], [`numbering`]), by
+//!    ([`twintap_protocols::exchanges::Exchanges`]): by the order of message heads ([`heads`], [`numbering`], [`waiting`]), by
 //!    stream ids ([`by_stream_id`]), otherwise by turn-taking ([`turns`]); of TLS without its handshake
 //!    ([`tls_handshake`]). The results are *parts*: byte ranges of one direction that belong to one exchange.
 //! 2. The eight times of an exchange are those of the transfers that carry the first and the last byte of its request
@@ -52,6 +52,7 @@ mod silences;
 mod streams;
 mod tls_handshake;
 mod turns;
+mod waiting;
 
 pub use assembly::{BuiltExchanges, Exchange, NO_PLACE};
 pub use by_stream_id::BrokenBy;

@@ -19,6 +19,7 @@ use crate::UNSEEN;
 use crate::heads::Head;
 use crate::parts::{Part, Role};
 use crate::ranges::{ByDirection, Range, last_at_or_before};
+use crate::waiting::MORE;
 
 /// A request, or a final response. The `ordinal` of its exchange counts from 1. A message without a head is one whose
 /// beginning was not captured.
@@ -90,6 +91,19 @@ impl Messages {
         }
     }
 
+    /// Number the messages of a connection whose pairs are known. Arguments: of each head the ordinal of its exchange; 0
+    /// if it belongs to none, [`MORE`] if it continues the message before it.
+    pub fn number_as(&mut self, heads: &[Head], ordinals: &[usize]) {
+        self.numbered.clear();
+        self.interims.clear();
+        let own = heads.iter().zip(ordinals).enumerate();
+        let own = own.filter(|(_, (_, ordinal))| !matches!(**ordinal, 0 | MORE));
+        self.numbered.extend(own.filter_map(|(place, (head, &ordinal))| {
+            let message = Message::new((place, head), head.role()?);
+            Some(Message { ordinal, ..message })
+        }));
+    }
+
     /// Append the parts that begin with each message; an interim response belongs to the exchange of the final response
     /// after it.
     pub fn mark_parts(&self, heads: &[Head], parts: &mut ByDirection<Vec<Part>>) {
@@ -101,7 +115,7 @@ impl Messages {
         let mut mark = |message: &Message, ordinal| {
             let from_client = message.role == Role::Request;
             parts.of_mut(from_client).push(Part {
-                head_end: message.head.map_or(UNSEEN, |place| heads[place as usize].end()),
+                head_end: message.head.map_or(UNSEEN, |place| heads[place as usize].body_start()),
                 ..Part::new(message.start, ordinal, message.role)
             });
         };

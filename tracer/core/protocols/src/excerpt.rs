@@ -138,6 +138,12 @@ impl ExcerptColumns {
         self.push_numbers(frame, at, protocol, solid_len as u32, solid_len as u32);
     }
 
+    /// The same of a header and what was read, one behind the other.
+    pub fn push_parts(&mut self, frame: u32, at: i32, protocol: u8, [header, said]: [&[u8]; 2]) {
+        self.bytes.bytes.extend_from_slice(header);
+        self.push_frame(frame, at, protocol, said, header.len());
+    }
+
     /// Append the numbers of an excerpt whose bytes were appended before.
     fn push_numbers(&mut self, frame: u32, payload_offset: i32, protocol: u8, stream_len: u32, solid_len: u32) {
         self.frame.push(frame);

@@ -60,6 +60,9 @@ pub struct Order {
     pub is_after_gap: fn(&MessageFields) -> bool,
     /// Whether the answer ends with this message. Without such messages an answer reaches to the next one.
     pub is_end: fn(&MessageFields) -> bool,
+    /// Messages follow each other without a byte between them, and state their lengths. So a message that is missing is
+    /// noticed.
+    pub is_seamless: bool,
 }
 
 /// A message, as its row of `messages` has it.
@@ -71,6 +74,18 @@ pub struct MessageFields {
     pub flags: u8,
     /// Something is said of the result.
     pub has_result: bool,
+}
+
+/// Flags of heads ([`crate::head::Head::flags`]) of protocols whose order is [`Order::is_seamless`].
+pub mod flag {
+    /// A request that is a batch: all answers up to the next one with this flag are its answer.
+    pub const BATCH: u8 = 0x02;
+    /// Where the message ends is not known.
+    pub const CUT: u8 = 0x10;
+    /// A request that its server does not answer.
+    pub const NO_ANSWER: u8 = 0x40;
+    /// A server's message that answers no request.
+    pub const UNASKED: u8 = 0x80;
 }
 
 /// Rules of a protocol whose messages are frames of streams.

@@ -50,6 +50,7 @@ const ORDER: Order = Order {
     follows: false,
     is_after_gap: |_| true,
     is_end: |_| false,
+    is_seamless: false,
 };
 
 pub const REQUEST: HeadKind = HeadKind(1);

@@ -39,6 +39,9 @@ pub mod tls;
 
 mod amqp;
 mod ceph;
+mod kept_messages;
+mod kept_parts;
+mod key_shape;
 mod memcached;
 mod mongodb;
 mod mqtt;

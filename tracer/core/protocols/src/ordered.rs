@@ -34,6 +34,7 @@ pub const ORDER: Order = Order {
     follows: true,
     is_after_gap: |message| message.flags & flag::GAP != 0,
     is_end: |message| message.flags & flag::END != 0,
+    is_seamless: false,
 };
 
 fn role(message: &MessageFields, from_client: bool) -> Option<Role> {

@@ -22,6 +22,8 @@ pub struct Protocol {
     pub keep: Keep,
     /// Decoder: how frames are found in packets, if the protocol has frames.
     pub framing: Option<&'static Framing>,
+    /// Decoder: how messages without such frames are found anywhere in packets.
+    pub scanning: Option<&'static Scanning>,
     /// After matching: the messages that an excerpt shows.
     pub read: Read,
     /// After matching: whether these first bytes of a direction are of this protocol, given whether the client sent
@@ -92,6 +94,43 @@ pub struct ReadFrame<'a> {
     pub said: &'a [u8],
 }
 
+/// Rules of a protocol whose messages have no header of fixed length with their lengths: where one ends, only reading it
+/// shows. Each direction is read from its first byte on; bytes whose number a message states need not be seen.
+#[derive(Debug)]
+pub struct Scanning {
+    /// Whether a payload begins with what only a client sends, judged without the bytes before it. Both directions are
+    /// followed from there.
+    pub begins: fn(&[u8]) -> bool,
+    /// Whether a payload of a connection that is followed begins with a message, given whether its client sent it.
+    pub resumes: fn(&[u8], bool) -> bool,
+    /// A reader of one direction, given whether it is the client's.
+    pub scanner: fn(bool) -> Box<dyn Scanner>,
+    /// Keeps a message.
+    pub keep: fn(&ReadFrame<'_>, &mut Keeper<'_>),
+}
+
+/// Reads the bytes of one direction in their order, however packets cut them.
+pub trait Scanner: std::fmt::Debug + Send {
+    /// Read bytes that continue those read or skipped before. Calls `found` with each message; the place of its first
+    /// byte counts from the first of `bytes`, and is below 0 if that was in an earlier packet. A message may be found
+    /// again later, when more of it is known.
+    fn scan(&mut self, bytes: &[u8], found: OnMessage<'_>) -> Scan;
+    /// The bytes that continue those read before are missing, and so may be others: another message comes next.
+    fn lose(&mut self, found: OnMessage<'_>);
+}
+
+/// Called with each message that was found.
+pub type OnMessage<'a> = &'a mut dyn FnMut(&ReadFrame<'_>);
+
+/// Result of scanning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// All bytes were read, and this many after them are not needed.
+    Skip(u32),
+    /// Nothing that follows on this connection, in either direction, can be read.
+    End,
+}
+
 /// Lengths of a frame's parts after its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLen {
@@ -139,6 +178,7 @@ impl Protocol {
             head_kinds: &[],
             keep: |_, _| false,
             framing: None,
+            scanning: None,
             read: |_, _| {},
             begins: |_, _| false,
             exchanges: Exchanges::Turns,

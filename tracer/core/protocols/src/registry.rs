@@ -1,7 +1,7 @@
 //! The registry: every protocol, in the order in which payloads are tried.
 
 use crate::exchanges::{Exchanges, Order, StreamRules};
-use crate::protocol::{Framing, Protocol};
+use crate::protocol::{Framing, Protocol, Scanning};
 use crate::{
     amqp, ceph, http1, http2, memcached, mongodb, mqtt, mysql, nats, postgresql, redis, ssh, tls, turns, websocket,
 };
@@ -27,13 +27,13 @@ pub const REGISTRY: &[&Protocol] = &[
 
 /// By the first byte of a payload, a bit for each protocol that reads it.
 static BY_FIRST_BYTE: [u32; 256] = by_first_byte();
-/// Bits of the protocols that have frames.
+/// Bits of the protocols whose messages are followed across packets.
 const FRAMED: u32 = framed_bits();
 
 const fn framed_bits() -> u32 {
     let (mut bits, mut place) = (0, 0);
     while place < REGISTRY.len() {
-        if REGISTRY[place].framing.is_some() {
+        if REGISTRY[place].framing.is_some() || REGISTRY[place].scanning.is_some() {
             bits |= 1 << place;
         }
         place += 1;
@@ -123,7 +123,7 @@ pub fn places_of_payload(payload: &[u8]) -> impl Iterator<Item = (u8, &'static P
     places(bits).map(|place| (place as u8, REGISTRY[place]))
 }
 
-/// Whether a payload that begins with this byte may begin with a frame; for the hot path.
+/// Whether a payload that begins with this byte may begin what is followed across packets; for the hot path.
 #[inline(always)]
 pub fn may_be_framed(first: u8) -> bool {
     BY_FIRST_BYTE[usize::from(first)] & FRAMED != 0
@@ -133,6 +133,12 @@ pub fn may_be_framed(first: u8) -> bool {
 pub fn framings_of_payload(payload: &[u8]) -> impl Iterator<Item = (u8, &'static Framing)> {
     let all = places_of_payload(payload).filter_map(|(place, protocol)| Some((place, protocol.framing?)));
     all.filter(|(_, framing)| (framing.may_begin)(payload))
+}
+
+/// The protocols that are scanned and of which a client's payload may be the beginning, with their places.
+pub fn scannings_of_payload(payload: &[u8]) -> impl Iterator<Item = (u8, &'static Scanning)> {
+    let all = places_of_payload(payload).filter_map(|(place, protocol)| Some((place, protocol.scanning?)));
+    all.filter(|(_, scanning)| (scanning.begins)(payload))
 }
 
 /// The places of the bits that are set, ascending.
@@ -179,8 +185,8 @@ mod tests {
     fn a_first_byte_leads_to_its_protocols() {
         let names = |first: u8| beginning_with(first).map(|protocol| protocol.name).collect::<Vec<_>>();
         assert_eq!(names(b'*'), ["redis", "mysql"]);
-        assert_eq!(names(b'S'), ["http/1.1", "postgresql", "ssh", "mysql"]);
+        assert_eq!(names(b'S'), ["http/1.1", "postgresql", "ssh", "mysql", "memcached"]);
         assert_eq!(names(0xff), ["mysql"]);
-        assert!(is_of_interest(b'*') && !is_of_interest(0xff));
+        assert!(is_of_interest(b'G') && !is_of_interest(b'*') && !is_of_interest(0xff));
     }
 }

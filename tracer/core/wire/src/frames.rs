@@ -27,7 +27,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
-use twintap_protocols::protocol::{FrameReader, Framing, MAX_KEPT_LEN, ReadFrame};
+use twintap_protocols::excerpt::Keeper;
+use twintap_protocols::protocol::{FrameReader, Framing, MAX_KEPT_LEN, ReadFrame, Scan, Scanner, Scanning};
 use twintap_protocols::registry;
 
 use crate::counters::{CounterKind, Counters};
@@ -58,22 +59,41 @@ pub struct Direction {
 struct Flow {
     /// Place of its protocol in the registry.
     protocol: u8,
-    framing: &'static Framing,
-    reader: Box<dyn FrameReader>,
-    /// What the reader says of the current frame.
-    said: Vec<u8>,
+    walk: Walk,
     /// Sequence number of the first byte that was followed.
     begun: u32,
     /// Sequence number of the next wanted byte.
     wanted: u32,
+    is_lost: bool,
+    /// Nothing more can be read of its connection.
+    is_ended: bool,
+    held: Vec<HeldPacket>,
+}
+
+/// How a direction is followed.
+#[derive(Debug)]
+enum Walk {
+    Framed(FramedWalk),
+    Scanned {
+        rules: &'static Scanning,
+        scanner: Box<dyn Scanner>,
+        from_client: bool,
+    },
+}
+
+/// Follows frames from one header to the next.
+#[derive(Debug)]
+struct FramedWalk {
+    framing: &'static Framing,
+    reader: Box<dyn FrameReader>,
+    /// What the reader says of the current frame.
+    said: Vec<u8>,
     /// Wanted bytes of the current frame that have arrived.
     kept: Vec<u8>,
     /// Number of wanted bytes; until the header is complete, the header's length.
     kept_len: usize,
     /// Bytes of the frame after the wanted ones, once the header is complete.
     behind_len: u32,
-    is_lost: bool,
-    held: Vec<HeldPacket>,
 }
 
 /// A frame that was read, and its protocol.
@@ -81,7 +101,7 @@ struct Flow {
 pub struct Frame<'a> {
     /// Place of the protocol in the registry.
     pub protocol: u8,
-    pub framing: &'static Framing,
+    pub keep: fn(&ReadFrame<'_>, &mut Keeper<'_>),
     pub read: ReadFrame<'a>,
 }
 
@@ -109,6 +129,8 @@ enum Outcome {
     TooEarly,
     /// The position of the next header is unknown.
     Lost,
+    /// Nothing more can be read of the connection.
+    Ended,
 }
 
 /// Follows the frames of all connections in a capture.
@@ -124,7 +146,8 @@ impl Frames {
     pub fn concerns(&self, event: &Event, payload: &[u8]) -> bool {
         if self.flows.is_empty() {
             payload.first().is_some_and(|&first| registry::may_be_framed(first))
-                && registry::framings_of_payload(payload).next().is_some()
+                && (registry::framings_of_payload(payload).next().is_some()
+                    || registry::scannings_of_payload(payload).next().is_some())
         } else {
             event.payload_len > 0 || event.flags & SYN != 0
         }
@@ -161,7 +184,7 @@ impl Frames {
             };
             let preface = Frame {
                 protocol,
-                framing,
+                keep: framing.keep,
                 read,
             };
             note(preface, counters);
@@ -172,7 +195,13 @@ impl Frames {
         let Some(flow) = self.flows.get_mut(&key) else {
             return false;
         };
-        if flow.is_at_header(event.seq) && (flow.framing.is_other)(payload) {
+        if flow.is_ended {
+            if event.flags & (FIN | RST) != 0 {
+                self.forget(&key);
+            }
+            return false;
+        }
+        if flow.is_other(&piece) {
             self.forget(&key);
             return false;
         }
@@ -182,38 +211,48 @@ impl Frames {
             counters.bump(CounterKind::FramesMissed);
         }
         self.held_bytes = (self.held_bytes + flow.held_len()).saturating_sub(held_before);
+        if flow.is_ended {
+            self.end(&key.other_way());
+        }
         if event.flags & (FIN | RST) != 0 {
             self.forget(&key);
         }
         true
     }
 
-    /// Follow a direction from this packet on, if a protocol's frames begin with it.
+    /// Follow a direction from this packet on, if a protocol's frames begin with it; with a message of a client that is
+    /// scanned, both directions.
     fn begin(&mut self, key: Direction, piece: &Piece<'_>, counters: &mut Counters) -> bool {
         let begins = |(_, framing): &(u8, &'static Framing)| (framing.begins)(piece.bytes, piece.wire_len as usize);
-        let Some((protocol, framing)) = registry::framings_of_payload(piece.bytes).find(begins) else {
+        let framed = registry::framings_of_payload(piece.bytes).find(begins);
+        let scanned = || registry::scannings_of_payload(piece.bytes).next();
+        let (flow, answers) = if let Some((protocol, framing)) = framed {
+            (Flow::of_frames(protocol, framing, piece), None)
+        } else if let Some((protocol, rules)) = scanned() {
+            let answers = Flow::of_messages(protocol, rules, false, piece);
+            (Flow::of_messages(protocol, rules, true, piece), Some(answers))
+        } else {
             return false;
         };
         if self.flows.len() >= MAX_FLOWS {
             counters.bump(CounterKind::FramesMissed);
             return false;
         }
-        let ahead = (framing.preface_len)(piece.bytes) as u32;
-        let flow = Flow {
-            protocol,
-            framing,
-            reader: (framing.reader)(ahead > 0),
-            said: Vec::new(),
-            begun: piece.seq,
-            wanted: piece.seq.wrapping_add(ahead),
-            kept: Vec::new(),
-            kept_len: framing.header_len,
-            behind_len: 0,
-            is_lost: false,
-            held: Vec::new(),
-        };
         self.flows.insert(key, flow);
+        if let Some(answers) = answers {
+            self.forget(&key.other_way());
+            self.flows.insert(key.other_way(), answers);
+        }
         true
+    }
+
+    /// Read nothing more of a direction.
+    fn end(&mut self, key: &Direction) {
+        if let Some(flow) = self.flows.get_mut(key) {
+            self.held_bytes = self.held_bytes.saturating_sub(flow.held_len());
+            flow.held = Vec::new();
+            flow.is_ended = true;
+        }
     }
 
     fn forget(&mut self, key: &Direction) {
@@ -223,24 +262,81 @@ impl Frames {
     }
 }
 
+impl Direction {
+    fn other_way(&self) -> Self {
+        Self {
+            src: self.dst,
+            dst: self.src,
+            interface: self.interface,
+        }
+    }
+}
+
 impl Flow {
+    fn new(protocol: u8, walk: Walk, piece: &Piece<'_>) -> Self {
+        Self {
+            protocol,
+            walk,
+            begun: piece.seq,
+            wanted: piece.seq,
+            is_lost: false,
+            is_ended: false,
+            held: Vec::new(),
+        }
+    }
+
+    /// A direction whose frames begin with this packet.
+    fn of_frames(protocol: u8, framing: &'static Framing, piece: &Piece<'_>) -> Self {
+        let ahead = (framing.preface_len)(piece.bytes) as u32;
+        let walk = FramedWalk {
+            framing,
+            reader: (framing.reader)(ahead > 0),
+            said: Vec::new(),
+            kept: Vec::new(),
+            kept_len: framing.header_len,
+            behind_len: 0,
+        };
+        Self {
+            wanted: piece.seq.wrapping_add(ahead),
+            ..Self::new(protocol, Walk::Framed(walk), piece)
+        }
+    }
+
+    /// A direction of a connection whose client's packet this is. Answers begin with the next packet that begins with
+    /// one.
+    fn of_messages(protocol: u8, rules: &'static Scanning, from_client: bool, piece: &Piece<'_>) -> Self {
+        let scanner = (rules.scanner)(from_client);
+        let walk = Walk::Scanned {
+            rules,
+            scanner,
+            from_client,
+        };
+        Self {
+            is_lost: !from_client,
+            ..Self::new(protocol, walk, piece)
+        }
+    }
+
     fn held_len(&self) -> usize {
         self.held.iter().map(|held| held.bytes.len()).sum()
     }
 
-    /// Whether a header is wanted next, and a packet may begin with it.
-    fn is_at_header(&self, seq: u32) -> bool {
-        self.is_lost || (self.kept.is_empty() && self.wanted == seq)
+    /// Whether a header is wanted next, and the packet begins with another protocol.
+    fn is_other(&self, piece: &Piece<'_>) -> bool {
+        let Walk::Framed(walk) = &self.walk else {
+            return false;
+        };
+        let is_at_header = self.is_lost || (walk.kept.is_empty() && self.wanted == piece.seq);
+        is_at_header && (walk.framing.is_other)(piece.bytes)
     }
 
     /// Read a packet, and the held-back ones that follow it; false if the position of the next header is unknown.
     fn take(&mut self, piece: &Piece<'_>, room: usize, note: &mut impl FnMut(Frame<'_>)) -> bool {
         if self.is_lost {
-            if !(self.framing.resumes)(piece.bytes, piece.wire_len as usize) {
+            if !self.walk.resumes(piece) {
                 return true;
             }
             (self.is_lost, self.wanted) = (false, piece.seq);
-            self.expect_header();
         }
         let mut outcome = self.read(piece, piece.seq, note);
         if outcome == Outcome::TooEarly && self.held.len() < HELD_PACKETS && piece.bytes.len() <= room {
@@ -261,23 +357,123 @@ impl Flow {
             outcome = self.read(&next, piece.seq, note);
         }
         if outcome != Outcome::Read {
-            if self.kept.len() >= self.framing.header_len {
-                self.finish_frame(piece.seq, note);
-            }
-            self.is_lost = true;
+            self.lose(piece.seq, note);
+            (self.is_lost, self.is_ended) = (true, outcome == Outcome::Ended);
             self.held.clear();
-            self.reader.lose();
         }
-        !self.is_lost
+        outcome == Outcome::Read
     }
 
-    /// Read the frames in a packet. Places that are noted count from sequence number `first`.
+    /// Read what a packet holds. Places that are noted count from sequence number `first`.
     fn read(&mut self, piece: &Piece<'_>, first: u32, note: &mut impl FnMut(Frame<'_>)) -> Outcome {
+        match &mut self.walk {
+            Walk::Framed(walk) => walk.read(self.protocol, &mut self.wanted, piece, first, note),
+            Walk::Scanned { rules, scanner, .. } => {
+                let noter = Noter {
+                    protocol: self.protocol,
+                    keep: rules.keep,
+                    first,
+                };
+                noter.scan(&mut **scanner, &mut self.wanted, piece, note)
+            }
+        }
+    }
+
+    /// Note what is known of the current frame or message; what follows it is missing.
+    fn lose(&mut self, first: u32, note: &mut impl FnMut(Frame<'_>)) {
+        match &mut self.walk {
+            Walk::Framed(walk) => walk.lose(self.protocol, &mut self.wanted, first, note),
+            Walk::Scanned { rules, scanner, .. } => {
+                let noter = Noter {
+                    protocol: self.protocol,
+                    keep: rules.keep,
+                    first,
+                };
+                scanner.lose(&mut |read| noter.note(self.wanted, read, note));
+            }
+        }
+    }
+}
+
+/// Notes messages of a protocol that is scanned; their places count from sequence number `first`.
+struct Noter {
+    protocol: u8,
+    keep: fn(&ReadFrame<'_>, &mut Keeper<'_>),
+    first: u32,
+}
+
+impl Noter {
+    /// Read the messages in a packet, of which the byte at `wanted` comes next.
+    fn scan(
+        &self,
+        scanner: &mut dyn Scanner,
+        wanted: &mut u32,
+        piece: &Piece<'_>,
+        note: &mut impl FnMut(Frame<'_>),
+    ) -> Outcome {
+        if is_before(*wanted, piece.seq) {
+            return Outcome::TooEarly;
+        }
+        let at = wanted.wrapping_sub(piece.seq);
+        if at >= piece.wire_len {
+            return Outcome::Read;
+        }
+        let rest = piece.bytes.get(at as usize..).unwrap_or(&[]);
+        let begun = *wanted;
+        *wanted = begun.wrapping_add(rest.len() as u32);
+        match scanner.scan(rest, &mut |read| self.note(begun, read, note)) {
+            Scan::Skip(len) => *wanted = wanted.wrapping_add(len),
+            Scan::End => return Outcome::Ended,
+        }
+        // The snaplen may have cut bytes that are needed.
+        let is_cut = piece.bytes.len() < piece.wire_len as usize;
+        if is_cut && wanted.wrapping_sub(piece.seq) < piece.wire_len {
+            Outcome::Lost
+        } else {
+            Outcome::Read
+        }
+    }
+
+    /// Note a message whose place counts from sequence number `base`.
+    fn note(&self, base: u32, read: &ReadFrame<'_>, note: &mut impl FnMut(Frame<'_>)) {
+        let at = (base.wrapping_sub(self.first) as i32).saturating_add(read.at);
+        note(Frame {
+            protocol: self.protocol,
+            keep: self.keep,
+            read: ReadFrame { at, ..*read },
+        });
+    }
+}
+
+impl Walk {
+    /// Whether a packet begins with frames or messages, on a direction of which some are missing.
+    fn resumes(&mut self, piece: &Piece<'_>) -> bool {
+        match self {
+            Self::Framed(walk) => {
+                walk.expect_header();
+                (walk.framing.resumes)(piece.bytes, piece.wire_len as usize)
+            }
+            Self::Scanned { rules, from_client, .. } => (rules.resumes)(piece.bytes, *from_client),
+        }
+    }
+}
+
+impl FramedWalk {
+    /// Read the frames in a packet, of which the byte at `wanted` comes next. Places that are noted count from sequence
+    /// number `first`.
+    fn read(
+        &mut self,
+        protocol: u8,
+        wanted: &mut u32,
+        piece: &Piece<'_>,
+        first: u32,
+        note: &mut impl FnMut(Frame<'_>),
+    ) -> Outcome {
         for _ in 0..FRAME_LIMIT {
-            if is_before(self.wanted, piece.seq) {
+            if is_before(*wanted, piece.seq) {
                 return Outcome::TooEarly;
             }
-            let at = self.wanted.wrapping_sub(piece.seq);
+            let at = wanted.wrapping_sub(piece.seq);
             if at >= piece.wire_len {
                 return Outcome::Read;
             }
@@ -285,12 +481,12 @@ impl Flow {
                 if self.kept.len() < self.framing.header_len {
                     return Outcome::Lost;
                 }
-                self.finish_frame(first, note); // the rest of its body was not captured
+                self.finish_frame(protocol, wanted, first, note); // the rest of its body was not captured
                 continue;
             };
             let more = rest.len().min(self.kept_len - self.kept.len());
             self.kept.extend_from_slice(&rest[..more]);
-            self.wanted = self.wanted.wrapping_add(more as u32);
+            *wanted = wanted.wrapping_add(more as u32);
             if self.kept.len() == self.framing.header_len && !self.read_header() {
                 self.kept.clear();
                 return Outcome::Lost;
@@ -298,26 +494,34 @@ impl Flow {
             if self.kept.len() < self.kept_len {
                 continue;
             }
-            self.finish_frame(first, note);
+            self.finish_frame(protocol, wanted, first, note);
         }
         Outcome::Lost
     }
 
+    /// Note the current frame if its header is known; those after it are missing.
+    fn lose(&mut self, protocol: u8, wanted: &mut u32, first: u32, note: &mut impl FnMut(Frame<'_>)) {
+        if self.kept.len() >= self.framing.header_len {
+            self.finish_frame(protocol, wanted, first, note);
+        }
+        self.reader.lose();
+    }
+
     /// Read the frame whose bytes are kept, and go on behind it. Places count from sequence number `first`.
-    fn finish_frame(&mut self, first: u32, note: &mut impl FnMut(Frame<'_>)) {
+    fn finish_frame(&mut self, protocol: u8, wanted: &mut u32, first: u32, note: &mut impl FnMut(Frame<'_>)) {
         self.said.clear();
         self.reader.read(&self.kept, &mut self.said);
         note(Frame {
-            protocol: self.protocol,
-            framing: self.framing,
+            protocol,
+            keep: self.framing.keep,
             read: ReadFrame {
                 header: &self.kept[..self.framing.header_len],
-                at: self.wanted.wrapping_sub(first).wrapping_sub(self.kept.len() as u32) as i32,
+                at: wanted.wrapping_sub(first).wrapping_sub(self.kept.len() as u32) as i32,
                 said: &self.said,
             },
         });
         let missing = (self.kept_len - self.kept.len()) as u32;
-        self.wanted = self.wanted.wrapping_add(missing).wrapping_add(self.behind_len);
+        *wanted = wanted.wrapping_add(missing).wrapping_add(self.behind_len);
         self.expect_header();
     }
 

@@ -398,7 +398,7 @@ impl Decoder {
                     notes: &mut notes,
                     lines,
                 };
-                (frame.framing.keep)(&frame.read, &mut keeper);
+                (frame.keep)(&frame.read, &mut keeper);
             });
         if is_followed && self.clues.may_begin(payload) {
             self.clues.note_payload(payload, ends_of(event));

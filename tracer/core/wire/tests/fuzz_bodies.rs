@@ -45,6 +45,11 @@ fn http2_frames() {
 }
 
 #[test]
+fn command_streams() {
+    run("command_streams", decoding::command_streams);
+}
+
+#[test]
 fn postgresql_messages() {
     run("postgresql_messages", decoding::postgresql_messages);
 }
