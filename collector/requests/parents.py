@@ -120,7 +120,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     )
     unresolved = np.flatnonzero(~links.by_id & _called_by_servers(times))
     if len(unresolved):
-        own = _with_own_ids(exchanges)
+        own = with_own_ids(exchanges)
         begins_id = shows_id & ~links.by_id & own & ~np.isin(times.client, times.server[own])
         receives_ids = _receives_ids(times, shows_id & ~own, exchanges["method"].is_valid().to_numpy())
         receives_ids |= shows_id & ~begins_id
@@ -221,7 +221,7 @@ def _receives_ids(times: _Times, shows_id: NDArray[np.bool_], has_head: NDArray[
     return (mostly[service] & has_head) | shows_id
 
 
-def _with_own_ids(exchanges: pa.Table) -> NDArray[np.bool_]:
+def with_own_ids(exchanges: pa.Table) -> NDArray[np.bool_]:
     """Whether each exchange is of a protocol whose ids never are those of a request of another protocol."""
     protocol, names = indices(exchanges["protocol"])
     own = np.array([name in WITH_OWN_IDS for name in names] + [False], dtype=np.bool_)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector import _core
@@ -19,7 +20,7 @@ from collector.requests.endings import as_clients_saw
 from collector.requests.exchanges import NO_BYTE, RANGE
 from collector.requests.hedged_calls import find_hedged_calls
 from collector.requests.openings import Bounds, find_bounds
-from collector.requests.parents import find_links
+from collector.requests.parents import find_links, with_own_ids
 from collector.requests.silences import SUM_COLUMNS, silences_by_row
 from collector.requests.waits import waits
 from collector.trace.arrow import (
@@ -124,8 +125,14 @@ def target_numbers(targets: pa.ChunkedArray) -> NDArray[np.uint64]:
 
 
 def _words(exchanges: pa.Table) -> NDArray[np.uint32]:
+    """The words of targets. A gateway names an object of a store of its own after the bucket's id and the object that
+    it was asked for, with `_` between (RADOS Gateway): there the first `_` ends a word."""
     ranges = {name: numbers(exchanges[name], NO_BYTE) for name in RANGE}
-    return _core.linking_words(texts(exchanges["target"]) | ranges)
+    own, target = with_own_ids(exchanges), exchanges["target"]
+    if own.any():
+        parts = pc.replace_substring(target, "_", "/", max_replacements=1)
+        target = pc.if_else(pa.array(own), parts, target)
+    return _core.linking_words(texts(target) | ranges)
 
 
 def _hashes(ids: pa.ChunkedArray) -> NDArray[np.uint64]:

@@ -233,7 +233,8 @@ pub fn ceph_frames(data: &[u8]) {
     let Some((&step, said)) = data.split_first() else {
         return;
     };
-    if said.windows(8).any(|bytes| bytes == &BANNER[..8]) {
+    let begins = |at: usize| said[at..].starts_with(&BANNER[..8]) || said[at..].starts_with(PREFACE);
+    if (0..said.len()).any(begins) {
         return; // another connection
     }
     let stream = [BANNER, &ceph_stream(said)[..]].concat();

@@ -211,7 +211,7 @@ def ceph_places() -> list[Place]:
     """Places in Ceph's messenger: authentication, commands and their answers, settings, and names of objects."""
     secret, operation = b"SECRET" + b".......", _ceph_operation(b"o")
     banner = b"ceph v2\n\x10\0" + bytes([1]) + bytes(15)
-    reply = banner + _ceph_message(43, 8, struct.pack("<I", 1) + b"o" + bytes(17 + 8 + 4))
+    reply = banner + _ceph_message(43, 8, struct.pack("<I", 1) + b"o\1" + bytes(16 + 8 + 4))
     words = b'{"prefix": "auth add", "entity": "client.a", "key": "' + secret + b'"}'
     command = bytes(34) + struct.pack("<II", 1, len(words)) + words
     controls = {2: "request", 4: "reply more", 5: "request more", 6: "done", 7: "signature"}

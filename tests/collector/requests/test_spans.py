@@ -47,6 +47,20 @@ CASES = {
         """,
         ["1 | 0 10 33 10", "2 < 1 transaction_id 1.00 | 5 2 38 2"],
     ),
+    "an id of Ceph's own leads to no other protocol, and one whose operation was not seen nowhere": (
+        """
+        client > gateway 0 10 90 100 tx=a
+        gateway > osd1/osd 20 22 60 62 tx=0:7 protocol=ceph
+        osd1 > osd2/osd 30 32 50 52 tx=0:7 protocol=ceph
+        osd1 > osd2/osd 33 35 50 52 tx=0:8 protocol=ceph
+        """,
+        [
+            "1 | 0 10 38 10",
+            "2 < 1 timing 1.00 | 0 2 16 2",
+            "3 < 2 transaction_id 1.00 | 0 2 18 2",
+            "4 | 0 2 15 2",
+        ],
+    ),
     "between connected and asking, the time is the asker's, and a root's is not in its duration": (
         """
         client > proxy    0 10 90 100 tx=a connect=-20 connected=-15

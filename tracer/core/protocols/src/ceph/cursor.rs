@@ -63,9 +63,11 @@ impl<'a> Cursor<'a> {
         Some(&self.all[place])
     }
 
-    /// A structure with its version, which is passed; if it is cut, what there is of it.
+    /// A structure with its version, which is passed; if it is cut, what there is of it. Versions count from 1: what an
+    /// agent overwrote with zeros is none.
     pub fn structure(&mut self) -> Option<Self> {
-        self.skip(2)?;
+        self.u8().filter(|&version| version > 0)?;
+        self.skip(1)?;
         let len = self.u32()? as usize;
         let begun = self.at;
         self.at = begun.saturating_add(len).min(self.all.len());

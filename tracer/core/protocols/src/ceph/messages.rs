@@ -41,6 +41,7 @@ const NAMED_MOST: usize = 3;
 const READ_MOST: u16 = 64;
 const TRACE_LEN: usize = 24;
 const PLACEMENT_GROUP_LEN: usize = 17;
+const PLACEMENT_GROUP_VERSION: u8 = 1;
 /// What all messages to monitors begin with.
 const TO_MONITOR_LEN: usize = 18;
 const CLUSTER_LEN: usize = 16;
@@ -268,28 +269,35 @@ pub struct Content {
 
 /// Read a message. Arguments: `front` and `data`, as much of them as was captured.
 pub fn read(header: &Header, front: &[u8], data: &[u8]) -> Content {
-    let mut content = Content {
+    let is_answer = request_of(header.kind).is_some_and(|(_, is_request)| !is_request);
+    let unread = Content {
         tid: header.tid,
         method: name(header.kind),
-        result: SAYS_NOTHING,
+        result: if is_answer { DUE } else { SAYS_NOTHING },
         ..Content::default()
     };
+    read_front(header, front, data, unread.clone()).unwrap_or(unread)
+}
+
+/// `None` if the front is not as this type's is, or cut before what is wanted of it: then nothing of it is read, and an
+/// agent keeps nothing of it.
+fn read_front(header: &Header, front: &[u8], data: &[u8], mut content: Content) -> Option<Content> {
     let mut cursor = Cursor::new(front);
-    _ = match header.kind {
+    match header.kind {
         kind::OSD_OP if header.version >= VERSION_READ => content.read_operation(&mut cursor, data),
         kind::REPOP => content.read_repop(&mut cursor),
         kind::EC_WRITE => content.read_ec(&mut cursor, Content::read_ec_write),
         kind::EC_READ => content.read_ec(&mut cursor, Content::read_ec_read),
         kind::EC_WRITE_REPLY | kind::EC_READ_REPLY => content.read_ec(&mut cursor, |_, _| Some(())),
         kind::GET_VERSION | kind::GET_VERSION_REPLY => content.read_handle(&mut cursor),
-        kind::MON_COMMAND => return content.with_command(cursor),
-        _ => None,
-    };
-    if request_of(header.kind).is_some_and(|(_, is_request)| !is_request) {
-        content.result = result(header, &mut cursor).unwrap_or(DUE);
+        kind::MON_COMMAND => return Some(content.with_command(cursor)),
+        _ => Some(()),
+    }?;
+    if content.result == DUE {
+        content.result = result(header, &mut cursor)?;
     }
     content.read.push(0..cursor.at);
-    content
+    Some(content)
 }
 
 /// The result that an answer shows: 0, or the number of the error.
@@ -297,7 +305,8 @@ fn result(header: &Header, front: &mut Cursor<'_>) -> Option<i32> {
     match header.kind {
         kind::OSD_OP_REPLY if header.version >= VERSION_READ => {
             front.string()?; // object
-            front.skip(PLACEMENT_GROUP_LEN + 8)?; // flags
+            front.u8().filter(|&version| version == PLACEMENT_GROUP_VERSION)?;
+            front.skip(PLACEMENT_GROUP_LEN - 1 + 8)?; // flags
         }
         kind::OSD_OP_REPLY => return None,
         kind::MON_COMMAND_ACK => {

@@ -460,6 +460,30 @@ fn an_agent_keeps_what_is_read_and_no_data() {
 }
 
 #[test]
+fn of_a_front_that_is_not_as_expected_nothing_is_kept() {
+    let good = operation(b"planted", &[(0x2202, [0; 2], 6)]);
+    let mut long = good.clone();
+    long[2..6].fill(0xff); // a placement group that reaches over all else
+    let mut other = good.clone();
+    other[0] = 0;
+    for front in [long, other, vec![0; 200], [&[0x5a; 60][..], b"planted"].concat()] {
+        let whole = [
+            frame(17, &[&header(42, 9, 8), &front, b"", b"planted"]),
+            frame(17, &[&header(43, 9, 8), &front]),
+            bytes(READ),
+        ];
+        let kept = kept_of(&whole.concat(), SecretRules::built_in());
+        assert!(!contains(&kept, b"planted"));
+        let (first, rest) = kept.split_at(whole[0].len());
+        assert_eq!(row_of(first.to_vec()), "42 0 9 [osd_op] [] -1 []");
+        assert_eq!(
+            row_of(rest[..whole[1].len()].to_vec()),
+            "43 0 9 [osd_op_reply] [] -2 []"
+        );
+    }
+}
+
+#[test]
 fn an_agent_keeps_nothing_else() {
     assert_eq!(
         kept_of(
