@@ -52,7 +52,7 @@ from collector.hops.quality import quality_of
 from collector.requests import chunked, gaps, outcomes, spans
 from collector.requests.endings import closing_data, with_endings
 from collector.requests.exchanges import Built, build_exchanges
-from collector.requests.s3_names import S3Evidence
+from collector.requests.s3_names import S3Evidence, s3_evidence
 from collector.requests.stream_evidence import StreamEvidence
 from collector.requests.streams import StreamJudge, requests_of, with_streams
 from collector.requests.unread_streams import unread_connections
@@ -174,6 +174,7 @@ class _Requests:
     quality: EncodedRows
     symptoms: symptoms.Symptoms
     calls: pl.DataFrame  # as `Watched.calls`
+    s3: S3Evidence
 
 
 @dataclass(slots=True)
@@ -193,7 +194,7 @@ class _Rebuilt:
         """Add the results of one partition."""
         self.silences.append(requests.silences)
         self.streams.add(requests.streams)
-        self.s3.add(requests.exchanges)
+        self.s3.add(requests.s3)
         self.answering.update(outcomes.answering_servers(requests.exchanges))
         self.calls.append(requests.calls)
         self.parts.append(requests.symptoms)
@@ -440,7 +441,8 @@ class Pipeline:
         )  # fmt: skip
         quality = self._writer.encode("quality", quality_of(built.hops, counts))
         calls = aligned.watched.calls(requests_of(built.exchanges))
-        return _Requests(built.hops, built.exchanges, built.silences, built.streams, quality, found, calls)
+        s3 = s3_evidence(built.exchanges)
+        return _Requests(built.hops, built.exchanges, built.silences, built.streams, quality, found, calls, s3)
 
     def _store_rebuilt(self, requests: _Requests) -> None:
         rebuilt = self._rebuilt

@@ -30,5 +30,10 @@ def connection_button(children: Children, connection_id: int) -> Component:
     return _button(children, {"data-connection": str(connection_id)}, title, "link")
 
 
+def find_button(text: str, query: str) -> Component:
+    """A text that searches for what it is part of."""
+    return _button(text, {"data-find": query}, f"Find {query}", "link")
+
+
 def _button(children: Children, data: dict[str, Any], title: str, class_name: str) -> Component:
     return html.Button(children, title=title or None, className=class_name or None, **data)

@@ -6,7 +6,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from collector.queries import Request, Span
-from viewer.controls import action_button
+from viewer.controls import action_button, find_button
 from viewer.figures.waterfall import MOST_SPANS, PHASES, SILENCE_COLOURS, waterfall_figure
 from viewer.ledger import STAGES, LedgerRow, ledger_rows
 from viewer.wording import duration, plural, request_title
@@ -60,12 +60,20 @@ def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
         ),
         html.P(request_title(request), className="target"),
         html.P(" · ".join(facts), className="facts"),
+        *_upload(spans[0]),
         html.H3("Where its time went"),
         _ledger(ledger_rows(spans), request.duration_ns),
         html.H3(f"Its exchanges{_limit_note(len(spans))}"),
         _phase_legend(spans),
         *_doubts(spans),
     ]
+
+
+def _upload(root: Span) -> list[Component]:
+    """The multipart upload that a request is part of, with a button that finds all of it."""
+    if not root.upload:
+        return []
+    return [html.P(["of upload ", find_button(root.upload, f"upload:{root.upload}")], className="facts")]
 
 
 def waterfall(spans: Sequence[Span]) -> Component:

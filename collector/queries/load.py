@@ -19,6 +19,7 @@ from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
 from collector.queries.request_table import RequestClass, request_classes, request_table
 from collector.queries.service_graph import HopCounts, ServiceGraph, call_ends, service_graph
 from collector.queries.span_trees import SpanTrees
+from collector.requests.request_words import WORDED, request_words
 from collector.requests.results import answer_text
 
 SLOW_SHARE, TYPICAL = 0.95, (0.25, 0.75)
@@ -34,6 +35,9 @@ _ORDERS: dict[Order, tuple[str, bool]] = {
 ORDERS = tuple(_ORDERS)
 Part = Literal["all", "slow", "typical"]
 
+_TEXTS = ("target", "transaction_id", "operation", "bucket", "object_key", "upload")
+"""Columns of `request_table` in which a text is searched."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestSelection:
@@ -47,7 +51,7 @@ class RequestSelection:
     most_ns: int | None = None
     caller: str = ""  # with an exchange from here
     callee: str = ""  # … to there, as nodes of the service graph
-    text: str = ""  # in the target or the transaction id
+    text: str = ""  # in one of `_TEXTS`
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,7 @@ class RequestRow:
 
     number: int
     class_name: str
-    method: str
-    target: str
+    words: str  # what it asks for
     status: int
     result: str
     outcome: str
@@ -127,7 +130,9 @@ class Load:
         chosen = self.select(selection)
         column, descending = _ORDERS[order]
         page = chosen.sort(column, "number", descending=[descending, False]).slice(first, limit)
-        named = page.rename({"class": "class_name"}).select(list(RequestRow.__dataclass_fields__))
+        words = [request_words(row) for row in page.select(WORDED).iter_rows(named=True)]
+        named = page.rename({"class": "class_name"}).with_columns(words=pl.Series(words, dtype=pl.String))
+        named = named.select(list(RequestRow.__dataclass_fields__))
         filled = named.with_columns(pl.col(pl.String).fill_null(""), pl.col("status").fill_null(0))
         return len(chosen), tuple(RequestRow(**row) for row in filled.iter_rows(named=True))
 
@@ -226,5 +231,4 @@ def _conditions(selection: RequestSelection) -> list[pl.Expr]:
 
 
 def _contains_text(text: str) -> pl.Expr:
-    target, transaction = (pl.col(name).fill_null("") for name in ("target", "transaction_id"))
-    return target.str.contains(text, literal=True) | transaction.str.contains(text, literal=True)
+    return pl.any_horizontal(pl.col(name).fill_null("").str.contains(text, literal=True) for name in _TEXTS)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
 from collector.requests.protocols import WITH_SHAPES
+from collector.requests.request_words import WORDED
 from collector.services.client_requests import of_clients
 
 SIZES = (
@@ -50,26 +51,16 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     """The requests of a trace, one row each, by number.
 
     Arguments: `spans`, as `SpanTrees.frame`.
-    Returns: `number, start_ns, end_ns, duration_ns, ended, class, method, target, protocol, operation, service, status,
-    result, outcome, failed, client_host, server_host, bytes, transaction_id, outermost` (a client's own:
+    Returns: `number, start_ns, end_ns, duration_ns, ended, class, protocol, service, status, result, outcome,
+    failed, client_host, server_host, bytes, transaction_id, upload`, the columns `WORDED`, `outermost` (a client's own:
     `collector.services.client_requests`), `in_flight` (outermost requests in flight when it began, itself included).
     """
     roots = spans.unique("request", keep="first", maintain_order=True)
     size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))
     client_requests = of_clients(roots, spans)["request"]
     rows = roots.select(
-        *(
-            "method",
-            "target",
-            "protocol",
-            "operation",
-            "service",
-            "status",
-            "result",
-            "client_host",
-            "server_host",
-            "transaction_id",
-        ),
+        *WORDED,
+        *("protocol", "service", "status", "result", "client_host", "server_host", "transaction_id", "upload"),
         number="request",
         start_ns="start",
         end_ns="end",

@@ -17,8 +17,8 @@ from collector.queries.timeline.shelf import Shelf
 from collector.reporting.request_rows import RequestRows
 from collector.requests.link_doubt import UNCERTAIN, describe_doubt
 from collector.requests.outcomes import Outcome
+from collector.requests.request_words import WORDED, request_words
 from collector.requests.results import answer_text
-from collector.requests.s3_names import NAMED, request_words
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name
@@ -110,11 +110,8 @@ class Span:
     @property
     def title(self) -> str:
         """A short name of the exchange."""
-        if self.operation:
-            return request_words({name: getattr(self, name) for name in NAMED})
-        if self.method or self.target:
-            return f"{self.method} {self.target}".strip()
-        return f"exchange with {self.service or end_name(self.server_host)}"
+        words = request_words({name: getattr(self, name) for name in WORDED})
+        return words or f"exchange with {self.service or end_name(self.server_host)}"
 
 
 def build_trees(shelf: Shelf, rows: RequestRows, silences: pa.Table, start_ns: int) -> None:

@@ -356,7 +356,12 @@ def _span_bars(rows: pl.DataFrame) -> tuple[SpanBar, ...]:
     """The spans of a request in order of time."""
     stamps = rows.select(
         "depth",
-        label=pl.format("{} {} @ {}", pl.col("method").fill_null(""), "service", pl.col("server_host").fill_null("?")),
+        label=pl.format(
+            "{} {} @ {}",
+            pl.coalesce("operation", "method", pl.lit("")),
+            "service",
+            pl.col("server_host").fill_null("?"),
+        ),
         start="start_trace_ns",
         connected=pl.when(was_opened_for()).then("connected_trace_ns"),
         sent="request_first_sent_trace_ns",

@@ -42,7 +42,7 @@ _PLACE = ("depth", "service", "exchange_id", "server_host")
 STAGE_COLUMNS = ("trace_id", *_PLACE, *_FRONT)
 """The columns of all rows that `stages_of` adds up."""
 _OF_ROOTS = (
-    *("exchange_id", "method", "service", "request_network_ns", "response_network_ns", "uncertainty_ns"),
+    *("exchange_id", "method", "operation", "service", "request_network_ns", "response_network_ns", "uncertainty_ns"),
     *story.OUTERMOST_COLUMNS,
 )
 
@@ -67,7 +67,7 @@ def clients_roots(rows: RequestRows) -> pl.DataFrame:
 def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
     """The result of `request_stages`. Arguments: `rows` with `STAGE_COLUMNS`, from `story.with_failed_connects`; their
     `clients_roots`. Memory: about 40 bytes for each request and stage, and as much to sum them."""
-    kind = _stage_names(roots, _kinds(), "method", "service")
+    kind = _stage_names(roots, _kinds(), "method", "operation", "service")
     of_roots = roots.select("trace_id", "began_trace_ns", kind=kind, is_asked=pl.lit(value=True))
     of = rows.select("trace_id", *_PLACE).join(of_roots, on="trace_id", how="left", maintain_order="left")
     of = of.select(
@@ -85,7 +85,8 @@ def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kinds() -> pl.Expr:
-    return pl.format("{} at {}", pl.col("method").fill_null("request"), pl.col("service"))
+    asked = pl.coalesce(pl.col("operation", "method").cast(pl.String), pl.lit("request"))
+    return pl.format("{} at {}", asked, pl.col("service"))
 
 
 def _stages(name: str) -> pl.Expr:

@@ -39,7 +39,7 @@ from collector.reporting.request_rows import RequestRows
 from collector.requests.critical_path import Ledger
 from collector.requests.link_doubt import inferred_ns
 from collector.requests.outcomes import Outcome, is_abandoned
-from collector.requests.s3_names import request_words
+from collector.requests.request_words import request_words
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name, service_name
@@ -240,11 +240,7 @@ def request_name(row: Mapping[str, Any]) -> str:
 
     Arguments: `row`, with the columns of its exchange.
     """
-    if row["operation"]:
-        return _shorten(request_words(row))
-    if row["method"]:
-        return _shorten(f"{row['method']} {row['target'] or ''}".strip())
-    return f"request to {service_name(row['service'])}"
+    return _shorten(request_words(row)) or f"request to {service_name(row['service'])}"
 
 
 def with_failed_connects(

@@ -20,7 +20,7 @@ Source: Amazon S3 User Guide, "Virtual hosting of general purpose buckets"; `col
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 import numpy as np
@@ -40,7 +40,6 @@ NAMED = ("operation", "bucket", "object_key", "upload", "part")
 NO_ROW = -1
 _HEADS = (HeadKind.REQUEST, HeadKind.RESPONSE)
 _OK = 200
-_PATH = r"^(?:https?://[^/?]*)?([^?]*)"
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 _AWS_LABELS = ("s3-", "s3express-")
 _LOCAL = ("client_host", "authority", "path")
@@ -60,26 +59,32 @@ def s3_marks(heads: pa.Table, request_row: NDArray[np.int64], response_row: NDAr
     return dictionary_array(copies, pa.array([PLAIN, COPIES]), bits(is_s3))
 
 
+@dataclass(frozen=True, slots=True)
 class S3Evidence:
     """What must be known of all exchanges before those of S3 are named. Memory: by host names and uploads."""
 
-    def __init__(self) -> None:
-        self._hosts: dict[str, bool] = {}
-        self._uploads: list[pl.DataFrame] = []
+    hosts: dict[str, bool] = field(default_factory=dict)  # as `Hosts`
+    uploads: list[pl.DataFrame] = field(default_factory=list)  # for `uploads_by_creation`
 
-    def add(self, exchanges: pa.Table) -> None:
-        """Add the exchanges of some connections, with the preliminary `operation`."""
-        rows = _s3_rows(exchanges)
-        if rows.is_empty():
-            return
-        for authority, virtual in _virtual_evidence(rows):
-            self._hosts[authority] = self._hosts.get(authority, False) or virtual
-        self._uploads.append(_upload_rows(rows))
+    def add(self, other: "S3Evidence") -> None:
+        """Add the evidence of other exchanges."""
+        for host, is_virtual in other.hosts.items():
+            self.hosts[host] = self.hosts.get(host, False) or is_virtual
+        self.uploads.extend(other.uploads)
 
     def names(self) -> "S3Names":
         """What names the exchanges."""
-        uploads = pl.concat(self._uploads) if self._uploads else None
-        return S3Names(buckets_of_hosts(self._hosts), {} if uploads is None else uploads_by_creation(uploads))
+        created = uploads_by_creation(pl.concat(self.uploads)) if self.uploads else {}
+        return S3Names(buckets_of_hosts(self.hosts), created)
+
+
+def s3_evidence(exchanges: pa.Table) -> S3Evidence:
+    """The evidence of the exchanges of some connections, which have the preliminary `operation`."""
+    rows = _s3_rows(exchanges)
+    if rows.is_empty():
+        return S3Evidence()
+    uploads = _upload_rows(rows)
+    return S3Evidence(dict(_virtual_evidence(rows)), [] if uploads.is_empty() else [uploads])
 
 
 class S3Names:
@@ -140,14 +145,19 @@ def _s3_rows(exchanges: pa.Table) -> pl.DataFrame:
     ]
     frame = pl.from_arrow(exchanges.select(columns).take(pa.array(where)))
     assert isinstance(frame, pl.DataFrame)
-    target = pl.col("target").fill_null("")
+    parts = pl.col("target").fill_null("").str.splitn("?", 2).struct
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String)).with_columns(
         row=pl.Series(where, dtype=pl.UInt32),
         authority=pl.col("authority").str.to_lowercase().str.replace(r"\.?(:\d*)?$", ""),
-        path=target.str.extract(_PATH),
-        query=target.str.extract(r"\?(.*)$").fill_null(""),
+        path=_without_host(parts[0]),
+        query=parts[1].fill_null(""),
         copies=pl.col("operation") == COPIES,
     )
+
+
+def _without_host(path: pl.Expr) -> pl.Expr:
+    """The paths of targets, some of which are whole URLs."""
+    return pl.when(path.str.starts_with("/")).then(path).otherwise(path.str.replace(r"^https?://[^/]*", ""))
 
 
 def _with_operations(rows: pl.DataFrame) -> pl.DataFrame:
@@ -258,15 +268,3 @@ def _decode(text: str | None) -> str | None:
         return text
     plain = unquote(text, errors="replace")
     return plain if plain.isprintable() and "\ufffd" not in plain else text
-
-
-def request_words(row: Mapping[str, Any]) -> str:
-    """`GetObject photos/cat.jpg`, `UploadPart 3 of photos/cat.jpg`; "" if the request is not S3's.
-
-    Arguments: `row`, with the columns `NAMED`.
-    """
-    if not row["operation"]:
-        return ""
-    part = f"{row['part']} of" if row["part"] else ""
-    place = "/".join(row[name] for name in ("bucket", "object_key") if row[name])
-    return " ".join(filter(None, (row["operation"], part, place)))

@@ -62,7 +62,7 @@ def _search(address: Address) -> Component:
         for name, value in address.values
         if name not in ("text", "page")
     ]
-    label: dict[str, Any] = {"aria-label": "Text in the path or the transaction id"}
+    label: dict[str, Any] = {"aria-label": "Text in the path, the transaction id or what is asked for"}
     field = dcc.Input(type="search", name="text", value=address.text("text"), placeholder="path or transaction id")
     parts = [*kept, html.Label(["Search ", field], **label), html.Button("search", type="submit")]
     return html.Form(parts, action=address.path, method="GET", className="search")
@@ -100,7 +100,7 @@ def _request_list(address: Address, rows: Sequence[RequestRow], first: int, coun
 def _row(row: RequestRow) -> Row:
     status = status_words(row.answer, row.outcome)
     return (
-        html.A(f"#{row.number + 1} {row.method} {row.target}".strip(), href=request_link(row.number), title=row.target),
+        html.A(f"#{row.number + 1} {row.words}".strip(), href=request_link(row.number), title=row.words),
         html.B(status, className="bad") if row.outcome == "failed" else status,
         duration_words(row.duration_ns, ended=row.ended),
         exact_time(row.start_ns),

@@ -5,7 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from collector.requests.s3_names import COPIES, NAMED, PLAIN, S3Evidence, buckets_of_hosts, request_words
+from collector.requests.request_words import request_words
+from collector.requests.s3_names import COPIES, NAMED, PLAIN, S3Evidence, buckets_of_hosts, s3_evidence
 from collector.trace.schema import EXCHANGES, conform
 
 
@@ -28,13 +29,13 @@ def exchanges(*lines: str) -> pa.Table:
 def name_columns(*lines: str) -> list[dict[str, Any]]:
     made, evidence = exchanges(*lines), S3Evidence()
     for at in range(made.num_rows):  # as if each came from a partition of its own
-        evidence.add(made.slice(at, 1))
+        evidence.add(s3_evidence(made.slice(at, 1)))
     found: list[dict[str, Any]] = evidence.names().with_names(made).select(NAMED).to_pylist()
     return found
 
 
 def words(*lines: str) -> list[str]:
-    return [request_words(row) for row in name_columns(*lines)]
+    return [request_words({"method": "", "target": "", **row}) for row in name_columns(*lines)]
 
 
 @pytest.mark.parametrize(

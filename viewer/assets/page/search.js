@@ -28,6 +28,13 @@ async function step(by) {
   timeline.glide(from - room, to + room);
 }
 
+/** @param {string} query */
+function find(query) {
+  forget();
+  box().value = query;
+  step(1);
+}
+
 function forget() {
   [lastQuery, at, count] = ["", -1, 0];
   say("");
@@ -49,5 +56,9 @@ export function startSearch(of) {
     if (event.key === "Escape") byId("arrows").focus();
   });
   box().addEventListener("input", () => box().value.trim() || forget());
+  document.addEventListener("click", (event) => {
+    const button = event.target instanceof Element ? event.target.closest("[data-find]") : null;
+    if (button) find(button.getAttribute("data-find") || "");
+  });
   if (fromAddress) box().value = lastQuery = fromAddress;
 }
