@@ -172,6 +172,7 @@ class Ceph(Scenario):
         return [
             *_counts(client, asked, unread, rows, logged, 1 - MOST_UNREAD if "agent" in said.trace.parent.name else 1),
             *_names(operations, asked),
+            _services(rows),
             _parents([row for row in rows if (row["transaction_id"] or "").split(" ")[0] not in unread_ids]),
             *_durations(client, operations, asked),
             _hidden_streams(said),
@@ -219,6 +220,12 @@ def _names(operations: list[Operation], asked: list[Row]) -> Iterator[Verdict]:
     yield Verdict(
         "results, and their class", f"{_words_of(failed)}: client_error", f"{_words_of(seen)}: {classes}", right
     )
+
+
+def _services(rows: list[Row]) -> Verdict:
+    """What the OSDs are called, also those that are asked at the end that opened the connection."""
+    found = {row["service"] for row in rows if row["server_host"] in OSDS}
+    return Verdict("service of all requests to OSDs", "ceph-osd", ", ".join(sorted(found)), found == {"ceph-osd"})
 
 
 def _parents(rows: list[Row]) -> Verdict:
