@@ -1,9 +1,9 @@
 """Builds a frame of all requests of a trace, and groups them to classes by operation, service and size.
 
-Requests are of one class if they have the same operation, service and size class. The operation is S3's, or the method
-and kind (of SQL the statement's shape; account, container or object, if the path shows it). The size is that of the
-larger of request and response, with heads, in steps of a factor of sixteen: within a step, the size has little
-influence on the duration.
+Requests are of one class if they have the same operation, service and size class. The operation is S3's, a call of
+gRPC, or the method and kind (of SQL the statement's shape; account, container or object, if the path shows it). The
+size is that of the larger of request and response, with heads, in steps of a factor of sixteen: within a step, the size
+has little influence on the duration.
 
 Source for the paths: Swift's API reference (`/v1/{account}/{container}/{object}`) and the requests of its proxy
 (`/{device}/{partition}/…`).
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
 from collector.requests.protocols import WITH_SHAPES
-from collector.requests.request_words import WORDED
+from collector.requests.request_words import WORDED, is_grpc
 from collector.services.client_requests import of_clients
 
 SIZES = (
@@ -51,7 +51,7 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     """The requests of a trace, one row each, by number.
 
     Arguments: `spans`, as `SpanTrees.frame`.
-    Returns: `number, start_ns, end_ns, duration_ns, ended, class, protocol, service, status, result, outcome,
+    Returns: `number, start_ns, end_ns, duration_ns, ended, class, service, status, result, outcome,
     failed, client_host, server_host, bytes, transaction_id, upload`, the columns `WORDED`, `outermost` (a client's own:
     `collector.services.client_requests`), `in_flight` (outermost requests in flight when it began, itself included).
     """
@@ -60,7 +60,7 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     client_requests = of_clients(roots, spans)["request"]
     rows = roots.select(
         *WORDED,
-        *("protocol", "service", "status", "result", "client_host", "server_host", "transaction_id", "upload"),
+        *("service", "status", "result", "client_host", "server_host", "transaction_id", "upload"),
         number="request",
         start_ns="start",
         end_ns="end",
@@ -111,7 +111,7 @@ def _class_name() -> pl.Expr:
     """`PUT object 1-16 KiB at swift-proxy`, `UploadPart 4-64 MiB at s3`; unknown parts are omitted."""
     target = pl.col("target").fill_null("")
     groups, path = target.str.extract_groups(_PATH), target.str.contains(_PATH)
-    shape = pl.when(pl.col("protocol").is_in(WITH_SHAPES), target != "").then(target)
+    shape: pl.Expr = pl.when(pl.col("protocol").is_in(WITH_SHAPES), target != "").then(target)
     is_long = shape.str.len_chars() > LONGEST_SHAPE
     shape = pl.when(is_long).then(pl.concat_str(shape.str.head(LONGEST_SHAPE), pl.lit("…"))).otherwise(shape)
     kind = (
@@ -128,6 +128,7 @@ def _class_name() -> pl.Expr:
     for limit, name in reversed(SIZES):
         size = pl.when(pl.col("bytes") < limit).then(pl.lit(name)).otherwise(size)
     method = pl.col("method").replace("", None).fill_null("request")
-    asked = pl.coalesce("operation", pl.concat_str(method, kind, separator=" ", ignore_nulls=True))
+    call = pl.when(is_grpc(), target != "").then(target.str.strip_prefix("/"))
+    asked = pl.coalesce("operation", call, pl.concat_str(method, kind, separator=" ", ignore_nulls=True))
     at = pl.when(pl.col("service").fill_null("") != "").then(pl.format("at {}", "service"))
     return pl.concat_str(asked, size, at, separator=" ", ignore_nulls=True)

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from collector.queries.trace_view import TraceView
 from collector.requests.outcomes import OUTCOMES, Outcome
 from collector.requests.protocols import PROTOCOLS, Exchanges
+from collector.requests.request_words import is_grpc
 from collector.requests.results import CLASSES, is_error
 from collector.services.ends import end_name, service_at
 
@@ -42,8 +43,6 @@ ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*::[0-9
 OF_STREAMS = ("client_host", "server_host", "service", "protocol", "reason", "evidence")
 OF_S3 = ("operation", "bucket", "object_key")
 TEXTS = ("transaction_id", "target", "method", "service", "result", "client_host", "server_host", "upload", *OF_S3)
-CODES_OF_GRPC = (-2, 16)
-"""-2 is one that was not seen; others are codes of resets of HTTP/2."""
 SHOWS_REQUESTS = (Exchanges.ORDERED, Exchanges.BY_STREAM_ID)
 OF_PROTOCOL = ("method", "target", "result")
 ENDS = ("client", "server", "translated_client", "translated_server")
@@ -299,7 +298,7 @@ def _protocol_rules() -> dict[str, Callable[[str, Searched], Masks | None]]:
     shown = [one for one in PROTOCOLS if one.exchanges in SHOWS_REQUESTS]
     words = {word for one in shown for word in (one.family, one.name)}
     rules = {word: _protocol([one.name for one in shown if word in (one.family, one.name)]) for word in words}
-    return rules | {"grpc": _protocol(["http/2"], [pl.col("result_code").is_between(*CODES_OF_GRPC)]), "s3": _s3}
+    return rules | {"grpc": _protocol(["http/2"], [is_grpc()]), "s3": _s3}
 
 
 def _s3(value: str, where: Searched) -> Masks | None:

@@ -31,7 +31,7 @@ TEXTS = (
 )
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),
-    *("request_bytes", "response_bytes", "uncertainty_ns", "part"),
+    *("request_bytes", "response_bytes", "uncertainty_ns", "part", "result_code"),
 )
 
 
@@ -87,6 +87,7 @@ class Span:
     response_idle_ns: int = 0
     send_held_ns: int = 0
     reader_wait_ns: int = 0
+    result_code: int | None = None  # as the protocol numbers its results
     operation: str = ""  # this and those below: of a request of S3's, as `collector.requests.s3_names` has them
     bucket: str = ""
     object_key: str = ""

@@ -44,7 +44,7 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
             "protocol": "http/1.1",
             "service": "swift-proxy",
             "status": 201,
-            "result": None,
+            **{"result": None, "result_code": None},
             "complete": True,
         },
         **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx", "background": False},

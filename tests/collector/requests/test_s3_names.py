@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from collector.requests.request_words import request_words
+from collector.requests.request_words import WORDED, request_words
 from collector.requests.s3_names import COPIES, NAMED, PLAIN, S3Evidence, buckets_of_hosts, s3_evidence
 from collector.trace.schema import EXCHANGES, conform
 
@@ -35,7 +35,7 @@ def name_columns(*lines: str) -> list[dict[str, Any]]:
 
 
 def words(*lines: str) -> list[str]:
-    return [request_words({"method": "", "target": "", **row}) for row in name_columns(*lines)]
+    return [request_words(dict.fromkeys(WORDED) | row) for row in name_columns(*lines)]
 
 
 @pytest.mark.parametrize(
