@@ -1,8 +1,8 @@
 """A client of Redis or memcached, by plain sockets: `python -m benchmarks.real_systems.cache_client KIND ADDRESS PORT`.
 
-Prints a line for each command: its number, its name with the shape of its key, its port, when its first byte was written
-and the last of its answer read, the first word of an error, and whether it is answered at all. Commands of a batch are
-written at once.
+Prints a line for each command: its number, its name with the shape of its key, its port, when its first byte was
+written and the last of its answer read, the first word of an error, and whether it is answered at all. Commands of a
+batch are written at once.
 """
 
 import json
