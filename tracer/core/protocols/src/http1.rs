@@ -309,7 +309,8 @@ fn parse_lines<'a>(
         if let Some((name, value)) = header_of(line) {
             bits |= marks.of(name, value);
             let meaning = take_header(&mut head, name, value, ids, &mut best_id);
-            let evidence = s3_evidence::of_header(name, value).filter(|found| found.flags & !head.flags != 0);
+            let evidence =
+                s3_evidence::of_header(name, value, head.flags).filter(|found| found.flags & !head.flags != 0);
             head.flags |= evidence.as_ref().map_or(0, |found| found.flags);
             if let Some(kept) = &mut kept {
                 match evidence {
