@@ -206,8 +206,8 @@ def test_the_logs_of_postgresql_redis_and_swift_are_read() -> None:
     )
     found = postgresql.statements(text, "db:5432")
     assert [(call.client_port, call.server_ns) for call in found] == [(5, None), (5, 2_070_000)]
-    entry = '1) 1) (integer) 12\n    2) (integer) 1795\n    3) (integer) 34\n    4) 1) "get"\n    5) "10.68.0.10:51"\n'
-    assert [(call.client_port, call.server_ns) for call in redis.commands(entry, "cache:6379")] == [(51, 34_000)]
+    entries = '[[12, 1795, 34, ["get"], "10.68.0.10:51", ""], [13, 1795, 9, ["slowlog"], "127.0.0.1:52", ""]]'
+    assert [(call.client_port, call.server_ns) for call in redis.commands(entries, "cache:6379")] == [(51, 34_000)]
     line = (
         "<134>proxy-server: 10.77.0.10 10.77.0.10 22/Nov/2026/22/22/57 PUT /v1/A/c/o HTTP/1.0 201 - agent AUTH_tk... 3"
         " - - tx16-00 - 0.2463 - - 17.5 17.75 0"

@@ -3,7 +3,8 @@
 Truth: Redis's slow log with a threshold of 0, which has every command, how long it took (µs) and its client's port.
 """
 
-import re
+import json
+from collections.abc import Collection
 
 from benchmarks.real_systems.cache_driver import CacheByDriver
 from benchmarks.real_systems.capturing import TCPDUMP
@@ -12,33 +13,33 @@ from benchmarks.real_systems.scenario import Scenario, addresses, scenario
 from benchmarks.real_systems.truth import Call, Truth
 
 PORT = 6379
-ENTRY = re.compile(r"^ *\d+\) +1\) \(integer\) (\d+)\n +2\) \(integer\) (\d+)\n +3\) \(integer\) (\d+)$", re.MULTILINE)
-CLIENT = re.compile(r'^ +5\) "[\d.]+:(\d+)"$', re.MULTILINE)
+LOCAL = "127.0.0.1"
+"""Whence the slow log is asked for."""
 
 
 def start_redis(lab: Lab, host: str) -> None:
     """Redis with everything in its slow log."""
     lab.start(
-        host, "redis-server", "--port", str(PORT), "--bind", lab.address(host), "127.0.0.1", "--protected-mode", "no",
+        host, "redis-server", "--port", str(PORT), "--bind", lab.address(host), LOCAL, "--protected-mode", "no",
         "--save", "", "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000",
         "--enable-debug-command", "yes", port=PORT,
     )  # fmt: skip
 
 
-def slow_log(lab: Lab, host: str, server: str) -> list[Call]:
-    """Every command that Redis got."""
-    return commands(lab.run(host, "redis-cli", "-h", "127.0.0.1", "slowlog", "get", "-1"), server)
+def slow_log(lab: Lab, host: str, server: str, waiting: Collection[str] = ()) -> list[Call]:
+    """Every command that Redis got from another host, but those of `waiting`, by which a client waits for others."""
+    return commands(lab.run(host, "redis-cli", "-h", LOCAL, "--json", "slowlog", "get", "-1"), server, waiting)
 
 
-def commands(said: str, server: str) -> list[Call]:
-    """What `redis-cli slowlog get` prints, as calls."""
-    numbers, clients = ENTRY.findall(said), CLIENT.findall(said)
-    assert len(numbers) == len(clients), "the slow log is not read right"
+def commands(said: str, server: str, waiting: Collection[str] = ()) -> list[Call]:
+    """What `redis-cli --json slowlog get` prints, as calls. Arguments: as for `slow_log`."""
     found = []
-    for (number, _, took_us), port in zip(numbers, clients, strict=True):
-        call = Call(f"redis {number}", server, client_port=int(port), started_ns=int(number), parent="")
-        call.server_ns = int(took_us) * 1_000
-        found.append(call)
+    for number, _, took_us, words, client, *_ in json.loads(said):
+        address, _, port = client.rpartition(":")
+        if address != LOCAL and words[0].upper() not in waiting:
+            call = Call(f"redis {number}", server, client_port=int(port), started_ns=number, parent="")
+            call.server_ns = took_us * 1_000
+            found.append(call)
     return found
 
 

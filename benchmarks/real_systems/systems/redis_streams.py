@@ -3,7 +3,6 @@
 Truth: Redis's slow log with every command, and how many messages were published or queued.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -12,25 +11,11 @@ from pathlib import Path
 from benchmarks.real_systems.capturing import AGENT, agent, running
 from benchmarks.real_systems.lab import Lab
 from benchmarks.real_systems.scenario import Scenario, addresses, scenario
-from benchmarks.real_systems.systems.redis import PORT, start_redis
-from benchmarks.real_systems.truth import Call, StreamTruth, Truth
+from benchmarks.real_systems.systems.redis import PORT, slow_log, start_redis
+from benchmarks.real_systems.truth import StreamTruth, Truth
 
 APART_S = "0.12"
 WAITING = ("SUBSCRIBE", "BLPOP")
-
-
-def slow_log_calls(lab: Lab, host: str, server: str) -> list[Call]:
-    """Every command in Redis's slow log by which nobody waits for others."""
-    said = lab.run(host, "redis-cli", "-h", "127.0.0.1", "--json", "slowlog", "get", "-1")
-    found = []
-    for number, _, took_us, words, client, *_ in json.loads(said):
-        port = int(client.rpartition(":")[2])
-        is_judge = client.startswith("127.0.0.1:")
-        if words[0].upper() not in WAITING and not is_judge:
-            call = Call(f"redis {number}", server, client_port=port, started_ns=number, parent="")
-            call.server_ns = took_us * 1_000
-            found.append(call)
-    return found
 
 
 class _Broker(Scenario):
@@ -55,7 +40,7 @@ class _Broker(Scenario):
         time.sleep(0.3)
         reader.terminate()
         server = f"{lab.address('cache')}:{PORT}"
-        return Truth(calls=slow_log_calls(lab, "cache", server), streams=[self.stream(server)])
+        return Truth(calls=slow_log(lab, "cache", server, WAITING), streams=[self.stream(server)])
 
     def stream(self, server: str) -> StreamTruth:
         """What is pushed."""
