@@ -187,11 +187,14 @@ mod tests {
 
     #[test]
     fn of_other_protocols_only_the_fixed_first_bytes_are_kept() {
-        let frame = packet(b"get secret\r\n");
+        let frame = packet(b"INFO {\"server_id\":\"secret\"}\r\n");
         assert_eq!(bytes_kept(PayloadPolicy::None, &frame), b"");
-        assert_eq!(bytes_kept(PayloadPolicy::Heads, &frame), b"get ");
-        assert_eq!(bytes_kept(PayloadPolicy::Bytes(2), &frame), b"ge");
-        assert_eq!(bytes_kept(PayloadPolicy::Bytes(99), &frame), b"get xxxxxx\r\n");
+        assert_eq!(bytes_kept(PayloadPolicy::Heads, &frame), b"INFO {\"server");
+        assert_eq!(bytes_kept(PayloadPolicy::Bytes(2), &frame), b"IN");
+        assert_eq!(
+            bytes_kept(PayloadPolicy::Bytes(99), &frame),
+            b"INFO {\"serverxxxxxxxxxxxxxx\r\n"
+        );
         assert_eq!(bytes_kept(PayloadPolicy::Heads, &packet(b"secret")), b"");
     }
 
