@@ -36,6 +36,8 @@ pub(super) struct ServerScanner {
     result_code: i32,
     /// The next bytes continue a line of text.
     is_in_text: bool,
+    /// The last byte of that line that was read.
+    text_end: u8,
     /// Elements of the answer were read.
     is_past_first: bool,
     is_announced: bool,
@@ -113,10 +115,16 @@ impl ServerScanner {
     fn step(&mut self, bytes: &[u8]) -> Step {
         if self.is_in_text {
             let Some(end) = memchr(b'\n', bytes) else {
+                self.text_end = bytes.last().copied().unwrap_or(self.text_end);
                 return Step::Wait;
             };
+            let before = end.checked_sub(1).map_or(self.text_end, |at| bytes[at]);
             self.is_in_text = false;
-            return self.end_value(end + 1);
+            return if before == b'\r' {
+                self.end_value(end + 1)
+            } else {
+                Step::Invalid
+            };
         }
         if self.held.is_empty() {
             let step = self.line(bytes);
@@ -167,7 +175,7 @@ impl ServerScanner {
         match end {
             Some(end) => self.end_value(end + 1),
             None => {
-                self.is_in_text = true;
+                (self.is_in_text, self.text_end) = (true, line[line.len() - 1]);
                 Step::Read(line.len())
             }
         }
