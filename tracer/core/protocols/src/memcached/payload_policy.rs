@@ -68,11 +68,11 @@ fn lines(payload: &[u8], side: Side) -> impl Iterator<Item = (Range<usize>, usiz
     })
 }
 
-/// The words of a line, with their numbers.
+/// The words of a line, as its readers divide it: only spaces are between them.
 fn words(line: &[u8]) -> Vec<Range<usize>> {
-    let is_end = |byte: &u8| matches!(byte, b' ' | b'\r' | b'\n');
     let mut at = 0;
-    line.split(is_end)
+    line.trim_ascii_end()
+        .split(|&byte| byte == b' ')
         .filter_map(|word| {
             let place = at..at + word.len();
             at = place.end + 1;
