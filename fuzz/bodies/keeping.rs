@@ -5,7 +5,7 @@
 
 use twintap_capture::pcapng::LinkType;
 use twintap_capture::policy::{HEAD_LIMIT_BYTES, PayloadPolicy};
-use twintap_protocols::tls::{self, payload_policy};
+use twintap_protocols::tls::{self, hellos, payload_policy};
 use twintap_secrets::SecretRules;
 use twintap_wire::link;
 use twintap_wire::packet::walk;
@@ -49,15 +49,22 @@ pub fn kept_frame(data: &[u8]) {
     }
 }
 
-/// Invariant: the parts of TLS records that are kept are ascending and disjoint, each within its record; all else is
-/// overwritten; and what is left shows the collector the same records.
+/// What the hello at the start of records asks for, or chooses.
+fn hello_of(records: &[u8]) -> (Option<Vec<u8>>, Option<u16>) {
+    let message = hellos::message_of(records);
+    let asked = hellos::client_hello(&message).map(|hello| hello.server_name.to_vec());
+    (asked, hellos::server_hello(&message).and_then(|hello| hello.version))
+}
+
+/// Invariant: the parts of TLS records that are kept are ascending and disjoint; all else is overwritten; and what is
+/// left shows the collector the same records and hellos.
 pub fn tls_records(data: &[u8]) {
     for limit in [0, 7, HEAD_LIMIT_BYTES] {
         let parts: Vec<_> = payload_policy::kept_parts(data, limit).collect();
         assert!(
             parts
                 .iter()
-                .all(|part| part.len() >= 5 && part.end <= data.len().min(limit))
+                .all(|part| !part.is_empty() && part.end <= data.len().min(limit))
         );
         assert!(parts.is_sorted_by(|one, next| one.end <= next.start), "records overlap");
         let kept_len = payload_policy::kept_len(data, limit);
@@ -68,9 +75,16 @@ pub fn tls_records(data: &[u8]) {
             let is_kept = parts.iter().any(|part| part.contains(&at));
             assert_eq!(left, if is_kept { given } else { 0 }, "byte {at}");
         }
-        for part in parts {
-            let seen = |bytes: &[u8]| tls::parse(bytes).map(|head| (head.status, head.len));
-            assert_eq!(seen(&left[part.start..]), seen(&data[part.start..]));
+        let inspected = &data[..data.len().min(limit)];
+        let mut at = 0;
+        while let (Some(whole), Some(kept)) = (inspected.get(at..), left.get(at..))
+            && let Some(record) = tls::parse(whole)
+            && at < kept_len
+        {
+            let seen = tls::parse(kept).map(|head| (head.status, head.len));
+            assert_eq!(seen, Some((record.status, record.len)));
+            assert_eq!(hello_of(kept), hello_of(whole));
+            at += record.len as usize;
         }
     }
 }

@@ -1,4 +1,5 @@
-//! TLS records: their places, types and lengths. Of their contents only the first hello is read.
+//! TLS records: their places, types and lengths. Of their contents the hellos are read ([`hellos`]), and alerts in the
+//! clear.
 //!
 //! A record is searched where a payload begins, and after each record that is captured to its end. Bytes within a
 //! record that look like a record are rare (one payload in millions); whoever reads records leaves out those that begin
@@ -6,11 +7,14 @@
 //!
 //! Source: RFC 8446 §5.1 (record layer), §4.1.2–4.1.3 (hellos), RFC 5246 §6.2.1.
 
+use self::hellos::{CLIENT_HELLO, Keeping, SERVER_HELLO};
 use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
 use crate::exchanges::Exchanges;
 use crate::head::{Head, HeadKind};
 use crate::protocol::{AgentKeeps, Docs, Parts, Protocol};
 
+pub mod hellos;
+pub mod names;
 pub mod payload_policy;
 
 pub const PROTOCOL: Protocol = Protocol {
@@ -26,9 +30,9 @@ pub const PROTOCOL: Protocol = Protocol {
         blank: payload_policy::blank,
     }),
     docs: Docs {
-        reads: "types and lengths of records; of the server's hello the version and whether it chose HTTP/2",
-        agent_keeps: "the headers of records, the type of a handshake message, the server's hello",
-        overwrites: "",
+        reads: "types and lengths of records; both hellos; alerts in the clear",
+        agent_keeps: "the headers of records, the type of a handshake message, alerts in the clear; of the hellos the server's name, protocols (ALPN), versions, cipher suite, and which extensions there are",
+        overwrites: "key shares, tickets, ids of sessions and keys",
     },
     ..Protocol::with_name("tls")
 };
@@ -54,53 +58,57 @@ pub mod content {
 }
 
 const HEADER_LEN: usize = 5;
+/// Level and description (RFC 8446 §6).
+pub const ALERT_LEN: usize = 2;
 /// Records read of one packet, at most.
 const RECORD_LIMIT: usize = 64;
-/// Length of a handshake message's header: type and length (RFC 8446 §4).
-const MESSAGE_HEADER_LEN: usize = 4;
 /// Longest content of a record: 2^14 bytes and what encryption may add (RFC 5246 §6.2.3).
 const MAX_CONTENT_LEN: usize = (1 << 14) + 2048;
-const SUPPORTED_VERSIONS: u16 = 43;
-/// Application-layer protocol negotiation: a list with the length of one name in it, and the name (RFC 7301 §3.1).
-const ALPN: u16 = 16;
-const ALPN_HTTP2: &[u8] = b"\0\x03\x02h2";
-/// Extensions of a hello that are read, at most.
-const MAX_EXTENSIONS: usize = 64;
 const TLS_13: u16 = 0x0304;
-/// SHA-256 of "HelloRetryRequest", in place of a server's random number (RFC 8446 §4.1.3); its first bytes.
-const HELLO_RETRY_REQUEST_RANDOM: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
 
-/// Keep the headers of the records that a payload begins with, and a server's hello.
+/// Keep the headers of the records that a payload begins with, the hello among them, the types of other handshake
+/// messages, and alerts.
 fn keep(payload: &Payload<'_>, keeper: &mut Keeper<'_>) -> bool {
-    let mut at = 0;
+    let (mut at, mut hello_end) = (0, 0);
     for _ in 0..RECORD_LIMIT {
         let Some(record) = payload.bytes.get(at..).filter(|rest| may_be_record(rest)) else {
             break;
         };
         let Some(len) = record_len(record) else { break };
-        let kept_len = HEADER_LEN + hello_len(&record[..len.min(record.len())]);
-        keeper.keep_start(record, at, kept_len, len as u32);
+        match hellos::parts_of_records(record, Keeping::Decoder).filter(|_| at >= hello_end) {
+            Some(hello) => {
+                keeper.keep_start(&hello.redact(record), at, hello.kept_len(), len as u32);
+                hello_end = at + hello.records_len;
+            }
+            None => {
+                let shown_len = if at < hello_end { 0 } else { shown_len(record, len) };
+                keeper.keep_start(record, at, HEADER_LEN + shown_len, len as u32);
+            }
+        }
         at += len;
     }
     false // its first bytes show the software
 }
 
-fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
-    if let Some(record) = parse(excerpt.bytes) {
-        emit(0, &record);
-    }
+/// How many bytes of a record's content are kept if it begins no hello: the type of a handshake message, and an alert
+/// that is in the clear (encrypted, it is longer).
+pub(crate) fn shown_len(record: &[u8], len: usize) -> usize {
+    let wanted = match u16::from(record[0]) {
+        content::HANDSHAKE => 1,
+        content::ALERT if len == HEADER_LEN + ALERT_LEN => ALERT_LEN,
+        _ => 0,
+    };
+    wanted.min(record.len().min(len) - HEADER_LEN)
 }
 
-/// Bytes of a record's content that are kept: the type of a client's hello, all of a server's.
-fn hello_len(record: &[u8]) -> usize {
-    let message = &record[HEADER_LEN..];
-    match message {
-        [1, ..] if u16::from(record[0]) == content::HANDSHAKE => 1,
-        [2, long, high, low, ..] if u16::from(record[0]) == content::HANDSHAKE => {
-            let len = MESSAGE_HEADER_LEN + u32::from_be_bytes([0, *long, *high, *low]) as usize;
-            len.min(message.len())
-        }
-        _ => 0,
+/// The record that an excerpt begins with. One of no bytes of the stream is a whole hello, of which its first packet
+/// showed the record.
+fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    if excerpt.stream_len == 0 {
+        return;
+    }
+    if let Some(record) = parse(excerpt.bytes) {
+        emit(0, &record);
     }
 }
 
@@ -122,7 +130,7 @@ pub fn parse(payload: &[u8]) -> Option<Head<'static>> {
     let len = record_len(payload)?;
     let kind = u16::from(payload[0]);
     let flags = if kind == content::HANDSHAKE {
-        hello(&payload[HEADER_LEN..])
+        flags_of_hello(payload)
     } else {
         0
     };
@@ -145,38 +153,21 @@ fn record_len(payload: &[u8]) -> Option<usize> {
     (shortest..=MAX_CONTENT_LEN).contains(&len).then_some(HEADER_LEN + len)
 }
 
-/// Flags of the hello that a handshake record begins with.
-fn hello(message: &[u8]) -> u8 {
-    match message.first() {
-        Some(1) => flag::CLIENT_HELLO,
-        Some(2) if message.get(6..10) == Some(&HELLO_RETRY_REQUEST_RANDOM) => 0,
-        Some(2) => flag::SERVER_HELLO | choice_of_hello(message),
+/// Flags of the hello that handshake records begin with, as far as it was captured.
+fn flags_of_hello(records: &[u8]) -> u8 {
+    match records.get(HEADER_LEN) {
+        Some(&CLIENT_HELLO) => flag::CLIENT_HELLO,
+        Some(&SERVER_HELLO) => match hellos::server_hello(&hellos::message_of(records)) {
+            Some(hello) if hello.is_retry => 0,
+            Some(hello) => {
+                let is_13 = hello.version.is_some_and(|version| version >= TLS_13);
+                let chose_http2 = hello.alpn == b"h2";
+                flag::SERVER_HELLO | if is_13 { flag::TLS_13 } else { 0 } | if chose_http2 { flag::HTTP2 } else { 0 }
+            }
+            None => flag::SERVER_HELLO,
+        },
         _ => 0,
     }
-}
-
-/// Flags of what a server's hello chooses, as far as it was captured.
-fn choice_of_hello(message: &[u8]) -> u8 {
-    // Type, length, version, random number; then the session's id, the cipher, the compression.
-    let Some(&session_len) = message.get(38) else {
-        return 0;
-    };
-    let (mut at, mut flags) = (39 + usize::from(session_len) + 3 + 2, 0);
-    for _ in 0..MAX_EXTENSIONS {
-        let (Some(kind), Some(len)) = (number(message, at), number(message, at + 2)) else {
-            break;
-        };
-        let behind = at + 4 + usize::from(len);
-        match kind {
-            SUPPORTED_VERSIONS if number(message, at + 4).is_some_and(|version| version >= TLS_13) => {
-                flags |= flag::TLS_13;
-            }
-            ALPN if message.get(at + 4..behind) == Some(ALPN_HTTP2) => flags |= flag::HTTP2,
-            _ => {}
-        }
-        at = behind;
-    }
-    flags
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u16> {
@@ -186,20 +177,6 @@ fn number(bytes: &[u8], at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn server_hello(version: Option<u16>, random: u8) -> Vec<u8> {
-        let mut message = vec![2, 0, 0, 0, 3, 3];
-        message.extend([random; 32]);
-        message.extend([0, 0x13, 0x01, 0, 0, 6]);
-        if let Some(version) = version {
-            message.extend([0, 43, 0, 2]);
-            message.extend(version.to_be_bytes());
-        }
-        let mut record = vec![22, 3, 3];
-        record.extend((message.len() as u16).to_be_bytes());
-        record.extend(message);
-        record
-    }
 
     #[test]
     fn records_are_known_by_their_headers() {
@@ -223,21 +200,19 @@ mod tests {
 
     #[test]
     fn a_servers_hello_shows_its_version_as_far_as_it_was_captured() {
+        use super::hellos::tests::{ALPN_H2, VERSION_13, in_record, server_hello};
         let flags = |record: &[u8]| parse(record).map(|head| head.flags);
-        let of_13 = server_hello(Some(TLS_13), 7);
+        let of_13 = in_record(&server_hello(7, &[VERSION_13]));
         assert_eq!(flags(&of_13), Some(flag::SERVER_HELLO | flag::TLS_13));
-        assert_eq!(flags(&server_hello(None, 7)), Some(flag::SERVER_HELLO));
+        assert_eq!(flags(&in_record(&server_hello(7, &[]))), Some(flag::SERVER_HELLO));
         for len in HEADER_LEN..of_13.len() {
             assert!(parse(&of_13[..len]).is_some());
         }
-        let mut alpn = server_hello(None, 7);
-        alpn.extend([0, 16, 0, 5, 0, 3, 2, b'h', b'2']);
+        let alpn = in_record(&server_hello(7, &[ALPN_H2]));
         assert_eq!(flags(&alpn), Some(flag::SERVER_HELLO | flag::HTTP2));
         assert_eq!(flags(&alpn[..alpn.len() - 1]), Some(flag::SERVER_HELLO));
-        *alpn.last_mut().expect("long") = b'3';
-        assert_eq!(flags(&alpn), Some(flag::SERVER_HELLO));
-        let mut retry = server_hello(Some(TLS_13), 7);
-        retry[11..15].copy_from_slice(&HELLO_RETRY_REQUEST_RANDOM);
-        assert_eq!(flags(&retry), Some(0));
+        let mut retry = server_hello(7, &[VERSION_13]);
+        retry[6..38].copy_from_slice(&hellos::HELLO_RETRY_REQUEST_RANDOM);
+        assert_eq!(flags(&in_record(&retry)), Some(0));
     }
 }

@@ -1,29 +1,23 @@
-//! Keeps the headers of TLS records and the server's hello, and overwrites everything else.
+//! Keeps the headers of TLS records and what the hellos ask for and choose, and overwrites everything else.
 //!
 //! From the types and lengths of records the collector infers where a handshake ends and the application's messages
 //! begin (`exchanges/src/tls_handshake.rs`). So these are kept: each record header in the inspected part of a payload,
-//! the first byte of a handshake record (the type of its message), and the whole server hello, which contains the
-//! chosen version and nothing that a user sent.
+//! the first byte of a handshake record (the type of its message), alerts in the clear, and of both hellos the parts
+//! that [`hellos::kept_parts`] lists: server name, protocols, versions, cipher suite, which extensions there are. No
+//! random number of a client, session id, key share, ticket, or identity of a key is kept.
 //!
-//! Limits: a record whose header is cut by two packets, or lies beyond the inspected part of the payload.
+//! Limits: a record whose header is cut by two packets, or lies beyond the inspected part of the payload; of a hello
+//! that continues in another packet, what that one holds.
 //!
-//! Source: RFC 8446 §5.1 (records), §4 and §4.1.3 (messages, the server's hello); RFC 5246 §6.2.1.
+//! Source: RFC 8446 §5.1 (records), §4 and §4.1.2–4.1.3 (messages, hellos), §6 (alerts); RFC 5246 §6.2.1.
 
 use std::ops::Range;
 
 use twintap_secrets::SecretRules;
 
+use super::hellos::{self, Keeping};
+use super::{HEADER_LEN, may_be_record, record_len, shown_len};
 use crate::parts::blank_beside;
-
-const HEADER_LEN: usize = 5;
-const HANDSHAKE: u8 = 22;
-const SERVER_HELLO: u8 = 2;
-/// Length of a handshake message's header: type and length.
-const MESSAGE_HEADER_LEN: usize = 4;
-/// Longest content of a record: 2^14 bytes and what encryption may add (RFC 5246 §6.2.3).
-const MAX_CONTENT_LEN: usize = (1 << 14) + 2048;
-/// Longest server hello that is kept. One is about 120 bytes long; a message that claims to be longer is no hello.
-const MAX_HELLO_LEN: usize = 512;
 
 /// The parts of a payload that are kept, ascending; none if it does not begin with a record.
 ///
@@ -32,6 +26,8 @@ pub fn kept_parts(payload: &[u8], limit: usize) -> Parts<'_> {
     Parts {
         payload: &payload[..payload.len().min(limit)],
         at: 0,
+        hello_end: 0,
+        of_hello: Vec::new().into_iter(),
     }
 }
 
@@ -54,47 +50,30 @@ pub fn blank(captured: &mut [u8], _: &SecretRules) {
 pub struct Parts<'a> {
     payload: &'a [u8],
     at: usize,
+    /// Records before this place hold a hello that was read.
+    hello_end: usize,
+    of_hello: std::vec::IntoIter<Range<usize>>,
 }
 
 impl Iterator for Parts<'_> {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Range<usize>> {
-        let record = self.payload.get(self.at..)?;
-        if !may_be_record(record) {
-            return None;
+        if let Some(part) = self.of_hello.next() {
+            return Some(part);
         }
-        let len = usize::from(u16::from_be_bytes([record[3], record[4]]));
-        if len > MAX_CONTENT_LEN {
-            return None;
+        let start = self.at.max(self.hello_end);
+        let record = self.payload.get(start..).filter(|rest| may_be_record(rest))?;
+        let len = record_len(record)?;
+        self.at = start + len;
+        if let Some(hello) = hellos::parts_of_records(record, Keeping::Agent) {
+            self.hello_end = start + hello.records_len;
+            let parts = hello.parts.iter().map(|part| start + part.start..start + part.end);
+            self.of_hello = parts.collect::<Vec<_>>().into_iter();
+            return self.of_hello.next();
         }
-        let start = self.at;
-        self.at += HEADER_LEN + len;
-        let body = &record[HEADER_LEN..record.len().min(HEADER_LEN + len)];
-        Some(start..start + HEADER_LEN + shown_len(record[0], body))
+        Some(start..start + HEADER_LEN + shown_len(record, len))
     }
-}
-
-/// How many bytes of a record's content are kept. A hello that claims to be longer than its record is kept up to the
-/// record's end, because other records follow.
-fn shown_len(kind: u8, message: &[u8]) -> usize {
-    if kind != HANDSHAKE || message.is_empty() {
-        return 0;
-    }
-    let hello_len = match message {
-        [SERVER_HELLO, 0, high, low, ..] => MESSAGE_HEADER_LEN + usize::from(u16::from_be_bytes([*high, *low])),
-        _ => return 1,
-    };
-    if hello_len > MAX_HELLO_LEN {
-        1
-    } else {
-        hello_len.min(message.len())
-    }
-}
-
-#[inline(always)]
-fn may_be_record(payload: &[u8]) -> bool {
-    payload.len() >= HEADER_LEN && (20..=23).contains(&payload[0]) && payload[1] == 3 && payload[2] <= 4
 }
 
 #[cfg(test)]
@@ -124,20 +103,51 @@ mod tests {
     }
 
     #[test]
-    fn of_a_handshake_its_message_type_is_kept_and_the_servers_hello() {
-        let hello = [&[2, 0, 0, 40, 3, 3][..], &[9; 38]].concat();
+    fn of_a_handshake_message_types_are_kept_and_what_hellos_ask_and_choose() {
+        use super::super::hellos::tests::{KEY_SHARE, VERSION_13, client_hello, server_hello};
+        let secret = (51, b"\x09\x09\x09\x09".as_slice());
+        let hello = |share| server_hello(7, &[VERSION_13, share, KEY_SHARE]);
         let certificate = record(22, &[&[11][..], &[5; 300]].concat());
-        let flight = [record(22, &hello), certificate.clone()].concat();
+        let flight = [record(22, &hello(secret)), certificate.clone()].concat();
         let left = captured_bytes(&flight, 2048);
-        assert_eq!(left, [record(22, &hello), certificate[..6].to_vec()].concat());
-        let client = record(22, &[&[1][..], b"server name"].concat());
-        assert_eq!(captured_bytes(&client, 2048), b"\x16\x03\x03\0\x0c\x01");
+        let mut expected = hello((51, &[0; 4]));
+        let len = expected.len();
+        expected[len - KEY_SHARE.1.len()..].fill(0);
+        assert_eq!(left, [record(22, &expected), certificate[..6].to_vec()].concat());
+        let client = record(
+            22,
+            &client_hello(9, &[secret, (0, b"\0\x04\0\0\x01a"), (41, b"ticket")]),
+        );
+        let left = captured_bytes(&client, 2048);
+        assert_eq!(left.len(), client.len() - 6, "up to the header of the last extension");
+        let mut of_message = client_hello(0, &[(51, &[0; 4]), (0, b"\0\x04\0\0\x01a"), (41, b"ticket")]);
+        of_message[39..71].fill(0); // the session's id
+        of_message[73..77].fill(0); // cipher suites
+        of_message[78] = 0; // compression
+        let mut expected = record(22, &of_message);
+        expected.truncate(client.len() - 6);
+        assert_eq!(left, expected);
         let no_hello = record(22, &[2, 9, 9, 9, 5, 5]);
         assert_eq!(captured_bytes(&no_hello, 2048), no_hello[..6]);
     }
 
     #[test]
-    fn a_hello_longer_than_its_record_keeps_nothing_of_the_next_one() {
+    fn alerts_in_the_clear_are_kept_and_no_others() {
+        let alerts = [record(21, &[2, 40]), record(21, &[7; 26])].concat();
+        assert_eq!(
+            captured_bytes(&alerts, 2048),
+            b"\x15\x03\x03\0\x02\x02\x28\x15\x03\x03\0\x1a"
+        );
+    }
+
+    #[test]
+    fn a_hello_longer_than_its_record_continues_in_the_next_and_only_of_its_own_kind() {
+        use super::super::hellos::tests::client_hello;
+        let message = client_hello(0, &[(0, b"\0\x04\0\0\x01a"), (16, b"\0\x03\x02h2")]);
+        let (start, end) = message.split_at(84);
+        let left = captured_bytes(&[record(22, start), record(22, end)].concat(), 2048);
+        assert_eq!(left.len(), message.len() + 10);
+        assert!(left.ends_with(b"\x02h2"), "{left:?}");
         let flight = [record(22, &[2, 0, 1, 0]), record(23, b"secret"), record(23, b"secret")].concat();
         let bare = b"\x16\x03\x03\0\x04\x02\0\x01\0\x17\x03\x03\0\x06\0\0\0\0\0\0\x17\x03\x03\0\x06";
         assert_eq!(captured_bytes(&flight, 2048), bare);
