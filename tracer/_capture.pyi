@@ -26,6 +26,7 @@ class Capture:
         segment_bytes: int,
         segment_age_ns: int,
         first_number: int,
+        stem: str,
         expression: str = "",
         ethernet_filter: Sequence[tuple[int, int, int, int]] | None = None,
         raw_ip_filter: Sequence[tuple[int, int, int, int]] | None = None,

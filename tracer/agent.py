@@ -50,6 +50,7 @@ class CaptureOptions:
 
     interfaces: tuple[str, ...]
     host: str
+    stem: str = ""  # of segments' names; empty = the host's name
     payload: str = "heads"  # none, heads, or a number of bytes
     snaplen: int = 0  # bytes of a packet; 0 = what `payload` needs
     ring_bytes: int = 32 << 20  # of each interface
@@ -92,11 +93,12 @@ def run_capture(
         ResourceError when all interfaces are removed. What was written until then is kept.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    for line in prepare_folder(folder, options.host):
+    stem = options.stem or options.host
+    for line in prepare_folder(folder, stem):
         on_notice(line)
     with stop_signals() if with_signals else nullcontext(_never) as signal_came:
         try:
-            number = first_number or next_number(folder, options.host)
+            number = first_number or next_number(folder, stem)
             capture = start_capture(options, folder, number, deliveries.endpoints if deliveries else ())
         except TracerError:
             for path in made:
@@ -117,11 +119,11 @@ def run_capture(
     return counts
 
 
-def prepare_folder(folder: Path, host: str) -> list[str]:
-    """Make a folder ready for the host's segments; lines for the operator on what an earlier capture left there."""
+def prepare_folder(folder: Path, stem: str) -> list[str]:
+    """Make a folder ready for segments with that stem; lines for the operator on what an earlier capture left there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return rescue_partials(folder, host)
+        return rescue_partials(folder, stem)
     except OSError as error:
         what = f"cannot write to {folder}: {error.strerror}"
         if error.errno in DISK_FULL:
@@ -152,6 +154,7 @@ def start_capture(
         segment_bytes=options.segment_bytes,
         segment_age_ns=options.segment_age_ns,
         first_number=first_number,
+        stem=options.stem or options.host,
         expression=compiled.expression,
         ethernet_filter=compiled.ethernet,
         raw_ip_filter=compiled.raw_ip,

@@ -7,15 +7,24 @@ so packets of some milliseconds are missing then; the trace shows this as time w
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tracer.agent import WAIT_NS, CaptureCounts, CaptureOptions, run_capture, stop_signals
 from tracer.deliveries import OwnDeliveries
-from tracer.errors import DiskFullError, ServiceError
-from tracer.shipping import CollectorClient, CollectorDownError, Shipper, ShippingThread, check_url
+from tracer.errors import DiskFullError, InputError, ServiceError
+from tracer.shipping import (
+    CollectorClient,
+    CollectorDownError,
+    CollectorRefusesError,
+    Shipper,
+    ShippingThread,
+    check_url,
+)
 from tracer.spool import MEMORY_LIMIT_BYTES, Destination, Spool, open_spools
-from tracer.tokens import left_token_for
+from tracer.tokens import left_token_for, read_token
 
 SHIPPED_SEGMENT_AGE_NS = 500_000_000
 """Of segments for a collector: half of what a live view may be late (2 s) is left to ship and analyse them."""
@@ -41,22 +50,21 @@ def run_shipped_capture(
     """Capture, and send each segment to a collector as soon as it is whole; at the end say that this was all.
 
     The packets of these deliveries are not recorded, unless `include_own`.
-    Raises: as `run_capture`, but for a full disk; ServiceError if the collector refuses at the start, or has not
-        everything at the end. What it does not have stays in the spool and is sent by the next agent.
+    Raises: as `run_capture`, but for a full disk; ServiceError if the collector has not everything at the end. What it
+        does not have stays in the spool and is sent by the next agent.
     """
     deliveries = None if include_own else OwnDeliveries(check_url(destination.url))
-    token_now = None if destination.token else lambda: left_token_for(destination.url)
+    token_now = partial(_token_now, destination)
     client = CollectorClient(destination.url, destination.token, deliveries=deliveries, token_now=token_now)
     spools = open_spools(destination, options.host)
     spool = spools[-1]
     try:
-        spool.skip_to(client.last_number(destination.session, options.host))
-    except CollectorDownError as error:
-        on_notice(f"{error}; segments are kept in {spool.folder} until it does")
-    for opened in spools:
-        if opened.repaired:
-            on_notice(opened.repaired)
-    shipper = Shipper(client, spools, on_notice)
+        client.check()
+    except (CollectorDownError, CollectorRefusesError) as error:
+        on_notice(f"{error}; segments are kept in {spool.folder} until it takes them")
+    for line in (line for opened in spools for line in opened.notices):
+        on_notice(line)
+    shipper = Shipper(client, spools, destination.spool_limit_bytes, on_notice)
     thread: list[ShippingThread] = []
 
     def start_shipping() -> None:
@@ -64,7 +72,8 @@ def run_shipped_capture(
             thread.append(ShippingThread(shipper))
         on_start()
 
-    options = replace(options, segment_age_ns=min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS))
+    segment_age_ns = min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS)
+    options = replace(options, segment_age_ns=segment_age_ns, stem=spool.stem)
     if left_count := shipper.waiting_count():
         on_notice(f"{left_count:,} segments that an earlier agent left are sent first")
     delivered = True
@@ -85,6 +94,14 @@ def run_shipped_capture(
         )
     on_notice(f"{shipper.sent_count:,} segments sent, {shipper.lost_count:,} lost")
     return counts
+
+
+def _token_now(destination: Destination) -> str:
+    """The collector's token now: what its file holds, or what a collector of this user left on this machine."""
+    if destination.token_file is not None:
+        with suppress(InputError):  # it is being written
+            return read_token(None, destination.token_file, lambda _: None)
+    return left_token_for(destination.url)
 
 
 def _deliver_rest(running: ShippingThread, shipper: Shipper, must_end: Stop) -> bool:

@@ -1,8 +1,11 @@
 """Sends segments to a collector, so that none is lost and each is stored once.
 
 A segment is first completed on this host's disk, in the spool. It is deleted only after the collector has acknowledged
-that it is durable there. After any failure (no answer, full disk at the collector) it is sent again, at growing
-intervals. The collector identifies a segment by session, host, number and hash, so sending it twice is harmless.
+that it is durable there. After any failure (no answer, full disk at the collector, a refused token, another service
+there) it is sent again, at growing intervals; the token is read again where it was refused, and the collector's address
+is looked up again. Only a segment that is refused for what it is (too large, damaged on this disk) is set aside, so
+that it does not stop those after it. The collector identifies a segment by session, host, incarnation, number and hash:
+sending it twice is harmless.
 
 An agent that is stopped retries until everything is delivered, or the collector has acknowledged nothing for
 `END_SECONDS`, or a second signal comes; a request that hangs may add its own timeout. Segments left then, or when an
@@ -19,7 +22,7 @@ import httpx
 
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import InputError, ServiceError
-from tracer.spool import Spool, SpoolState
+from tracer.spool import Spool, trim
 
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
@@ -30,6 +33,8 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 END_SECONDS = 8.0
 """Without an acknowledgement, after which a stopped agent gives up: `docker stop` kills it after 10 s."""
 UNAUTHORIZED = 401
+OF_THE_SEGMENT = (409, 413, 415)
+"""Statuses of refusals that are of the segment: another one has its number, too large, no capture."""
 KEPT_SECONDS = 2.0
 """A connection idle for longer may be closed, and the next request open another. A collector keeps it for 5 s."""
 
@@ -39,14 +44,18 @@ class CollectorDownError(ServiceError):
 
 
 class CollectorRefusesError(ServiceError):
-    """The collector will not take a segment, however often it is sent."""
+    """The collector takes nothing from this agent until somebody changes something: the token, the address."""
+
+
+class SegmentRefusedError(ServiceError):
+    """The collector will not take this segment, however often it is sent; it may take others."""
 
 
 class CollectorClient:
     """The requests of an agent to its collector.
 
-    Every method raises CollectorDownError for what may be better later (no answer, 5xx, a damaged body) and
-    CollectorRefusesError for what will not.
+    Every method raises CollectorDownError for what gets better by itself (no answer, 5xx, a damaged body) and
+    CollectorRefusesError for what does not.
     """
 
     def __init__(
@@ -76,27 +85,25 @@ class CollectorClient:
         """From now on, fail a request during which nothing was sent or received for so long."""
         self._http.timeout = httpx.Timeout(seconds)
 
-    def last_number(self, session: str, host: str) -> int:
-        """Return the highest number of a host's segments at the collector; 0 = none."""
-        found = self._response_field(self._send("GET", f"/api/sessions/{session}"), "hosts")
-        return max((known["last_number"] for known in found if known["host"] == host), default=0)
+    def check(self) -> None:
+        """Ask whether a collector answers there and takes the token."""
+        self._response_field(self._send("GET", "/api/health"), "status")
 
-    def put_segment(self, session: str, host: str, number: int, content: bytes) -> None:
-        """Send a segment; when this returns, it is durable at the collector."""
+    def put_segment(self, spool: Spool, number: int, content: bytes) -> None:
+        """Send a segment; when this returns, it is durable at the collector.
+
+        Raises: SegmentRefusedError if it is this segment that the collector does not take.
+        """
         headers = {"X-Content-SHA256": hashlib.sha256(content).hexdigest(), "Content-Type": "application/x-pcapng"}
-        answer = self._send(
-            "PUT", f"/api/sessions/{session}/hosts/{host}/segments/{number}", content=content, headers=headers
-        )
+        answer = self._send("PUT", f"{_place(spool)}/segments/{number}", content=content, headers=headers)
         if self._response_field(answer, "acknowledged") is not True:
             raise CollectorDownError(f"the collector at {self.url} did not acknowledge segment {number}")
 
-    def close_host(self, session: str, host: str, state: SpoolState) -> None:
-        """Notify the collector that no more segments come."""
-        self._send(
-            "POST",
-            f"/api/sessions/{session}/hosts/{host}/close",
-            json={"last_number": state.last_number, "lost_count": state.lost_count},
-        )
+    def close_incarnation(self, spool: Spool) -> None:
+        """Notify the collector that no more segments of an incarnation come."""
+        state = spool.state()
+        closing = {"last_number": state.last_number, "lost_count": state.lost_count}
+        self._send("POST", f"{_place(spool)}/close", json=closing)
 
     def _response_field(self, answer: httpx.Response, key: str) -> Any:
         try:
@@ -127,6 +134,8 @@ class CollectorClient:
         if answer.status_code == UNAUTHORIZED and self._has_new_token():
             return self._send(method, path, content=content, headers=headers, json=json)
         detail = _detail(answer)
+        if answer.status_code in OF_THE_SEGMENT and content is not None:
+            raise SegmentRefusedError(f"the collector at {self.url} refuses a segment ({detail})")
         if answer.status_code >= 500 or answer.status_code in (408, 422, 429):
             raise CollectorDownError(f"the collector at {self.url} cannot take segments now ({detail})")
         raise CollectorRefusesError(f"the collector at {self.url} refuses ({detail})", _remedy(answer.status_code))
@@ -143,6 +152,11 @@ class CollectorClient:
             self._deliveries.look_up()
 
 
+def _place(spool: Spool) -> str:
+    """Path of an incarnation at the collector."""
+    return f"/api/sessions/{spool.session}/hosts/{spool.host}/incarnations/{spool.incarnation}"
+
+
 def _never() -> bool:
     return False
 
@@ -150,13 +164,15 @@ def _never() -> bool:
 class Shipper:
     """Sends what is in the spools, in order, and keeps what it cannot send.
 
-    `spools[-1]` is that of the running capture; the others were left by earlier agents.
+    `spools[-1]` is that of the running capture; the others were left by earlier agents. Together they hold at most
+    `limit_bytes`.
     """
 
     def __init__(
         self,
         client: CollectorClient,
         spools: list[Spool],
+        limit_bytes: int,
         notice: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
@@ -164,39 +180,31 @@ class Shipper:
         self._client = client
         self._left = spools[:-1]
         self._spool = spools[-1]
+        self._limit_bytes = limit_bytes
         self._notice = notice
         self._clock = clock
         self._pause = pause
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._next_attempt = self._acknowledged_at = clock()
-        self._down = False
+        self._failure: ServiceError | None = None
         self._is_closing = self._is_closed = False
-        self.refusal: CollectorRefusesError | None = None
         self.sent_count = 0
         self.lost_count = 0
 
     def step(self, must_end: Callable[[], bool] = _never) -> None:
-        """Send what is ready, unless the collector failed a moment ago or refuses for good; keep the spool bounded.
+        """Send what is ready, unless the collector failed a moment ago; keep the spools bounded.
 
         Arguments: `must_end` is asked before each segment.
         """
         try:
             self._trim()
-        except OSError as error:
-            return self._note_failure(CollectorDownError(f"the spool cannot be trimmed: {error.strerror}"))
-        if self.refusal is not None or self._clock() < self._next_attempt:
-            return
-        try:
-            self._send_spools(must_end)
-        except CollectorDownError as error:
+            if self._clock() >= self._next_attempt:
+                self._send_spools(must_end)
+                self._note_success()
+        except (CollectorDownError, CollectorRefusesError) as error:
             self._note_failure(error)
         except OSError as error:
-            self._note_failure(CollectorDownError(f"the spool cannot be written: {error.strerror}"))
-        except CollectorRefusesError as error:
-            self.refusal = error
-            self._notice(f"{error}; segments are kept in {self._spool.folder}")
-        else:
-            self._note_success()
+            self._note_failure(CollectorDownError(f"the spool cannot be used: {error.strerror}"))
 
     def close(self, must_end: Callable[[], bool] = _never) -> bool:
         """After the capture: send the rest and inform the collector that this was all; whether it worked.
@@ -208,7 +216,7 @@ class Shipper:
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._next_attempt = self._acknowledged_at = self._clock()
         self.step(must_end)
-        while not self._is_closed and self.refusal is None and not must_end():
+        while not self._is_closed and not isinstance(self._failure, CollectorRefusesError) and not must_end():
             if self._clock() - self._acknowledged_at >= END_SECONDS:
                 break
             self._pause(IDLE_SECONDS)
@@ -220,7 +228,7 @@ class Shipper:
         return sum(len(spool.waiting()) for spool in (*self._left, self._spool))
 
     def _trim(self) -> None:
-        thrown_count = self._spool.trim()
+        thrown_count = trim([*self._left, self._spool], self._limit_bytes)
         if thrown_count:
             self.lost_count += thrown_count
             self._notice(f"the spool is full: its {thrown_count} oldest segments are lost (raise --spool-mib)")
@@ -240,27 +248,37 @@ class Shipper:
         for number, path in spool.waiting():
             if must_end():
                 return False
-            self._client.put_segment(spool.session, spool.host, number, path.read_bytes())
+            try:
+                self._client.put_segment(spool, number, path.read_bytes())
+            except SegmentRefusedError as error:
+                self.lost_count += 1
+                self._notice(f"{error}; it is not sent again, and kept as {spool.set_aside(number, path)}")
+                continue
             self._acknowledged_at, self._retry_seconds = self._clock(), FIRST_RETRY_SECONDS
             spool.delete(number, path)
             self.sent_count += 1
         return True
 
     def _close(self, spool: Spool) -> None:
-        self._client.close_host(spool.session, spool.host, spool.state())
-        spool.note_closed()
-        spool.close()
+        if spool.state().last_number:
+            self._client.close_incarnation(spool)
+        spool.remove()
 
-    def _note_failure(self, error: CollectorDownError) -> None:
-        if not self._down:
-            self._down = True
+    def _note_failure(self, error: ServiceError) -> None:
+        """Wait before the next attempt; a failure of another kind than the one before is said."""
+        if type(self._failure) is not type(error):
             self._notice(f"{error}; segments are kept in {self._spool.folder} and sent again")
+        self._failure = error
         self._next_attempt = self._clock() + self._retry_seconds
         self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
 
+    def note_mistake(self, error: Exception) -> None:
+        """Go on after an error that should not happen, as after one of the collector's."""
+        self._note_failure(CollectorDownError(f"sending failed ({type(error).__name__}: {error})"))
+
     def _note_success(self) -> None:
-        if self._down:
-            self._down = False
+        if self._failure is not None:
+            self._failure = None
             self._notice("the collector takes segments again")
         self._retry_seconds = FIRST_RETRY_SECONDS
 
@@ -283,7 +301,10 @@ class ShippingThread:
 
     def _run(self) -> None:
         while not self._stopped.wait(IDLE_SECONDS):
-            self._shipper.step(self._stopped.is_set)
+            try:
+                self._shipper.step(self._stopped.is_set)
+            except Exception as error:  # noqa: BLE001  a mistake of ours ends neither deliveries nor the capture
+                self._shipper.note_mistake(error)
 
 
 def check_url(url: str) -> str:
@@ -317,7 +338,5 @@ def _remedy(status_code: int) -> str:
             return "give the collector's token: --token-file or TWINTAP_TOKEN"
         case 404:
             return "check the URL: no collector answers there"
-        case 409:
-            return "it has other segments of this host under the same numbers; give another --session"
         case _:
             return "see the collector's messages"

@@ -1,12 +1,14 @@
 """Where an agent keeps the segments that its collector has not acknowledged.
 
-    SPOOL/<collector>/<session>/<host>/<host>-000007.pcapng    not yet acknowledged
-                                      /sent.json               the last number ever sent, for the next agent
-                                      /sent.json.before        what it said before
-                                      /lock                    held by the agent that captures into it
+    SPOOL/<collector>/<session>/<host>/<incarnation>/<host>-<incarnation>-000007.pcapng    not yet acknowledged
+                                                    /sent.json           the last number ever sent, for the next agent
+                                                    /sent.json.before    what it said before
+                                                    /lock                held by the agent that sends from it
 
-A spool is bounded: when it is full, the oldest segments are removed and counted, and the count is reported to the
-operator and the collector.
+Each start of an agent has a folder of its own, which is removed when the collector has all of it. What an agent left is
+sent by the next one on its host. Together the spools of a host are bounded: when they are full, the oldest segments are
+removed and counted, and the count is reported to the operator and the collector. A segment that the collector refuses
+for what it is (`….refused`) is kept for the operator as long as there is room, and is the first to be removed.
 
 A full disk does not end an agent. It keeps its state in memory until that can be written, and segments go to a folder
 of the same layout in memory (`MEMORY`), with its own limit, until the disk has room. State files are written so that a
@@ -20,13 +22,21 @@ import json
 import os
 import shutil
 import stat
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from tracer.errors import DiskFullError, ResourceError
 from tracer.private_files import PRIVATE_UMASK, write_durably
-from tracer.segments import next_number, segments
+from tracer.segments import (
+    INCARNATION_PATTERN,
+    incarnation_stem,
+    new_incarnation,
+    next_number,
+    rescue_partials,
+    segments,
+)
 
 MEMORY = Path("/dev/shm")
 """A file system in memory, where the system has one."""
@@ -37,6 +47,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _SENT_FILE = "sent.json"
 _BEFORE_FILE = "sent.json.before"
 _LOCK_FILE = "lock"
+_REFUSED_SUFFIX = ".refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,33 +59,33 @@ class Destination:
     token: str
     spool: Path
     spool_limit_bytes: int
+    token_file: Path | None = None
+    """Where the token is read again when the collector refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolState:
     """What must be remembered when the segments are gone."""
 
-    last_number: int = 0  # the highest that was ever acknowledged or thrown away
-    lost_count: int = 0  # segments thrown away because the spool was full
-    closed: bool = False  # the collector knows that this was all
+    last_number: int = 0  # the highest that was ever acknowledged, refused or thrown away
+    lost_count: int = 0  # segments thrown away because the spool was full, or refused by the collector
 
 
 class Spool:
-    """The segments of one host and session that the collector has not acknowledged.
+    """The segments of one incarnation that the collector has not acknowledged.
 
     `folder` is on the disk; `overflow`, in memory, takes segments while that has no space.
     """
 
-    def __init__(self, folder: Path, limit_bytes: int, overflow: Path | None = None) -> None:
+    def __init__(self, folder: Path, overflow: Path | None = None) -> None:
         self.folder = folder
         self.overflow = overflow
-        self.host = folder.name
-        self.session = folder.parent.name
-        self._limit_bytes = limit_bytes
+        self.session, self.host, self.incarnation = folder.parts[-3:]
+        self.stem = incarnation_stem(self.host, self.incarnation)
         self._lock: int | None = None  # descriptor of the lock file
         self._state: SpoolState | None = None
-        self.repaired = ""
-        """What was found damaged, for the operator."""
+        self.notices: list[str] = []
+        """What was found damaged or unfinished in it, a line for the operator on each."""
 
     def open(self) -> bool:
         """Take the spool for this process; False if another agent has it. Raises: ResourceError."""
@@ -95,12 +106,24 @@ class Spool:
             os.close(self._lock)
             self._lock = None
             self._state = None
-        if self.overflow is not None and self.overflow.is_dir() and not self._overflow_segments():
+        if self.overflow is not None and self.overflow.is_dir() and not self.overflow_segments():
             shutil.rmtree(self.overflow, ignore_errors=True)
+
+    def rescue(self) -> None:
+        """Keep the whole blocks of the segments that a killed agent was writing. Raises: OSError."""
+        for folder in (self.folder, self.overflow):
+            if folder is not None and folder.is_dir():
+                self.notices += rescue_partials(folder, self.stem)
 
     def waiting(self) -> list[tuple[int, Path]]:
         """Return (number, path) of the segments to send, in order."""
-        return sorted([*segments(self.folder, self.host), *self._overflow_segments()])
+        return sorted([*segments(self.folder, self.stem), *self.overflow_segments()])
+
+    def overflow_segments(self) -> list[tuple[int, Path]]:
+        """Return (number, path) of those of them that are in memory."""
+        if self.overflow is None or not self.overflow.is_dir():
+            return []
+        return segments(self.overflow, self.stem)
 
     def state(self) -> SpoolState:
         """Return the stored state."""
@@ -110,39 +133,35 @@ class Spool:
 
     def next_number(self) -> int:
         """Return the first number that no segment ever had."""
-        there = next_number(self.folder, self.host)
-        in_memory = max((number for number, _ in self._overflow_segments()), default=0) + 1
+        there = next_number(self.folder, self.stem)
+        in_memory = max((number for number, _ in self.overflow_segments()), default=0) + 1
         return max(there, in_memory, self.state().last_number + 1)
-
-    def skip_to(self, last_number: int) -> None:
-        """Number new segments above this one: the collector has those up to it."""
-        state = self.state()
-        self._remember(replace(state, last_number=max(state.last_number, last_number)))
-
-    def note_closed(self) -> None:
-        """Record that the collector was notified of the end; a new segment undoes this."""
-        self._remember(replace(self.state(), closed=True))
-
-    def is_unfinished(self) -> bool:
-        """Whether the collector still lacks segments or the notice that the session is closed."""
-        state = self.state()
-        return bool(self.waiting()) or (state.last_number > 0 and not state.closed)
 
     def delete(self, number: int, path: Path) -> None:
         """Delete a segment that the collector has."""
-        state = self.state()
-        self._remember(replace(state, last_number=max(state.last_number, number), closed=False))
+        self._note(number, lost_count=0)
         path.unlink()
 
-    def trim(self) -> int:
-        """Discard the oldest segments until the spool is within its limits; returns how many."""
-        on_disk = _excess(segments(self.folder, self.host), self._limit_bytes)
-        thrown = [*on_disk, *_excess(self._overflow_segments(), MEMORY_LIMIT_BYTES)]
-        for number, path in thrown:
-            state = self.state()
-            self._remember(SpoolState(max(state.last_number, number), state.lost_count + 1))
-            path.unlink()
-        return len(thrown)
+    def discard(self, number: int, path: Path) -> None:
+        """Delete a segment for which there is no room."""
+        self._note(number, lost_count=1)
+        path.unlink()
+
+    def set_aside(self, number: int, path: Path) -> Path:
+        """Keep a segment that the collector refuses for what it is, where it is not sent again; returns the place."""
+        self._note(number, lost_count=1)
+        return path.rename(path.with_name(path.name + _REFUSED_SUFFIX))
+
+    def set_aside_segments(self) -> list[Path]:
+        """Return the segments that were set aside."""
+        folders = [folder for folder in (self.folder, self.overflow) if folder is not None and folder.is_dir()]
+        return sorted(path for folder in folders for path in folder.glob(f"*{_REFUSED_SUFFIX}"))
+
+    def remove(self) -> None:
+        """Remove the spool, of which the collector has all; it stays where segments were set aside in it."""
+        if not self.set_aside_segments():
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.close()
 
     def has_room(self, wanted_bytes: int) -> bool:
         """Whether the disk has room for so many bytes now."""
@@ -151,10 +170,9 @@ class Spool:
         except OSError:
             return False
 
-    def _overflow_segments(self) -> list[tuple[int, Path]]:
-        if self.overflow is None or not self.overflow.is_dir():
-            return []
-        return segments(self.overflow, self.host)
+    def _note(self, number: int, lost_count: int) -> None:
+        state = self.state()
+        self._remember(SpoolState(max(state.last_number, number), state.lost_count + lost_count))
 
     def _remember(self, state: SpoolState) -> None:
         """Store the state in memory, and on the disk as soon as that has room."""
@@ -169,7 +187,7 @@ class Spool:
                 raise
 
     def _read_state(self) -> SpoolState:
-        """Read the stored state; if it is damaged, repair it and say so in `repaired`."""
+        """Read the stored state; if it is damaged, repair it and say so in `notices`."""
         try:
             return _parse_state(self.folder / _SENT_FILE)
         except FileNotFoundError:
@@ -177,7 +195,7 @@ class Spool:
                 return SpoolState()
         except ValueError:
             pass
-        self.repaired = f"{self.folder / _SENT_FILE} was damaged and is made again from what else the spool holds"
+        self.notices.append(f"{self.folder / _SENT_FILE} was damaged and is made again from what else the spool holds")
         try:
             before = _parse_state(self.folder / _BEFORE_FILE)
         except (FileNotFoundError, ValueError):
@@ -199,7 +217,7 @@ def spool_error(folder: Path, error: OSError) -> ResourceError:
 def _parse_state(file: Path) -> SpoolState:
     """Raises: FileNotFoundError; ValueError for what is no state."""
     document = json.loads(file.read_bytes())
-    types = {"last_number": int, "lost_count": int, "closed": bool}
+    types = {"last_number": int, "lost_count": int}
     if not isinstance(document, dict) or document.keys() - types.keys():
         raise ValueError(file)
     if any(type(value) is not types[name] for name, value in document.items()):
@@ -210,9 +228,40 @@ def _parse_state(file: Path) -> SpoolState:
     return state
 
 
-def _excess(waiting: list[tuple[int, Path]], limit_bytes: int) -> list[tuple[int, Path]]:
+def trim(spools: Sequence[Spool], limit_bytes: int) -> int:
+    """Discard the oldest segments until all spools together are within the limits of disk and memory; how many.
+
+    Arguments: `spools`, the oldest first. The newest segment stays, however low the limit is.
+    """
+    waiting = [(spool, number, path) for spool in spools for number, path in spool.waiting()]
+    in_memory = {path for spool in spools for _, path in spool.overflow_segments()}
+    on_disk = [each for each in waiting if each[2] not in in_memory]
+    refused_bytes = _make_room((path for spool in spools for path in spool.set_aside_segments()), on_disk, limit_bytes)
+    thrown = _excess(on_disk, limit_bytes - refused_bytes)
+    thrown += _excess([each for each in waiting if each[2] in in_memory], MEMORY_LIMIT_BYTES)
+    for spool, number, path in thrown:
+        spool.discard(number, path)
+    return len(thrown)
+
+
+_Waiting = tuple[Spool, int, Path]
+
+
+def _make_room(refused: Iterable[Path], waiting: Sequence[_Waiting], limit_bytes: int) -> int:
+    """Remove segments that were set aside, until those that wait have room beside them; bytes of what is left."""
+    sizes = {path: path.stat().st_size for path in refused}
+    room = limit_bytes - sum(path.stat().st_size for _, _, path in waiting)
+    for path in list(sizes):
+        if sum(sizes.values()) <= room:
+            break
+        path.unlink()
+        del sizes[path]
+    return sum(sizes.values())
+
+
+def _excess(waiting: Sequence[_Waiting], limit_bytes: int) -> list[_Waiting]:
     """The oldest segments beyond the limit; the newest one stays, however low the limit is."""
-    sizes = [path.stat().st_size for _, path in waiting]
+    sizes = [path.stat().st_size for _, _, path in waiting]
     excess_bytes = sum(sizes) - limit_bytes
     thrown = []
     for segment, size in zip(waiting[:-1], sizes, strict=False):
@@ -242,29 +291,51 @@ def memory_folder() -> Path | None:
 
 
 def open_spools(destination: Destination, host: str) -> list[Spool]:
-    """Return this capture's spool, last, after those that earlier agents of this host left for the same collector.
+    """Return the spool of a new incarnation, last, after those that earlier agents of this host left for the same
+    collector, the oldest first.
 
-    Raises: ResourceError if another agent has this capture's spool, or it cannot be written; DiskFullError if it can be
-    made neither on the disk nor in memory.
+    Raises: ResourceError if another agent captures this host for the session, or the spool cannot be written;
+    DiskFullError if it can be made neither on the disk nor in memory.
     """
     collector = quote(destination.url.split("://", 1)[-1].rstrip("/"), safe="")
-    folder = destination.spool / collector / destination.session / host
-    limit_bytes = destination.spool_limit_bytes
+    folder = destination.spool / collector
     memory = memory_folder()
-    overflow = memory / collector / destination.session / host if memory is not None else None
-    spool = Spool(folder, limit_bytes, overflow)
+    roots = [folder, *([] if memory is None else [memory / collector])]
+    left = []
+    for found in _spools_of(host, roots):
+        if found.open():
+            found.rescue()
+            left.append(found)
+        elif found.session == destination.session:
+            for opened in left:
+                opened.close()
+            raise ResourceError(
+                f"another agent captures host {host} for session {destination.session}",
+                "stop it, or give another --session or --host",
+            )
+    inner = Path(destination.session) / host / new_incarnation()
+    return [*left, _new_spool(folder / inner, None if memory is None else memory / collector / inner)]
+
+
+def _new_spool(folder: Path, overflow: Path | None) -> Spool:
+    """A spool on the disk, or in memory where that is full. Raises: ResourceError, DiskFullError."""
+    spool = Spool(folder, overflow)
     try:
-        opened = spool.open()
+        spool.open()
     except DiskFullError:
         if overflow is None:
             raise
-        spool = Spool(overflow, MEMORY_LIMIT_BYTES)
-        opened = spool.open()
-    if not opened:
-        raise ResourceError(
-            f"another agent captures host {host} for session {destination.session}",
-            "stop it, or give another --session or --host",
-        )
-    others = (path for path in sorted(folder.parents[1].glob(f"*/{host}")) if path != folder)
-    left = [found for path in others if (found := Spool(path, limit_bytes)).is_unfinished() and found.open()]
-    return [*left, spool]
+        spool = Spool(overflow)
+        spool.open()
+    return spool
+
+
+def _spools_of(host: str, roots: Sequence[Path]) -> list[Spool]:
+    """All spools of a host for one collector on disk and in memory, the oldest first."""
+    inner = {path.relative_to(root) for root in roots for path in root.glob(f"*/{host}/*") if path.is_dir()}
+    found = []
+    for place in sorted(inner, key=lambda each: (each.name, each)):
+        if INCARNATION_PATTERN.fullmatch(place.name):
+            folder, *in_memory = [root / place for root in roots if (root / place).is_dir()]
+            found.append(Spool(folder, in_memory[0] if in_memory else None))
+    return found

@@ -166,7 +166,7 @@ def _print(
     for (kind, target), count in sorted(kinds.items()):
         print(f"| {kind} | {target} | {count} |")
     acknowledged = watch.acknowledgements(service)
-    segments = {(each["host"], each["number"]) for each in acknowledged}
+    segments = {each["name"] for each in acknowledged}
     print(f"\nacknowledgements {len(acknowledged):,} of {len(segments):,} segments; requests sent {sent:,}, of which ")
     print(", ".join(f"{count:,} surely captured on {host}" for host, count in must.items()))
     print(", ".join(f"{name} {count:,}" for name, count in sorted(watched.counts.items())))

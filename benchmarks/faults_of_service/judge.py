@@ -36,12 +36,11 @@ class Truth:
 def segment_faults(service: Service) -> Iterator[str]:
     """Acknowledged segments that the collector does not have, or not as they were."""
     for each in acknowledgements(service):
-        host, number = each["host"], each["number"]
-        file = service.data / "sessions" / SESSION / host / f"{host}-{number:06d}.pcapng"
+        file = service.data / "sessions" / SESSION / each["host"] / each["name"]
         if not file.is_file():
-            yield f"segment {number} of {host} was acknowledged and is not there"
+            yield f"segment {each['name']} was acknowledged and is not there"
         elif hashlib.sha256(file.read_bytes()).hexdigest() != each["sha256"]:
-            yield f"segment {number} of {host} is not what was acknowledged"
+            yield f"segment {each['name']} is not what was acknowledged"
 
 
 def packets_in(files: Iterator[Path]) -> int:
@@ -60,7 +59,7 @@ def trace_faults(service: Service, trace: str) -> Iterator[str]:
     """Requests that the trace of the whole run lacks, and statements in it that are wrong."""
     info = Trace(trace).info()
     for host in info.hosts:
-        files = (service.data / "sessions" / SESSION / host.host).glob("*.pcapng")
+        files = (service.data / "sessions" / SESSION / host.host).glob("*/*.pcapng")
         if (count := packets_in(files)) != host.packets_count:
             yield f"{host.host}'s segments hold {count:,} packets, the trace {host.packets_count:,}"
     hops = pl.DataFrame(Trace(trace).read("hops", ["state", "one_way_delay_ns", "uncertainty_ns"]))

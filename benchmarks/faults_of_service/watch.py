@@ -49,21 +49,25 @@ class Watch:
         self._ending.set()
 
     def _session(self) -> Iterator[str]:
-        acknowledged, before = acknowledged_numbers(self.service), self._segments()
+        acknowledged, before = acknowledged_names(self.service), self._segments()
         said = yield from self._ask(self.service.collector, _of_session(""))
         if said is None:
             return
         after, hosts = self._segments(), {each["host"]: each for each in said["hosts"]}
-        for host, numbers in after.items():
-            found = hosts.get(host, {"segments_count": 0, "last_number": 0, "missing_count": 0, "closed": False})
+        for host, names in after.items():
+            found = hosts.get(host, {"segments_count": 0, "missing_count": 0, "closed": False, "incarnations": []})
             earlier = before.get(host, set())
-            if not len(earlier) <= found["segments_count"] <= len(numbers):
-                yield f"{host} has {found['segments_count']} segments, not {len(earlier)} to {len(numbers)}"
-            if not max(earlier, default=0) <= found["last_number"] <= max(numbers, default=0):
-                yield f"{host}'s last number is {found['last_number']}, not {max(numbers, default=0)}"
-            if earlier == numbers and not found["closed"] and found["missing_count"] < max(numbers) - len(numbers):
-                yield f"{found['missing_count']} of {host} are missing, not {max(numbers) - len(numbers)}"
-            if missing := acknowledged.get(host, set()) - numbers:
+            if not len(earlier) <= found["segments_count"] <= len(names):
+                yield f"{host} has {found['segments_count']} segments, not {len(earlier)} to {len(names)}"
+            last, last_before = last_numbers(names), last_numbers(earlier)
+            said_last = {each["incarnation"]: each["last_number"] for each in found["incarnations"]}
+            for incarnation, number in said_last.items():
+                if not last_before.get(incarnation, 0) <= number <= last.get(incarnation, 0):
+                    yield f"{incarnation}'s last number is {number}, not {last.get(incarnation, 0)}"
+            missing_count = sum(last.values()) - len(names)
+            if earlier == names and not found["closed"] and found["missing_count"] < missing_count:
+                yield f"{found['missing_count']} of {host} are missing, not {missing_count}"
+            if missing := acknowledged.get(host, set()) - names:
                 yield f"{host}'s {sorted(missing)[:3]} were acknowledged and are not there"
 
     def _live(self) -> Iterator[str]:
@@ -110,11 +114,11 @@ class Watch:
         if said["dropped_count"] != dropped:
             yield f"{said['dropped_count']} packets were dropped, not {dropped}"
 
-    def _segments(self) -> dict[str, set[int]]:
-        """The numbers of what lies in the collector's folder, by host."""
+    def _segments(self) -> dict[str, set[str]]:
+        """The names of what lies in the collector's folder, by host."""
         folder = self.service.data / "sessions" / SESSION
         return {
-            host: {int(path.stem.rsplit("-", 1)[1]) for path in (folder / host).glob("*.pcapng")}
+            host: {str(path.relative_to(folder / host)) for path in (folder / host).glob("*/*.pcapng")}
             for host in self.service.agents
         }
 
@@ -134,11 +138,21 @@ class Watch:
             return None
 
 
-def acknowledged_numbers(service: Service) -> dict[str, set[int]]:
-    """The numbers of the segments that were acknowledged, by host."""
-    found: dict[str, set[int]] = {}
+def acknowledged_names(service: Service) -> dict[str, set[str]]:
+    """The names of the segments that were acknowledged, by host."""
+    found: dict[str, set[str]] = {}
     for each in acknowledgements(service):
-        found.setdefault(each["host"], set()).add(each["number"])
+        found.setdefault(each["host"], set()).add(each["name"])
+    return found
+
+
+def last_numbers(names: set[str]) -> dict[str, int]:
+    """The highest number of each incarnation."""
+    found: dict[str, int] = {}
+    for name in names:
+        incarnation, _, file = name.partition("/")
+        number = int(file.removesuffix(".pcapng").rsplit("-", 1)[1])
+        found[incarnation] = max(number, found.get(incarnation, 0))
     return found
 
 

@@ -95,8 +95,9 @@ class Witness:
         status = answer.first_line.split(" ")[1]
         if method != "PUT" or status not in ("200", "201") or json.loads(answer.body).get("acknowledged") is not True:
             return
-        _, _, _, _, _, host, _, number = path.split("/")
-        seen = {"at": time.time(), "host": host, "number": int(number), "sha256": request.headers["x-content-sha256"]}
+        _, _, _, _, _, host, _, incarnation, _, number = path.split("/")
+        name = f"{incarnation}/{host}-{incarnation}-{int(number):06d}.pcapng"
+        seen = {"at": time.time(), "host": host, "name": name, "sha256": request.headers["x-content-sha256"]}
         with self._lock:
             self._log.write(json.dumps(seen) + "\n")
 

@@ -23,14 +23,14 @@ from collector.hops.quality_summary import WORST_COUNT, Pairing, read_pairing
 from collector.service import ingest
 from collector.service.boundary import AnalysisError, contain_failures, log_failure
 from collector.service.browsers import BrowserGuard
-from collector.service.ingest import Closing, HostStatus, Outcome, SessionStatus
+from collector.service.incarnations import host_sources, sequences, stored_incarnations
+from collector.service.ingest import Closing, IncarnationStatus, Outcome, SessionStatus
 from collector.service.live import LiveAnalysis, LiveStatus
 from collector.service.settings import CollectorSettings
-from collector.trace.data_directory import session_folder, trace_folder
+from collector.trace.data_directory import incarnation_folder, session_folder, trace_folder
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError, TracerError
-from tracer.segments import segments
 
 MOST_ANALYSES = 2
 """Sessions analysed in parallel: each needs memory of its own."""
@@ -47,6 +47,7 @@ _STATUS = {
 
 Session = Annotated[str, Path(description="Name of a capture that goes over several hosts")]
 Host = Annotated[str, Path(description="Name of a captured host")]
+Incarnation = Annotated[str, Path(description="Start of an agent: its time in UTC, and a random number")]
 Connections = Annotated[int, Query(ge=0, le=1_000, description="How many of the worst connections are named")]
 
 
@@ -124,11 +125,12 @@ _open = APIRouter()
 _guarded = APIRouter(prefix="/api", dependencies=[Depends(_check_token)])
 
 
-@_guarded.put("/sessions/{session}/hosts/{host}/segments/{number}")
+@_guarded.put("/sessions/{session}/hosts/{host}/incarnations/{incarnation}/segments/{number}")
 async def put_segment(
     *,
     session: Session,
     host: Host,
+    incarnation: Incarnation,
     number: int,
     request: Request,
     response: Response,
@@ -136,9 +138,8 @@ async def put_segment(
     x_content_sha256: Annotated[str, Header(description="SHA-256 of the body, in lower-case hex")],
 ) -> Received:
     """Store one segment (the body, pcapng) durably. Sending it again is harmless."""
-    upload = ingest.begin_upload(
-        settings.data, session, host, number, x_content_sha256, limit_bytes=settings.segment_limit_bytes
-    )
+    folder = incarnation_folder(settings.data, session, host, incarnation)
+    upload = ingest.begin_upload(folder, number, x_content_sha256, limit_bytes=settings.segment_limit_bytes)
     if upload is None:
         raise HTTPException(status.HTTP_400_BAD_REQUEST, "the number or the hash cannot be one")
     with upload:
@@ -151,15 +152,18 @@ async def put_segment(
         outcome = await to_thread.run_sync(upload.finish)
     if outcome is Outcome.STORED:
         live: LiveAnalysis = request.app.state.live
-        live.note_segment(session, host, number, upload.place)
+        live.note_segment(session, host, incarnation, number, upload.place)
     response.status_code = _STATUS[outcome]
     return Received(outcome=outcome, acknowledged=outcome.acknowledged)
 
 
-@_guarded.post("/sessions/{session}/hosts/{host}/close")
-def close_host(session: Session, host: Host, message: ClosingMessage, settings: Settings) -> HostStatus:
-    """Note that a host's agent has ended."""
-    return ingest.close_host(settings.data, session, host, Closing(message.last_number, message.lost_count))
+@_guarded.post("/sessions/{session}/hosts/{host}/incarnations/{incarnation}/close")
+def close_incarnation(
+    session: Session, host: Host, incarnation: Incarnation, message: ClosingMessage, settings: Settings
+) -> IncarnationStatus:
+    """Note that an agent has ended."""
+    folder = incarnation_folder(settings.data, session, host, incarnation)
+    return ingest.close_incarnation(folder, Closing(message.last_number, message.lost_count))
 
 
 @_guarded.get("/sessions")
@@ -199,15 +203,13 @@ async def analyse_session(session: Session, request: Request, settings: Settings
 
 
 def _analysis_of(session: str, analysis: Analyse, settings: CollectorSettings) -> Analysed:
-    folder = session_folder(settings.data, session)
-    hosts = ingest.session_status(settings.data, session).hosts
-    sources = [HostSource(h.host, tuple(path for _, path in segments(folder / h.host, h.host))) for h in hosts]
-    if not any(source.files for source in sources):
+    sources = host_sources(sequences(stored_incarnations(session_folder(settings.data, session))))
+    if not sources:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "nothing was received of this session")
     trace = trace_folder(settings.data, session)
     trace.parent.mkdir(parents=True, exist_ok=True)
     try:
-        info = contain_failures(session, lambda: analysis([source for source in sources if source.files], str(trace)))
+        info = contain_failures(session, lambda: analysis(sources, str(trace)))
     except AnalysisError as error:
         log_failure(error)
         raise

@@ -1,9 +1,9 @@
 """Receives segments: each is durable before it is acknowledged, and stored once, whatever agents and disk do.
 
-    DATA/sessions/<session>/<host>/<host>-000001.pcapng     as written by the agent
-    DATA/sessions/<session>/<host>/closed.json              the number of segments, once the agent has ended
-    DATA/sessions/<session>/live/                           the trace of its newest seconds (`collector.service.live`)
-    DATA/traces/<session>/                                  the trace
+    DATA/sessions/<session>/<host>/<incarnation>/<host>-<incarnation>-000001.pcapng    as written by the agent
+                                                /closed.json    the number of segments, once the agent has ended
+    DATA/sessions/<session>/live/                the trace of its newest seconds (`collector.service.live`)
+    DATA/traces/<session>/                       the trace
 
 A segment is written under a temporary name, synced, and renamed; then the directory is synced. So a file with its final
 name is complete and durable; an acknowledgement guarantees that. A segment sent again (because the acknowledgement was
@@ -26,12 +26,14 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from collector.trace.data_directory import LIVE_FOLDER, host_folder, session_folder, trace_folder
+from collector.trace.data_directory import LIVE_FOLDER, session_folder, trace_folder
 from tracer.errors import ResourceError
-from tracer.segments import NAME_PATTERN, segment_name, segments
+from tracer.segments import INCARNATION_PATTERN, NAME_PATTERN, incarnation_stem, segment_name, segments
 
 LAST_SEGMENT_NUMBER = 999_999_999
 SHOWN_MISSING_COUNT = 100
+DEPTH = 4
+"""Directories above a segment's that may be new: from the incarnation's up to DATA."""
 PCAPNG_MAGIC = b"\n\r\r\n"
 
 _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
@@ -57,16 +59,28 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HostStatus:
-    """What a session holds of one host."""
+class IncarnationStatus:
+    """What a session holds of one start of an agent."""
 
-    host: str
+    incarnation: str
     segments_count: int
     bytes_count: int
     last_number: int  # 0 = none yet
     missing_count: int  # numbers below the last (or announced) one that never came
     missing: tuple[int, ...]  # the first hundred of them
     closed: bool  # the agent has ended, and all that it announced is here
+
+
+@dataclass(frozen=True, slots=True)
+class HostStatus:
+    """What a session holds of one host."""
+
+    host: str
+    segments_count: int
+    bytes_count: int
+    missing_count: int
+    closed: bool  # all its agents have ended, and all that they announced is here
+    incarnations: tuple[IncarnationStatus, ...]  # in the order of their starts, by the host's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +97,15 @@ class Closing:
     """The message of an agent that ends."""
 
     last_number: int
-    lost_count: int = 0  # segments it had to throw away, because its spool was full
+    lost_count: int = 0  # segments it could not deliver: its spool was full, or they were refused
 
 
 class Upload:
     """One segment being received. A context manager: an unfinished segment leaves nothing behind."""
 
-    def __init__(self, folder: Path, host: str, number: int, sha256: str, limit_bytes: int) -> None:
-        self._place = folder / segment_name(host, number)
+    def __init__(self, place: Path, sha256: str, limit_bytes: int) -> None:
+        folder = place.parent
+        self._place = place
         self._temporary = folder / f".{self._place.name}.{uuid.uuid4().hex[:8]}.incoming"
         self._expected = sha256
         self._limit_bytes = limit_bytes
@@ -149,7 +164,7 @@ class Upload:
                 os.link(self._temporary, self._place)  # unlike a rename, it never replaces one that came meanwhile
             except FileExistsError:
                 return Outcome.KNOWN if _sha256(self._place) == self._expected else Outcome.CONFLICT
-            sync_directories(self._place.parent, up=3)
+            sync_directories(self._place.parent, up=DEPTH)
         return Outcome.STORED
 
 
@@ -164,27 +179,26 @@ def disk_errors(folder: Path) -> Iterator[None]:
         raise ResourceError(f"cannot write to {folder}: {error.strerror}", "agents keep their segments") from None
 
 
-def begin_upload(data: Path, session: str, host: str, number: int, sha256: str, *, limit_bytes: int) -> Upload | None:
+def begin_upload(folder: Path, number: int, sha256: str, *, limit_bytes: int) -> Upload | None:
     """Return an upload for one segment; `None` if the number or the hash cannot be one.
 
-    Raises: InputError for a session or host that is no name.
+    Arguments: `folder` of its incarnation (`collector.trace.data_directory.incarnation_folder`).
     """
-    folder = host_folder(data, session, host)
     if not 1 <= number <= LAST_SEGMENT_NUMBER or not _SHA256_PATTERN.fullmatch(sha256):
         return None
-    return Upload(folder, host, number, sha256, limit_bytes)
+    return Upload(folder / segment_name(_stem(folder), number), sha256, limit_bytes)
 
 
-def close_host(data: Path, session: str, host: str, closing: Closing) -> HostStatus:
-    """Note durably that an agent has ended and how far it counted; what is here of its host.
+def close_incarnation(folder: Path, closing: Closing) -> IncarnationStatus:
+    """Note durably that an agent has ended and how far it counted; what is here of it.
 
-    Raises: InputError for what is no name; ResourceError if the disk is full.
+    Arguments: `folder`, as in `begin_upload`.
+    Raises: ResourceError if the disk is full.
     """
-    folder = host_folder(data, session, host)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         _write_durably(folder / _CLOSED_FILE, json.dumps(asdict(closing)).encode())
-    return host_status(folder)
+    return incarnation_status(folder)
 
 
 def sessions(data: Path) -> list[SessionStatus]:
@@ -196,21 +210,49 @@ def sessions(data: Path) -> list[SessionStatus]:
 def session_status(data: Path, session: str) -> SessionStatus:
     """Return what is here of a session: no hosts if it is unknown. Raises: InputError for what is no name."""
     folder = session_folder(data, session)
-    hosts = sorted(path for path in folder.iterdir() if _is_host(path)) if folder.is_dir() else []
+    hosts = host_folders(folder)
     analysed = (trace_folder(data, session) / "trace.json").is_file()
     return SessionStatus(session, tuple(host_status(path) for path in hosts), analysed)
 
 
+def host_folders(session: Path) -> list[Path]:
+    """Return the folders of the hosts in a session's folder; none if that is not there."""
+    return sorted(path for path in session.iterdir() if _is_host(path)) if session.is_dir() else []
+
+
 def host_status(folder: Path) -> HostStatus:
     """Return what is in a host's folder, whose name is the host's."""
-    found = segments(folder, folder.name)
+    found = tuple(incarnation_status(path) for path in incarnation_folders(folder))
+    return HostStatus(
+        host=folder.name,
+        segments_count=sum(each.segments_count for each in found),
+        bytes_count=sum(each.bytes_count for each in found),
+        missing_count=sum(each.missing_count for each in found),
+        closed=all(each.closed for each in found),
+        incarnations=found,
+    )
+
+
+def incarnation_folders(folder: Path) -> list[Path]:
+    """Return the folders of a host's incarnations, in the order of their starts."""
+    return sorted(path for path in folder.iterdir() if INCARNATION_PATTERN.fullmatch(path.name))
+
+
+def incarnation_segments(folder: Path) -> list[tuple[int, Path]]:
+    """Return (number, path) of the segments in an incarnation's folder, in order."""
+    return segments(folder, _stem(folder))
+
+
+def incarnation_status(folder: Path) -> IncarnationStatus:
+    """Return what is in an incarnation's folder."""
+    found = incarnation_segments(folder)
     numbers = {number for number, _ in found}
     last_number = max(numbers, default=0)
     closing = _closing(folder)
     announced = max(last_number, closing.last_number if closing else 0)
     missing_count = announced - len(numbers)
-    return HostStatus(
-        host=folder.name,
+    return IncarnationStatus(
+        incarnation=folder.name,
         segments_count=len(found),
         bytes_count=sum(path.stat().st_size for _, path in found),
         last_number=last_number,
@@ -222,7 +264,7 @@ def host_status(folder: Path) -> HostStatus:
 
 def clean(data: Path) -> None:
     """Remove segments that a killed collector received only in part."""
-    for path in (data / "sessions").glob("*/*/.*.incoming"):
+    for path in (data / "sessions").glob("*/*/*/.*.incoming"):
         path.unlink()
 
 
@@ -239,6 +281,10 @@ def sync_directories(folder: Path, *, up: int) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _stem(folder: Path) -> str:
+    return incarnation_stem(folder.parent.name, folder.name)
 
 
 def _gaps(numbers: list[int], last: int) -> Iterator[int]:
@@ -266,7 +312,7 @@ def _write_durably(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_directories(path.parent, up=3)
+    sync_directories(path.parent, up=DEPTH)
 
 
 def _sha256(path: Path) -> str:

@@ -10,7 +10,8 @@ the round in which it became slow.
 
 The window ends with the newest segment that arrived and is measured by arrival, on the collector's own clock, so that
 hosts' clocks may differ by any time. For each host it has one unbroken run of segments: after a missing number it
-starts again, since a hole would look like loss. The window is shortened if it would hold more bytes than allowed, or if
+starts again, since a hole would look like loss. A restarted agent continues the run of the one before, if its own is
+there from the first segment on. The window is shortened if it would hold more bytes than allowed, or if
 a round takes longer than `GOAL_NS`: a late trace is worse than a short one. The status and the trace's counter
 `live_window_cut` report it.
 
@@ -42,6 +43,7 @@ from collector.decode.host_capture import HostSource
 from collector.execution import memory
 from collector.findings.capture_gaps import DROPS
 from collector.service.boundary import contain_failures, log_failure
+from collector.service.incarnations import Incarnation, host_sources, sequences
 from collector.trace.data_directory import live_error_file, live_folder
 from collector.trace.model import CounterInfo, TraceInfo
 from collector.trace.reading import Trace
@@ -106,6 +108,7 @@ class LiveStatus:
 @dataclass(frozen=True, slots=True)
 class _Segment:
     host: str
+    incarnation: str
     number: int
     path: Path
     size_bytes: int
@@ -199,11 +202,11 @@ class LiveAnalysis:
         for thread in self._threads:
             thread.join()
 
-    def note_segment(self, session: str, host: str, number: int, path: Path) -> None:
+    def note_segment(self, session: str, host: str, incarnation: str, number: int, path: Path) -> None:
         """Note a segment that is durable now."""
         if not self._window_seconds:
             return
-        segment = _Segment(host, number, path, path.stat().st_size, self._clock())
+        segment = _Segment(host, incarnation, number, path, path.stat().st_size, self._clock())
         with self._changed:
             known = self._sessions.setdefault(session, _Session(self._status_of_unknown(session)))
             self._sessions.move_to_end(session)
@@ -297,16 +300,15 @@ class LiveAnalysis:
         """One round, and what it says of itself."""
         room_bytes = min(self._most_bytes, max(before.room_bytes, _least_bytes(newest)))
         chosen = choose(newest, room_bytes)
-        sources = [
-            HostSource(host, tuple(one.path for one in chosen if one.host == host))
-            for host in sorted({one.host for one in chosen})
-        ]
+        sources = host_sources(chosen)
+        sizes = {one.path: one.size_bytes for one in newest}
+        files = [file for source in sources for file in source.files]
         status = replace(
             before,
             rounds_count=before.rounds_count + 1,
-            segments_count=len(chosen),
-            bytes_count=sum(one.size_bytes for one in chosen),
-            cut_count=len(newest) - len(chosen),
+            segments_count=len(files),
+            bytes_count=sum(sizes[file] for file in files),
+            cut_count=len(newest) - len(files),
             error="",
         )
         try:
@@ -370,8 +372,9 @@ def _next_room(room_bytes: int, taken_bytes: int, took_ns: int) -> int:
     return int(room_bytes * min(MOST_GROWTH_RATIO, GOAL_NS / max(took_ns, 1)))
 
 
-def choose(segments: Iterable[_Segment], most_bytes: int) -> list[_Segment]:
-    """The segments of a round, by host and number: the newest that have room, of each host one unbroken run.
+def choose(segments: Iterable[_Segment], most_bytes: int) -> list[list[Incarnation]]:
+    """The segments of a round, as sequences of incarnations: the newest that have room, of each sequence one unbroken
+    run.
 
     The newest one is always among them. All hosts go back to about the same time.
     """
@@ -382,12 +385,27 @@ def choose(segments: Iterable[_Segment], most_bytes: int) -> list[_Segment]:
         if room < 0 and taken:
             break
         taken.append(segment)
-    by_host: dict[str, list[_Segment]] = {}
-    for segment in sorted(taken, key=lambda one: (one.host, -one.number)):
-        run = by_host.setdefault(segment.host, [])
+    runs: dict[tuple[str, str], list[_Segment]] = {}
+    for segment in sorted(taken, key=lambda one: (one.host, one.incarnation, -one.number)):
+        run = runs.setdefault((segment.host, segment.incarnation), [])
         if not run or run[-1].number == segment.number + 1:
             run.append(segment)
-    return [segment for run in by_host.values() for segment in reversed(run)]
+    begun = {key for key, run in runs.items() if run[-1].number > 1}
+    found = sequences(_incarnation(run[::-1]) for run in runs.values())
+    return [_from_last_of(sequence, begun) for sequence in found]
+
+
+def _incarnation(run: Sequence[_Segment]) -> Incarnation:
+    """What is in the window of one start of an agent."""
+    arrived_ns = [one.arrived_ns for one in run]
+    files = tuple(one.path for one in run)
+    return Incarnation(run[0].host, run[0].incarnation, files, min(arrived_ns), max(arrived_ns))
+
+
+def _from_last_of(sequence: Sequence[Incarnation], begun: set[tuple[str, str]]) -> list[Incarnation]:
+    """The sequence from the last incarnation on whose first segments are not there: before them is a hole."""
+    first = max((place for place, each in enumerate(sequence) if (each.host, each.name) in begun), default=0)
+    return list(sequence[first:])
 
 
 def clean(data: Path) -> list[str]:

@@ -1,8 +1,8 @@
 """The layout of a collector's data directory.
 
-    DATA/sessions/<session>/<host>/     segments as received (`collector.service.ingest`)
-    DATA/sessions/<session>/live/       the trace of the newest seconds (`collector.service.live`)
-    DATA/traces/<session>/              the trace
+    DATA/sessions/<session>/<host>/<incarnation>/    segments as received (`collector.service.ingest`)
+    DATA/sessions/<session>/live/                    the trace of the newest seconds (`collector.service.live`)
+    DATA/traces/<session>/                           the trace
 
 Names are checked (`tracer.segments`), so that no path leaves the directory.
 """
@@ -10,7 +10,7 @@ Names are checked (`tracer.segments`), so that no path leaves the directory.
 from pathlib import Path
 
 from tracer.errors import InputError
-from tracer.segments import check_name
+from tracer.segments import check_incarnation, check_name
 
 LIVE_ERROR_FILE = ".live.error"
 LIVE_FOLDER = "live"
@@ -42,3 +42,8 @@ def host_folder(data: Path, session: str, host: str) -> Path:
     if host == LIVE_FOLDER:
         raise InputError(f"no host can be called {host!r} here", "give the agent another name with --host")
     return session_folder(data, session) / check_name("host", host)
+
+
+def incarnation_folder(data: Path, session: str, host: str, incarnation: str) -> Path:
+    """Return where an incarnation's segments are. Raises: InputError for what is no name."""
+    return host_folder(data, session, host) / check_incarnation(incarnation)

@@ -74,7 +74,7 @@ def hosts() -> Iterator[Pair]:
 def packets(folder: Path) -> list[dict[str, int]]:
     """All events of a host's segments, in order, as rows."""
     rows: list[dict[str, int]] = []
-    for path in sorted(folder.glob("*.pcapng")):
+    for path in sorted(folder.rglob("*.pcapng")):
         with open_capture(path) as reader:
             for batch in reader.batches():
                 names = list(batch.events)
@@ -446,7 +446,7 @@ def _ports_captured(hosts: Pair, tmp_path: Path, *options: str) -> Counter[tuple
 
     with hosts.b.running(*collect, ready="collecting at"), agent(hosts.a, hosts.b.address) as a:
         with agent(hosts.b, "localhost") as b:
-            while min(len(list((data / "sessions" / "s1").glob(f"{name}/*.pcapng"))) for name in "ab") < 4:
+            while min(len(list((data / "sessions" / "s1").glob(f"{name}/*/*.pcapng"))) for name in "ab") < 4:
                 hosts.exchange(1)
             b.stop()
         a.stop()

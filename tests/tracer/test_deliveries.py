@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable
 from ipaddress import ip_address
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ from tests.tracer.test_shipping import FakeCollector
 from tracer import _capture, deliveries, shipping
 from tracer.deliveries import Endpoint, OwnDeliveries, collector_endpoints
 from tracer.shipping import CollectorClient, CollectorDownError
+from tracer.spool import Spool
 
 FIRST, SECOND = (ip_address("10.0.0.5"), 8710), (ip_address("10.0.0.6"), 8710)
 
@@ -72,7 +74,7 @@ def test_the_name_is_looked_up_before_every_connection_and_at_no_other_time(monk
         return len(looks) - before
 
     def put() -> None:
-        client.put_segment("s1", "proxy", 1, b"x")
+        client.put_segment(Spool(Path("s1/proxy/20261125T225248-0a1b2c")), 1, b"x")
 
     def failing() -> None:
         with pytest.raises(CollectorDownError):

@@ -63,7 +63,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
     (status,) = session_status(tmp_path / "data", f"s{full_before:d}").hosts
     assert status.closed
     assert status.missing_count == 0
-    assert not list(Path("/dev/shm").glob(f"twintap-{os.getuid()}/*/s{full_before:d}/a/*.pcapng"))
+    assert not list(Path("/dev/shm").glob(f"twintap-{os.getuid()}/*/s{full_before:d}/a/*/*.pcapng"))
     assert re.search(r"no space left on the disk|No space left", said)
 
 

@@ -20,13 +20,16 @@ from tracer.shipping import (
     CollectorClient,
     CollectorDownError,
     CollectorRefusesError,
+    SegmentRefusedError,
     Shipper,
     ShippingThread,
     check_url,
 )
-from tracer.spool import Destination, Spool, SpoolState, memory_folder, open_spools
+from tracer.spool import Destination, Spool, SpoolState, memory_folder, open_spools, trim
 
 URL = "http://collector:8710"
+INCARNATION, LATER = "20261125T225248-0a1b2c", "20261125T225300-ffffff"
+LIMIT = 1000
 
 
 @dataclass
@@ -50,7 +53,7 @@ class FakeCollector:
         if path.endswith("/close"):
             self.closed[path] = request.read()
             return httpx.Response(200, json={})
-        return httpx.Response(200, json={"hosts": [{"host": "proxy", "last_number": 41}]})
+        return httpx.Response(200, json={"status": "ok"})
 
     def client(self, token: str = "") -> CollectorClient:
         return CollectorClient(URL, token, httpx.MockTransport(self.answer))
@@ -67,27 +70,31 @@ class Scene:
 
     def shipper(self, *left: Spool) -> Shipper:
         spools = [*left, self.spool]
-        return Shipper(self.collector.client(), spools, self.notices.append, lambda: self.now, self.pause)
+        return Shipper(self.collector.client(), spools, LIMIT, self.notices.append, lambda: self.now, self.pause)
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
 
     def write(self, number: int, content: bytes = b"segment") -> Path:
-        path = self.spool.folder / segment_name(self.spool.host, number)
+        path = self.spool.folder / segment_name(self.spool.stem, number)
         path.write_bytes(content)
         return path
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    spool = Spool(tmp_path / "s1" / "proxy", limit_bytes=1000)
+    spool = spool_at(tmp_path)
     assert spool.open()
     yield Scene(FakeCollector(), spool)
     spool.close()
 
 
-def path_of(number: int) -> str:
-    return f"/api/sessions/s1/hosts/proxy/segments/{number}"
+def spool_at(folder: Path, incarnation: str = INCARNATION) -> Spool:
+    return Spool(folder / "s1" / "proxy" / incarnation)
+
+
+def path_of(number: int, incarnation: str = INCARNATION) -> str:
+    return f"/api/sessions/s1/hosts/proxy/incarnations/{incarnation}/segments/{number}"
 
 
 def status(code: int, detail: str = "disk full") -> Callable[[httpx.Request], httpx.Response]:
@@ -109,7 +116,7 @@ def test_segments_go_in_order_and_are_deleted_when_acknowledged(scene: Scene) ->
 
 
 def test_partial_segments_are_not_sent(scene: Scene) -> None:
-    (scene.spool.folder / "proxy-000001.pcapng.partial").write_bytes(b"half")
+    (scene.spool.folder / f"{scene.spool.stem}-000001.pcapng.partial").write_bytes(b"half")
     scene.shipper().step()
     assert scene.collector.puts == []
     assert scene.spool.next_number() == 2
@@ -162,22 +169,104 @@ def test_retries_come_later_and_later_and_are_reported_once(scene: Scene) -> Non
     assert "Connection refused" in scene.notices[0]
 
 
-@pytest.mark.parametrize(
-    ("code", "remedy"), [(401, "--token-file"), (404, "check the URL"), (409, "another --session"), (413, "messages")]
-)
-def test_a_refusal_is_reported_once_and_the_segments_stay(scene: Scene, code: int, remedy: str) -> None:
+@pytest.mark.parametrize(("code", "remedy"), [(401, "--token-file"), (403, "--token-file"), (404, "check the URL")])
+def test_a_refusal_is_said_once_and_tried_again_until_it_ends(scene: Scene, code: int, remedy: str) -> None:
     scene.write(1)
     scene.collector.fault = status(code)
     shipper = scene.shipper()
     for _ in range(3):
         scene.now += 100
         shipper.step()
-    assert len(scene.collector.puts) == 1
+    assert len(scene.collector.puts) == 3
     assert len(scene.notices) == 1
     assert remedy in scene.notices[0]
-    assert not shipper.close()
     assert len(scene.spool.waiting()) == 1
-    assert scene.collector.closed == {}
+    scene.collector.fault = None
+    scene.now += 100
+    shipper.step()
+    assert scene.notices[1:] == ["the collector takes segments again"]
+    assert sorted(scene.collector.stored) == [path_of(1)]
+
+
+def test_another_kind_of_failure_is_said_as_well(scene: Scene) -> None:
+    scene.write(1)
+    shipper = scene.shipper()
+    for fault in (no_answer, status(503), status(401), no_answer):
+        scene.collector.fault = fault
+        scene.now += 100
+        shipper.step()
+    assert ["does not answer" in line for line in scene.notices] == [True, False, True]
+
+
+def test_a_refused_token_is_read_again(scene: Scene) -> None:
+    tokens, seen = ["second", "third"], list[str]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers["Authorization"])
+        ok = request.headers["Authorization"] == "Bearer third"
+        return httpx.Response(201 if ok else 401, json={"outcome": "stored", "acknowledged": ok})
+
+    client = CollectorClient(URL, "first", httpx.MockTransport(answer), token_now=lambda: tokens.pop(0))
+    scene.write(1)
+    shipper = Shipper(client, [scene.spool], LIMIT, scene.notices.append, lambda: scene.now, scene.pause)
+    shipper.step()
+    assert seen == ["Bearer first", "Bearer second", "Bearer third"]
+    assert scene.spool.waiting() == []
+
+
+@pytest.mark.parametrize("code", [409, 413, 415])
+def test_a_segment_that_is_refused_for_what_it_is_does_not_stop_the_others(scene: Scene, code: int) -> None:
+    for number in (1, 2, 3):
+        scene.write(number)
+
+    def fault(request: httpx.Request) -> httpx.Response:
+        if request.url.path == path_of(2):
+            return httpx.Response(code, json={"detail": "not this one"})
+        scene.collector.stored[request.url.path] = request.content
+        return httpx.Response(201, json={"outcome": "stored", "acknowledged": True})
+
+    scene.collector.fault = fault
+    assert scene.shipper().close()
+    assert sorted(scene.collector.stored) == [path_of(1), path_of(3)]
+    assert list(scene.collector.closed.values()) == [b'{"last_number":3,"lost_count":1}']
+    (kept,) = scene.spool.folder.glob("*.refused")
+    assert len(scene.notices) == 1
+    assert str(kept) in scene.notices[0]
+    assert kept.read_bytes() == b"segment"
+
+
+def test_a_mistake_of_ours_ends_no_deliveries(scene: Scene) -> None:
+    scene.write(1)
+    raised, sent = threading.Event(), threading.Event()
+
+    def raise_once(request: httpx.Request) -> httpx.Response:
+        if not raised.is_set():
+            raised.set()
+            raise ZeroDivisionError("a mistake")
+        sent.set()
+        return httpx.Response(201, json={"outcome": "stored", "acknowledged": True})
+
+    scene.collector.fault = raise_once
+    shipper = scene.shipper()
+    scene.now = 0.0
+    running = ShippingThread(shipper)
+    assert raised.wait(60)
+    scene.now = 1e6
+    assert sent.wait(60)
+    assert running.stop()
+    assert "sending failed (ZeroDivisionError: a mistake)" in scene.notices[0]
+
+
+def test_what_was_refused_makes_room_for_what_waits(scene: Scene) -> None:
+    scene.write(1, bytes(600))
+    place = scene.spool.set_aside(1, scene.spool.waiting()[0][1])
+    scene.write(2, bytes(300))
+    assert trim([scene.spool], LIMIT) == 0
+    assert place.exists()
+    scene.write(3, bytes(300))
+    assert trim([scene.spool], LIMIT) == 0, "the refused one goes before any that may still be sent"
+    assert not place.exists()
+    assert scene.spool.state() == SpoolState(last_number=1, lost_count=1)
 
 
 def test_closing_sends_the_rest_at_once_and_shows_how_many_there_were(scene: Scene) -> None:
@@ -188,7 +277,7 @@ def test_closing_sends_the_rest_at_once_and_shows_how_many_there_were(scene: Sce
     scene.collector.fault = None
     scene.write(2)
     assert shipper.close(), "even while it would wait with the next attempt"
-    assert scene.collector.closed == {"/api/sessions/s1/hosts/proxy/close": b'{"last_number":2,"lost_count":0}'}
+    assert scene.collector.closed == {path_of(0).replace("segments/0", "close"): b'{"last_number":2,"lost_count":0}'}
 
 
 def every_third_is_cut(collector: FakeCollector) -> Callable[[httpx.Request], httpx.Response]:
@@ -230,9 +319,12 @@ def test_a_close_that_is_cut_is_said_again(scene: Scene) -> None:
         asked.append(request)
         return no_answer(request) if len(asked) == 1 else httpx.Response(200, json={})
 
+    scene.spool.discard(1, scene.write(1))
+
     client = CollectorClient(URL, "", httpx.MockTransport(answer))
-    assert Shipper(client, [scene.spool], scene.notices.append, lambda: scene.now, scene.pause).close()
-    assert scene.spool.state().closed
+    assert Shipper(client, [scene.spool], LIMIT, scene.notices.append, lambda: scene.now, scene.pause).close()
+    assert [request.url.path for request in asked] == [path_of(0).replace("segments/0", "close")] * 2
+    assert not scene.spool.folder.exists()
 
 
 def test_a_second_signal_ends_closing_before_the_next_segment(scene: Scene) -> None:
@@ -272,62 +364,79 @@ def test_nothing_is_closed_while_a_segment_waits(scene: Scene) -> None:
     assert scene.collector.closed == {}
 
 
-def test_a_restarted_agent_sends_what_is_left_and_goes_on_counting(tmp_path: Path, scene: Scene) -> None:
+def destination(folder: Path, session: str = "s1") -> Destination:
+    return Destination(URL, session, "", folder, LIMIT)
+
+
+def folder_of(root: Path, session: str = "s1", incarnation: str = INCARNATION) -> Path:
+    return root / "collector%3A8710" / session / "proxy" / incarnation
+
+
+def leave(folder: Path, *numbers: int, content: bytes = b"left") -> None:
+    """What an agent that was killed leaves."""
+    folder.mkdir(parents=True)
+    for number in numbers:
+        (folder / segment_name(f"proxy-{folder.name}", number)).write_bytes(content)
+
+
+def test_what_earlier_agents_left_is_sent_first_the_oldest_before(tmp_path: Path) -> None:
+    leave(folder_of(tmp_path, "s0", LATER), 1)
+    leave(folder_of(tmp_path), 4, 5)
+    *left, own = open_spools(destination(tmp_path), "proxy")
+    assert [(spool.session, spool.incarnation) for spool in left] == [("s1", INCARNATION), ("s0", LATER)]
+    assert own.incarnation > LATER
+    assert own.next_number() == 1
+
+    scene = Scene(FakeCollector(), own)
     scene.write(1)
-    scene.collector.fault = no_answer
-    scene.shipper().step()
-    scene.spool.close()
-
-    (again,) = open_spools(Destination(URL, "s1", "", tmp_path, 1000), "proxy")
-    again.close()
-    spool = Spool(scene.spool.folder, 1000)
-    assert spool.open()
-    assert spool.next_number() == 2
-    scene.collector.fault = None
-    restarted = Scene(scene.collector, spool)
-    restarted.write(2)
-    assert restarted.shipper().close()
-    assert sorted(scene.collector.stored) == [path_of(1), path_of(2)]
-    assert spool.next_number() == 3, "also after all is sent"
+    assert scene.shipper(*left).close()
+    assert scene.collector.puts == [
+        path_of(4), path_of(5), path_of(1, LATER).replace("s1", "s0"), path_of(1, own.incarnation)
+    ]  # fmt: skip
+    assert len(scene.collector.closed) == 3
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [], "what is sent leaves nothing"
 
 
-def test_numbers_that_the_collector_has_are_not_given_again(scene: Scene) -> None:
-    scene.spool.skip_to(scene.collector.client().last_number("s1", "proxy"))
-    assert scene.spool.next_number() == 42
-    assert scene.collector.client().last_number("s1", "client") == 0
-
-
-def test_other_sessions_left_by_earlier_agents_are_sent_first_and_closed(tmp_path: Path) -> None:
-    def destination(session: str) -> Destination:
-        return Destination(URL, session, "", tmp_path, 1000)
-
-    old = Spool(tmp_path / "collector%3A8710" / "s0" / "proxy", 1000)
-    old.folder.mkdir(parents=True)
-    (old.folder / segment_name("proxy", 1)).write_bytes(b"old")
-    done = Spool(tmp_path / "collector%3A8710" / "s2" / "proxy", 1000)
-    done.folder.mkdir(parents=True)
-    done.skip_to(5)
-    done.note_closed()
-    spools = open_spools(destination("s1"), "proxy")
-    assert [spool.session for spool in spools] == ["s0", "s1"], "what is closed is not sent again"
-
-    scene = Scene(FakeCollector(), spools[-1])
-    scene.write(1)
-    assert scene.shipper(spools[0]).close()
-    assert scene.collector.puts == ["/api/sessions/s0/hosts/proxy/segments/1", path_of(1)]
-    assert len(scene.collector.closed) == 2
-    for spool in (*spools, *open_spools(destination("s3"), "proxy")):
-        assert spool.session == "s3" or not spool.is_unfinished()
+def test_what_a_killed_agent_was_writing_is_rescued(tmp_path: Path) -> None:
+    leave(folder_of(tmp_path), 1)
+    (folder_of(tmp_path) / f"proxy-{INCARNATION}-000002.pcapng.partial").write_bytes(b"no block")
+    left, own = open_spools(destination(tmp_path), "proxy")
+    assert left.notices == [
+        f"removed proxy-{INCARNATION}-000002.pcapng.partial, left without a packet by an interrupted capture"
+    ]
+    assert [path.name for path in left.folder.glob("*.pcapng*")] == [f"proxy-{INCARNATION}-000001.pcapng"]
+    for spool in (left, own):
         spool.close()
 
 
-def test_two_agents_cannot_share_a_spool(tmp_path: Path) -> None:
-    destination = Destination(URL, "s1", "", tmp_path, 1000)
-    (first,) = open_spools(destination, "proxy")
+def test_the_spools_of_all_agents_together_are_bounded(tmp_path: Path) -> None:
+    for incarnation in (INCARNATION, LATER):
+        leave(folder_of(tmp_path, incarnation=incarnation), 1, 2, content=bytes(400))
+    *left, own = open_spools(destination(tmp_path), "proxy")
+    scene = Scene(FakeCollector(fault=no_answer), own)
+    scene.write(1, bytes(400))
+    shipper = scene.shipper(*left)
+    shipper.step()
+    assert [len(spool.waiting()) for spool in (left[1], own)] == [1, 1]
+    assert not left[0].folder.exists(), "the collector knows that nothing more comes of it"
+    assert "its 3 oldest segments are lost" in scene.notices[0]
+    scene.collector.fault = None
+    assert shipper.close()
+    assert sorted(scene.collector.closed.values(), key=str) == [
+        b'{"last_number":1,"lost_count":0}',
+        b'{"last_number":2,"lost_count":1}',
+        b'{"last_number":2,"lost_count":2}',
+    ]
+
+
+def test_two_agents_cannot_capture_a_host_for_one_session(tmp_path: Path) -> None:
+    (first,) = open_spools(destination(tmp_path), "proxy")
     with pytest.raises(ResourceError, match="another agent captures host proxy"):
-        open_spools(destination, "proxy")
+        open_spools(destination(tmp_path), "proxy")
+    (other,) = open_spools(destination(tmp_path, "s2"), "proxy")
+    other.close()
     first.close()
-    (second,) = open_spools(destination, "proxy")
+    *_, second = open_spools(destination(tmp_path), "proxy")
     second.close()
 
 
@@ -344,53 +453,43 @@ def test_a_full_spool_loses_its_oldest_segments_and_says_so(scene: Scene) -> Non
     assert list(scene.collector.closed.values()) == [b'{"last_number":5,"lost_count":3}']
 
 
-def test_the_newest_segment_stays_however_small_the_limit(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "s1" / "proxy", limit_bytes=1)
-    assert spool.open()
-    (spool.folder / segment_name("proxy", 1)).write_bytes(bytes(100))
-    assert spool.trim() == 0
-    spool.close()
+def test_the_newest_segment_stays_however_small_the_limit(scene: Scene) -> None:
+    scene.write(1, bytes(100))
+    assert trim([scene.spool], 1) == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 20, b'{"last_number": "7"}', b"[]", b'{"lost_count": -1}'])
-def test_a_damaged_state_is_repaired_from_the_one_before(tmp_path: Path, content: bytes) -> None:
-    spool = Spool(tmp_path / "s1" / "proxy", 1000)
-    spool.folder.mkdir(parents=True)
+def test_a_damaged_state_is_repaired_from_the_one_before(scene: Scene, content: bytes) -> None:
     for number in (1, 2, 3):
-        (spool.folder / segment_name("proxy", number)).write_bytes(b"x")
-        spool.delete(number, spool.folder / segment_name("proxy", number))
-    (spool.folder / "sent.json").write_bytes(content)
-    found = Spool(spool.folder, 1000)
+        scene.spool.delete(number, scene.write(number, b"x"))
+    (scene.spool.folder / "sent.json").write_bytes(content)
+    found = Spool(scene.spool.folder)
     assert found.next_number() == 4
-    assert "was damaged" in found.repaired
-    found.skip_to(found.state().last_number)
-    assert Spool(spool.folder, 1000).next_number() == 4
-    assert Spool(spool.folder, 1000).repaired == ""
+    assert "was damaged" in found.notices[0]
+    found.delete(4, scene.write(4))
+    again = Spool(scene.spool.folder)
+    assert again.next_number() == 5
+    assert again.notices == []
 
 
-def test_a_damaged_state_without_one_before_is_no_end(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "s1" / "proxy", 1000)
-    spool.folder.mkdir(parents=True)
-    (spool.folder / "sent.json").write_bytes(b"")
-    (spool.folder / segment_name("proxy", 7)).write_bytes(b"x")
-    assert spool.next_number() == 8
-    assert [number for number, _ in spool.waiting()] == [7]
+def test_a_damaged_state_without_one_before_is_no_end(scene: Scene) -> None:
+    (scene.spool.folder / "sent.json").write_bytes(b"")
+    scene.write(7)
+    assert scene.spool.next_number() == 8
+    assert [number for number, _ in scene.spool.waiting()] == [7]
 
 
-def test_a_full_disk_keeps_what_is_remembered_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_what_is_remembered_in_memory(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    spool = Spool(tmp_path / "s1" / "proxy", 1000)
-    spool.folder.mkdir(parents=True)
-    (spool.folder / segment_name("proxy", 1)).write_bytes(b"x")
     with monkeypatch.context() as patched:
         patched.setattr("tracer.spool.write_durably", full)
-        spool.delete(1, spool.folder / segment_name("proxy", 1))
-    assert spool.waiting() == []
-    assert spool.next_number() == 2
-    spool.note_closed()
-    assert Spool(spool.folder, 1000).state() == SpoolState(last_number=1, closed=True)
+        scene.spool.delete(1, scene.write(1))
+    assert scene.spool.waiting() == []
+    assert scene.spool.next_number() == 2
+    scene.spool.discard(2, scene.write(2))
+    assert Spool(scene.spool.folder).state() == SpoolState(last_number=2, lost_count=1)
 
 
 def test_segments_in_memory_are_sent_and_bounded_as_well(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,13 +498,12 @@ def test_segments_in_memory_are_sent_and_bounded_as_well(scene: Scene, monkeypat
     scene.spool.overflow.mkdir()
     scene.write(1)
     for number in (2, 3, 4):
-        (scene.spool.overflow / segment_name("proxy", number)).write_bytes(bytes(60))
+        (scene.spool.overflow / segment_name(scene.spool.stem, number)).write_bytes(bytes(60))
     assert scene.spool.next_number() == 5
-    assert scene.spool.trim() == 2
+    assert trim([scene.spool], LIMIT) == 2
     assert [number for number, _ in scene.spool.waiting()] == [1, 4]
     assert scene.shipper().close()
     assert sorted(scene.collector.stored) == [path_of(1), path_of(4)]
-    scene.spool.close()
     assert not scene.spool.overflow.exists()
 
 
@@ -421,32 +519,35 @@ def test_another_users_folder_in_memory_is_not_used(tmp_path: Path, monkeypatch:
     assert memory_folder() is None
 
 
-def test_the_token_goes_with_every_request() -> None:
+def test_the_token_goes_with_every_request(scene: Scene) -> None:
     seen: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         seen.append(request.headers["Authorization"])
-        return httpx.Response(200, json={"acknowledged": True, "hosts": []})
+        return httpx.Response(200, json={"acknowledged": True, "status": "ok"})
 
     client = CollectorClient(URL, "abc", httpx.MockTransport(answer))
-    client.put_segment("s1", "proxy", 1, b"x")
-    client.last_number("s1", "proxy")
+    client.put_segment(scene.spool, 1, b"x")
+    client.check()
     assert seen == ["Bearer abc", "Bearer abc"]
 
 
-def test_errors_are_sorted_by_whether_trying_again_helps() -> None:
+def test_errors_are_sorted_by_what_helps(scene: Scene) -> None:
     collector = FakeCollector(fault=status(507))
     with pytest.raises(CollectorDownError, match="507: disk full"):
-        collector.client().put_segment("s1", "proxy", 1, b"x")
+        collector.client().put_segment(scene.spool, 1, b"x")
     collector.fault = lambda _: httpx.Response(409, text="no JSON")
-    with pytest.raises(CollectorRefusesError, match="409: Conflict"):
-        collector.client().put_segment("s1", "proxy", 1, b"x")
+    with pytest.raises(SegmentRefusedError, match="409: Conflict"):
+        collector.client().put_segment(scene.spool, 1, b"x")
+    collector.fault = status(405)
+    with pytest.raises(CollectorRefusesError, match="405: disk full"):
+        collector.client().put_segment(scene.spool, 1, b"x")
 
 
 @pytest.mark.parametrize("content", [b"<html>another service</html>", b"[]", b"{}", b"null"])
-def test_another_service_at_the_url_is_reported(content: bytes) -> None:
+def test_another_service_at_the_url_is_reported(scene: Scene, content: bytes) -> None:
     client = CollectorClient(URL, transport=httpx.MockTransport(lambda _: httpx.Response(200, content=content)))
-    for ask in (lambda: client.last_number("s1", "proxy"), lambda: client.put_segment("s1", "proxy", 1, b"x")):
+    for ask in (client.check, lambda: client.put_segment(scene.spool, 1, b"x")):
         with pytest.raises(CollectorRefusesError, match="is no collector; check the URL"):
             ask()
 

@@ -110,7 +110,7 @@ def command(
     elif collector is not None and folder is None:
         spool = spool or default_spool()
         secret = read_token(token, token_file, _say)
-        destination = Destination(collector, check_name("session", session), secret, spool, spool_mib << 20)
+        destination = Destination(collector, check_name("session", session), secret, spool, spool_mib << 20, token_file)
         start = _starter(options, f"{collector}, session {session}")
         run_shipped_capture(
             options,

@@ -99,7 +99,8 @@ def test_it_answers_and_stops_in_order(tmp_path: Path) -> None:
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as cut:  # an agent that goes away in the middle of a segment
             cut.sendall(
-                b"PUT /api/sessions/s/hosts/h/segments/1 HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n"
+                b"PUT /api/sessions/s/hosts/h/incarnations/20261125T225248-0a1b2c/segments/1 HTTP/1.1\r\n"
+                b"Host: h\r\nContent-Length: 99\r\n"
                 b"Authorization: Bearer abc\r\nX-Content-SHA256: " + b"0" * 64 + b"\r\n\r\n\n\r\r\n"
             )
         assert httpx.get(f"{url}/api/sessions", headers={"Authorization": "Bearer abc"}).is_success
@@ -142,9 +143,9 @@ def test_without_a_token_it_makes_one_up_that_agents_find(tmp_path: Path, monkey
         assert token not in said
         assert httpx.get(f"{url}/api/health", headers={"Authorization": f"Bearer {token}"}).is_success
         with closing(CollectorClient(url, token_now=lambda: left_token_for(url))) as client:
-            assert client.last_number("s", "h") == 0
+            client.check()
         with closing(CollectorClient(url)) as client, pytest.raises(CollectorRefusesError, match="--token-file"):
-            client.last_number("s", "h")
+            client.check()
         assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
         process.terminate()
         process.communicate(timeout=30)

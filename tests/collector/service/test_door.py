@@ -28,7 +28,8 @@ QUICK = Limits(
 )
 PATIENT = Limits(connections_count=40, connections_of_address_count=20)
 PUT = (
-    b"PUT /api/sessions/s/hosts/h/segments/1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999\r\n"
+    b"PUT /api/sessions/s/hosts/h/incarnations/20261125T225248-0a1b2c/segments/1 HTTP/1.1\r\n"
+    b"Host: 127.0.0.1\r\nContent-Length: 99999\r\n"
     b"X-Content-SHA256: " + b"0" * 64 + b"\r\n\r\n\n\r\r\n"
 )
 
@@ -136,7 +137,7 @@ def test_a_body_beyond_its_limit_is_refused(tmp_path: Path) -> None:
         yield from (b'{"last_number": 1, "x": "', *[b"a" * 10_000] * 10, b'"}')
 
     with serve(tmp_path, PATIENT) as (host, port):
-        url = f"http://{host}:{port}/api/sessions/s/hosts/h/close"
+        url = f"http://{host}:{port}/api/sessions/s/hosts/h/incarnations/20261125T225248-0a1b2c/close"
         assert httpx.post(url, content=b" " * (LARGEST_BODY_BYTES + 1)).status_code == 413
         assert httpx.post(url, content=pieces()).status_code in (400, 413)
         assert httpx.post(url, json={"last_number": 1}).is_success

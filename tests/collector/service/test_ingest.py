@@ -19,21 +19,30 @@ from collector.service.settings import CollectorSettings
 from collector.trace.model import HostInfo, TraceInfo
 from tests.helpers.app_client import AppClient
 from tests.helpers.script_traces import write_script_trace
+from tracer.segments import segment_name
 from tracer.shipping import CollectorClient, Shipper
 from tracer.spool import Destination, open_spools
 
+INCARNATION, LATER = "20261125T225248-0a1b2c", "20261125T225300-ffffff"
 SEGMENT = b"\n\r\r\n" + b"a segment" * 100
 
 
 def put(
     client: AppClient, number: int, content: bytes = SEGMENT, sha256: str | None = None, **place: str
 ) -> httpx.Response:
-    session, host = place.get("session", "s1"), place.get("host", "proxy")
     return client.put(
-        f"/api/sessions/{session}/hosts/{host}/segments/{number}",
+        f"{path_of(**place)}/segments/{number}",
         content=content,
         headers={"X-Content-SHA256": sha256 or hashlib.sha256(content).hexdigest()},
     )
+
+
+def path_of(session: str = "s1", host: str = "proxy", incarnation: str = INCARNATION) -> str:
+    return f"/api/sessions/{session}/hosts/{host}/incarnations/{incarnation}"
+
+
+def file_of(number: int, incarnation: str = INCARNATION) -> str:
+    return f"sessions/s1/proxy/{incarnation}/proxy-{incarnation}-{number:06d}.pcapng"
 
 
 def files(data: Path) -> list[str]:
@@ -53,8 +62,8 @@ def test_a_segment_is_stored_as_it_was_sent(client: AppClient, tmp_path: Path) -
     answer = put(client, 7)
     assert answer.status_code == 201
     assert answer.json() == {"outcome": "stored", "acknowledged": True}
-    assert files(tmp_path) == ["sessions/s1/proxy/proxy-000007.pcapng"]
-    assert (tmp_path / "sessions/s1/proxy/proxy-000007.pcapng").read_bytes() == SEGMENT
+    assert files(tmp_path) == [file_of(7)]
+    assert (tmp_path / file_of(7)).read_bytes() == SEGMENT
 
 
 def test_a_segment_sent_again_is_taken_once(client: AppClient, tmp_path: Path) -> None:
@@ -70,7 +79,7 @@ def test_another_segment_under_the_same_number_is_refused(client: AppClient, tmp
     other = put(client, 1, SEGMENT + b"other")
     assert other.status_code == 409
     assert not other.json()["acknowledged"]
-    assert (tmp_path / "sessions/s1/proxy/proxy-000001.pcapng").read_bytes() == SEGMENT
+    assert (tmp_path / file_of(1)).read_bytes() == SEGMENT
 
 
 @pytest.mark.parametrize(
@@ -98,7 +107,7 @@ def test_what_is_not_good_leaves_nothing(
 def test_names_that_could_lead_elsewhere_are_refused(client: AppClient, tmp_path: Path, name: str) -> None:
     data = tmp_path / "inner"
     client.app.state.settings = CollectorSettings(data)
-    for place in ({"session": name}, {"host": name}):
+    for place in ({"session": name}, {"host": name}, {"incarnation": name}):
         assert put(client, 1, **place).status_code in (400, 404, 405)
     assert client.get(f"/api/sessions/{name}").status_code in (200, 400, 404)  # '.' is the list
     assert client.post(f"/api/sessions/{name}/analyse").status_code in (400, 404, 405)
@@ -108,7 +117,7 @@ def test_names_that_could_lead_elsewhere_are_refused(client: AppClient, tmp_path
 @pytest.mark.parametrize("number", ["0", "-1", "1000000000", "1.5", "x"])
 def test_numbers_that_cannot_be_one_are_refused(client: AppClient, tmp_path: Path, number: str) -> None:
     headers = {"X-Content-SHA256": hashlib.sha256(SEGMENT).hexdigest()}
-    answer = client.put(f"/api/sessions/s1/hosts/proxy/segments/{number}", content=SEGMENT, headers=headers)
+    answer = client.put(f"{path_of()}/segments/{number}", content=SEGMENT, headers=headers)
     assert answer.status_code in (400, 422)
     assert files(tmp_path) == []
 
@@ -117,15 +126,34 @@ def test_status_shows_what_is_here_and_what_is_missing(client: AppClient) -> Non
     assert client.get("/api/sessions").json() == []
     put(client, 1)
     put(client, 4)
+    put(client, 2, incarnation=LATER)
     put(client, 1, host="client")
     expected = {
         "host": "proxy",
-        "segments_count": 2,
-        "bytes_count": 2 * len(SEGMENT),
-        "last_number": 4,
-        "missing_count": 2,
-        "missing": [2, 3],
+        "segments_count": 3,
+        "bytes_count": 3 * len(SEGMENT),
+        "missing_count": 3,
         "closed": False,
+        "incarnations": [
+            {
+                "incarnation": INCARNATION,
+                "segments_count": 2,
+                "bytes_count": 2 * len(SEGMENT),
+                "last_number": 4,
+                "missing_count": 2,
+                "missing": [2, 3],
+                "closed": False,
+            },
+            {
+                "incarnation": LATER,
+                "segments_count": 1,
+                "bytes_count": len(SEGMENT),
+                "last_number": 2,
+                "missing_count": 1,
+                "missing": [1],
+                "closed": False,
+            },
+        ],
     }
     status = client.get("/api/sessions/s1").json()
     assert [host["host"] for host in status["hosts"]] == ["client", "proxy"]
@@ -137,7 +165,7 @@ def test_status_shows_what_is_here_and_what_is_missing(client: AppClient) -> Non
 
 def test_a_host_is_closed_when_all_that_was_announced_is_here(client: AppClient) -> None:
     def close(**message: int) -> dict[str, object]:
-        answer: dict[str, object] = client.post("/api/sessions/s1/hosts/proxy/close", json=message).json()
+        answer: dict[str, object] = client.post(f"{path_of()}/close", json=message).json()
         return answer
 
     put(client, 1)
@@ -162,18 +190,18 @@ def test_a_full_disk_is_507_and_the_next_try_works(
         answer = put(client, 1)
         assert answer.status_code == 507
         assert "no space left" in answer.json()["detail"]
-        assert client.post("/api/sessions/s1/hosts/proxy/close", json={"last_number": 1}).status_code == 507
+        assert client.post(f"{path_of()}/close", json={"last_number": 1}).status_code == 507
     assert files(tmp_path) == []
     assert put(client, 1).status_code == 201
 
 
 def test_what_a_killed_collector_left_is_removed(tmp_path: Path) -> None:
-    folder = tmp_path / "sessions/s1/proxy"
-    folder.mkdir(parents=True)
-    (folder / ".proxy-000001.pcapng.abcd.incoming").write_bytes(b"half")
-    (folder / "proxy-000002.pcapng").write_bytes(SEGMENT)
+    whole = tmp_path / file_of(2)
+    whole.parent.mkdir(parents=True)
+    (whole.parent / f".{whole.name}.abcd.incoming").write_bytes(b"half")
+    whole.write_bytes(SEGMENT)
     ingest.clean(tmp_path)
-    assert files(tmp_path) == ["sessions/s1/proxy/proxy-000002.pcapng"]
+    assert files(tmp_path) == [file_of(2)]
 
 
 def test_nothing_is_done_without_the_token(tmp_path: Path) -> None:
@@ -216,7 +244,7 @@ def test_analysis_gets_each_hosts_segments_in_order(client: AppClient, tmp_path:
     assert answer.json() == {"trace": str(tmp_path / "traces" / "s1"), "hosts": ["proxy"], "events_count": 8}
     (source,) = seen
     assert source.host == "proxy"
-    assert [path.name for path in source.files] == [f"proxy-{number:06d}.pcapng" for number in (1, 9, 10)]
+    assert [path.name for path in source.files] == [Path(file_of(number)).name for number in (1, 9, 10)]
 
 
 def test_analysis_of_what_is_no_capture_is_reported(client: AppClient, tmp_path: Path) -> None:
@@ -333,7 +361,7 @@ def test_an_agent_and_a_collector_lose_nothing_while_the_collectors_disk_is_full
     agent = CollectorClient("http://testserver", transport=httpx.MockTransport(forward))
     notices: list[str] = []
     now = [0.0]
-    shipper = Shipper(agent, spools, notices.append, lambda: now[0])
+    shipper = Shipper(agent, spools, 1 << 20, notices.append, lambda: now[0])
     link, links = os.link, []
 
     def sometimes_full(source: Path, target: Path) -> None:
@@ -344,13 +372,13 @@ def test_an_agent_and_a_collector_lose_nothing_while_the_collectors_disk_is_full
 
     monkeypatch.setattr(os, "link", sometimes_full)
     for number in range(1, 5):
-        (spools[-1].folder / f"proxy-{number:06d}.pcapng").write_bytes(SEGMENT + b"%d" % number)
+        (spools[-1].folder / segment_name(spools[-1].stem, number)).write_bytes(SEGMENT + b"%d" % number)
     while spools[-1].waiting():
         now[0] += 100
         shipper.step()
     assert shipper.close()
     assert client.get("/api/sessions/s1").json()["hosts"][0]["closed"] is True
     for number in range(1, 5):
-        stored = tmp_path / f"sessions/s1/proxy/proxy-{number:06d}.pcapng"
+        stored = tmp_path / file_of(number, spools[-1].incarnation)
         assert stored.read_bytes() == SEGMENT + b"%d" % number
     assert notices[0].startswith("the collector at http://testserver cannot take segments now (507: no space left")

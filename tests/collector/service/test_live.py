@@ -29,6 +29,7 @@ from tracer.errors import InputError
 
 SECOND = 1_000_000_000
 HOSTS = ("client", "server")
+INCARNATION, LATER = "20261125T225248-0a1b2c", "20261125T225300-ffffff"
 
 
 def network(loss: float = 0.0) -> Network:
@@ -146,7 +147,7 @@ def segments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
 def arrive(bench: Bench, segments: dict[str, list[Path]], *numbers: int, hosts: Sequence[str] = HOSTS) -> None:
     for number in numbers:
         for host in hosts:
-            bench.live.note_segment("s", host, number, segments[host][number - 1])
+            bench.live.note_segment("s", host, INCARNATION, number, segments[host][number - 1])
 
 
 def test_what_arrives_during_a_round_waits_for_one_next_round(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
@@ -228,7 +229,7 @@ def test_slow_rounds_make_the_window_shorter_and_quick_ones_long_again(
     sizes = []
     for number in range(1, 25):
         for host in HOSTS:
-            bench.live.note_segment("s", host, number, segments[host][2])
+            bench.live.note_segment("s", host, INCARNATION, number, segments[host][2])
         bench.now_ns += SECOND
         bench.live.step()
         sizes.append(bench.live.status("s").segments_count)
@@ -243,7 +244,7 @@ def test_a_cut_window_is_reported_in_its_trace(tmp_path: Path, segments: dict[st
     tried = LiveAnalysis(tmp_path, 10, room)
     for number in (4, 5):
         for host in HOSTS:
-            tried.note_segment("s", host, number, segments[host][number - 1])
+            tried.note_segment("s", host, INCARNATION, number, segments[host][number - 1])
     assert tried.step() == 0
     counters = Trace(tried.status("s").trace).info().counters
     assert [(one.name, one.severity, one.count) for one in counters] == [("live_window_cut", "data_loss", 2)]
@@ -260,21 +261,37 @@ def test_a_hosts_window_begins_anew_after_a_missing_segment(tmp_path: Path, segm
     assert status.hop_counts["lost"] == 0 < status.hop_counts["outside_window"]
 
 
+@pytest.mark.parametrize(
+    ("second_numbers", "expected"), [((1, 2), [1, 2, 3, 1, 2]), ((2, 3), [2, 3])], ids=["whole", "with a hole"]
+)
+def test_a_restarted_agent_continues_the_window_if_it_is_there_from_its_first_segment(
+    second_numbers: Sequence[int], expected: list[int]
+) -> None:
+    names = [(INCARNATION, number) for number in (1, 2, 3)] + [(LATER, number) for number in second_numbers]
+    paths = [Path(f"{name}-{number:06d}.pcapng") for name, number in names]
+    arrived = [
+        live._Segment("a", name, number, path, 100, at_ns)
+        for at_ns, ((name, number), path) in enumerate(zip(names, paths, strict=True))
+    ]
+    (sequence,) = choose(arrived, 1 << 20)
+    assert [int(path.stem[-6:]) for each in sequence for path in each.files] == expected
+
+
 def test_the_newest_segment_is_taken_however_large(segments: dict[str, list[Path]]) -> None:
-    chosen = choose([live._Segment("a", 1, segments["client"][0], 100, 0)], 10)
-    assert [one.number for one in chosen] == [1]
+    chosen = choose([live._Segment("a", INCARNATION, 1, segments["client"][0], 100, 0)], 10)
+    assert [each.files for sequence in chosen for each in sequence] == [(segments["client"][0],)]
 
 
 def test_a_round_that_fails_says_why_and_the_next_goes_on(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
     bench = Bench(tmp_path)
     damaged = tmp_path / "damaged.pcapng"
     damaged.write_bytes(b"no capture at all, but long enough to be one")
-    bench.live.note_segment("s", "client", 9, damaged)
+    bench.live.note_segment("s", "client", INCARNATION, 9, damaged)
     assert bench.live.step() == 0
     assert str(damaged) in bench.live.status("s").error
     assert not (tmp_path / "sessions" / "s" / "live").exists()
     arrive(bench, segments, 1, 2, hosts=["server"])
-    bench.live.note_segment("s", "client", 11, segments["client"][0])
+    bench.live.note_segment("s", "client", INCARNATION, 11, segments["client"][0])
     bench.now_ns += SECOND
     assert bench.live.step() == 0
     assert bench.live.status("s").error == ""
@@ -338,7 +355,7 @@ def test_a_stage_that_raises_ends_neither_the_thread_nor_another_session(
         for session in ("bad", "good"):
             (tmp_path / "sessions" / session).mkdir(parents=True, exist_ok=True)
             for host in HOSTS:
-                tried.note_segment(session, host, number, segments[host][number - 1])
+                tried.note_segment(session, host, INCARNATION, number, segments[host][number - 1])
         now_ns[0] += SECOND
         while tried.step() == 0:
             pass
@@ -382,12 +399,12 @@ def test_a_slow_session_does_not_delay_a_quick_one(tmp_path: Path, segments: dic
     tried = LiveAnalysis(tmp_path, 10, 1 << 30, analysis=analysis)
     tried.start()
     try:
-        tried.note_segment("slow", "client", 1, segments["client"][0])
+        tried.note_segment("slow", "client", INCARNATION, 1, segments["client"][0])
         assert began.wait(60)
         for number in (1, 2):
-            tried.note_segment("quick", "client", number, segments["client"][number - 1])
+            tried.note_segment("quick", "client", INCARNATION, number, segments["client"][number - 1])
             assert quick_rounds.acquire(timeout=60)
-        tried.note_segment("slow", "client", 2, segments["client"][1])
+        tried.note_segment("slow", "client", INCARNATION, 2, segments["client"][1])
         assert tried.status("slow").rounds_count == 0, "a session is never in two rounds"
     finally:
         go_on.set()
@@ -451,7 +468,7 @@ def test_quiet_sessions_are_forgotten(
     monkeypatch.setattr(live, "MOST_SESSIONS", 2)
     bench = Bench(tmp_path)
     for session in ("one", "two", "one", "three"):
-        bench.live.note_segment(session, "client", 1, segments["client"][0])
+        bench.live.note_segment(session, "client", INCARNATION, 1, segments["client"][0])
     assert [bench.live.status(name).waiting_count for name in ("one", "two", "three")] == [2, 0, 1]
 
 
@@ -475,9 +492,9 @@ def test_segments_are_taken_while_a_round_runs(tmp_path: Path, segments: dict[st
     tried = LiveAnalysis(tmp_path, 10, 1 << 30, analysis=wait_and_refuse)
     tried.start()
     try:
-        tried.note_segment("s", "client", 1, segments["client"][0])
+        tried.note_segment("s", "client", INCARNATION, 1, segments["client"][0])
         assert began.wait(60)
-        tried.note_segment("s", "client", 2, segments["client"][1])
+        tried.note_segment("s", "client", INCARNATION, 2, segments["client"][1])
         status = tried.status("s")
         assert (status.running, status.waiting_count, status.rounds_count) == (True, 1, 0)
     finally:
@@ -499,7 +516,7 @@ def test_what_a_killed_collector_left_is_removed(tmp_path: Path) -> None:
 
 
 def put(client: AppClient, host: str, number: int, content: bytes) -> int:
-    place = f"/api/sessions/s/hosts/{host}/segments/{number}"
+    place = f"/api/sessions/s/hosts/{host}/incarnations/{INCARNATION}/segments/{number}"
     return client.put(
         place, content=content, headers={"X-Content-SHA256": hashlib.sha256(content).hexdigest()}
     ).status_code
@@ -524,5 +541,8 @@ def test_the_service_analyses_what_it_takes_in(tmp_path: Path, segments: dict[st
 def test_no_host_can_take_the_live_traces_place(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
     client = AppClient(create_app(CollectorSettings(tmp_path)))
     assert put(client, "live", 1, segments["client"][0].read_bytes()) == 400
-    assert client.post("/api/sessions/s/hosts/live/close", json={"last_number": 1}).status_code == 400
+    assert (
+        client.post(f"/api/sessions/s/hosts/live/incarnations/{INCARNATION}/close", json={"last_number": 1}).status_code
+        == 400
+    )
     assert not list(tmp_path.rglob("*.pcapng"))

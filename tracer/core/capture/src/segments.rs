@@ -30,6 +30,8 @@ pub struct SegmentSettings {
     /// Existing directory.
     pub folder: PathBuf,
     pub host: String,
+    /// What the names of files begin with, before `-000001.pcapng`.
+    pub stem: String,
     /// Program and version.
     pub application: String,
     pub os: String,
@@ -189,7 +191,7 @@ impl SegmentWriter {
         let path = self
             .settings
             .folder
-            .join(format!("{}-{:06}.pcapng", self.settings.host, self.next_number));
+            .join(format!("{}-{:06}.pcapng", self.settings.stem, self.next_number));
         self.next_number += 1;
         let partial = PathBuf::from(format!("{}{PARTIAL_SUFFIX}", path.display()));
         let file = (self.open_file)(&partial).map_err(|error| CaptureError::from_file(&error, &partial))?;

@@ -97,7 +97,7 @@ mod live {
     impl PyCapture {
         #[new]
         #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, segment_bytes, segment_age_ns,
-                            first_number, expression="", ethernet_filter=None, raw_ip_filter=None, excluded=Vec::new(),
+                            first_number, stem, expression="", ethernet_filter=None, raw_ip_filter=None, excluded=Vec::new(),
                             clock_error=(0, 0, 0), secrets=None))]
         #[allow(clippy::too_many_arguments)]
         fn new(
@@ -113,6 +113,7 @@ mod live {
             segment_bytes: u64,
             segment_age_ns: u64,
             first_number: u32,
+            stem: String,
             expression: &str,
             ethernet_filter: Option<Vec<InstructionTuple>>,
             raw_ip_filter: Option<Vec<InstructionTuple>>,
@@ -139,6 +140,7 @@ mod live {
             let segments = SegmentSettings {
                 folder,
                 host,
+                stem,
                 application,
                 os,
                 addresses: Vec::new(),

@@ -40,6 +40,7 @@ fn settings(folder: &Folder) -> SegmentSettings {
     SegmentSettings {
         folder: folder.0.clone(),
         host: "proxy".into(),
+        stem: "proxy-a".into(),
         application: "twintap-agent 1".into(),
         os: "Linux".into(),
         addresses: vec!["10.77.0.20".parse().expect("IPv4"), "fe80::1".parse().expect("IPv6")],
@@ -131,11 +132,11 @@ fn a_segment_is_a_whole_section() {
     let totals = Arc::new(Totals::default());
     let mut writer = SegmentWriter::new(settings(&folder), Arc::clone(&totals));
     write(&mut writer, 0).expect("written");
-    assert_eq!(folder.names(), ["proxy-000007.pcapng.partial"]);
+    assert_eq!(folder.names(), ["proxy-a-000007.pcapng.partial"]);
     writer.finish(&statistics(5, 2), now(10)).expect("closed");
-    assert_eq!(folder.names(), ["proxy-000007.pcapng"]);
+    assert_eq!(folder.names(), ["proxy-a-000007.pcapng"]);
 
-    let bytes = fs::read(folder.0.join("proxy-000007.pcapng")).expect("segment");
+    let bytes = fs::read(folder.0.join("proxy-a-000007.pcapng")).expect("segment");
     assert_eq!(totals.bytes_count.load(Ordering::Relaxed), bytes.len() as u64);
     assert_eq!(totals.segments_count.load(Ordering::Relaxed), 1);
     let blocks = blocks(&bytes);
@@ -192,7 +193,7 @@ fn segments_rotate_by_size_and_by_age() {
         "{packets_count} packets in 1000 bytes"
     );
     writer.finish(&statistics(1, 0), now(1200)).expect("closed");
-    assert_eq!(folder.names(), ["proxy-000007.pcapng", "proxy-000008.pcapng"]);
+    assert_eq!(folder.names(), ["proxy-a-000007.pcapng", "proxy-a-000008.pcapng"]);
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn a_capture_without_packets_leaves_one_segment() {
     let folder = Folder::new();
     let mut writer = SegmentWriter::new(settings(&folder), Arc::default());
     writer.finish(&statistics(0, 0), now(0)).expect("closed");
-    assert_eq!(types(&folder.0.join("proxy-000007.pcapng")), [SHB, 4, 1, 1, 5, 5]);
+    assert_eq!(types(&folder.0.join("proxy-a-000007.pcapng")), [SHB, 4, 1, 1, 5, 5]);
 }
 
 #[test]
@@ -236,11 +237,11 @@ fn a_failure_in_the_background_ends_the_capture() {
 #[test]
 fn an_existing_file_is_never_overwritten() {
     let folder = Folder::new();
-    fs::write(folder.0.join("proxy-000007.pcapng.partial"), b"another's").expect("written");
+    fs::write(folder.0.join("proxy-a-000007.pcapng.partial"), b"another's").expect("written");
     let mut writer = SegmentWriter::new(settings(&folder), Arc::default());
     assert!(matches!(write(&mut writer, 0), Err(CaptureError::NotWritable { .. })));
     assert_eq!(
-        fs::read(folder.0.join("proxy-000007.pcapng.partial")).expect("kept"),
+        fs::read(folder.0.join("proxy-a-000007.pcapng.partial")).expect("kept"),
         b"another's"
     );
 }
@@ -308,8 +309,8 @@ fn a_full_disk_keeps_the_whole_blocks_and_says_so() {
         let outcome = writer.finish(&statistics(1, 0), now(0));
         let fits = packets_count < 4;
         assert_eq!(outcome.is_ok(), fits, "{packets_count}: {outcome:?}");
-        assert_eq!(folder.names(), ["proxy-000007.pcapng"]);
-        let types = types(&folder.0.join("proxy-000007.pcapng"));
+        assert_eq!(folder.names(), ["proxy-a-000007.pcapng"]);
+        let types = types(&folder.0.join("proxy-a-000007.pcapng"));
         if !fits {
             let folder = folder.0.clone();
             assert_eq!(outcome, Err(CaptureError::DiskFull { folder }));
