@@ -48,6 +48,32 @@ class ExcerptColumns(TypedDict):
     excerpt_offsets: NDArray[np.int64]
     excerpt_bytes: NDArray[np.uint8]
 
+class TlsHandshakeColumns(TypedDict):
+    """TLS handshakes; numbers of connections. Texts are empty where nothing is known."""
+
+    connection: NDArray[np.int64]
+    resumption: NDArray[np.int32]
+    has_client_hello: NDArray[np.bool_]
+    has_server_hello: NDArray[np.bool_]
+    early_data_offered: NDArray[np.bool_]
+    ech_offered: NDArray[np.bool_]
+    retried: NDArray[np.bool_]
+    alert_from_server: NDArray[np.bool_]
+    server_name_offsets: NDArray[np.int64]
+    server_name_bytes: NDArray[np.uint8]
+    alpn_offered_offsets: NDArray[np.int64]
+    alpn_offered_bytes: NDArray[np.uint8]
+    alpn_offsets: NDArray[np.int64]
+    alpn_bytes: NDArray[np.uint8]
+    versions_offered_offsets: NDArray[np.int64]
+    versions_offered_bytes: NDArray[np.uint8]
+    version_offsets: NDArray[np.int64]
+    version_bytes: NDArray[np.uint8]
+    cipher_offsets: NDArray[np.int64]
+    cipher_bytes: NDArray[np.uint8]
+    alert_offsets: NDArray[np.int64]
+    alert_bytes: NDArray[np.uint8]
+
 class MessageColumns(TypedDict):
     """Heads of messages: `HEAD_COLUMNS` and `HEAD_STRINGS` of `collector.capture_files.records`; rows of excerpts."""
 
@@ -527,6 +553,9 @@ def read_messages(excerpts: Columns) -> MessageColumns: ...
 def recognise_connections(
     excerpts: Columns, excerpt_row: NDArray[np.uint32], places: Columns, first_id: int, count: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...
+def read_tls_handshakes(
+    excerpts: Columns, excerpt_row: NDArray[np.uint32], places: Columns, first_id: int, count: int
+) -> TlsHandshakeColumns: ...
 def match_events(columns: Columns, first_connection_id: int, asked: NDArray[np.uint32]) -> Matched: ...
 
 # exchanges

@@ -30,6 +30,7 @@ from tests.helpers.planted_secrets import (
     places,
     postgresql_places,
     redis_places,
+    tls_places,
     write_captures,
 )
 from tests.helpers.system_tools import or_skip
@@ -225,6 +226,19 @@ def test_no_value_of_a_cache_is_in_a_trace(name: str, planted: list[Place], tmp_
     assert _exchanges(trace)["protocol"].unique().to_list() == [name]
 
 
+def test_no_key_ticket_or_id_of_a_handshake_is_in_a_trace(tmp_path: Path) -> None:
+    trace, planted = str(tmp_path / "trace"), tls_places()
+    files = write_captures(tmp_path, planted)
+    halves = [place.name for place in planted if place.name == "TLS hello in two records"]
+    assert {place.name for place in planted} - set(halves) <= set(found_in(files[0].read_bytes(), planted))
+    said = run(replay.command, "-o", trace, *map(str, files))
+    for content in (said, *(file.read_bytes() for file in Path(trace).iterdir())):
+        assert found_in(content, planted) == []
+    connections = pl.DataFrame(Trace(trace).read("connections", ["tls_server_name", "tls_version"]))
+    assert connections["tls_server_name"].cast(pl.String).to_list() == ["kept.example"] * len(planted)
+    assert connections["tls_version"].cast(pl.String).to_list() == ["1.3"] * len(planted)
+
+
 def _exchanges(trace: str) -> pl.DataFrame:
     columns = ["exchange_id", "protocol", "complete", "method", "target", "request_bytes", "response_bytes"]
     return pl.DataFrame(Trace(trace).read("exchanges", columns)).with_columns(
@@ -294,6 +308,10 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
             content = b"".join(path.read_bytes() for path in (tmp_path / name / "a").iterdir())
             assert content.count(b"PING" if name == "redis" else b"set ") >= 2
             assert found_in(content, planted) == []
+        _ask_all(hosts, tls_places(), tmp_path / "tls", "heads")
+        content = b"".join(path.read_bytes() for path in (tmp_path / "tls" / "a").iterdir())
+        assert content.count(b"kept.example") == len(tls_places())
+        assert found_in(content, tls_places()) == []
 
 
 def _ask_all(hosts: Pair, planted: list[Place], folder: Path, payload: str) -> None:

@@ -17,6 +17,7 @@ from collector.decode.captures import Decoded
 from collector.hops.event_tables import event_table
 from collector.hops.messages import message_table, recognised_protocols
 from collector.hops.sender_pauses import pause_table
+from collector.hops.tls_handshakes import handshake_columns
 from collector.trace.arrow import bits, nullable, table_of_schema
 from collector.trace.schema import HOPS, HopKind, HopState, conform
 
@@ -114,6 +115,7 @@ def _connection_table(
     n, addresses = len(found["client_addr"]), decoded.addresses
     columns = {"connection_id": nullable(np.arange(n, dtype=np.int64) + first_connection_id)}
     columns |= recognised_protocols(decoded, matched["places"], first_connection_id, n, is_of_end)
+    columns |= handshake_columns(decoded, matched["places"], first_connection_id, n, is_of_end)
     for side in ("client", "server"):
         isn = found[f"{side}_isn"]
         columns |= {

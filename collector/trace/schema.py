@@ -129,6 +129,20 @@ CONNECTIONS = _fields(
     translated_client_port=pa.uint16(),
     translated_server_addr=_text(),
     translated_server_port=pa.uint16(),
+    # What the handshake of TLS on it says, wherever that began; null where there is none, or it does not say it.
+    tls_server_name=_text(),  # the name that the client asks for (SNI); with `tls_ech_offered` it may be an outer one
+    tls_alpn_offered=_text(),  # the protocols that the client offers, by preference: "h2, http/1.1"
+    tls_alpn=_text(),  # the one that the server chose; in TLS 1.3 that is encrypted, so null
+    tls_versions_offered=_text(),  # newest first: "1.3, 1.2"
+    tls_version=_text(),  # which the server chose: "1.3"
+    tls_cipher=_text(),  # IANA's name of the cipher suite
+    tls_resumption=_text(),  # "full", "resumed", "psk" (TLS 1.3: by ticket, or a key that both ends were given before)
+    tls_early_data_offered=pa.bool_(),  # whether the server took it is encrypted
+    tls_ech_offered=pa.bool_(),  # the client sends an encrypted hello, or bytes that look like one (GREASE)
+    tls_retried=pa.bool_(),  # the server asked for another hello (HelloRetryRequest)
+    tls_alert=_text(),  # why the handshake failed ("unknown_ca"; "encrypted" for one that cannot be read)
+    tls_alert_from=_text(),  # who sent it: "client" or "server"
+    tls_evidence=_text(),  # which hellos were captured whole: "both", "client", "server"; null for neither
 )
 """One row for each connection incarnation (4-tuple and both ISNs)."""
 
@@ -386,10 +400,16 @@ TABLES: dict[str, pa.Schema] = {
 }
 """Table name (file `<name>.parquet` in the trace directory) to its schema."""
 
+_TLS_TEXTS = (
+    *("server_name", "alpn_offered", "alpn", "versions_offered", "version", "cipher", "resumption"),
+    *("alert", "alert_from", "evidence"),
+)
 ADDED: dict[str, dict[str, pa.Scalar]] = {
     "connections": {
         "protocol": _text_value("unknown"),
         "protocol_evidence": _text_value(None),
+        **{f"tls_{name}": _text_value(None) for name in _TLS_TEXTS},
+        **{f"tls_{name}": pa.scalar(None, pa.bool_()) for name in ("early_data_offered", "ech_offered", "retried")},
     },
     "messages": {
         "range_first": pa.scalar(-1, pa.int64()),

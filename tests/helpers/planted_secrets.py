@@ -28,7 +28,7 @@ PARAMETERS = (
 CLIENT, SERVER = ("10.9.0.1", 40_000), ("10.9.0.2", 8080)
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 START_NS, ONE_WAY_NS = 1_790_000_000_000_000_000, 50_000
-HALF = re.compile(rb"[CHZ]q\d{3}W|k7\d{3}Jv")
+HALF = re.compile(rb"[CHTZ]q\d{3}W|k7\d{3}Jv")
 """Half of any secret; one ends with no letter that another begins with, so a search in one pass finds each."""
 
 
@@ -118,6 +118,65 @@ def postgresql_places() -> list[Place]:
         secret = f"Zq{number:03d}Wk7{number:03d}Jv"
         found.append(Place(name, secret, *(_with_secret(text, secret.encode()) for text in (request, answer))))
     return found
+
+
+def tls_places() -> list[Place]:
+    """Places in a TLS handshake that name a session or a key, or hold one; each client asks for `kept.example`."""
+    secret, name = b"SECRET.......", (0, b"\0\x0f\0\0\x0ckept.example")
+    padded = secret.ljust(32, b"-")
+    in_client = {
+        "random number": _client_hello([name], random=padded),
+        "session id": _client_hello([name], session=padded),
+        "cipher suites": _client_hello([name], suites=secret + b"-"),
+        **{
+            f"extension {kind}": _client_hello([(kind, b"\0\x0d" + secret), name, (43, b"\x04\x03\x04\x03\x03")])
+            for kind in (10, 13, 21, 35, 41, 44, 45, 51, 0xFE0D, 0xFF01, 0x1A1A)
+        },
+        "last extension": _client_hello([name, (41, b"\0\x0d" + secret)]),
+    }
+    hello, answer = _client_hello([name]), _server_hello([(51, b"\0\x1d\0\x04keys"), (43, b"\3\4")])
+    places = [(f"TLS client's {where}", _record(22, message), answer) for where, message in in_client.items()]
+    cut = in_client["extension 51"]
+    places.append(("TLS hello in two records", _record(22, cut[:90]) + _record(22, cut[90:]), answer))
+    places.append(("TLS early data", _record(22, hello) + _record(23, secret), answer))
+    of_server = {
+        "session id": _server_hello([(43, b"\3\4")], session=padded),
+        "key share": _server_hello([(51, b"\0\x1d\0\x0d" + secret), (43, b"\3\4")]),
+        "certificate": answer + _record(22, b"\x0b\0\0\x10" + padded),
+        "ticket": answer + _record(22, b"\x04\0\0\x10" + padded),
+        "answer": answer + _record(23, secret),
+    }
+    places += [(f"TLS server's {where}", _record(22, hello), text) for where, text in of_server.items()]
+    found = []
+    for number, (where, request, text) in enumerate(places):
+        planted = f"Tq{number:03d}Wk7{number:03d}Jv"
+        found.append(Place(where, planted, *(one.replace(secret, planted.encode()) for one in (request, text))))
+    return found
+
+
+def _record(kind: int, content: bytes) -> bytes:
+    return bytes([kind, 3, 3]) + len(content).to_bytes(2, "big") + content
+
+
+def _hello(kind: int, fields: bytes, extensions: list[tuple[int, bytes]]) -> bytes:
+    each = b"".join(of.to_bytes(2, "big") + len(body).to_bytes(2, "big") + body for of, body in extensions)
+    body = fields + len(each).to_bytes(2, "big") + each
+    return bytes([kind]) + len(body).to_bytes(3, "big") + body
+
+
+def _client_hello(
+    extensions: list[tuple[int, bytes]],
+    random: bytes = b"r" * 32,
+    session: bytes = b"s" * 32,
+    suites: bytes = b"\x13\x01",
+) -> bytes:
+    fields = b"\3\3" + random + bytes([len(session)]) + session + len(suites).to_bytes(2, "big") + suites + b"\1\0"
+    return _hello(1, fields, extensions)
+
+
+def _server_hello(extensions: list[tuple[int, bytes]], session: bytes = b"s" * 32) -> bytes:
+    fields = b"\3\3" + b"r" * 32 + bytes([len(session)]) + session + b"\x13\x01\0"
+    return _record(22, _hello(2, fields, extensions))
 
 
 def mysql_places() -> list[Place]:

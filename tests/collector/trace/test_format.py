@@ -64,7 +64,11 @@ def test_what_a_column_added_since_would_hold_stands_for_it(trace: Path, table: 
 def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None:
     """They were added without a new version of the format: without one of them here, earlier traces are refused."""
     assert {table: set(columns) for table, columns in ADDED.items()} == {
-        "connections": {"protocol", "protocol_evidence"},
+        "connections": {
+            *("protocol", "protocol_evidence", "tls_server_name", "tls_alpn_offered", "tls_alpn"),
+            *("tls_versions_offered", "tls_version", "tls_cipher", "tls_resumption", "tls_early_data_offered"),
+            *("tls_ech_offered", "tls_retried", "tls_alert", "tls_alert_from", "tls_evidence"),
+        },
         "messages": {"range_first", "range_last", "result_code", "frame_kind", "stream_id", "authority"},
         "exchanges": {
             *("until_close", "range_first", "range_last", "result_code", "result", "status_class", "authority"),

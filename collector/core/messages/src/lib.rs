@@ -2,13 +2,14 @@
 //!
 //! Input: excerpts of all packets of a partition, and of each packet its connection, direction and place in the stream.
 //! Output: a row for each message at each capture point that shows it, in the order of the excerpts ([`read()`]); and
-//! the protocol of each connection ([`recognition`]).
+//! the protocol of each connection ([`recognition`]), and what its TLS handshake says ([`tls_handshakes`]).
 //!
 //! An excerpt names the protocol that kept it, and that protocol reads it (registry: `twintap_protocols`).
 #![forbid(unsafe_code)]
 
 pub mod columns;
 pub mod recognition;
+pub mod tls_handshakes;
 
 use columns::HeadColumns;
 use twintap_columns::input_table;

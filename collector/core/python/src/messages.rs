@@ -1,19 +1,21 @@
 //! `read_messages`: columns of excerpts in, columns of message heads out; `recognise_connections`: connections'
-//! protocols.
+//! protocols; `read_tls_handshakes`: what their TLS handshakes say.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_messages::columns::HeadColumns;
 use twintap_messages::recognition::{ConnectionProtocol, recognise};
-use twintap_messages::{Excerpts, Places, read, with_head_columns};
+use twintap_messages::tls_handshakes::{TlsColumns, read_handshakes};
+use twintap_messages::{Excerpts, Places, read, with_head_columns, with_tls_columns};
 
 use crate::columns::{Columns, inconsistent};
 use crate::decode::set_strings;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read_messages, module)?)?;
-    module.add_function(wrap_pyfunction!(recognise_connections, module)?)
+    module.add_function(wrap_pyfunction!(recognise_connections, module)?)?;
+    module.add_function(wrap_pyfunction!(read_tls_handshakes, module)?)
 }
 
 fn excerpts_of<'a>(columns: &'a Columns<'_>) -> PyResult<Excerpts<'a>> {
@@ -65,6 +67,44 @@ fn recognise_connections<'py>(
     let codes = |code: fn(&ConnectionProtocol) -> i32| found.iter().map(code).collect::<Vec<i32>>().into_pyarray(py);
     Ok((codes(|one| one.protocol.into()), codes(|one| one.evidence as i32)))
 }
+
+/// What TLS handshakes say, by connection.
+#[pyfunction]
+fn read_tls_handshakes<'py>(
+    py: Python<'py>,
+    excerpts: &Bound<'py, PyDict>,
+    excerpt_row: PyReadonlyArray1<'py, u32>,
+    places: &Bound<'py, PyDict>,
+    first_id: i64,
+    count: usize,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (columns, places) = (Columns::of(excerpts)?, Columns::of(places)?);
+    let excerpts = excerpts_of(&columns)?;
+    let places = Places {
+        excerpt_row: excerpt_row.as_slice()?,
+        ..places.table()?
+    };
+    if !places.has_rows_below(excerpts.protocol.len()) {
+        return Err(inconsistent());
+    }
+    let found = py.detach(|| read_handshakes(&excerpts, &places, first_id, count));
+    handshake_arrays(py, found)
+}
+
+macro_rules! define_handshake_arrays {
+    ([$($flag:ident),*] [$($text:ident),*]) => {
+        fn handshake_arrays<'py>(py: Python<'py>, columns: TlsColumns) -> PyResult<Bound<'py, PyDict>> {
+            let arrays = PyDict::new(py);
+            arrays.set_item("connection", columns.connection.into_pyarray(py))?;
+            arrays.set_item("resumption", columns.resumption.into_pyarray(py))?;
+            $(arrays.set_item(stringify!($flag), columns.$flag.into_pyarray(py))?;)*
+            $(set_strings(&arrays, stringify!($text), columns.$text)?;)*
+            Ok(arrays)
+        }
+    };
+}
+
+with_tls_columns!(define_handshake_arrays);
 
 macro_rules! define_head_arrays {
     ($($name:ident: $kind:ty,)*) => {

@@ -144,6 +144,13 @@ impl ExcerptColumns {
         self.push_frame(frame, at, protocol, said, header.len());
     }
 
+    /// Append an excerpt of a message that has another with the packet where it begins, which stands for its bytes of
+    /// the stream; so this one stands for none.
+    pub fn push_again(&mut self, frame: u32, at: i32, protocol: u8, bytes: &[u8]) {
+        self.bytes.bytes.extend_from_slice(bytes);
+        self.push_numbers(frame, at, protocol, 0, 0);
+    }
+
     /// Append the numbers of an excerpt whose bytes were appended before.
     fn push_numbers(&mut self, frame: u32, payload_offset: i32, protocol: u8, stream_len: u32, solid_len: u32) {
         self.frame.push(frame);

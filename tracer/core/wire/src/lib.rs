@@ -18,6 +18,7 @@ pub mod expansion;
 pub mod format;
 pub mod fragments;
 pub mod frames;
+pub mod hello_tails;
 pub mod input;
 pub mod interface;
 pub mod ip;

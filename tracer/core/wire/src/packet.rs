@@ -11,7 +11,7 @@ use std::sync::Arc;
 use twintap_protocols::excerpt::{ExcerptColumns, Keeper, Notes, Payload};
 use twintap_protocols::head::Head;
 use twintap_protocols::http1::{IdHeaders, KeptLines};
-use twintap_protocols::registry;
+use twintap_protocols::{registry, tls};
 use twintap_secrets::SecretRules;
 
 use crate::address::{AddressTable, Addresses};
@@ -21,6 +21,7 @@ use crate::counters::{CounterKind, Counters};
 use crate::events::{Event, EventColumns};
 use crate::fragments::{Datagram, Fragments, Moment, Row};
 use crate::frames::{self, Frames};
+use crate::hello_tails::{HelloTails, Tail};
 use crate::ip::{self, Fragment, IpHeader, PROTOCOL_TCP};
 use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
 use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
@@ -133,6 +134,7 @@ pub struct Decoder {
     excerpts: ExcerptColumns,
     fragments: Fragments,
     pub frames: Frames,
+    hello_tails: HelloTails,
 }
 
 impl Default for Decoder {
@@ -148,6 +150,7 @@ impl Default for Decoder {
             excerpts: ExcerptColumns::default(),
             fragments: Fragments::default(),
             frames: Frames::default(),
+            hello_tails: HelloTails::default(),
         }
     }
 }
@@ -358,6 +361,9 @@ impl Decoder {
 
     #[inline(always)]
     fn keep_excerpts(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) {
+        if !self.hello_tails.is_empty() && self.continue_hello_slow(event, payload) {
+            return;
+        }
         if self.frames.concerns(event, payload) && self.follow_frames_slow(event, payload, counters) {
             return;
         }
@@ -370,16 +376,35 @@ impl Decoder {
         }
     }
 
-    /// Keep an excerpt of each frame, if the packet's direction is followed; returns whether it is.
+    /// Whether the packet continues a hello of TLS; if it ends one, the hello is kept.
     #[inline(never)]
-    fn follow_frames_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
+    fn continue_hello_slow(&mut self, event: &Event, payload: &[u8]) -> bool {
+        let direction = self.direction_of(event);
+        match self.hello_tails.take(direction, event, payload) {
+            Tail::None => false,
+            Tail::Middle => true,
+            Tail::End(hello) => {
+                let protocol = registry::place_of_head_kind(tls::RECORD.0);
+                self.excerpts.push_again(event.frame, hello.at, protocol, &hello.bytes);
+                true
+            }
+        }
+    }
+
+    fn direction_of(&self, event: &Event) -> frames::Direction {
         let all = self.addresses.all();
         let of = |number: u32, port: u16| (all[number as usize], port);
-        let direction = frames::Direction {
+        frames::Direction {
             src: of(event.src_addr, event.src_port),
             dst: of(event.dst_addr, event.dst_port),
             interface: event.interface,
-        };
+        }
+    }
+
+    /// Keep an excerpt of each frame, if the packet's direction is followed; returns whether it is.
+    #[inline(never)]
+    fn follow_frames_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
+        let direction = self.direction_of(event);
         let (excerpts, secrets, lines, ids) = (&mut self.excerpts, &self.secrets, &mut self.lines, &self.id_headers);
         let (marks, mut clues) = self.clues.of_heads();
         let ends = ends_of(event);
@@ -409,6 +434,9 @@ impl Decoder {
     /// Keep what protocols need of a payload; returns whether it is a message of one of them.
     #[inline(never)]
     fn keep_excerpts_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
+        if HelloTails::may_begin(payload) {
+            self.hello_tails.begin(self.direction_of(event), event, payload);
+        }
         let wire_len = event.payload_len as usize;
         let payload = Payload {
             bytes: payload,
