@@ -39,7 +39,6 @@ from collector.execution.ordered_pool import run_in_order
 from collector.execution.partition_cache import PartitionCache
 from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
 from collector.findings import diagnosis, symptoms
-from collector.findings.ports import CONNECTION_COLUMNS
 from collector.findings.requests import EXCHANGE_COLUMNS, SPAN_COLUMNS
 from collector.findings.thresholds import DEFAULTS, Thresholds
 from collector.hops import coverage, damaged, matching, sender_pauses
@@ -512,7 +511,7 @@ class Pipeline:
             info,
             captured,
             self._samples,
-            lambda: written.batches("connections", CONNECTION_COLUMNS),
+            lambda: written.batches("connections", diagnosis.CONNECTION_COLUMNS),
             Places(self._options.rings, {address: host.host for host in info.hosts for address in host.addresses}),
             self._options.thresholds,
         )

@@ -130,6 +130,8 @@ def hop_facts(hop: Hop) -> list[Fact]:
         facts.append(("request", f"#{hop.request + 1}"))
     if hop.doubt:
         facts.append(("link", hop.doubt))
+    if hop.tls:
+        facts.append(("handshake", hop.tls))
     return facts
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.execution import memory
+from collector.findings import ports, tls_handshakes
 from collector.findings.capture_gaps import missed_by_host
 from collector.findings.captures import with_doubts
 from collector.findings.causes import Callers, Place, with_causes
@@ -35,6 +36,8 @@ from collector.services.rings import NO_PLACES, Places
 from collector.trace.model import TraceInfo
 
 T = TypeVar("T")
+CONNECTION_COLUMNS = tuple(dict.fromkeys((*ports.CONNECTION_COLUMNS, *tls_handshakes.COLUMNS)))
+"""Of `connections`, what findings read."""
 
 
 def find(tables: Mapping[str, pa.Table], info: TraceInfo, thresholds: Thresholds = DEFAULTS) -> pa.Table:
@@ -70,7 +73,7 @@ def build_findings(
     """The table `findings`, from the symptoms of all connections, the requests, the hosts' own counters, the clocks.
 
     Arguments: parts of `exchanges`, with at least `requests.EXCHANGE_COLUMNS`; parts of `connections`, with
-    `ports.CONNECTION_COLUMNS`; `captured`, until when captures ran; `rings`, which devices the ring files
+    `CONNECTION_COLUMNS`; `captured`, until when captures ran; `rings`, which devices the ring files
     assign.
     """
     seen = Observations(

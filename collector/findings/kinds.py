@@ -42,6 +42,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "connections": "connections",
         "answers": "answers",
         "missing": "replicas",
+        "tls_handshakes": "TLS",
         "endings": "endings",
         "pace": "pace",
         "placement": "places",
@@ -137,6 +138,16 @@ KINDS = (
         family="connections",
         reported_when="SYNs were answered with RST",
         can_cause=BROKEN | UNCONNECTED | SLOW | SILENT | FAILED,
+        of_service=True,
+    ),
+    Kind(
+        name="tls_handshake_failed",
+        family="tls_handshakes",
+        reported_when=(
+            "a fatal alert ended a TLS handshake (unknown CA, no cipher suite in common, a version that is not "
+            "accepted); in TLS 1.3 a client's is encrypted, so that it was sent is reported and not why"
+        ),
+        can_cause=BROKEN,
         of_service=True,
     ),
     Kind(

@@ -28,6 +28,6 @@ class Observations:
     captured: CapturedUntil  # until when captures ran
     missed: Mapping[str, Missed]  # by host, the packets that its capture missed
     samples: pa.Table | None  # the hosts' own counters, if they were sampled
-    connections: Parts | None  # parts of `connections` with `CONNECTION_COLUMNS`, if needed
+    connections: Parts | None  # parts of `connections` with `diagnosis.CONNECTION_COLUMNS`, if needed
     rings: Places  # which devices the ring files assign
     severity: SeverityThresholds

@@ -98,6 +98,7 @@ class Hop:
     request: int | None
     span: int | None
     doubt: str  # as `Span.doubt`
+    tls: str  # what the handshake of TLS on its connection says, in words; "" if there is none
     sent_packet: PacketFields | None
     received_packet: PacketFields | None
 

@@ -12,6 +12,8 @@ A query is a list of words. A request is found if each word matches one of its e
     grpc:14  grpc:unavailable  sql:select     an exchange of that protocol, by its result, method or target
     s3:uploadpart  s3:photos                  a request of S3's, by operation, bucket or key
     upload:ID                                 the requests of one multipart upload
+    tls:1.3  tls:resumed  sni:api.example     requests and connections over TLS: version, cipher suite, protocol,
+                                              resumption, alert, failed; the server's name that was asked for
     stream:websocket                          a stream of that kind or protocol (subscription, session, tunnel, …)
 
 After the requests come streams that match by host, service, kind, protocol, address or number of their connection, then
@@ -30,6 +32,7 @@ import polars as pl
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.hops.tls_words import handshake_words
 from collector.queries.trace_view import TraceView
 from collector.requests.outcomes import OUTCOMES, Outcome
 from collector.requests.protocols import PROTOCOLS, Exchanges
@@ -47,7 +50,7 @@ SHOWS_REQUESTS = (Exchanges.ORDERED, Exchanges.BY_STREAM_ID)
 OF_PROTOCOL = ("method", "target", "result")
 ENDS = ("client", "server", "translated_client", "translated_server")
 LONGEST_QUERY = 500
-HELP = "try an id, a path, a host, ADDR:PORT, #12 for a request, conn:77, stream:mqtt, outcome:failed or >5ms"
+HELP = "try an id, a path, a host, ADDR:PORT, #12 for a request, conn:77, stream:mqtt, tls:1.3, outcome:failed or >5ms"
 
 Bools = NDArray[np.bool_]
 
@@ -157,7 +160,10 @@ class TraceSearch:
         hops = self._trace.stored.rows_matching("hops", ("connection_id", *times), {"connection_id": connection_id})
         bounds = [time for name in times for time in pc.min_max(hops[name]).as_py().values() if time is not None]
         seen = [time - self._trace.start_ns for time in bounds] or [0]
-        return SearchHit(None, min(seen), max(seen), f"connection {connection_id}, {hops.num_rows:,} packets")
+        row = self._searched.connections.row(by_predicate=pl.col("connection_id") == connection_id, named=True)
+        handshake = handshake_words(row)
+        said = f"; {handshake}" if handshake else ""
+        return SearchHit(None, min(seen), max(seen), f"connection {connection_id}, {hops.num_rows:,} packets{said}")
 
 
 def search(query: str, where: Searched) -> SearchHits:
@@ -254,6 +260,21 @@ def _address(value: str, where: Searched) -> Masks | None:
     return _with_connections(_of_address(parts[1].strip("[]").lower(), parts[2]), where)
 
 
+def _tls(value: str, where: Searched) -> Masks:
+    """What used a connection whose TLS handshake says this."""
+    text = value.lower()
+    if text == "failed":
+        return _with_connections(pl.col("tls_alert").is_not_null(), where)
+    alpn = pl.coalesce("tls_alpn", "tls_alpn_offered").str.split(", ").list.contains(text)
+    names = [pl.col(name).str.to_lowercase() == text for name in ("tls_version", "tls_resumption", "tls_alert")]
+    return _with_connections(pl.any_horizontal(alpn, *names, _contains(("tls_cipher",), text)).fill_null(False), where)
+
+
+def _sni(value: str, where: Searched) -> Masks:
+    """What used a connection on which the client asked for a server of such a name."""
+    return _with_connections(_contains(("tls_server_name",), value), where)
+
+
 def _text(*columns: str) -> Callable[[str, Searched], Masks]:
     return lambda value, where: _only(where, requests=_spans_where(_contains(columns, value), where))
 
@@ -317,6 +338,8 @@ RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
     "tx": _text("transaction_id"),
     "service": _service,
     "stream": _stream,
+    "tls": _tls,
+    "sni": _sni,
     "method": _text("method"),
     "upload": _text("upload"),
     "status": _status,

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.hops.tls_words import COLUMNS, handshake_words
 from collector.queries.answers import Arrows, Hop, Problem, Request, Summary
 from collector.queries.bench_runs import runs_recorded_with
 from collector.queries.lanes import command_of, command_span, lanes_of
@@ -231,6 +232,13 @@ class TraceView:
         known = [row for row in rows if row["protocol"] not in (None, UNKNOWN) and row["server_port"]]
         return (known[0]["protocol"], known[0]["server_port"]) if known else None
 
+    def _tls_words(self, connection_id: int | None) -> str:
+        """What the TLS handshake of a connection says; "" if none was read."""
+        if connection_id is None:
+            return ""
+        found = self.stored.rows_matching("connections", COLUMNS, {"connection_id": connection_id}).to_pylist()
+        return handshake_words(found[0]) if found else ""
+
     def has_request(self, number: int) -> bool:
         """Whether a request has this number; it may be a client's or a daemon's."""
         return 0 <= number < len(self._trees)
@@ -387,6 +395,7 @@ class TraceView:
             request=None if span < 0 else int(self._trees.request_of_span[span]),
             span=None if span < 0 else span,
             doubt="" if span < 0 else self._trees.doubt(span),
+            tls=self._tls_words(raw["connection_id"]),
             sent_packet=read_packet(self.stored, raw["send_host"], raw["send_frame"]),
             received_packet=read_packet(self.stored, raw["receive_host"], raw["receive_frame"]),
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from collector.findings.thresholds import changes_words
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
+from collector.hops.tls_words import line_words
 from collector.reporting.comparison import Comparison, StageDifference
 from collector.reporting.report import FindingLine, Report, SpanBar, StageLine
 from collector.reporting.story import Part, Story
@@ -88,6 +89,7 @@ def make_html(report: Report) -> str:
         f"<p>{html.escape(abandoned_words(report.requests))}</p>" if report.requests.abandoned_count else "",
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         *_streams(report.streams),
+        *(["<h2>TLS</h2>", _rows([line_words(line) for line in report.tls])] if report.tls else []),
         "<h2>Findings</h2>",
         _thresholds_paragraph(report)
         + ("".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>"),

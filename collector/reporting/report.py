@@ -12,6 +12,8 @@ import polars as pl
 from collector.decode import capture_sets
 from collector.execution import memory
 from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
+from collector.hops.tls_words import COLUMNS as TLS_COLUMNS
+from collector.hops.tls_words import TlsLine, tls_lines
 from collector.reporting import story
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_all, stages_of_trace
 from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, sum_one_ended
@@ -140,6 +142,7 @@ class Report:
     pairing: Pairing
     requests: RequestSummary
     streams: StreamSummary
+    tls: tuple[TlsLine, ...]  # handshakes by server, most first
     links: LinkSummary
     stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_STAGES` requests
     slow: Comparison  # typical against slow requests
@@ -184,6 +187,7 @@ def _collect_facts(trace: Trace, info: TraceInfo, other_url: str | None, others:
         pairing=read_pairing(trace),
         requests=requests,
         streams=summarise_streams(trace.read("streams")),
+        tls=tls_lines(trace.read("connections", TLS_COLUMNS)),
         stages=_stages(stages) if requests.count >= FEWEST_FOR_STAGES else (),
         slow=slow_against_typical(stages),
         against=None if others is None else compare(others, stages, other_url or "", trace.url),

@@ -17,6 +17,7 @@ from collector.findings.finding import times
 from collector.findings.thresholds import changes_words
 from collector.hops.quality import HostPair
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
+from collector.hops.tls_words import TlsLine, line_words
 from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
 from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
 from collector.reporting.story import Story
@@ -45,6 +46,8 @@ PAIRS_FRAME = 2
 """Lines of the table of pairs in addition to the pairs."""
 MOST_STREAMS = 4
 """At most so many kinds of streams are named."""
+MOST_HANDSHAKES = 4
+"""At most so many kinds of TLS handshakes are listed."""
 MOST_PROGRAMS = 3
 """At most so many daemons are named."""
 BAR_CELLS = 10
@@ -68,6 +71,7 @@ def show(report: Report, console: Console | None = None) -> None:
         _show_requests(console, report.requests, describe_links(report.links))
     with console.capture() as streams:
         _show_streams(console, report.streams)
+        _show_tls(console, report.tls)
     free = LINES - sum(text.get().count("\n") for text in (above, requests, streams, below))
     with console.capture() as stages:
         worst = MOST_WORST + 1 if report.pairing.worst_connections else 0
@@ -324,6 +328,17 @@ def _show_streams(console: Console, streams: StreamSummary) -> None:
         name, much, quick = group_words(group)
         _paragraph(console, f"{name}: {much}{'; ' * bool(quick)}{quick}", "", 2)
     _print_remaining(console, len(streams.groups), most)
+
+
+def _show_tls(console: Console, lines: Sequence[TlsLine]) -> None:
+    if not lines:
+        return
+    _heading(console, "TLS", f"{sum(line.count for line in lines):,} handshakes")
+    most = _shown_count(len(lines), MOST_HANDSHAKES)
+    for line in lines[:most]:
+        server, what, counts = line_words(line)
+        _paragraph(console, f"{server}: {what}; {counts}", "", 2)
+    _print_remaining(console, len(lines), most)
 
 
 def outcome_words(requests: RequestSummary) -> str:
