@@ -8,6 +8,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -67,6 +68,9 @@ class Truth:
     ledger: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Columns of the ledger, with `+` between them, to the least and most time of a client's request on average, ns."""
     only: tuple[str, ...] = ()  # if given, the statements that are judged (the beginnings of their words)
+    handshakes: list[dict[str, Any]] = field(default_factory=list)
+    """Of a TLS connection its `server`, its `client_port`, and what its client or server says of the handshake, by the
+    columns of `connections` that must say the same."""
     more: dict[str, float] = field(default_factory=dict)  # what one scenario alone needs
 
     def write(self, folder: Path) -> None:
