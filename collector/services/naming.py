@@ -4,7 +4,10 @@
 2. By the software that its messages show (`services.toml`: clues and products). A relay forwards requests and answers.
    So evidence that it shares with the server behind it, which only the relay calls, for the same targets, does not
    count as the relay's own.
-3. As `host:port`.
+3. If its clients of TLS all ask for one name of several labels (SNI), by that name: weaker evidence, since it is what
+   clients believe, and a balancer may have it in common with the servers behind it. Of several that are asked for by
+   the same name, none is named by it.
+4. As `host:port`.
 
 Servers form one service if their software does (the nodes of a store; nodes with no common caller that do not call each
 other are several stores), or if they are proven replicas: same port, same software as far as known, mostly the same
@@ -38,6 +41,8 @@ MOST_GROUPS = 64
 """At most so many groups of a port are compared with a server."""
 MOST_WORDS = 4
 """At most so many words of a target are compared."""
+MOST_ASKED_SHOWN = 3
+"""At most so many names that clients ask for are in the evidence."""
 NAMED = "named by the operator"
 AreReplicas = Callable[[str, str], bool]
 
@@ -222,6 +227,7 @@ def _relays(front: Server, behind: Server) -> bool:
 def _service_infos(groups: Sequence[Sequence[_Known]], used_names: Iterable[str]) -> list[ServiceInfo]:
     of_product = Counter(each[0].product.name for each in groups if each[0].product)
     of_port = Counter(each[0].server.port for each in groups if not each[0].product and len(each) > 1)
+    of_name = Counter(name for group in groups if (name := _asked_name(group)))
     found = []
     for group in groups:
         product, (first, *others) = group[0].product, sorted(each.server.key for each in group)
@@ -229,6 +235,8 @@ def _service_infos(groups: Sequence[Sequence[_Known]], used_names: Iterable[str]
         name = place
         if product:
             name = product.name if of_product[product.name] == 1 else f"{product.name} {place}"
+        elif (asked := _asked_name(group)) and of_name[asked] == 1:
+            name = asked
         elif others and of_port[first[1]] == 1:
             name = f"port {first[1]}"
         if name in used_names:  # the operator gave this name to something else
@@ -238,6 +246,13 @@ def _service_infos(groups: Sequence[Sequence[_Known]], used_names: Iterable[str]
             if name != host_and_port(*each.server.key) or words:
                 found.append(ServiceInfo(*each.server.key, name, words))
     return found
+
+
+def _asked_name(group: Sequence[_Known]) -> str:
+    """The one name by which clients of TLS ask for these servers of unknown software; "" if there is none."""
+    names = set[str]().union(*(each.server.asked_names for each in group))
+    known = any(each.product for each in group)
+    return names.pop() if len(names) == 1 and not known and all("." in name for name in names) else ""
 
 
 def _groups(known: Sequence[_Known], are_replicas: AreReplicas) -> list[list[_Known]]:
@@ -326,6 +341,9 @@ def _evidence(each: _Known, group: Sequence[_Known]) -> str:
     elif not each.protocols and (usual := services.usual_service(each.server.port)):
         said.append(f"no message shows which software it is; port {each.server.port} is usually {usual}")
     said += [f"speaks {protocol}" for protocol in each.protocols]
+    if names := sorted(each.server.asked_names):
+        more = f" and {len(names) - MOST_ASKED_SHOWN} more" if len(names) > MOST_ASKED_SHOWN else ""
+        said.append(f"clients of TLS ask for {', '.join(names[:MOST_ASKED_SHOWN])}{more}")
     return "; ".join(said)
 
 

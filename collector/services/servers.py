@@ -25,6 +25,9 @@ Clues = Mapping[tuple[str, int], Sequence[EndpointClues]]
 """The clues in a host's captures, by address and port."""
 _SERVER = ("server_host", "server_addr", "server_port", "translated_server_addr", "translated_server_port")
 _CLIENT = ("client_host", "client_addr", "client_port")
+_ASKED = "tls_server_name"
+MOST_ASKED = 16
+"""At most so many names that clients ask for are kept of a server."""
 
 
 @dataclass(slots=True)
@@ -39,6 +42,7 @@ class Server:
     requests_count: int = 0
     answers_count: int = 0
     sample: list[str] = field(default_factory=list)  # method and target of some of its requests
+    asked_names: set[str] = field(default_factory=set)  # that clients of TLS asked for (SNI)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -58,8 +62,8 @@ class Servers:
 
     def add(self, connections: pa.Table) -> None:
         """Add the servers of these connections."""
-        rows = pl.DataFrame(connections.select([*_SERVER, *_CLIENT]))
-        by_server = rows.group_by(*_SERVER, "client_host").len("count")
+        rows = pl.DataFrame(connections.select([*_SERVER, *_CLIENT, _ASKED]))
+        by_server = rows.group_by(*_SERVER, "client_host", _ASKED).len("count")
         for row in by_server.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows(named=True):
             self._note(row, row["translated_server_port"] or row["server_port"])
         for row in self._with_ends_swapped(rows):
@@ -84,7 +88,7 @@ class Servers:
         some = rows.filter(pl.Series(at)).with_columns(pl.col(pl.Categorical).cast(pl.String))
         turned = some.select(
             server_host="client_host", server_addr="client_addr", server_port="client_port", client_host="server_host",
-            translated_server_addr=pl.lit(None), translated_server_port=pl.lit(None),
+            translated_server_addr=pl.lit(None), translated_server_port=pl.lit(None), tls_server_name=pl.lit(None),
         )  # fmt: skip
         found = turned.group_by(pl.all()).len("count").rows(named=True)
         return [row for row in found if self._is_server(row)]
@@ -102,7 +106,9 @@ class Servers:
                 return
             self._found[key] = Server(*key)
         server = self._found[key]
-        client = row["client_host"]
+        client, asked = row["client_host"], row[_ASKED]
+        if asked and len(server.asked_names) < MOST_ASKED:
+            server.asked_names.add(str(asked))
         server.callers[str(client or OUTSIDE)] += int(str(row["count"]))
         ends = [(address, row["server_port"]), (row["translated_server_addr"], row["translated_server_port"])]
         seen_at = {str(one) for one in (host, client) if one} or set(self._clues)

@@ -109,6 +109,12 @@ def test_a_hello_of_two_packets_is_read_whole(trace: str) -> None:
     assert {row["tls_evidence"] for row in long} == {"both"}
 
 
+def test_a_server_that_nothing_else_names_is_called_as_its_clients_ask_for_it(trace: str) -> None:
+    services = {one.port: one.name for one in Trace(trace).info().services}
+    assert (services[8445], services[8446]) == ("retried.example", "early.example")
+    assert services.get(8443, "web:8443") == "web:8443"
+
+
 def test_handshakes_are_found_and_shown(trace: str) -> None:
     view = open_trace(trace)
     search = TraceSearch(view)

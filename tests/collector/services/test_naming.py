@@ -77,6 +77,30 @@ def test_below_one_common_prefix_targets_still_differ() -> None:
     ]
 
 
+def asked_for(each: Server, *of: str) -> Server:
+    """A server that clients of TLS ask for by these names."""
+    each.asked_names.update(of)
+    return each
+
+
+def test_a_name_that_all_clients_of_tls_ask_for_names_what_nothing_else_names() -> None:
+    servers = [
+        asked_for(server("a:443"), "api.example"),
+        asked_for(server("b:444"), "shop.example", "pay.example"),
+        asked_for(server("c:445"), "localhost"),
+        asked_for(server("d:6379", seen="redis-command"), "cache.example"),
+        asked_for(server("balancer:8443"), "www.example"),
+        asked_for(server("behind:9443"), "www.example"),
+    ]
+    given = ["api.example", "b:444", "c:445", "redis", "balancer:8443", "behind:9443"]
+    assert names(*servers) == given
+    evidence = {each.host: each.evidence for each in name_services(servers, {}, all_are_replicas)}
+    assert "clients of TLS ask for api.example" in evidence["a"]
+    assert "clients of TLS ask for pay.example, shop.example" in evidence["b"]
+    replicas = [asked_for(server(f"r{n}:443", "web", ITEMS[n:]), "api.example") for n in range(2)]
+    assert names(*replicas) == ["api.example"] * 2
+
+
 def test_replicas_are_one_service() -> None:
     replicas = [server(f"app{n}:8000", "web", ITEMS[n:]) for n in range(3)]
     assert names(*replicas) == ["port 8000"] * 3
