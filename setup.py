@@ -46,6 +46,7 @@ COLLECTOR = [
     "networkx",
     "numpy",
     "polars",
+    "prometheus-client",
     "pyarrow",
     "rich",
     "scipy",

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -64,12 +64,17 @@ class CaptureOptions:
 class CaptureCounts:
     """Of a capture so far."""
 
-    packets_count: int  # written
-    foreign_count: int  # seen and not kept: for another host, flooded by a switch
-    other_count: int  # seen and not kept: not TCP
-    dropped_count: int  # lost because the ring was full
-    segments_count: int
-    bytes_count: int  # in whole segments
+    packets_count: int = 0  # written
+    foreign_count: int = 0  # seen and not kept: for another host, flooded by a switch
+    other_count: int = 0  # seen and not kept: not TCP
+    dropped_count: int = 0  # lost because the ring was full
+    segments_count: int = 0
+    bytes_count: int = 0  # in whole segments
+
+
+def add_counts(one: CaptureCounts, other: CaptureCounts) -> CaptureCounts:
+    """The counts of two captures together."""
+    return CaptureCounts(*(getattr(one, each.name) + getattr(other, each.name) for each in fields(CaptureCounts)))
 
 
 def run_capture(
@@ -78,6 +83,7 @@ def run_capture(
     *,
     on_start: Callable[[], None],
     on_notice: Callable[[str], None],
+    on_capture: Callable[[_capture.Capture], None] | None = None,
     stop_requested: Callable[[], bool] | None = None,
     first_number: int | None = None,
     deliveries: OwnDeliveries | None = None,
@@ -85,7 +91,8 @@ def run_capture(
 ) -> CaptureCounts:
     """Capture into a folder until SIGINT or SIGTERM, or until an error.
 
-    Arguments: `on_start` is called when every interface is captured, `on_notice` with each line for the operator;
+    Arguments: `on_start` is called when every interface is captured, `on_capture` with what then runs, `on_notice` with
+        each line for the operator;
         `stop_requested` is asked about twenty times a second; `first_number` of the segments, if it is not the one
         after those in the folder; `deliveries`, whose packets are not recorded; not `with_signals`, only
         `stop_requested` ends it.
@@ -107,6 +114,8 @@ def run_capture(
             raise
         if deliveries is not None:
             deliveries.attach(capture.exclude)
+        if on_capture is not None:
+            on_capture(capture)
         on_start()
         while not capture.wait(WAIT_NS):
             if signal_came() or (stop_requested is not None and stop_requested()):

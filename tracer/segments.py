@@ -87,6 +87,14 @@ def next_number(folder: Path, stem: str) -> int:
     return max((number for number in numbers if number is not None), default=0) + 1
 
 
+def segment_time_ns(path: Path, default_ns: int) -> int:
+    """Return when a segment was completed, by the host's clock; `default_ns` if it is no longer there."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return default_ns
+
+
 def rescue_partials(folder: Path, stem: str) -> list[str]:
     """Give the whole blocks of files left by a killed capture their final name; a line for the operator on each."""
     return [

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tracer.agent import WAIT_NS, CaptureCounts, CaptureOptions, run_capture, stop_signals
+from tracer import _capture
+from tracer.agent import WAIT_NS, CaptureCounts, CaptureOptions, add_counts, run_capture, stop_signals
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import DiskFullError, InputError, ServiceError
+from tracer.reports import Delivery, Reporting
 from tracer.shipping import (
     CollectorClient,
     CollectorDownError,
@@ -58,13 +60,14 @@ def run_shipped_capture(
     client = CollectorClient(destination.url, destination.token, deliveries=deliveries, token_now=token_now)
     spools = open_spools(destination, options.host)
     spool = spools[-1]
-    try:
-        client.check()
-    except (CollectorDownError, CollectorRefusesError) as error:
-        on_notice(f"{error}; segments are kept in {spool.folder} until it takes them")
     for line in (line for opened in spools for line in opened.notices):
         on_notice(line)
-    shipper = Shipper(client, spools, destination.spool_limit_bytes, on_notice)
+    segment_age_ns = min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS)
+    options = replace(options, segment_age_ns=segment_age_ns, stem=spool.stem)
+    reporting = Reporting(options, spools, destination.spool_limit_bytes)
+    report = partial(_send_report, client, spool, reporting)
+    shipper = Shipper(client, spools, destination.spool_limit_bytes, on_notice, report=report)
+    shipper.check()
     thread: list[ShippingThread] = []
 
     def start_shipping() -> None:
@@ -72,19 +75,20 @@ def run_shipped_capture(
             thread.append(ShippingThread(shipper))
         on_start()
 
-    segment_age_ns = min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS)
-    options = replace(options, segment_age_ns=segment_age_ns, stem=spool.stem)
     if left_count := shipper.waiting_count():
         on_notice(f"{left_count:,} segments that an earlier agent left are sent first")
     delivered = True
     with stop_signals() as signals_count:
         try:
             stop = _either(lambda: signals_count() > 0, stop_requested)
-            counts = _capture_in_turns(_Turn(options, spool, start_shipping, on_notice, stop, deliveries))
+            turn = _Turn(options, spool, start_shipping, reporting.note_capture, on_notice, stop, deliveries)
+            counts = _capture_in_turns(turn)
         finally:
             first_count = min(1, signals_count())
             for running in thread:
                 delivered = _deliver_rest(running, shipper, lambda: signals_count() > first_count)
+                if signals_count() <= first_count:
+                    shipper.report_end()
             for opened in spools:
                 opened.close()
     if not delivered:
@@ -104,6 +108,14 @@ def _token_now(destination: Destination) -> str:
     return left_token_for(destination.url)
 
 
+def _send_report(
+    client: CollectorClient, spool: Spool, reporting: Reporting, delivery: Delivery, *, ended: bool
+) -> None:
+    """Report; if the collector does not take it, the next one says as much."""
+    with suppress(CollectorDownError, CollectorRefusesError):
+        reporting.send(partial(client.report, spool), delivery, ended=ended)
+
+
 def _deliver_rest(running: ShippingThread, shipper: Shipper, must_end: Stop) -> bool:
     """After the capture; whether the collector has all."""
     return running.stop(must_end) and shipper.close(must_end)
@@ -116,6 +128,7 @@ class _Turn:
     options: CaptureOptions
     spool: Spool
     on_start: Callable[[], None]
+    on_capture: Callable[[_capture.Capture], None]
     on_notice: Notice
     stop: Stop
     deliveries: OwnDeliveries | None
@@ -126,6 +139,7 @@ class _Turn:
             self.options,
             folder,
             on_start=self.on_start,
+            on_capture=self.on_capture,
             on_notice=self.on_notice,
             stop_requested=until,
             first_number=self.spool.next_number(),
@@ -139,13 +153,13 @@ def _capture_in_turns(turn: _Turn) -> CaptureCounts:
 
     Raises: as `run_capture`, but for a full disk.
     """
-    spool, counts = turn.spool, CaptureCounts(0, 0, 0, 0, 0, 0)
+    spool, counts = turn.spool, CaptureCounts()
     look_seconds = FIRST_LOOK_SECONDS
     folder = spool.folder
     while True:
         until = turn.stop if folder == spool.folder else _either(turn.stop, _room(spool, turn.options, look_seconds))
         try:
-            counts = _sum(counts, turn.run(folder, until))
+            counts = add_counts(counts, turn.run(folder, until))
             if turn.stop():
                 return counts
             folder = spool.folder
@@ -187,14 +201,3 @@ def _stopped_within(stop: Stop, seconds: float) -> bool:
 
 def _either(one: Stop, other: Stop | None) -> Stop:
     return lambda: one() or (other is not None and other())
-
-
-def _sum(one: CaptureCounts, other: CaptureCounts) -> CaptureCounts:
-    return CaptureCounts(
-        one.packets_count + other.packets_count,
-        one.foreign_count + other.foreign_count,
-        one.other_count + other.other_count,
-        one.dropped_count + other.dropped_count,
-        one.segments_count + other.segments_count,
-        one.bytes_count + other.bytes_count,
-    )

@@ -16,12 +16,13 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import InputError, ServiceError
+from tracer.reports import REPORT_SECONDS, Delivery
 from tracer.spool import Spool, trim
 
 FIRST_RETRY_SECONDS = 0.5
@@ -37,6 +38,13 @@ OF_THE_SEGMENT = (409, 413, 415)
 """Statuses of refusals that are of the segment: another one has its number, too large, no capture."""
 KEPT_SECONDS = 2.0
 """A connection idle for longer may be closed, and the next request open another. A collector keeps it for 5 s."""
+
+
+class SendReport(Protocol):
+    """Sends an agent's report of itself; raises nothing."""
+
+    def __call__(self, delivery: Delivery, *, ended: bool) -> None:
+        """`ended`: it is the last."""
 
 
 class CollectorDownError(ServiceError):
@@ -98,6 +106,10 @@ class CollectorClient:
         answer = self._send("PUT", f"{_place(spool)}/segments/{number}", content=content, headers=headers)
         if self._response_field(answer, "acknowledged") is not True:
             raise CollectorDownError(f"the collector at {self.url} did not acknowledge segment {number}")
+
+    def report(self, spool: Spool, report: dict[str, object]) -> int:
+        """Send the agent's report of itself; when the collector received it, in ns by its clock."""
+        return int(self._response_field(self._send("POST", f"{_place(spool)}/report", json=report), "received_ns"))
 
     def close_incarnation(self, spool: Spool) -> None:
         """Notify the collector that no more segments of an incarnation come."""
@@ -176,8 +188,10 @@ class Shipper:
         notice: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
+        report: SendReport | None = None,
     ) -> None:
-        self._client = client
+        """`report` sends the agent's report of itself, every `REPORT_SECONDS`, whatever becomes of the segments."""
+        self._client, self._report = client, report
         self._left = spools[:-1]
         self._spool = spools[-1]
         self._limit_bytes = limit_bytes
@@ -185,17 +199,25 @@ class Shipper:
         self._clock = clock
         self._pause = pause
         self._retry_seconds = FIRST_RETRY_SECONDS
-        self._next_attempt = self._acknowledged_at = clock()
+        self._next_attempt = self._acknowledged_at = self._next_report = clock()
         self._failure: ServiceError | None = None
         self._is_closing = self._is_closed = False
         self.sent_count = 0
         self.lost_count = 0
+
+    def check(self) -> None:
+        """Ask whether the collector takes anything from this agent; if not, it is said as after a delivery."""
+        try:
+            self._client.check()
+        except (CollectorDownError, CollectorRefusesError) as error:
+            self._note_failure(error)
 
     def step(self, must_end: Callable[[], bool] = _never) -> None:
         """Send what is ready, unless the collector failed a moment ago; keep the spools bounded.
 
         Arguments: `must_end` is asked before each segment.
         """
+        self._report_if_due()
         try:
             self._trim()
             if self._clock() >= self._next_attempt:
@@ -222,6 +244,10 @@ class Shipper:
             self._pause(IDLE_SECONDS)
             self.step(must_end)
         return self._is_closed
+
+    def delivery(self) -> Delivery:
+        """How it stands."""
+        return Delivery(self.sent_count, self.lost_count, str(self._failure or ""))
 
     def waiting_count(self) -> int:
         """Segments in all spools."""
@@ -257,7 +283,18 @@ class Shipper:
             self._acknowledged_at, self._retry_seconds = self._clock(), FIRST_RETRY_SECONDS
             spool.delete(number, path)
             self.sent_count += 1
+            self._report_if_due()
         return True
+
+    def report_end(self) -> None:
+        """Report for the last time."""
+        if self._report is not None:
+            self._report(self.delivery(), ended=True)
+
+    def _report_if_due(self) -> None:
+        if self._report is not None and self._clock() >= self._next_report:
+            self._next_report = self._clock() + REPORT_SECONDS
+            self._report(self.delivery(), ended=False)
 
     def _close(self, spool: Spool) -> None:
         if spool.state().last_number:

@@ -19,6 +19,8 @@ from collector.findings.observations import Observations
 from collector.findings.symptoms import Symptoms
 from collector.trace.model import TraceInfo
 
+AGENT_SILENT = "agent_silent"
+"""The counter of a host whose agent a collector hears nothing of: the seconds since its last report."""
 INFERRED_FROM_ABSENCE = frozenset(kind.name for kind in KINDS if kind.evidence is Evidence.ABSENCE)
 
 
@@ -26,6 +28,7 @@ def find(seen: Observations) -> Iterable[Finding]:
     """All findings about captures."""
     yield from capture_findings(seen.symptoms, seen.missed, seen.severity)
     yield from _stamp_findings(seen.info)
+    yield from _silent_findings(seen.info)
 
 
 def capture_findings(
@@ -93,6 +96,21 @@ def _stamp_findings(info: TraceInfo) -> Iterable[Finding]:
                 text=f"{times(counter.count, 'packet')} in the capture on {counter.host} cannot be of the time that it "
                 f"says: {counter.remedy}",
                 remedy="find what wrote the file, and capture again; a damaged disk or memory does this, too",
+            )
+
+
+def _silent_findings(info: TraceInfo) -> Iterable[Finding]:
+    """Findings about agents that neither reported nor ended (`collector.service.agents`)."""
+    for counter in info.counters:
+        if counter.name == AGENT_SILENT:
+            yield Finding(
+                severity="warning",
+                kind=AGENT_SILENT,
+                host=counter.host,
+                count=1,
+                text=f"the agent on {counter.host} was silent for {counter.count:,} s when this trace was made: "
+                f"{counter.remedy}",
+                remedy=f"look on {counter.host}, then make the trace again",
             )
 
 

@@ -496,6 +496,13 @@ KINDS = (
             "([`absurd_stamps.py`](../collector/decode/absurd_stamps.py))"
         ),
     ),
+    Kind(
+        name="agent_silent",
+        family="captures",
+        reported_when=(
+            "a collector has had no report of an agent for 30 s when it makes the trace, and the agent did not end"
+        ),
+    ),
 )
 """All kinds. Those that cause others come first, and among these root causes before symptoms."""
 OF_NAME: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in KINDS})

@@ -6,14 +6,21 @@
 
 import hmac
 import html
-from collections.abc import AsyncIterator, Callable, Sequence
+import shutil
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
+from pathlib import Path as FilePath
 from typing import Annotated, Any
+from urllib.parse import parse_qs
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response, status
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi import APIRouter, Cookie, Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response, status
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
@@ -21,20 +28,32 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.decode.host_capture import HostSource
 from collector.hops.quality_summary import WORST_COUNT, Pairing, read_pairing
 from collector.service import ingest
+from collector.service.agents import Agents, AgentStatus, Report
 from collector.service.boundary import AnalysisError, contain_failures, log_failure
 from collector.service.browsers import BrowserGuard
 from collector.service.incarnations import host_sources, sequences, stored_incarnations
 from collector.service.ingest import Closing, IncarnationStatus, Outcome, SessionStatus
-from collector.service.live import LiveAnalysis, LiveStatus
+from collector.service.live import Analyse, Counters, LiveAnalysis, LiveStatus
+from collector.service.metrics import metrics_text
 from collector.service.settings import CollectorSettings
 from collector.trace.data_directory import incarnation_folder, session_folder, trace_folder
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError, TracerError
 
+COOKIE = "twintap_collector_token"
+PAGE = FilePath(__file__).with_name("agents.html")
+POLICY = (
+    "default-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+FORM = """<!doctype html><html lang=en><meta charset=utf-8><title>Twintap collector</title>
+<style>body{font:16px sans-serif;margin:4em auto;max-width:30em;color-scheme:light dark}</style>
+<form method=post action=/token><label>The token that <code>tracer collect</code> was given or made up<br>
+<input type=password name=token autofocus autocomplete=off></label> <button>Open</button></form></html>
+"""
 MOST_ANALYSES = 2
 """Sessions analysed in parallel: each needs memory of its own."""
-Analyse = Callable[[Sequence[HostSource], str], TraceInfo]
 
 _STATUS = {
     Outcome.STORED: status.HTTP_201_CREATED,
@@ -73,6 +92,20 @@ class Analysed(BaseModel):
     events_count: int
 
 
+class ReportReceived(BaseModel):
+    """When an agent's report came, by the collector's clock."""
+
+    received_ns: int
+
+
+class Storage(BaseModel):
+    """The disk of the data folder."""
+
+    data: str
+    free_bytes: int
+    total_bytes: int
+
+
 class Health(BaseModel):
     """The service answers."""
 
@@ -82,7 +115,14 @@ class Health(BaseModel):
 def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> FastAPI:
     """Return the service for one data directory."""
     options = AnalysisOptions(names=settings.names, thresholds=settings.thresholds)
-    live = LiveAnalysis(settings.data, settings.live_window_seconds, settings.live_limit_bytes, options=options)
+    agents = Agents(settings.data, version("twintap"), time.time_ns)
+    live = LiveAnalysis(
+        settings.data,
+        settings.live_window_seconds,
+        settings.live_limit_bytes,
+        options=options,
+        counters_of=agents.silent_counters,
+    )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -94,8 +134,9 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
         title="Twintap collector", docs_url=None, redoc_url=None, openapi_url="/openapi.json", lifespan=lifespan
     )
     app.state.live = live
+    app.state.agents = agents
     app.state.settings = settings
-    app.state.analysis = analysis or partial(analyse, options=options)
+    app.state.analysis = analysis or partial(_analyse, options)
     app.state.analysing = set()
     app.state.analyses = CapacityLimiter(MOST_ANALYSES)
     app.include_router(_open)
@@ -114,11 +155,23 @@ def _settings(request: Request) -> CollectorSettings:
 Settings = Annotated[CollectorSettings, Depends(_settings)]
 
 
-def _check_token(settings: Settings, authorization: Annotated[str, Header()] = "") -> None:
-    if not hmac.compare_digest(authorization.encode(), f"Bearer {settings.token}".encode()) and settings.token:
+def _check_token(
+    settings: Settings, authorization: Annotated[str, Header()] = "", shown: Annotated[str, Cookie(alias=COOKIE)] = ""
+) -> None:
+    if not has_token(settings, authorization, shown):
         raise HTTPException(
             status.HTTP_401_UNAUTHORIZED, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"}
         )
+
+
+def has_token(settings: CollectorSettings, authorization: str, cookie: str) -> bool:
+    """Whether a request shows the token as programs do, or as a browser does after its form."""
+    token = settings.token
+    return not token or _same(authorization, f"Bearer {token}") or _same(cookie, token)
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode(), wanted.encode())
 
 
 _open = APIRouter()
@@ -166,6 +219,29 @@ def close_incarnation(
     return ingest.close_incarnation(folder, Closing(message.last_number, message.lost_count))
 
 
+@_guarded.post("/sessions/{session}/hosts/{host}/incarnations/{incarnation}/report")
+def take_report(
+    session: Session, host: Host, incarnation: Incarnation, report: Report, request: Request
+) -> ReportReceived:
+    """Note what an agent reports of itself."""
+    agents: Agents = request.app.state.agents
+    return ReportReceived(received_ns=agents.note(session, host, incarnation, report))
+
+
+@_guarded.get("/agents")
+def list_agents(request: Request) -> list[AgentStatus]:
+    """Say how every agent is, and what is wrong with it."""
+    agents: Agents = request.app.state.agents
+    return agents.status()
+
+
+@_guarded.get("/storage")
+def storage(settings: Settings) -> Storage:
+    """Say how much room the disk of the data folder has."""
+    usage = shutil.disk_usage(settings.data)
+    return Storage(data=str(settings.data), free_bytes=usage.free, total_bytes=usage.total)
+
+
 @_guarded.get("/sessions")
 def list_sessions(settings: Settings) -> list[SessionStatus]:
     """List all sessions."""
@@ -196,20 +272,25 @@ async def analyse_session(session: Session, request: Request, settings: Settings
         raise HTTPException(status.HTTP_409_CONFLICT, "its analysis is running; try again when it is done")
     under_way.add(session)
     try:
-        make = partial(_analysis_of, session, request.app.state.analysis, settings)
+        counters = request.app.state.agents.silent_counters(session)
+        make = partial(_analysis_of, session, request.app.state.analysis, settings, counters)
         return await to_thread.run_sync(make, limiter=request.app.state.analyses)
     finally:
         under_way.discard(session)
 
 
-def _analysis_of(session: str, analysis: Analyse, settings: CollectorSettings) -> Analysed:
+def _analyse(options: AnalysisOptions, sources: Sequence[HostSource], trace: str, counters: Counters) -> TraceInfo:
+    return analyse(sources, trace, options=replace(options, counters=counters))
+
+
+def _analysis_of(session: str, analysis: Analyse, settings: CollectorSettings, counters: Counters) -> Analysed:
     sources = host_sources(sequences(stored_incarnations(session_folder(settings.data, session))))
     if not sources:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "nothing was received of this session")
     trace = trace_folder(settings.data, session)
     trace.parent.mkdir(parents=True, exist_ok=True)
     try:
-        info = contain_failures(session, lambda: analysis(sources, str(trace)))
+        info = contain_failures(session, lambda: analysis(sources, str(trace), counters))
     except AnalysisError as error:
         log_failure(error)
         raise
@@ -232,6 +313,34 @@ def get_quality(session: Session, settings: Settings, connections: Connections =
 def health() -> Health:
     """Say that the service answers and that the token is right."""
     return Health(status="ok")
+
+
+@_open.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(_check_token)])
+def metrics(request: Request) -> PlainTextResponse:
+    """Give the agents' status to Prometheus."""
+    agents: Agents = request.app.state.agents
+    return PlainTextResponse(metrics_text(agents.status()), media_type=CONTENT_TYPE_LATEST)
+
+
+@_open.get("/", response_class=HTMLResponse, include_in_schema=False)
+def page(
+    settings: Settings, authorization: Annotated[str, Header()] = "", shown: Annotated[str, Cookie(alias=COOKIE)] = ""
+) -> HTMLResponse:
+    """The page of agents and sessions; before it, a form for the token."""
+    if not has_token(settings, authorization, shown):
+        return HTMLResponse(FORM, status.HTTP_401_UNAUTHORIZED)
+    return HTMLResponse(PAGE.read_text("utf-8"), headers={"Content-Security-Policy": POLICY})
+
+
+@_open.post("/token", include_in_schema=False)
+async def enter(request: Request, settings: Settings) -> Response:
+    """Keep the token that a browser's form gives in a cookie."""
+    given = parse_qs((await request.body()).decode("latin-1")).get("token", [""])[0].strip()
+    if not has_token(settings, "", given):
+        return HTMLResponse(FORM, status.HTTP_401_UNAUTHORIZED)
+    response = RedirectResponse("/", status.HTTP_303_SEE_OTHER)
+    response.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+    return response
 
 
 @_open.get("/docs", response_class=HTMLResponse, include_in_schema=False)

@@ -70,8 +70,9 @@ MOST_GROWTH_RATIO = 1.25
 """Most growth of a window from one round to the next, after it was cut."""
 
 DEFAULT_OPTIONS = AnalysisOptions()
-Analyse = Callable[[Sequence[HostSource], str, int], TraceInfo]
-"""Takes sources, where the trace goes, and how many segments the window had no room for."""
+Counters = tuple[CounterInfo, ...]
+Analyse = Callable[[Sequence[HostSource], str, Counters], TraceInfo]
+"""Takes sources, where the trace goes, and counters of what happened before."""
 Clock = Callable[[], int]
 
 
@@ -176,9 +177,12 @@ class LiveAnalysis:
         *,
         options: AnalysisOptions = DEFAULT_OPTIONS,
         analysis: Analyse | None = None,
+        counters_of: Callable[[str], Counters] = lambda _session: (),
         clock: Clock = time.monotonic_ns,
         wall_clock: Clock = time.time_ns,
     ) -> None:
+        """`counters_of`: what else the trace of a session is to count."""
+        self._counters_of = counters_of
         self._data, self._window_seconds, self._most_bytes = data, window_seconds, most_bytes
         self._analysis, self._clock, self._wall_clock = analysis or partial(_analyse_window, options), clock, wall_clock
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
@@ -332,7 +336,8 @@ class LiveAnalysis:
 
     def _analyse_round(self, sources: Sequence[HostSource], status: LiveStatus) -> LiveStatus:
         """Make the trace of a round; what it holds."""
-        return _status_of_trace(status, self._analysis(sources, status.trace, status.cut_count), self._wall_clock())
+        counters = (*_cut_counters(status.cut_count), *self._counters_of(status.session))
+        return _status_of_trace(status, self._analysis(sources, status.trace, counters), self._wall_clock())
 
 
 def _failure_after(before: _Failure | None, first_ns: int, now_ns: int) -> _Failure:
@@ -413,11 +418,17 @@ def clean(data: Path) -> list[str]:
     return remove_leftovers(*(path for path in (data / "sessions").glob("*") if path.is_dir()))
 
 
-def _analyse_window(options: AnalysisOptions, sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
-    """All stages on one core, so that the others are left to ingest."""
+def _cut_counters(cut_count: int) -> Counters:
+    """The counter of the segments that a window had no room for, if there are any."""
     remedy = "older packets are in the session's own trace; for more of them here: --live-mib, or a faster machine"
-    cut = CounterInfo(None, "live_window_cut", Severity.DATA_LOSS, cut_count, remedy)
-    options = replace(options, workers=1, edge_ns=EDGE_NS, counters=(cut,) if cut_count else ())
+    return (CounterInfo(None, "live_window_cut", Severity.DATA_LOSS, cut_count, remedy),) if cut_count else ()
+
+
+def _analyse_window(
+    options: AnalysisOptions, sources: Sequence[HostSource], trace: str, counters: Counters
+) -> TraceInfo:
+    """All stages on one core, so that the others are left to ingest."""
+    options = replace(options, workers=1, edge_ns=EDGE_NS, counters=counters)
     try:
         return analyse(sources, trace, options=options)
     finally:

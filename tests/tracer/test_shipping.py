@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tracer.errors import InputError, ResourceError
+from tracer.reports import REPORT_SECONDS, Delivery
 from tracer.segments import segment_name
 from tracer.shipping import (
     END_SECONDS,
@@ -560,3 +561,23 @@ def test_what_is_no_url_is_reported(url: str) -> None:
 
 def test_a_urls_last_slash_does_not_matter() -> None:
     assert check_url("http://collector:8710/") == URL
+
+
+def test_an_agent_reports_whether_or_not_its_segments_are_taken(scene: Scene) -> None:
+    reports: list[tuple[Delivery, bool]] = []
+
+    def report(delivery: Delivery, *, ended: bool) -> None:
+        reports.append((delivery, ended))
+
+    scene.write(1)
+    scene.collector.fault = status(401)
+    client = scene.collector.client()
+    shipper = Shipper(client, [scene.spool], LIMIT, scene.notices.append, lambda: scene.now, report=report)
+    for scene.now in (0.0, REPORT_SECONDS / 2, REPORT_SECONDS):
+        shipper.step()
+    assert [delivery.problem[:29] for delivery, _ in reports] == ["", f"the collector at {URL}"[:29]]
+    scene.collector.fault = None
+    scene.now = 1e6
+    shipper.step()
+    shipper.report_end()
+    assert reports[-1] == (Delivery(1, 0, ""), True)

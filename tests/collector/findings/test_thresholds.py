@@ -156,7 +156,7 @@ def test_a_threshold_of_a_family_is_used() -> None:
 def test_a_collector_analyses_with_its_thresholds(tmp_path: Path) -> None:
     changed = replace(DEFAULTS, clocks=replace(DEFAULTS.clocks, offset_least_ns=1))
     state = create_app(CollectorSettings(tmp_path, thresholds=changed)).state
-    assert state.analysis.keywords["options"].thresholds == changed
+    assert state.analysis.args[0].thresholds == changed
     assert state.live._analysis.args[0].thresholds == changed
 
 

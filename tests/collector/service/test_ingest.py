@@ -15,6 +15,7 @@ from collector.analysis import analyse
 from collector.decode.host_capture import HostSource
 from collector.service import ingest
 from collector.service.app import MOST_ANALYSES, create_app
+from collector.service.live import Counters
 from collector.service.settings import CollectorSettings
 from collector.trace.model import HostInfo, TraceInfo
 from tests.helpers.app_client import AppClient
@@ -54,7 +55,7 @@ def client(tmp_path: Path) -> AppClient:
     return AppClient(create_app(CollectorSettings(tmp_path, segment_limit_bytes=10_000), no_analysis))
 
 
-def no_analysis(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+def no_analysis(sources: Sequence[HostSource], trace: str, counters: Counters) -> TraceInfo:
     raise AssertionError("not asked for")
 
 
@@ -230,7 +231,7 @@ def test_the_routes_are_described_without_foreign_hosts(client: AppClient) -> No
 def test_analysis_gets_each_hosts_segments_in_order(client: AppClient, tmp_path: Path) -> None:
     seen: list[HostSource] = []
 
-    def analysis(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+    def analysis(sources: Sequence[HostSource], trace: str, counters: Counters) -> TraceInfo:
         seen.extend(sources)
         assert trace == str(tmp_path / "traces" / "s1")
         proxy = HostInfo("proxy", (), (), (), 9, 8, None, None)
@@ -248,7 +249,7 @@ def test_analysis_gets_each_hosts_segments_in_order(client: AppClient, tmp_path:
 
 
 def test_analysis_of_what_is_no_capture_is_reported(client: AppClient, tmp_path: Path) -> None:
-    client.app.state.analysis = analyse
+    client.app.state.analysis = lambda sources, trace, _counters: analyse(sources, trace)
     put(client, 1)
     answer = client.post("/api/sessions/s1/analyse")
     assert answer.status_code == 400
@@ -258,7 +259,7 @@ def test_analysis_of_what_is_no_capture_is_reported(client: AppClient, tmp_path:
 def test_a_stage_that_raises_is_one_line_and_the_next_analysis_runs(
     client: AppClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail_in_a_stage(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+    def fail_in_a_stage(sources: Sequence[HostSource], trace: str, counters: Counters) -> TraceInfo:
         raise IndexError("a stage")
 
     put(client, 1)
@@ -274,7 +275,7 @@ def test_a_stage_that_raises_is_one_line_and_the_next_analysis_runs(
 def test_sessions_are_analysed_beside_each_other_and_none_twice_at_a_time(client: AppClient, tmp_path: Path) -> None:
     running, most, lock, go_on = set[str](), [0], threading.Lock(), threading.Event()
 
-    def analysis(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+    def analysis(sources: Sequence[HostSource], trace: str, counters: Counters) -> TraceInfo:
         with lock:
             running.add(trace)
             most[0] = max(most[0], len(running))

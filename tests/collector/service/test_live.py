@@ -18,7 +18,7 @@ from collector.service import live
 from collector.service.app import create_app
 from collector.service.boundary import AnalysisError, contain_failures
 from collector.service.ingest import session_status
-from collector.service.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, LiveAnalysis, choose
+from collector.service.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, Counters, LiveAnalysis, choose
 from collector.service.settings import CollectorSettings
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
@@ -121,7 +121,7 @@ class Bench:
             wall_clock=lambda: self.now_ns,
         )
 
-    def round(self, sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
+    def round(self, sources: Sequence[HostSource], trace: str, _counters: Counters) -> TraceInfo:
         self.now_ns += self.round_ns
         self.round_sources = tuple(sources)
         assert not self.broken, "a stage"

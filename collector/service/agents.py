@@ -1,0 +1,243 @@
+"""The agents that report to a collector: how each of them is, and what is wrong with it.
+
+An agent reports every few seconds (`tracer.reports`), whether or not its segments are taken. The last report of each is
+kept beside its segments, so that a collector that was restarted still knows which agents it should hear from.
+
+The answer to a report says when it was received. The next one says by how much the agent's clock is ahead of the
+collector's, at least and at most: it was sent before that time and answered after it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import BaseModel, Field, ValidationError
+
+from collector.capture_files.records import Severity
+from collector.findings.captures import AGENT_SILENT
+from collector.service.ingest import host_folders, incarnation_folders, incarnation_status
+from collector.trace.data_directory import incarnation_folder
+from collector.trace.durations import in_words
+from collector.trace.model import CounterInfo
+from tracer.private_files import write_durably
+
+REPORT_FILE = "report.json"
+SILENT_NS = 30_000_000_000
+"""Without a report for so long, an agent is silent: it reports every 5 s."""
+LAG_NS = 5_000_000_000
+"""Age of a segment that waits, from which an agent lags: each is sent half a second after its first packet."""
+SPOOL_SHARE = 0.5
+"""Share of its limit from which a spool is reported."""
+CLOCK_NS = 1_000_000_000
+"""Difference of clocks from which it is reported; traces align clocks whatever they are."""
+FORGOTTEN_NS = 24 * 3_600 * 1_000_000_000
+"""After so long, an agent that has ended is not listed."""
+_TEXT = Field(max_length=4096)
+
+
+class Report(BaseModel, frozen=True):
+    """As `tracer.reports.Report`, as received."""
+
+    version: str = _TEXT
+    interfaces: tuple[str, ...] = Field(max_length=1000)
+    payload: str = _TEXT
+    expression: str = _TEXT
+    started_ns: int = Field(ge=0)
+    sent_ns: int = Field(ge=0)
+    clock_ahead_ns: tuple[int, int] | None = None
+    packets_count: int = Field(ge=0)
+    dropped_count: int = Field(ge=0)
+    sent_count: int = Field(ge=0)
+    lost_count: int = Field(ge=0)
+    waiting_count: int = Field(ge=0)
+    waiting_bytes: int = Field(ge=0)
+    waiting_ns: int
+    spool_limit_bytes: int = Field(ge=0)
+    cpu_ns: int = Field(ge=0)
+    memory_bytes: int = Field(ge=0)
+    problem: str = _TEXT
+    ended: bool = False
+
+
+class Received(BaseModel, frozen=True):
+    """A report, and when it came by the collector's clock. `before`: the last one but one."""
+
+    report: Report
+    received_ns: int
+    before: Report | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with an agent, and what to do."""
+
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatus:
+    """One agent, as the collector sees it now. Rates are of the time between its last two reports."""
+
+    session: str
+    host: str
+    incarnation: str
+    state: str  # capturing, silent, ended
+    last_seen_ns: int  # how long ago its last report came
+    version: str
+    interfaces: tuple[str, ...]
+    payload: str
+    expression: str
+    started_ns: int  # by its own clock
+    packets_count: int
+    packets_per_s: float | None  # None: one report only
+    dropped_count: int
+    sent_count: int
+    lost_count: int
+    lag_ns: int  # age of the oldest segment that it has not delivered
+    spool_bytes: int
+    spool_limit_bytes: int
+    cpu_share: float | None  # of one core
+    memory_bytes: int
+    clock_ahead_ns: tuple[int, int] | None  # of the collector's, at least and at most; None: not known yet
+    problems: tuple[Problem, ...]
+
+
+Key = tuple[str, str, str]
+"""Session, host, incarnation."""
+
+
+class Agents:
+    """The last report of every agent; safe to call from several threads."""
+
+    def __init__(self, data: Path, version: str, clock: Callable[[], int]) -> None:
+        self._data, self._version, self._clock = data, version, clock
+        self._lock = threading.Lock()
+        self._received: dict[Key, Received] = dict(_stored_reports(data))
+
+    def note(self, session: str, host: str, incarnation: str, report: Report) -> int:
+        """Note a report that comes now; returns the time. Raises: InputError for what is no name."""
+        now_ns = self._clock()
+        folder = incarnation_folder(self._data, session, host, incarnation)
+        with self._lock:
+            known = self._received.get((session, host, incarnation))
+            received = Received(report=report, received_ns=now_ns, before=known.report if known else None)
+            self._received[session, host, incarnation] = received
+        with contextlib.suppress(OSError):  # a disk that is full is the segments' trouble, and is said there
+            folder.mkdir(parents=True, exist_ok=True)
+            write_durably(folder / REPORT_FILE, received.model_dump_json())
+        return now_ns
+
+    def status(self) -> list[AgentStatus]:
+        """Every agent by session and host; of each host the newest incarnation, and others that have not ended."""
+        now_ns = self._clock()
+        with self._lock:
+            received = dict(self._received)
+        newest = {(session, host): incarnation for session, host, incarnation in sorted(received)}
+        found = [
+            agent_status(key, each, now_ns, self._version)
+            for key, each in sorted(received.items())
+            if newest[key[:2]] == key[2] or not (each.report.ended or self._is_closed(key))
+        ]
+        return [each for each in found if each.state != "ended" or each.last_seen_ns < FORGOTTEN_NS]
+
+    def silent_counters(self, session: str) -> tuple[CounterInfo, ...]:
+        """A counter for each host of a session whose agent is silent, with the seconds since it was last heard of."""
+        remedy = (
+            "it did not end, and its packets since then are missing here: look whether tracer capture runs there and "
+            "reaches the collector; it sends what it has kept"
+        )
+        return tuple(
+            CounterInfo(each.host, AGENT_SILENT, Severity.DATA_LOSS, each.last_seen_ns // 10**9, remedy)
+            for each in self.status()
+            if each.session == session and each.state == "silent"
+        )
+
+    def _is_closed(self, key: Key) -> bool:
+        """Whether all that an agent sent is here, since a later agent of its host delivered the rest."""
+        folder = incarnation_folder(self._data, *key)
+        return folder.is_dir() and incarnation_status(folder).closed
+
+
+def agent_status(key: Key, received: Received, now_ns: int, version: str) -> AgentStatus:
+    """How an agent is. Arguments: `version`, the collector's own."""
+    report, before = received.report, received.before
+    last_seen_ns = max(0, now_ns - received.received_ns)
+    status = AgentStatus(
+        session=key[0],
+        host=key[1],
+        incarnation=key[2],
+        state="ended" if report.ended else "silent" if last_seen_ns > SILENT_NS else "capturing",
+        last_seen_ns=last_seen_ns,
+        version=report.version,
+        interfaces=report.interfaces,
+        payload=report.payload,
+        expression=report.expression,
+        started_ns=report.started_ns,
+        packets_count=report.packets_count,
+        packets_per_s=_rate(before, report, lambda each: each.packets_count * 1e9),
+        dropped_count=report.dropped_count,
+        sent_count=report.sent_count,
+        lost_count=report.lost_count,
+        lag_ns=max(0, report.waiting_ns),
+        spool_bytes=report.waiting_bytes,
+        spool_limit_bytes=report.spool_limit_bytes,
+        cpu_share=_rate(before, report, lambda each: each.cpu_ns),
+        memory_bytes=report.memory_bytes,
+        clock_ahead_ns=report.clock_ahead_ns,
+        problems=(),
+    )
+    return replace(status, problems=tuple(_problems(status, received, version)))
+
+
+def _rate(before: Report | None, report: Report, count: Callable[[Report], float]) -> float | None:
+    """By how much a count grew in each ns between two reports; None with one, or where the clock was set back."""
+    between_ns = report.sent_ns - before.sent_ns if before else 0
+    return (count(report) - count(before)) / between_ns if before and between_ns > 0 else None
+
+
+def _problems(status: AgentStatus, received: Received, version: str) -> Iterator[Problem]:
+    report = received.report
+    if status.state == "silent":
+        yield Problem(
+            f"silent for {_seconds(status.last_seen_ns)}",
+            f"look on {status.host}: does tracer capture run there, does the network reach this collector",
+        )
+    elif report.problem:
+        yield Problem("segments are not delivered", report.problem)
+    elif status.lag_ns > LAG_NS:
+        yield Problem(
+            f"{_seconds(status.lag_ns)} behind",
+            f"{report.waiting_count:,} segments wait: the network or the disk of this collector is slower than the "
+            "traffic; capture less (a FILTER, --payload none)",
+        )
+    if report.dropped_count > (received.before.dropped_count if received.before else 0):
+        yield Problem(f"{report.dropped_count:,} packets dropped, some just now", "raise --ring-mib, or capture less")
+    if report.waiting_bytes > SPOOL_SHARE * report.spool_limit_bytes:
+        share = report.waiting_bytes / max(1, report.spool_limit_bytes)
+        yield Problem(f"its spool is {share:.0%} full", "beyond, the oldest segments are lost; raise --spool-mib")
+    if report.lost_count:
+        yield Problem(f"{report.lost_count:,} segments lost", "their packets are missing from the trace")
+    least_ns, most_ns = status.clock_ahead_ns or (0, 0)
+    if least_ns > CLOCK_NS or most_ns < -CLOCK_NS:
+        direction = "ahead of" if least_ns > 0 else "behind"
+        distance = in_words(min(abs(least_ns), abs(most_ns)))
+        yield Problem(f"its clock is {distance} {direction} this collector's", "traces correct it; NTP would, too")
+    if report.version != version:
+        yield Problem(f"version {report.version}, this collector has {version}", "install the same on both")
+
+
+def _seconds(ns: int) -> str:
+    return f"{ns / 1e9:,.0f} s"
+
+
+def _stored_reports(data: Path) -> Iterator[tuple[Key, Received]]:
+    """The reports that an earlier collector kept."""
+    sessions = data / "sessions"
+    for session in sorted(sessions.iterdir()) if sessions.is_dir() else ():
+        for folder in (folder for host in host_folders(session) for folder in incarnation_folders(host)):
+            with contextlib.suppress(OSError, ValidationError):
+                received = Received.model_validate_json((folder / REPORT_FILE).read_bytes())
+                yield (session.name, folder.parent.name, folder.name), received

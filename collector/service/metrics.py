@@ -1,0 +1,64 @@
+"""The agents' status as metrics of Prometheus, at `/metrics`.
+
+Source: Prometheus' text format, https://prometheus.io/docs/instrumenting/exposition_formats/.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from collector.service.agents import AgentStatus
+
+LABELS = ("session", "host", "incarnation")
+Value = Callable[[AgentStatus], float | None]
+COUNTERS: tuple[tuple[str, str, Value], ...] = (
+    ("packets", "Packets that were captured.", lambda each: each.packets_count),
+    ("dropped_packets", "Packets for which the ring had no room.", lambda each: each.dropped_count),
+    ("sent_segments", "Segments that the collector acknowledged.", lambda each: each.sent_count),
+    ("lost_segments", "Segments that were lost or refused.", lambda each: each.lost_count),
+)
+GAUGES: tuple[tuple[str, str, Value], ...] = (
+    ("up", "1 while the agent reports; 0 if it is silent or has ended.", lambda each: each.state == "capturing"),
+    ("problems", "Things that are wrong with the agent; /api/agents says which.", lambda each: len(each.problems)),
+    ("last_seen_seconds", "Time since its last report.", lambda each: each.last_seen_ns / 1e9),
+    ("lag_seconds", "Age of the oldest segment that is not delivered.", lambda each: each.lag_ns / 1e9),
+    ("spool_bytes", "Bytes that wait in the agent's spool.", lambda each: each.spool_bytes),
+    ("spool_limit_bytes", "Most that the spool may hold.", lambda each: each.spool_limit_bytes),
+    ("cpu_cores", "CPU time of the agent for each second.", lambda each: each.cpu_share),
+    ("memory_bytes", "Resident memory of the agent.", lambda each: each.memory_bytes),
+    ("clock_ahead_least_seconds", "Its clock is at least so far ahead.", lambda each: _seconds(each, 0)),
+    ("clock_ahead_most_seconds", "Its clock is at most so far ahead.", lambda each: _seconds(each, 1)),
+)
+
+
+def metrics_text(agents: Sequence[AgentStatus]) -> bytes:
+    """All metrics in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Metrics(agents))
+    return generate_latest(registry)
+
+
+class _Metrics(Collector):
+    def __init__(self, agents: Sequence[AgentStatus]) -> None:
+        self._agents = agents
+
+    def collect(self) -> Iterator[Metric]:
+        """Each metric with the samples of all agents."""
+        for family, wanted in ((CounterMetricFamily, COUNTERS), (GaugeMetricFamily, GAUGES)):
+            for name, text, value in wanted:
+                metric = family(f"twintap_agent_{name}", text, labels=LABELS)
+                _add(metric, self._agents, value)
+                yield metric
+
+
+def _add(metric: CounterMetricFamily | GaugeMetricFamily, agents: Iterable[AgentStatus], value: Value) -> None:
+    for each in agents:
+        measured = value(each)
+        if measured is not None:
+            metric.add_metric((each.session, each.host, each.incarnation), float(measured))
+
+
+def _seconds(agent: AgentStatus, which: int) -> float | None:
+    return None if agent.clock_ahead_ns is None else agent.clock_ahead_ns[which] / 1e9

@@ -1,0 +1,128 @@
+"""What an agent reports of itself to its collector, every few seconds, whether or not its segments are taken.
+
+Only what the agent knows of itself is in a report; the collector judges it, and knows how long ago it came.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from tracer import _capture
+from tracer.agent import CaptureCounts, CaptureOptions, add_counts
+from tracer.segments import segment_time_ns
+from tracer.spool import Spool
+
+REPORT_SECONDS = 5.0
+"""Between two reports."""
+_PAGES = Path("/proc/self/statm")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Of one agent, since it was started. Times in ns of the host's clock."""
+
+    version: str
+    interfaces: tuple[str, ...]
+    payload: str
+    expression: str  # of the capture filter; empty = all TCP
+    started_ns: int
+    sent_ns: int
+    clock_ahead_ns: tuple[int, int] | None  # of the collector's clock, at least and at most; None = not known yet
+    packets_count: int
+    dropped_count: int  # the ring was full
+    sent_count: int  # segments that the collector acknowledged
+    lost_count: int  # segments that the spool had no room for, or the collector refused
+    waiting_count: int  # segments in the spool
+    waiting_bytes: int
+    waiting_ns: int  # age of the oldest of them; 0 = none waits
+    spool_limit_bytes: int
+    cpu_ns: int  # of the process, in user space and system calls
+    memory_bytes: int  # resident
+    problem: str  # why segments are not delivered; empty = they are
+    ended: bool = False  # this is the last report
+
+
+class Reporting:
+    """Makes the reports of one agent."""
+
+    def __init__(
+        self, options: CaptureOptions, spools: list[Spool], limit_bytes: int, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._options, self._spools, self._limit_bytes, self._clock = options, spools, limit_bytes, clock
+        self._started_ns = clock()
+        self._before = CaptureCounts()
+        self._capture: _capture.Capture | None = None
+        self._clock_ahead_ns: tuple[int, int] | None = None
+
+    def note_capture(self, capture: _capture.Capture) -> None:
+        """Note the running capture; that before it has ended."""
+        self._before, self._capture = self.counts(), capture
+
+    def counts(self) -> CaptureCounts:
+        """What was captured until now."""
+        return add_counts(self._before, CaptureCounts(*self._capture.counts()) if self._capture else CaptureCounts())
+
+    def send(self, send: Callable[[dict[str, object]], int], delivery: "Delivery", *, ended: bool = False) -> None:
+        """Make a report, and send it.
+
+        Arguments: `send` returns when the collector received it, by its clock: that was after this host's clock showed
+            `sent_ns`, and before it shows the time of the answer, which bounds the difference of the two clocks.
+        Raises: as `send`.
+        """
+        report = self.report(delivery, ended=ended)
+        received_ns = send(asdict(report))
+        self._clock_ahead_ns = (report.sent_ns - received_ns, self._clock() - received_ns)
+
+    def report(self, delivery: "Delivery", *, ended: bool = False) -> Report:
+        """The report of now."""
+        counts, now_ns = self.counts(), self._clock()
+        waiting = [path for spool in self._spools if spool.folder.is_dir() for _, path in spool.waiting()]
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return Report(
+            version=version("twintap"),
+            interfaces=self._options.interfaces,
+            payload=self._options.payload,
+            expression=self._options.expression,
+            started_ns=self._started_ns,
+            sent_ns=now_ns,
+            clock_ahead_ns=self._clock_ahead_ns,
+            packets_count=counts.packets_count,
+            dropped_count=counts.dropped_count,
+            sent_count=delivery.sent_count,
+            lost_count=delivery.lost_count,
+            waiting_count=len(waiting),
+            waiting_bytes=sum(_size(path) for path in waiting),
+            waiting_ns=max((now_ns - segment_time_ns(path, now_ns) for path in waiting[:1]), default=0),
+            spool_limit_bytes=self._limit_bytes,
+            cpu_ns=round((used.ru_utime + used.ru_stime) * 1e9),
+            memory_bytes=_resident_bytes(),
+            problem=delivery.problem,
+            ended=ended,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How the delivery of segments stands."""
+
+    sent_count: int
+    lost_count: int
+    problem: str
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # it was just sent
+        return 0
+
+
+def _resident_bytes() -> int:
+    try:
+        return int(_PAGES.read_text().split()[1]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
