@@ -76,6 +76,25 @@ for number in range(3):
     ask(8443, "api.example", "TLSv1_2", "TLSv1_2", ciphers="ECDHE-ECDSA-AES128-GCM-SHA256")
     ask(8444, "api.example", "TLSv1_2", "TLSv1_2")
 """
+PROXY = """
+import socket, sys, threading
+host, web = sys.argv[1:]
+listener = socket.create_server((host, 3128))
+def pass_on(one, other):
+    while data := one.recv(65536):
+        other.sendall(data)
+    other.shutdown(socket.SHUT_WR)
+def serve(client):
+    head = b""
+    while not head.endswith(b"\\r\\n\\r\\n"):
+        head += client.recv(1)
+    server = socket.create_connection((web, 8443))
+    client.sendall(b"HTTP/1.1 200 Connection established\\r\\n\\r\\n")
+    threading.Thread(target=pass_on, args=(client, server), daemon=True).start()
+    pass_on(server, client)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
 FAILURES = {
     "TLSV1_ALERT_PROTOCOL_VERSION": ("protocol_version", "server"),
     "SSLV3_ALERT_HANDSHAKE_FAILURE": ("handshake_failure", "server"),
@@ -95,6 +114,7 @@ class TlsHandshakes(Scenario):
     needs = (
         NGINX_NEEDS,
         ("openssl", "openssl"),
+        ("curl", "curl"),
         ("psql", "postgresql-client"),
         ("pgbench", "postgresql"),
         ("/usr/lib/postgresql/*/bin/postgres", "postgresql"),
@@ -121,6 +141,7 @@ class TlsHandshakes(Scenario):
             "-rev",
         )
         lab.start("web", *with_key, port=WITH_KEY, name="with-key")
+        lab.start("db", "python3", "-c", PROXY, lab.address("db"), place, port=3128, name="proxy")
         self.start_database(lab)
 
     def start_database(self, lab: Lab) -> None:
@@ -143,7 +164,7 @@ class TlsHandshakes(Scenario):
             known = by_port.get(int(line[0]))
             if known is not None and "tls_alert" not in known:
                 _compare_with_nginx(known, line)
-        found += [*self.with_openssl(lab), *self.with_psql(lab)]
+        found += [*self.with_openssl(lab), *self.with_psql(lab), *self.through_proxy(lab)]
         return Truth(handshakes=found, only=("nothing",), lost=None)
 
     def with_openssl(self, lab: Lab) -> Iterator[dict[str, Any]]:
@@ -180,6 +201,31 @@ class TlsHandshakes(Scenario):
                 "server": f"{lab.address('db')}:{DATABASE}", "client_port": int(port), "tls_cipher": cipher,
                 "tls_version": version.removeprefix("TLSv"), "tls_resumption": "full", "tls_alert": None,
             }  # fmt: skip
+
+    def through_proxy(self, lab: Lab) -> Iterator[dict[str, Any]]:
+        """TLS inside HTTP's CONNECT: seen on both connections of the proxy."""
+        proxy, web = f"{lab.address('db')}:3128", f"{lab.address('web')}:{ANY}"
+        for version in ("1.2", "1.3"):
+            name = f"tunnel-{version.replace('.', '')}.example"
+            form = (
+                "-sk",
+                "-o",
+                "/dev/null",
+                "-w",
+                "%{local_port}",
+                "--http1.1",
+                f"--tlsv{version}",
+                "--tls-max",
+                version,
+            )
+            port = lab.run("client", "curl", *form, "-x", f"http://{proxy}", f"https://{name}/")
+            line = next(line for line in logs.split_by_tabs(lab.folder / "tls.log") if line[4] == name)
+            for server, client_port in ((proxy, port), (web, line[0])):
+                yield {
+                    "server": server, "client_port": int(client_port), "tls_version": line[2].removeprefix("TLSv"),
+                    "tls_server_name": name, "tls_resumption": "full", "tls_alpn_offered": "http/1.1",
+                    "tls_alert": None, "tls_alpn": None if version == "1.3" else line[5],
+                }  # fmt: skip
 
     def judge(self, said: Said, truth: Truth) -> list[Verdict]:
         rows = said.table("connections").sort("first_host_ns").to_dicts()

@@ -4,7 +4,7 @@
 import gzip
 import shutil
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,16 @@ def test_a_server_that_nothing_else_names_is_called_as_its_clients_ask_for_it(tr
     services = {one.port: one.name for one in Trace(trace).info().services}
     assert (services[8445], services[8446]) == ("retried.example", "early.example")
     assert services.get(8443, "web:8443") == "web:8443"
+
+
+def test_no_handshake_ticket_or_alert_is_a_request(trace: str) -> None:
+    """Each of Python's connections sent one GET, but of HTTP/2 and failed handshakes nothing; psql its start and a
+    query; openssl nothing behind its handshake, or early data, which counts as part of it."""
+    counts = Counter(Trace(trace).read("exchanges", ["connection_id"])["connection_id"].to_pylist())
+    for row in connections_of(trace):
+        sent_get = row["tls_alert"] is None and row["server_port"] <= 8445 and row["tls_server_name"] != "shop.example"
+        expected = 2 if row["server_port"] == 5432 else int(sent_get)
+        assert counts[row["connection_id"]] == expected, row
 
 
 def test_handshakes_are_found_and_shown(trace: str) -> None:

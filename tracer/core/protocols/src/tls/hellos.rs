@@ -19,7 +19,7 @@
 
 use std::ops::Range;
 
-use super::{HEADER_LEN, content, may_be_record};
+use super::{HEADER_LEN, content, may_be_record, record_len};
 use crate::parts::blank_beside;
 
 pub const CLIENT_HELLO: u8 = 1;
@@ -299,7 +299,7 @@ pub fn parts_of_records(records: &[u8], keeping: Keeping) -> Option<HelloParts> 
     let (mut parts, mut records_len, mut begun) = (Vec::new(), 0, 0);
     let of_message = kept_parts(&message, keeping);
     for content in contents(records) {
-        if begun == message.len() {
+        if message_len(&message).is_some_and(|len| begun >= len) {
             break;
         }
         parts.push(content.start - HEADER_LEN..content.start);
@@ -327,8 +327,8 @@ fn contents(records: &[u8]) -> impl Iterator<Item = Range<usize>> {
         if u16::from(record[0]) != content::HANDSHAKE {
             return None;
         }
-        let (start, len) = (at + HEADER_LEN, usize::from(number(record, 3)?));
-        at = start + len;
+        let (start, len) = (at + HEADER_LEN, record_len(record)?);
+        at += len;
         Some(start..at.min(records.len()))
     })
 }
