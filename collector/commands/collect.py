@@ -18,6 +18,7 @@ from collector.findings.thresholds import Thresholds
 from collector.service import ingest, live
 from collector.service.app import create_app
 from collector.service.door import Door, protocol_behind
+from collector.service.retention import limits_of
 from collector.service.settings import CollectorSettings
 from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, PrivilegeError, ResourceError
@@ -55,6 +56,18 @@ OTHERS = "give others --token-file"
     type=click.IntRange(1, 128),
     help="Most MiB of segments in a live trace; if SECONDS would need more, it is shorter.",
 )
+@click.option(
+    "--keep-hours",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="HOURS",
+    help="Delete segments that arrived longer ago.  [default: keep all]",
+)
+@click.option(
+    "--keep-gib",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GIB",
+    help="Keep at most so much of each session: its oldest segments are deleted.  [default: keep all]",
+)
 @naming_options
 @thresholds_option
 @secret_options
@@ -67,6 +80,8 @@ def command(
     no_token: bool,
     live_window: float,
     live_mib: int,
+    keep_hours: float | None,
+    keep_gib: float | None,
     own_services: Path | None,
     names: tuple[str, ...],
     thresholds: Thresholds,
@@ -100,6 +115,7 @@ def command(
             live_window,
             live_mib << 20,
             local_only=is_loopback(address),
+            retention=limits_of(keep_hours, keep_gib),
             names=called,
             thresholds=thresholds,
         )

@@ -35,6 +35,7 @@ from collector.service.incarnations import host_sources, sequences, stored_incar
 from collector.service.ingest import Closing, IncarnationStatus, Outcome, SessionStatus
 from collector.service.live import Analyse, Counters, LiveAnalysis, LiveStatus
 from collector.service.metrics import metrics_text
+from collector.service.retention import Retention
 from collector.service.settings import CollectorSettings
 from collector.trace.data_directory import incarnation_folder, session_folder, trace_folder
 from collector.trace.model import TraceInfo
@@ -124,10 +125,15 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
         counters_of=agents.silent_counters,
     )
 
+    analysing = set[str]()
+    retention = Retention(settings.data / "sessions", settings.retention, analysing.__contains__)
+
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         live.start()
+        retention.start()
         yield
+        retention.stop()
         await to_thread.run_sync(live.stop)
 
     app = FastAPI(
@@ -137,7 +143,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.state.agents = agents
     app.state.settings = settings
     app.state.analysis = analysis or partial(_analyse, options)
-    app.state.analysing = set()
+    app.state.analysing = analysing
     app.state.analyses = CapacityLimiter(MOST_ANALYSES)
     app.include_router(_open)
     app.include_router(_guarded)
@@ -252,6 +258,15 @@ def list_sessions(settings: Settings) -> list[SessionStatus]:
 def get_session(session: Session, settings: Settings) -> SessionStatus:
     """Say what is here of one session; no hosts if it is unknown."""
     return ingest.session_status(settings.data, session)
+
+
+@_guarded.delete("/sessions/{session}", status_code=status.HTTP_204_NO_CONTENT)
+def delete_session(session: Session, request: Request, settings: Settings) -> None:
+    """Delete all that was received of a session, and its trace. Agents that still send begin it anew."""
+    if session in request.app.state.analysing:
+        raise HTTPException(status.HTTP_409_CONFLICT, "its analysis is running; try again when it is done")
+    if not ingest.delete_session(settings.data, session):
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "there is no such session")
 
 
 @_guarded.get("/sessions/{session}/live")

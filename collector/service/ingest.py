@@ -2,6 +2,7 @@
 
     DATA/sessions/<session>/<host>/<incarnation>/<host>-<incarnation>-000001.pcapng    as written by the agent
                                                 /closed.json    the number of segments, once the agent has ended
+                                                /expired.json   up to which number they were deleted, being too old
     DATA/sessions/<session>/live/                the trace of its newest seconds (`collector.service.live`)
     DATA/traces/<session>/                       the trace
 
@@ -17,6 +18,7 @@ import hmac
 import json
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +41,7 @@ PCAPNG_MAGIC = b"\n\r\r\n"
 _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 
 _CLOSED_FILE = "closed.json"
+EXPIRED_FILE = "expired.json"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -66,7 +69,8 @@ class IncarnationStatus:
     segments_count: int
     bytes_count: int
     last_number: int  # 0 = none yet
-    missing_count: int  # numbers below the last (or announced) one that never came
+    expired_count: int  # numbers that were deleted (`collector.service.retention`), or never came and would have been
+    missing_count: int  # numbers between those and the last (or announced) one that never came
     missing: tuple[int, ...]  # the first hundred of them
     closed: bool  # the agent has ended, and all that it announced is here
 
@@ -78,6 +82,7 @@ class HostStatus:
     host: str
     segments_count: int
     bytes_count: int
+    expired_count: int
     missing_count: int
     closed: bool  # all its agents have ended, and all that they announced is here
     incarnations: tuple[IncarnationStatus, ...]  # in the order of their starts, by the host's clock
@@ -204,7 +209,8 @@ def close_incarnation(folder: Path, closing: Closing) -> IncarnationStatus:
 def sessions(data: Path) -> list[SessionStatus]:
     """Return all sessions, by name."""
     root = data / "sessions"
-    return [session_status(data, path.name) for path in sorted(root.iterdir())] if root.is_dir() else []
+    folders = sorted(path for path in root.iterdir() if _is_session(path)) if root.is_dir() else []
+    return [session_status(data, path.name) for path in folders]
 
 
 def session_status(data: Path, session: str) -> SessionStatus:
@@ -213,6 +219,20 @@ def session_status(data: Path, session: str) -> SessionStatus:
     hosts = host_folders(folder)
     analysed = (trace_folder(data, session) / "trace.json").is_file()
     return SessionStatus(session, tuple(host_status(path) for path in hosts), analysed)
+
+
+def delete_session(data: Path, session: str) -> bool:
+    """Delete a session's segments and its trace; whether there were any.
+
+    Raises: InputError for what is no name; ResourceError if the disk refuses.
+    """
+    found = [place for place in (session_folder(data, session), trace_folder(data, session)) if place.is_dir()]
+    for place in found:
+        with disk_errors(place):
+            gone = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}.deleted")
+            place.rename(gone)
+            shutil.rmtree(gone)
+    return bool(found)
 
 
 def host_folders(session: Path) -> list[Path]:
@@ -227,6 +247,7 @@ def host_status(folder: Path) -> HostStatus:
         host=folder.name,
         segments_count=sum(each.segments_count for each in found),
         bytes_count=sum(each.bytes_count for each in found),
+        expired_count=sum(each.expired_count for each in found),
         missing_count=sum(each.missing_count for each in found),
         closed=all(each.closed for each in found),
         incarnations=found,
@@ -246,26 +267,36 @@ def incarnation_segments(folder: Path) -> list[tuple[int, Path]]:
 def incarnation_status(folder: Path) -> IncarnationStatus:
     """Return what is in an incarnation's folder."""
     found = incarnation_segments(folder)
-    numbers = {number for number, _ in found}
-    last_number = max(numbers, default=0)
+    gone = expired_up_to(folder)
+    numbers = {number for number, _ in found if number > gone}
+    last_number = max(numbers, default=gone)
     closing = _closing(folder)
     announced = max(last_number, closing.last_number if closing else 0)
-    missing_count = announced - len(numbers)
+    missing_count = announced - gone - len(numbers)
     return IncarnationStatus(
         incarnation=folder.name,
         segments_count=len(found),
         bytes_count=sum(path.stat().st_size for _, path in found),
         last_number=last_number,
+        expired_count=gone,
         missing_count=missing_count,
-        missing=tuple(islice(_gaps(sorted(numbers), announced), SHOWN_MISSING_COUNT)),
+        missing=tuple(islice(_gaps(gone, sorted(numbers), announced), SHOWN_MISSING_COUNT)),
         closed=closing is not None and closing.last_number >= last_number and missing_count <= closing.lost_count,
     )
 
 
 def clean(data: Path) -> None:
-    """Remove segments that a killed collector received only in part."""
+    """Remove segments that a killed collector received only in part, and the rest of what it was deleting."""
+    for path in (data / name for name in ("sessions", "traces")):
+        for deleted in path.glob(".*.deleted"):
+            shutil.rmtree(deleted)
     for path in (data / "sessions").glob("*/*/*/.*.incoming"):
         path.unlink()
+
+
+def _is_session(path: Path) -> bool:
+    """Whether it is a session's folder, not one that is being deleted."""
+    return NAME_PATTERN.fullmatch(path.name) is not None
 
 
 def _is_host(path: Path) -> bool:
@@ -287,9 +318,17 @@ def _stem(folder: Path) -> str:
     return incarnation_stem(folder.parent.name, folder.name)
 
 
-def _gaps(numbers: list[int], last: int) -> Iterator[int]:
-    """The numbers from 1 to `last` that are not in `numbers` (ascending)."""
-    expected = 1
+def expired_up_to(folder: Path) -> int:
+    """Return the number up to which an incarnation's segments were deleted; 0 = none."""
+    try:
+        return int(json.loads((folder / EXPIRED_FILE).read_bytes())["last_number"])
+    except FileNotFoundError:
+        return 0
+
+
+def _gaps(gone: int, numbers: list[int], last: int) -> Iterator[int]:
+    """The numbers above `gone` up to `last` that are not in `numbers` (ascending)."""
+    expected = gone + 1
     for number in [*numbers, last + 1]:
         yield from range(expected, number)
         expected = number + 1

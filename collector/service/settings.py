@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.findings.thresholds import DEFAULTS, Thresholds
+from collector.service.retention import KEEP_ALL, RetentionLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,5 +17,6 @@ class CollectorSettings:
     live_limit_bytes: int = 64 << 20  # segments of one live window; bounds the memory of a round
     segment_limit_bytes: int = 256 << 20  # a larger segment is refused; agents send 16 MiB
     local_only: bool = False  # it can be reached from this machine alone, and answers under its own names only
+    retention: RetentionLimits = KEEP_ALL  # what is kept of each session
     names: tuple[tuple[str, str], ...] = ()  # what the operator calls servers: `HOST:PORT` and the name
     thresholds: Thresholds = DEFAULTS  # by which findings are judged

@@ -133,6 +133,7 @@ def test_status_shows_what_is_here_and_what_is_missing(client: AppClient) -> Non
         "host": "proxy",
         "segments_count": 3,
         "bytes_count": 3 * len(SEGMENT),
+        "expired_count": 0,
         "missing_count": 3,
         "closed": False,
         "incarnations": [
@@ -141,6 +142,7 @@ def test_status_shows_what_is_here_and_what_is_missing(client: AppClient) -> Non
                 "segments_count": 2,
                 "bytes_count": 2 * len(SEGMENT),
                 "last_number": 4,
+                "expired_count": 0,
                 "missing_count": 2,
                 "missing": [2, 3],
                 "closed": False,
@@ -150,6 +152,7 @@ def test_status_shows_what_is_here_and_what_is_missing(client: AppClient) -> Non
                 "segments_count": 1,
                 "bytes_count": len(SEGMENT),
                 "last_number": 2,
+                "expired_count": 0,
                 "missing_count": 1,
                 "missing": [1],
                 "closed": False,

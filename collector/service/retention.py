@@ -1,0 +1,151 @@
+"""Bounds what a collector keeps: of each session the newest segments, by age and by size.
+
+Deleted are the oldest segments by arrival, of each incarnation from its first number on, so that what has expired is
+one number: everything up to it. That is noted durably before a file is removed (`expired.json`), so a collector that is
+killed meanwhile never takes a deleted segment for one that is missing. The newest segment of an incarnation stays, and
+a session whose trace is being made is left alone until it is done.
+
+A trace that was made of a session is not deleted: it needs no segments.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.service.ingest import (
+    EXPIRED_FILE,
+    disk_errors,
+    expired_up_to,
+    host_folders,
+    incarnation_folders,
+    incarnation_segments,
+)
+from tracer.errors import ResourceError
+from tracer.private_files import write_durably
+
+CHECK_SECONDS = 30.0
+"""Between two looks at what has expired."""
+log = logging.getLogger("twintap.collector")
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionLimits:
+    """Of each session; None = no limit."""
+
+    age_ns: int | None = None
+    size_bytes: int | None = None
+
+
+KEEP_ALL = RetentionLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A segment at the collector."""
+
+    folder: Path  # of its incarnation
+    number: int
+    path: Path
+    size_bytes: int
+    arrived_ns: int
+
+
+def numbers_beyond(kept: Iterable[Kept], limits: RetentionLimits, now_ns: int) -> dict[Path, int]:
+    """By folder of an incarnation, the number up to which its segments have expired.
+
+    Arguments: `kept`, all segments of a session.
+    """
+    newest_first = sorted(kept, key=lambda each: (each.arrived_ns, each.number), reverse=True)
+    last_numbers = {each.folder: each.number for each in sorted(newest_first, key=lambda each: each.number)}
+    found: dict[Path, int] = {}
+    size_bytes = 0
+    for each in newest_first:
+        size_bytes += each.size_bytes
+        too_old = limits.age_ns is not None and now_ns - each.arrived_ns > limits.age_ns
+        too_much = limits.size_bytes is not None and size_bytes > limits.size_bytes
+        if (too_old or too_much) and each.number < last_numbers[each.folder]:
+            found[each.folder] = max(each.number, found.get(each.folder, 0))
+    return found
+
+
+def segments_of(session: Path) -> list[Kept]:
+    """All segments in a session's folder."""
+    return [
+        Kept(folder, number, path, found.st_size, found.st_mtime_ns)
+        for host in host_folders(session)
+        for folder in incarnation_folders(host)
+        for number, path in incarnation_segments(folder)
+        for found in [path.stat()]
+    ]
+
+
+def delete_expired(session: Path, limits: RetentionLimits, now_ns: int) -> int:
+    """Delete what has expired of a session; how many segments. Raises: ResourceError."""
+    kept = segments_of(session)
+    found = numbers_beyond(kept, limits, now_ns)
+    with disk_errors(session):
+        for folder, number in found.items():
+            if number > expired_up_to(folder):
+                write_durably(folder / EXPIRED_FILE, json.dumps({"last_number": number}))
+        gone = [each for each in kept if each.number <= found.get(each.folder, 0)]
+        for each in gone:
+            each.path.unlink(missing_ok=True)
+    return len(gone)
+
+
+class Retention:
+    """Keeps all sessions within the limits, in a thread of its own.
+
+    Arguments: `sessions`, the folder of sessions; `is_busy` says whether a session's segments are being read.
+    """
+
+    def __init__(
+        self,
+        sessions: Path,
+        limits: RetentionLimits,
+        is_busy: Callable[[str], bool],
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._sessions, self._limits, self._is_busy, self._clock = sessions, limits, is_busy, clock
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work, if there is a limit."""
+        if self._limits != KEEP_ALL:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End after the session that is being looked at."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def step(self) -> int:
+        """Delete what has expired now; how many segments."""
+        folders = sorted(self._sessions.iterdir()) if self._sessions.is_dir() else []
+        return sum(self._clean(folder) for folder in folders if not self._is_busy(folder.name))
+
+    def _clean(self, session: Path) -> int:
+        try:
+            return delete_expired(session, self._limits, self._clock())
+        except (OSError, ResourceError) as error:
+            log.warning("what has expired of session %s cannot be deleted: %s", session.name, error)
+            return 0
+
+    def _run(self) -> None:
+        while not self._stopped.wait(CHECK_SECONDS):
+            if count := self.step():
+                log.info("%d segments have expired and were deleted", count)
+
+
+def limits_of(keep_hours: float | None, keep_gib: float | None) -> RetentionLimits:
+    """The limits that the options of `tracer collect` give."""
+    return RetentionLimits(
+        None if keep_hours is None else round(keep_hours * 3600 * 1e9),
+        None if keep_gib is None else round(keep_gib * (1 << 30)),
+    )
