@@ -119,7 +119,7 @@ constraints: ## Pin every version anew, to the newest that fit together, with th
 	@scripts/constraints
 
 clean: ## Remove what the targets above made, traces included
-	@rm -rf .venv .build build dist traces target twintap.egg-info tracer/_*.so collector/_core*.so benchmarks/results \
+	@rm -rf .venv .build build dist traces target twintap.egg-info tracer/_*.so tracer/_agent collector/_core*.so benchmarks/results \
 		collector/core/python/build collector/core/python/*.egg-info \
 		.mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

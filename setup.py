@@ -1,7 +1,8 @@
 """What of the distribution `twintap` depends on the kind of build; the rest is in setup.cfg and pyproject.toml.
 
-`tracer._capture` is all that an agent's host needs. `collector._core` is in a distribution of its own, `twintap-core`
-(collector/core/python), because pip does not pass extras to a build: the extra `collector` requires it.
+`tracer._capture` is all that an agent's host needs. `tracer/_agent` is what `tracer record` sends to hosts without an
+agent; where a build has no static C library, it is left out. `collector._core` is in a distribution of its own,
+`twintap-core` (collector/core/python), because pip does not pass extras to a build: the extra `collector` requires it.
 
 | build | extensions | `collector` requires |
 |---|---|---|
@@ -37,6 +38,21 @@ def core_requirement() -> list[str]:
 def extension(name: str, folder: str) -> RustExtension:
     """An extension for every Python from 3.11 on, compiled for release."""
     return RustExtension(name, f"{folder}/Cargo.toml", binding=Binding.PyO3, py_limited_api=True, debug=False)
+
+
+def sent_agent() -> RustExtension:
+    """`tracer/_agent`, which `tracer record` sends along: linked statically, it runs on every Linux of this processor.
+
+    Without a static C library here it is not built, and hosts without an agent of their own are recorded by tcpdump.
+    """
+    return RustExtension(
+        {"twintap-agent": "tracer._agent"},
+        "tracer/core/agent/Cargo.toml",
+        binding=Binding.Exec,
+        debug=False,
+        optional=True,
+        env=os.environ | {"RUSTFLAGS": "-C target-feature=+crt-static"},
+    )
 
 
 COLLECTOR = [
@@ -82,7 +98,7 @@ TEST = [
     "ruff",
     "scapy",
 ]
-EXTENSIONS = [extension("tracer._capture", "tracer/core/python")]
+EXTENSIONS = [extension("tracer._capture", "tracer/core/python"), sent_agent()]
 if BUILD == "editable":
     EXTENSIONS.append(extension("collector._core", "collector/core/python"))
 

@@ -36,18 +36,19 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("tracer", "collector", "viewer", "storage_cluster")
 LEFT_OUT = (".git", ".venv", ".build", "traces", "runs", "build", "dist", "docs", "tests", "testkit", "benchmarks")
 """At the top of the checkout, what no build needs; some of it is large."""
-MADE = ("target", "__pycache__", "_*.so", "*.egg-info", ".*_cache", ".hypothesis")
+MADE = ("target", "__pycache__", "_*.so", "_agent", "*.egg-info", ".*_cache", ".hypothesis")
 CARGO = """#!{python}
 import json, os, subprocess, sys
 cargo = {cargo!r}
-if sys.argv[1] != "rustc":
+if sys.argv[1] not in ("rustc", "build"):
     sys.exit(subprocess.call([cargo, *sys.argv[1:], "--offline"]))
 manifest = sys.argv[sys.argv.index("--manifest-path") + 1]
 found = json.loads(subprocess.check_output(
     [cargo, "metadata", "--offline", "--no-deps", "--format-version", "1", "--manifest-path", manifest]))
 (package,) = [each for each in found["packages"] if os.path.samefile(each["manifest_path"], manifest)]
 (name,) = [each["name"] for each in package["targets"]]
-target = {{"kind": ["cdylib"], "crate_types": ["cdylib"], "name": name}}
+kind = "cdylib" if sys.argv[1] == "rustc" else "bin"
+target = {{"kind": [kind], "crate_types": [kind], "name": name}}
 built = {{"reason": "compiler-artifact", "package_id": package["id"], "target": target, "filenames": [{built!r}[name]]}}
 print(json.dumps(built))
 """
@@ -124,7 +125,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         shutil.copy(path, source)
     cargo = folder / "cargo"
     real = shutil.which("cargo") or str(Path.home() / ".cargo" / "bin" / "cargo")
-    compiled = {"_capture": str(_capture.__file__), "_core": str(_core.__file__)}
+    agent = folder / "twintap-agent"
+    shutil.copy(ROOT / "tracer" / "_agent", agent)
+    compiled = {"_capture": str(_capture.__file__), "_core": str(_core.__file__), "twintap-agent": str(agent)}
     cargo.write_text(CARGO.format(python=sys.executable, cargo=real, built=compiled))
     cargo.chmod(0o755)
     environment = os.environ | {"CARGO": str(cargo), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("benchmarks", "captures", "collector", "docs", "fuzz", "scripts", "storage_cluster", "testkit", "tests")
 FOLDERS += ("tracer", "viewer")
-MADE = {"__pycache__", "corpus", "node_modules", "target"}
+MADE = {"__pycache__", "_agent", "corpus", "node_modules", "target"}
 """Folders of what is built, and of bytes that no one wrote."""
 TEXTS = {"", ".css", ".js", ".md", ".py", ".pyi", ".rs", ".toml"}
 VENDORED = ".min.js"

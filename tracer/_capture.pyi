@@ -41,6 +41,25 @@ class Capture:
     def take_notices(self) -> list[str]: ...
     def counts(self) -> tuple[int, int, int, int, int, int]: ...
 
+# a capture that another program makes elsewhere; an interface is (name, number there, Ethernet address)
+
+class StreamedCapture:
+    def __new__(
+        cls,
+        interfaces: Sequence[tuple[str, int, bytes]],
+        folder: str,
+        host: str,
+        application: str,
+        os: str,
+        addresses: Sequence[IPv4Address | IPv6Address],
+        *,
+        payload: str,
+        secrets: Secrets,
+    ) -> StreamedCapture: ...
+    def feed(self, piece: bytes) -> None: ...
+    def finish(self, dropped_count: int) -> None: ...
+    def counts(self) -> tuple[int, int, int, int]: ...
+
 # secrets
 
 class Secrets:

@@ -104,6 +104,11 @@ def rescue_partials(folder: Path, stem: str) -> list[str]:
     ]
 
 
+def whole_blocks_len(path: Path) -> int:
+    """Bytes of the whole blocks at the start of a file that the core wrote."""
+    return _whole_blocks(path)[0]
+
+
 def _rescue(partial: Path) -> str:
     whole_len, packets_count = _whole_blocks(partial)
     if packets_count == 0:

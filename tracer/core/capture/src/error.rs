@@ -25,6 +25,7 @@ pub enum CaptureError {
     NoFilterForLink { name: String },
     RingTooLarge { name: String, ring_bytes: usize },
     DiskFull { folder: PathBuf },
+    NotACapture { what: &'static str },
     NotWritable { path: PathBuf, message: String },
     System { operation: &'static str, message: String },
 }
@@ -48,6 +49,7 @@ impl CaptureError {
         match self {
             CaptureError::NotPermitted => ErrorKind::Privilege,
             CaptureError::UnknownPolicy { .. }
+            | CaptureError::NotACapture { .. }
             | CaptureError::UnsupportedLink { .. }
             | CaptureError::NoFilterForLink { .. } => ErrorKind::Input,
             CaptureError::DiskFull { .. } => ErrorKind::DiskFull,
@@ -73,6 +75,7 @@ impl CaptureError {
                 "free some space, or give another directory; all packets written until then are kept".into()
             }
             CaptureError::NotWritable { .. } => "give a directory that can be written to".into(),
+            CaptureError::NotACapture { .. } => "what arrived before it is kept".into(),
             CaptureError::System { .. } => String::new(),
         }
     }
@@ -104,6 +107,9 @@ impl fmt::Display for CaptureError {
             }
             CaptureError::DiskFull { folder } => {
                 write!(out, "no space left on the disk of {}", folder.display())
+            }
+            CaptureError::NotACapture { what } => {
+                write!(out, "the stream is no capture as tcpdump writes it: {what}")
             }
             CaptureError::NotWritable { path, message } => {
                 write!(out, "cannot write {}: {message}", path.display())

@@ -19,6 +19,7 @@ pub mod layout;
 pub mod pcapng;
 pub mod policy;
 pub mod segments;
+pub mod streamed;
 
 #[cfg(target_os = "linux")]
 mod bridge_port;

@@ -29,6 +29,8 @@ pub const PARTIAL_SUFFIX: &str = ".partial";
 pub struct SegmentSettings {
     /// Existing directory.
     pub folder: PathBuf,
+    /// Where sections go one after the other, instead of files in `folder`: a pipe.
+    pub stream: Option<Arc<File>>,
     pub host: String,
     /// What the names of files begin with, before `-000001.pcapng`.
     pub stem: String,
@@ -85,11 +87,17 @@ pub struct PacketRecord<'a> {
 }
 
 /// Files on a disk; replaced in tests by one that fills up.
-pub trait SegmentFile: Write + Send {
+pub trait SegmentFile: Write + Send + Sync {
     /// Cuts the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Returns when all is durable.
     fn sync(&self) -> io::Result<()>;
+    /// Gives the file its final name.
+    fn publish(&self, partial: &Path, path: &Path) -> io::Result<()> {
+        fs::rename(partial, path)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()
+    }
 }
 
 impl SegmentFile for File {
@@ -98,6 +106,30 @@ impl SegmentFile for File {
     }
     fn sync(&self) -> io::Result<()> {
         self.sync_all()
+    }
+}
+
+/// A section's part of a stream, which has neither a name nor an end of its own.
+struct StreamPart(Arc<File>);
+
+impl Write for StreamPart {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.as_ref().write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SegmentFile for StreamPart {
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Ok(()) // its reader keeps whole blocks only
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn publish(&self, _partial: &Path, _path: &Path) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -110,7 +142,7 @@ fn new_file() -> OpenOptions {
     options
 }
 
-type OpenFile = fn(&Path) -> io::Result<Box<dyn SegmentFile>>;
+type OpenFile = Box<dyn Fn(&Path) -> io::Result<Box<dyn SegmentFile>> + Send + Sync>;
 
 /// Writes packets into segments.
 pub struct SegmentWriter {
@@ -124,10 +156,14 @@ pub struct SegmentWriter {
 impl SegmentWriter {
     /// A writer that has written nothing yet. `totals` counts the segments that have become durable.
     pub fn new(settings: SegmentSettings, totals: Arc<Totals>) -> Self {
-        Self::with_files(settings, totals, |path| {
-            let file = new_file().open(path)?;
-            Ok(Box::new(file))
-        })
+        let stream = settings.stream.clone();
+        let open_file = move |path: &Path| -> io::Result<Box<dyn SegmentFile>> {
+            Ok(match &stream {
+                Some(stream) => Box::new(StreamPart(Arc::clone(stream))),
+                None => Box::new(new_file().open(path)?),
+            })
+        };
+        Self::with_files(settings, totals, Box::new(open_file))
     }
 
     fn with_files(settings: SegmentSettings, totals: Arc<Totals>, open_file: OpenFile) -> Self {
@@ -328,11 +364,7 @@ impl Segment {
     ///
     /// Returns its length.
     pub(crate) fn make_durable(&self) -> Result<u64, CaptureError> {
-        let done = self.sync().and_then(|()| {
-            fs::rename(&self.partial, &self.path)?;
-            let folder = self.path.parent().unwrap_or(Path::new("."));
-            File::open(folder)?.sync_all()
-        });
+        let done = self.sync().and_then(|()| self.file.publish(&self.partial, &self.path));
         match done {
             Ok(()) => Ok(self.flushed_len),
             Err(error) => {

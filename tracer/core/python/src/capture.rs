@@ -22,7 +22,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
     }
 }
 
-fn to_python(py: Python<'_>, error: &twintap_capture::CaptureError) -> PyErr {
+pub fn to_python(py: Python<'_>, error: &twintap_capture::CaptureError) -> PyErr {
     let made = py
         .import("tracer.errors")
         .and_then(|module| module.getattr(class_name(error.kind())))
@@ -139,6 +139,7 @@ mod live {
             };
             let segments = SegmentSettings {
                 folder,
+                stream: None,
                 host,
                 stem,
                 application,

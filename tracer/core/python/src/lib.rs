@@ -3,11 +3,13 @@
 
 mod capture;
 mod secrets;
+mod streamed;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _capture(module: &Bound<'_, PyModule>) -> PyResult<()> {
     capture::register(module)?;
+    streamed::register(module)?;
     secrets::register(module)
 }

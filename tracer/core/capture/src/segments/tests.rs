@@ -39,6 +39,7 @@ impl Drop for Folder {
 fn settings(folder: &Folder) -> SegmentSettings {
     SegmentSettings {
         folder: folder.0.clone(),
+        stream: None,
         host: "proxy".into(),
         stem: "proxy-a".into(),
         application: "twintap-agent 1".into(),
@@ -221,9 +222,11 @@ fn drops_after_the_last_packet_are_written_to_a_segment_of_their_own() {
 #[test]
 fn a_failure_in_the_background_ends_the_capture() {
     let folder = Folder::new();
-    let mut writer = SegmentWriter::with_files(settings(&folder), Arc::default(), |path| {
-        Ok(Box::new(LateDisk(File::create(path)?)))
-    });
+    let mut writer = SegmentWriter::with_files(
+        settings(&folder),
+        Arc::default(),
+        Box::new(|path| Ok(Box::new(LateDisk(File::create(path)?)))),
+    );
     let mut failures_count = 0;
     while failures_count == 0 {
         write(&mut writer, 0).expect("buffered");
@@ -300,9 +303,11 @@ impl SegmentFile for LateDisk {
 fn a_full_disk_keeps_the_whole_blocks_and_says_so() {
     for packets_count in [0, 1, 8, 50] {
         let folder = Folder::new();
-        let mut writer = SegmentWriter::with_files(settings(&folder), Arc::default(), |path| {
-            Ok(Box::new(SmallDisk(File::create(path)?, 0)))
-        });
+        let mut writer = SegmentWriter::with_files(
+            settings(&folder),
+            Arc::default(),
+            Box::new(|path| Ok(Box::new(SmallDisk(File::create(path)?, 0)))),
+        );
         for _ in 0..packets_count {
             write(&mut writer, 0).expect("buffered");
         }
@@ -322,9 +327,11 @@ fn a_full_disk_keeps_the_whole_blocks_and_says_so() {
 #[test]
 fn what_never_became_durable_is_no_segment() {
     let folder = Folder::new();
-    let mut writer = SegmentWriter::with_files(settings(&folder), Arc::default(), |path| {
-        Ok(Box::new(LateDisk(File::create(path)?)))
-    });
+    let mut writer = SegmentWriter::with_files(
+        settings(&folder),
+        Arc::default(),
+        Box::new(|path| Ok(Box::new(LateDisk(File::create(path)?)))),
+    );
     write(&mut writer, 0).expect("buffered");
     assert!(matches!(
         writer.finish(&statistics(1, 0), now(0)),

@@ -1,0 +1,98 @@
+//! The command line. It is written by a program, so each option has one form.
+
+use std::net::SocketAddr;
+
+use twintap_capture::policy::PayloadPolicy;
+
+/// What to capture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arguments {
+    pub interfaces: Vec<String>,
+    /// Its name in the trace.
+    pub host: String,
+    pub policy: PayloadPolicy,
+    /// Endpoints whose packets are left out.
+    pub excluded: Vec<SocketAddr>,
+    /// Bytes of rules at the beginning of standard input.
+    pub rules_len: u64,
+    /// Nothing is overwritten.
+    pub keeps_secrets: bool,
+}
+
+/// Reads the words after the program's name. The error is a clause for the operator.
+pub fn read(words: &[String]) -> Result<Arguments, String> {
+    let mut found = Arguments {
+        interfaces: Vec::new(),
+        host: String::new(),
+        policy: PayloadPolicy::Heads,
+        excluded: Vec::new(),
+        rules_len: 0,
+        keeps_secrets: false,
+    };
+    let mut words = words.iter();
+    while let Some(option) = words.next() {
+        if option == "--keep-secrets" {
+            found.keeps_secrets = true;
+            continue;
+        }
+        let value = words.next().ok_or_else(|| format!("{option} needs a value"))?;
+        match option.as_str() {
+            "--interface" => found.interfaces.push(value.clone()),
+            "--host" => found.host.clone_from(value),
+            "--payload" => found.policy = value.parse().map_err(|error| format!("{error}"))?,
+            "--exclude" => found.excluded.push(parse(option, value)?),
+            "--rules-len" => found.rules_len = parse(option, value)?,
+            _ => return Err(format!("no option {option}")),
+        }
+    }
+    if found.interfaces.is_empty() || found.host.is_empty() {
+        return Err("--interface and --host are needed".into());
+    }
+    Ok(found)
+}
+
+fn parse<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{option} cannot be {value:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_line(line: &str) -> Result<Arguments, String> {
+        read(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let line = "--interface eth0 --interface lo --host web1 --payload none --exclude 10.0.0.1:22 \
+                    --exclude [fe80::1]:5 --rules-len 7 --keep-secrets";
+        let expected = Arguments {
+            interfaces: vec!["eth0".into(), "lo".into()],
+            host: "web1".into(),
+            policy: PayloadPolicy::None,
+            excluded: vec![
+                "10.0.0.1:22".parse().expect("IPv4"),
+                "[fe80::1]:5".parse().expect("IPv6"),
+            ],
+            rules_len: 7,
+            keeps_secrets: true,
+        };
+        assert_eq!(read_line(line), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases = [
+            ("--interface", "--interface needs a value"),
+            ("--interface eth0", "--interface and --host are needed"),
+            ("--payload all", "no payload policy 'all'"),
+            ("--exclude web1:22", "--exclude cannot be \"web1:22\""),
+            ("--rules-len -1", "--rules-len cannot be \"-1\""),
+            ("--write x", "no option --write"),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(read_line(line), Err(expected.to_owned()), "{line}");
+        }
+    }
+}
