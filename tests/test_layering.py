@@ -146,6 +146,7 @@ FLOORS = (
     ("findings",),
     ("reporting", "analysis"),
     ("export", "service"),
+    ("remote",),
     ("queries", "commands"),
 )
 """The rooms of `collector/`, from below: each imports only what is on lower floors. `analysis` is a module."""
