@@ -198,6 +198,15 @@ class PauseColumns(TypedDict):
     in_flight_before_idle_bytes: NDArray[np.int64]
     resent: NDArray[np.bool_]
 
+class CrossingColumns(TypedDict):
+    """Packets with new data that left before data from the other side had arrived."""
+
+    connection_id: NDArray[np.int64]
+    from_client: NDArray[np.bool_]
+    stream_offset: NDArray[np.int64]
+    crossed_start: NDArray[np.int64]
+    crossed_end: NDArray[np.int64]
+
 class Matched(TypedDict):
     """The result of matching."""
 
@@ -206,6 +215,7 @@ class Matched(TypedDict):
     hops: HopColumns
     connections: ConnectionColumns
     pauses: PauseColumns
+    crossings: CrossingColumns
 
 class ExchangeColumns(TypedDict):
     """Exchanges by time, silences (`silence_*`), streams (`stream_*`, `late_*`, `said_*`), the exchange of each hop.
@@ -561,7 +571,7 @@ def match_events(columns: Columns, first_connection_id: int, asked: NDArray[np.u
 # exchanges
 
 def build_exchanges(
-    hops: Columns, heads: Columns, connections: Columns, pauses: Columns, first_id: int
+    hops: Columns, heads: Columns, connections: Columns, pauses: Columns, crossings: Columns, first_id: int
 ) -> ExchangeColumns: ...
 def rows_behind(
     connection_id: NDArray[np.int64], came_ns: NDArray[np.int64], free_ns: NDArray[np.int64], least_ns: int

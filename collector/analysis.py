@@ -112,6 +112,7 @@ class _Kept(NamedTuple):
     messages: pa.Table
     connections: pa.Table
     pauses: pa.Table
+    crossings: pa.Table  # as `matching.Matched.crossings`
     drops: pa.Table  # as `host_drops`
     fins: pa.Table  # as `closing_data`
 
@@ -334,7 +335,8 @@ class Pipeline:
             matched.events, matched.hops, decoded.events["sack_hash"], self._options.thresholds.host_drops
         )
         fins = closing_data(matched.events)
-        kept = _Kept(matched.hops, matched.messages, matched.connections, matched.pauses, drops, fins)
+        of_requests = (matched.hops, matched.messages, matched.connections, matched.pauses, matched.crossings)
+        kept = _Kept(*of_requests, drops, fins)
         suspects = damaged.suspects(matched.events, matched.hops, captures.marking)
         last = chunked.last_packets(matched.events, matched.hops, matched.messages)
         return _Part(encoded, kept, ways, missing, lost, suspects, last, matched.events.num_rows)
@@ -415,7 +417,7 @@ class Pipeline:
 
     def _rebuild(self, number: int, aligned: _Aligned) -> _Requests:
         """The requests of one partition."""
-        hops, messages, connections, pauses, drops, fins = self._partitions.take(number)
+        hops, messages, connections, pauses, crossings, drops, fins = self._partitions.take(number)
         undelivered = None
         damaged_here = aligned.damaged.filter(pl.col("connection_id") // ID_STRIDE == number)
         if len(damaged_here):
@@ -426,7 +428,7 @@ class Pipeline:
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         pieces = gaps.Pieces(gaps.find_gaps(hops, rows, messages)) if len(rows := gaps.gapped_flows(hops)) else None
         built = exchanges_of_partition(
-            hops, messages, connections, ServiceNames(()), number * ID_STRIDE + 1, pauses, pieces
+            hops, messages, connections, ServiceNames(()), number * ID_STRIDE + 1, pauses, pieces, crossings
         )
         ended = with_endings(built.exchanges, built.hops, fins, aligned.cut_short)
         ended = ended if pieces is None else pieces.without_endings(ended)
@@ -526,12 +528,14 @@ def exchanges_of_partition(
     first_id: int,
     pauses: pa.Table,
     pieces: gaps.Pieces | None,
+    crossings: pa.Table | None = None,
 ) -> Built:
     """The exchanges of a partition; connections with gaps in the captures are rebuilt piece by piece."""
     if pieces is None or pieces.gaps.is_empty():
-        return build_exchanges(hops, messages, connections, names, first_id, pauses)
+        return build_exchanges(hops, messages, connections, names, first_id, pauses, crossings)
     parts = pieces.hops(hops), pieces.heads(messages, hops), pieces.connections(connections)
-    return pieces.rejoin(build_exchanges(*parts, names, first_id, pauses), hops)
+    crossings = None if crossings is None else pieces.crossings(crossings)
+    return pieces.rejoin(build_exchanges(*parts, names, first_id, pauses, crossings), hops)
 
 
 def _clock_ways(hops: pa.Table, captures: Scan) -> clock_evidence.Ways:

@@ -44,13 +44,15 @@ MATCHED_COLUMNS = (
 @dataclass(frozen=True, slots=True)
 class Matched:
     """Tables of `collector.trace.schema` (`hops` without trace times, `events` with `duplicate`); `pauses` as from
-    `sender_pauses.pause_table`."""
+    `sender_pauses.pause_table`; `crossings` (`connection_id, from_client, stream_offset, crossed_start,
+    crossed_end`), packets with new data that left before data of the other side (the bytes between) had arrived."""
 
     events: pa.Table
     hops: pa.Table
     connections: pa.Table
     messages: pa.Table
     pauses: pa.Table
+    crossings: pa.Table
 
 
 def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
@@ -70,6 +72,7 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
         connections=_connection_table(found, decoded, first_connection_id, is_of_end),
         messages=message_table(decoded, found["places"], is_of_end),
         pauses=pause_table(by_name(found["pauses"]), decoded.hosts),
+        crossings=pa.table({name: pa.array(values) for name, values in by_name(found["crossings"]).items()}),
     )
 
 

@@ -39,6 +39,7 @@ from collector.reporting.request_rows import RequestRows
 from collector.requests.critical_path import Ledger
 from collector.requests.link_doubt import inferred_ns
 from collector.requests.outcomes import Outcome, is_abandoned
+from collector.requests.protocols import UNKNOWN
 from collector.requests.request_words import request_words
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
@@ -236,11 +237,14 @@ def _clients_roots(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def request_name(row: Mapping[str, Any]) -> str:
-    """The name of a request: `UploadPart 3 of photos/cat.jpg`, `PUT /v1/…`, or `request to` its service.
+    """The name of a request: `UploadPart 3 of photos/cat.jpg`, `PUT /v1/…`, or `request to` its service; where its
+    messages are not read, so that it was found by turn-taking, it says so.
 
     Arguments: `row`, with the columns of its exchange.
     """
-    return _shorten(request_words(row)) or f"request to {service_name(row['service'])}"
+    name = _shorten(request_words(row))
+    by_turns = " (by turn-taking)" if row["protocol"] == UNKNOWN else ""
+    return name or f"request to {service_name(row['service'])}{by_turns}"
 
 
 def with_failed_connects(

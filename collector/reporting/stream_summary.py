@@ -14,6 +14,8 @@ MOST_LINES = 200
 BY_SHAPE = {
     StreamReason.UNASKED: "its server speaks unasked",
     StreamReason.TRIGGERED: "its server speaks when others have spoken",
+    StreamReason.CROSSED: "unknown protocol, both sides send at one time",
+    StreamReason.SEVERAL: "unknown protocol, several requests at once",
 }
 """Names of streams whose messages cannot be read."""
 

@@ -88,19 +88,22 @@ def build_exchanges(
     services: ServiceNames,
     first_id: int = 1,
     pauses: pa.Table | None = None,
+    crossings: pa.Table | None = None,
 ) -> Built:
     """Divide every connection into exchanges.
 
     Arguments: tables of `collector.trace.schema` (HOPS with trace times, MESSAGES, CONNECTIONS); the names of
     servers; `first_id`, the id of the first exchange, so that partitions can be built independently; `pauses` of
-    senders (`collector.hops.sender_pauses.pause_table`).
+    senders (`collector.hops.sender_pauses.pause_table`); `crossings` (`collector.hops.matching.Matched`).
     Returns: the table `exchanges`, numbered in order of time, and `hops` in its own row order with
     `exchange_id`.
     """
     hosts = _hosts(connections)
     ends = _connection_columns(connections, hosts)
     ends["service"], names = services.of_connections(connections)
-    built = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, tcp_holds(pauses), first_id)
+    built = _core.build_exchanges(
+        _hop_columns(hops), _head_columns(messages), ends, tcp_holds(pauses), _crossing_columns(crossings), first_id
+    )
     found = by_name(built)
     place = hops.schema.get_field_index("exchange_id")
     named = hops.set_column(place, "exchange_id", _numbers_or_null(found, "hop_exchange", hops.num_rows))
@@ -142,6 +145,14 @@ def _hop_columns(hops: pa.Table) -> Columns:
     times = {"sent_ns": "send_trace_ns", "received_ns": "receive_trace_ns", "uncertainty_ns": "uncertainty_ns"}
     columns |= {name: numbers(hops[column], UNSEEN) for name, column in times.items()}
     return columns | {"kind": codes(hops["kind"], KINDS)}
+
+
+def _crossing_columns(crossings: pa.Table | None) -> Columns:
+    kinds = {"connection_id": np.int64, "from_client": np.bool_, "stream_offset": np.int64}
+    kinds |= {"crossed_start": np.int64, "crossed_end": np.int64}
+    if crossings is None:
+        return {name: np.empty(0, kind) for name, kind in kinds.items()}
+    return {name: numbers(crossings[name]) for name in kinds}
 
 
 def _head_columns(messages: pa.Table) -> Columns:

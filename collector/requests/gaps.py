@@ -199,6 +199,14 @@ class Pieces:
             exchanges = _null_where(exchanges, name, unknown)
         return exchanges
 
+    def crossings(self, crossings: pa.Table) -> pa.Table:
+        """`crossings` with those of connections with gaps also for each piece: their places show of which."""
+        of, ids = self._ids()
+        pieces = pl.DataFrame({"connection_id": of, "piece": ids})
+        rows = pl.DataFrame(crossings)
+        again = rows.join(pieces, on="connection_id").drop("connection_id").rename({"piece": "connection_id"})
+        return pl.concat([rows, again.select(rows.columns)]).to_arrow()
+
     def _ids(self) -> tuple[Int64Array, Int64Array]:
         """For each hole, its connection and the id of the piece behind it."""
         return self.gaps["connection_id"].to_numpy(), np.arange(len(self.gaps), dtype=np.int64) + PIECE

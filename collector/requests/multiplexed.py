@@ -1,4 +1,7 @@
-"""Detects exchanges that are no requests: turns of connections that carry several requests and answers at once.
+"""Detects exchanges that are no requests by their group: turns of connections that carry several requests at once.
+
+A connection that shows this by itself is a stream (`collector/core/exchanges/src/clean_turns.rs`). What is left are
+pools of connections, each with too few turns to judge; they are judged together, and left out of links.
 
 Without visible heads, an exchange is a turn: the bytes of the client until the server sends, then the bytes of the
 server until the client sends (`collector/core/exchanges/src/turns.rs`). On a connection that carries messages of many

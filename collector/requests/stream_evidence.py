@@ -36,6 +36,12 @@ OF_OTHERS = {
     StreamReason.HIDDEN: "encrypted by the protocol itself: its requests are not counted",
 }
 """Of other protocols whose messages are read."""
+OF_TURNS = {
+    StreamReason.CROSSED: "both sides sent at one time in {} of {} turns: its requests cannot be counted",
+    StreamReason.SEVERAL: "both sides went on before they had received anything in {} of {} turns: several requests at "
+    "once, which cannot be counted",
+}
+"""Of turns of a protocol that is not read: how many show that they are no requests."""
 MEASURES = (
     *("begin_trace_ns", "end_trace_ns", "to_client_count", "to_server_count", "to_client_bytes", "to_server_bytes"),
     *("delay_median_ns", "delay_p99_ns", "uncertainty_ns", "longest_idle_ns"),
@@ -107,8 +113,8 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
         else pl.DataFrame({"method": [""] * len(rows), "target": [""] * len(rows)})
     )
     reasons = [REASONS[code] for code in rows["why"]]
-    pieces = rows["pieces"].to_list()
-    each = zip(reasons, rows["protocol"], texts["method"], texts["target"], pieces, strict=True)
+    counts = list(rows.select("pieces", "turns").iter_rows())
+    each = zip(reasons, rows["protocol"], texts["method"], texts["target"], counts, strict=True)
     words = [_words(*one) for one in each]
     return rows.drop("protocol").with_columns(
         pl.col(MEASURES).replace(UNSEEN, None),
@@ -121,11 +127,15 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
 _ENDS = ("client_host", "server_host", "service")
 
 
-def _words(reason: str, protocol: str, method: str, target: str, pieces: int) -> tuple[str, str]:
+def _words(reason: str, protocol: str, method: str, target: str, counts: tuple[int, int]) -> tuple[str, str]:
     """The protocol of a stream, and its evidence in words.
 
-    Arguments: `protocol` of the connection's first exchange; `method, target` of the row that shows the stream.
+    Arguments: `protocol` of the connection's first exchange; `method, target` of the row that shows the stream;
+    `counts`: how often its server spoke unasked, or how many of its turns show it, and its turns.
     """
+    pieces, turns = counts
+    if reason in OF_TURNS:
+        return UNKNOWN, OF_TURNS[StreamReason(reason)].format(f"{pieces:,}", f"{turns:,}")
     if reason == StreamReason.WORD:
         return target, f"{method} ({target})"
     if reason == StreamReason.UNASKED:

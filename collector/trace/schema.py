@@ -67,6 +67,8 @@ class StreamReason(StrEnum):
     TWO_WAY = "two_way"  # HTTP/2: both sides go on at one time, or it was begun before the capture
     UNREAD = "unread"  # HTTP/2, of which frames are missing: it may be many requests at once
     HIDDEN = "hidden"  # HTTP/2 inside TLS: likewise
+    CROSSED = "crossed"  # turns of a protocol that is not read are no requests: both sides sent at one time
+    SEVERAL = "several"  # the same: both sides went on again and again without having received anything
 
 
 def _text() -> pa.DataType:

@@ -1,6 +1,7 @@
 //! Assembles exchanges, in order of time, from the parts of each connection, and assigns every hop to an exchange.
 
 use crate::by_stream_id::{self, BrokenBy, State, Streams};
+use crate::clean_turns::{TurnEvidence, crossed_count};
 use crate::heads::{Head, collect_heads, is_swapped, time_heads};
 use crate::later_messages::describe_by_later;
 use crate::numbering::{Message, Messages};
@@ -14,7 +15,7 @@ use crate::streams::{
 use crate::tls_handshake::keep_application;
 use crate::turns::Turns;
 use crate::waiting::Waiting;
-use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
+use crate::{Crossings, Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
 use twintap_protocols::http1::flag;
 use twintap_protocols::registry::{self, REGISTRY};
 
@@ -136,6 +137,7 @@ impl HandshakeTimes {
 pub struct Builder<'a> {
     hops: &'a Hops<'a>,
     heads: &'a Heads<'a>,
+    crossings: &'a Crossings<'a>,
     /// What held senders back, by place in the stream.
     held: PauseCauses,
     built: BuiltExchanges,
@@ -151,6 +153,11 @@ struct ConnectionBuffers {
     /// Which answer is whose, if messages follow each other without a gap.
     waiting: Waiting,
     turns: Turns,
+    /// The connection is divided by turn-taking.
+    are_turns: bool,
+    /// How many turns show that they are no requests.
+    overlapping: usize,
+    crossed: Vec<usize>,
     /// Frames that carry stream ids, and the streams found in them.
     streams: Streams,
     state: State,
@@ -174,10 +181,17 @@ pub const NO_PLACE: u32 = u32::MAX;
 
 impl<'a> Builder<'a> {
     /// A builder for `connections_count` connections.
-    pub fn new(hops: &'a Hops<'a>, heads: &'a Heads<'a>, pauses: &Pauses, connections_count: usize) -> Self {
+    pub fn new(
+        hops: &'a Hops<'a>,
+        heads: &'a Heads<'a>,
+        pauses: &Pauses,
+        crossings: &'a Crossings<'a>,
+        connections_count: usize,
+    ) -> Self {
         Self {
             hops,
             heads,
+            crossings,
             held: pauses.by_place(),
             built: BuiltExchanges {
                 exchanges: Vec::with_capacity(connections_count),
@@ -196,6 +210,7 @@ impl<'a> Builder<'a> {
         handshake: bool,
         hop_rows: impl Iterator<Item = usize> + Clone,
         head_rows: impl Iterator<Item = usize> + Clone,
+        crossing_rows: impl Iterator<Item = usize>,
     ) {
         let own = &mut self.own;
         collect_heads(self.heads, head_rows.clone(), &mut own.heads);
@@ -268,6 +283,9 @@ impl<'a> Builder<'a> {
                 last: usize::MAX,
             });
         }
+        if own.are_turns && own.stretches.is_empty() {
+            own.add_overlapping(exchanges, self.crossings, crossing_rows, swapped);
+        }
         own.add_unknown();
         own.find_stretches(exchanges, self.heads, handshake_times.ended_ns);
         own.note_streams(connection, exchanges, &mut self.built.streams);
@@ -304,11 +322,13 @@ impl ConnectionBuffers {
             messages,
             waiting,
             turns,
+            are_turns,
             streams,
             state,
             parts,
             ..
         } = self;
+        *are_turns = false;
         parts.server.clear();
         parts.client.clear();
         if is_seamless(heads) {
@@ -322,6 +342,7 @@ impl ConnectionBuffers {
             streams.mark_parts(parts);
         } else if messages.numbered.is_empty() && !heads.iter().any(|head| head.order.follows && head.from_client) {
             turns.mark_parts(ranges, parts);
+            *are_turns = true;
         }
         for from_client in [false, true] {
             let parts = parts.of_mut(from_client);
@@ -355,6 +376,35 @@ impl ConnectionBuffers {
                 first: ordinal,
                 last: ordinal,
             }));
+    }
+
+    /// Add the stretch of a connection whose turns are no requests.
+    fn add_overlapping(
+        &mut self,
+        exchanges: &[Exchange],
+        crossings: &Crossings,
+        rows: impl Iterator<Item = usize>,
+        swapped: bool,
+    ) {
+        let count = |of: fn(&Exchange) -> &Silent| exchanges.iter().filter(|one| of(one).source_ns > 0).count();
+        let evidence = TurnEvidence {
+            turns: exchanges.len(),
+            crossed: crossed_count(crossings, rows, swapped, &self.ranges, &self.parts, &mut self.crossed),
+            resumed: ByDirection {
+                client: count(|one| &one.request_silent),
+                server: count(|one| &one.response_silent),
+            },
+        };
+        let Some((reason, count)) = evidence.judge() else {
+            return;
+        };
+        self.overlapping = count;
+        self.stretches.push(Stretch {
+            reason,
+            row: NO_ROW,
+            first: 0,
+            last: usize::MAX,
+        });
     }
 
     /// On a connection with frames, keep only the heads from before its first frame (an upgrade); any other head lies
@@ -725,10 +775,11 @@ impl ConnectionBuffers {
             [StreamReason::Upgrade, StreamReason::Tunnel, StreamReason::EventStream],
             [StreamReason::Word, StreamReason::Unasked],
         );
-        for kind in
-            http.into_iter()
-                .chain(shown)
-                .chain([StreamReason::TwoWay, StreamReason::Unread, StreamReason::Hidden])
+        for kind in http
+            .into_iter()
+            .chain(shown)
+            .chain([StreamReason::TwoWay, StreamReason::Unread, StreamReason::Hidden])
+            .chain([StreamReason::Crossed, StreamReason::Several])
         {
             let own = exchanges.iter().filter(|one| one.reason == kind);
             let first = self
@@ -739,8 +790,16 @@ impl ConnectionBuffers {
             let (Some(first), true) = (first, own.clone().next().is_some()) else {
                 continue;
             };
+            let overlap = matches!(kind, StreamReason::Crossed | StreamReason::Several);
+            let turns_count = own.clone().count();
+            let pieces = if overlap {
+                self.overlapping as u32
+            } else {
+                own.map(|one| one.pieces).sum()
+            };
             let known = Stream {
-                pieces: own.map(|one| one.pieces).sum(),
+                pieces,
+                turns: if overlap { turns_count as u32 } else { 0 },
                 ..Stream::of(connection, kind, first.row)
             };
             let is_own = |ordinal| self.reason.get(ordinal) == Some(&kind);

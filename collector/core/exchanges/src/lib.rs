@@ -1,8 +1,8 @@
 //! Builds exchanges (a request and its response) from hops: which end is the client, and when the first and the last
 //! bytes of request and response left and arrived.
 //!
-//! Input: hops of whole connections, message heads with their places in the streams, and senders' pauses. Output:
-//! exchanges in order of time, the exchange of each hop, long silences within messages, and streams ([`build()`]).
+//! Input: hops of whole connections, message heads with their places in the streams, and senders' pauses, and packets
+//! that crossed. Output: exchanges in order of time, the exchange of each hop, long silences within messages, and streams ([`build()`]).
 //!
 //! # The idea
 //! 1. Each connection is divided into exchanges by itself, as its protocol requires
@@ -11,6 +11,7 @@
 //!    ([`tls_handshake`]). The results are *parts*: byte ranges of one direction that belong to one exchange.
 //! 2. The eight times of an exchange are those of the transfers that carry the first and the last byte of its request
 //!    and of its response ([`parts`]).
+//!    What turn-taking finds is judged ([`clean_turns`]): where turns overlap, they are no requests.
 //! 3. Every hop is assigned to an exchange ([`assembly`]): payload by its offset in the stream; a handshake to the
 //!    first exchange; acknowledgements, FIN and RST to the last exchange whose request had reached the server.
 //!
@@ -41,6 +42,7 @@
 
 mod assembly;
 mod by_stream_id;
+mod clean_turns;
 mod connection_rows;
 mod head_of_line;
 mod heads;
@@ -135,6 +137,17 @@ input_table! {
     }
 }
 
+input_table! {
+    /// Packets with new data that left before data from the other side had arrived, as `twintap_matching::Crossings`.
+    pub struct Crossings {
+        connection_id: i64,
+        from_client: bool,
+        stream_offset: i64,
+        crossed_start: i64,
+        crossed_end: i64,
+    }
+}
+
 impl Heads<'_> {
     fn is_cut(&self, row: usize) -> bool {
         self.flags[row] & flag::CUT != 0
@@ -143,12 +156,18 @@ impl Heads<'_> {
 
 /// Divide every connection into exchanges. The columns of each argument must be consistent; hops and heads of
 /// connections that are not among `connections` are ignored.
-pub fn build(hops: &Hops, heads: &Heads, connections: &Connections, pauses: &Pauses) -> BuiltExchanges {
+pub fn build(
+    hops: &Hops,
+    heads: &Heads,
+    connections: &Connections,
+    pauses: &Pauses,
+    crossings: &Crossings,
+) -> BuiltExchanges {
     let ids = connections.connection_id;
     let places = connection_rows::places(ids);
-    let [hop_rows, head_rows] =
-        [hops.connection_id, heads.connection_id].map(|own| RowsByConnection::by_place(own, &places, ids.len()));
-    let mut builder = assembly::Builder::new(hops, heads, pauses, ids.len());
+    let [hop_rows, head_rows, crossing_rows] = [hops.connection_id, heads.connection_id, crossings.connection_id]
+        .map(|own| RowsByConnection::by_place(own, &places, ids.len()));
+    let mut builder = assembly::Builder::new(hops, heads, pauses, crossings, ids.len());
     for row in rows_by_id(ids) {
         let place = row as usize;
         builder.add(
@@ -156,6 +175,7 @@ pub fn build(hops: &Hops, heads: &Heads, connections: &Connections, pauses: &Pau
             connections.handshake[place],
             hop_rows.of(place),
             head_rows.of(place),
+            crossing_rows.of(place),
         );
     }
     builder.finish()

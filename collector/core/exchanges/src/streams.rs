@@ -11,7 +11,9 @@
 //!    connection the server sends [`MIN_PIECES`] times or more without another request, each time after
 //!    [`QUIET_SILENCE_NS`] in which it had nothing to send; no earlier turn is like that; and neither side ends the
 //!    connection after the last piece.
-//! 3. A server that sends when another client's request reaches it. This needs all connections of the server, so only
+//! 3. Turns of a protocol that is not read, if they overlap ([`StreamReason::Crossed`], [`StreamReason::Several`];
+//!    [`crate::clean_turns`]).
+//! 4. A server that sends when another client's request reaches it. This needs all connections of the server, so only
 //!    the evidence is collected here ([`LateMessage`], [`ClientMessage`]); a later stage judges it.
 //!
 //! Each HTTP/2 stream is judged by itself: by its frames ([`StreamReason::TwoWay`]) or, if its server never ended it,
@@ -27,7 +29,7 @@
 //! # Limits
 //! - A streamed answer of many pieces with pauses between them, after which the client keeps its connection idle, looks
 //!   like case 2.
-//! - If one end of a connection was not captured, there is no evidence for 2 and 3.
+//! - If one end of a connection was not captured, there is no evidence for 2 and 4.
 //!
 //! Source: RFC 9110 §9.3.6, §15.2.2; WHATWG HTML §9.2 (server-sent events); RFC 6455.
 
@@ -77,6 +79,10 @@ pub enum StreamReason {
     Unread,
     /// The same for HTTP/2 inside TLS.
     Hidden,
+    /// Turns of a protocol that is not read are no requests: both sides sent at one time.
+    Crossed,
+    /// The same: both sides went on again and again without having received anything.
+    Several,
 }
 
 /// A stream; with [`StreamReason::Request`], the figures that a connection would have if a later stage decides that it
@@ -88,7 +94,7 @@ pub struct Stream {
     pub reason: StreamReason,
     /// Row of the head or mark that shows it; `NO_ROW` if none does.
     pub row: i64,
-    /// How often its server sent without a request.
+    /// How often its server sent without a request; of turns that are no requests, how many show it.
     pub pieces: u32,
     /// Turns in which its client sends and its server answers.
     pub turns: u32,

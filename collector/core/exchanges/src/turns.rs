@@ -8,8 +8,9 @@
 //! A turn is a maximal run of client bytes followed by a maximal run of server bytes. Retransmitted bytes begin no
 //! turn. Turn 0 is what a server sends before its client sends anything.
 //!
-//! Limits: a pipelining client looks like one turn; a server that starts to answer before it has the whole request
-//! splits the request into several turns.
+//! Whether turns are requests is judged afterwards ([`crate::clean_turns`]).
+//!
+//! Limits: what a pipelining client sends at once looks like one turn.
 
 use crate::parts::{Part, Role};
 use crate::ranges::{ByDirection, Range};

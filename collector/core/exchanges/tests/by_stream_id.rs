@@ -2,7 +2,8 @@
 //! Ceph, of which either end asks and frames stand alone.
 
 use twintap_exchanges::{
-    BrokenBy, BuiltExchanges, Connections, Exchange, Heads, Hops, Pauses, StreamReason, Texts, UNSEEN, build, kind,
+    BrokenBy, BuiltExchanges, Connections, Crossings, Exchange, Heads, Hops, Pauses, StreamReason, Texts, UNSEEN,
+    build, kind,
 };
 use twintap_protocols::http2::kind::{DATA, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE};
 
@@ -128,7 +129,7 @@ fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> BuiltExchanges {
         handshake: &[handshake],
     };
     assert!(hops.is_consistent() && heads.is_consistent());
-    build(&hops, &heads, &one, &nobody)
+    build(&hops, &heads, &one, &nobody, &Crossings::default())
 }
 
 /// When a request was first sent, when the last of its answer came, in ms; and whether all of it was seen.

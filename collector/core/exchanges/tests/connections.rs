@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use twintap_exchanges::{
-    BuiltExchanges, Cause, Connections, Heads, Hops, NO_PLACE, Pauses, Silence, Texts, UNSEEN, build, kind,
+    BuiltExchanges, Cause, Connections, Crossings, Heads, Hops, NO_PLACE, Pauses, Silence, Texts, UNSEEN, build, kind,
 };
 
 const NO_PAUSES: Pauses = Pauses {
@@ -97,6 +97,7 @@ fn built_in_doubt(
             handshake: &[false],
         },
         pauses,
+        &Crossings::default(),
     )
 }
 
@@ -352,6 +353,7 @@ fn a_reset_of_the_client_on_an_open_question_gives_it_up() {
             handshake: &[true],
         },
         &NO_PAUSES,
+        &Crossings::default(),
     );
     assert_eq!(built.exchanges[0].given_up_ns, 500);
     assert!(!built.exchanges[0].complete);

@@ -1,6 +1,8 @@
 //! Exchanges of protocols whose directions are followed from message to message (`twintap_protocols::ordered`).
 
-use twintap_exchanges::{BuiltExchanges, Connections, Heads, Hops, NO_PLACE, Pauses, Texts, UNSEEN, build, kind};
+use twintap_exchanges::{
+    BuiltExchanges, Connections, Crossings, Heads, Hops, NO_PLACE, Pauses, Texts, UNSEEN, build, kind,
+};
 use twintap_protocols::ordered::flag::{ANSWER, ASIDE, END, GAP, NAME, REQUEST};
 
 /// PostgreSQL's.
@@ -56,7 +58,7 @@ fn exchanges(transfers: &[Transfer], messages: &[Message]) -> BuiltExchanges {
         connection_id: &[1],
         handshake: &[true],
     };
-    build(&hops, &heads, &connections, &pauses)
+    build(&hops, &heads, &connections, &pauses, &Crossings::default())
 }
 
 /// Of each exchange: when its request was sent and its answer had arrived, the rows that name it and show its result,

@@ -1,6 +1,6 @@
 //! A connection on which the client asks for TLS in another protocol first, as PostgreSQL's SSLRequest does.
 
-use twintap_exchanges::{Connections, Heads, Hops, Pauses, Texts, build, kind};
+use twintap_exchanges::{Connections, Crossings, Heads, Hops, Pauses, Texts, build, kind};
 use twintap_protocols::tls::{RECORD, content, flag};
 
 /// Bytes of one direction: from the client, first and last place, when they were sent, and of the record that begins with
@@ -66,7 +66,7 @@ fn what_asks_for_tls_is_part_of_the_handshake() {
         connection_id: &[1],
         handshake: &[true],
     };
-    let built = build(&hops, &heads, &connections, &pauses);
+    let built = build(&hops, &heads, &connections, &pauses, &Crossings::default());
     let asked: Vec<i64> = built.in_order().map(|one| one.request.first_sent_ns).collect();
     assert_eq!(asked, [200, 300]);
     assert_eq!(

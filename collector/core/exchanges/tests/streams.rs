@@ -1,6 +1,8 @@
 //! Streams, recognised by the content of messages and by the shape of traffic; and requests that look like them.
 
-use twintap_exchanges::{BuiltExchanges, Connections, Heads, Hops, Pauses, StreamReason, Texts, build, kind};
+use twintap_exchanges::{
+    BuiltExchanges, Connections, Crossings, Heads, Hops, Pauses, StreamReason, Texts, build, kind,
+};
 
 const MS: i64 = 1_000_000;
 const REQUEST: u8 = 1;
@@ -24,6 +26,16 @@ fn built_midway(said: &[ClientMessage], lines: &[Line]) -> BuiltExchanges {
 }
 
 fn built_as(said: &[ClientMessage], lines: &[Line], fin: Option<(bool, i64)>, handshake: bool) -> BuiltExchanges {
+    built_crossed(said, lines, fin, handshake, &Crossings::default())
+}
+
+fn built_crossed(
+    said: &[ClientMessage],
+    lines: &[Line],
+    fin: Option<(bool, i64)>,
+    handshake: bool,
+    crossings: &Crossings,
+) -> BuiltExchanges {
     let mut reach = [0, 0];
     let (mut from_client, mut starts, mut ends, mut sent) = (vec![], vec![], vec![], vec![]);
     for &(by_client, bytes, at) in said {
@@ -98,7 +110,7 @@ fn built_as(said: &[ClientMessage], lines: &[Line], fin: Option<(bool, i64)>, ha
         handshake: &[handshake],
     };
     assert!(hops.is_consistent() && heads.is_consistent());
-    build(&hops, &heads, &one, &nobody)
+    build(&hops, &heads, &one, &nobody, crossings)
 }
 
 fn whys(built: &BuiltExchanges) -> Vec<StreamReason> {
@@ -335,4 +347,65 @@ fn a_server_that_speaks_late_is_a_candidate() {
         (StreamReason::Request, 4)
     );
     assert!(whys(&built).iter().all(|reason| *reason == StreamReason::Request));
+}
+
+/// So many turns of 100 and 50 bytes; in each of the first `slow`, client and server go on after a silence.
+fn turns(count: i64, slow: i64) -> Vec<ClientMessage> {
+    let turn = |number: i64| {
+        let at = number * 10 * MS;
+        let parts = [
+            (true, 60, at),
+            (true, 40, at + MS),
+            (false, 30, at + 2 * MS),
+            (false, 20, at + 3 * MS),
+        ];
+        let whole = [(true, 100, at), (false, 50, at + 2 * MS)];
+        if number < slow { parts.to_vec() } else { whole.to_vec() }
+    };
+    (0..count).flat_map(turn).collect()
+}
+
+/// Why the first turn is what it is, how many turns show it, and how many there are.
+fn verdict_of(said: &[ClientMessage], crossings: &Crossings) -> (StreamReason, Option<(u32, u32)>) {
+    let built = built_crossed(said, &[], None, true, crossings);
+    let counts = built.streams.first().map(|one| (one.pieces, one.turns));
+    assert!(whys(&built).windows(2).all(|two| two[0] == two[1]));
+    (whys(&built)[0], counts)
+}
+
+#[test]
+fn turns_of_which_some_crossed_are_no_requests() {
+    let one = |crossed_start: &'static [i64; 1], crossed_end: &'static [i64; 1]| Crossings {
+        connection_id: &[7],
+        from_client: &[true],
+        stream_offset: &[300],
+        crossed_start,
+        crossed_end,
+    };
+    let crossed = one(&[120], &[150]);
+    assert_eq!(
+        verdict_of(&turns(60, 0), &crossed),
+        (StreamReason::Crossed, Some((1, 60)))
+    );
+    assert_eq!(verdict_of(&turns(200, 0), &crossed), (StreamReason::Request, None));
+    assert_eq!(
+        verdict_of(&turns(60, 0), &Crossings::default()),
+        (StreamReason::Request, None)
+    );
+    // Bytes that are part of no turn.
+    let beside = one(&[1 << 40], &[1 << 41]);
+    assert_eq!(verdict_of(&turns(2, 0), &beside), (StreamReason::Request, None));
+}
+
+#[test]
+fn turns_in_which_both_sides_go_on_are_no_requests() {
+    let of = |count, slow| verdict_of(&turns(count, slow), &Crossings::default());
+    assert_eq!(of(40, 4), (StreamReason::Several, Some((4, 40))));
+    assert_eq!(of(40, 3), (StreamReason::Request, None));
+    assert_eq!(of(19, 19), (StreamReason::Request, None));
+    let uploads: Vec<ClientMessage> = turns(40, 40).into_iter().filter(|one| one.1 != 20).collect();
+    assert_eq!(
+        verdict_of(&uploads, &Crossings::default()),
+        (StreamReason::Request, None)
+    );
 }

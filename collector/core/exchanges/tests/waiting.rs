@@ -1,7 +1,9 @@
 //! Which answer is whose on connections whose messages follow each other without a gap, with parts of them missing.
 
 use proptest::prelude::*;
-use twintap_exchanges::{BuiltExchanges, Connections, Heads, Hops, Pauses, StreamReason, Texts, build, kind};
+use twintap_exchanges::{
+    BuiltExchanges, Connections, Crossings, Heads, Hops, Pauses, StreamReason, Texts, build, kind,
+};
 
 const US: i64 = 1_000;
 const WAY: i64 = 10 * US;
@@ -94,7 +96,7 @@ fn built_of(said: &[SaidMessage], handshake: bool) -> (BuiltExchanges, Vec<usize
         handshake: &[handshake],
     };
     assert!(hops.is_consistent() && heads.is_consistent());
-    (build(&hops, &heads, &one, &nobody), rows)
+    (build(&hops, &heads, &one, &nobody, &Crossings::default()), rows)
 }
 
 /// For each request that became an exchange, by its place in `said`, the place of its answer.

@@ -8,7 +8,7 @@ use crate::output::{Hop, Kind, MatchResult, Pause, State};
 use crate::packets::{Packet, Packets, Rows};
 use crate::points::{Nearest, keep_one_point};
 use crate::resolve::{Carrier, CausalBound, Certain, CertainTransfers};
-use crate::{Direction, Events, NO_HOST, control, data, flag, pauses};
+use crate::{Direction, Events, NO_HOST, control, crossings, data, flag, pauses};
 
 /// Buffers that are reused for each connection, so that a million short connections allocate little.
 #[derive(Default)]
@@ -130,6 +130,16 @@ pub(crate) fn match_connection(
         let sides = [flow.sends_seen(), other.receives_seen()];
         pauses::find(packets, sides, mss, &mut scratch.pauses);
         matched.push_pauses(connection, number == incarnation.client, hosts.0, &scratch.pauses);
+        let from_client = number != incarnation.client;
+        let others = [&flow.others[..], &other.others[..]];
+        let passing = if sides.iter().any(|side| side.is_empty()) {
+            others
+        } else {
+            sides
+        };
+        crossings::find(packets, passing, |offset, crossed| {
+            matched.push_crossing(connection, from_client, offset, crossed);
+        });
     }
 }
 

@@ -43,6 +43,7 @@
 
 mod connections;
 mod control;
+mod crossings;
 mod data;
 mod event_subset;
 mod flow;

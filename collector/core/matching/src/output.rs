@@ -119,6 +119,19 @@ output_table! {
 }
 
 output_table! {
+    /// Packets with new data that left before data from the other side had arrived ([`crate::crossings`]).
+    pub struct Crossings {
+        connection("connection_id"): i64,
+        from_client: bool,
+        /// Offset of its first payload byte.
+        stream_offset: i64,
+        /// The other side's bytes that were on the way: the first, and the one after the last.
+        crossed_start: i64,
+        crossed_end: i64,
+    }
+}
+
+output_table! {
     /// Places in connections' streams, of some events.
     pub struct Places {
         connection("connection_id"): i64,
@@ -135,6 +148,7 @@ pub struct MatchResult {
     pub hops: Hops,
     pub connections: Connections,
     pub pauses: Pauses,
+    pub crossings: Crossings,
     /// The connection of each event.
     pub event_connection: Vec<i64>,
     /// Events that another point of their host saw too; they are in no hop.
@@ -293,6 +307,21 @@ impl MatchResult {
         rows.connection.resize(rows.pauses.len(), connection);
         rows.from_client.resize(rows.pauses.len(), from_client);
         rows.host.resize(rows.pauses.len(), host);
+    }
+
+    pub(crate) fn push_crossing(
+        &mut self,
+        connection: i64,
+        from_client: bool,
+        stream_offset: i64,
+        crossed: (i64, i64),
+    ) {
+        let rows = &mut self.crossings;
+        rows.connection.push(connection);
+        rows.from_client.push(from_client);
+        rows.stream_offset.push(stream_offset);
+        rows.crossed_start.push(crossed.0);
+        rows.crossed_end.push(crossed.1);
     }
 
     /// Store hops of one flow, a column at a time: one capacity check for each, not one for each value.

@@ -843,3 +843,45 @@ proptest! {
         prop_assert!(bytes.values().all(|&count| count == 1), "a received byte is in two rows");
     }
 }
+
+/// Sender, offset and the other side's bytes on the way, of each crossing.
+fn crossings(packets: &[Packet]) -> Vec<(bool, i64, i64, i64)> {
+    let found = run(packets).crossings;
+    let rows = found.from_client.iter().zip(&found.stream_offset);
+    let crossed = found.crossed_start.iter().zip(&found.crossed_end);
+    rows.zip(crossed)
+        .map(|((&by, &at), (&start, &end))| (by, at, start, end))
+        .collect()
+}
+
+/// A handshake at the client: its bytes begin at 100, the server's at 901.
+fn after_handshake(packets: &[Packet]) -> Vec<Packet> {
+    let handshake = [
+        client_send(0, 99, 0).flags(SYN),
+        packet(CLIENT, false, 50_000, 900, 0).ack(100).flags(SYN | ACK),
+    ];
+    [&handshake, packets].concat()
+}
+
+#[test]
+fn what_acknowledges_all_that_was_sent_before_crosses_nothing() {
+    let turns = [
+        client_send(MS, 100, 50).ack(901),
+        packet(CLIENT, false, 2 * MS, 901, 30).ack(150),
+        client_send(3 * MS, 150, 50).ack(931),
+        packet(CLIENT, false, 4 * MS, 931, 30).ack(200),
+    ];
+    assert_eq!(crossings(&after_handshake(&turns)), []);
+}
+
+#[test]
+fn an_answer_that_left_before_the_next_request_came_crossed_it() {
+    let pipelined = [
+        client_send(MS, 100, 50).ack(901),
+        client_send(MS + 1, 150, 50).ack(901),
+        packet(CLIENT, false, 2 * MS, 901, 30).ack(150),
+        packet(CLIENT, false, 3 * MS, 901, 30).ack(150), // again: nothing new
+        packet(CLIENT, false, 4 * MS, 931, 30).ack(200),
+    ];
+    assert_eq!(crossings(&after_handshake(&pipelined)), [(false, 0, 50, 100)]);
+}

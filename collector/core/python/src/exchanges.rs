@@ -4,7 +4,7 @@
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_exchanges::{Connections, Heads, Hops, Pauses, ServerTimes, build};
+use twintap_exchanges::{Connections, Crossings, Heads, Hops, Pauses, ServerTimes, build};
 
 use crate::columns::{Columns, inconsistent};
 use crate::exchange_table::{Ends, Table, hop_exchange, put_silences, put_streams};
@@ -22,6 +22,7 @@ fn build_exchanges_py<'py>(
     heads: &Bound<'py, PyDict>,
     connections: &Bound<'py, PyDict>,
     pauses: &Bound<'py, PyDict>,
+    crossings: &Bound<'py, PyDict>,
     first_id: i64,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (hops, heads) = (Columns::of(hops)?, Columns::of(heads)?);
@@ -30,8 +31,10 @@ fn build_exchanges_py<'py>(
     let ends: Ends = connections.table()?;
     let connections: Connections = connections.table()?;
     let pauses: Pauses = pauses.table()?;
+    let crossings = Columns::of(crossings)?;
+    let crossings: Crossings = crossings.table()?;
     let (built, table, hop_exchange) = py.detach(|| {
-        let built = build(&hops, &heads, &connections, &pauses);
+        let built = build(&hops, &heads, &connections, &pauses, &crossings);
         let table = Table::of(&built, &heads, &connections, &ends);
         let hop_exchange = hop_exchange(&built, first_id);
         (built, table, hop_exchange)

@@ -120,6 +120,7 @@ fn as_columns(
     columns.set_item("hops", hop_columns(py, matched.hops, ends)?)?;
     columns.set_item("connections", connection_columns(py, matched.connections)?)?;
     columns.set_item("pauses", pause_columns(py, matched.pauses)?)?;
+    columns.set_item("crossings", to_dict(py, matched.crossings)?)?;
     Ok(columns)
 }
 
