@@ -5,7 +5,8 @@
 
 use twintap_capture::pcapng::LinkType;
 use twintap_capture::policy::{HEAD_LIMIT_BYTES, PayloadPolicy};
-use twintap_protocols::tls::{self, hellos, payload_policy};
+use twintap_protocols::tls::hellos::{self, Keeping};
+use twintap_protocols::tls::{self, payload_policy};
 use twintap_secrets::SecretRules;
 use twintap_wire::link;
 use twintap_wire::packet::walk;
@@ -76,14 +77,18 @@ pub fn tls_records(data: &[u8]) {
             assert_eq!(left, if is_kept { given } else { 0 }, "byte {at}");
         }
         let inspected = &data[..data.len().min(limit)];
-        let mut at = 0;
+        let (mut at, mut hello_end) = (0, 0);
         while let (Some(whole), Some(kept)) = (inspected.get(at..), left.get(at..))
             && let Some(record) = tls::parse(whole)
             && at < kept_len
         {
             let seen = tls::parse(kept).map(|head| (head.status, head.len));
             assert_eq!(seen, Some((record.status, record.len)));
-            assert_eq!(hello_of(kept), hello_of(whole));
+            if at >= hello_end {
+                assert_eq!(hello_of(kept), hello_of(whole));
+                let hello = hellos::parts_of_records(whole, Keeping::Agent);
+                hello_end = at + hello.map_or(0, |hello| hello.records_len);
+            }
             at += record.len as usize;
         }
     }
