@@ -171,6 +171,7 @@ impl ServerScanner {
             return Step::Invalid;
         }
         let code = if line[0] == b'-' { errors::code(&line[1..]) } else { 0 };
+        self.is_past_first |= !self.open.is_empty();
         self.begin_value(line[0], code);
         match end {
             Some(end) => self.end_value(end + 1),
@@ -181,12 +182,18 @@ impl ServerScanner {
         }
     }
 
-    /// Go on behind the header of a value, which has `len` bytes.
+    /// Go on behind the header of a value, which has `len` bytes. A replica's command has a name of a known length, which
+    /// decides.
     #[inline]
     fn take_header(&mut self, kind: u8, number: i64, len: usize, behind: &[u8]) -> Step {
-        let is_copy = kind == b'$' && self.open.len() == 1 && behind.starts_with(COPYING);
-        if is_copy && self.kind == b'*' && !self.is_past_first {
-            return Step::Copies;
+        let is_first = self.kind == b'*' && self.open.len() == 1 && !self.is_past_first;
+        if is_first && kind == b'$' && number == COPYING.len() as i64 {
+            let name = &behind[..behind.len().min(COPYING.len())];
+            match COPYING.strip_prefix(name) {
+                Some(b"") => return Step::Copies,
+                Some(_) => return Step::Wait,
+                None => {}
+            }
         }
         self.is_past_first |= !self.open.is_empty();
         self.begin_value(kind, i32::from(kind == b'!'));
