@@ -3,8 +3,9 @@
 //! Run by cargo-fuzz (`fuzz_targets/`) and, over the committed corpus and mutations of it, by
 //! `capture/tests/fuzz_bodies.rs`.
 
+use twintap_capture::connections::Connections;
 use twintap_capture::pcapng::LinkType;
-use twintap_capture::policy::{HEAD_LIMIT_BYTES, PayloadPolicy};
+use twintap_capture::policy::{HEAD_LIMIT_BYTES, MESSAGES_LIMIT_BYTES, Packet, PayloadPolicy};
 use twintap_protocols::tls::hellos::{self, Keeping};
 use twintap_protocols::tls::{self, payload_policy};
 use twintap_secrets::SecretRules;
@@ -31,7 +32,10 @@ pub fn kept_frame(data: &[u8]) {
     let original_len = frame.len() as u32;
     let whole = walk(theirs, frame, original_len).ok();
     for policy in POLICIES {
-        let Some(kept) = policy.keep(ours, frame) else { continue };
+        let packet = Packet::whole(ours, frame);
+        let Some(kept) = policy.keep(&packet, &mut Connections::default()) else {
+            continue;
+        };
         assert!(kept.captured_len <= frame.len());
         let mut captured = frame[..kept.captured_len].to_vec();
         kept.redact(SecretRules::built_in(), &mut captured);
@@ -45,7 +49,7 @@ pub fn kept_frame(data: &[u8]) {
         match policy {
             PayloadPolicy::None => assert!(cut.payload.is_empty()),
             PayloadPolicy::Bytes(u32::MAX) => assert_eq!(cut.payload.len(), whole.payload.len()),
-            _ => assert!(cut.payload.len() <= HEAD_LIMIT_BYTES + 64),
+            _ => assert!(cut.payload.len() <= MESSAGES_LIMIT_BYTES + 64),
         }
     }
 }

@@ -4,7 +4,6 @@ Truth: the client's own times. What memcached itself counted (`stats`) agrees wi
 """
 
 from benchmarks.real_systems.cache_driver import CacheByDriver
-from benchmarks.real_systems.capturing import TCPDUMP
 from benchmarks.real_systems.lab import Lab, LabError
 from benchmarks.real_systems.scenario import scenario
 from benchmarks.real_systems.truth import Truth
@@ -27,7 +26,6 @@ class Memcached(CacheByDriver):
 
     name = "memcached"
     words = "memcached; a client's own times of 293 commands: 21 at once, `noreply`, meta commands, errors"
-    by = (TCPDUMP,)  # agents keep 2 KiB of a packet, and so not all of several values at once
     kind = "memcached"
     port = PORT
     needs = (("memcached", "memcached"),)

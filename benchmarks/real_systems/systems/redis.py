@@ -7,7 +7,6 @@ import json
 from collections.abc import Collection
 
 from benchmarks.real_systems.cache_driver import CacheByDriver
-from benchmarks.real_systems.capturing import TCPDUMP
 from benchmarks.real_systems.lab import Lab
 from benchmarks.real_systems.scenario import Scenario, addresses, scenario
 from benchmarks.real_systems.truth import Call, Truth
@@ -92,7 +91,6 @@ class RedisByDriver(CacheByDriver):
 
     name = "redis-driver"
     words = "Redis; a client's own times of 600 commands: RESP 3, values of 400 kB, 100 commands at once, errors"
-    by = (TCPDUMP,)  # agents keep 2 KiB of a packet, and so not all of 100 commands at once
     kind = "redis"
     port = PORT
     needs = Redis.needs[:1]

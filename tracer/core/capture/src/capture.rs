@@ -12,12 +12,13 @@ use nix::ifaddrs::getifaddrs;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::checksum;
+use crate::connections::Connections;
 use crate::error::CaptureError;
 use crate::exclusion;
 use crate::filter::{Instruction, Programs};
 use crate::finisher::Totals;
 use crate::pcapng::{Direction, Interface, LinkType, Statistics};
-use crate::policy::PayloadPolicy;
+use crate::policy::{Packet, PayloadPolicy};
 use crate::ring::{self, RETIRE_AFTER, Ring, RingPacket, VlanTag};
 use crate::segments::{Now, PacketRecord, SegmentSettings, SegmentWriter};
 use crate::socket::{PacketSocket, system};
@@ -139,6 +140,7 @@ impl Capture {
             taken_count: 0,
             taps,
             policy: settings.policy,
+            connections: Connections::default(),
             writer: SegmentWriter::new(segments, totals),
         };
         let thread = thread::Builder::new()
@@ -276,6 +278,7 @@ struct Run {
     shared: Arc<CaptureState>,
     taps: Vec<Tap>,
     policy: PayloadPolicy,
+    connections: Connections,
     writer: SegmentWriter,
     /// Statistics of each interface since the last segment was closed.
     totals: Vec<Statistics>,
@@ -438,7 +441,13 @@ impl Run {
                 continue;
             };
             let (frame, original_len) = with_vlan_tag(&packet, &mut tagged);
-            let Some(kept) = self.policy.keep(link_type, frame) else {
+            let seen = Packet {
+                interface: index as u32,
+                link_type,
+                frame,
+                original_len,
+            };
+            let Some(kept) = self.policy.keep(&seen, &mut self.connections) else {
                 other_count += 1;
                 continue;
             };

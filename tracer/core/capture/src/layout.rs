@@ -13,9 +13,46 @@ pub enum Layout {
     NotTcp,
     /// A later fragment of a TCP segment: `headers_len` bytes come before its piece of payload.
     Fragment { headers_len: usize },
-    /// The captured part of the TCP payload, padding of short frames left out. Empty if the capture ends in the
-    /// headers.
-    Tcp { payload: Range<usize> },
+    /// A TCP packet, or the first fragment of one.
+    Tcp(Segment),
+}
+
+/// Places in the captured bytes of a TCP packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// The payload, padding of short frames left out. Empty if the capture ends in the headers.
+    pub payload: Range<usize>,
+    /// Where the payload ends on the wire; `None` if that is the frame's end.
+    wire_end: Option<usize>,
+    /// Source and destination, one behind the other.
+    addresses: Range<usize>,
+    /// Where the TCP header begins.
+    header: usize,
+}
+
+impl Segment {
+    /// Length of the payload on the wire, of a frame of the given length.
+    pub fn wire_len(&self, original_len: u32) -> u32 {
+        let end = self.wire_end.unwrap_or(original_len as usize);
+        end.saturating_sub(self.payload.start) as u32
+    }
+
+    /// The addresses of a frame.
+    pub fn addresses<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        &frame[self.addresses.clone()]
+    }
+
+    /// Ports and sequence number, if they were captured.
+    pub fn ports_and_seq(&self, frame: &[u8]) -> Option<([u8; 4], u32)> {
+        let (start, _) = frame.get(self.header..)?.split_first_chunk::<8>()?;
+        let (ports, seq) = start.split_first_chunk::<4>()?;
+        Some((*ports, u32::from_be_bytes(*seq.first_chunk()?)))
+    }
+
+    /// Whether one of these flags is set.
+    pub fn has_flag(&self, frame: &[u8], flags: u8) -> bool {
+        frame.get(self.header + FLAGS_AT).is_some_and(|own| own & flags != 0)
+    }
 }
 
 const PROTOCOL_TCP: u8 = 6;
@@ -28,6 +65,8 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION_OPTIONS: u8 = 60;
+/// Offset of a TCP header's flags.
+const FLAGS_AT: usize = 13;
 
 /// Finds the TCP payload in the captured bytes of a frame.
 pub fn locate(link_type: LinkType, frame: &[u8]) -> Layout {
@@ -70,30 +109,31 @@ fn locate_ipv4(frame: &[u8], start: usize) -> Option<Layout> {
         return None;
     }
     let total_len = usize::from(be16(frame, start + 2)?);
-    let end = match total_len {
-        0 => frame.len(), // a super-packet too long for the field (TSO, BIG TCP)
-        len => frame.len().min(start + len),
+    let wire_end = match total_len {
+        0 => None, // a super-packet too long for the field (TSO, BIG TCP)
+        len => Some(start + len),
     };
     let headers_len = start + header_len;
     if be16(frame, start + 6)? & 0x1FFF != 0 {
         return Some(Layout::Fragment { headers_len });
     }
-    Some(locate_tcp(frame, headers_len, end))
+    Some(locate_tcp(frame, start + 12..start + 20, headers_len, wire_end))
 }
 
 fn locate_ipv6(frame: &[u8], start: usize) -> Option<Layout> {
     let payload_len = usize::from(be16(frame, start + 4)?);
-    let end = match payload_len {
-        0 => frame.len(), // jumbogram, BIG TCP
-        len => frame.len().min(start + IPV6_HEADER_LEN + len),
+    let wire_end = match payload_len {
+        0 => None, // jumbogram, BIG TCP
+        len => Some(start + IPV6_HEADER_LEN + len),
     };
+    let addresses = start + 8..start + IPV6_HEADER_LEN;
     let mut next_header = *frame.get(start + 6)?;
     let mut at = start + IPV6_HEADER_LEN;
     let mut later_fragment = None; // by the first fragment header, as for the collector
     loop {
         let header_len = match next_header {
             PROTOCOL_TCP if later_fragment == Some(true) => return Some(Layout::Fragment { headers_len: at }),
-            PROTOCOL_TCP => return Some(locate_tcp(frame, at, end)),
+            PROTOCOL_TCP => return Some(locate_tcp(frame, addresses, at, wire_end)),
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => (usize::from(*frame.get(at + 1)?) + 1) * 8,
             AUTHENTICATION => (usize::from(*frame.get(at + 1)?) + 2) * 4,
             FRAGMENT => {
@@ -108,15 +148,21 @@ fn locate_ipv6(frame: &[u8], start: usize) -> Option<Layout> {
     }
 }
 
-fn locate_tcp(frame: &[u8], start: usize, end: usize) -> Layout {
-    let header_len = match frame.get(start + 12) {
+/// Arguments: `header`, where the TCP header begins; `wire_end`, where the payload ends on the wire, if not the frame.
+fn locate_tcp(frame: &[u8], addresses: Range<usize>, header: usize, wire_end: Option<usize>) -> Layout {
+    let header_len = match frame.get(header + 12) {
         Some(offset_byte) => usize::from(offset_byte >> 4).max(5) * 4,
         None => frame.len(),
     };
-    let payload_start = (start + header_len).min(frame.len());
-    Layout::Tcp {
+    let payload_start = (header + header_len).min(frame.len());
+    let end = wire_end.map_or(frame.len(), |end| frame.len().min(end));
+    let addresses = if addresses.end <= frame.len() { addresses } else { 0..0 };
+    Layout::Tcp(Segment {
         payload: payload_start..end.max(payload_start),
-    }
+        wire_end,
+        addresses,
+        header,
+    })
 }
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -166,7 +212,7 @@ mod tests {
 
     fn payload_of(link_type: LinkType, frame: &[u8]) -> Option<Vec<u8>> {
         match locate(link_type, frame) {
-            Layout::Tcp { payload } => Some(frame[payload].to_vec()),
+            Layout::Tcp(segment) => Some(frame[segment.payload].to_vec()),
             _ => None,
         }
     }
@@ -234,8 +280,10 @@ mod tests {
         let frame = ethernet(1, 0x86DD, &packet);
         for len in 0..frame.len() {
             match locate(LinkType::Ethernet, &frame[..len]) {
-                Layout::Tcp { payload } => {
-                    assert!(payload.start <= payload.end && payload.end <= len)
+                Layout::Tcp(segment) => {
+                    assert!(segment.payload.start <= segment.payload.end && segment.payload.end <= len);
+                    segment.addresses(&frame[..len]);
+                    segment.ports_and_seq(&frame[..len]);
                 }
                 other => assert_eq!(other, Layout::NotTcp),
             }

@@ -11,10 +11,12 @@
 
 pub mod checksum;
 pub mod clock_error;
+pub mod connections;
 pub mod error;
 pub mod exclusion;
 pub mod filter;
 pub mod finisher;
+mod heads;
 pub mod layout;
 pub mod pcapng;
 pub mod policy;

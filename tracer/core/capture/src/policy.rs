@@ -8,12 +8,18 @@ use twintap_protocols::protocol::Parts;
 use twintap_protocols::{fixed_bytes, redaction, registry};
 use twintap_secrets::SecretRules;
 
+use crate::connections::Connections;
 use crate::error::CaptureError;
+use crate::heads;
 use crate::layout::{Layout, locate};
 use crate::pcapng::LinkType;
 
 /// At most this much of a message head is kept; Swift's and S3's are well below it.
 pub const HEAD_LIMIT_BYTES: usize = 2048;
+
+/// Messages are looked for in this much of a payload. A pipeline of 100 Redis commands on counters is 2,700 bytes long, of
+/// which 2,300 name commands and keys or are lengths.
+pub const MESSAGES_LIMIT_BYTES: usize = 4096;
 
 /// Room for all headers before the payload: Ethernet with two tags (22), IPv6 with some extension headers, TCP (60).
 pub const HEADERS_LIMIT_BYTES: u32 = 256;
@@ -35,9 +41,21 @@ pub enum PayloadPolicy {
 pub struct KeptPart {
     /// Bytes from the frame's start.
     pub captured_len: usize,
-    /// Range of the payload within these bytes.
+    /// Bytes of the payload that continue a message which began in an earlier packet; none of them is kept.
+    behind: Range<usize>,
+    /// Range of the rest of the payload within the captured bytes.
     payload: Range<usize>,
     content: Content,
+}
+
+/// A packet: its bytes as far as they were captured, and where it was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a> {
+    pub interface: u32,
+    pub link_type: LinkType,
+    pub frame: &'a [u8],
+    /// Length of the frame on the wire.
+    pub original_len: u32,
 }
 
 /// How a payload is redacted.
@@ -55,42 +73,38 @@ impl PayloadPolicy {
     pub fn snaplen(self) -> u32 {
         match self {
             PayloadPolicy::None => HEADERS_LIMIT_BYTES,
-            PayloadPolicy::Heads => HEADERS_LIMIT_BYTES + HEAD_LIMIT_BYTES as u32,
+            PayloadPolicy::Heads => HEADERS_LIMIT_BYTES + MESSAGES_LIMIT_BYTES as u32,
             PayloadPolicy::Bytes(len) => HEADERS_LIMIT_BYTES.saturating_add(len),
         }
     }
 
-    /// What to keep of a frame; `None` if it is no TCP packet.
-    pub fn keep(self, link_type: LinkType, frame: &[u8]) -> Option<KeptPart> {
-        match locate(link_type, frame) {
+    /// What to keep of a packet; `None` if it is no TCP packet. With [`PayloadPolicy::Heads`], messages are followed from
+    /// one packet of a connection to the next.
+    pub fn keep(self, packet: &Packet<'_>, connections: &mut Connections) -> Option<KeptPart> {
+        match locate(packet.link_type, packet.frame) {
             Layout::NotTcp => None,
-            Layout::Fragment { headers_len } => Some(KeptPart {
-                captured_len: headers_len.min(frame.len()),
-                payload: 0..0,
-                content: Content::Framed,
-            }),
-            Layout::Tcp { payload } => Some(self.keep_payload(&frame[payload.clone()], payload.start)),
+            Layout::Fragment { headers_len } => Some(KeptPart::nothing(headers_len.min(packet.frame.len()))),
+            Layout::Tcp(segment) if self == PayloadPolicy::Heads => Some(heads::keep(packet, &segment, connections)),
+            Layout::Tcp(segment) => {
+                let payload = &packet.frame[segment.payload.clone()];
+                let head_len = match self {
+                    PayloadPolicy::None => 0,
+                    _ => redaction::head_len(payload),
+                };
+                Some(self.keep_payload(payload, segment.payload.start, head_len))
+            }
         }
     }
 
-    fn keep_payload(self, payload: &[u8], start: usize) -> KeptPart {
-        let head_len = match self {
-            PayloadPolicy::None => 0,
-            _ => redaction::head_len(payload),
-        };
-        if self == PayloadPolicy::Heads
-            && head_len == 0
-            && let Some((parts_len, parts)) = parts_of(payload)
-        {
-            return KeptPart {
-                captured_len: start + parts_len,
-                payload: start..start + parts_len,
-                content: Content::Parts(parts),
-            };
-        }
+    /// What to keep of a payload that begins `start` bytes after its frame, judged by itself; of messages nothing but
+    /// heads and fixed first bytes.
+    ///
+    /// Arguments: `head_len` of the text head that it begins with, 0 if it begins with none.
+    pub(crate) fn keep_payload(self, payload: &[u8], start: usize, head_len: usize) -> KeptPart {
         let fixed_len = match self {
             PayloadPolicy::None => 0,
-            _ if head_len > 0 || is_redacted_by_frames(payload) => 0,
+            _ if head_len > 0 => 0,
+            PayloadPolicy::Bytes(_) if is_redacted_by_frames(payload) => 0,
             _ => fixed_bytes::fixed_len(payload),
         };
         let len = match self {
@@ -100,6 +114,7 @@ impl PayloadPolicy {
         };
         KeptPart {
             captured_len: start + len,
+            behind: 0..0,
             payload: start + fixed_len.min(len)..start + len,
             content: if head_len > 0 {
                 Content::Framed
@@ -110,18 +125,11 @@ impl PayloadPolicy {
     }
 }
 
-/// The parts of a payload that its protocol allows to keep, and the bytes up to the end of the last one.
-fn parts_of(payload: &[u8]) -> Option<(usize, Parts)> {
-    let parts = registry::of_payload(payload).filter_map(|protocol| protocol.agent.parts());
-    let mut lens = parts.map(|parts| ((parts.kept_len)(payload, HEAD_LIMIT_BYTES), parts));
-    lens.find(|(len, _)| *len > 0)
-}
-
 /// Whether a payload consists of frames whose protocol redacts them itself, from the first byte on.
 fn is_redacted_by_frames(payload: &[u8]) -> bool {
     let own = registry::of_payload(payload).filter(|protocol| protocol.redact_around.is_some());
     own.filter_map(|protocol| protocol.agent.parts())
-        .any(|parts| (parts.kept_len)(payload, HEAD_LIMIT_BYTES) > 0)
+        .any(|parts| (parts.kept_len)(payload, MESSAGES_LIMIT_BYTES) > 0)
 }
 
 impl FromStr for PayloadPolicy {
@@ -138,9 +146,44 @@ impl FromStr for PayloadPolicy {
     }
 }
 
+impl<'a> Packet<'a> {
+    /// A packet that was captured whole, at the first interface.
+    pub fn whole(link_type: LinkType, frame: &'a [u8]) -> Self {
+        Self {
+            interface: 0,
+            link_type,
+            frame,
+            original_len: frame.len() as u32,
+        }
+    }
+}
+
 impl KeptPart {
+    /// The headers alone, which end here.
+    pub(crate) fn nothing(headers_len: usize) -> Self {
+        Self {
+            captured_len: headers_len,
+            behind: 0..0,
+            payload: 0..0,
+            content: Content::Framed,
+        }
+    }
+
+    /// Parts of messages, of which the first begins `at` bytes after the start of the payload, and the last part ends
+    /// `len` bytes later.
+    pub(crate) fn of_parts(parts: Parts, start: usize, at: usize, len: usize) -> Self {
+        let end = start + at + len;
+        Self {
+            captured_len: end,
+            behind: start..start + at,
+            payload: start + at..end,
+            content: Content::Parts(parts),
+        }
+    }
+
     /// Overwrites the credentials in a copy of the frame's first `captured_len` bytes.
     pub fn redact(&self, rules: &SecretRules, captured: &mut [u8]) {
+        captured[self.behind.clone()].fill(0);
         let payload = &mut captured[self.payload.clone()];
         match self.content {
             Content::Framed => redaction::redact_head(rules, payload),
@@ -164,8 +207,12 @@ mod tests {
         ip
     }
 
+    fn keep(policy: PayloadPolicy, frame: &[u8]) -> Option<KeptPart> {
+        policy.keep(&Packet::whole(LinkType::RawIp, frame), &mut Connections::default())
+    }
+
     fn bytes_kept(policy: PayloadPolicy, frame: &[u8]) -> Vec<u8> {
-        let kept = policy.keep(LinkType::RawIp, frame).expect("TCP");
+        let kept = keep(policy, frame).expect("TCP");
         let mut captured = frame[..kept.captured_len].to_vec();
         kept.redact(SecretRules::built_in(), &mut captured);
         captured[40..].to_vec()
@@ -241,7 +288,7 @@ mod tests {
     fn a_fragment_keeps_no_payload() {
         let mut frame = packet(b"X-Auth-Token: secret");
         frame[7] = 1;
-        let kept = PayloadPolicy::Bytes(9999).keep(LinkType::RawIp, &frame).expect("TCP");
+        let kept = keep(PayloadPolicy::Bytes(9999), &frame).expect("TCP");
         assert_eq!(kept.captured_len, 20);
     }
 
@@ -249,6 +296,6 @@ mod tests {
     fn what_is_not_tcp_is_not_kept() {
         let mut frame = packet(b"");
         frame[9] = 17;
-        assert!(PayloadPolicy::Heads.keep(LinkType::RawIp, &frame).is_none());
+        assert!(keep(PayloadPolicy::Heads, &frame).is_none());
     }
 }

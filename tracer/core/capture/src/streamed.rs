@@ -12,10 +12,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::connections::Connections;
 use crate::error::CaptureError;
 use crate::finisher::Totals;
 use crate::pcapng::{Direction, Interface, LinkType, Statistics};
-use crate::policy::PayloadPolicy;
+use crate::policy::{Packet, PayloadPolicy};
 use crate::segments::{Now, PacketRecord, SegmentSettings, SegmentWriter};
 
 /// A longer record is none: frames are shorter than 512 KiB.
@@ -66,6 +67,7 @@ struct Form {
 pub struct StreamedCapture {
     interfaces: Vec<RemoteInterface>,
     policy: PayloadPolicy,
+    connections: Connections,
     settings: SegmentSettings,
     totals: Arc<Totals>,
     pending: Vec<u8>,
@@ -98,6 +100,7 @@ impl StreamedCapture {
             since_close: vec![Statistics::default(); interfaces.len()],
             interfaces,
             policy,
+            connections: Connections::default(),
             settings,
             totals: Arc::default(),
             pending: Vec::new(),
@@ -193,7 +196,13 @@ impl StreamedCapture {
             }
         };
         let link_type = link_type(form.is_cooked);
-        let Some(kept) = self.policy.keep(link_type, sight.frame) else {
+        let packet = Packet {
+            interface: sight.interface_index as u32,
+            link_type,
+            frame: sight.frame,
+            original_len: original_len.saturating_sub(sight.left_out_len as u32),
+        };
+        let Some(kept) = self.policy.keep(&packet, &mut self.connections) else {
             self.counts.other_count += 1;
             return Ok(());
         };
@@ -202,7 +211,7 @@ impl StreamedCapture {
             host_ns,
             direction: sight.direction,
             frame: sight.frame,
-            original_len: original_len.saturating_sub(sight.left_out_len as u32),
+            original_len: packet.original_len,
             is_damaged: false,
         };
         let now = self.now();

@@ -98,6 +98,7 @@ const SCANNING: Scanning = Scanning {
         }
     },
     keep: kept_messages::keep,
+    next_head: payload_policy::next_head,
 };
 
 const KINDS: Kinds = Kinds {

@@ -105,6 +105,8 @@ pub struct Scanning {
     pub resumes: fn(&[u8], bool) -> bool,
     /// A reader of one direction, given whether it is the client's.
     pub scanner: fn(bool) -> Box<dyn Scanner>,
+    /// See [`Protocol::next_head`].
+    pub next_head: fn(&[u8]) -> Option<usize>,
     /// Keeps a message.
     pub keep: fn(&ReadFrame<'_>, &mut Keeper<'_>),
 }
@@ -192,6 +194,27 @@ impl Protocol {
             redact_around: None,
             docs: Docs::NONE,
         }
+    }
+
+    /// Offset of the first message that begins at or behind the end of a payload which itself begins with a message, or of
+    /// the frame's header that the payload ends within; `None` if the payload does not show it.
+    pub fn next_head(&self, payload: &[u8]) -> Option<usize> {
+        match (self.framing, self.scanning) {
+            (Some(framing), _) => framing.next_head(payload),
+            (None, Some(scanning)) => (scanning.next_head)(payload),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Framing {
+    fn next_head(&self, payload: &[u8]) -> Option<usize> {
+        let mut at = (self.preface_len)(payload);
+        while let Some(header) = payload.get(at..).and_then(|rest| rest.get(..self.header_len)) {
+            let body_len = (self.frame_len)(header)?.body_len as usize;
+            at = at.checked_add(self.header_len)?.checked_add(body_len)?;
+        }
+        Some(at)
     }
 }
 

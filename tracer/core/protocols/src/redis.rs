@@ -101,6 +101,7 @@ const SCANNING: Scanning = Scanning {
         }
     },
     keep: kept_messages::keep,
+    next_head: payload_policy::next_head,
 };
 
 const ORDER: Order = Order {

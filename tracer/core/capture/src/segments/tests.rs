@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::connections::Connections;
 use crate::pcapng::LinkType;
-use crate::policy::PayloadPolicy;
+use crate::policy::{Packet, PayloadPolicy};
 
 /// A directory of its own for each test, removed at its end.
 struct Folder(PathBuf);
@@ -83,7 +84,9 @@ fn tcp_frame() -> Vec<u8> {
 
 fn write(writer: &mut SegmentWriter, after_ms: u64) -> Result<(), CaptureError> {
     let frame = tcp_frame();
-    let kept = PayloadPolicy::None.keep(LinkType::RawIp, &frame).expect("TCP");
+    let kept = PayloadPolicy::None
+        .keep(&Packet::whole(LinkType::RawIp, &frame), &mut Connections::default())
+        .expect("TCP");
     let record = PacketRecord {
         interface_index: 1,
         host_ns: now(after_ms).host_ns,

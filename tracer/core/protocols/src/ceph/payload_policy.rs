@@ -8,7 +8,7 @@
 //! | the rest of another message: commands may contain keys | nothing | overwritten |
 //! | authentication: tickets, challenges | which mode follows | likewise, the rest overwritten |
 //!
-//! Limits: a frame in a packet that begins within another one is not found.
+//! Limits: a frame in a payload that begins within another one is not found here.
 
 use std::ops::Range;
 

@@ -5,7 +5,7 @@
 //! where its answer ends (`exchanges/src/by_stream_id.rs`). They contain nothing that a user sent. Header blocks say what
 //! is asked and how it is answered.
 //!
-//! Limits: a header is overwritten if its packet begins within a frame, or if it lies beyond the inspected part of the
+//! Limits: a header is overwritten if the payload begins within a frame, or if it lies beyond the inspected part of the
 //! payload. The collector then reports that not all frames of that connection are known. A block is overwritten whole if
 //! it is not in one frame, or not all of it is in the inspected part; then names of later blocks may be unknown, too.
 //!

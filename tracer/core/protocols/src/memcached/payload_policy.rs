@@ -2,7 +2,7 @@
 //! `noreply` and flags of one letter; of answers the first word, and where data begin and end. All other words become
 //! `x`, data zeros, and the value of a counter zeros in digits.
 //!
-//! Limits: nothing is kept of a packet that begins within a message, nor of what lies beyond the inspected part of the
+//! Limits: nothing is kept of a payload that begins within a message, nor of what lies beyond the inspected part of the
 //! payload: the collector then knows that messages are missing.
 
 use std::ops::Range;
@@ -17,6 +17,14 @@ use crate::key_shape::mask;
 pub(super) fn kept_len(payload: &[u8], limit: usize) -> usize {
     let inspected = &payload[..payload.len().min(limit)];
     side_of(inspected).map_or(0, |side| lines(inspected, side).last().map_or(0, |(line, _)| line.end))
+}
+
+/// Offset of the first line of a message that begins at or behind the payload's end; `None` if the payload does not show
+/// it.
+pub(super) fn next_head(payload: &[u8]) -> Option<usize> {
+    let (line, data_len) = lines(payload, side_of(payload)?).last()?;
+    let next = line.end.saturating_add(data_len);
+    (next >= payload.len()).then_some(next)
 }
 
 /// Overwrite what is not kept.

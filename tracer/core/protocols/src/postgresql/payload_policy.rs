@@ -13,7 +13,7 @@
 //! Of payloads that are kept whole, on the operator's demand, only values are overwritten that may be credentials: in
 //! statements, of parameters, and passwords ([`overwrite_values`]).
 //!
-//! Limits: nothing is kept of a packet that begins within a message, nor of what lies beyond the inspected part of the
+//! Limits: nothing is kept of a payload that begins within a message, nor of what lies beyond the inspected part of the
 //! payload. The collector then knows that messages are missing.
 
 use std::ops::Range;

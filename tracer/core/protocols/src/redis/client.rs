@@ -18,7 +18,7 @@ use crate::key_shape::{KEY_LIMIT, push_shape};
 use crate::protocol::{OnMessage, Scan, Scanner};
 
 /// Longest name of a command or a subcommand that is known.
-const NAME_LIMIT: usize = 32;
+pub(super) const NAME_LIMIT: usize = 32;
 /// Words of `XREAD` and `XREADGROUP` in which `BLOCK` and `STREAMS` are searched: `GROUP group consumer COUNT n BLOCK ms
 /// NOACK STREAMS`.
 const OPTIONS_LIMIT: u32 = 12;

@@ -3,19 +3,20 @@
 //!
 //! | message | kept |
 //! |---|---|
-//! | command | all lengths; its name and subcommand; its first key, masked; `BLOCK`, `STREAMS` and numbers of keys |
+//! | command | all lengths; its name and subcommand; its first key, masked; `BLOCK`, `STREAMS` and numbers of keys; as a line of text, a name without arguments |
 //! | answer | types and lengths of all values; the first word of an error |
 //!
 //! Of payloads that are kept whole, on the operator's demand, only the arguments of commands that hold secrets are
 //! overwritten ([`overwrite_secrets`]).
 //!
-//! Limits: nothing is kept of a packet that begins within a message, nor of what lies beyond the inspected part of the
+//! Limits: nothing is kept of a payload that begins within a message, nor of what lies beyond the inspected part of the
 //! payload: the collector then knows that messages are missing. An answer whose first element is the name of a command
 //! is taken for that command, and its second element for a key.
 
 use std::ops::Range;
 
-use super::client::{Kind, Words, begins};
+use super::client::{Kind, NAME_LIMIT, Words, begins};
+use super::commands;
 use super::errors;
 use super::line::{Header, header};
 use super::server;
@@ -44,6 +45,40 @@ pub(super) fn blank(captured: &mut [u8]) {
     kept_parts::blank(captured, &parts);
 }
 
+/// Offset of the first command, or the first value of an answer, that begins at or behind the payload's end; `None` if
+/// the payload does not show it.
+pub(super) fn next_head(payload: &[u8]) -> Option<usize> {
+    let is_client = begins(payload);
+    let (mut at, mut words_left) = (0, 0);
+    while let Some(&kind) = payload.get(at) {
+        let rest = &payload[at..];
+        let may_come = match kind {
+            _ if !is_client => true,
+            b'$' => words_left > 0,
+            b'*' => words_left <= 0,
+            kind => words_left <= 0 && kind.is_ascii_alphabetic(),
+        };
+        if !may_come {
+            return None;
+        }
+        if !b"$=!*%~>|".contains(&kind) {
+            at += memchr::memchr(b'\n', rest)? + 1;
+            continue;
+        }
+        let Header::Whole(number, len) = header(rest) else {
+            return None;
+        };
+        at += len;
+        if !b"$=!".contains(&kind) {
+            words_left = number;
+        } else if number >= 0 {
+            at += number as usize + 2;
+            words_left -= 1;
+        }
+    }
+    (!is_client || words_left <= 0).then_some(at)
+}
+
 /// Overwrite the arguments of commands that hold secrets.
 pub(super) fn overwrite_secrets(payload: &mut [u8]) {
     if !begins(payload) {
@@ -66,22 +101,39 @@ fn parts(payload: &[u8]) -> Vec<Part> {
     let mut parts = Vec::new();
     if begins(payload) {
         let mut at = 0;
-        while let Some(end) = visit_command(payload, at, &mut |words, kind, header, word| {
-            parts.push(Part::AsIs(header));
-            if is_kept(words, kind, &payload[word.clone()]) {
-                parts.push(if kind == Kind::Key {
-                    Part::Key(word)
-                } else {
-                    Part::AsIs(word)
-                });
+        loop {
+            if let Some(end) = end_of_bare_name(payload, at) {
+                parts.push(Part::AsIs(at..end));
+                at = end;
+                continue;
             }
-        }) {
+            let end = visit_command(payload, at, &mut |words, kind, header, word| {
+                parts.push(Part::AsIs(header));
+                if is_kept(words, kind, &payload[word.clone()]) {
+                    parts.push(if kind == Kind::Key {
+                        Part::Key(word)
+                    } else {
+                        Part::AsIs(word)
+                    });
+                }
+            });
+            let Some(end) = end else { break };
             at = end;
         }
     } else if server::resumes(payload) {
         push_answers(payload, &mut parts);
     }
     parts
+}
+
+/// Where the line at `at` ends if it is a known command without arguments, sent as text.
+fn end_of_bare_name(payload: &[u8], at: usize) -> Option<usize> {
+    let rest = payload
+        .get(at..)
+        .filter(|rest| rest.first().is_some_and(u8::is_ascii_alphabetic))?;
+    let len = memchr::memchr(b'\n', &rest[..rest.len().min(NAME_LIMIT)])? + 1;
+    let name = rest[..len].strip_suffix(b"\r\n")?.to_ascii_uppercase();
+    commands::find(&name).map(|_| at + len)
 }
 
 /// Whether a word that was taken is kept.
@@ -101,7 +153,8 @@ fn is_kept(words: &Words, kind: Kind, word: &[u8]) -> bool {
 /// Called with the words so far, the kind of the last one, its header with those before it, and its place.
 type Visit<'a> = &'a mut dyn FnMut(&Words, Kind, Range<usize>, Range<usize>);
 
-/// Visit the words of the command at `at`, as far as they are there. Returns where it ends; `None` if it is not whole.
+/// Visit the words of the command at `at`, as far as they are there. Returns where it ends, which may be behind the
+/// payload; `None` if that is not known.
 fn visit_command(payload: &[u8], at: usize, visit: Visit<'_>) -> Option<usize> {
     let rest = payload.get(at..).filter(|rest| rest.first() == Some(&b'*'))?;
     let Header::Whole(count @ 1.., len) = header(rest) else {
@@ -123,7 +176,7 @@ fn visit_command(payload: &[u8], at: usize, visit: Visit<'_>) -> Option<usize> {
         at = end.checked_add(2)?;
         from = at;
     }
-    (at <= payload.len()).then_some(at)
+    Some(at)
 }
 
 /// Append the parts of answers, which are valid.
@@ -187,6 +240,10 @@ mod tests {
             (b"+secret\r\n:12\r\n", "+......\r\n:..\r\n"),
             (b"-WRONGTYPE secret\r\n-secret\r\n", "-WRONGTYPE.......\r\n-......\r\n"),
             (b"$6\r\nsecret\r\n$6\r\nsec", "$6\r\n........$6\r\n"),
+            (
+                b"*1\r\n$4\r\nPING\r\nping\r\n*1\r\n$4\r\nPING\r\nAUTH secret\r\n",
+                "*1\r\n$4\r\nPING..ping\r\n*1\r\n$4\r\nPING",
+            ),
             (b"secret\r\n", ""),
             (b"GET /secret HTTP/1.1\r\n", ""),
         ];
