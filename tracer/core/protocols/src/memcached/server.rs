@@ -8,7 +8,7 @@ use crate::exchanges::flag;
 use crate::kept_messages::Writer;
 use crate::protocol::{OnMessage, Scan, Scanner};
 
-/// Bytes of a line that are kept for the next packet.
+/// Bytes of a line that are read.
 const LINE_KEPT: usize = 512;
 const LINE_LIMIT: u64 = 1 << 20;
 const DATA_LIMIT: u64 = 1 << 30;
@@ -47,6 +47,8 @@ pub(super) struct ServerScanner {
     /// The beginning of a line that the next packet continues, and the length of all of it so far.
     held: Vec<u8>,
     held_len: u64,
+    /// The last byte of that.
+    held_end: u8,
     /// A line of the current answer was read.
     is_begun: bool,
     is_announced: bool,
@@ -79,8 +81,7 @@ impl Scanner for ServerScanner {
                 read(rest)
             } else {
                 self.hold(rest);
-                self.held_len = 0;
-                read(&std::mem::take(&mut self.held))
+                self.read_held()
             };
             match line {
                 None => return Scan::End,
@@ -122,6 +123,14 @@ impl ServerScanner {
         let room = LINE_KEPT - self.held.len().min(LINE_KEPT);
         self.held.extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.held_len += bytes.len() as u64;
+        self.held_end = bytes.last().copied().unwrap_or(self.held_end);
+    }
+
+    /// What the line is that is held, of which the end may not be.
+    fn read_held(&mut self) -> Option<Line> {
+        let held = std::mem::take(&mut self.held);
+        let len = std::mem::take(&mut self.held_len) - 1;
+        (self.held_end == b'\r').then(|| read_words(&held[..held.len().min(len as usize)]))?
     }
 
     /// Note the current answer, of which the length is given if it is known.
@@ -146,7 +155,8 @@ pub(super) fn data_len(line: &[u8]) -> Option<usize> {
 /// What a line is; `None` if it is of no answer.
 #[inline]
 fn read(line: &[u8]) -> Option<Line> {
-    read_words(line.strip_suffix(b"\r")?)
+    let line = line.strip_suffix(b"\r")?;
+    read_words(&line[..line.len().min(LINE_KEPT)])
 }
 
 /// The same of a line without its end.
