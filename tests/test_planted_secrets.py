@@ -31,6 +31,7 @@ from tests.helpers.planted_secrets import (
     postgresql_places,
     redis_places,
     tls_places,
+    websocket_places,
     write_captures,
 )
 from tests.helpers.system_tools import or_skip
@@ -239,6 +240,21 @@ def test_no_key_ticket_or_id_of_a_handshake_is_in_a_trace(tmp_path: Path) -> Non
     assert connections["tls_version"].cast(pl.String).to_list() == ["1.3"] * len(planted)
 
 
+def test_no_payload_of_a_websocket_is_in_a_trace(tmp_path: Path) -> None:
+    planted, trace = websocket_places(), str(tmp_path / "trace")
+    files = write_captures(tmp_path, planted)
+    assert {place.name for place in planted} <= set(found_in(files[0].read_bytes(), planted))
+    said = run(replay.command, "-o", trace, *map(str, files))
+    for content in (said, *(file.read_bytes() for file in Path(trace).iterdir())):
+        assert found_in(content, planted) == []
+    frames = pl.DataFrame(Trace(trace).read("messages", ["head_kind", "method"])).filter(head_kind=20)
+    assert {"text", "binary", "continuation", "ping", "pong", "close"} <= set(frames["method"])
+    view = open_trace(trace)
+    captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
+    shown = found_in((tmp_path / "cut.pcapng").read_bytes(), planted)
+    assert [name for name in shown if "client" in name or "two" in name] == []
+
+
 def _exchanges(trace: str) -> pl.DataFrame:
     columns = ["exchange_id", "protocol", "complete", "method", "target", "request_bytes", "response_bytes"]
     return pl.DataFrame(Trace(trace).read("exchanges", columns)).with_columns(
@@ -297,6 +313,11 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
                 content = b"".join(path.read_bytes() for path in (folder / "a").iterdir())
                 assert content.count(preface) == len(planted)
                 assert found_in(content, planted) == []
+        sockets = [place for place in websocket_places() if place.response == b""]
+        _ask_all(hosts, sockets, tmp_path / "websocket", "heads")
+        content = b"".join(path.read_bytes() for path in (tmp_path / "websocket" / "a").iterdir())
+        assert content.count(b"\x89\x80\0\0\0\0") == len([place for place in sockets if "two" in place.name])
+        assert found_in(content, sockets) == []
         for name, planted in (("postgresql", postgresql_places()), ("mysql", mysql_places())):
             _ask_all(hosts, planted, tmp_path / name, "heads")
             content = b"".join(path.read_bytes() for path in (tmp_path / name / "a").iterdir())

@@ -60,7 +60,9 @@ class HeadKind(IntEnum):
     - the header of an HTTP/2 frame: `status` is its type, `content_length` the stream, `head_len` the length of the
       whole frame; its place is after the header's 9 bytes (`protocols/src/http2.rs`);
     - a command of Redis or memcached and its answer: `head_len` is the whole message's length
-      (`protocols/src/redis.rs`, `memcached.rs`).
+      (`protocols/src/redis.rs`, `memcached.rs`);
+    - the header of a WebSocket's frame: `frame_kind` is its opcode, `content_length` the length of its payload,
+      `head_len` of the whole frame, `status` the code of a close (`protocols/src/websocket.rs`).
     """
 
     REQUEST = 1
@@ -72,6 +74,7 @@ class HeadKind(IntEnum):
     MEMCACHED_COMMAND = 9
     REDIS_ANSWER = 13
     MEMCACHED_ANSWER = 14
+    WEBSOCKET_FRAME = 20
 
 
 class HeadFlag(IntFlag):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from collector import _core
 from collector.capture_files.records import Columns, by_name
 from collector.decode.captures import Decoded
+from collector.hops.connection_changes import connection_changes, message_kinds
 from collector.hops.event_tables import event_table
 from collector.hops.messages import message_table, recognised_protocols
 from collector.hops.sender_pauses import pause_table
@@ -66,11 +67,14 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     placed = (
         by_name(found["events"]) if decoded.forwarded is None else _with_forwarded(found["events"], decoded.forwarded)
     )
+    messages = message_table(decoded, found["places"], is_of_end)
+    hops = by_name(found["hops"])
+    hops = {**hops, "message_kinds": message_kinds(messages, hops, decoded.hosts)}
     return Matched(
         events=event_table(decoded, placed),
-        hops=_hop_table(by_name(found["hops"]), decoded.hosts),
-        connections=_connection_table(found, decoded, first_connection_id, is_of_end),
-        messages=message_table(decoded, found["places"], is_of_end),
+        hops=_hop_table(hops, decoded.hosts),
+        connections=_connection_table(found, decoded, first_connection_id, is_of_end, messages),
+        messages=messages,
         pauses=pause_table(by_name(found["pauses"]), decoded.hosts),
         crossings=pa.table({name: pa.array(values) for name, values in by_name(found["crossings"]).items()}),
     )
@@ -112,13 +116,18 @@ def _dictionary_column(codes: NDArray[np.generic], values: pa.Array, missing: in
 
 
 def _connection_table(
-    matched: "CoreMatched", decoded: Decoded, first_connection_id: int, is_of_end: NDArray[np.bool_] | None
+    matched: "CoreMatched",
+    decoded: Decoded,
+    first_connection_id: int,
+    is_of_end: NDArray[np.bool_] | None,
+    messages: pa.Table,
 ) -> pa.Table:
     found = by_name(matched["connections"])
     n, addresses = len(found["client_addr"]), decoded.addresses
     columns = {"connection_id": nullable(np.arange(n, dtype=np.int64) + first_connection_id)}
     columns |= recognised_protocols(decoded, matched["places"], first_connection_id, n, is_of_end)
     columns |= handshake_columns(decoded, matched["places"], first_connection_id, n, is_of_end)
+    columns |= connection_changes(messages, columns["protocol"].to_pylist(), first_connection_id).columns()
     for side in ("client", "server"):
         isn = found[f"{side}_isn"]
         columns |= {

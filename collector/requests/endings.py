@@ -49,11 +49,13 @@ class Ending(StrEnum):
     STALE = "stale"
     CLIENT_RESET_STREAM = "client_reset_stream"
     SERVER_RESET_STREAM = "server_reset_stream"
+    REFUSED_STREAM = "refused_stream"
 
 
-STREAM_RESETS = [str(Ending.CLIENT_RESET_STREAM), str(Ending.SERVER_RESET_STREAM)]
-"""Endings of HTTP/2: RST_STREAM ended only the exchange, and its connection continues (RFC 9113 §6.4). Found by the
-core (`collector/core/exchanges/src/by_stream_id.rs`), in its order."""
+STREAM_RESETS = [str(Ending.CLIENT_RESET_STREAM), str(Ending.SERVER_RESET_STREAM), str(Ending.REFUSED_STREAM)]
+"""Endings of HTTP/2: RST_STREAM ended only the exchange, and its connection continues (RFC 9113 §6.4); or GOAWAY said
+that its server does not process it, so that it may be sent again (§6.8). Found by the core
+(`collector/core/exchanges/src/by_stream_id.rs`), in its order."""
 BY_CLIENT = (Ending.CLIENT_CLOSED, Ending.CLIENT_RESET, Ending.CLIENT_RESET_STREAM)
 ENDINGS = [str(each) for each in Ending]
 HALF_CLOSE_NS = 2_000_000

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from collector.capture_files.records import Columns
 from collector.requests.protocols import UNKNOWN
+from collector.requests.websocket_messages import with_frames
 from collector.trace.schema import StreamReason
 
 UNSEEN = np.iinfo(np.int64).min
@@ -82,10 +83,10 @@ def _servers(connections: pa.Table) -> pl.DataFrame:
     )
     address = pl.coalesce("translated_server_addr", "server_addr")
     port = pl.coalesce("translated_server_port", "server_port")
-    return rows.select("connection_id", server=pl.format("{} {}", address, port).hash())
+    return rows.select("connection_id", "closing", server=pl.format("{} {}", address, port).hash())
 
 
-_OF_SERVER = ("server_addr", "server_port", "translated_server_addr", "translated_server_port")
+_OF_SERVER = ("server_addr", "server_port", "translated_server_addr", "translated_server_port", "closing")
 
 
 def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: pl.DataFrame) -> pl.DataFrame:
@@ -95,9 +96,11 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
         return rows.with_columns(
             *(pl.lit(None, pl.String).alias(name) for name in _ENDS),
             pl.lit(None, pl.UInt64).alias("server"),
+            pl.lit(None, pl.String).alias("closing"),
             *(pl.lit(None, pl.String).alias(name) for name in ("reason", "protocol", "evidence")),
+            pl.lit(None, pl.Int64).alias("control_count"),
         )
-    ends = pl.DataFrame(exchanges.select(["connection_id", *_ENDS, "protocol"])).with_columns(
+    ends = pl.DataFrame(exchanges.select(["connection_id", *_ENDS, "protocol", "is_stream"])).with_columns(
         pl.col(pl.Categorical).cast(pl.String)
     )
     wanted = ends.filter(pl.col("connection_id").is_in(rows["connection_id"].implode()))
@@ -105,6 +108,8 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
         wanted.unique("connection_id", keep="first"), on="connection_id", how="left", maintain_order="left"
     )
     rows = rows.join(servers, on="connection_id", how="left", maintain_order="left")
+    inside = wanted.filter("is_stream").unique("connection_id", keep="first").select("connection_id", inside="protocol")
+    rows = rows.join(inside, on="connection_id", how="left", maintain_order="left")
     said = pl.DataFrame(messages.select(["method", "target"])).with_columns(pl.all().cast(pl.String))
     place = rows["row"].to_list()
     texts = (
@@ -114,24 +119,28 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
     )
     reasons = [REASONS[code] for code in rows["why"]]
     counts = list(rows.select("pieces", "turns").iter_rows())
-    each = zip(reasons, rows["protocol"], texts["method"], texts["target"], counts, strict=True)
+    each = zip(reasons, rows["protocol"], rows["inside"], texts["method"], texts["target"], counts, strict=True)
     words = [_words(*one) for one in each]
-    return rows.drop("protocol").with_columns(
+    rows = rows.drop("protocol", "inside").with_columns(
         pl.col(MEASURES).replace(UNSEEN, None),
         reason=pl.Series(reasons),
         protocol=pl.Series([protocol for protocol, _ in words]),
         evidence=pl.Series([evidence for _, evidence in words]),
     )
+    return with_frames(rows, messages)
 
 
 _ENDS = ("client_host", "server_host", "service")
 
 
-def _words(reason: str, protocol: str, method: str, target: str, counts: tuple[int, int]) -> tuple[str, str]:
+def _words(
+    reason: str, protocol: str, inside: str | None, method: str, target: str, counts: tuple[int, int]
+) -> tuple[str, str]:
     """The protocol of a stream, and its evidence in words.
 
-    Arguments: `protocol` of the connection's first exchange; `method, target` of the row that shows the stream;
-    `counts`: how often its server spoke unasked, or how many of its turns show it, and its turns.
+    Arguments: `protocol` of the connection's first exchange, and `inside` of its first that is a stream; `method,
+    target` of the row that shows the stream; `counts`: how often its server spoke unasked, or how many of its turns
+    show it, and its turns.
     """
     pieces, turns = counts
     if reason in OF_TURNS:
@@ -144,4 +153,9 @@ def _words(reason: str, protocol: str, method: str, target: str, counts: tuple[i
         return protocol, OF_OTHERS[StreamReason(reason)]
     if reason in OF_HTTP2:
         return HTTP2, OF_HTTP2[StreamReason(reason)]
-    return (HTTP, WORDS[StreamReason(reason)]) if reason in WORDS else (UNKNOWN, "")
+    if reason not in WORDS:
+        return UNKNOWN, ""
+    shown = WORDS[StreamReason(reason)]
+    if reason == StreamReason.EVENT_STREAM or inside in (None, UNKNOWN):
+        return HTTP, shown
+    return inside or HTTP, f"{shown}: {inside}"

@@ -5,7 +5,7 @@ the reference host. Source: docs/architecture.md, which explains the purpose of 
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
+from enum import IntFlag, StrEnum
 
 import pyarrow as pa
 
@@ -26,6 +26,17 @@ class HopKind(StrEnum):
     RST = "rst"
     KEEPALIVE = "keepalive"
     WINDOW_PROBE = "window_probe"
+
+
+class MessageKinds(IntFlag):
+    """Messages of WebSocket, or further parts of one, that begin in a transfer: bits of the column `message_kinds`."""
+
+    TEXT = 0x01
+    BINARY = 0x02
+    CONTINUATION = 0x04
+    PING = 0x08
+    PONG = 0x10
+    CLOSE = 0x20
 
 
 class HopState(StrEnum):
@@ -126,6 +137,8 @@ CONNECTIONS = _fields(
     events_count=pa.uint32(),
     protocol=_text(),  # what it speaks, by how its two directions begin: a name of the registry, "unknown"
     protocol_evidence=_text(),  # which of them show it: "both", "client", "server"; null if neither does
+    changed_to=_text(),  # what it speaks later, behind an upgrade, CONNECT or STARTTLS; null where none was seen
+    closing=_text(),  # who said how it would close: "client: close 1000", "server: GOAWAY NO_ERROR"; null if nobody did
     # Where a NAT or a balancer rewrote it on the way: how the server's host knows its two ends; else null.
     translated_client_addr=_text(),
     translated_client_port=pa.uint16(),
@@ -150,7 +163,7 @@ CONNECTIONS = _fields(
 
 _OF_AN_END = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "frame", "host_ns", "trace_ns")]
 HOPS = _fields(
-    may_be_null=(*_OF_AN_END, "one_way_delay_ns", "uncertainty_ns", "exchange_id"),
+    may_be_null=(*_OF_AN_END, "one_way_delay_ns", "uncertainty_ns", "exchange_id", "message_kinds"),
     connection_id=pa.int64(),
     kind=_text(),  # HopKind
     from_client=pa.bool_(),  # sent by the connection's client
@@ -169,6 +182,7 @@ HOPS = _fields(
     one_way_delay_ns=pa.int64(),
     uncertainty_ns=pa.int64(),
     exchange_id=pa.int64(),  # null if it belongs to none
+    message_kinds=pa.uint8(),  # MessageKinds; 0 or null if none
 )
 """One row for each transfer of bytes (or of a zero-length segment) from a send event to a receive event. A lone event
 has nulls on its missing side and a state that says why; the missing side's host is given where it is known."""
@@ -313,7 +327,7 @@ STREAMS = _fields(
     evidence=pa.string(),  # the same in words
     begin_trace_ns=pa.int64(),  # its first message left, or arrived, as far as was seen
     end_trace_ns=pa.int64(),  # its last one arrived, or left
-    to_client_count=pa.int64(),  # messages: what one side sends at once; several in one segment count as one
+    to_client_count=pa.int64(),  # messages: what one side sends at once; several in a segment are one, but WebSocket's
     to_server_count=pa.int64(),
     to_client_bytes=pa.int64(),
     to_server_bytes=pa.int64(),
@@ -321,6 +335,8 @@ STREAMS = _fields(
     delay_p99_ns=pa.int64(),
     uncertainty_ns=pa.int64(),  # of these two
     longest_idle_ns=pa.int64(),  # between two messages
+    control_count=pa.int64(),  # of WebSocket, both ways: pings, pongs, closes, which are not counted above; else null
+    closing=_text(),  # as in `connections`
 )
 """One row for each stream: a stretch of a connection, or all of it, on which nobody waits for an answer."""
 
@@ -412,6 +428,15 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         "protocol_evidence": _text_value(None),
         **{f"tls_{name}": _text_value(None) for name in _TLS_TEXTS},
         **{f"tls_{name}": pa.scalar(None, pa.bool_()) for name in ("early_data_offered", "ech_offered", "retried")},
+        "changed_to": _text_value(None),
+        "closing": _text_value(None),
+    },
+    "hops": {
+        "message_kinds": pa.scalar(0, pa.uint8()),
+    },
+    "streams": {
+        "control_count": pa.scalar(None, pa.int64()),
+        "closing": _text_value(None),
     },
     "messages": {
         "range_first": pa.scalar(-1, pa.int64()),

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use twintap_protocols::excerpt::{ExcerptColumns, Payload, read_kept};
 use twintap_protocols::http2::PREFACE;
 use twintap_protocols::marks::STREAM_MARK;
-use twintap_protocols::protocol::{Scan, Scanning};
+use twintap_protocols::protocol::{Finder, Scan, Scanning};
 use twintap_protocols::registry::REGISTRY;
 use twintap_protocols::sql::{self, Dialect};
 use twintap_protocols::{http1, tls};
@@ -365,6 +365,36 @@ pub fn command_streams(data: &[u8]) {
     let cut = messages_of(scanning, from_client, said.chunks(1 + usize::from(choice >> 2)));
     assert_eq!(whole, cut, "depends on how it is cut");
     keep_as_agent(name, said);
+}
+
+/// Invariant: a WebSocket's frames do not depend on how packets cut them, lie behind each other, and are the same of what
+/// an agent keeps of them; nothing that they hold is kept but the code of a close. The first byte gives the cuts.
+pub fn websocket_frames(data: &[u8]) {
+    let Some((&step, said)) = data.split_first() else {
+        return;
+    };
+    let protocol = REGISTRY
+        .iter()
+        .find(|one| one.name == "websocket")
+        .expect("it is registered");
+    let Some(Finder::Scanner(scanning)) = protocol.upgrade.as_ref().map(|upgrade| upgrade.finder) else {
+        panic!("it is scanned");
+    };
+    let whole = messages_of(scanning, true, [said]);
+    let cut = messages_of(scanning, true, said.chunks(1 + usize::from(step)));
+    assert!(cut.starts_with(&whole), "depends on how it is cut");
+    assert!(whole.is_sorted_by(|one, next| one.0 < next.0));
+    assert!(whole.iter().all(|(_, bytes)| bytes.len() <= 14 + 3));
+    keep_as_agent("websocket", said);
+    let parts = protocol.agent.parts().expect("parts are kept");
+    let mut kept = said[..(parts.kept_len)(said, usize::MAX)].to_vec();
+    (parts.blank)(&mut kept, SecretRules::built_in());
+    let of_kept = messages_of(scanning, true, [&kept[..]]);
+    assert!(whole.starts_with(&of_kept), "an agent keeps other frames");
+    let redact = protocol.redact_around.expect("it is redacted");
+    redact(&mut said.to_vec(), SecretRules::built_in(), &mut |bytes| {
+        bytes.fill(b'x')
+    });
 }
 
 /// Place and bytes of the messages whose end is known, in bytes that come in pieces.

@@ -241,6 +241,36 @@ def memcached_places() -> list[Place]:
     return _with_secrets(found + [(f"memcached answer {answer!r}", b"get k\r\n", answer) for answer in answers])
 
 
+def websocket_places() -> list[Place]:
+    """Places in WebSocket messages: texts, binaries, fragments, pings, reasons of closes; of a client with a key of
+    zeros, so that masked bytes are the secret's own."""
+    asked = b"GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+    switched = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+    kinds = {0x81: "text", 0x82: "binary", 0xC1: "compressed", 0x89: "ping", 0x8A: "pong", 0x88: "close"}
+    ping, found = _message_frame(0x89, b"", masked=True), []
+    for first, name in kinds.items():
+        body = b"\x03\xe8SECRET" if name == "close" else b"SECRET"
+        found += [
+            (f"WebSocket, client's {name}", _message_frame(first, body, masked=True), b""),
+            (f"WebSocket, two, {name}", ping + _message_frame(first, body, masked=True), b""),
+            (f"WebSocket, server's {name}", asked, switched + _message_frame(first, body, masked=False)),
+        ]
+    long = b"SECRET".ljust(300, b".")
+    fragments = _message_frame(0x01, b"SECRET", masked=False) + _message_frame(0x80, b"SECRET", masked=False)
+    found += [
+        ("WebSocket, long", _message_frame(0x82, long, masked=True), b""),
+        ("WebSocket, fragments", asked, switched + fragments),
+    ]
+    return _with_secrets(found)
+
+
+def _message_frame(first: int, body: bytes, *, masked: bool) -> bytes:
+    """A frame of a WebSocket; its length is that with a secret in it."""
+    length, mask = len(body) + 7 * body.count(b"SECRET"), 0x80 if masked else 0
+    size = bytes([length | mask]) if length < 126 else bytes([126 | mask]) + length.to_bytes(2, "big")
+    return bytes([first]) + size + (bytes(4) if masked else b"") + body
+
+
 def _command(*words: str | bytes) -> bytes:
     """A command of Redis; lengths are those with secrets in it."""
     texts = [word if isinstance(word, bytes) else word.encode() for word in words]

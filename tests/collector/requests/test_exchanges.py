@@ -293,7 +293,7 @@ CASES = {
             "GET /b 200 tx=t2 | 500 520 500 520 600 620 600 620 | 100>50 | 400 complete",
         ],
     ),
-    "upgrade: after 101 the connection speaks something else, all of it that exchange's": (
+    "upgrade: what the connection speaks after 101 is a stream of its own": (
         """
         client:40000 > proxy:8080
           100 > 0:100 GET /chat
@@ -303,7 +303,10 @@ CASES = {
           500 > 110:120
           600 < 60:70
         """,
-        ["GET /chat 101 | 100 120 500 520 200 220 600 620 | 120>70 | - complete"],
+        [
+            "GET /chat 101 | 100 120 100 120 200 220 200 220 | 100>50 | - complete",
+            "unknown | 300 320 500 520 400 420 600 620 | 20>20 | - complete",
+        ],
     ),
     "a body that is itself HTTP is a body": (
         """

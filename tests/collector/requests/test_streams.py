@@ -17,7 +17,7 @@ READER, OTHER = 1, 2
 def candidate(turns: int) -> pl.DataFrame:
     row = dict.fromkeys(STREAMS.names) | {"connection_id": READER, "turns": turns, "server": 7, "reason": CANDIDATE}
     kinds = {"connection_id": pl.Int64, "turns": pl.Int64, "server": pl.UInt64, "reason": pl.String}
-    kinds |= dict.fromkeys(("client_host", "server_host", "service", "protocol", "evidence"), pl.String)
+    kinds |= dict.fromkeys(("client_host", "server_host", "service", "protocol", "evidence", "closing"), pl.String)
     numbers = {name: pl.Int64 for name in STREAMS.names if name.endswith(("_ns", "_count", "_bytes"))}
     return pl.DataFrame([row], schema=kinds | numbers).with_columns(begin_trace_ns=pl.lit(5, pl.Int64))
 

@@ -1,6 +1,7 @@
 //! Assembles exchanges, in order of time, from the parts of each connection, and assigns every hop to an exchange.
 
 use crate::by_stream_id::{self, BrokenBy, State, Streams};
+use crate::changes::{Change, take_change};
 use crate::clean_turns::{TurnEvidence, crossed_count};
 use crate::heads::{Head, collect_heads, is_swapped, time_heads};
 use crate::later_messages::describe_by_later;
@@ -161,6 +162,8 @@ struct ConnectionBuffers {
     /// Frames that carry stream ids, and the streams found in them.
     streams: Streams,
     state: State,
+    /// Where the connection changed its protocol.
+    change: Option<Change>,
     parts: ByDirection<Vec<Part>>,
     /// By ordinal, the place of the exchange among the connection's, or `NO_PLACE`.
     place: Vec<u32>,
@@ -226,6 +229,7 @@ impl<'a> Builder<'a> {
         let seen = (handshake, swapped);
         own.state = own.streams.read(self.heads, head_rows.clone(), seen, &mut own.ranges);
         own.forget_heads_in_frames();
+        own.change = take_change(&mut own.heads, self.heads);
         let tls_handshake = if own.heads.is_empty() && !swapped && own.state == State::Other {
             keep_application(self.heads, head_rows.clone(), &mut own.ranges)
         } else {
@@ -246,6 +250,7 @@ impl<'a> Builder<'a> {
         own.remove_closing_byte(exchanges);
         own.note_bodies(exchanges);
         own.describe(exchanges, self.heads);
+        own.describe_changed(exchanges, self.heads, head_rows.clone(), swapped);
         apply_connection_times(exchanges, &handshake_times, swapped);
         own.apply_stream_ends(exchanges, self.heads);
         if let (Some(first), Some(shake)) = (exchanges.first_mut(), tls_handshake) {
@@ -325,6 +330,7 @@ impl ConnectionBuffers {
             are_turns,
             streams,
             state,
+            change,
             parts,
             ..
         } = self;
@@ -338,6 +344,9 @@ impl ConnectionBuffers {
             messages.number(heads, ranges);
         }
         messages.mark_parts(heads, parts);
+        if let Some(change) = change {
+            change.mark_parts(ranges, parts);
+        }
         if *state == State::Read {
             streams.mark_parts(parts);
         } else if messages.numbered.is_empty() && !heads.iter().any(|head| head.order.follows && head.from_client) {
@@ -499,7 +508,8 @@ impl ConnectionBuffers {
             exchange.complete &= stream.is_answered();
             let (by, at_ns) = stream.breaker();
             if at_ns != UNSEEN {
-                (exchange.broken_by, exchange.given_up_ns) = (by, at_ns);
+                let asked_ns = first_seen(exchange.request.last_sent_ns, exchange.request.last_received_ns);
+                (exchange.broken_by, exchange.given_up_ns) = (by, at_ns.max(asked_ns));
             }
         }
     }
@@ -571,6 +581,23 @@ impl ConnectionBuffers {
         }
         if self.heads.iter().any(|head| head.order.follows) {
             describe_by_later(&self.heads, heads, &self.messages.numbered, &self.place, exchanges);
+        }
+    }
+
+    /// Set the protocol of what follows the connection's change, as far as a message of it was read.
+    fn describe_changed(
+        &self,
+        exchanges: &mut [Exchange],
+        heads: &Heads,
+        rows: impl Iterator<Item = usize>,
+        swapped: bool,
+    ) {
+        let Some(change) = &self.change else {
+            return;
+        };
+        let own = exchanges.iter_mut().find(|one| one.ordinal == change.ordinal);
+        if let (Some(exchange), Some(protocol)) = (own, change.protocol(heads, rows, swapped)) {
+            exchange.protocol = protocol;
         }
     }
 
@@ -672,9 +699,10 @@ impl ConnectionBuffers {
     /// Append the exchanges that are streams by their heads or the shape of their traffic to `stretches`, which hold
     /// those that marks show; in order of evidence, strongest first.
     fn find_stretches(&mut self, exchanges: &mut [Exchange], heads: &Heads, ended_ns: i64) {
+        let changed = self.change.map(|change| change.ordinal);
         let of_heads = exchanges
             .iter()
-            .filter_map(|one| by_heads(heads, one.ordinal, one.request_row, one.response_row));
+            .filter_map(|one| by_heads(heads, one.ordinal, (one.request_row, one.response_row), changed));
         self.stretches.extend(of_heads);
         if self.state != State::Other {
             self.find_stretches_of_frames(exchanges);

@@ -22,6 +22,10 @@
 //! Where either end may ask ([`Asker`]), the streams of both are found in the same way. The client of a stream is the
 //! end that asks.
 //!
+//! # Upgrades
+//! Where HTTP/1.1 changed the connection to HTTP/2 (h2c), its request is the first stream's, which HTTP/2 answers
+//! ([`Streams::add_upgrade`]).
+//!
 //! # What is no request
 //! - A stream on which the client continues after the server has begun to send data, or on which both have sent and
 //!   neither has ended: gRPC's bidirectional calls, etcd's watches, WebSockets (RFC 8441).
@@ -32,7 +36,7 @@
 //! - Frames that are of no request, as pushed answers of HTTP/2 (even streams), are bytes of no stream.
 //! - The client is the end that sent the preface; without a preface, the client as determined before is kept.
 //!
-//! Source: RFC 9113 §4.1, §5.1, §6.
+//! Source: RFC 9113 §4.1, §5.1, §6, §6.8 (GOAWAY); RFC 7540 §3.2 (upgrade).
 
 use std::collections::HashMap;
 
@@ -46,6 +50,7 @@ use crate::{Heads, NO_ROW, UNSEEN, first_seen};
 
 /// Lower ones are interim (RFC 9110 §15.2).
 const FINAL_STATUS: u16 = 200;
+const SWITCHING_PROTOCOLS: u16 = 101;
 /// The ordinal of what belongs to no stream.
 const NO_STREAM: usize = 0;
 /// Pieces for each byte range and each boundary between streams. More occur only in input that is made to exhaust
@@ -79,6 +84,8 @@ struct Frame {
     status: u16,
     has_result: bool,
     is_result_due: bool,
+    /// Its sender does not answer streams of the receiver above this one (GOAWAY).
+    refused_above: Option<i64>,
     /// Length of the texts that its row shows, negated: of several rows of one frame the one that shows most counts.
     shortness: i64,
     server_ns: i64,
@@ -102,13 +109,14 @@ impl Frame {
     }
 }
 
-/// Which side reset a stream, by RST_STREAM.
+/// Which side reset a stream, by RST_STREAM, or that its server refused it, by GOAWAY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BrokenBy {
     #[default]
     Nobody,
     Client,
     Server,
+    Refusal,
 }
 
 /// A stream, from 1 in the order in which they begin. Its client is the end that asks.
@@ -128,7 +136,7 @@ pub(crate) struct Stream {
     server_sent_data: bool,
     /// The client sent data after the server had begun to.
     goes_on: bool,
-    /// Which side reset it, and when the client sent or received the reset.
+    /// Which side reset it, or that it was refused, and when the client sent or received the frame that says so.
     broken: Option<(BrokenBy, i64)>,
     /// Row of the client's first frame, if that was seen.
     request_row: Option<u32>,
@@ -158,11 +166,19 @@ impl Stream {
         self.is_ended.server
     }
 
-    /// Who reset the stream before its answer was whole, and when its client did so or received the reset.
+    /// Who reset or refused the stream before its answer was whole, and when its client sent or received that.
     pub fn breaker(&self) -> (BrokenBy, i64) {
         self.broken
             .filter(|_| !self.is_ended.server)
             .unwrap_or((BrokenBy::Nobody, UNSEEN))
+    }
+
+    /// Its answerer said that it did not process the stream, in the frame of this row. A reset says more.
+    fn refuse(&mut self, row: u32, at_ns: i64) {
+        if !self.server_spoke && self.broken.is_none() {
+            self.broken = Some((BrokenBy::Refusal, at_ns));
+            self.result_row = Some(row);
+        }
     }
 
     fn take(&mut self, frame: &Frame, from_asker: bool) {
@@ -207,6 +223,8 @@ pub(crate) struct Streams {
     /// Kind of the frames' heads.
     head_kind: u8,
     frames: ByDirection<Vec<Frame>>,
+    /// Where the first frame of each direction begins.
+    begin: ByDirection<Option<i64>>,
     /// Stream `ordinal` is at index `ordinal - 1`.
     pub streams: Vec<Stream>,
     /// Ordinals by whether the connection's client asks, the family, and the ids of streams.
@@ -243,6 +261,7 @@ impl Streams {
     ) -> State {
         self.frames.server.clear();
         self.frames.client.clear();
+        let all = rows.clone();
         let own = |row: usize| Some((row, registry::streams_of_head_kind(heads.head_kind[row])?));
         let Some((first, rules)) = rows.clone().find_map(own) else {
             return State::Other;
@@ -256,12 +275,19 @@ impl Streams {
             let from_client = heads.from_client[row] != swapped;
             self.frames.of_mut(from_client).push(frame);
         }
+        for from_client in [false, true] {
+            let starts = self.frames.of(from_client).iter().map(|frame| frame.start);
+            *self.begin.of_mut(from_client) = starts.min();
+        }
         let has_both = !self.frames.client.is_empty() && !self.frames.server.is_empty();
         if !has_preface && !has_both && !rules.frames_stand_alone {
             return State::Other;
         }
         if is_hidden {
             return State::Hidden;
+        }
+        if let Some(stream) = rules.upgrade_stream {
+            self.add_upgrade(heads, all, swapped, stream);
         }
         let is_whole = [false, true].map(|from_client| {
             let frames = self.frames.of_mut(from_client);
@@ -277,6 +303,62 @@ impl Streams {
         } else {
             State::Unread
         }
+    }
+
+    /// Add the head of HTTP/1.1's `101` and the request before it, if the frames begin behind these and nothing else is
+    /// before them: the request as a frame that is all that its client says in the stream `stream`.
+    fn add_upgrade(&mut self, heads: &Heads, rows: impl Iterator<Item = usize> + Clone, swapped: bool, stream: i64) {
+        let (Some(server_begin), Some(client_begin)) = (self.begin.server, self.begin.client) else {
+            return;
+        };
+        let ahead = |from_client: bool, begin: i64| {
+            let is_ahead = move |row: &usize| {
+                registry::order_of_head_kind(heads.head_kind[*row]).is_some()
+                    && (heads.from_client[*row] != swapped) == from_client
+                    && heads.stream_offset[*row] < begin
+            };
+            rows.clone().filter(is_ahead)
+        };
+        let is_first = |row: &usize| heads.stream_offset[*row] == 0;
+        let switches = |row: &usize| {
+            is_first(row)
+                && heads.status[*row] == SWITCHING_PROTOCOLS
+                && i64::from(heads.head_len[*row]) == server_begin
+        };
+        let shown = |row: &usize| heads.target.text_len(*row as u32);
+        let answer = ahead(false, server_begin).find(switches);
+        let request = ahead(true, client_begin).max_by_key(shown);
+        let (Some(answer), Some(request)) = (answer, request) else {
+            return;
+        };
+        if !ahead(true, client_begin).all(|row| is_first(&row)) {
+            return;
+        }
+        let frame = |row: usize, end: i64| Frame {
+            start: 0,
+            end,
+            meaning: FrameMeaning::default(),
+            stream,
+            ordinal: NO_STREAM,
+            row: row as u32,
+            status: 0,
+            has_result: false,
+            is_result_due: false,
+            refused_above: None,
+            shortness: 0,
+            server_ns: UNSEEN,
+            client_ns: UNSEEN,
+        };
+        self.frames.server.push(frame(answer, server_begin));
+        self.frames.client.push(Frame {
+            meaning: FrameMeaning {
+                is_said: true,
+                opens: true,
+                ends: true,
+                ..FrameMeaning::default()
+            },
+            ..frame(request, client_begin)
+        });
     }
 
     /// Find the streams, from the frames in the order in which the server's host saw them.
@@ -302,8 +384,12 @@ impl Streams {
         order.sort_unstable();
         let mut newest = 0;
         let mut last_gap: ByDirection<usize> = ByDirection::default();
+        let mut refusals: Vec<(bool, i64, u32, i64)> = Vec::new();
         for (place_in_time, &(_, from_server, place)) in order.iter().enumerate() {
             let frame = &mut frames.of_mut(!from_server)[place];
+            if let Some(last) = frame.refused_above {
+                refusals.push((!from_server, last, frame.row, frame.client_ns));
+            }
             if frame.meaning.follows_gap {
                 *last_gap.of_mut(!from_server) = place_in_time;
             }
@@ -336,6 +422,12 @@ impl Streams {
         for stream in streams.iter_mut() {
             let answers_from_client = stream.is_asked_by_server;
             stream.is_unread = !stream.is_answered() && *last_gap.of(answers_from_client) > stream.begun_in_time;
+        }
+        for (&(by_client, _, id), &ordinal) in ordinals.iter() {
+            let refuses = |refusal: &&(bool, i64, u32, i64)| refusal.0 != by_client && id > refusal.1;
+            if let Some(&(_, _, row, at_ns)) = refusals.iter().find(refuses) {
+                streams[ordinal - 1].refuse(row, at_ns);
+            }
         }
     }
 
@@ -410,10 +502,7 @@ impl Streams {
 
     /// Whether a byte precedes all frames: it was sent before the connection changed its protocol.
     pub fn is_before(&self, from_client: bool, at: i64) -> bool {
-        self.frames
-            .of(from_client)
-            .first()
-            .is_some_and(|frame| at < frame.start)
+        self.begin.of(from_client).is_some_and(|begin| at < begin)
     }
 }
 
@@ -538,6 +627,10 @@ fn frame(heads: &Heads, row: usize, rules: &StreamRules) -> Frame {
         row: row as u32,
         status: heads.status[row],
         has_result: heads.result_code[row] != SAYS_NOTHING,
+        refused_above: meaning
+            .refuses
+            .then(|| heads.content_length[row])
+            .filter(|last| *last >= 0),
         is_result_due: heads.result_code[row] == DUE,
         shortness: -((heads.target.text_len(row as u32) + heads.method.text_len(row as u32)) as i64)
             - i64::from(heads.status[row] > 0 || heads.result_code[row] != SAYS_NOTHING),

@@ -8,7 +8,8 @@
 //! 1. Each connection is divided into exchanges by itself, as its protocol requires
 //!    ([`twintap_protocols::exchanges::Exchanges`]): by the order of message heads ([`heads`], [`numbering`], [`waiting`]), by
 //!    stream ids ([`by_stream_id`]), otherwise by turn-taking ([`turns`]); of TLS without its handshake
-//!    ([`tls_handshake`]). The results are *parts*: byte ranges of one direction that belong to one exchange.
+//!    ([`tls_handshake`]). What follows a change of protocol is one exchange more ([`changes`]). The results are *parts*:
+//!    byte ranges of one direction that belong to one exchange.
 //! 2. The eight times of an exchange are those of the transfers that carry the first and the last byte of its request
 //!    and of its response ([`parts`]).
 //!    What turn-taking finds is judged ([`clean_turns`]): where turns overlap, they are no requests.
@@ -42,6 +43,7 @@
 
 mod assembly;
 mod by_stream_id;
+mod changes;
 mod clean_turns;
 mod connection_rows;
 mod head_of_line;

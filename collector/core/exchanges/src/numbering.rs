@@ -10,8 +10,8 @@
 //! so. Then each answer is that of the oldest request that had arrived and was not yet answered, however many are under
 //! way; an answer without such a request (to one from before the capture, or none at all) belongs to no exchange.
 //!
-//! Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 shows no heads: see
-//! [`crate::by_stream_id`].
+//! HTTP/2 shows no heads: see [`crate::by_stream_id`]. What follows a change of protocol is no message: see
+//! [`crate::changes`].
 
 use rustc_hash::FxHashSet;
 

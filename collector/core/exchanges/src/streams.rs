@@ -33,18 +33,15 @@
 //!
 //! Source: RFC 9110 §9.3.6, §15.2.2; WHATWG HTML §9.2 (server-sent events); RFC 6455.
 
-use twintap_protocols::exchanges::Exchanges;
 use twintap_protocols::http1::flag;
-use twintap_protocols::marks::reach;
-use twintap_protocols::registry::exchanges_of_head_kind;
+use twintap_protocols::marks::{STREAM_MARK, reach};
 
+use crate::changes;
 use crate::parts::Part;
 use crate::ranges::{ByDirection, Range, last_at_or_before};
 use crate::silences::{Cause, MIN_SILENCE_NS, Silence};
 use crate::{Heads, UNSEEN, first_seen};
 
-const SWITCHING_PROTOCOLS: u16 = 101;
-const CONNECT: &[u8] = b"CONNECT";
 /// A server that is silent for this long has nothing to send: most servers continue an answer sooner.
 pub const QUIET_SILENCE_NS: i64 = 50_000_000;
 /// Pieces that a server must send without another request. A streamed answer mostly has fewer.
@@ -174,7 +171,7 @@ pub(crate) fn is_quiet(in_response: bool, silence: &Silence) -> bool {
 
 /// Whether a row is a mark that shows a stream.
 fn is_mark(heads: &Heads, row: usize) -> bool {
-    matches!(exchanges_of_head_kind(heads.head_kind[row]), Exchanges::Streams)
+    heads.head_kind[row] == STREAM_MARK.0
 }
 
 /// Collect the stretches that the marks of a connection show. Arguments: its heads' rows; `swapped` as for the parts,
@@ -267,26 +264,30 @@ pub(crate) fn add_frames(
     }
 }
 
-/// The stretch that the heads of an exchange show. Arguments: rows of its request's and of its response's head.
-pub(crate) fn by_heads(heads: &Heads, ordinal: usize, request_row: i64, response_row: i64) -> Option<Stretch> {
+/// The stretch that the heads of an exchange show. Arguments: rows of its request's and of its response's head; the
+/// ordinal of what follows its connection's change of protocol, if that is known.
+pub(crate) fn by_heads(
+    heads: &Heads,
+    ordinal: usize,
+    (request_row, response_row): (i64, i64),
+    changed: Option<usize>,
+) -> Option<Stretch> {
     let response = usize::try_from(response_row)
         .ok()
         .filter(|row| heads.frame_kind[*row] == 0)?;
     let status = heads.status[response];
-    let asks_tunnel = || usize::try_from(request_row).is_ok_and(|row| heads.method.text(row) == CONNECT);
-    let (reason, last) = if status == SWITCHING_PROTOCOLS {
-        (StreamReason::Upgrade, usize::MAX)
-    } else if (200..300).contains(&status) && asks_tunnel() {
-        (StreamReason::Tunnel, usize::MAX)
+    let method = usize::try_from(request_row).map_or(&[][..], |row| heads.method.text(row));
+    let (reason, first, last) = if let Some(reason) = changes::reason_of(status, method) {
+        (reason, changed.unwrap_or(ordinal), usize::MAX)
     } else if heads.flags[response] & flag::EVENT_STREAM != 0 && (200..300).contains(&status) {
-        (StreamReason::EventStream, ordinal)
+        (StreamReason::EventStream, ordinal, ordinal)
     } else {
         return None;
     };
     Some(Stretch {
         reason,
         row: response_row,
-        first: ordinal,
+        first,
         last,
     })
 }

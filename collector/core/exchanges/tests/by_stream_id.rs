@@ -5,7 +5,7 @@ use twintap_exchanges::{
     BrokenBy, BuiltExchanges, Connections, Crossings, Exchange, Heads, Hops, Pauses, StreamReason, Texts, UNSEEN,
     build, kind,
 };
-use twintap_protocols::http2::kind::{DATA, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE};
+use twintap_protocols::http2::kind::{DATA, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE};
 
 const MS: i64 = 1_000_000;
 /// Every packet arrives so much later.
@@ -35,6 +35,10 @@ struct Rows {
     frames: Vec<(bool, i64, u16, u8, i64, u32)>,
     /// Result codes of some frames, by their places.
     codes: Vec<(usize, i32)>,
+    /// The last stream of some GOAWAYs, by their places.
+    last_streams: Vec<(usize, i64)>,
+    /// Heads of HTTP/1: from the client, place, status, length.
+    heads: Vec<(bool, i64, u16, u32)>,
 }
 
 /// What is said on a connection, begun with preface and settings where it is seen from its `beginning`.
@@ -92,28 +96,41 @@ fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> BuiltExchanges {
             .find(|(of, _)| *of == place)
             .map_or(-1, |(_, code)| *code)
     };
-    let codes: Vec<i32> = (0..frames_count).map(code).collect();
-    let none = vec![0; frames_count + 1];
+    let last_stream = |place| {
+        rows.last_streams
+            .iter()
+            .find(|(of, _)| *of == place)
+            .map_or(-1, |(_, last)| *last)
+    };
+    let count = frames_count + rows.heads.len();
+    let codes: Vec<i32> = (0..count).map(code).collect();
+    let lasts: Vec<i64> = (0..count).map(last_stream).collect();
+    let none = vec![0; count + 1];
     let empty = Texts {
         offsets: &none,
         ..EMPTY
     };
+    // Of frames, then of heads.
+    fn both<T>(frames: impl Iterator<Item = T>, heads: impl Iterator<Item = T>) -> Vec<T> {
+        frames.chain(heads).collect()
+    }
+    let (frames, http) = (|| rows.frames.iter(), || rows.heads.iter());
+    let kind_of = |head: &(bool, i64, u16, u32)| if head.2 == 0 { 1 } else { 2 };
     let heads = Heads {
-        connection_id: &vec![7; frames_count],
-        from_client: &rows.frames.iter().map(|frame| frame.0).collect::<Vec<bool>>(),
-        stream_offset: &rows.frames.iter().map(|frame| frame.1).collect::<Vec<i64>>(),
-        head_kind: &vec![head_kind; frames_count],
-        flags: &rows.frames.iter().map(|frame| frame.3).collect::<Vec<u8>>(),
-        head_len: &rows.frames.iter().map(|frame| frame.5).collect::<Vec<u32>>(),
-        content_length: &vec![-1; frames_count],
-        status: &if is_record {
-            kinds.clone()
-        } else {
-            vec![0; frames_count]
-        },
+        connection_id: &vec![7; count],
+        from_client: &both(frames().map(|frame| frame.0), http().map(|head| head.0)),
+        stream_offset: &both(frames().map(|frame| frame.1), http().map(|head| head.1)),
+        head_kind: &both(frames().map(|_| head_kind), http().map(kind_of)),
+        flags: &both(frames().map(|frame| frame.3), http().map(|_| 0)),
+        head_len: &both(frames().map(|frame| frame.5), http().map(|head| head.3)),
+        content_length: &lasts,
+        status: &both(
+            kinds.iter().map(|kind| if is_record { *kind } else { 0 }),
+            http().map(|head| head.2),
+        ),
         result_code: &codes,
-        frame_kind: &kinds,
-        stream_id: &rows.frames.iter().map(|frame| frame.4).collect::<Vec<i64>>(),
+        frame_kind: &both(kinds.iter().copied(), http().map(|_| 0)),
+        stream_id: &both(frames().map(|frame| frame.4), http().map(|_| -1)),
         method: empty,
         target: empty,
         id: empty,
@@ -352,6 +369,85 @@ fn a_stream_that_is_broken_off_is_given_up_then() {
     assert_eq!(given_up(&[asked, left]), (301 * MS, BrokenBy::Client, false));
     assert_eq!(given_up(&[asked, refused]), (7 * MS + WAY, BrokenBy::Server, false));
     assert_eq!(given_up(&[asked, answer, left]), (UNSEEN, BrokenBy::Nobody, true));
+}
+
+/// The rows with so many bytes of HTTP/1 before all of either side: a request that is answered by 101.
+fn behind_upgrade(mut rows: Rows, (asked, answered): (i64, i64)) -> Rows {
+    let more = |from_client: bool| if from_client { asked } else { answered };
+    for at in 0..rows.sent.len() {
+        rows.starts[at] += more(rows.from_client[at]);
+        rows.ends[at] += more(rows.from_client[at]);
+    }
+    rows.frames.iter_mut().for_each(|frame| frame.1 += more(frame.0));
+    for (number, (from_client, len)) in [(true, asked), (false, answered)].into_iter().enumerate() {
+        rows.from_client.insert(number, from_client);
+        rows.starts.insert(number, 0);
+        rows.ends.insert(number, len);
+        rows.sent.insert(number, number as i64 * WAY);
+    }
+    rows.heads = vec![(true, 0, 0, asked as u32), (false, 0, 101, answered as u32)];
+    rows
+}
+
+#[test]
+fn the_request_that_asks_for_http2_is_that_of_its_first_stream() {
+    let answer: Packet = (false, 5, &[(HEADERS, 4, 1, 40), (DATA, END, 1, 100)]);
+    let ask: Packet = (true, 7, &[(HEADERS, 5, 3, 40)]);
+    let more: Packet = (false, 9, &[(HEADERS, 5, 3, 40)]);
+    let found = exchanges_of(&behind_upgrade(rows(true, &[answer, ask, more]), (120, 80)), true);
+    assert_eq!(times(&found), [(0, 5, true), (7, 9, true)]);
+    assert_eq!(whys(&found), [StreamReason::Request; 2]);
+    let first = found.in_order().next().copied().expect("the first");
+    let heads_begin = 7; // preface, settings of both, and the other frames are before
+    assert_eq!(
+        (
+            first.request.bytes,
+            first.response.bytes,
+            first.request_row,
+            is_http2(&first)
+        ),
+        (120, 149 + 9, heads_begin, true)
+    );
+}
+
+#[test]
+fn streams_above_the_last_of_a_goaway_were_refused() {
+    let asked: Packet = (
+        true,
+        1,
+        &[(HEADERS, 5, 1, 40), (HEADERS, 5, 3, 40), (HEADERS, 5, 5, 40)],
+    );
+    let answer: Packet = (false, 5, &[(HEADERS, 5, 1, 40)]);
+    let leaving: Packet = (false, 6, &[(GOAWAY, 0, 0, 8)]);
+    let late: Packet = (false, 9, &[(HEADERS, 5, 3, 40)]);
+    let of = |last: i64, packets: &[Packet]| {
+        let mut all = rows(true, packets);
+        let goaway = all
+            .frames
+            .iter()
+            .position(|frame| frame.2 == u16::from(GOAWAY))
+            .expect("one");
+        all.last_streams.push((goaway, last));
+        all.codes.push((goaway, 1_100));
+        let found = exchanges_of(&all, true);
+        let outline = |one: &Exchange| (one.broken_by, one.complete, one.result_row == goaway as i64);
+        found.in_order().map(outline).collect::<Vec<_>>()
+    };
+    let (whole, refused) = ((BrokenBy::Nobody, true, false), (BrokenBy::Refusal, false, true));
+    assert_eq!(of(3, &[asked, answer, leaving, late]), [whole, whole, refused]);
+    let open = (BrokenBy::Nobody, false, false);
+    assert_eq!(
+        of(i64::from(i32::MAX), &[asked, answer, leaving, late]),
+        [whole, whole, open]
+    );
+    assert_eq!(
+        of(1, &[asked, answer, late, leaving]),
+        [whole, whole, refused],
+        "it answered all the same"
+    );
+    let reset: Packet = (false, 7, &[(RST_STREAM, 0, 5, 4)]);
+    let broken = (BrokenBy::Server, false, false);
+    assert_eq!(of(3, &[asked, answer, reset, leaving, late]), [whole, whole, broken]);
 }
 
 #[test]

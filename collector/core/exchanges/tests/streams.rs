@@ -189,11 +189,25 @@ fn messages_say_what_is_no_request() {
     let answer = |status, flags| (false, 0, RESPONSE, flags, status, "");
     type Case = (&'static str, Vec<Line>, Vec<StreamReason>);
     let cases: Vec<Case> = vec![
-        ("101", vec![ask, answer(101, 0)], vec![StreamReason::Upgrade]),
+        (
+            "101",
+            vec![ask, answer(101, 0)],
+            vec![StreamReason::Request, StreamReason::Upgrade],
+        ),
         (
             "an accepted CONNECT",
             vec![(true, 0, REQUEST, 0, 0, "CONNECT"), answer(200, 0)],
-            vec![StreamReason::Tunnel],
+            vec![StreamReason::Request, StreamReason::Tunnel],
+        ),
+        (
+            "HTTP inside a tunnel",
+            vec![
+                (true, 0, REQUEST, 0, 0, "CONNECT"),
+                answer(200, 0),
+                (true, 100, REQUEST, 0, 0, "GET"),
+                (false, 60, RESPONSE, 0, 200, ""),
+            ],
+            vec![StreamReason::Request, StreamReason::Tunnel],
         ),
         (
             "a refused CONNECT",

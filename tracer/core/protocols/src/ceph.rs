@@ -84,6 +84,7 @@ const STREAMS: StreamRules = StreamRules {
     header_len: PREAMBLE_LEN as i64,
     frame: meaning,
     shows_requests: true,
+    upgrade_stream: None,
     frames_stand_alone: true,
 };
 

@@ -96,6 +96,8 @@ pub struct StreamRules {
     pub frame: fn(&FrameFields) -> FrameMeaning,
     /// Requests have a method or target, which the row of a stream's first frame has.
     pub shows_requests: bool,
+    /// The stream whose request is HTTP/1.1's, where that changed the connection to this protocol.
+    pub upgrade_stream: Option<i64>,
     /// Each frame shows by itself which exchange it is part of, so that of frames that are missing nothing else depends.
     pub frames_stand_alone: bool,
 }
@@ -144,5 +146,7 @@ pub struct FrameMeaning {
     pub hides_rest: bool,
     /// Its sender resets the stream.
     pub breaks: bool,
+    /// Its sender does not answer the receiver's streams above the one in column `content_length`.
+    pub refuses: bool,
     pub has_data: bool,
 }

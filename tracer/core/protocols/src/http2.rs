@@ -18,7 +18,7 @@
 use crate::excerpt::{Emit, Excerpt};
 use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
 use crate::head::{FrameId, Head, HeadKind};
-use crate::protocol::{AgentKeeps, Docs, FrameLen, Framing, Parts, Protocol};
+use crate::protocol::{AgentKeeps, Docs, Finder, FrameLen, Framing, Parts, Protocol, Upgrade};
 
 mod block_secrets;
 mod blocks;
@@ -35,6 +35,10 @@ pub const PROTOCOL: Protocol = Protocol {
     results: grpc_results::RESULTS,
     family: "http",
     framing: Some(&FRAMING),
+    upgrade: Some(Upgrade {
+        token: b"h2c",
+        finder: Finder::Frames(&FRAMING),
+    }),
     read,
     fixed_bytes: &[PREFACE],
     agent: AgentKeeps::Parts(Parts {
@@ -44,8 +48,9 @@ pub const PROTOCOL: Protocol = Protocol {
     redact_around: Some(redaction::redact_around_frames),
     docs: Docs {
         reads: "the preface and the headers of frames, wherever they stand: streams, their sizes and ends; what header blocks \
-                say, as of HTTP/1 heads, and `grpc-status`; the codes of resets",
-        agent_keeps: "the preface, the headers of frames, header blocks, and the codes of resets",
+                say, as of HTTP/1 heads, and `grpc-status`; the codes of resets, of GOAWAY that and the last stream",
+        agent_keeps: "the preface, the headers of frames, header blocks, the codes of resets, and what GOAWAY says but for \
+                      its text",
         overwrites: "in header blocks what is secret in HTTP/1 heads, and values whose names the block does not spell out",
     },
     ..Protocol::with_name("http/2")
@@ -67,6 +72,7 @@ const STREAMS: StreamRules = StreamRules {
     header_len: HEADER_LEN as i64,
     frame: meaning,
     shows_requests: true,
+    upgrade_stream: Some(1),
     frames_stand_alone: false,
 };
 
@@ -103,6 +109,8 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
+/// Length of what a GOAWAY says before texts for debugging: last stream, error code.
+const GOAWAY_LEN: usize = 8;
 /// Headers read of one packet, at most, to resume after a loss.
 const MAX_FRAMES: usize = 4096;
 /// Settings, at most, in the first frame of a server.
@@ -212,6 +220,7 @@ fn meaning(frame: &FrameFields) -> FrameMeaning {
         opens: headers,
         ends: (data || headers) && frame.flags & flag::END_STREAM != 0,
         breaks: is_clients && is(kind::RST_STREAM),
+        refuses: is(kind::GOAWAY),
         has_data: data && frame.len > HEADER_LEN as i64,
         ..FrameMeaning::default()
     }
@@ -220,10 +229,15 @@ fn meaning(frame: &FrameFields) -> FrameMeaning {
 fn frame_len(header: &[u8]) -> Option<FrameLen> {
     let header = FrameHeader::parse(header.first_chunk()?);
     let has_block = matches!(header.kind, kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION);
-    let is_kept = has_block || header.kind == kind::RST_STREAM;
+    let kept_len = match header.kind {
+        _ if has_block => header.payload_len,
+        kind::RST_STREAM => header.payload_len,
+        kind::GOAWAY => header.payload_len.min(GOAWAY_LEN as u32),
+        _ => 0,
+    };
     header.is_valid().then_some(FrameLen {
         body_len: header.payload_len,
-        kept_len: if is_kept { header.payload_len } else { 0 },
+        kept_len,
     })
 }
 

@@ -32,6 +32,7 @@ pub mod redaction;
 pub mod registry;
 pub mod results;
 pub mod sql;
+pub mod upgrade;
 
 pub mod http1;
 pub mod http2;

@@ -24,6 +24,8 @@ pub struct Protocol {
     pub framing: Option<&'static Framing>,
     /// Decoder: how messages without such frames are found anywhere in packets.
     pub scanning: Option<&'static Scanning>,
+    /// How HTTP/1.1 changes a connection to it, if that is how it begins or may begin.
+    pub upgrade: Option<Upgrade>,
     /// After matching: the messages that an excerpt shows.
     pub read: Read,
     /// After matching: whether these first bytes of a direction are of this protocol, given whether the client sent
@@ -111,6 +113,21 @@ pub struct Scanning {
     pub keep: fn(&ReadFrame<'_>, &mut Keeper<'_>),
 }
 
+/// A protocol to which HTTP/1.1 changes a connection: behind the head of a `101`, both directions are of it.
+#[derive(Debug)]
+pub struct Upgrade {
+    /// In the header `Upgrade`, in any case.
+    pub token: &'static [u8],
+    pub finder: Finder,
+}
+
+/// How a protocol's messages are found anywhere in packets.
+#[derive(Clone, Copy, Debug)]
+pub enum Finder {
+    Frames(&'static Framing),
+    Scanner(&'static Scanning),
+}
+
 /// Reads the bytes of one direction in their order, however packets cut them.
 pub trait Scanner: std::fmt::Debug + Send {
     /// Read bytes that continue those read or skipped before. Calls `found` with each message; the place of its first
@@ -181,6 +198,7 @@ impl Protocol {
             keep: |_, _| false,
             framing: None,
             scanning: None,
+            upgrade: None,
             read: |_, _| {},
             begins: |_, _| false,
             exchanges: Exchanges::Turns,

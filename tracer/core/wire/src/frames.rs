@@ -4,8 +4,8 @@
 //! ([`twintap_protocols::protocol::Framing`]). A header can be anywhere in a packet, and can be cut by two packets. The
 //! header before it gives its position, so for each direction only the sequence number of the next wanted byte is kept,
 //! and the wanted bytes that have arrived. A packet without any of them costs one look-up. Following begins where a
-//! direction is certain to be of a protocol (`Framing::begins`). Packets of other directions are examined only if
-//! `Framing::may_begin` holds.
+//! direction is certain to be of a protocol (`Framing::begins`), or where HTTP/1.1 changes both directions to one
+//! ([`twintap_protocols::upgrade`]). Packets of other directions are examined only if `Framing::may_begin` holds.
 //!
 //! A frame is recorded with the packet that carries its last wanted byte; it may begin in an earlier packet. What its
 //! body says, its protocol's reader says, which reads the frames of a direction in their order.
@@ -28,8 +28,9 @@ use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
 use twintap_protocols::excerpt::Keeper;
-use twintap_protocols::protocol::{FrameReader, Framing, MAX_KEPT_LEN, ReadFrame, Scan, Scanner, Scanning};
+use twintap_protocols::protocol::{Finder, FrameReader, Framing, MAX_KEPT_LEN, ReadFrame, Scan, Scanner, Scanning};
 use twintap_protocols::registry;
+use twintap_protocols::upgrade::{self, Change};
 
 use crate::counters::{CounterKind, Counters};
 use crate::events::Event;
@@ -148,6 +149,7 @@ impl Frames {
             payload.first().is_some_and(|&first| registry::may_be_framed(first))
                 && (registry::framings_of_payload(payload).next().is_some()
                     || registry::scannings_of_payload(payload).next().is_some())
+                || upgrade::may_change(payload)
         } else {
             event.payload_len > 0 || event.flags & SYN != 0
         }
@@ -172,6 +174,13 @@ impl Frames {
             wire_len: event.payload_len,
             bytes: payload,
         };
+        if let Some(change) = upgrade::change_of(payload) {
+            self.change(key, (event.seq, event.ack), &change, counters);
+            if let Some(flow) = self.flows.get_mut(&key) {
+                flow.take(&piece, 0, &mut |frame| note(frame, counters));
+            }
+            return false; // its head is HTTP's
+        }
         let is_again = |flow: &Flow| flow.begun == event.seq;
         if let Some((protocol, framing)) = preface_of(payload)
             && !self.flows.get(&key).is_some_and(is_again)
@@ -246,6 +255,28 @@ impl Frames {
         true
     }
 
+    /// Follow both directions from where HTTP/1.1 changes their protocol; of a protocol with frames the server's.
+    ///
+    /// Arguments: `key`, the server's direction; `(seq, ack)` of the packet that begins with the change's head. What it
+    /// acknowledges is all of the request, behind which the client waits for this answer.
+    fn change(&mut self, key: Direction, (seq, ack): (u32, u32), change: &Change, counters: &mut Counters) {
+        let begun = seq.wrapping_add(change.head_len as u32);
+        if self.flows.get(&key).is_some_and(|flow| flow.begun == begun) {
+            return; // sent again
+        }
+        if self.flows.len() + 1 >= MAX_FLOWS {
+            counters.bump(CounterKind::FramesMissed);
+            return;
+        }
+        self.forget(&key);
+        self.flows.insert(key, Flow::at_change(change, false, begun));
+        // A client's frames begin behind a preface, which is recognised by itself.
+        if let Finder::Scanner(_) = change.finder {
+            self.forget(&key.other_way());
+            self.flows.insert(key.other_way(), Flow::at_change(change, true, ack));
+        }
+    }
+
     /// Read nothing more of a direction.
     fn end(&mut self, key: &Direction) {
         if let Some(flow) = self.flows.get_mut(key) {
@@ -273,12 +304,12 @@ impl Direction {
 }
 
 impl Flow {
-    fn new(protocol: u8, walk: Walk, piece: &Piece<'_>) -> Self {
+    fn new(protocol: u8, walk: Walk, seq: u32) -> Self {
         Self {
             protocol,
             walk,
-            begun: piece.seq,
-            wanted: piece.seq,
+            begun: seq,
+            wanted: seq,
             is_lost: false,
             is_ended: false,
             held: Vec::new(),
@@ -288,32 +319,27 @@ impl Flow {
     /// A direction whose frames begin with this packet.
     fn of_frames(protocol: u8, framing: &'static Framing, piece: &Piece<'_>) -> Self {
         let ahead = (framing.preface_len)(piece.bytes) as u32;
-        let walk = FramedWalk {
-            framing,
-            reader: (framing.reader)(ahead > 0),
-            said: Vec::new(),
-            kept: Vec::new(),
-            kept_len: framing.header_len,
-            behind_len: 0,
-        };
         Self {
             wanted: piece.seq.wrapping_add(ahead),
-            ..Self::new(protocol, Walk::Framed(walk), piece)
+            ..Self::new(protocol, Walk::of_frames(framing, ahead > 0), piece.seq)
         }
+    }
+
+    /// A direction behind a change of protocol, from sequence number `seq` on.
+    fn at_change(change: &Change, from_client: bool, seq: u32) -> Self {
+        let walk = match change.finder {
+            Finder::Frames(framing) => Walk::of_frames(framing, true),
+            Finder::Scanner(rules) => Walk::of_messages(rules, from_client),
+        };
+        Self::new(change.protocol, walk, seq)
     }
 
     /// A direction of a connection whose client's packet this is. Answers begin with the next packet that begins with
     /// one.
     fn of_messages(protocol: u8, rules: &'static Scanning, from_client: bool, piece: &Piece<'_>) -> Self {
-        let scanner = (rules.scanner)(from_client);
-        let walk = Walk::Scanned {
-            rules,
-            scanner,
-            from_client,
-        };
         Self {
             is_lost: !from_client,
-            ..Self::new(protocol, walk, piece)
+            ..Self::new(protocol, Walk::of_messages(rules, from_client), piece.seq)
         }
     }
 
@@ -446,6 +472,26 @@ impl Noter {
 }
 
 impl Walk {
+    /// Arguments: `from_first`: it begins with the first frame that the side sends.
+    fn of_frames(framing: &'static Framing, from_first: bool) -> Self {
+        Self::Framed(FramedWalk {
+            framing,
+            reader: (framing.reader)(from_first),
+            said: Vec::new(),
+            kept: Vec::new(),
+            kept_len: framing.header_len,
+            behind_len: 0,
+        })
+    }
+
+    fn of_messages(rules: &'static Scanning, from_client: bool) -> Self {
+        Self::Scanned {
+            rules,
+            scanner: (rules.scanner)(from_client),
+            from_client,
+        }
+    }
+
     /// Whether a packet begins with frames or messages, on a direction of which some are missing.
     fn resumes(&mut self, piece: &Piece<'_>) -> bool {
         match self {
@@ -725,6 +771,76 @@ mod tests {
             header_ends(7, &twice).0,
             expected[..4].iter().copied().chain(again).collect::<Vec<i64>>()
         );
+    }
+
+    /// Names of messages found behind a change of protocol, with their places in the payloads of both sides' packets.
+    fn behind_change(packets: &[(bool, i64, &[u8])]) -> Vec<(bool, i64)> {
+        let (mut frames, mut counters, mut places) = (Frames::default(), Counters::default(), Vec::new());
+        let zero = [u32::MAX - 20, 7_000];
+        let mut reach = [0, 0];
+        for &(from_server, at, bytes) in packets {
+            let side = usize::from(from_server);
+            reach[side] = reach[side].max(at + bytes.len() as i64);
+            let event = Event {
+                seq: zero[side].wrapping_add(at as u32),
+                ack: zero[1 - side].wrapping_add(reach[1 - side] as u32),
+                payload_len: bytes.len() as u32,
+                ..Event::default()
+            };
+            let key = if from_server { ENDS.other_way() } else { ENDS };
+            if frames.concerns(&event, bytes) {
+                frames.take(key, &event, bytes, &mut counters, |frame, _| {
+                    places.push((from_server, at + i64::from(frame.read.at)))
+                });
+            }
+        }
+        assert_eq!(counters.get(CounterKind::FramesMissed), 0);
+        places
+    }
+
+    #[test]
+    fn behind_a_change_of_protocol_both_directions_are_followed() {
+        let ask = b"GET /chat HTTP/1.1\r\nUpgrade: websocket\r\n\r\n";
+        let switch = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
+        let (asked, switched) = (ask.len() as i64, switch.len() as i64);
+        let with_news = [&switch[..], b"\x81\x04news"].concat();
+        let packets: &[(bool, i64, &[u8])] = &[
+            (false, 0, ask),
+            (true, 0, &with_news),
+            (true, 0, &with_news),
+            (false, asked, b"\x81\x85\0\0\0\0he"),
+            (false, asked + 8, b"llo\x89\x80\0\0\0\0"),
+            (true, switched + 6, b"\x82\x02hi\x8a\0"),
+        ];
+        let (from_client, from_server) = ([asked, asked + 11], [switched, switched + 6, switched + 10]);
+        let expected = [
+            (true, from_server[0]),
+            (false, from_client[0]),
+            (false, from_client[1]),
+            (true, from_server[1]),
+            (true, from_server[2]),
+        ];
+        assert_eq!(behind_change(packets), expected);
+    }
+
+    #[test]
+    fn the_first_frames_of_http2_may_come_with_the_change_to_it() {
+        let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+        let switched = switch.len() as i64;
+        let settings = [
+            &switch[..],
+            &frame(kind::SETTINGS, 0, 0, 6),
+            &frame(kind::HEADERS, 4, 1, 20),
+        ]
+        .concat();
+        let begin = [PREFACE.as_slice(), &frame(kind::SETTINGS, 0, 0, 0)].concat();
+        let packets: &[(bool, i64, &[u8])] = &[
+            (false, 0, b"GET / HTTP/1.1\r\n\r\n"),
+            (true, 0, &settings),
+            (false, 18, &begin),
+        ];
+        let expected = [(true, switched), (true, switched + 15), (false, 18), (false, 42)];
+        assert_eq!(behind_change(packets), expected);
     }
 
     #[test]

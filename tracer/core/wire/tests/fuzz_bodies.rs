@@ -50,6 +50,11 @@ fn command_streams() {
 }
 
 #[test]
+fn websocket_frames() {
+    run("websocket_frames", decoding::websocket_frames);
+}
+
+#[test]
 fn postgresql_messages() {
     run("postgresql_messages", decoding::postgresql_messages);
 }

@@ -11,7 +11,7 @@
 //! 3. What is kept of it is what is kept of HTTP/1 heads, with secrets overwritten by the same rules.
 //!
 //! An excerpt is a frame's header, and if its block was read four bytes of `grpc-status` and the text; of a stream's reset
-//! the result code alone.
+//! the result code alone, of GOAWAY that and the last stream.
 //!
 //! Limits: a block that was not captured whole, and one that an agent overwrote whole (it consists of zeros), says
 //! nothing; nor do later blocks of what it would have put into the table.
@@ -27,9 +27,9 @@ use crate::numbers::number;
 use crate::protocol::{FrameReader, ReadFrame};
 use crate::results::{DUE, SAYS_NOTHING};
 
-use super::grpc_results::of_reset;
+use super::grpc_results::{of_goaway, of_reset};
 use super::hpack::{Decoder, Field};
-use super::{FrameHeader, HEADER_LEN, flag, kind};
+use super::{FrameHeader, GOAWAY_LEN, HEADER_LEN, flag, kind};
 
 const CODE_LEN: usize = 4;
 const GRPC_TYPE: &[u8] = b"application/grpc";
@@ -57,6 +57,12 @@ impl FrameReader for HeaderBlocks {
             && let Some(code) = body.first_chunk()
         {
             said.extend_from_slice(&of_reset(u32::from_be_bytes(*code)).to_be_bytes());
+        }
+        if header.kind == kind::GOAWAY
+            && let Some(&[s0, s1, s2, s3, code @ ..]) = body.first_chunk::<GOAWAY_LEN>()
+        {
+            said.extend_from_slice(&of_goaway(u32::from_be_bytes(code)).to_be_bytes());
+            said.extend_from_slice(&[s0 & 0x7f, s1, s2, s3]);
         }
         if !matches!(header.kind, kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION) {
             return;
@@ -215,7 +221,9 @@ pub fn keep(frame: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
         keeper.notes.left_out();
         return;
     }
-    if let Some((code, text)) = frame.said.split_at_checked(CODE_LEN) {
+    if is_goaway(frame.header) {
+        kept.extend_from_slice(frame.said);
+    } else if let Some((code, text)) = frame.said.split_at_checked(CODE_LEN) {
         kept.extend_from_slice(code);
         http1::keep_text(text, keeper, &mut kept);
     }
@@ -223,6 +231,12 @@ pub fn keep(frame: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
     keeper
         .excerpts
         .push_frame(number, frame.at, protocol, &kept, frame.header.len());
+}
+
+fn is_goaway(header: &[u8]) -> bool {
+    header
+        .first_chunk()
+        .is_some_and(|header| FrameHeader::parse(header).kind == kind::GOAWAY)
 }
 
 /// A frame's head with what its excerpt says behind the header.
@@ -234,6 +248,13 @@ pub fn with_block<'a>(frame: Head<'a>, said: &'a [u8]) -> Head<'a> {
         result_code: i32::from_be_bytes(*code),
         ..frame
     };
+    if frame.frame.kind == u16::from(kind::GOAWAY) {
+        let last = text.first_chunk().map_or(-1, |last| u32::from_be_bytes(*last).into());
+        return Head {
+            content_length: last,
+            ..frame
+        };
+    }
     let Some(head) = http1::read_text(text) else {
         return frame;
     };

@@ -1,8 +1,8 @@
-//! Results of HTTP/2: the status, `grpc-status`, which counts where there is one, and the code of a reset of a stream that
-//! was not answered.
+//! Results of HTTP/2: the status, `grpc-status`, which counts where there is one, the code of a reset of a stream that
+//! was not answered, and that of a GOAWAY by which a server refused one.
 //!
 //! Source: gRPC, "Status codes and their use in gRPC". OpenTelemetry's conventions for gRPC draw the same line between
-//! errors of clients and servers, but for RESOURCE_EXHAUSTED, which is gRPC's 429. RFC 9113 §7 (codes of resets).
+//! errors of clients and servers, but for RESOURCE_EXHAUSTED, which is gRPC's 429. RFC 9113 §6.8, §7 (error codes).
 
 use std::borrow::Cow;
 
@@ -35,7 +35,10 @@ const CODES: [(&str, StatusClass); 17] = [
 /// The result code of a stream's reset with the first error code; the others follow.
 const FIRST_RESET: i32 = 1_000;
 
-/// Names of the error codes of resets, in order.
+/// The same of a GOAWAY.
+const FIRST_GOAWAY: i32 = 1_100;
+
+/// Names of error codes, in order.
 const RESETS: [&str; 14] = [
     "NO_ERROR",
     "PROTOCOL_ERROR",
@@ -53,17 +56,50 @@ const RESETS: [&str; 14] = [
     "HTTP_1_1_REQUIRED",
 ];
 
+/// The same of GOAWAYs, whose streams were not processed; then any other.
+const GOAWAYS: [&str; 15] = [
+    "GOAWAY NO_ERROR",
+    "GOAWAY PROTOCOL_ERROR",
+    "GOAWAY INTERNAL_ERROR",
+    "GOAWAY FLOW_CONTROL_ERROR",
+    "GOAWAY SETTINGS_TIMEOUT",
+    "GOAWAY STREAM_CLOSED",
+    "GOAWAY FRAME_SIZE_ERROR",
+    "GOAWAY REFUSED_STREAM",
+    "GOAWAY CANCEL",
+    "GOAWAY COMPRESSION_ERROR",
+    "GOAWAY CONNECT_ERROR",
+    "GOAWAY ENHANCE_YOUR_CALM",
+    "GOAWAY INADEQUATE_SECURITY",
+    "GOAWAY HTTP_1_1_REQUIRED",
+    "GOAWAY UNKNOWN",
+];
+
 /// The result code of a reset with this error code; [`SAYS_NOTHING`] if it has no name.
 pub fn of_reset(error_code: u32) -> i32 {
-    let known = i32::try_from(error_code)
-        .ok()
-        .filter(|&code| reset_name(FIRST_RESET + code).is_some());
-    known.map_or(SAYS_NOTHING, |code| FIRST_RESET + code)
+    code_of(FIRST_RESET, error_code).unwrap_or(SAYS_NOTHING)
+}
+
+/// The result code of a GOAWAY with this error code; that of UNKNOWN if it has no name, since the streams above the last
+/// one are refused whatever the reason.
+pub fn of_goaway(error_code: u32) -> i32 {
+    code_of(FIRST_GOAWAY, error_code).unwrap_or(FIRST_GOAWAY + GOAWAYS.len() as i32 - 1)
+}
+
+fn code_of(first: i32, error_code: u32) -> Option<i32> {
+    let code = i32::try_from(error_code).ok()?;
+    (code < RESETS.len() as i32).then_some(first + code)
 }
 
 fn reset_name(code: i32) -> Option<&'static str> {
     RESETS
         .get(usize::try_from(code.checked_sub(FIRST_RESET)?).ok()?)
+        .copied()
+}
+
+fn goaway_name(code: i32) -> Option<&'static str> {
+    GOAWAYS
+        .get(usize::try_from(code.checked_sub(FIRST_GOAWAY)?).ok()?)
         .copied()
 }
 
@@ -80,6 +116,7 @@ fn class(status: u16, code: i32) -> StatusClass {
     match (by_status, code) {
         (StatusClass::Refused | StatusClass::ServerError, _) | (_, SAYS_NOTHING) => by_status,
         (_, DUE) => StatusClass::Unknown,
+        _ if goaway_name(code).is_some() => StatusClass::Refused,
         _ => match (entry(code), reset_name(code)) {
             (Some((_, class)), _) => *class,
             (_, Some(name)) => class_of_reset(name),
@@ -89,7 +126,7 @@ fn class(status: u16, code: i32) -> StatusClass {
 }
 
 fn name(code: i32) -> Option<Cow<'static, str>> {
-    if let Some(name) = reset_name(code) {
+    if let Some(name) = reset_name(code).or_else(|| goaway_name(code)) {
         return Some(Cow::Borrowed(name));
     }
     let (name, class) = entry(code)?;
@@ -122,6 +159,8 @@ mod tests {
             ((0, of_reset(7)), StatusClass::Refused),
             ((200, of_reset(2)), StatusClass::ServerError),
             ((200, of_reset(8)), StatusClass::Unknown),
+            ((0, of_goaway(0)), StatusClass::Refused),
+            ((0, of_goaway(99)), StatusClass::Refused),
         ];
         for ((status, code), expected) in cases {
             assert_eq!(class(status, code), expected, "{status} {code}");
@@ -129,6 +168,8 @@ mod tests {
         let names = [14, 0, DUE, 17].map(|code| name(code).map(Cow::into_owned));
         assert_eq!(names, [Some("UNAVAILABLE".to_owned()), None, None, None]);
         assert_eq!(name(of_reset(8)).as_deref(), Some("CANCEL"));
+        assert_eq!(name(of_goaway(11)).as_deref(), Some("GOAWAY ENHANCE_YOUR_CALM"));
+        assert_eq!(name(of_goaway(u32::MAX)).as_deref(), Some("GOAWAY UNKNOWN"));
         assert_eq!([of_reset(14), of_reset(u32::MAX)], [SAYS_NOTHING; 2]);
     }
 }

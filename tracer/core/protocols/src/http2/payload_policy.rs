@@ -1,5 +1,5 @@
-//! Keeps the headers of HTTP/2 frames, the client's preface, the codes of resets and header blocks with their secrets
-//! overwritten, and overwrites the contents of all other frames.
+//! Keeps the headers of HTTP/2 frames, the client's preface, the codes of resets, last stream and code of GOAWAY, and
+//! header blocks with their secrets overwritten; and overwrites the contents of all other frames.
 //!
 //! From the lengths, types, flags and stream numbers in frame headers the collector infers where a request begins and
 //! where its answer ends (`exchanges/src/by_stream_id.rs`). They contain nothing that a user sent. Header blocks say what
@@ -16,7 +16,7 @@ use std::ops::Range;
 use twintap_secrets::SecretRules;
 
 use super::block_secrets::overwrite_secrets;
-use super::{FrameHeader, HEADER_LEN, PREFACE, kind, may_begin};
+use super::{FrameHeader, GOAWAY_LEN, HEADER_LEN, PREFACE, kind, may_begin};
 use crate::parts::blank_beside;
 
 /// Bytes up to the end of the last part that is kept; 0 if the payload does not begin with frames. For the hot path.
@@ -51,8 +51,8 @@ pub fn blank(captured: &mut [u8], rules: &SecretRules) {
     blank_beside(captured, kept);
 }
 
-/// Where a frame's header is, or the preface, and the header block in it, if it holds a whole one. The code of a reset
-/// counts as part of its header.
+/// Where a frame's header is, or the preface, and the header block in it, if it holds a whole one. The numbers that a
+/// reset and a GOAWAY begin with count as part of their headers.
 struct Frame {
     header: Range<usize>,
     block: Option<Range<usize>>,
@@ -100,9 +100,17 @@ impl Iterator for Frames<'_> {
             .payload
             .get(body..self.at)
             .and_then(|bytes| header.whole_block(bytes));
-        let is_reset = header.kind == kind::RST_STREAM && self.at <= self.payload.len();
+        let numbers_end = match header.kind {
+            kind::RST_STREAM => self.at,
+            kind::GOAWAY => body + GOAWAY_LEN,
+            _ => body,
+        };
         Some(Frame {
-            header: start..if is_reset { self.at } else { body },
+            header: start..if numbers_end <= self.payload.len() {
+                numbers_end
+            } else {
+                body
+            },
             block: block.map(|block| body + block.start..body + block.end),
         })
     }
@@ -142,6 +150,13 @@ mod tests {
         let reset = frame(3, 0, 1, &[0, 0, 0, 8]);
         assert_eq!(captured_bytes(&reset, 2048), reset);
         assert_eq!(captured_bytes(&reset, 12), reset[..9]);
+    }
+
+    #[test]
+    fn of_goaway_all_but_its_text_is_kept() {
+        let goaway = frame(7, 0, 0, b"\0\0\0\x05\0\0\0\x0bsecret");
+        assert_eq!(captured_bytes(&goaway, 2048), goaway[..17]);
+        assert_eq!(captured_bytes(&goaway[..14], 2048), goaway[..9]);
     }
 
     #[test]
