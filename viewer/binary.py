@@ -48,6 +48,10 @@ def _is_detailed(arrows: Arrows) -> bool:
     return len(arrows.number) <= MOST_DETAILED
 
 
+def _has_messages(arrows: Arrows) -> bool:
+    return bool(arrows.carried["message_kinds"].any())
+
+
 def _has_uncertain(arrows: Arrows) -> bool:
     return bool(arrows.uncertain.any())
 
@@ -64,6 +68,9 @@ ARROW_COLUMNS = (
     Column("size", ("u4",), lambda arrows: arrows.size_bytes, "bytes"),
     Column("request", ("i4",), lambda arrows: arrows.request, "-1 for none"),
     Column("uncertain", ("u1",), lambda arrows: arrows.uncertain, "1: its call's parent is uncertain", _has_uncertain),
+    Column(
+        "messages", ("u1",), lambda arrows: arrows.carried["message_kinds"], "bits of `meta.messages`", _has_messages
+    ),
     Column("offset", ("f8",), lambda arrows: arrows.carried["stream_start"].astype(np.float64), "bytes", _is_detailed),
     Column("uncertainty", ("u4",), lambda arrows: arrows.carried["uncertainty_ns"], "ns, of the delay", _is_detailed),
 )

@@ -59,7 +59,7 @@ from collector.services.ends import end_name
 from collector.trace.durations import in_words, with_uncertainty
 from collector.trace.model import CounterInfo
 from collector.trace.packets import PacketFields
-from collector.trace.schema import HopKind, HopState
+from collector.trace.schema import HopKind, HopState, MessageKinds
 
 __all__ = [
     "KINDS",
@@ -100,6 +100,7 @@ __all__ = [
     "Lane",
     "Load",
     "Mark",
+    "MessageKinds",
     "Node",
     "Operation",
     "PacketFields",

@@ -41,6 +41,8 @@ class StreamLine:
     delay_p99_ns: int | None
     uncertainty_ns: int | None
     longest_idle_ns: int | None
+    control_count: int | None
+    closing: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from viewer.wording import bytes_in_words, duration, exact_time, plural
 KINDS_HEAD = ("stream", "messages", "delay")
 HEAD = (
     *("evidence", "service", "from → to", "began", "lasted", "messages to client", "to server", "bytes"),
-    *("delay, median", "p99", "±", "longest idle"),
+    *("delay, median", "p99", "±", "longest idle", "pings, closes", "closed by"),
 )
 
 
@@ -61,6 +61,8 @@ def _row(line: StreamLine, start_ns: int) -> Row:
         _or_dash(line.delay_p99_ns),
         _or_dash(line.uncertainty_ns if line.delay_median_ns is not None else None),
         _or_dash(line.longest_idle_ns),
+        "" if line.control_count is None else f"{line.control_count:,}",
+        line.closing or "",
     )
 
 

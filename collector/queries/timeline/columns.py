@@ -63,6 +63,7 @@ CARRIED = {
     "attempt": CarriedColumn(np.uint8, missing=1, most=255),
     "stream_start": CarriedColumn(np.int64, missing=0),
     "uncertainty_ns": CarriedColumn(np.uint32, missing=UNCERTAINTY_UNKNOWN, most=MOST_UNCERTAIN_NS),
+    "message_kinds": CarriedColumn(np.uint8, missing=0),
 }
 """Columns of `hops` that answers have as the table has them; to show one more, add it here."""
 

@@ -35,6 +35,7 @@ export const ARRAYS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i4: In
  * @property {Uint32Array} size  bytes
  * @property {Int32Array} request  -1 for none
  * @property {Uint8Array} uncertain  1: its call's parent is uncertain
+ * @property {Uint8Array} messages  bits of `meta.messages`
  * @property {Float64Array} offset  bytes
  * @property {Uint32Array} uncertainty  ns, of the delay
  */

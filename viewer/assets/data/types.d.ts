@@ -25,6 +25,7 @@ interface Meta {
   laneGroups: Record<string, string[]>; // for each way to group: the group of each lane
   typical: Ns[]; // delay, for each of `pairs`
   kinds: string[];
+  messages: string[]; // of WebSocket, by the bits of `Arrows.messages`
   states: string[];
   classCounts: string[];
   hops: number;

@@ -9,6 +9,7 @@ import { exactTime } from "../data/time.js";
 import { state, trace } from "../data/trace.js";
 import { addAction } from "./actions.js";
 import { byId, element } from "./elements.js";
+import { kindText } from "./tip.js";
 
 const ROW_PX = 24, HEAD_PX = 24, PAGE = 200, TALLEST_PX = 8e6, AROUND = 6; // browsers end elements at some 30 million px
 const KEYS = new Set(["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End", "Enter", " "]);
@@ -118,7 +119,7 @@ export function packetTexts(arrows, at) {
   const request = arrows.request[at] < 0 ? "" : `#${arrows.request[at] + 1}`;
   return [
     number(arrows.number[at]), when(arrows.sent[at]), when(arrows.received[at]),
-    `${place(arrows.source[at])} → ${place(arrows.target[at])}`, trace.meta.kinds[arrows.kind[at]] + again,
+    `${place(arrows.source[at])} → ${place(arrows.target[at])}`, kindText(arrows, at) + again,
     arrows.size[at] ? number(arrows.size[at]) : "", trace.meta.states[arrows.state[at]].replace("_", " "), request,
   ];
 }

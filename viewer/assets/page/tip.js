@@ -10,6 +10,13 @@ const ASK_AFTER_MS = 70; // resting on an arrow this long asks the server for it
 
 const place = (lane) => (lane === NO_LANE ? "an uncaptured host" : trace.meta.lanes[lane]);
 
+/** What a packet is, and of a WebSocket which messages begin in it: `data: text, ping`. */
+export function kindText(arrows, at) {
+  const bits = arrows.messages ? arrows.messages[at] : 0;
+  const messages = trace.meta.messages.filter((_, bit) => bits & (1 << bit));
+  return trace.meta.kinds[arrows.kind[at]] + (messages.length ? `: ${messages.join(", ")}` : "");
+}
+
 // Lines that need no question to the server.
 export function arrowLines(arrows, at) {
   const again = arrows.attempt[at] > 1 ? `, attempt ${arrows.attempt[at]}` : "";
@@ -19,7 +26,7 @@ export function arrowLines(arrows, at) {
   if (!Number.isNaN(received)) lines.push(`received ${exactTime(received)}`);
   if (arrows.request[at] >= 0) lines.push(`request #${arrows.request[at] + 1}`);
   const size = arrows.size[at] ? `, ${arrows.size[at].toLocaleString("en")} bytes` : "";
-  return { title: trace.meta.kinds[arrows.kind[at]] + again + size, lines };
+  return { title: kindText(arrows, at) + again + size, lines };
 }
 
 /** The box beside the pointer. */
