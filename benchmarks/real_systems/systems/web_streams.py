@@ -87,6 +87,7 @@ class WebSocket(Scenario):
         ("/usr/lib/python3/dist-packages/websockets", "python3-websockets"),
     )
     pushed, sent = 12, 4
+    controls = 0  # pings, pongs and closes that count as messages
 
     def start(self, lab: Lab) -> None:
         app = f"{lab.address('app')}:8765"
@@ -110,10 +111,17 @@ class WebSocket(Scenario):
         for each in talking:
             each.communicate(timeout=60)
         pushed = lines(lab.folder / "app.log", "pushed")
-        calls: list[Call] = logs.curl_calls(said, web)
-        most = pushed + 2 * 3  # closing
-        streams = [StreamTruth(server, 2, (pushed, most)) for server in (web, app)]
+        calls: list[Call] = [*logs.curl_calls(said, web), *self.handshakes(web, app)]
+        streams = [StreamTruth(server, 2, (pushed, pushed + self.controls)) for server in (web, app)]
         return Truth(calls=calls, streams=streams)
+
+    def handshakes(self, web: str, app: str) -> list[Call]:
+        """The requests that asked for WebSockets; no log has their times."""
+        return [
+            Call(f"{server} {number}", server, "/socket", status=101, parent="" if server == web else None)
+            for server in (web, app)
+            for number in range(2)
+        ]
 
 
 @scenario
@@ -127,6 +135,7 @@ class WebSocketMidway(WebSocket):
     words = "the same; 60 messages pushed to each, 16 said and echoed; captured by tcpdump from the middle on"
     by = (TCPDUMP,)
     pushed, sent = 60, 16
+    controls = 2 * 3  # without the 101 all that is sent at once counts
 
     def start(self, lab: Lab) -> None:
         super().start(lab)
@@ -135,6 +144,9 @@ class WebSocketMidway(WebSocket):
 
     def talkers(self, lab: Lab) -> list[subprocess.Popen[str]]:
         return self._talking
+
+    def handshakes(self, web: str, app: str) -> list[Call]:
+        return []  # before the captures
 
     def traffic(self, lab: Lab) -> Truth:
         began_ns = time.time_ns()
