@@ -58,6 +58,7 @@ pub fn kept_frame(data: &[u8]) {
 fn hello_of(records: &[u8]) -> (Option<Vec<u8>>, Option<u16>) {
     let message = hellos::message_of(records);
     let asked = hellos::client_hello(&message).map(|hello| hello.server_name.to_vec());
+    let asked = asked.filter(|name| !name.is_empty()); // of a hello that ends before any name nothing need be kept
     (asked, hellos::server_hello(&message).and_then(|hello| hello.version))
 }
 
