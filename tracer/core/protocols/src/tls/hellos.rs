@@ -286,14 +286,18 @@ impl HelloParts {
     }
 }
 
-/// The parts that are kept of the hello at the start of `records`; `None` if there is none.
+/// The parts that are kept of the hello at the start of `records`; `None` if there is none, or its first record ends
+/// before the session id. So it is judged by bytes that are kept, and judged alike once the others are overwritten.
 pub fn parts_of_records(records: &[u8], keeping: Keeping) -> Option<HelloParts> {
     let kind = *records.get(HEADER_LEN)?;
     if u16::from(records[0]) != content::HANDSHAKE || !matches!(kind, CLIENT_HELLO | SERVER_HELLO) {
         return None;
     }
     let message = message_of(records);
-    if !is_hello(&message, kind) {
+    let begins_whole = contents(records)
+        .next()
+        .is_some_and(|first| first.len() > SESSION_ID_AT);
+    if !begins_whole || !is_hello(&message, kind) {
         return None;
     }
     let (mut parts, mut records_len, mut begun) = (Vec::new(), 0, 0);

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(left.len(), message.len() + 10);
         assert!(left.ends_with(b"\x02h2"), "{left:?}");
         let flight = [record(22, &[2, 0, 1, 0]), record(23, b"secret"), record(23, b"secret")].concat();
-        let bare = b"\x16\x03\x03\0\x04\x02\0\x01\0\x17\x03\x03\0\x06\0\0\0\0\0\0\x17\x03\x03\0\x06";
+        let bare = b"\x16\x03\x03\0\x04\x02\0\0\0\x17\x03\x03\0\x06\0\0\0\0\0\0\x17\x03\x03\0\x06";
         assert_eq!(captured_bytes(&flight, 2048), bare);
     }
 
