@@ -89,10 +89,11 @@ pub fn tls_records(data: &[u8]) {
         {
             let seen = tls::parse(kept).map(|head| (head.status, head.len));
             assert_eq!(seen, Some((record.status, record.len)));
-            if at >= hello_end {
+            if at >= hello_end
+                && let Some(hello) = hellos::parts_of_records(whole, Keeping::Agent)
+            {
                 assert_eq!(hello_of(kept), hello_of(whole));
-                let hello = hellos::parts_of_records(whole, Keeping::Agent);
-                hello_end = at + hello.map_or(0, |hello| hello.records_len);
+                hello_end = at + hello.records_len;
             }
             at += record.len as usize;
         }
