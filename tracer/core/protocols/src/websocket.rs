@@ -63,6 +63,7 @@ const SCANNING: Scanning = Scanning {
             && payload_policy::kept_len(payload, payload.len()) > 0
     },
     scanner: |_| -> Box<dyn Scanner> { Box::new(scanner::FrameScanner::default()) },
+    next_head: |_| None,
     keep: kept_messages::keep,
 };
 
