@@ -12,6 +12,7 @@ from collector.commands.remote_options import RemoteChoice
 from collector.remote.preflight import Plan, Problem, check_interfaces, disk_problem, host_line
 from collector.remote.progress import progress_line
 from collector.remote.recording import (
+    WATCH_SECONDS,
     Recording,
     RemoteHost,
     RemoteOptions,
@@ -105,8 +106,10 @@ def _record_during(
                 _say("the trace does not place the command, since this machine is not recorded (--here)")
         else:
             _say(f"recording {', '.join(host.way.host for host in recording.hosts)}; Ctrl-C ends it")
-            with call_on_interrupt(recording.ended.set):
-                recording.ended.wait()
+            asked: list[bool] = []  # no event: its lock may be held where the signal comes
+            with call_on_interrupt(lambda: asked.append(True)):
+                while not asked and not recording.ended.wait(WATCH_SECONDS):
+                    pass
     finally:
         stopped.set()
         shown.join()

@@ -207,8 +207,8 @@ def _about_tcpdump(host: str, facts: HostFacts, plan: Plan) -> list[Problem]:
         what = f"its tcpdump records one interface at a time: {plan.interfaces[0].name}"
         found.append(Problem(host, what, "to choose another: --interface HOST=NAME"))
     if facts.sudo == "tcpdump" and plan.by_sudo:
-        what = "sudo permits tcpdump and nothing else, so it ends with the next packet after the recording"
-        found.append(Problem(host, what, "nothing to do on a host with traffic"))
+        what = "sudo permits tcpdump and nothing else, so a second connection at the end makes it notice that"
+        found.append(Problem(host, what, "to do without, permit sh there, too"))
     return found
 
 

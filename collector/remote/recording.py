@@ -24,7 +24,7 @@ from collector.remote.progress import HostFigures, lag, last_line
 from collector.remote.session import Session
 from collector.remote.starts import BEAT, BEAT_SECONDS, Endpoint, StartOptions, start
 from collector.remote.streams import Receiver, receiver_of
-from collector.remote.ways import Way
+from collector.remote.ways import CONNECT_SECONDS, Way
 from tracer.errors import DiskFullError, ServiceError, TracerError
 
 CLOCK_QUESTIONS = 3
@@ -61,17 +61,21 @@ class RemoteHost:
     receiver: Receiver | None = None
     thread: threading.Thread | None = None
     failure: str = ""
+    lag_ns: int | None = None
     most_lag_ns: int | None = None
 
     def figures(self, now_ns: int) -> HostFigures:
-        """How far it is; notes the longest lag."""
+        """How far it is; notes the lag. Where nothing comes, tcpdump's is that of its last packet."""
         assert self.receiver is not None and self.thread is not None, "called while it is recorded"
         behind_ns = lag(now_ns, self.receiver.newest_host_ns(), self.clock)
         if behind_ns is not None:
-            self.most_lag_ns = max(self.most_lag_ns or 0, behind_ns)
-        ended = not self.thread.is_alive()
+            self.lag_ns, self.most_lag_ns = behind_ns, max(self.most_lag_ns or 0, behind_ns)
         return HostFigures(
-            self.way.host, self.receiver.packets_count, self.receiver.dropped_count, behind_ns, has_ended=ended
+            self.way.host,
+            self.receiver.packets_count,
+            self.receiver.dropped_count,
+            self.lag_ns,
+            has_ended=not self.thread.is_alive(),
         )
 
 
@@ -84,6 +88,7 @@ class Recording:
         """Set when there is nothing more to record: all hosts are lost, or the disk is full."""
         self._folder, self._say = folder, say
         self._is_ending = False
+        self._figures_lock = threading.Lock()
         self._stop_watch = threading.Event()
         self._watch = threading.Thread(target=self._beat, daemon=True)
 
@@ -101,8 +106,9 @@ class Recording:
 
     def figures(self) -> list[HostFigures]:
         """How far each host is."""
-        now_ns = time.time_ns()
-        return [host.figures(now_ns) for host in self.hosts]
+        with self._figures_lock:
+            now_ns = time.time_ns()
+            return [host.figures(now_ns) for host in self.hosts]
 
     def end(self, hurry: threading.Event) -> None:
         """End everywhere; all that arrived is stored then. With `hurry` what is on its way is given up."""
@@ -116,7 +122,9 @@ class Recording:
             while host.thread.is_alive() and not hurry.is_set() and time.monotonic() - began < patience:
                 host.thread.join(WATCH_SECONDS)
             if host.thread.is_alive():
-                if not hurry.is_set() and not _is_unstoppable(host):
+                if hurry.is_set():
+                    host.failure = host.failure or "its end was not waited for"
+                elif not _is_unstoppable(host):
                     host.failure = host.failure or f"its stream did not end within {patience:.0f} s"
                 host.session.kill()
                 host.thread.join()
@@ -201,9 +209,9 @@ def open_hosts(ways: Sequence[Way]) -> Iterator[list[RemoteHost]]:
     with ExitStack() as stack:
         hosts = []
         for way in ways:
-            session = Session(way)
-            stack.callback(_put_away, session)
-            hosts.append(RemoteHost(way, session))
+            host = RemoteHost(way, Session(way))
+            stack.callback(_put_away, host)
+            hosts.append(host)
         yield hosts
 
 
@@ -267,7 +275,18 @@ def _is_unstoppable(host: RemoteHost) -> bool:
     return isinstance(host.plan, Plan) and host.plan.by_sudo and host.facts.sudo == "tcpdump"
 
 
-def _put_away(session: Session) -> None:
+def _put_away(host: RemoteHost) -> None:
+    """End the connection. tcpdump that cannot be asked to end has lost its reader, which its next packet shows it: one
+    of another connection."""
+    _end_session(host.session)
+    if _is_unstoppable(host) and host.receiver is not None:
+        last = Session(host.way)
+        last.close()
+        last.wait(CONNECT_SECONDS)
+        _end_session(last)
+
+
+def _end_session(session: Session) -> None:
     session.close()
     if not session.wait(1):
         session.kill()

@@ -114,7 +114,7 @@ def installed_agent(path: str, arguments: Sequence[str]) -> str:
 
 def tcpdump(words: Sequence[str]) -> str:
     """Run tcpdump, by these words. Where sudo permits it and nothing else, it cannot be sent a signal, and ends with
-    the next packet after its connection."""
+    the next packet that it sees after its connection."""
     timed = _TCPDUMP.replace("SILENCE", str(SILENCE_SECONDS)).replace("DRAIN", str(DRAIN_SECONDS))
     return timed.replace("COMMAND", shlex.join(words))
 
