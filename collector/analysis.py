@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 
+from collector.capture_files.readers import TlsKeys
 from collector.clocks import evidence as clock_evidence
 from collector.clocks.alignment import Alignment, align, share_clocks, to_trace_ns
 from collector.clocks.solve import own_clocks, solve
@@ -103,6 +104,8 @@ class AnalysisOptions:
     """The operator's names of servers: `HOST:PORT` and the name."""
     thresholds: Thresholds = DEFAULTS
     """By which findings are judged."""
+    keys: TlsKeys = field(default_factory=TlsKeys)
+    """Secrets that open connections of TLS. They are in no table, and nothing shows them."""
 
 
 class _Kept(NamedTuple):
@@ -225,7 +228,9 @@ def analyse(
     """
     spill = Path(trace_url).parent if "://" not in trace_url and Path(trace_url).parent.is_dir() else None
     with (
-        scan(sources, spill, options.partition_bits, progress, options.addresses, options.limits) as captures,
+        scan(
+            sources, spill, options.partition_bits, progress, options.addresses, options.limits, options.keys
+        ) as captures,
         PartitionCache(spill) as partitions,
         SortedRuns(spill) as by_time,
     ):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from testkit.live_hosts import Pair, pair
+from tests.helpers import tls_captures
 from tests.helpers.planted_secrets import (
     Place,
     ceph_places,
@@ -34,7 +36,7 @@ from tests.helpers.planted_secrets import (
     websocket_places,
     write_captures,
 )
-from tests.helpers.system_tools import or_skip
+from tests.helpers.system_tools import needs, or_skip
 from tracer import secret_rules
 from tracer.errors import InputError
 from viewer.app import create_app
@@ -253,6 +255,38 @@ def test_no_payload_of_a_websocket_is_in_a_trace(tmp_path: Path) -> None:
     captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
     shown = found_in((tmp_path / "cut.pcapng").read_bytes(), planted)
     assert [name for name in shown if "client" in name or "two" in name] == []
+
+
+@needs("openssl", "openssl")
+def test_nothing_that_was_opened_with_keys_shows_more_and_no_key_does(tmp_path: Path) -> None:
+    trace, keys = str(tmp_path / "trace"), tmp_path / "keys"
+    kinds = [PLANTED, http2_places(), postgresql_places(), mysql_places(), redis_places(), memcached_places()]
+    planted = [place for kind in kinds for place in kind[:: 1 + len(kind) // 20]]
+    pem, packets = tls_captures.certificate(tmp_path), []
+    for number, place in enumerate(planted):
+        said = [(True, place.request), (False, place.response)]
+        version = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)[number % 2]
+        packets += tls_captures.encrypted_packets(said, pem, keys, version, port=41_000 + number)
+    files = tls_captures.write_pcaps(tmp_path, packets)
+    said = run(replay.command, "-o", trace, "--keys", str(keys), *map(str, files))
+    randoms = {line.split()[1] for line in keys.read_text().splitlines() if not line.startswith("#")}
+    secrets = {line.split()[2] for line in keys.read_text().splitlines() if not line.startswith("#")}
+    assert len(secrets) > 2 * len(planted)
+    assert len(randoms) == len(planted)
+    view = open_trace(trace)
+    captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
+    run(report.command, trace, "--html", str(tmp_path / "report.html"))
+    written = [*Path(trace).iterdir(), tmp_path / "cut.pcapng", tmp_path / "report.html"]
+    for content in (said.encode(), strings(trace).encode(), *(file.read_bytes() for file in written)):
+        assert found_in(content, planted) == []
+        assert not [each for each in secrets if each.encode() in content or bytes.fromhex(each) in content]
+    connections = pl.DataFrame(Trace(trace).read("connections", ["tls_opened"]))
+    assert connections["tls_opened"].to_list() == [True] * len(planted)
+    protocols = set(_exchanges(trace)["protocol"])
+    assert {"http/1.1", "http/2", "postgresql", "redis", "memcached"} <= protocols
+    cut = (tmp_path / "cut.pcapng").read_bytes()
+    assert b"HTTP/1.1 200" not in cut, "packets stay encrypted"
+    assert len(cut) > len(files[0].read_bytes())
 
 
 def _exchanges(trace: str) -> pl.DataFrame:

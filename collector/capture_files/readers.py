@@ -22,6 +22,8 @@ from tracer.errors import InputError
 from tracer.plain_text import plain
 from tracer.secret_rules import SecretChoice
 
+TlsKeys = _core.TlsKeys
+"""Secrets of TLS connections, which stay in the core."""
 Rows = _core.Rows
 """A run of decoded packets that stays in the core."""
 BATCH_PACKETS = 131_072
@@ -198,8 +200,13 @@ class CaptureReader:
 
     def go_on_from(self, before: "CaptureReader") -> None:
         """Continue the HTTP/2 connections of the previous file of the same capture, with the place of the next frame
-        of each. Must be called before anything is read; `before` must have been read to its end."""
+        of each, and the connections of TLS that were opened. Must be called before anything is read; `before` must
+        have been read to its end."""
         self._open().go_on_from(before._open())
+
+    def add_keys_to(self, keys: TlsKeys) -> None:
+        """Add the secrets of TLS connections that the file holds, as far as it was read (pcapng's secrets blocks)."""
+        self._open().add_keys_to(keys)
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
@@ -316,6 +323,7 @@ def open_capture(
     secrets: SecretChoice | None = None,
     believed: Sequence[tuple[int, int]] = (),
     limit: tuple[int, int, int] | None = None,
+    keys: TlsKeys | None = None,
 ) -> CaptureReader:
     """Open the pcap or pcapng file at `path`, compressed by gzip or not.
 
@@ -325,6 +333,7 @@ def open_capture(
     those of the rules in force. `believed`, ranges of plausible timestamps (first and last, ns;
     `tracer/core/wire/src/stamps.rs`); without any, all that pcap can hold. `limit` of a compressed file's expansion,
     beyond which the rest is left out: bytes that are always allowed, the ratio to the bytes read, and the maximum.
+    `keys` open connections of TLS.
     Raises: InputError if the file cannot be read or is no capture, with what it is and what to do.
     """
     path = Path(path)
@@ -333,7 +342,7 @@ def open_capture(
     try:
         fields = [(clue.from_client, clue.methods, clue.targets, clue.header, clue.begins) for clue in clues]
         ids = None if id_headers is None else list(id_headers)
-        opened = _core.CaptureFile(path, ids, fields, (choice.more, choice.are_kept), believed, limit)
+        opened = _core.CaptureFile(path, ids, fields, (choice.more, choice.are_kept), believed, limit, keys)
         return CaptureReader(path, opened)
     except ValueError as error:
         what, next_step = error.args

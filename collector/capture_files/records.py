@@ -62,7 +62,10 @@ class HeadKind(IntEnum):
     - a command of Redis or memcached and its answer: `head_len` is the whole message's length
       (`protocols/src/redis.rs`, `memcached.rs`);
     - the header of a WebSocket's frame: `frame_kind` is its opcode, `content_length` the length of its payload,
-      `head_len` of the whole frame, `status` the code of a close (`protocols/src/websocket.rs`).
+      `head_len` of the whole frame, `status` the code of a close (`protocols/src/websocket.rs`);
+    - a TLS record that was opened with keys: `status` is the type of its content, `content_length` that content's
+      length, `frame_kind` where it begins in the record, `head_len` the record's length
+      (`protocols/src/tls/opened.rs`).
     """
 
     REQUEST = 1
@@ -75,6 +78,7 @@ class HeadKind(IntEnum):
     REDIS_ANSWER = 13
     MEMCACHED_ANSWER = 14
     WEBSOCKET_FRAME = 20
+    OPENED_RECORD = 24
 
 
 class HeadFlag(IntFlag):

@@ -12,6 +12,7 @@ from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import say_leftovers, trace_place
 from collector.decode.input_limits import LIMITED, UNLIMITED
 from collector.decode.sources import command_of, host_addresses, host_sources, samples_of
+from collector.decode.tls_keys import read_key_logs
 from collector.findings.thresholds import Thresholds
 from collector.reporting.report import build_report
 from collector.reporting.text import show
@@ -35,6 +36,14 @@ from tracer.secret_rules import without_secrets
 @secret_options
 @address_option
 @click.option(
+    "--keys",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Open TLS 1.2 and 1.3 with the secrets in FILE, a key log (SSLKEYLOGFILE); may be given again. Secrets in "
+    "pcapng captures are used without it.",
+)
+@click.option(
     "--no-limits",
     is_flag=True,
     help="Accept compressed captures, connections and requests of any size and number; memory is then not bounded.",
@@ -50,6 +59,7 @@ def command(
     names: tuple[str, ...],
     thresholds: Thresholds,
     addresses: tuple[str, ...],
+    keys: tuple[Path, ...],
     no_limits: bool,
     quiet: bool,
     captures: tuple[str, ...],
@@ -59,6 +69,7 @@ def command(
     A file's host is its stem unless given as HOST=FILE; several files of a host are read in the given order. In a
     folder, each subfolder is a host; a folder that `tracer record` kept also says when the command ran.
     """
+    tls_keys, unread = read_key_logs(keys)
     options = AnalysisOptions(
         align_clocks=not no_align,
         rings=read_rings(rings) if rings else (),
@@ -66,6 +77,8 @@ def command(
         addresses=host_addresses(addresses),
         limits=UNLIMITED if no_limits else LIMITED,
         thresholds=thresholds,
+        keys=tls_keys,
+        counters=unread,
     )
     sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
     with trace_place(trace) as place:

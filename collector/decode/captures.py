@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.capture_files.readers import open_capture
+from collector.capture_files.readers import TlsKeys, open_capture
 from collector.capture_files.records import Columns, Severity
 from collector.decode import capture_sets, copies, merged_captures
 from collector.decode.absurd_stamps import FAR_NS, Believed, believed_stamps
@@ -300,12 +300,14 @@ def scan(
     progress: Progress = SILENT,
     addresses: Mapping[str, frozenset[str]] = NO_ADDRESSES,
     limits: InputLimits = LIMITED,
+    keys: TlsKeys | None = None,
 ) -> Scan:
     """Read the captures of all hosts.
 
     Arguments: `sources`, one for each host; `spill`, a folder for intermediate data that does not fit in memory;
     `partition_bits`: there are 2^n partitions, by default chosen by the files' sizes; `progress` is notified of the
-    progress; `addresses` of hosts given by the operator, which override what captures show; `limits` of the input.
+    progress; `addresses` of hosts given by the operator, which override what captures show; `limits` of the input;
+    `keys` that open connections of TLS, to which those that the captures hold are added.
     Raises: `InputError` for a file that is no capture, addresses of an unknown host, or if no capture holds a TCP
     packet; `ResourceError` if there is no room for intermediate data.
     """
@@ -314,8 +316,13 @@ def scan(
     if unknown:
         known = ", ".join(str(source.host) for source in named)
         raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
-    how = Reading(spill, partition_bits, progress, addresses, limits)
+    how = Reading(spill, partition_bits, progress, addresses, limits, keys=keys or TlsKeys())
+    known_count = how.keys.connections_count()
     captures, partitions = _read_captures(named, how)
+    if how.keys.connections_count() > known_count:
+        # Keys that one capture holds may open connections in another one, or before the block that holds them.
+        partitions.close()
+        captures, partitions = _read_captures(named, how)
     believed = _believed_ranges(named, captures)
     if believed:
         partitions.close()

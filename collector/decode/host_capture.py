@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.capture_files.readers import CaptureReader, Drops, EndpointClues, Interface, open_capture
+from collector.capture_files.readers import CaptureReader, Drops, EndpointClues, Interface, TlsKeys, open_capture
 from collector.decode import copies, merged_captures
 from collector.decode.absurd_stamps import STAMPS_ABSURD, Absurd, Believed
 from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointActivity, Span
@@ -195,6 +195,8 @@ class Reading:
     addresses: Mapping[str, frozenset[str]]
     limits: InputLimits
     believed: Believed = field(default_factory=dict)
+    keys: TlsKeys = field(default_factory=TlsKeys)
+    """Secrets that open connections of TLS; those that captures hold are added."""
 
 
 def read_host(
@@ -207,13 +209,16 @@ def read_host(
         before: CaptureReader | None = None
         for path in source.files:
             believed, expansion = how.believed.get(path, ()), how.limits.expansion
-            reader = open_capture(path, id_headers(), list(clues().values()), believed=believed, limit=expansion)
+            reader = open_capture(
+                path, id_headers(), list(clues().values()), believed=believed, limit=expansion, keys=how.keys
+            )
             opened.enter_context(reader)
             if before is not None:
                 reader.go_on_from(before)
                 before.close()
             cut = _spread_file(number, capture, reader, partitions, progress, how.limits)
             how.limits.check_expansion(path, reader)
+            reader.add_keys_to(how.keys)
             _note_file(number, capture, reader, partitions)
             before = reader
             if cut is not None:

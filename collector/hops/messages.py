@@ -31,17 +31,20 @@ EVIDENCE = pa.array(["", "client", "server", "both"], pa.string())
 
 def recognised_protocols(
     decoded: Decoded, placed: "EventPlaces", first_id: int, count: int, is_of_end: NDArray[np.bool_] | None = None
-) -> dict[str, pa.DictionaryArray]:
-    """Columns `protocol` and `protocol_evidence` of `count` connections, whose ids begin with `first_id`.
+) -> dict[str, pa.Array]:
+    """Columns `protocol`, `protocol_evidence` and `tls_opened` of `count` connections, whose ids begin with `first_id`.
 
     Arguments: as of `message_table`.
     """
     excerpts = decoded.excerpts
     rows = np.arange(len(excerpts["frame"])) if is_of_end is None else np.flatnonzero(is_of_end)
-    protocol, evidence = _core.recognise_connections(excerpts, rows.astype(np.uint32), by_name(placed), first_id, count)
+    protocol, evidence, is_opened = _core.recognise_connections(
+        excerpts, rows.astype(np.uint32), by_name(placed), first_id, count
+    )
     return {
         "protocol": dictionary_array(protocol, PROTOCOLS),
         "protocol_evidence": dictionary_array(evidence, EVIDENCE, bits(evidence > 0)),
+        "tls_opened": pa.array(is_opened),
     }
 
 

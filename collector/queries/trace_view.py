@@ -223,14 +223,15 @@ class TraceView:
         return self.read_unchanged(lambda: self._hop_at(number))
 
     def protocol_at(self, connection_id: int) -> tuple[str, int] | None:
-        """The protocol that a connection was recognised as, and its server's port; None if none was.
+        """The protocol that a connection was recognised as, and its server's port; None if none was. Of a connection
+        that was opened with keys, that is TLS: its packets are encrypted.
 
         Raises: `InputError` if the trace was replaced meanwhile.
         """
-        columns, wanted = ("connection_id", "protocol", "server_port"), {"connection_id": connection_id}
+        columns, wanted = ("connection_id", "protocol", "server_port", "tls_opened"), {"connection_id": connection_id}
         rows = self.read_unchanged(lambda: self.stored.rows_matching("connections", columns, wanted)).to_pylist()
         known = [row for row in rows if row["protocol"] not in (None, UNKNOWN) and row["server_port"]]
-        return (known[0]["protocol"], known[0]["server_port"]) if known else None
+        return ("tls" if known[0]["tls_opened"] else known[0]["protocol"], known[0]["server_port"]) if known else None
 
     def _tls_words(self, connection_id: int | None) -> str:
         """What the TLS handshake of a connection says; "" if none was read."""

@@ -139,6 +139,7 @@ CONNECTIONS = _fields(
     protocol_evidence=_text(),  # which of them show it: "both", "client", "server"; null if neither does
     changed_to=_text(),  # what it speaks later, behind an upgrade, CONNECT or STARTTLS; null where none was seen
     closing=_text(),  # who said how it would close: "client: close 1000", "server: GOAWAY NO_ERROR"; null if nobody did
+    tls_opened=pa.bool_(),  # it is TLS, opened with keys; then `protocol` is what is inside
     # Where a NAT or a balancer rewrote it on the way: how the server's host knows its two ends; else null.
     translated_client_addr=_text(),
     translated_client_port=pa.uint16(),
@@ -430,6 +431,7 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         **{f"tls_{name}": pa.scalar(None, pa.bool_()) for name in ("early_data_offered", "ech_offered", "retried")},
         "changed_to": _text_value(None),
         "closing": _text_value(None),
+        "tls_opened": pa.scalar(False),
     },
     "hops": {
         "message_kinds": pa.scalar(0, pa.uint8()),

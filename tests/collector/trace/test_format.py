@@ -68,7 +68,7 @@ def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None
             *("protocol", "protocol_evidence", "tls_server_name", "tls_alpn_offered", "tls_alpn"),
             *("tls_versions_offered", "tls_version", "tls_cipher", "tls_resumption", "tls_early_data_offered"),
             *("tls_ech_offered", "tls_retried", "tls_alert", "tls_alert_from", "tls_evidence"),
-            *("changed_to", "closing"),
+            *("changed_to", "closing", "tls_opened"),
         },
         "hops": {"message_kinds"},
         "streams": {"control_count", "closing"},

@@ -6,9 +6,10 @@ use crate::clean_turns::{TurnEvidence, crossed_count};
 use crate::heads::{Head, collect_heads, is_swapped, time_heads};
 use crate::later_messages::describe_by_later;
 use crate::numbering::{Message, Messages};
+use crate::opened::{OpenedConnections, PlacedTables};
 use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{ByDirection, Range, byte_ranges, last_at_or_before, server_ns};
-use crate::silences::{Evidence, LONG_SILENCE_NS, PauseCauses, Pauses, Silence, SilenceFinder, Silent};
+use crate::silences::{Evidence, LONG_SILENCE_NS, PauseCauses, Silence, SilenceFinder, Silent};
 use crate::streams::{
     self, ClientMessage, LateMessage, MIN_PIECES, MessageTimes, Shape, Stream, StreamMeter, StreamReason, Stretch,
     add_frames, by_heads, collect_marks, find_unasked, is_quiet,
@@ -136,6 +137,9 @@ impl HandshakeTimes {
 
 /// Assembles exchanges one connection at a time.
 pub struct Builder<'a> {
+    /// Hops with their places on the wire, and which connections were opened.
+    wire: (&'a Hops<'a>, &'a OpenedConnections),
+    /// Of opened connections, places are those of clear bytes.
     hops: &'a Hops<'a>,
     heads: &'a Heads<'a>,
     crossings: &'a Crossings<'a>,
@@ -185,13 +189,18 @@ pub const NO_PLACE: u32 = u32::MAX;
 impl<'a> Builder<'a> {
     /// A builder for `connections_count` connections.
     pub fn new(
-        hops: &'a Hops<'a>,
-        heads: &'a Heads<'a>,
-        pauses: &Pauses,
-        crossings: &'a Crossings<'a>,
+        wire: (&'a Hops<'a>, &'a OpenedConnections),
+        placed: &'a PlacedTables<'a>,
         connections_count: usize,
     ) -> Self {
+        let PlacedTables {
+            hops,
+            heads,
+            pauses,
+            crossings,
+        } = placed;
         Self {
+            wire,
             hops,
             heads,
             crossings,
@@ -230,7 +239,13 @@ impl<'a> Builder<'a> {
         own.state = own.streams.read(self.heads, head_rows.clone(), seen, &mut own.ranges);
         own.forget_heads_in_frames();
         own.change = take_change(&mut own.heads, self.heads);
-        let tls_handshake = if own.heads.is_empty() && !swapped && own.state == State::Other {
+        let opened = self
+            .wire
+            .1
+            .handshake(connection_id, self.wire.0, hop_rows.clone(), swapped);
+        let tls_handshake = if opened.is_some() {
+            opened
+        } else if own.heads.is_empty() && !swapped && own.state == State::Other {
             keep_application(self.heads, head_rows.clone(), &mut own.ranges)
         } else {
             None

@@ -639,6 +639,12 @@ fn frame(heads: &Heads, row: usize, rules: &StreamRules) -> Frame {
     }
 }
 
+/// Offset of a row's place from the first byte of its frame; 0 if it is no frame.
+pub(crate) fn place_in_frame(heads: &Heads, row: usize) -> i64 {
+    let rules = registry::streams_of_head_kind(heads.head_kind[row]);
+    rules.map_or(0, |rules| meaning(heads, row, rules).header_len)
+}
+
 fn meaning(heads: &Heads, row: usize, rules: &StreamRules) -> FrameMeaning {
     (rules.frame)(&FrameFields {
         kind: heads.frame_kind[row],

@@ -8,8 +8,8 @@
 //! 1. Each connection is divided into exchanges by itself, as its protocol requires
 //!    ([`twintap_protocols::exchanges::Exchanges`]): by the order of message heads ([`heads`], [`numbering`], [`waiting`]), by
 //!    stream ids ([`by_stream_id`]), otherwise by turn-taking ([`turns`]); of TLS without its handshake
-//!    ([`tls_handshake`]). What follows a change of protocol is one exchange more ([`changes`]). The results are *parts*:
-//!    byte ranges of one direction that belong to one exchange.
+//!    ([`tls_handshake`]); of TLS that was opened, by what is inside ([`opened`]). What follows a change of protocol is one
+//!    exchange more ([`changes`]). The results are *parts*: byte ranges of one direction that belong to one exchange.
 //! 2. The eight times of an exchange are those of the transfers that carry the first and the last byte of its request
 //!    and of its response ([`parts`]).
 //!    What turn-taking finds is judged ([`clean_turns`]): where turns overlap, they are no requests.
@@ -50,6 +50,7 @@ mod head_of_line;
 mod heads;
 mod later_messages;
 mod numbering;
+mod opened;
 mod parts;
 mod ranges;
 mod silences;
@@ -169,7 +170,16 @@ pub fn build(
     let places = connection_rows::places(ids);
     let [hop_rows, head_rows, crossing_rows] = [hops.connection_id, heads.connection_id, crossings.connection_id]
         .map(|own| RowsByConnection::by_place(own, &places, ids.len()));
-    let mut builder = assembly::Builder::new(hops, heads, pauses, crossings, ids.len());
+    let opened = opened::OpenedConnections::of(heads);
+    let wire = opened::PlacedTables {
+        hops: *hops,
+        heads: *heads,
+        pauses: *pauses,
+        crossings: *crossings,
+    };
+    let view = opened.view(&wire);
+    let clear = view.as_ref().map_or(wire, |view| view.of(&wire));
+    let mut builder = assembly::Builder::new((hops, &opened), &clear, ids.len());
     for row in rows_by_id(ids) {
         let place = row as usize;
         builder.add(

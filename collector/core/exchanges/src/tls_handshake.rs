@@ -24,9 +24,7 @@
 //!
 //! Source: RFC 8446 §2, §4.6.1, §5, §6.1; RFC 5246 §7.3.
 
-use twintap_protocols::exchanges::Exchanges;
-use twintap_protocols::registry::exchanges_of_head_kind;
-use twintap_protocols::tls::{content, flag};
+use twintap_protocols::tls::{RECORD, content, flag};
 
 use crate::ranges::{ByDirection, Range, last_at_or_before};
 use crate::{Heads, UNSEEN};
@@ -133,7 +131,7 @@ fn records(heads: &Heads, rows: impl Iterator<Item = usize>) -> Vec<Record> {
         flags: heads.flags[row],
     };
     let mut found: Vec<Record> = rows
-        .filter(|&row| matches!(exchanges_of_head_kind(heads.head_kind[row]), Exchanges::TurnsInside))
+        .filter(|&row| heads.head_kind[row] == RECORD.0)
         .map(record)
         .collect();
     found.sort_unstable();
@@ -217,7 +215,7 @@ fn is_settings(len: i64) -> bool {
 }
 
 /// The handshake: from the client's first byte until the client had sent and received all of it.
-fn handshake_bounds(ranges: &ByDirection<Vec<Range>>, client_end: i64, server_end: i64) -> TlsHandshake {
+pub(crate) fn handshake_bounds(ranges: &ByDirection<Vec<Range>>, client_end: i64, server_end: i64) -> TlsHandshake {
     let start_ns = ranges.client.first().map_or(UNSEEN, |range| range.sent_ns);
     let last = |ranges: &[Range], end: i64| ranges.iter().rfind(|range| range.start < end).copied();
     let sent_ns = last(&ranges.client, client_end).map_or(UNSEEN, |range| range.sent_ns);

@@ -10,7 +10,9 @@
 //!
 //! Limits: a later change of protocol (upgrade, CONNECT, STARTTLS) is not recognised here.
 
-use twintap_protocols::registry::REGISTRY;
+use twintap_protocols::registry::{self, REGISTRY};
+use twintap_protocols::tls::content;
+use twintap_protocols::tls::opened::{OPENED, OpenedRecord};
 
 use crate::{Excerpts, Places};
 
@@ -34,6 +36,8 @@ pub struct ConnectionProtocol {
     /// Place in the registry.
     pub protocol: u8,
     pub evidence: Evidence,
+    /// It is TLS that was opened with keys, and the protocol is the one inside.
+    pub is_opened: bool,
 }
 
 /// The first bytes of one direction of a connection, as far as excerpts show them.
@@ -85,9 +89,11 @@ pub fn recognise(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, co
     let unknown = ConnectionProtocol {
         protocol: (REGISTRY.len() - 1) as u8,
         evidence: Evidence::Neither,
+        is_opened: false,
     };
+    let is_opened = opened_connections(excerpts, places, first_id, count);
     let mut recognised = vec![unknown; count];
-    let pieces = pieces_near_starts(excerpts, places, first_id, count);
+    let pieces = pieces_near_starts(excerpts, places, first_id, &is_opened);
     for own in pieces.chunk_by(|one, next| one.direction / 2 == next.direction / 2) {
         let mut starts = <[Start; 2]>::default();
         for direction in own.chunk_by(|one, next| one.direction == next.direction) {
@@ -99,16 +105,45 @@ pub fn recognise(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, co
         }
         recognised[own[0].direction / 2] = by_starts(&starts).unwrap_or(unknown);
     }
+    for (one, is_opened) in recognised.iter_mut().zip(is_opened) {
+        one.is_opened = is_opened;
+    }
     recognised
 }
 
-/// The excerpts near the starts of directions, by direction and place, the longest copy first.
-fn pieces_near_starts(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, count: usize) -> Vec<Piece> {
+/// The number of the connection at a place, if it is one of `count` that are numbered from `first_id`.
+fn number(places: &Places<'_>, place: usize, first_id: i64, count: usize) -> Option<usize> {
+    let number = places.connection_id[place].checked_sub(first_id)?;
+    usize::try_from(number).ok().filter(|number| *number < count)
+}
+
+/// Of each connection, whether application data in TLS records was opened.
+fn opened_connections(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, count: usize) -> Vec<bool> {
+    let mut is_opened = vec![false; count];
+    let tls = registry::place_of_head_kind(OPENED.0);
+    let is_application = |record: OpenedRecord| u16::from(record.content_type) == content::APPLICATION_DATA;
+    for place in 0..places.connection_id.len() {
+        let row = places.excerpt_row[place] as usize;
+        if excerpts.protocol[row] == tls && OpenedRecord::read(&excerpts.row(row)).is_some_and(is_application) {
+            number(places, place, first_id, count)
+                .into_iter()
+                .for_each(|number| is_opened[number] = true);
+        }
+    }
+    is_opened
+}
+
+/// The excerpts near the starts of directions, by direction and place, the longest copy first. Of connections that were
+/// opened, those of what is inside.
+fn pieces_near_starts(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, is_opened: &[bool]) -> Vec<Piece> {
+    let (count, tls) = (is_opened.len(), registry::place_of_head_kind(OPENED.0));
     let all = || {
         (0..places.connection_id.len()).filter_map(|place| {
-            let number = places.connection_id[place].checked_sub(first_id)?;
-            let number = usize::try_from(number).ok().filter(|number| *number < count)?;
+            let number = number(places, place, first_id, count)?;
             let row = places.excerpt_row[place] as usize;
+            if is_opened[number] && excerpts.protocol[row] == tls {
+                return None;
+            }
             let at = places.stream_offset[place].saturating_add(excerpts.payload_offset[row].into());
             Some((2 * number + usize::from(places.from_client[place]), at, row))
         })
@@ -146,6 +181,7 @@ fn by_starts([server, client]: &[Start; 2]) -> Option<ConnectionProtocol> {
     let found = (0..).zip(REGISTRY).map(|(protocol, one)| ConnectionProtocol {
         protocol,
         evidence: evidence(one.begins),
+        is_opened: false,
     });
     let found: Vec<ConnectionProtocol> = found.filter(|one| one.evidence != Evidence::Neither).collect();
     let both = found.iter().find(|one| one.evidence == Evidence::Both);

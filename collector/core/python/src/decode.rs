@@ -24,6 +24,8 @@ use twintap_wire::pcapng::escape_invalid_utf8;
 use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
 use twintap_wire::with_event_columns;
 
+use crate::tls_keys::TlsKeys;
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CaptureFile>()?;
     module.add_class::<Rows>()?;
@@ -93,10 +95,11 @@ impl Rows {
 impl CaptureFile {
     /// Open the file at `path`. `id_headers`: headers with transaction ids, the most specific first; `clues` to count;
     /// `secrets`: the operator's additional rules, and whether nothing is secret; `believed`: ranges of plausible
-    /// stamps (first and last, ns); `limit` of expansion: free bytes, ratio, most bytes. Raises OSError, or
-    /// ValueError(what it is, what to do) if it is no capture.
+    /// stamps (first and last, ns); `limit` of expansion: free bytes, ratio, most bytes; `keys` that open connections of
+    /// TLS. Raises OSError, or ValueError(what it is, what to do) if it is no capture.
     #[new]
-    #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None))]
+    #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None, keys=None))]
+    #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -105,6 +108,7 @@ impl CaptureFile {
         secrets: Option<(String, bool)>,
         believed: Vec<(i64, i64)>,
         limit: Option<(u64, u64, u64)>,
+        keys: Option<PyRef<'_, TlsKeys>>,
     ) -> PyResult<Self> {
         let file = File::open(&path)?;
         let position = file.try_clone()?;
@@ -121,6 +125,7 @@ impl CaptureFile {
         }
         reader.set_clue_rules(clue_rules(clues)?);
         reader.set_believed_stamps(believed);
+        reader.set_opener(keys.and_then(|keys| keys.opener()));
         Ok(Self {
             reader: Mutex::new(reader),
             addresses: Mutex::default(),
@@ -129,10 +134,24 @@ impl CaptureFile {
     }
 
     /// Continue with the connections of HTTP/2 that were followed in the previous file of the same capture, which must
-    /// not be read any more.
+    /// not be read any more, and with those that were opened in it.
     fn go_on_from(&self, before: PyRef<'_, Self>) {
-        let frames = before.lock().take_frames();
-        self.lock().set_frames(frames);
+        let (frames, opener) = {
+            let mut before = before.lock();
+            (before.take_frames(), before.take_opener())
+        };
+        let mut reader = self.lock();
+        reader.set_frames(frames);
+        if opener.is_some() {
+            reader.set_opener(opener);
+        }
+    }
+
+    /// Add to `keys` the secrets that the file holds, as far as it was read.
+    fn add_keys_to(&self, keys: PyRef<'_, TlsKeys>) {
+        let mut reader = self.lock();
+        let read = keys.add(reader.section().key_log.bytes());
+        reader.count(CounterKind::TlsKeysUnread, read.unread_count);
     }
 
     /// Bytes of the (possibly compressed) file read so far; some of them may not be decoded yet.

@@ -14,6 +14,7 @@ mod protocols;
 mod requests;
 mod spans;
 mod tables;
+mod tls_keys;
 
 use pyo3::prelude::*;
 
@@ -29,5 +30,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     spans::register(module)?;
     requests::register(module)?;
     tables::register(module)?;
+    tls_keys::register(module)?;
     hops::register(module)
 }

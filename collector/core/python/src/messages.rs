@@ -41,8 +41,12 @@ fn read_messages<'py>(py: Python<'py>, excerpts: &Bound<'py, PyDict>) -> PyResul
     Ok(columns)
 }
 
-/// Places in the registry, and codes of evidence.
-type RecognisedColumns<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<i32>>);
+/// Places in the registry, codes of evidence, and whether the connection was opened.
+type RecognisedColumns<'py> = (
+    Bound<'py, PyArray1<i32>>,
+    Bound<'py, PyArray1<i32>>,
+    Bound<'py, PyArray1<bool>>,
+);
 
 /// The protocols of connections.
 #[pyfunction]
@@ -65,7 +69,12 @@ fn recognise_connections<'py>(
     }
     let found = py.detach(|| recognise(&excerpts, &places, first_id, count));
     let codes = |code: fn(&ConnectionProtocol) -> i32| found.iter().map(code).collect::<Vec<i32>>().into_pyarray(py);
-    Ok((codes(|one| one.protocol.into()), codes(|one| one.evidence as i32)))
+    let is_opened: Vec<bool> = found.iter().map(|one| one.is_opened).collect();
+    Ok((
+        codes(|one| one.protocol.into()),
+        codes(|one| one.evidence as i32),
+        is_opened.into_pyarray(py),
+    ))
 }
 
 /// What TLS handshakes say, by connection.

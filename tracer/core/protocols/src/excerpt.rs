@@ -18,6 +18,9 @@ use crate::registry::{self, REGISTRY};
 /// Bytes of excerpts in one batch; excerpts beyond that are counted and left out.
 const BATCH_LIMIT: usize = 64 << 20;
 
+/// Stands for the protocol of an excerpt that is not read.
+const NO_PROTOCOL: u8 = u8::MAX;
+
 /// Calls `$then!` with the name and type of every numeric column of an excerpt.
 #[macro_export]
 macro_rules! with_excerpt_columns {
@@ -149,6 +152,24 @@ impl ExcerptColumns {
     pub fn push_again(&mut self, frame: u32, at: i32, protocol: u8, bytes: &[u8]) {
         self.bytes.bytes.extend_from_slice(bytes);
         self.push_numbers(frame, at, protocol, 0, 0);
+    }
+
+    /// Append what is noted of `stream_len` bytes of the stream, none of which is kept.
+    pub fn push_note(&mut self, frame: u32, at: i32, protocol: u8, bytes: &[u8], stream_len: u32) {
+        self.bytes.bytes.extend_from_slice(bytes);
+        self.push_numbers(frame, at, protocol, stream_len, 0);
+    }
+
+    /// Move the excerpts from row `first` on, by what `place` makes of their offsets; where that is none, the excerpt
+    /// belongs to no protocol any more.
+    pub fn move_places(&mut self, first: usize, place: impl Fn(i32) -> Option<i32>) {
+        let own = self.payload_offset[first..].iter_mut().zip(&mut self.protocol[first..]);
+        for (offset, protocol) in own {
+            match place(*offset) {
+                Some(moved) => *offset = moved,
+                None => *protocol = NO_PROTOCOL,
+            }
+        }
     }
 
     /// Append the numbers of an excerpt whose bytes were appended before.

@@ -15,11 +15,12 @@ use crate::protocol::{AgentKeeps, Docs, Parts, Protocol};
 
 pub mod hellos;
 pub mod names;
+pub mod opened;
 pub mod payload_policy;
 
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: &[20, 21, 22, 23],
-    head_kinds: &[RECORD],
+    head_kinds: &[RECORD, opened::OPENED],
     begins: |start, _| parse(start).is_some(),
     exchanges: Exchanges::TurnsInside,
     keep,
@@ -107,7 +108,9 @@ fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     if excerpt.stream_len == 0 {
         return;
     }
-    if let Some(record) = parse(excerpt.bytes) {
+    if let Some(record) = opened::OpenedRecord::read(excerpt) {
+        emit(0, &record.head());
+    } else if let Some(record) = parse(excerpt.bytes) {
         emit(0, &record);
     }
 }

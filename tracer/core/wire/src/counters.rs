@@ -126,6 +126,20 @@ counter_kinds! {
     HttpHeadsCut, "http_heads_cut", Info, "";
     /// Directions of HTTP/2 connections of which a frame's header was not captured, so that others were missed as well.
     FramesMissed, "frames_missed", Info, "";
+    /// Connections of TLS that the key log does not hold, or whose hellos were not captured.
+    TlsNotOpened, "tls_not_opened", Notice,
+        "have client or server log its keys (SSLKEYLOGFILE) while it is captured, and capture from the connection's \
+         first packet on: its hello names the keys";
+    /// Connections of TLS whose suite or version cannot be opened.
+    TlsSuiteNotOpened, "tls_suite_not_opened", Notice,
+        "TLS 1.2 and 1.3 with AES-GCM, AES-CCM or ChaCha20-Poly1305 can be opened: let the server offer one of these";
+    /// Records, at least, that were not opened although the connection's keys are known.
+    TlsRecordsNotOpened, "tls_records_not_opened", Notice,
+        "these records were not captured whole: capture whole packets (tcpdump -s 0; an agent with --payload 65535), \
+         and see whether the capture dropped packets; if nothing is missing, the keys are not those of the connection";
+    /// Lines of a key log that are none, and secrets past the limit.
+    TlsKeysUnread, "tls_keys_unread", Notice,
+        "lines of a key log are LABEL, RANDOM and SECRET, as SSLKEYLOGFILE has them; 1,048,576 connections are kept";
     /// Text of heads past the limit of a batch.
     HttpTextLeftOut, "http_text_left_out", Notice, "";
 }

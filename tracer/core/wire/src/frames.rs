@@ -286,7 +286,18 @@ impl Frames {
         }
     }
 
-    fn forget(&mut self, key: &Direction) {
+    /// Read on with the next message that begins a packet, since bytes before it are missing.
+    pub fn miss(&mut self, key: &Direction) {
+        if let Some(flow) = self.flows.get_mut(key).filter(|flow| !flow.is_lost) {
+            self.held_bytes = self.held_bytes.saturating_sub(flow.held_len());
+            flow.held = Vec::new();
+            flow.lose(flow.wanted, &mut |_| {});
+            flow.is_lost = true;
+        }
+    }
+
+    /// Follow a direction no more.
+    pub fn forget(&mut self, key: &Direction) {
         if let Some(flow) = self.flows.remove(key) {
             self.held_bytes = self.held_bytes.saturating_sub(flow.held_len());
         }
@@ -294,7 +305,8 @@ impl Frames {
 }
 
 impl Direction {
-    fn other_way(&self) -> Self {
+    /// The opposite direction of the connection.
+    pub fn other_way(&self) -> Self {
         Self {
             src: self.dst,
             dst: self.src,

@@ -23,6 +23,7 @@ pub mod input;
 pub mod interface;
 pub mod ip;
 pub mod link;
+pub mod opening;
 pub mod packet;
 pub mod pcap;
 pub mod pcapng;

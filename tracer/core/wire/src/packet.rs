@@ -11,6 +11,8 @@ use std::sync::Arc;
 use twintap_protocols::excerpt::{ExcerptColumns, Keeper, Notes, Payload};
 use twintap_protocols::head::Head;
 use twintap_protocols::http1::{IdHeaders, KeptLines};
+use twintap_protocols::tls::content;
+use twintap_protocols::tls::opened::OpenedRecord;
 use twintap_protocols::{registry, tls};
 use twintap_secrets::SecretRules;
 
@@ -24,6 +26,7 @@ use crate::frames::{self, Frames};
 use crate::hello_tails::{HelloTails, Tail};
 use crate::ip::{self, Fragment, IpHeader, PROTOCOL_TCP};
 use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
+use crate::opening::{Opener, Record, RecordFound};
 use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
 use crate::tunnel;
 
@@ -98,6 +101,8 @@ impl From<CounterKind> for NoRow {
 
 /// Rows that are turned into columns at once: 256 × 88 bytes stay in the level-1 cache.
 const BLOCK_LEN: usize = 256;
+const FIN: u16 = 0x01;
+const RST: u16 = 0x04;
 /// Tunnels inside each other that are followed.
 const TUNNEL_LIMIT: usize = 4;
 
@@ -135,6 +140,8 @@ pub struct Decoder {
     fragments: Fragments,
     pub frames: Frames,
     hello_tails: HelloTails,
+    /// Opens encrypted connections, if keys are known.
+    pub opener: Option<Box<dyn Opener>>,
 }
 
 impl Default for Decoder {
@@ -151,6 +158,7 @@ impl Default for Decoder {
             fragments: Fragments::default(),
             frames: Frames::default(),
             hello_tails: HelloTails::default(),
+            opener: None,
         }
     }
 }
@@ -361,9 +369,21 @@ impl Decoder {
 
     #[inline(always)]
     fn keep_excerpts(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) {
+        if let Some(opener) = &self.opener
+            && opener.concerns(payload)
+            && self.open_slow(event, payload, counters)
+        {
+            return;
+        }
         if !self.hello_tails.is_empty() && self.continue_hello_slow(event, payload) {
             return;
         }
+        self.keep_excerpts_of(event, payload, counters);
+    }
+
+    /// Keep excerpts of a packet's payload, or of what was opened of a record.
+    #[inline(always)]
+    fn keep_excerpts_of(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) {
         if self.frames.concerns(event, payload) && self.follow_frames_slow(event, payload, counters) {
             return;
         }
@@ -399,6 +419,73 @@ impl Decoder {
             dst: of(event.dst_addr, event.dst_port),
             interface: event.interface,
         }
+    }
+
+    /// Keep excerpts of the records that are opened with this packet; returns whether its connection is being opened.
+    #[inline(never)]
+    fn open_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
+        let Some(mut opener) = self.opener.take() else {
+            return false;
+        };
+        let direction = self.direction_of(event);
+        let is_opened = opener.take(
+            direction,
+            event,
+            payload,
+            counters,
+            &mut |found, counters| match found {
+                RecordFound::Record(record) => self.keep_record(event, &record, counters),
+                RecordFound::Sealed { at, bytes } => self.keep_sealed(event, at, bytes, counters),
+                RecordFound::Missed => self.frames.miss(&direction),
+            },
+        );
+        self.opener = Some(opener);
+        if is_opened && event.flags & (FIN | RST) != 0 {
+            self.frames.forget(&direction);
+        }
+        is_opened
+    }
+
+    /// Keep the place of a record, and excerpts of its content as of a payload's.
+    fn keep_record(&mut self, event: &Event, record: &Record<'_>, counters: &mut Counters) {
+        let opened = OpenedRecord {
+            content_type: record.content_type,
+            is_handshake: record.is_handshake,
+            content_at: record.content_at,
+            content_len: record.content.len() as u32,
+            wire_len: record.wire_len,
+        };
+        opened.keep(&mut self.excerpts, event.frame, record.at);
+        if u16::from(record.content_type) != content::APPLICATION_DATA {
+            self.keep_sealed(event, record.at, record.shown, counters);
+        }
+        if record.content.is_empty() {
+            return;
+        }
+        let clear = Event {
+            seq: record.clear_seq,
+            payload_len: record.content.len() as u32,
+            flags: 0,
+            ..*event
+        };
+        let first = self.excerpts.len();
+        self.keep_excerpts_of(&clear, record.content, counters);
+        self.excerpts.move_places(first, |at| {
+            let wire_seq = record.places.wire_seq(record.clear_seq.wrapping_add(at as u32))?;
+            Some(wire_seq.wrapping_sub(event.seq) as i32)
+        });
+    }
+
+    /// Keep what shows of a record without its keys.
+    fn keep_sealed(&mut self, event: &Event, at: i32, bytes: &[u8], counters: &mut Counters) {
+        let first = self.excerpts.len();
+        let record = Event {
+            payload_len: bytes.len() as u32,
+            ..*event
+        };
+        self.keep_excerpts_slow(&record, bytes, counters);
+        self.excerpts
+            .move_places(first, |behind| Some(at.saturating_add(behind)));
     }
 
     /// Keep an excerpt of each frame, if the packet's direction is followed; returns whether it is.

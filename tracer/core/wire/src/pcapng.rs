@@ -2,7 +2,7 @@
 //!
 //! Source: draft-ietf-opsawg-pcapng. Several sections, each in its own byte order; any time resolution; Enhanced,
 //! Simple and obsolete Packet Blocks; direction from `epb_flags`; names from Name Resolution Blocks; drops from
-//! Interface Statistics Blocks. Other blocks are skipped and counted.
+//! Interface Statistics Blocks; key logs of TLS from Decryption Secrets Blocks. Other blocks are skipped and counted.
 //!
 //! A long capture is many sections one behind the other (`cat` of segments), and each describes its interfaces again:
 //! equal descriptions at the same place are one interface here. Interfaces, names and comments are kept up to the
@@ -13,6 +13,8 @@ use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use zeroize::Zeroizing;
 
 use crate::bytes::ByteOrder;
 use crate::counters::{CounterKind, Counters};
@@ -30,6 +32,7 @@ pub mod block {
     pub const PACKET: u32 = 2;
     pub const SIMPLE_PACKET: u32 = 3;
     pub const NAME_RESOLUTION: u32 = 4;
+    pub const DECRYPTION_SECRETS: u32 = 10;
     pub const INTERFACE_STATISTICS: u32 = 5;
     pub const ENHANCED_PACKET: u32 = 6;
 }
@@ -71,6 +74,11 @@ const SECTION_FIXED_LEN: usize = 24;
 const PACKET_FIXED_LEN: usize = 28;
 const INTERFACE_FIXED_LEN: usize = 16;
 const STATISTICS_FIXED_LEN: usize = 20;
+const SECRETS_FIXED_LEN: usize = 16;
+/// Type of secrets that are a key log of TLS (draft-ietf-opsawg-pcapng §4.7).
+const TLS_KEY_LOG: u32 = 0x544c_534b;
+/// Bytes of key logs that are kept, at most.
+const KEY_LOG_LIMIT: usize = 256 << 20;
 const STATISTICS_TIME_AT: usize = 12;
 /// Record types of a Name Resolution Block.
 const NAME_IPV4: u16 = 1;
@@ -102,6 +110,25 @@ pub struct Section {
     /// Names, each once, in file order.
     pub names: Vec<NameRecord>,
     names_seen: HashSet<NameRecord>,
+    /// Key logs of TLS in secrets blocks.
+    pub key_log: KeyLogText,
+}
+
+/// Text of key logs, overwritten when it is dropped; nothing formats it.
+#[derive(Default)]
+pub struct KeyLogText(Zeroizing<Vec<u8>>);
+
+impl KeyLogText {
+    fn add(&mut self, text: &[u8]) {
+        if self.0.len() + text.len() < KEY_LOG_LIMIT {
+            self.0.extend_from_slice(text);
+            self.0.push(b'\n');
+        }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// An interface of the current section.
@@ -295,6 +322,7 @@ impl Pcapng {
                     | block::INTERFACE_DESCRIPTION
                     | block::INTERFACE_STATISTICS
                     | block::NAME_RESOLUTION
+                    | block::DECRYPTION_SECRETS
             );
         if !is_known || len > RECORD_LIMIT {
             if !input.skip(len as u64) {
@@ -320,6 +348,7 @@ impl Pcapng {
             block::INTERFACE_DESCRIPTION => self.interface_description(body, interfaces, counters),
             block::INTERFACE_STATISTICS => self.interface_statistics(body, interfaces, counters),
             block::NAME_RESOLUTION => self.name_resolution(body, section, counters),
+            block::DECRYPTION_SECRETS => self.decryption_secrets(body, section, counters),
             block::PACKET => return Some(self.obsolete_packet(body)),
             // Simple Packet Blocks hold no time, so they are of no use between hosts.
             _ => return Some(Step::LeftOut(CounterKind::PacketsWithoutTime)),
@@ -348,6 +377,20 @@ impl Pcapng {
             }
         }
         None
+    }
+
+    /// Keep a key log; secrets of other kinds are left.
+    fn decryption_secrets(&self, body: &[u8], section: &mut Section, counters: &mut Counters) {
+        let held = body.get(SECRETS_FIXED_LEN..body.len().saturating_sub(BLOCK_TRAILER_LEN));
+        let Some(held) = held else {
+            return counters.bump(CounterKind::BlocksMalformed);
+        };
+        let (kind, len) = (self.order.u32(body, 8), self.order.u32(body, 12) as usize);
+        match held.get(..len) {
+            Some(text) if kind == TLS_KEY_LOG => section.key_log.add(text),
+            Some(_) => counters.bump(CounterKind::BlocksSkipped),
+            None => counters.bump(CounterKind::BlocksMalformed),
+        }
     }
 
     fn interface_description(&mut self, body: &[u8], interfaces: &mut Vec<Interface>, counters: &mut Counters) {

@@ -20,6 +20,7 @@ use crate::frames::Frames;
 use crate::input::{End, Input};
 use crate::interface::Interface;
 use crate::link::LinkType;
+use crate::opening::Opener;
 use crate::packet::{self, Decoder, Direction, Packet};
 use crate::pcap::Pcap;
 use crate::pcapng::{Pcapng, Section};
@@ -221,6 +222,21 @@ impl<R: Read> Reader<R> {
     /// Take the state of connections whose frames are followed, which may continue in the host's next file.
     pub fn take_frames(&mut self) -> Frames {
         std::mem::take(&mut self.decoder.frames)
+    }
+
+    /// Open encrypted connections, from here on.
+    pub fn set_opener(&mut self, opener: Option<Box<dyn Opener>>) {
+        self.decoder.opener = opener;
+    }
+
+    /// Take what opens encrypted connections, which may continue in the host's next file.
+    pub fn take_opener(&mut self) -> Option<Box<dyn Opener>> {
+        self.decoder.opener.take()
+    }
+
+    /// Count what is noticed outside of reading.
+    pub fn count(&mut self, kind: CounterKind, count: u64) {
+        self.counters.add(kind, count);
     }
 
     /// Count these clues from here on.
