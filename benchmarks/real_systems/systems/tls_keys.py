@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.real_systems.lab import Lab
 from benchmarks.real_systems.scenario import addresses, scenario
-from benchmarks.real_systems.systems.tls import Tls
+from benchmarks.real_systems.systems.tls import PORTS, Tls
 from benchmarks.real_systems.truth import Truth
 
 KEY_LOG = "keys.log"
@@ -28,6 +28,8 @@ class TlsKeys(Tls):
             if call.parent == "":
                 call.target = f"/item?{call.id}"
                 call.name = f"GET {call.target}"
+        for port in PORTS.values():  # its answers say so, on both ports
+            truth.names[f"{lab.address('web')}:{port}"] = rf"nginx web:{port}"
         return truth
 
     def client(self, lab: Lab) -> tuple[str, ...]:
