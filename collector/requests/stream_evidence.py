@@ -77,13 +77,13 @@ def stream_evidence(found: Columns, exchanges: pa.Table, messages: pa.Table, con
 
 
 def _servers(connections: pa.Table) -> pl.DataFrame:
-    """`connection_id, server`: a hash of the server's address and port at its own host."""
+    """`connection_id, server, closing`: a hash of the server's address and port at its own host."""
     rows = pl.DataFrame(connections.select(["connection_id", *_OF_SERVER])).with_columns(
         pl.col(pl.Categorical).cast(pl.String)
     )
     address = pl.coalesce("translated_server_addr", "server_addr")
     port = pl.coalesce("translated_server_port", "server_port")
-    return rows.select("connection_id", "closing", server=pl.format("{} {}", address, port).hash())
+    return rows.select("connection_id", pl.format("{} {}", address, port).hash().alias("server"), "closing")
 
 
 _OF_SERVER = ("server_addr", "server_port", "translated_server_addr", "translated_server_port", "closing")
@@ -121,7 +121,7 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
     counts = list(rows.select("pieces", "turns").iter_rows())
     each = zip(reasons, rows["protocol"], rows["inside"], texts["method"], texts["target"], counts, strict=True)
     words = [_words(*one) for one in each]
-    rows = rows.drop("protocol", "inside").with_columns(
+    rows = rows.drop("protocol", "inside", "is_stream").with_columns(
         pl.col(MEASURES).replace(UNSEEN, None),
         reason=pl.Series(reasons),
         protocol=pl.Series([protocol for protocol, _ in words]),

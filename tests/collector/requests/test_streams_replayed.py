@@ -14,11 +14,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from collector.analysis import AnalysisOptions, analyse
+from collector.decode.sources import host_sources
 from collector.queries import TraceSearch, open_trace
 from collector.reporting.html import make_html
 from collector.reporting.report import Report, build_report
 from collector.reporting.text import show
 from collector.trace.reading import Trace
+from collector.trace.schema import ID_STRIDE
 from viewer.pages.address import Address
 from viewer.pages.streams import content
 
@@ -128,3 +131,14 @@ def test_without_requests_the_headline_says_what_there_is(tmp_path):
     reader = [each for each in captures("redis-pubsub") if each.name.startswith("reader")]
     report = build_report(report_of(tmp_path, reader))
     assert report.story.sentence == "No whole request was seen, but 1 stream with 22 messages."
+
+
+def test_partitions_with_streams_and_without_are_one_trace(tmp_path):
+    sources = host_sources([str(each) for each in captures("redis-pubsub")])
+    analyse(sources, str(tmp_path / "trace"), options=AnalysisOptions(partition_bits=5))
+    trace = Trace(str(tmp_path / "trace"))
+    partitions = {
+        number // ID_STRIDE for number in trace.read("connections", ["connection_id"])["connection_id"].to_pylist()
+    }
+    assert len(partitions) > 1
+    assert trace.read("streams").num_rows == 1
