@@ -31,8 +31,8 @@ import networkx as nx
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from collector.clocks.alignment import NS_PER_S, Alignment
@@ -91,6 +91,11 @@ class _Network:
     def main_reference(self) -> int:
         """The reference of the largest group, whose clock is the trace's."""
         return max(self.reference, key=lambda line: self.group.count(self.group[line]))
+
+
+def load_solver() -> None:
+    """Import the solver, which takes a second, while there is nothing to solve yet."""
+    assert scipy.optimize.linprog is not None
 
 
 def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]], ticks_ns: Mapping[str, int] = NO_TICKS) -> Alignment:
@@ -274,7 +279,7 @@ def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None
     bounds += [(None, None)] * len(edges) + [(0, None)] * count
     for host in network.reference:
         bounds[host] = bounds[count + host] = (0, 0)
-    found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
+    found = scipy.optimize.linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
     if found.status != 0 or np.abs(found.x).max() > MOST_OFFSET_NS:  # jumps by decades are beyond its numbers
         return np.zeros(2 * count), False
     return found.x[: 2 * count], bool((found.x[2 * count : 2 * count + len(edges)] >= -0.5).all())
