@@ -10,8 +10,8 @@
 //!
 //! Each direction is followed from packet to packet (`twintap_wire::frames`); rows of a result are not read.
 //!
-//! Limits: nothing is read inside TLS, nor of compressed connections. A connection whose greeting was not captured is
-//! known by a query, the execution of a statement, an error, or a result that begins with a packet.
+//! Limits: nothing is read inside TLS without keys, nor of compressed connections. A connection whose greeting was not
+//! captured is known by a query, the execution of a statement, an error, or a result that begins with a packet.
 //!
 //! Source: MySQL's documentation, "Client/Server Protocol"; MariaDB's, "Clients & Utilities: Protocol".
 
