@@ -13,6 +13,7 @@ is little, also hops whose writing is deferred.
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -55,7 +56,7 @@ from collector.requests.exchanges import Built, build_exchanges
 from collector.requests.s3_names import S3Evidence, s3_evidence
 from collector.requests.stream_evidence import StreamEvidence
 from collector.requests.streams import StreamJudge, requests_of, with_streams
-from collector.requests.unread_streams import unread_connections
+from collector.requests.unread_connections import unread_counters, unread_counts
 from collector.services.choices import Choices, Watched, sampled_share
 from collector.services.naming import name_services, servers_to_watch
 from collector.services.operators_names import names_of_nothing
@@ -178,6 +179,7 @@ class _Requests:
     symptoms: symptoms.Symptoms
     calls: pl.DataFrame  # as `Watched.calls`
     s3: S3Evidence
+    unread: Counter[str]  # as `unread_counts`
 
 
 @dataclass(slots=True)
@@ -191,11 +193,13 @@ class _Rebuilt:
     s3: S3Evidence = field(default_factory=S3Evidence)
     answering: set[outcomes.Server] = field(default_factory=set)
     calls: list[pl.DataFrame] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
     exchanges_count: int = 0
 
     def add(self, requests: _Requests) -> None:
         """Add the results of one partition."""
         self.silences.append(requests.silences)
+        self.unread += requests.unread
         self.streams.add(requests.streams)
         self.s3.add(requests.s3)
         self.answering.update(outcomes.answering_servers(requests.exchanges))
@@ -296,7 +300,7 @@ class Pipeline:
             linked, streams = self._link_exchanges()
             self._build_findings(merged, linked, alignment, captured)
             self._wait_for_jobs()
-        self._add_counters(unread_connections(streams))
+        self._add_counters(unread_counters(self._rebuilt.unread, streams))
         return self._info
 
     def _add_counters(self, counters: Iterable[CounterInfo]) -> None:
@@ -448,7 +452,8 @@ class Pipeline:
         quality = self._writer.encode("quality", quality_of(built.hops, counts))
         calls = aligned.watched.calls(requests_of(built.exchanges))
         s3 = s3_evidence(built.exchanges)
-        return _Requests(built.hops, built.exchanges, built.silences, built.streams, quality, found, calls, s3)
+        unread = unread_counts(connections, built.exchanges["connection_id"])
+        return _Requests(built.hops, built.exchanges, built.silences, built.streams, quality, found, calls, s3, unread)
 
     def _store_rebuilt(self, requests: _Requests) -> None:
         rebuilt = self._rebuilt

@@ -23,6 +23,7 @@ from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.exchanges import UNKNOWN
 from collector.requests.link_doubt import LinkSummary, link_summary
 from collector.requests.outcomes import Outcome
+from collector.requests.unread_connections import REMEDIES
 from collector.services.client_requests import RHYTHM_COLUMNS, in_background, of_clients
 from collector.trace import durations
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
@@ -41,6 +42,8 @@ _SUMMED = tuple(dict.fromkeys((*story.OUTERMOST_COLUMNS, "exchange_id", "complet
 """Of all rows, what a summary of the requests counts."""
 TROUBLE = ("data_loss", "error")
 """Severities of counters that every view shows."""
+SHOWN = capture_sets.NAMES | REMEDIES.keys()
+"""Counters that a report shows whatever their severity: of captures that do not fit, of connections not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ def _collect_facts(trace: Trace, info: TraceInfo, other_url: str | None, others:
         troubles=tuple(
             counter
             for counter in info.counters
-            if counter.count and (counter.severity in TROUBLE or counter.name in capture_sets.NAMES)
+            if counter.count and (counter.severity in TROUBLE or counter.name in SHOWN)
         ),
     )
 

@@ -10,7 +10,7 @@ from collector.requests.endings import with_endings
 from collector.requests.exchanges import Built, build_exchanges
 from collector.requests.outcomes import with_outcomes
 from collector.requests.streams import StreamJudge
-from collector.requests.unread_streams import UNREAD, unread_connections
+from collector.requests.unread_connections import UNREAD, unread_counters
 from testkit.tables import BASE_NS, table
 from tests.helpers.scripts import play
 from tests.helpers.service_ports import names_of_ports
@@ -85,7 +85,7 @@ def test_a_connection_with_a_frame_missing_is_counted_and_its_requests_are_not(u
     made, _ = exchanges_and_hops((ASKED, *ANSWERED, (True, 960, SETTINGS, 0, 0, 6)), unread)
     judge = StreamJudge()
     judge.add(made.streams)
-    counters = unread_connections(judge.table())
+    counters = unread_counters({}, judge.table())
     assert [(counter.name, counter.count) for counter in counters] == ([(UNREAD, 1)] if count else [])
     assert all(row["is_stream"] for row in made.exchanges.to_pylist()) is bool(count)
 

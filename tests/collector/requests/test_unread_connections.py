@@ -1,0 +1,43 @@
+"""Connections of which requests are unknown, or known by turns alone, are counted with a remedy."""
+
+import pyarrow as pa
+import pytest
+
+from collector.requests.streams import StreamJudge
+from collector.requests.unread_connections import COLUMNS, unread_counters, unread_counts
+
+Row = tuple[int, str, int | None, bool | None]
+
+
+def connections(*rows: Row) -> pa.Table:
+    columns = [pa.array(values) for values in zip(*rows, strict=True)]
+    columns[1] = columns[1].dictionary_encode()
+    return pa.table(dict(zip(COLUMNS, columns, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ((1, "http/1.1", 7, None), {}),
+        ((1, "http/1.1", 7, True), {}),
+        ((1, "tls", 7, False), {"connections_encrypted": 1}),
+        ((1, "tls", None, None), {"connections_encrypted": 1}),
+        ((1, "tls", 7, True), {}),
+        ((1, "unknown", None, None), {"connections_begun_before": 1}),
+        ((1, "unknown", 7, None), {"connections_unknown": 1}),
+        ((2, "unknown", 7, None), {}),
+    ],
+)
+def test_why_a_connection_is_not_read(row: Row, expected: dict[str, int]) -> None:
+    counts = unread_counts(connections(row, (3, "redis", 1, None)), pa.chunked_array([[1, 1, 3]]))
+    assert {name: count for name, count in counts.items() if count} == expected
+    found = unread_counters(counts, StreamJudge().table())
+    assert [(counter.name, counter.count) for counter in found] == list(expected.items())
+
+
+def test_partitions_add_up() -> None:
+    one = unread_counts(connections((1, "tls", 7, None), (2, "tls", 7, None)), pa.chunked_array([[1, 2]]))
+    two = unread_counts(connections((3, "tls", 7, None)), pa.chunked_array([[3]]))
+    (counter,) = unread_counters(one + two, StreamJudge().table())
+    assert counter.count == 3
+    assert "--keys FILE" in counter.remedy
