@@ -123,11 +123,11 @@ class Session:
         self.process.wait()
 
     def release(self) -> None:
-        """Close what is open of it, after its end."""
+        """Close what is open of it, after its end. An older ssh that stays for other sessions keeps its errors open."""
         self._reader.join(1)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        open_streams = [self.process.stdout, None if self._reader.is_alive() else self.process.stderr]
+        for stream in filter(None, open_streams):
+            stream.close()
 
     def wait(self, seconds: float) -> bool:
         """Wait until it has ended; whether it has."""
