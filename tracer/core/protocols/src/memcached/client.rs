@@ -279,11 +279,14 @@ impl ClientScanner {
 
 /// A length of data.
 fn number(word: &[u8]) -> Option<u64> {
-    let is_number = !word.is_empty() && word.len() <= 10 && word.iter().all(u8::is_ascii_digit);
-    let number = word
-        .iter()
-        .fold(0, |number, digit| number * 10 + u64::from(digit.wrapping_sub(b'0')));
-    (is_number && number <= DATA_LIMIT).then_some(number)
+    if word.is_empty() || word.len() > 10 {
+        return None;
+    }
+    let mut number = 0;
+    for digit in word {
+        number = number * 10 + u64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+    }
+    (number <= DATA_LIMIT).then_some(number)
 }
 
 /// Whether a payload begins with a command that no other protocol sends, and that is whole.
@@ -331,6 +334,23 @@ fn is_line_of(known: &Command, payload: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_length_is_a_number_of_at_most_ten_digits() {
+        let cases: &[(&[u8], Option<u64>)] = &[
+            (b"0", Some(0)),
+            (b"1073741824", Some(DATA_LIMIT)),
+            (b"1073741825", None),
+            (b"", None),
+            (b"1x", None),
+            (b"-1", None),
+            (b"99999999999999999999999999", None),
+            (b"a-word-of-many-bytes-that-is-no-number", None),
+        ];
+        for (word, expected) in cases {
+            assert_eq!(number(word), *expected, "{:?}", String::from_utf8_lossy(word));
+        }
+    }
 
     #[test]
     fn commands_are_in_order() {
