@@ -15,40 +15,103 @@
 //!
 //! Limits: a key that consists of a user's own words (`user:alice`) keeps them.
 
+use std::ops::Range;
+
 /// Words of this length are rarely a programmer's.
 const LONG_WORD: usize = 20;
-/// Hexadecimal words of this length,, with a decimal digit among them, are ids.
+/// Hexadecimal words of this length, with a decimal digit among them, are ids.
 const HEX_WORD: usize = 4;
 /// Bytes of a key that are read; its shape ends with `*` if it is longer.
 pub(crate) const KEY_LIMIT: usize = 128;
 const UUID_LEN: usize = 36;
 const MASK: u8 = b'*';
 
+/// Classes of bytes, as bits.
+const WORD: u8 = 1;
+const DIGIT: u8 = 2;
+const HEX: u8 = 4;
+const VISIBLE: u8 = 8;
+
+static CLASSES: [u8; 256] = {
+    let (mut classes, mut at) = ([0; 256], 0);
+    while at < 256 {
+        let byte = at as u8;
+        classes[at] = (byte.is_ascii_alphanumeric() as u8 * WORD)
+            | (byte.is_ascii_digit() as u8 * DIGIT)
+            | (byte.is_ascii_hexdigit() as u8 * HEX)
+            | (byte.is_ascii_graphic() as u8 * VISIBLE);
+        at += 1;
+    }
+    classes
+};
+
+fn class(byte: u8) -> u8 {
+    CLASSES[usize::from(byte)]
+}
+
+/// What a key's shape leaves out of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LeftOut {
+    Nothing,
+    /// Its one run of digits.
+    Digits,
+    All,
+}
+
 /// Overwrite with `*` what a key's shape leaves out.
 pub(crate) fn mask(key: &mut [u8]) {
     let mut at = 0;
     while at < key.len() {
-        if !key[at].is_ascii_alphanumeric() {
-            if !key[at].is_ascii_graphic() {
-                key[at] = MASK;
+        let rest = &mut key[at..];
+        if class(rest[0]) & WORD == 0 {
+            if class(rest[0]) & VISIBLE == 0 {
+                rest[0] = MASK;
             }
             at += 1;
             continue;
         }
-        let rest = &mut key[at..];
-        let len = if is_uuid(rest) {
-            rest[..UUID_LEN].fill(MASK);
-            UUID_LEN
-        } else {
-            let len = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
-            mask_word(&mut rest[..len]);
-            len
-        };
+        let (len, left_out) = next_word(rest);
+        let word = &mut rest[..len];
+        match left_out {
+            LeftOut::Nothing => {}
+            LeftOut::Digits => {
+                let digits = digits(word);
+                word[digits].fill(MASK);
+            }
+            LeftOut::All => word.fill(MASK),
+        }
         at += len;
     }
 }
 
-/// Whether a UUID begins here (RFC 9562 §4).
+/// The length of the word that a text begins with, or of a UUID (RFC 9562 §4), and what is left out of it.
+#[inline]
+fn next_word(text: &[u8]) -> (usize, LeftOut) {
+    let (mut len, mut runs, mut of_all, mut last) = (0, 0, HEX, 0);
+    for &byte in text {
+        let class = class(byte);
+        if class & WORD == 0 {
+            break;
+        }
+        runs += u32::from(class & !last & DIGIT != 0);
+        of_all &= class;
+        last = class;
+        len += 1;
+    }
+    let is_hex = of_all == HEX;
+    if is_hex && len == 8 && is_uuid(text) {
+        return (UUID_LEN, LeftOut::All);
+    }
+    let left_out = match runs {
+        _ if len >= LONG_WORD => LeftOut::All,
+        0 => LeftOut::Nothing,
+        1 if !is_hex || len < HEX_WORD => LeftOut::Digits,
+        _ => LeftOut::All,
+    };
+    (len, left_out)
+}
+
+/// Whether a UUID begins here.
 fn is_uuid(text: &[u8]) -> bool {
     text.get(..UUID_LEN).is_some_and(|text| {
         text.iter().enumerate().all(|(at, byte)| match at {
@@ -58,40 +121,54 @@ fn is_uuid(text: &[u8]) -> bool {
     })
 }
 
-fn mask_word(word: &mut [u8]) {
-    let (mut runs, mut was_digit, mut is_hex) = (0, false, true);
-    for byte in word.iter() {
-        let is_digit = byte.is_ascii_digit();
-        runs += usize::from(is_digit && !was_digit);
-        was_digit = is_digit;
-        is_hex &= byte.is_ascii_hexdigit();
-    }
-    if runs > 1 || word.len() >= LONG_WORD || (is_hex && runs == 1 && word.len() >= HEX_WORD) {
-        word.fill(MASK);
-    } else if runs == 1 {
-        word.iter_mut()
-            .filter(|byte| byte.is_ascii_digit())
-            .for_each(|byte| *byte = MASK);
-    }
+/// Where the digits of a word with one run of them are.
+fn digits(word: &[u8]) -> Range<usize> {
+    let start = word.iter().take_while(|byte| !byte.is_ascii_digit()).count();
+    let len = word[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    start..start + len
 }
 
 /// Append the shape of a key. Arguments: its first bytes, and whether there are more.
 pub(crate) fn push_shape(key: &[u8], is_cut: bool, shape: &mut Vec<u8>) {
-    let mut masked = [0; KEY_LIMIT];
-    let len = key.len().min(KEY_LIMIT);
-    let masked = &mut masked[..len];
-    masked.copy_from_slice(&key[..len]);
-    mask(masked);
     let begun = shape.len();
-    for (at, &byte) in masked.iter().enumerate() {
-        let joins = byte == b'-' && masked.get(at + 1) == Some(&MASK);
-        let follows = shape[begun..].last() == Some(&MASK);
-        if !(follows && (byte == MASK || joins)) {
-            shape.push(byte);
+    let mut rest = &key[..key.len().min(KEY_LIMIT)];
+    while let Some(&first) = rest.first() {
+        if class(first) & WORD == 0 {
+            match first {
+                MASK => push_mask(begun, shape),
+                _ if class(first) & VISIBLE == 0 => push_mask(begun, shape),
+                _ => shape.push(first),
+            }
+            rest = &rest[1..];
+            continue;
         }
+        let (len, left_out) = next_word(rest);
+        let (word, behind) = rest.split_at(len);
+        match left_out {
+            LeftOut::Nothing => shape.extend_from_slice(word),
+            LeftOut::Digits => {
+                let digits = digits(word);
+                shape.extend_from_slice(&word[..digits.start]);
+                push_mask(begun, shape);
+                shape.extend_from_slice(&word[digits.end..]);
+            }
+            LeftOut::All => push_mask(begun, shape),
+        }
+        rest = behind;
     }
     if (is_cut || key.len() > KEY_LIMIT) && shape[begun..].last() != Some(&MASK) {
         shape.push(MASK);
+    }
+}
+
+/// Append `*` to a shape that begins at `begun`, unless it ends with one; a dash between the two is dropped.
+fn push_mask(begun: usize, shape: &mut Vec<u8>) {
+    match shape[begun..] {
+        [.., MASK] => {}
+        [.., MASK, b'-'] => {
+            shape.pop();
+        }
+        _ => shape.push(MASK),
     }
 }
 
