@@ -47,6 +47,7 @@ mod memcached;
 mod mongodb;
 mod mqtt;
 mod mysql;
+mod name_index;
 mod nats;
 mod postgresql;
 mod redis;

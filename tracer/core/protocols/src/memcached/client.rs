@@ -9,6 +9,7 @@ use crate::exchanges::flag;
 use crate::kept_messages::Writer;
 use crate::key_shape::push_shape;
 use crate::marks::reach;
+use crate::name_index::NameIndex;
 use crate::protocol::{OnMessage, Scan, Scanner};
 
 /// Bytes of a line that are kept: more than any command needs but for the keys of a `get`, of which the first counts.
@@ -115,9 +116,19 @@ const COMMANDS: &[Command] = &[
     of_kind(Kind::Watch, b"watch", 0),
 ];
 
+const NAMES: [&[u8]; COMMANDS.len()] = {
+    let (mut names, mut at) = ([b"" as &[u8]; COMMANDS.len()], 0);
+    while at < names.len() {
+        names[at] = COMMANDS[at].name;
+        at += 1;
+    }
+    names
+};
+
+static INDEX: NameIndex<128> = NameIndex::new(&NAMES);
+
 pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
-    let place = COMMANDS.binary_search_by_key(&name, |known| known.name).ok()?;
-    Some(&COMMANDS[place])
+    INDEX.find(&NAMES, name).map(|place| &COMMANDS[place])
 }
 
 impl Command {

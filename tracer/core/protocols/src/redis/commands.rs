@@ -3,6 +3,8 @@
 //!
 //! Source: `COMMAND` of Redis 7.0.15 (place of the first key) and the command reference for later ones.
 
+use crate::name_index::NameIndex;
+
 /// Where the first key is among a command's words, of which word 0 is the command's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyPlace {
@@ -150,15 +152,24 @@ const KEYED: &[&[u8]] = &[
     b"ZSCAN", b"ZSCORE", b"ZUNIONSTORE",
 ];
 
+const OTHER_NAMES: [&[u8]; OTHERS.len()] = {
+    let (mut names, mut at) = ([b"" as &[u8]; OTHERS.len()], 0);
+    while at < names.len() {
+        names[at] = OTHERS[at].0;
+        at += 1;
+    }
+    names
+};
+
+static KEYED_INDEX: NameIndex<512> = NameIndex::new(KEYED);
+static OTHERS_INDEX: NameIndex<256> = NameIndex::new(&OTHER_NAMES);
+
 /// What is known of the command of this name, in capitals; `None` if it is not known.
 pub(super) fn find(name: &[u8]) -> Option<Command> {
-    if KEYED.binary_search(&name).is_ok() {
+    if KEYED_INDEX.find(KEYED, name).is_some() {
         return Some(FIRST);
     }
-    OTHERS
-        .binary_search_by_key(&name, |(known, _)| *known)
-        .ok()
-        .map(|place| OTHERS[place].1)
+    OTHERS_INDEX.find(&OTHER_NAMES, name).map(|place| OTHERS[place].1)
 }
 
 /// Whether the name of a command that is not known may be shown. Operators rename commands to secret words; modules'
