@@ -165,7 +165,7 @@ impl Token {
 ///
 /// Arguments: `is_whole`, whether the text ends where the statement does.
 pub fn shape(text: &[u8], is_whole: bool, dialect: Dialect) -> Shape {
-    let mut writer = Writer::default();
+    let mut writer = Writer::with_room_for(text.len());
     let (mut at, mut is_whole) = (0, is_whole);
     while let Some(token) = next_token(text, at, dialect) {
         is_whole &= token.is_finished();
@@ -229,6 +229,18 @@ struct List {
 }
 
 impl Writer {
+    /// A writer of the shape of so long a statement, few of which are longer than their texts.
+    fn with_room_for(len: usize) -> Self {
+        let shape = Shape {
+            verb: Vec::with_capacity(len.min(VERB_LIMIT)),
+            rest: Vec::with_capacity(len.min(REST_LIMIT + ELLIPSIS.len())),
+        };
+        Self {
+            shape,
+            ..Self::default()
+        }
+    }
+
     /// Add a token; false if no more are wanted.
     #[inline]
     fn take(&mut self, token: &[u8], kind: Kind) -> bool {
