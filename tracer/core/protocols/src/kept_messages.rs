@@ -37,15 +37,6 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Begin an excerpt. Arguments: the message's length, if it is known.
-    fn begin(&mut self, flags: u8, len: Option<u64>) {
-        let len = len.and_then(|len| u32::try_from(len).ok());
-        let cut = if len.is_none() { flag::CUT } else { 0 };
-        self.said.clear();
-        self.said.push(flags | cut);
-        self.said.extend_from_slice(&len.unwrap_or(0).to_be_bytes());
-    }
-
     /// Pass a request on, whose first bytes are written. Arguments: `start`, its place; `reach` of the mark that its name
     /// is, 0 if none.
     pub fn pass_request(
@@ -57,7 +48,8 @@ impl Writer {
         shape: &[u8],
         found: OnMessage<'_>,
     ) {
-        self.begin(flags, len);
+        self.said.clear();
+        self.said.extend_from_slice(&fixed(flags, len));
         self.said.extend_from_slice(&[reach as u8, name.len() as u8]);
         self.said.extend_from_slice(name);
         self.said.extend_from_slice(shape);
@@ -66,7 +58,8 @@ impl Writer {
 
     /// Pass an answer on, whose first bytes are written.
     pub fn pass_answer(&mut self, (flags, len): (u8, Option<u64>), start: i64, code: i32, found: OnMessage<'_>) {
-        self.begin(flags, len);
+        self.said.clear();
+        self.said.extend_from_slice(&fixed(flags, len));
         self.said.extend_from_slice(&code.to_be_bytes());
         self.pass(start, found);
     }
@@ -78,6 +71,15 @@ impl Writer {
             said: &self.said,
         });
     }
+}
+
+/// What an excerpt begins with behind the first bytes. Arguments: the message's length, if it is known.
+#[inline]
+fn fixed(flags: u8, len: Option<u64>) -> [u8; FIXED_LEN] {
+    let len = len.and_then(|len| u32::try_from(len).ok());
+    let cut = if len.is_none() { flag::CUT } else { 0 };
+    let [a, b, c, d] = len.unwrap_or(0).to_be_bytes();
+    [flags | cut, a, b, c, d]
 }
 
 /// Keep an excerpt.
