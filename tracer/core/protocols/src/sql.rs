@@ -19,6 +19,8 @@
 //!
 //! Source: PostgreSQL, "Lexical Structure"; MySQL, "Literal Values", "Comments".
 
+use crate::name_index::NameIndex;
+
 /// Longest rest of a shape.
 pub const REST_LIMIT: usize = 512;
 /// Longest verb.
@@ -89,25 +91,7 @@ const KEYWORDS: &[&[u8]] = &[
 /// Words that stand for a value where they are an element of a list.
 const VALUE_WORDS: &[&[u8]] = &[b"NULL", b"TRUE", b"FALSE", b"DEFAULT"];
 
-/// The same, as numbers that ascend, which are compared faster.
-static KEYWORD_NUMBERS: [u128; KEYWORDS.len()] = {
-    let (mut numbers, mut at) = ([0; KEYWORDS.len()], 0);
-    while at < KEYWORDS.len() {
-        numbers[at] = number_of(KEYWORDS[at]);
-        at += 1;
-    }
-    numbers
-};
-
-/// A word of up to 16 bytes as a number, in the order of words.
-const fn number_of(word: &[u8]) -> u128 {
-    let (mut bytes, mut at) = ([0; 16], 0);
-    while at < word.len() && at < bytes.len() {
-        bytes[at] = word[at];
-        at += 1;
-    }
-    u128::from_be_bytes(bytes)
-}
+static KEYWORDS_INDEX: NameIndex<128> = NameIndex::new(KEYWORDS);
 
 /// Whose SQL it is, where that decides what is a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,7 +304,7 @@ impl Writer {
             self.is_spaced = false;
             return;
         }
-        self.put_plain(b"?");
+        self.put_text(b"?");
     }
 
     /// Whether the last byte is a sign of the value that follows: not between two operands.
@@ -344,10 +328,10 @@ impl Writer {
             return self.put_value();
         }
         self.end_list(upper);
-        if !upper.is_empty() && KEYWORD_NUMBERS.binary_search(&number_of(upper)).is_ok() {
-            self.put_plain(upper);
+        if !upper.is_empty() && KEYWORDS_INDEX.find(KEYWORDS, upper).is_some() {
+            self.put_text(upper);
         } else {
-            self.put_plain(word);
+            self.put_text(word);
         }
         self.note_word(upper);
     }
@@ -426,14 +410,22 @@ impl Writer {
         }
     }
 
-    /// Append a token, after a space if any stood before it.
+    /// Append a token, after a space if any stood before it. Control bytes in it become spaces.
     fn put_plain(&mut self, token: &[u8]) {
+        let begun = self.shape.rest.len();
+        self.put_text(token);
+        let added = &mut self.shape.rest[begun..];
+        added.iter_mut().for_each(|byte| *byte = (*byte).max(b' '));
+    }
+
+    /// The same of a token without control bytes.
+    fn put_text(&mut self, token: &[u8]) {
         let rest = &mut self.shape.rest;
         let is_close = rest.is_empty() || matches!(rest.last(), Some(b'(' | b'.'));
         if std::mem::take(&mut self.is_spaced) && !is_close {
             rest.push(b' ');
         }
-        rest.extend(token.iter().map(|&byte| if byte < b' ' { b' ' } else { byte }));
+        rest.extend_from_slice(token);
     }
 
     fn finish(self, is_whole: bool) -> Shape {
@@ -643,8 +635,18 @@ fn is_space(byte: u8) -> bool {
 
 #[inline]
 fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
+    WORD_BYTES[usize::from(byte)]
 }
+
+static WORD_BYTES: [bool; 256] = {
+    let (mut are_of_words, mut at) = ([false; 256], 0);
+    while at < 256 {
+        let byte = at as u8;
+        are_of_words[at] = byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80;
+        at += 1;
+    }
+    are_of_words
+};
 
 #[cfg(test)]
 mod tests {
@@ -795,6 +797,5 @@ mod tests {
     fn a_shape_is_bounded() {
         let long = format!("select {} from t where x = 1", "column_name, ".repeat(10_000));
         assert!(text_of(&long, Dialect::PostgreSql).len() <= VERB_LIMIT + 2 + REST_LIMIT + ELLIPSIS.len());
-        assert!(KEYWORD_NUMBERS.windows(2).all(|pair| pair[0] < pair[1]));
     }
 }
