@@ -19,6 +19,8 @@
 //!
 //! Source: PostgreSQL, "Lexical Structure"; MySQL, "Literal Values", "Comments".
 
+use memchr::memchr2;
+
 use crate::name_index::NameIndex;
 
 /// Longest rest of a shape.
@@ -493,20 +495,21 @@ fn string(text: &[u8], at: usize, before: usize, escapes: Escapes) -> Token {
         end: text.len(),
         around: (before, 0),
     };
-    while let Some(&byte) = text.get(place) {
+    while let Some(found) = text.get(place..).and_then(|rest| memchr2(quote, b'\\', rest)) {
+        place += found;
         let next = text.get(place + 1).copied();
-        place += match byte {
+        place += match text[place] {
             b'\\' if escapes == Escapes::Always => 2,
             b'\\' if next == Some(quote) => return unfinished,
-            _ if byte == quote && next == Some(quote) => 2,
-            _ if byte == quote => {
+            b'\\' => 1,
+            _ if next == Some(quote) => 2,
+            _ => {
                 return Token {
                     end: place + 1,
                     around: (before, 1),
                     ..unfinished
                 };
             }
-            _ => 1,
         };
     }
     unfinished
@@ -553,9 +556,7 @@ fn number(text: &[u8], at: usize) -> Token {
     let around = (usize::from(text[at] == b'.'), 0); // which stays, since a digit would continue a word before it
     let mut end = at;
     loop {
-        end = run_end(text, end, |byte| {
-            byte == b'.' || byte == b'_' || byte.is_ascii_alphanumeric()
-        });
+        end = run_end(text, end, |byte| class(byte) & NUMBER != 0);
         let is_exponent = matches!(text[end - 1], b'e' | b'E') && matches!(text.get(end), Some(b'-' | b'+'));
         if !is_exponent || !text.get(end + 1).is_some_and(u8::is_ascii_digit) {
             return Token {
@@ -633,20 +634,30 @@ fn is_space(byte: u8) -> bool {
     byte <= b' '
 }
 
-#[inline]
 fn is_word(byte: u8) -> bool {
-    WORD_BYTES[usize::from(byte)]
+    class(byte) & WORD != 0
 }
 
-static WORD_BYTES: [bool; 256] = {
-    let (mut are_of_words, mut at) = ([false; 256], 0);
+/// Classes of bytes, as bits: what a word consists of, and what follows the first digit of a number.
+const WORD: u8 = 1;
+const NUMBER: u8 = 2;
+
+static CLASSES: [u8; 256] = {
+    let (mut classes, mut at) = ([0; 256], 0);
     while at < 256 {
         let byte = at as u8;
-        are_of_words[at] = byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80;
+        let is_common = byte.is_ascii_alphanumeric() || byte == b'_';
+        let is_word = is_common || byte == b'$' || byte >= 0x80;
+        let is_number = is_common || byte == b'.';
+        classes[at] = (is_word as u8 * WORD) | (is_number as u8 * NUMBER);
         at += 1;
     }
-    are_of_words
+    classes
 };
+
+fn class(byte: u8) -> u8 {
+    CLASSES[usize::from(byte)]
+}
 
 #[cfg(test)]
 mod tests {
