@@ -215,6 +215,25 @@ mod tests {
     }
 
     #[test]
+    fn a_shape_is_the_masked_key_with_one_asterisk_for_several() {
+        const BYTES: &[u8] = b"g1a*-:\x01";
+        for number in 0..BYTES.len().pow(6) {
+            let byte = |at| BYTES[number / BYTES.len().pow(at) % BYTES.len()];
+            let key: Vec<u8> = (0..6).map(byte).collect();
+            let mut masked = key.clone();
+            mask(&mut masked);
+            let mut expected = Vec::new();
+            for (at, &byte) in masked.iter().enumerate() {
+                let joins = byte == MASK || (byte == b'-' && masked.get(at + 1) == Some(&MASK));
+                if !(joins && expected.last() == Some(&MASK)) {
+                    expected.push(byte);
+                }
+            }
+            assert_eq!(shape(&key, false).as_bytes(), expected, "{key:?}");
+        }
+    }
+
+    #[test]
     fn a_long_key_is_cut_and_says_so() {
         let long = b"ab:".repeat(100);
         assert!(shape(&long, false).ends_with('*'));
