@@ -55,7 +55,13 @@ from collector.requests.endings import closing_data, with_endings
 from collector.requests.exchanges import Built, build_exchanges
 from collector.requests.s3_names import S3Evidence, s3_evidence
 from collector.requests.stream_evidence import StreamEvidence
-from collector.requests.streams import StreamJudge, requests_of, with_streams
+from collector.requests.streams import (
+    StreamJudge,
+    overlapping_streams,
+    requests_of,
+    turns_of_streams,
+    with_streams,
+)
 from collector.requests.unread_connections import unread_counters, unread_counts
 from collector.services.choices import Choices, Watched, sampled_share
 from collector.services.naming import name_services, servers_to_watch
@@ -298,7 +304,7 @@ class Pipeline:
             self._run_alongside(self._deferred_hops.write_all)
             merged = self._pool.submit(self._merged_symptoms)
             linked, streams = self._link_exchanges()
-            self._build_findings(merged, linked, alignment, captured)
+            self._build_findings(merged, linked, alignment, captured, streams)
             self._wait_for_jobs()
         self._add_counters(unread_counters(self._rebuilt.unread, streams))
         return self._info
@@ -510,11 +516,18 @@ class Pipeline:
             yield _with_names(s3.with_names(final), names)
 
     def _build_findings(
-        self, merged: Future[symptoms.Symptoms], linked: pa.Table, alignment: Alignment, captured: CapturedUntil
+        self,
+        merged: Future[symptoms.Symptoms],
+        linked: pa.Table,
+        alignment: Alignment,
+        captured: CapturedUntil,
+        streams: pa.Table,
     ) -> None:
         self._writer.finish("connections")
         info, written = self._info, self._writer.written
-        exchanges = written.batches("exchanges", (*EXCHANGE_COLUMNS, "is_stream"))
+        columns, overlapping = (*EXCHANGE_COLUMNS, "is_stream"), overlapping_streams(streams)
+        exchanges = written.batches("exchanges", columns)
+        turns = (turns_of_streams(part, overlapping) for part in written.batches("exchanges", columns))
         found = diagnosis.build_findings(
             merged.result(),
             map(requests_of, exchanges),
@@ -526,6 +539,7 @@ class Pipeline:
             lambda: written.batches("connections", diagnosis.CONNECTION_COLUMNS),
             Places(self._options.rings, {address: host.host for host in info.hosts for address in host.addresses}),
             self._options.thresholds,
+            turns if len(overlapping) else (),
         )
         self._writer.write_table("findings", found)
 

@@ -10,7 +10,7 @@ comparison with the other hosts of the same service and with the server's other 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -98,8 +98,14 @@ class AnswerThresholds:
 def find(seen: Observations, limits: AnswerThresholds) -> list[Finding]:
     """All findings about answers."""
     symptoms, requests = seen.symptoms, seen.requests
+    silent = list(_silent_servers(requests, symptoms, seen.captured, limits))
+    known = {(finding.host, finding.service) for finding in silent}
+    of_turns = (
+        replace(finding, span_id=None) for finding in _silent_servers(seen.turns, symptoms, seen.captured, limits)
+    )
     return [
-        *_silent_servers(requests, symptoms, seen.captured, limits),
+        *silent,
+        *(finding for finding in of_turns if (finding.host, finding.service) not in known),
         *_cut_exchanges(symptoms, requests),
         *_server_errors(symptoms, requests, limits),
     ]

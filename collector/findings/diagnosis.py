@@ -69,16 +69,17 @@ def build_findings(
     connections: Parts | None = None,
     rings: Places = NO_PLACES,
     thresholds: Thresholds = DEFAULTS,
+    turns: Iterable[pa.Table] = (),
 ) -> pa.Table:
     """The table `findings`, from the symptoms of all connections, the requests, the hosts' own counters, the clocks.
 
     Arguments: parts of `exchanges`, with at least `requests.EXCHANGE_COLUMNS`; parts of `connections`, with
     `CONNECTION_COLUMNS`; `captured`, until when captures ran; `rings`, which devices the ring files
-    assign.
+    assign; `turns`, parts of `exchanges` that are turns of streams on which turns overlap.
     """
     seen = Observations(
-        symptoms, requests_of(exchanges, spans), clocks, info, captured, missed_by_host(symptoms, info, clocks),
-        samples, connections, rings, thresholds.severity,
+        symptoms, requests_of(exchanges, spans), requests_of(turns, spans), clocks, info, captured,
+        missed_by_host(symptoms, info, clocks), samples, connections, rings, thresholds.severity,
     )  # fmt: skip
     memory.give_back()
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -23,6 +23,7 @@ class Observations:
 
     symptoms: Symptoms  # of all partitions
     requests: Requests
+    turns: Requests  # turns that are no requests, since they overlap with others of their connection; without spans
     clocks: pa.Table
     info: TraceInfo
     captured: CapturedUntil  # until when captures ran

@@ -106,6 +106,22 @@ def requests_of(exchanges: pa.Table) -> pa.Table:
     return exchanges.filter(pc.invert(streams)) if pc.any(streams).as_py() else exchanges
 
 
+def turns_of_streams(exchanges: pa.Table, connection_ids: pa.Array) -> pa.Table:
+    """The exchanges that are turns of these streams."""
+    of_them = pc.is_in(exchanges["connection_id"], value_set=connection_ids)
+    return exchanges.filter(pc.and_(pc.fill_null(exchanges["is_stream"], fill_value=False), of_them))
+
+
+def overlapping_streams(streams: pa.Table) -> pa.Array:
+    """The ids of the connections that are streams since their turns overlap: each side still answers the other.
+
+    Arguments: the table `streams`.
+    """
+    reasons = pa.array([str(StreamReason.CROSSED), str(StreamReason.SEVERAL)])
+    overlap = pc.is_in(streams["reason"].cast(pa.string()), value_set=reasons)
+    return streams["connection_id"].filter(overlap).unique()
+
+
 def stream_ids(exchanges: pa.Table) -> pl.Series:
     """The ids of the exchanges that are no requests."""
     streams = pc.fill_null(exchanges["is_stream"], fill_value=False)

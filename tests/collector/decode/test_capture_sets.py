@@ -14,6 +14,7 @@ from collector.decode.sources import host_addresses, host_sources
 from collector.reporting.report import Report, build_report
 from collector.trace.reading import Trace
 from testkit.netsim import Clock, Network, NetworkPath, Station
+from tests.helpers.troubles import troubles_of_captures
 from tracer.errors import InputError
 
 SECOND = 1_000_000_000
@@ -43,7 +44,7 @@ def report_of(tmp_path: Path, *arguments: str, addresses: tuple[str, ...] = ()) 
 
 
 def counters_by_name(report: Report) -> dict[str, tuple[str | None, str]]:
-    return {counter.name: (counter.host, counter.remedy) for counter in report.troubles}
+    return {counter.name: (counter.host, counter.remedy) for counter in troubles_of_captures(report)}
 
 
 def states(report: Report) -> set[str]:

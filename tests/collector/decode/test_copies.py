@@ -13,6 +13,7 @@ from collector.decode.sources import host_sources
 from collector.reporting.report import Report, build_report
 from collector.trace.reading import Trace
 from testkit.netsim import Network, NetworkPath, Station
+from tests.helpers.troubles import troubles_of_captures
 
 SECOND, MS, US = 1_000_000_000, 1_000_000, 1_000
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
@@ -79,7 +80,7 @@ def test_a_mirror_of_both_ports_is_as_one_of_a_single_port(
     assert len(Trace(once.url).read("messages")) == len(Trace(twice.url).read("messages"))
     findings = [Trace(report.url).read("findings")["kind"].to_pylist() for report in (once, twice)]
     assert findings[0] == findings[1]
-    (counter,) = twice.troubles
+    (counter,) = troubles_of_captures(twice)
     assert (counter.host, counter.name, counter.count) == ("server", "copied_packets", once.info.hosts[1].events_count)
     assert "server.pcap holds nearly every packet twice, 3.0 µs apart" in counter.remedy
 
@@ -88,7 +89,7 @@ def test_a_mirror_of_both_ports_is_as_one_of_a_single_port(
 @pytest.mark.parametrize("timestamps", [True, False])
 def test_nothing_of_a_lossy_link_is_taken_for_a_copy(tmp_path: Path, ip_id: str, timestamps: bool) -> None:
     report = report_of(tmp_path, "lossy", *write_captures(tmp_path / "net", ip_id, timestamps, 0.1))
-    assert not report.troubles
+    assert not troubles_of_captures(report)
     events = pl.DataFrame(Trace(report.url).read("events"))
     assert len(events) == sum(host.events_count for host in report.info.hosts)
 

@@ -14,6 +14,7 @@ from collector.reporting.report import Report, build_report
 from collector.trace.reading import Trace
 from testkit import capture_files as files
 from testkit.netsim import Clock, Network, NetworkPath, Station
+from tests.helpers.troubles import troubles_of_captures
 
 SECOND = 1_000_000_000
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
@@ -84,7 +85,7 @@ def test_interfaces_of_hosts_are_as_if_given_apart(tmp_path: Path, clock: Clock,
     assert counts[0] == counts[1]
     assert hops(together).equals(hops(apart))
     assert set(hops(together)["state"]) == {"matched"}
-    (trouble,) = together.troubles
+    (trouble,) = troubles_of_captures(together)
     assert (trouble.host, trouble.name) == ("all", "interfaces_of_hosts")
     assert trouble.remedy.endswith(f"taken as {CLIENT}, {SERVER}")
 
@@ -94,7 +95,7 @@ def test_captures_that_are_merged_into_one_interface_are_named_and_nothing_is_fo
     tmp_path: Path, clock: Clock
 ) -> None:
     report = report_of(tmp_path, merge_captures(write_captures(tmp_path / "net", clock), tmp_path / "all.pcap", None))
-    (trouble,) = report.troubles
+    (trouble,) = troubles_of_captures(report)
     assert (trouble.host, trouble.name, trouble.severity) == ("all", "merged_captures", "data_loss")
     assert "mergecap -I none" in trouble.remedy
     assert pl.DataFrame(Trace(report.url).read("findings")).is_empty()
