@@ -49,7 +49,7 @@ impl Writer {
         found: OnMessage<'_>,
     ) {
         self.said.clear();
-        self.said.extend_from_slice(&fixed(flags, len));
+        self.said.extend_from_slice(&flags_and_len(flags, len));
         self.said.extend_from_slice(&[reach as u8, name.len() as u8]);
         self.said.extend_from_slice(name);
         self.said.extend_from_slice(shape);
@@ -59,7 +59,7 @@ impl Writer {
     /// Pass an answer on, whose first bytes are written.
     pub fn pass_answer(&mut self, (flags, len): (u8, Option<u64>), start: i64, code: i32, found: OnMessage<'_>) {
         self.said.clear();
-        self.said.extend_from_slice(&fixed(flags, len));
+        self.said.extend_from_slice(&flags_and_len(flags, len));
         self.said.extend_from_slice(&code.to_be_bytes());
         self.pass(start, found);
     }
@@ -73,9 +73,9 @@ impl Writer {
     }
 }
 
-/// What an excerpt begins with behind the first bytes. Arguments: the message's length, if it is known.
+/// Flags and length of an excerpt, behind the first bytes. Arguments: the message's length, if it is known.
 #[inline]
-fn fixed(flags: u8, len: Option<u64>) -> [u8; FIXED_LEN] {
+fn flags_and_len(flags: u8, len: Option<u64>) -> [u8; FIXED_LEN] {
     let len = len.and_then(|len| u32::try_from(len).ok());
     let cut = if len.is_none() { flag::CUT } else { 0 };
     let [a, b, c, d] = len.unwrap_or(0).to_be_bytes();
