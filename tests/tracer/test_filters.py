@@ -79,7 +79,7 @@ def test_a_missing_libpcap_is_named_with_its_package(monkeypatch: pytest.MonkeyP
         compile_filter("tcp", 128)
 
 
-@pytest.mark.parametrize(("payload", "snaplen"), [("none", 256), ("heads", 2304), ("http", 2304), ("64", 320)])
+@pytest.mark.parametrize(("payload", "snaplen"), [("none", 256), ("heads", 4352), ("http", 4352), ("64", 320)])
 def test_each_payload_policy_has_its_snaplen(payload: str, snaplen: int) -> None:
     assert _capture.payload_snaplen(payload) == snaplen
 
