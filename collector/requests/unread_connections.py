@@ -36,8 +36,8 @@ REMEDIES = {
         "packets (`tracer capture --payload 65535`, `tcpdump -s 0`) to rule that out"
     ),
     UNREAD: (
-        "requests on these connections are not counted: frames (of HTTP/2, of Ceph) begin in bytes that were not "
-        "captured; capture whole packets (`tracer capture --payload 65535`, `tcpdump -s 0`), without drops"
+        "requests on these connections are not counted, or not all: some of their messages begin in bytes that were "
+        "not captured; capture whole packets (`tracer capture --payload 65535`, `tcpdump -s 0`), without drops"
     ),
 }
 COLUMNS = ["connection_id", "protocol", "client_isn", "tls_opened"]
