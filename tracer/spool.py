@@ -110,10 +110,13 @@ class Spool:
             shutil.rmtree(self.overflow, ignore_errors=True)
 
     def rescue(self) -> None:
-        """Keep the whole blocks of the segments that a killed agent was writing. Raises: OSError."""
+        """Keep the whole blocks of the segments that a killed agent was writing; what cannot be kept now is said."""
         for folder in (self.folder, self.overflow):
-            if folder is not None and folder.is_dir():
-                self.notices += rescue_partials(folder, self.stem)
+            try:
+                if folder is not None and folder.is_dir():
+                    self.notices += rescue_partials(folder, self.stem)
+            except OSError as error:
+                self.notices.append(f"what an agent was writing in {folder} cannot be kept now: {error.strerror}")
 
     def waiting(self) -> list[tuple[int, Path]]:
         """Return (number, path) of the segments to send, in order."""

@@ -135,7 +135,7 @@ def read_facts(lines: Iterable[str]) -> HostFacts:
         client=_client(found.get("connection", [[]])[0]),
         load=_number(word("load")),
         processors_count=max(1, int(_number(word("processors")))),
-        interfaces=tuple(map(_interface, found.get("interface", ()))),
+        interfaces=tuple(_interface(words) for words in found.get("interface", ()) if words),
         routed=_routed_interfaces(found),
         offloads={words[0]: tuple(words[1:]) for words in found.get("offload", ()) if words},
     )

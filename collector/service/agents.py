@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from collector.capture_files.records import Severity
 from collector.findings.captures import AGENT_SILENT
-from collector.service.ingest import host_folders, incarnation_folders, incarnation_status
+from collector.service.ingest import host_folders, incarnation_folders, incarnation_status, session_folders
 from collector.trace.data_directory import incarnation_folder
 from collector.trace.durations import in_words
 from collector.trace.model import CounterInfo
@@ -134,14 +134,22 @@ class Agents:
         """Every agent by session and host; of each host the newest incarnation, and others that have not ended."""
         now_ns = self._clock()
         with self._lock:
-            received = dict(self._received)
-        newest = {(session, host): incarnation for session, host, incarnation in sorted(received)}
-        found = [
-            agent_status(key, each, now_ns, self._version)
-            for key, each in sorted(received.items())
-            if newest[key[:2]] == key[2] or not (each.report.ended or self._is_closed(key))
-        ]
-        return [each for each in found if each.state != "ended" or each.last_seen_ns < FORGOTTEN_NS]
+            received = sorted(self._received.items())
+        newest = {(session, host): incarnation for (session, host, incarnation), _ in received}
+        found = []
+        for key, each in received:
+            is_newest = newest[key[:2]] == key[2]
+            is_done = each.report.ended or (not is_newest and self._is_closed(key))
+            if is_done and (not is_newest or now_ns - each.received_ns >= FORGOTTEN_NS):
+                self._forget(key)
+            else:
+                found.append(agent_status(key, each, now_ns, self._version))
+        return found
+
+    def _forget(self, key: Key) -> None:
+        """Keep no report of an agent of which no more is expected."""
+        with self._lock:
+            self._received.pop(key, None)
 
     def silent_counters(self, session: str) -> tuple[CounterInfo, ...]:
         """A counter for each host of a session whose agent is silent, with the seconds since it was last heard of."""
@@ -235,8 +243,7 @@ def _seconds(ns: int) -> str:
 
 def _stored_reports(data: Path) -> Iterator[tuple[Key, Received]]:
     """The reports that an earlier collector kept."""
-    sessions = data / "sessions"
-    for session in sorted(sessions.iterdir()) if sessions.is_dir() else ():
+    for session in session_folders(data / "sessions"):
         for folder in (folder for host in host_folders(session) for folder in incarnation_folders(host)):
             with contextlib.suppress(OSError, ValidationError):
                 received = Received.model_validate_json((folder / REPORT_FILE).read_bytes())

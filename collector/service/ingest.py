@@ -208,9 +208,12 @@ def close_incarnation(folder: Path, closing: Closing) -> IncarnationStatus:
 
 def sessions(data: Path) -> list[SessionStatus]:
     """Return all sessions, by name."""
-    root = data / "sessions"
-    folders = sorted(path for path in root.iterdir() if _is_session(path)) if root.is_dir() else []
-    return [session_status(data, path.name) for path in folders]
+    return [session_status(data, path.name) for path in session_folders(data / "sessions")]
+
+
+def session_folders(root: Path) -> list[Path]:
+    """Return the folders of all sessions, but for those that are being deleted."""
+    return sorted(path for path in root.iterdir() if NAME_PATTERN.fullmatch(path.name)) if root.is_dir() else []
 
 
 def session_status(data: Path, session: str) -> SessionStatus:
@@ -292,11 +295,6 @@ def clean(data: Path) -> None:
             shutil.rmtree(deleted)
     for path in (data / "sessions").glob("*/*/*/.*.incoming"):
         path.unlink()
-
-
-def _is_session(path: Path) -> bool:
-    """Whether it is a session's folder, not one that is being deleted."""
-    return NAME_PATTERN.fullmatch(path.name) is not None
 
 
 def _is_host(path: Path) -> bool:

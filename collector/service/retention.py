@@ -23,6 +23,7 @@ from collector.service.ingest import (
     host_folders,
     incarnation_folders,
     incarnation_segments,
+    session_folders,
 )
 from tracer.errors import ResourceError
 from tracer.private_files import write_durably
@@ -127,8 +128,7 @@ class Retention:
 
     def step(self) -> int:
         """Delete what has expired now; how many segments."""
-        folders = sorted(self._sessions.iterdir()) if self._sessions.is_dir() else []
-        return sum(self._clean(folder) for folder in folders if not self._is_busy(folder.name))
+        return sum(self._clean(folder) for folder in session_folders(self._sessions) if not self._is_busy(folder.name))
 
     def _clean(self, session: Path) -> int:
         try:

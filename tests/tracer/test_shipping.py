@@ -581,3 +581,16 @@ def test_an_agent_reports_whether_or_not_its_segments_are_taken(scene: Scene) ->
     shipper.step()
     shipper.report_end()
     assert reports[-1] == (Delivery(1, 0, ""), True)
+
+
+def test_what_cannot_be_rescued_is_said_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken_disk(_folder: Path, _stem: str) -> list[str]:
+        raise OSError(errno.EIO, "Input/output error")
+
+    leave(folder_of(tmp_path), 1)
+    monkeypatch.setattr("tracer.spool.rescue_partials", broken_disk)
+    left, own = open_spools(destination(tmp_path), "proxy")
+    assert "cannot be kept now: Input/output error" in left.notices[0]
+    assert len(left.waiting()) == 1
+    for spool in (left, own):
+        spool.close()

@@ -104,7 +104,11 @@ def test_the_lines_become_facts() -> None:
 
 @pytest.mark.parametrize("cut", range(0, len(LINES), 7))
 def test_any_lines_are_read(cut: int) -> None:
-    read_facts((LINES[:cut] + "connection x y\nload z\ninterface\ninet6 a\nroute b\noffload\nbridge\n\n").split("\n"))
+    garbage = "connection x y\nload z\ninterface\ninet6 a\nroute b\noffload\nbridge\n\n"
+    facts = read_facts((LINES[:cut] + garbage).split("\n"))
+    assert facts.processors_count >= 1
+    assert facts.load >= 0
+    assert all(interface.name for interface in facts.interfaces)
 
 
 def test_the_probe_reads_this_machine() -> None:

@@ -121,6 +121,7 @@ def test_of_a_host_the_newest_agent_is_listed_and_those_that_are_missing(tmp_pat
     assert listed == [INCARNATION, LATER], "the first did not end"
     client.post(f"{path_of()}/close", json={"last_number": 1})
     assert [each["incarnation"] for each in client.get("/api/agents").json()] == [LATER]
+    assert len(client.app.state.agents._received) == 1, "a month of restarts needs no memory"
 
 
 @pytest.mark.parametrize("changes", [{"packets_count": -1}, {"version": "x" * 5000}, {"clock_ahead_ns": [1]}])

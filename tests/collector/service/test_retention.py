@@ -100,6 +100,7 @@ def test_what_a_killed_collector_was_deleting_is_removed(tmp_path: Path) -> None
         half.mkdir(parents=True)
         (half / "x").write_bytes(SEGMENT)
     assert ingest.sessions(tmp_path) == []
+    assert Retention(tmp_path / "sessions", RetentionLimits(size_bytes=1), lambda _: True).step() == 0
     ingest.clean(tmp_path)
     assert files(tmp_path) == []
 
