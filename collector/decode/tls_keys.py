@@ -22,7 +22,8 @@ def read_key_logs(paths: Iterable[Path]) -> tuple[TlsKeys, tuple[CounterInfo, ..
         try:
             secrets_count, unread = keys.add_file(path)
         except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}", "check the name and its permissions") from None
+            reason = error.strerror or str(error).partition(" (os error")[0]  # the core's errors have no number
+            raise InputError(f"{path} cannot be read: {reason}", "check the name and its permissions") from None
         if not secrets_count:
             next_step = "give a key log: what client or server write to the file that SSLKEYLOGFILE names"
             raise InputError(f"{path} holds no secrets of TLS connections", next_step)
