@@ -78,7 +78,7 @@ def upload_and_count_drops(hosts: Pair, folder: Path, checksums: bool = True, ca
         hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, ready="ready"),
         captures(folder, hosts.a, hosts.b),
     ):
-        hosts.a.run(sys.executable, "-c", CLIENT, hosts.b.address)
+        hosts.a.run(sys.executable, "-c", CLIENT, hosts.b.address, "4")
     counted = hosts.b.run("nstat", "-az", "TcpInCsumErrors").stdout
     return int(counted.split("TcpInCsumErrors")[1].split()[0])
 
