@@ -3,7 +3,8 @@
 //! Run by cargo-fuzz (`fuzz_targets/`) and, over the committed corpus and mutations of it, by
 //! `capture/tests/fuzz_bodies.rs`.
 
-use twintap_capture::connections::Connections;
+use twintap_capture::connections::{Connections, Place};
+use twintap_capture::cut_hellos::CutHellos;
 use twintap_capture::pcapng::LinkType;
 use twintap_capture::policy::{HEAD_LIMIT_BYTES, MESSAGES_LIMIT_BYTES, Packet, PayloadPolicy};
 use twintap_protocols::tls::hellos::{self, Keeping};
@@ -63,8 +64,9 @@ fn hello_of(records: &[u8]) -> (Option<Vec<u8>>, Option<u16>) {
 }
 
 /// Invariant: the parts of TLS records that are kept are ascending and disjoint; all else is overwritten; and what is
-/// left shows the collector the same records and hellos.
+/// left shows the collector the same records and hellos. And that of [`cut_hellos`].
 pub fn tls_records(data: &[u8]) {
+    cut_hellos(data);
     for limit in [0, 7, HEAD_LIMIT_BYTES] {
         let parts: Vec<_> = payload_policy::kept_parts(data, limit).collect();
         assert!(
@@ -97,5 +99,31 @@ pub fn tls_records(data: &[u8]) {
             }
             at += record.len as usize;
         }
+    }
+}
+
+/// Invariant: of a hello that two packets cut, a packet shows what it shows in the whole, and nothing else.
+fn cut_hellos(data: &[u8]) {
+    let whole: Vec<_> = payload_policy::kept_parts(data, data.len()).collect();
+    for cut in [data.len() / 4, data.len() / 2, data.len().saturating_sub(9)] {
+        let (first, second) = data.split_at(cut);
+        if !CutHellos::is_cut(first, first.len() as u32) {
+            continue;
+        }
+        let place = |seq: usize, part: &[u8]| Place {
+            seq: seq as u32,
+            len: part.len() as u32,
+        };
+        let mut hellos = CutHellos::default();
+        hellos.begin(7, place(0, first), first);
+        let Some(kept) = hellos.continue_with(7, place(cut, second), second) else {
+            assert!(second.is_empty());
+            continue;
+        };
+        let shown = whole.iter().filter(|part| part.end > cut);
+        let expected: Vec<_> = shown.map(|part| part.start.max(cut) - cut..part.end - cut).collect();
+        assert_eq!(kept.parts, expected);
+        assert!(kept.captured_len <= second.len());
+        assert!(kept.parts.last().is_none_or(|last| last.end <= kept.captured_len));
     }
 }

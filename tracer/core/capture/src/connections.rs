@@ -12,12 +12,15 @@
 //!    forgotten, and packets are judged by themselves until one begins with a message.
 //!
 //! # Bounds
-//! [`SETS`] × [`WAYS`] directions of 32 bytes (1 MiB); the one that was silent for longest makes room. A message of more than
+//! [`SETS`] × [`WAYS`] directions of 32 bytes (1 MiB), and 128 hellos of TLS (2.5 MiB); the direction that was silent for
+//! longest makes room. A message of more than
 //! [`LONGEST_BODY`] bytes is not followed.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
+
+use crate::cut_hellos::CutHellos;
 
 const SETS: usize = 1 << 13;
 const WAYS: usize = 4;
@@ -69,6 +72,7 @@ pub struct Connections {
     /// Empty until the first direction is followed.
     slots: Vec<Direction>,
     packets_count: u32,
+    pub cut_hellos: CutHellos,
 }
 
 impl Connections {

@@ -4,6 +4,7 @@
 //!    head on. Those are recognised as at a payload's start; what is before them is overwritten.
 //! 2. Any other packet is judged by itself: it holds messages if it begins with one.
 //! 3. Where the next head is, the messages that were recognised show.
+//! 4. A packet that continues a hello of TLS is judged as a part of it ([`cut_hellos`](crate::cut_hellos)).
 //!
 //! Invariant: of bytes that are not part of a message that was recognised, from its head on, none is kept.
 
@@ -11,6 +12,7 @@ use twintap_protocols::redaction;
 use twintap_protocols::registry::{self, REGISTRY};
 
 use crate::connections::{Connections, Place, Position};
+use crate::cut_hellos::CutHellos;
 use crate::layout::Segment;
 use crate::policy::{KeptPart, MESSAGES_LIMIT_BYTES, Packet, PayloadPolicy};
 
@@ -37,6 +39,14 @@ pub fn keep(packet: &Packet<'_>, segment: &Segment, connections: &mut Connection
         connections.key(packet.interface, addresses, ports)
     };
     let place = Place { seq, len };
+    if !connections.cut_hellos.is_empty() {
+        let key = key(connections);
+        if begins_anew {
+            connections.cut_hellos.forget(key);
+        } else if let Some(continuation) = connections.cut_hellos.continue_with(key, place, payload) {
+            return KeptPart::of_ranges(start, continuation);
+        }
+    }
     let position = match connections.is_empty() {
         true => Position::Unknown,
         false if begins_anew => {
@@ -59,6 +69,11 @@ pub fn keep(packet: &Packet<'_>, segment: &Segment, connections: &mut Connection
         }
         (_, Position::Head { .. }) => connections.forget(key(connections)),
         _ => {}
+    }
+    if !begins_anew && position == Position::Unknown && CutHellos::is_cut(payload, len) {
+        let key = key(connections);
+        connections.cut_hellos.begin(key, place, payload);
+        return kept.extended_to(start + payload.len());
     }
     kept
 }

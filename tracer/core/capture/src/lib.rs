@@ -12,6 +12,7 @@
 pub mod checksum;
 pub mod clock_error;
 pub mod connections;
+pub mod cut_hellos;
 pub mod error;
 pub mod exclusion;
 pub mod filter;

@@ -4,11 +4,13 @@
 use std::ops::Range;
 use std::str::FromStr;
 
+use twintap_protocols::parts::blank_beside;
 use twintap_protocols::protocol::Parts;
 use twintap_protocols::{fixed_bytes, redaction, registry};
 use twintap_secrets::SecretRules;
 
 use crate::connections::Connections;
+use crate::cut_hellos::Continuation;
 use crate::error::CaptureError;
 use crate::heads;
 use crate::layout::{Layout, locate};
@@ -59,13 +61,15 @@ pub struct Packet<'a> {
 }
 
 /// How a payload is redacted.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Content {
     /// It begins with a message head.
     Framed,
     Unframed,
     /// Only parts of it are kept, such as the headers of TLS records.
     Parts(Parts),
+    /// Only these ranges of it are kept.
+    Ranges(Vec<Range<usize>>),
 }
 
 impl PayloadPolicy {
@@ -181,14 +185,35 @@ impl KeptPart {
         }
     }
 
+    /// Ranges of a payload that continues a hello of TLS.
+    pub(crate) fn of_ranges(start: usize, kept: Continuation) -> Self {
+        let end = start + kept.captured_len;
+        Self {
+            captured_len: end,
+            behind: 0..0,
+            payload: start..end,
+            content: Content::Ranges(kept.parts),
+        }
+    }
+
+    /// The same with as many bytes more as the frame has up to `end`; those that nothing allows are overwritten.
+    pub(crate) fn extended_to(self, end: usize) -> Self {
+        Self {
+            captured_len: end,
+            payload: self.payload.start..end,
+            ..self
+        }
+    }
+
     /// Overwrites the credentials in a copy of the frame's first `captured_len` bytes.
     pub fn redact(&self, rules: &SecretRules, captured: &mut [u8]) {
         captured[self.behind.clone()].fill(0);
         let payload = &mut captured[self.payload.clone()];
-        match self.content {
+        match &self.content {
             Content::Framed => redaction::redact_head(rules, payload),
             Content::Unframed => redaction::redact_unframed(rules, payload),
             Content::Parts(parts) => (parts.blank)(payload, rules),
+            Content::Ranges(kept) => blank_beside(payload, kept.clone()),
         }
     }
 }

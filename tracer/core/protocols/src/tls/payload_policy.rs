@@ -6,8 +6,8 @@
 //! that [`hellos::kept_parts`] lists: server name, protocols, versions, cipher suite, which extensions there are. No
 //! random number of a client, session id, key share, ticket, or identity of a key is kept.
 //!
-//! Limits: a record whose header is cut by two packets, or lies beyond the inspected part of the payload; of a hello
-//! that continues in another packet, what that one holds.
+//! Limits: a record whose header is cut by two packets, or lies beyond the inspected part of the payload. A hello that
+//! continues in other packets is put together by the agent (`capture/src/cut_hellos.rs`).
 //!
 //! Source: RFC 8446 §5.1 (records), §4 and §4.1.2–4.1.3 (messages, hellos), §6 (alerts); RFC 5246 §6.2.1.
 
