@@ -40,8 +40,10 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("stage", ["agents", "command"])
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [("agents", signal.SIGTERM), ("command", signal.SIGINT), ("command", signal.SIGKILL)],
+)
 def test_a_recording_that_is_ended_leaves_nothing_behind(
     state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, number: signal.Signals
 ) -> None:
@@ -108,8 +110,11 @@ STARTING: dict[str, Callable[[Path], bool]] = {
 """What shows that the start of a cluster has come so far."""
 
 
-@pytest.mark.parametrize("stage", STARTING)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [("files", signal.SIGTERM), ("keeper", signal.SIGKILL), ("hosts", signal.SIGINT), ("hosts", signal.SIGKILL)]
+    + [("servers", signal.SIGTERM), ("servers", signal.SIGKILL)],
+)
 def test_a_cluster_whose_start_is_ended_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, stage: str
 ) -> None:
