@@ -112,8 +112,10 @@ STARTING: dict[str, Callable[[Path], bool]] = {
 
 @pytest.mark.parametrize(
     ("stage", "number"),
-    [("files", signal.SIGTERM), ("keeper", signal.SIGKILL), ("hosts", signal.SIGINT), ("hosts", signal.SIGKILL)]
-    + [("servers", signal.SIGTERM), ("servers", signal.SIGKILL)],
+    [
+        *(("files", signal.SIGTERM), ("keeper", signal.SIGKILL), ("hosts", signal.SIGINT)),
+        *(("hosts", signal.SIGKILL), ("servers", signal.SIGTERM), ("servers", signal.SIGKILL)),
+    ],
 )
 def test_a_cluster_whose_start_is_ended_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, stage: str
