@@ -145,9 +145,10 @@ FLOORS = (
     ("requests",),
     ("findings",),
     ("reporting", "analysis"),
-    ("export", "service"),
+    ("export", "queries"),
+    ("service",),
     ("remote",),
-    ("queries", "commands"),
+    ("commands",),
 )
 """The rooms of `collector/`, from below: each imports only what is on lower floors. `analysis` is a module."""
 

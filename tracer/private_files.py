@@ -1,11 +1,15 @@
 """Writes files that only their owner may read, and small files atomically."""
 
+import errno
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
 PRIVATE_UMASK = 0o077
 """Files become 0600, folders 0700."""
+NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK)
+"""The other folder is on another disk, or this one has no links."""
 
 _earlier: list[int] = []
 
@@ -39,6 +43,24 @@ def write_durably(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def link_file(path: Path, folder: Path) -> None:
+    """Have a file that does not change in another folder as well: by a link, or by a copy where links cannot be.
+
+    Raises: OSError.
+    """
+    target = folder / path.name
+    try:
+        os.link(path, target)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        partial = target.with_name(f"{target.name}.copying")
+        shutil.copy2(path, partial)
+        partial.replace(target)
 
 
 def sync_folder(folder: Path) -> None:

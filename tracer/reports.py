@@ -6,13 +6,16 @@ Only what the agent knows of itself is in a report; the collector judges it, and
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from tracer import _capture
 from tracer.agent import CaptureCounts, CaptureOptions, add_counts
+from tracer.history import HistorySpan
+from tracer.recorder import Recorder, WindowAnswer
 from tracer.segments import segment_time_ns
 from tracer.spool import Spool
 
@@ -43,6 +46,8 @@ class Report:
     cpu_ns: int  # of the process, in user space and system calls
     memory_bytes: int  # resident
     problem: str  # why segments are not delivered; empty = they are
+    history: HistorySpan | None = None  # what a flight recorder keeps; None = it sends all
+    windows: tuple[WindowAnswer, ...] = ()  # what a flight recorder has of those that it was asked for
     ended: bool = False  # this is the last report
 
 
@@ -57,6 +62,7 @@ class Reporting:
         self._before = CaptureCounts()
         self._capture: _capture.Capture | None = None
         self._clock_ahead_ns: tuple[int, int] | None = None
+        self._recorder: Recorder | None = None
 
     def note_capture(self, capture: _capture.Capture) -> None:
         """Note the running capture; that before it has ended."""
@@ -66,16 +72,29 @@ class Reporting:
         """What was captured until now."""
         return add_counts(self._before, CaptureCounts(*self._capture.counts()) if self._capture else CaptureCounts())
 
-    def send(self, send: Callable[[dict[str, object]], int], delivery: "Delivery", *, ended: bool = False) -> None:
-        """Make a report, and send it.
+    def send(
+        self, send: Callable[[dict[str, object]], Mapping[str, Any]], delivery: "Delivery", *, ended: bool = False
+    ) -> Mapping[str, Any]:
+        """Make a report, and send it; the answer.
 
-        Arguments: `send` returns when the collector received it, by its clock: that was after this host's clock showed
-            `sent_ns`, and before it shows the time of the answer, which bounds the difference of the two clocks.
+        Arguments: `send` returns the answer, of which `received_ns` is when the collector received it, by its clock:
+            that was after this host's clock showed `sent_ns`, and before it shows the time of the answer, which bounds
+            the difference of the two clocks.
         Raises: as `send`.
         """
         report = self.report(delivery, ended=ended)
-        received_ns = send(asdict(report))
+        answer = send(asdict(report))
+        received_ns = int(answer["received_ns"])
         self._clock_ahead_ns = (report.sent_ns - received_ns, self._clock() - received_ns)
+        return answer
+
+    def clock_ahead_ns(self) -> tuple[int, int] | None:
+        """By how much this host's clock is ahead of the collector's, at least and at most; None = not known yet."""
+        return self._clock_ahead_ns
+
+    def attach(self, recorder: Recorder) -> None:
+        """Report of a flight recorder, too."""
+        self._recorder = recorder
 
     def report(self, delivery: "Delivery", *, ended: bool = False) -> Report:
         """The report of now."""
@@ -101,6 +120,8 @@ class Reporting:
             cpu_ns=round((used.ru_utime + used.ru_stime) * 1e9),
             memory_bytes=_resident_bytes(),
             problem=delivery.problem,
+            history=self._recorder.history.span() if self._recorder else None,
+            windows=self._recorder.answers() if self._recorder else (),
             ended=ended,
         )
 

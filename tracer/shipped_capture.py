@@ -16,7 +16,11 @@ from tracer import _capture
 from tracer.agent import WAIT_NS, CaptureCounts, CaptureOptions, add_counts, run_capture, stop_signals
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import DiskFullError, InputError, ServiceError
-from tracer.reports import Delivery, Reporting
+from tracer.history import HISTORY_FOLDER, History
+from tracer.recorder import REPORT_SECONDS as RECORDER_REPORT_SECONDS
+from tracer.recorder import Recorder, read_requests
+from tracer.reports import REPORT_SECONDS, Delivery, Reporting
+from tracer.segments import next_number
 from tracer.shipping import (
     CollectorClient,
     CollectorDownError,
@@ -25,11 +29,13 @@ from tracer.shipping import (
     ShippingThread,
     check_url,
 )
-from tracer.spool import MEMORY_LIMIT_BYTES, Destination, Spool, open_spools
+from tracer.spool import MEMORY_LIMIT_BYTES, Destination, Spool, open_spools, spool_error
 from tracer.tokens import left_token_for, read_token
 
 SHIPPED_SEGMENT_AGE_NS = 500_000_000
 """Of segments for a collector: half of what a live view may be late (2 s) is left to ship and analyse them."""
+RECORDER_SEGMENT_AGE_NS = 1_000_000_000
+"""Of a flight recorder's: half as many files, and a window is complete so much after its end."""
 FIRST_LOOK_SECONDS = 2.0
 LONGEST_LOOK_SECONDS = 60.0
 """Between looks whether the disk has room again."""
@@ -60,13 +66,25 @@ def run_shipped_capture(
     client = CollectorClient(destination.url, destination.token, deliveries=deliveries, token_now=token_now)
     spools = open_spools(destination, options.host)
     spool = spools[-1]
+    history = _open_history(destination, spool) if destination.keep_bytes else None
+    for line in history.notices if history else ():
+        on_notice(line)
     for line in (line for opened in spools for line in opened.notices):
         on_notice(line)
-    segment_age_ns = min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS)
+    segment_age_ns = RECORDER_SEGMENT_AGE_NS if history else min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS)
     options = replace(options, segment_age_ns=segment_age_ns, stem=spool.stem)
     reporting = Reporting(options, spools, destination.spool_limit_bytes)
-    report = partial(_send_report, client, spool, reporting)
-    shipper = Shipper(client, spools, destination.spool_limit_bytes, on_notice, report=report)
+    recorder = _recorder(history, spools, destination, reporting) if history else None
+    report = partial(_send_report, client, spool, reporting, recorder)
+    shipper = Shipper(
+        client,
+        spools,
+        destination.spool_limit_bytes,
+        on_notice,
+        report=report,
+        recorder=recorder,
+        report_seconds=RECORDER_REPORT_SECONDS if recorder else REPORT_SECONDS,
+    )
     shipper.check()
     thread: list[ShippingThread] = []
 
@@ -81,7 +99,8 @@ def run_shipped_capture(
     with stop_signals() as signals_count:
         try:
             stop = _either(lambda: signals_count() > 0, stop_requested)
-            turn = _Turn(options, spool, start_shipping, reporting.note_capture, on_notice, stop, deliveries)
+            start, note = start_shipping, reporting.note_capture
+            turn = _Turn(options, spool, start, note, on_notice, stop, deliveries, history)
             counts = _capture_in_turns(turn)
         finally:
             first_count = min(1, signals_count())
@@ -108,12 +127,40 @@ def _token_now(destination: Destination) -> str:
     return left_token_for(destination.url)
 
 
+def _open_history(destination: Destination, spool: Spool) -> History:
+    """The history of a flight recorder. Raises: ResourceError."""
+    collector, session, host, incarnation = spool.folder.parts[-4:]
+    folder = destination.spool / HISTORY_FOLDER / collector / session / host / incarnation
+    history = History(folder, destination.keep_bytes)
+    try:
+        history.open()
+    except OSError as error:
+        raise spool_error(folder, error) from None
+    return history
+
+
+def _recorder(history: History, spools: list[Spool], destination: Destination, reporting: Reporting) -> Recorder:
+    """The flight recorder of this agent."""
+    left = {spool.session for spool in spools[:-1]}
+    recorder = Recorder(history, spools[-1], destination.sample_ns, reporting.clock_ahead_ns, is_sent=left.__contains__)
+    reporting.attach(recorder)
+    return recorder
+
+
 def _send_report(
-    client: CollectorClient, spool: Spool, reporting: Reporting, delivery: Delivery, *, ended: bool
+    client: CollectorClient,
+    spool: Spool,
+    reporting: Reporting,
+    recorder: Recorder | None,
+    delivery: Delivery,
+    *,
+    ended: bool,
 ) -> None:
     """Report; if the collector does not take it, the next one says as much."""
     with suppress(CollectorDownError, CollectorRefusesError):
-        reporting.send(partial(client.report, spool), delivery, ended=ended)
+        answer = reporting.send(partial(client.report, spool), delivery, ended=ended)
+        if recorder is not None:
+            recorder.take(read_requests(answer))
 
 
 def _deliver_rest(running: ShippingThread, shipper: Shipper, must_end: Stop) -> bool:
@@ -132,6 +179,18 @@ class _Turn:
     on_notice: Notice
     stop: Stop
     deliveries: OwnDeliveries | None
+    history: History | None = None  # of a flight recorder, which captures there
+
+    @property
+    def folder(self) -> Path:
+        """Where segments go while the disk has room."""
+        return self.spool.folder if self.history is None else self.history.folder
+
+    def next_number(self) -> int:
+        """The first number that no segment has."""
+        if self.history is None:
+            return self.spool.next_number()
+        return next_number(self.history.folder, self.spool.stem)
 
     def run(self, folder: Path, until: Stop) -> CaptureCounts:
         """Capture there. Raises: as `run_capture`."""
@@ -142,7 +201,7 @@ class _Turn:
             on_capture=self.on_capture,
             on_notice=self.on_notice,
             stop_requested=until,
-            first_number=self.spool.next_number(),
+            first_number=self.next_number(),
             deliveries=self.deliveries,
             with_signals=False,
         )
@@ -155,24 +214,24 @@ def _capture_in_turns(turn: _Turn) -> CaptureCounts:
     """
     spool, counts = turn.spool, CaptureCounts()
     look_seconds = FIRST_LOOK_SECONDS
-    folder = spool.folder
+    folder = turn.folder
     while True:
-        until = turn.stop if folder == spool.folder else _either(turn.stop, _room(spool, turn.options, look_seconds))
+        until = turn.stop if folder == turn.folder else _either(turn.stop, _room(spool, turn.options, look_seconds))
         try:
             counts = add_counts(counts, turn.run(folder, until))
             if turn.stop():
                 return counts
-            folder = spool.folder
+            folder = turn.folder
             turn.on_notice(f"the disk of {folder} has room again")
         except DiskFullError as error:
-            if folder == spool.folder and spool.overflow is not None:
+            if folder == spool.folder and spool.overflow is not None:  # a recorder waits until its history has room
                 folder = spool.overflow
                 turn.on_notice(f"{error.what}; going on in memory, {MEMORY_LIMIT_BYTES >> 20} MiB at most")
             else:
                 turn.on_notice(f"{error.what}; nothing is captured, trying again in {look_seconds:.0f} s")
                 if _stopped_within(turn.stop, look_seconds):
                     return counts
-                folder = spool.folder
+                folder = turn.folder
             look_seconds = min(2 * look_seconds, LONGEST_LOOK_SECONDS)
 
 

@@ -16,7 +16,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
@@ -24,6 +24,9 @@ from tracer.deliveries import OwnDeliveries
 from tracer.errors import InputError, ServiceError
 from tracer.reports import REPORT_SECONDS, Delivery
 from tracer.spool import Spool, trim
+
+if TYPE_CHECKING:
+    from tracer.recorder import Recorder, WindowPart
 
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
@@ -107,9 +110,13 @@ class CollectorClient:
         if self._response_field(answer, "acknowledged") is not True:
             raise CollectorDownError(f"the collector at {self.url} did not acknowledge segment {number}")
 
-    def report(self, spool: Spool, report: dict[str, object]) -> int:
-        """Send the agent's report of itself; when the collector received it, in ns by its clock."""
-        return int(self._response_field(self._send("POST", f"{_place(spool)}/report", json=report), "received_ns"))
+    def report(self, spool: Spool, report: dict[str, object]) -> dict[str, Any]:
+        """Send the agent's report of itself; the answer: `received_ns` by the collector's clock, and what it asks
+        for."""
+        answer = self._send("POST", f"{_place(spool)}/report", json=report)
+        self._response_field(answer, "received_ns")
+        found: dict[str, Any] = answer.json()
+        return found
 
     def close_incarnation(self, spool: Spool) -> None:
         """Notify the collector that no more segments of an incarnation come."""
@@ -189,9 +196,14 @@ class Shipper:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
         report: SendReport | None = None,
+        recorder: "Recorder | None" = None,
+        report_seconds: float = REPORT_SECONDS,
     ) -> None:
-        """`report` sends the agent's report of itself, every `REPORT_SECONDS`, whatever becomes of the segments."""
-        self._client, self._report = client, report
+        """`report` sends the agent's report of itself, every `report_seconds`, whatever becomes of the segments;
+        `recorder` chooses what is sent, if not all is."""
+        self._client, self._report, self._report_seconds = client, report, report_seconds
+        self._recorder = recorder
+        self._parts: list[WindowPart] = []
         self._left = spools[:-1]
         self._spool = spools[-1]
         self._limit_bytes = limit_bytes
@@ -219,6 +231,8 @@ class Shipper:
         """
         self._report_if_due()
         try:
+            if self._recorder is not None:
+                self._parts += self._recorder.step()
             self._trim()
             if self._clock() >= self._next_attempt:
                 self._send_spools(must_end)
@@ -235,6 +249,9 @@ class Shipper:
         """
         self._client.limit_waiting(END_SECONDS)
         self._is_closing = True
+        if self._recorder is not None:
+            self._parts += self._recorder.step()
+            self._recorder.finish()
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._next_attempt = self._acknowledged_at = self._clock()
         self.step(must_end)
@@ -251,20 +268,31 @@ class Shipper:
 
     def waiting_count(self) -> int:
         """Segments in all spools."""
-        return sum(len(spool.waiting()) for spool in (*self._left, self._spool))
+        return sum(len(spool.waiting()) for spool in self._spools())
+
+    def _spools(self) -> list[Spool]:
+        return [*self._left, *(part.spool for part in self._parts), self._spool]
 
     def _trim(self) -> None:
-        thrown_count = trim([*self._left, self._spool], self._limit_bytes)
+        thrown_count = trim(self._spools(), self._limit_bytes)
         if thrown_count:
             self.lost_count += thrown_count
             self._notice(f"the spool is full: its {thrown_count} oldest segments are lost (raise --spool-mib)")
 
     def _send_spools(self, must_end: Callable[[], bool]) -> None:
-        """All spools in their order; those of earlier agents, and at the end the last, are closed when all is sent."""
+        """All spools in their order; those of earlier agents and of windows, and at the end the last, are closed when
+        all is sent."""
         while self._left:
             if not self._send_all(self._left[0], must_end):
                 return
             self._close(self._left.pop(0))
+        for part in list(self._parts):
+            if not self._send_all(part.spool, must_end):
+                return
+            if part.is_complete:
+                self._close(part.spool)
+                part.spool.remove_empty_folders()
+                self._parts.remove(part)
         if self._send_all(self._spool, must_end) and self._is_closing and not self._is_closed:
             self._close(self._spool)
             self._is_closed = True
@@ -293,7 +321,7 @@ class Shipper:
 
     def _report_if_due(self) -> None:
         if self._report is not None and self._clock() >= self._next_report:
-            self._next_report = self._clock() + REPORT_SECONDS
+            self._next_report = self._clock() + self._report_seconds
             self._report(self.delivery(), ended=False)
 
     def _close(self, spool: Spool) -> None:

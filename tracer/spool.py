@@ -23,6 +23,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -61,6 +62,10 @@ class Destination:
     spool_limit_bytes: int
     token_file: Path | None = None
     """Where the token is read again when the collector refuses it."""
+    keep_bytes: int = 0
+    """Of a flight recorder's history; 0 = all segments are sent."""
+    sample_ns: int = 0
+    """Of each ten seconds, what a flight recorder sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,12 @@ class Spool:
         if not self.set_aside_segments():
             shutil.rmtree(self.folder, ignore_errors=True)
         self.close()
+
+    def remove_empty_folders(self) -> None:
+        """After `remove`: remove the folders of its host and session as well, if nothing else is in them."""
+        with suppress(OSError):
+            self.folder.parent.rmdir()
+            self.folder.parent.parent.rmdir()
 
     def has_room(self, wanted_bytes: int) -> bool:
         """Whether the disk has room for so many bytes now."""

@@ -18,6 +18,7 @@ class FileSpan:
     from_ns: int
     to_ns: int
     since_ns: int | None = None
+    after_gap: bool = False  # the segment before it, of the same agent, is not here
 
 
 @dataclass(frozen=True, slots=True)

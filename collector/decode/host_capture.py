@@ -1,5 +1,6 @@
 """Reads the captures of one host: packets go to partitions, all other facts are collected for the host."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from collector.execution.progress import CountedProgress, Progress
 from collector.services.services import clues, id_headers
 from collector.trace.model import CounterInfo, PointInfo
 from tracer.errors import InputError
+from tracer.segments import INCARNATION_PATTERN
 
 LAST_BITS, MORE_BITS = 12, 4
 """If a partition holds too much of a host, partitions are increased up to 2^`LAST_BITS`, by `MORE_BITS` at a time."""
@@ -32,6 +34,8 @@ CAPTURE_DROPPED = "capture_dropped"
 """The counter of packets that a capture reports as dropped (`tracer/core/wire/src/counters.rs`)."""
 SINCE_PREFIX = "twintap.since="
 """Prefix of the comment in which an agent's sections state when their capture began."""
+SEGMENT_NAME = re.compile(rf"(.+-{INCARNATION_PATTERN.pattern})-(\d{{6,10}})\.pcapng")
+"""Of a segment that was sent: the stem, which names one start of an agent, and the number, from 1 on."""
 LONGEST_CAPTURE_NS = 366 * 86_400 * 10**9
 """A stated beginning is ignored if it is longer than this before the capture's first packet, or after it."""
 
@@ -78,6 +82,8 @@ class HostCapture:
     _places: dict[tuple[str | int, int], int] = field(default_factory=dict)
 
     _series: int = 0
+    _segment: tuple[str, int] | None = None
+    """Stem and number of the previous file, if an agent's segment."""
     _last_ns: int | None = None
     """Last timestamp of the previous files."""
     file_spans: list[list[FileSpan]] = field(default_factory=list)
@@ -101,12 +107,21 @@ class HostCapture:
         self._last_ns = max(span[1], span[1] if self._last_ns is None else self._last_ns)
         if since is not None and not 0 <= span[0] - since <= LONGEST_CAPTURE_NS:
             since = None
-        for number, drops in self._drops(reader, span, since):
+        after_gap = self._is_after_gap(reader.path)
+        for number, drops in self._drops(reader, span, since, after_gap=after_gap):
             self.drops.setdefault(number, []).append(drops)
         for number in numbers:
-            self.file_spans[number].append(FileSpan(*span, since))
+            self.file_spans[number].append(FileSpan(*span, since, after_gap))
 
-    def _drops(self, reader: CaptureReader, span: Span, since: int | None) -> Iterator[tuple[int, DropSpan]]:
+    def _is_after_gap(self, path: Path) -> bool:
+        """Whether a file is an agent's segment of which the one before, by number, was not read just before."""
+        found = SEGMENT_NAME.fullmatch(path.name)
+        before, self._segment = self._segment, (found[1], int(found[2])) if found else None
+        return self._segment is not None and self._segment[1] > 1 and before != (self._segment[0], self._segment[1] - 1)
+
+    def _drops(
+        self, reader: CaptureReader, span: Span, since: int | None, *, after_gap: bool
+    ) -> Iterator[tuple[int, DropSpan]]:
         """When the file's capture dropped packets according to its own statistics, for each index in `interfaces`.
 
         An agent's statistics cover the time since those of its previous segment, if that is of the same capture.
@@ -121,7 +136,7 @@ class HostCapture:
             for drops in interface.drops:
                 begin, end = _statistics_span(drops, span)
                 if since is not None:
-                    begin = min(begin, self._statistics_ns.get((place, since), since))
+                    begin = begin if after_gap else min(begin, self._statistics_ns.get((place, since), since))
                     self._statistics_ns[place, since] = end
                 if drops.count:
                     yield from ((number, DropSpan(begin, max(begin, end), drops.count)) for number in of)

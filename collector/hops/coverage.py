@@ -6,6 +6,7 @@ section states, or else from the first packet, to the last packet. Consecutive f
 except for holes:
 
 - an agent's capture that was restarted (`twintap.since`) did not capture between its two runs;
+- what lies before an agent's segment whose predecessor, by number, is not here, was captured but is not here;
 - a silent point was not capturing if meanwhile other hosts received packets that it must have sent, and got
   acknowledgements for packets that they sent there. If a link is down, nothing is received or acknowledged.
 
@@ -292,7 +293,10 @@ def _file_spans(files: Sequence[FileSpan]) -> tuple[tuple[Span, ...], list[Span]
     end_ns, since_ns, spans = None, None, []
     for file in ordered:
         begin = file.from_ns
-        if file.since_ns is not None and file.since_ns != since_ns:
+        if file.after_gap:
+            if end_ns is not None and begin > end_ns:
+                restarts.append((end_ns, begin))
+        elif file.since_ns is not None and file.since_ns != since_ns:
             begin = min(begin, file.since_ns)
             if end_ns is not None and since_ns is not None and begin > end_ns:
                 restarts.append((end_ns, begin))

@@ -12,16 +12,24 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
 from collector.capture_files.records import Severity
 from collector.findings.captures import AGENT_SILENT
-from collector.service.ingest import host_folders, incarnation_folders, incarnation_status, session_folders
+from collector.service.ingest import (
+    CHOSEN_FILE,
+    host_folders,
+    incarnation_folders,
+    incarnation_status,
+    session_folders,
+)
 from collector.trace.data_directory import incarnation_folder
 from collector.trace.durations import in_words
 from collector.trace.model import CounterInfo
 from tracer.private_files import write_durably
+from tracer.segments import INCARNATION_PATTERN
 
 REPORT_FILE = "report.json"
 SILENT_NS = 30_000_000_000
@@ -35,6 +43,28 @@ CLOCK_NS = 1_000_000_000
 FORGOTTEN_NS = 24 * 3_600 * 1_000_000_000
 """After so long, an agent that has ended is not listed."""
 _TEXT = Field(max_length=4096)
+Incarnation = Annotated[str, Field(pattern=f"^{INCARNATION_PATTERN.pattern}$")]
+
+
+class HistorySpan(BaseModel, frozen=True):
+    """As `tracer.history.HistorySpan`, by the agent's clock."""
+
+    from_ns: int
+    to_ns: int
+    segments_count: int = Field(ge=0)
+    size_bytes: int = Field(ge=0)
+    limit_bytes: int = Field(ge=0)
+
+
+class WindowAnswer(BaseModel, frozen=True):
+    """As `tracer.recorder.WindowAnswer`, by the collector's clock."""
+
+    window: str = _TEXT
+    complete: bool
+    has_from_ns: int
+    segments_count: int = Field(ge=0)
+    bytes_count: int = Field(ge=0)
+    incarnations: tuple[Incarnation, ...] = Field(max_length=1000)
 
 
 class Report(BaseModel, frozen=True):
@@ -58,6 +88,8 @@ class Report(BaseModel, frozen=True):
     cpu_ns: int = Field(ge=0)
     memory_bytes: int = Field(ge=0)
     problem: str = _TEXT
+    history: HistorySpan | None = None
+    windows: tuple[WindowAnswer, ...] = Field(default=(), max_length=100)
     ended: bool = False
 
 
@@ -103,6 +135,7 @@ class AgentStatus:
     memory_bytes: int
     clock_ahead_ns: tuple[int, int] | None  # of the collector's, at least and at most; None: not known yet
     problems: tuple[Problem, ...]
+    history: HistorySpan | None = None  # of a flight recorder, by its own clock
 
 
 Key = tuple[str, str, str]
@@ -127,6 +160,8 @@ class Agents:
             self._received[session, host, incarnation] = received
         with contextlib.suppress(OSError):  # a disk that is full is the segments' trouble, and is said there
             folder.mkdir(parents=True, exist_ok=True)
+            if report.history is not None:
+                (folder / CHOSEN_FILE).touch()
             write_durably(folder / REPORT_FILE, received.model_dump_json())
         return now_ns
 
@@ -145,6 +180,13 @@ class Agents:
             else:
                 found.append(agent_status(key, each, now_ns, self._version))
         return found
+
+    def window_answer(self, session: str, host: str, window: str) -> WindowAnswer | None:
+        """What the newest agent of a host that knows of a window has of it."""
+        with self._lock:
+            received = [each.report for key, each in sorted(self._received.items()) if key[:2] == (session, host)]
+        found = [answer for report in received for answer in report.windows if answer.window == window]
+        return found[-1] if found else None
 
     def _forget(self, key: Key) -> None:
         """Keep no report of an agent of which no more is expected."""
@@ -196,6 +238,7 @@ def agent_status(key: Key, received: Received, now_ns: int, version: str) -> Age
         memory_bytes=report.memory_bytes,
         clock_ahead_ns=report.clock_ahead_ns,
         problems=(),
+        history=report.history,
     )
     return replace(status, problems=tuple(_problems(status, received, version)))
 

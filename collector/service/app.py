@@ -27,16 +27,18 @@ from starlette.requests import ClientDisconnect
 from collector.analysis import AnalysisOptions, analyse
 from collector.decode.host_capture import HostSource
 from collector.hops.quality_summary import WORST_COUNT, Pairing, read_pairing
-from collector.service import ingest
+from collector.service import ingest, window_routes
 from collector.service.agents import Agents, AgentStatus, Report
 from collector.service.boundary import AnalysisError, contain_failures, log_failure
 from collector.service.browsers import BrowserGuard
 from collector.service.incarnations import host_sources, sequences, stored_incarnations
 from collector.service.ingest import Closing, IncarnationStatus, Outcome, SessionStatus
-from collector.service.live import Analyse, Counters, LiveAnalysis, LiveStatus
+from collector.service.live import EDGE_NS, Analyse, Counters, LiveAnalysis, LiveStatus
 from collector.service.metrics import metrics_text
 from collector.service.retention import Retention
 from collector.service.settings import CollectorSettings
+from collector.service.under_way import UnderWay
+from collector.service.windows import WindowRequest, Windows
 from collector.trace.data_directory import incarnation_folder, session_folder, trace_folder
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
@@ -94,9 +96,10 @@ class Analysed(BaseModel):
 
 
 class ReportReceived(BaseModel):
-    """When an agent's report came, by the collector's clock."""
+    """When an agent's report came, by the collector's clock, and what the collector asks of it."""
 
     received_ns: int
+    windows: list[WindowRequest] = []  # that a flight recorder is to send
 
 
 class Storage(BaseModel):
@@ -125,15 +128,19 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
         counters_of=agents.silent_counters,
     )
 
-    analysing = set[str]()
+    analysing = UnderWay()
     retention = Retention(settings.data / "sessions", settings.retention, analysing.__contains__)
+    of_window = analysis or partial(_analyse, replace(options, edge_ns=EDGE_NS))
+    windows = Windows(settings.data, agents, partial(_make_trace, settings, analysing, of_window))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         live.start()
         retention.start()
+        windows.start()
         yield
         retention.stop()
+        await to_thread.run_sync(windows.stop)
         await to_thread.run_sync(live.stop)
 
     app = FastAPI(
@@ -141,12 +148,15 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     )
     app.state.live = live
     app.state.agents = agents
+    app.state.windows = windows
+    app.state.clock = time.time_ns
     app.state.settings = settings
     app.state.analysis = analysis or partial(_analyse, options)
     app.state.analysing = analysing
     app.state.analyses = CapacityLimiter(MOST_ANALYSES)
     app.include_router(_open)
     app.include_router(_guarded)
+    app.include_router(window_routes.router, prefix="/api", dependencies=[Depends(_check_token)])
     app.add_exception_handler(TracerError, _one_line)
     app.add_exception_handler(OSError, _system_refuses)
     app.add_middleware(BrowserGuard, local_only=settings.local_only)
@@ -231,7 +241,10 @@ def take_report(
 ) -> ReportReceived:
     """Note what an agent reports of itself."""
     agents: Agents = request.app.state.agents
-    return ReportReceived(received_ns=agents.note(session, host, incarnation, report))
+    received_ns = agents.note(session, host, incarnation, report)
+    windows: Windows = request.app.state.windows
+    wanted = windows.requests_for(session, host) if report.history is not None else []
+    return ReportReceived(received_ns=received_ns, windows=wanted)
 
 
 @_guarded.get("/agents")
@@ -267,6 +280,8 @@ def delete_session(session: Session, request: Request, settings: Settings) -> No
         raise HTTPException(status.HTTP_409_CONFLICT, "its analysis is running; try again when it is done")
     if not ingest.delete_session(settings.data, session):
         raise HTTPException(status.HTTP_404_NOT_FOUND, "there is no such session")
+    windows: Windows = request.app.state.windows
+    windows.forget(session)
 
 
 @_guarded.get("/sessions/{session}/live")
@@ -282,16 +297,30 @@ async def analyse_session(session: Session, request: Request, settings: Settings
 
     Two sessions are analysed at a time, others wait; a session that is being analysed or waits for it is refused.
     """
-    under_way: set[str] = request.app.state.analysing  # only the event loop's thread touches it
-    if session in under_way:
+    under_way: UnderWay = request.app.state.analysing
+    if not under_way.begin(session):
         raise HTTPException(status.HTTP_409_CONFLICT, "its analysis is running; try again when it is done")
-    under_way.add(session)
     try:
         counters = request.app.state.agents.silent_counters(session)
         make = partial(_analysis_of, session, request.app.state.analysis, settings, counters)
         return await to_thread.run_sync(make, limiter=request.app.state.analyses)
     finally:
-        under_way.discard(session)
+        under_way.end(session)
+
+
+def _make_trace(
+    settings: CollectorSettings, under_way: UnderWay, analysis: Analyse, session: str, counters: Counters
+) -> bool:
+    """Make a window's trace; False if its analysis is running. Raises: TracerError."""
+    if not under_way.begin(session):
+        return False
+    try:
+        _analysis_of(session, analysis, settings, counters)
+    except HTTPException as error:
+        raise InputError(str(error.detail), "see what each host says") from None
+    finally:
+        under_way.end(session)
+    return True
 
 
 def _analyse(options: AnalysisOptions, sources: Sequence[HostSource], trace: str, counters: Counters) -> TraceInfo:

@@ -42,6 +42,10 @@ _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 
 _CLOSED_FILE = "closed.json"
 EXPIRED_FILE = "expired.json"
+WINDOW_FILE = "window.json"
+"""In the folder of a session that is a window of another one (`collector.service.windows`)."""
+CHOSEN_FILE = "chosen"
+"""In the folder of an incarnation that sends chosen segments: a flight recorder keeps the others on its host."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -275,7 +279,7 @@ def incarnation_status(folder: Path) -> IncarnationStatus:
     last_number = max(numbers, default=gone)
     closing = _closing(folder)
     announced = max(last_number, closing.last_number if closing else 0)
-    missing_count = announced - gone - len(numbers)
+    missing_count = 0 if is_chosen(folder) else announced - gone - len(numbers)
     return IncarnationStatus(
         incarnation=folder.name,
         segments_count=len(found),
@@ -283,9 +287,14 @@ def incarnation_status(folder: Path) -> IncarnationStatus:
         last_number=last_number,
         expired_count=gone,
         missing_count=missing_count,
-        missing=tuple(islice(_gaps(gone, sorted(numbers), announced), SHOWN_MISSING_COUNT)),
+        missing=tuple(islice(_gaps(gone, sorted(numbers), announced), min(missing_count, SHOWN_MISSING_COUNT))),
         closed=closing is not None and closing.last_number >= last_number and missing_count <= closing.lost_count,
     )
+
+
+def is_chosen(folder: Path) -> bool:
+    """Whether numbers that lack in an incarnation's folder are not missing: only some segments were to come."""
+    return (folder / CHOSEN_FILE).exists() or (folder.parent.parent / WINDOW_FILE).exists()
 
 
 def clean(data: Path) -> None:

@@ -5,7 +5,8 @@ one number: everything up to it. That is noted durably before a file is removed 
 killed meanwhile never takes a deleted segment for one that is missing. The newest segment of an incarnation stays, and
 a session whose trace is being made is left alone until it is done.
 
-A trace that was made of a session is not deleted: it needs no segments.
+A trace that was made of a session is not deleted: it needs no segments. A window (`collector.service.windows`) is kept
+whole.
 """
 
 import json
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from collector.service.ingest import (
     EXPIRED_FILE,
+    WINDOW_FILE,
     disk_errors,
     expired_up_to,
     host_folders,
@@ -128,7 +130,11 @@ class Retention:
 
     def step(self) -> int:
         """Delete what has expired now; how many segments."""
-        return sum(self._clean(folder) for folder in session_folders(self._sessions) if not self._is_busy(folder.name))
+        return sum(self._clean(folder) for folder in session_folders(self._sessions) if not self._is_kept(folder))
+
+    def _is_kept(self, folder: Path) -> bool:
+        """Whether nothing is deleted of a session now: it is being read, or it is a window."""
+        return self._is_busy(folder.name) or (folder / WINDOW_FILE).exists()
 
     def _clean(self, session: Path) -> int:
         try:

@@ -1,6 +1,7 @@
 """`tracer capture`: record this host's TCP packets, to a directory or to a collector."""
 
 import os
+import re
 import select
 import socket
 import sys
@@ -17,6 +18,11 @@ from tracer.segments import check_name
 from tracer.shipped_capture import run_shipped_capture
 from tracer.spool import Destination, default_spool
 from tracer.tokens import read_token, token_options
+
+UNITS = {"mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([MGT]iB)", re.IGNORECASE)
+LEAST_KEPT_BYTES = 64 << 20
+"""Four segments of the largest size."""
 
 
 @click.command("capture", context_settings={"max_content_width": 110})
@@ -37,6 +43,21 @@ from tracer.tokens import read_token, token_options
 )
 @click.option(
     "--spool-mib", type=click.IntRange(1), default=1024, show_default=True, help="Most that the spool may hold."
+)
+@click.option(
+    "--keep",
+    metavar="SIZE",
+    callback=lambda _context, _option, text: parse_size(text) if text else 0,
+    help="With --collector: be a flight recorder. Keep the newest segments here, at most SIZE (2GiB); send a sample, "
+    "and the time that the collector asks for.  [default: send all]",
+)
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 10),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --keep: what to send of each 10 s; 0 for nothing, then triggers see no requests of this host.",
 )
 @click.option(
     "--payload",
@@ -82,6 +103,8 @@ def command(
     token_file: Path | None,
     spool: Path | None,
     spool_mib: int,
+    keep: int,
+    sample: float,
     payload: str,
     snaplen: int | None,
     ring_mib: int,
@@ -104,14 +127,26 @@ def command(
         clock_error=_clock_error(clock_error or ""),
     )
     stop_requested = _input_ended if until_eof else None
+    if keep and collector is None:
+        raise click.UsageError("--keep is for an agent with --collector: it sends what the collector asks for.")
     if folder is not None and collector is None:
         where = folder / options.host
         run_capture(options, where, on_start=_starter(options, where), on_notice=_say, stop_requested=stop_requested)
     elif collector is not None and folder is None:
         spool = spool or default_spool()
         secret = read_token(token, token_file, _say)
-        destination = Destination(collector, check_name("session", session), secret, spool, spool_mib << 20, token_file)
-        start = _starter(options, f"{collector}, session {session}")
+        destination = Destination(
+            collector,
+            check_name("session", session),
+            secret,
+            spool,
+            spool_mib << 20,
+            token_file,
+            keep_bytes=keep,
+            sample_ns=round(sample * 1e9),
+        )
+        where_to = f"{collector}, session {session}"
+        start = _starter(options, f"a history of {keep >> 20:,} MiB for {where_to}" if keep else where_to)
         run_shipped_capture(
             options,
             destination,
@@ -128,6 +163,16 @@ def _starter(options: CaptureOptions, where: object) -> Callable[[], None]:
     """Says that every interface is captured; `tracer record` waits for this line."""
     line = f"capturing on {', '.join(options.interfaces)} as host {options.host} to {where}"
     return lambda: _say(line)
+
+
+def parse_size(text: str) -> int:
+    """The bytes of a text such as 2GiB. Raises: click.BadParameter."""
+    found = SIZE.fullmatch(text.strip())
+    size_bytes = round(float(found[1]) * UNITS[found[2].lower()]) if found else 0
+    if size_bytes < LEAST_KEPT_BYTES:
+        hint = f"{text!r} is no size of at least {LEAST_KEPT_BYTES >> 20} MiB, such as 500MiB or 2GiB"
+        raise click.BadParameter(hint, param_hint="--keep")
+    return size_bytes
 
 
 def _clock_error(text: str) -> SkewedClock:

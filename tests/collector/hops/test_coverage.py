@@ -214,6 +214,22 @@ def test_an_agent_says_since_when_it_captures_so_two_runs_leave_a_hole_that_no_o
     assert coverage_s(info) == [(-1.0, 3.0), (6.0, 10.0)]
 
 
+def test_segments_that_a_recorder_did_not_send_leave_holes_that_no_one_else_saw(tmp_path: Path) -> None:
+    at_b = seen_at(False, traffic(10 * SECOND))
+    paths = []
+    for number in (3, 4, 8):  # each of a second
+        path = tmp_path / f"b-20261125T225248-0a1b2c-{number:06}.pcapng"
+        inside = [one for one in at_b if number * SECOND <= one[0] - BASE_NS < (number + 1) * SECOND]
+        path.write_bytes(section(BASE_NS, inside))
+        paths.append(path)
+    sent = [each for each in traffic(10 * SECOND) if int((each.at_ns - BASE_NS) // SECOND) in (3, 4, 8)]
+    info, states, _ = info_states_and_findings(
+        tmp_path, [write_capture(tmp_path, "a.pcap", seen_at(True, sent))], paths
+    )
+    assert coverage_s(info) == [(3.0, 5.0), (8.0, 9.0)], "not from the agent's start on, and not between them"
+    assert not states.get("lost")
+
+
 # --- the decisions themselves
 
 ONE_CLOCK = [

@@ -85,9 +85,9 @@ def test_an_agents_clock_lies_between_its_times_before_and_after_the_answer() ->
     reporting = Reporting(CaptureOptions(("eth0",), "proxy"), [], 1000, lambda: next(clock))
     sent: list[dict[str, object]] = []
 
-    def send(message: dict[str, object]) -> int:
+    def send(message: dict[str, object]) -> dict[str, int]:
         sent.append(message)
-        return 400
+        return {"received_ns": 400}
 
     reporting.send(send, Delivery(0, 0, ""))
     assert sent[0]["clock_ahead_ns"] is None

@@ -85,9 +85,9 @@ def test_a_session_is_deleted_with_its_trace(tmp_path: Path) -> None:
     put(client, 1)
     put(client, 1, session="s2")
     (tmp_path / "traces" / "s1").mkdir(parents=True)
-    client.app.state.analysing.add("s1")
+    client.app.state.analysing.begin("s1")
     assert client.request("DELETE", "/api/sessions/s1").status_code == 409
-    client.app.state.analysing.clear()
+    client.app.state.analysing.end("s1")
     assert client.request("DELETE", "/api/sessions/s1").status_code == 204
     assert [each["session"] for each in client.get("/api/sessions").json()] == ["s2"]
     assert list((tmp_path / "traces").iterdir()) == []

@@ -1,0 +1,328 @@
+"""Windows: the packets of a time of a session from all its hosts, kept as a session of their own with a trace.
+
+1. A window is opened by a request (`POST /api/sessions/SESSION/windows`) or by a trigger.
+2. A flight recorder finds it in the answer to its next report, and sends its segments to the window's session.
+   Of a host that sends all, segments that arrived in that time are linked there.
+3. When every host has given its part, or cannot, the trace is made. What came too late is analysed again.
+
+    DATA/sessions/<window>/window.json    what was asked for, and what became of it: it pins the session
+    DATA/traces/<window>/                 its trace
+
+Times are by the collector's clock; an agent converts them (`tracer.recorder`). Segments are taken whole, so a window
+reaches up to 1.5 s further. Retention never deletes a window; `DELETE /api/sessions/WINDOW` does.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from collector.capture_files.records import Severity
+from collector.service.agents import Agents, AgentStatus, WindowAnswer
+from collector.service.ingest import (
+    WINDOW_FILE,
+    Closing,
+    close_incarnation,
+    incarnation_status,
+    session_folders,
+)
+from collector.service.retention import segments_of
+from collector.trace.data_directory import incarnation_folder, session_folder
+from collector.trace.model import CounterInfo
+from tracer.errors import InputError, TracerError
+from tracer.private_files import link_file, write_durably
+
+STEP_SECONDS = 0.25
+SILENT_NS = 10_000_000_000
+"""A recorder reports every 2 s; one that did not for so long is waited for no more."""
+ARRIVAL_NS = 3_000_000_000
+"""Packets of a host that sends all have arrived after so long, unless it lags (`agents.LAG_NS`)."""
+LATE_NS = 3_600 * 1_000_000_000
+"""A part that was missing is asked for again for so long after a window was opened."""
+LONGEST_NS = 24 * 3_600 * 1_000_000_000
+SLACK_NS = 1_000_000_000
+"""A part that begins no later than so long after the window's beginning is whole."""
+NAME_LEN = 40
+PART_MISSING = "window_part_missing"
+"""The counter of a host that did not give all of its part; its count is the missing time in s, rounded up."""
+
+
+class PartState(StrEnum):
+    """What became of a host's part of a window."""
+
+    WAITING = "waiting"
+    HERE = "here"
+    PARTIAL = "partial"  # the recorder's history does not reach back that far
+    MISSING = "missing"
+
+
+class WindowState(StrEnum):
+    """What became of a window."""
+
+    GATHERING = "gathering"
+    ANALYSING = "analysing"
+    READY = "ready"  # there is a trace
+    FAILED = "failed"
+
+
+class Part(BaseModel):
+    """Of one host."""
+
+    is_recorder: bool
+    state: PartState = PartState.WAITING
+    detail: str = ""
+    missing_ns: int = 0  # of the window's time
+
+
+class Window(BaseModel):
+    """A window. Times in ns by the collector's clock."""
+
+    window: str  # also the name of its session and of its trace
+    session: str  # of which it is
+    reason: str
+    from_ns: int
+    to_ns: int
+    opened_ns: int
+    ready_ns: int = 0  # when the trace was made
+    state: WindowState = WindowState.GATHERING
+    problem: str = ""  # why there is no trace
+    parts: dict[str, Part] = {}  # by host
+
+
+class WindowRequest(BaseModel, frozen=True):
+    """What a recorder is asked for: `tracer.recorder.WindowRequest`."""
+
+    window: str
+    from_ns: int
+    to_ns: int
+
+
+MakeTrace = Callable[[str, tuple[CounterInfo, ...]], bool]
+"""Makes the trace of a session with counters; False if that cannot begin now. Raises: TracerError."""
+
+
+class Windows:
+    """All windows of a collector; safe to call from several threads."""
+
+    def __init__(
+        self, data: Path, agents: Agents, make_trace: MakeTrace, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._data, self._agents, self._make_trace, self._clock = data, agents, make_trace, clock
+        self._lock = threading.RLock()
+        self._windows = {window.window: window for window in _stored_windows(data)}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="windows", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the trace that is being made."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def open(self, session: str, from_ns: int, to_ns: int, reason: str) -> Window:
+        """Open a window over all hosts of a session. Raises: InputError, ResourceError."""
+        if not 0 < to_ns - from_ns <= LONGEST_NS:
+            raise InputError("a window must end after its beginning, and be a day at most", "give other times")
+        agents = {each.host: each for each in self._agents.status() if each.session == session}
+        if not agents and not session_folder(self._data, session).is_dir():
+            raise InputError(f"no agent reports for session {session}", "GET /api/agents lists them")
+        parts = {host: Part(is_recorder=agent.history is not None) for host, agent in agents.items()}
+        for kept in segments_of(session_folder(self._data, session)):
+            parts.setdefault(kept.folder.parent.name, Part(is_recorder=False))
+        with self._lock:
+            opened_ns = self._clock()
+            window = Window(
+                window=self._new_name(session, to_ns),
+                session=session,
+                reason=reason,
+                from_ns=from_ns,
+                to_ns=to_ns,
+                opened_ns=opened_ns,
+                parts=parts,
+            )
+            self._store(window)
+            self._windows[window.window] = window
+        return window
+
+    def all(self, session: str | None = None) -> list[Window]:
+        """The windows of a session, or all; the newest first."""
+        with self._lock:
+            found = [each.model_copy(deep=True) for each in self._windows.values()]
+        return sorted(
+            (each for each in found if session in (None, each.session)), key=lambda each: each.opened_ns, reverse=True
+        )
+
+    def get(self, name: str) -> Window | None:
+        """A window; None if there is none of that name."""
+        with self._lock:
+            found = self._windows.get(name)
+            return found.model_copy(deep=True) if found else None
+
+    def forget(self, name: str) -> None:
+        """Its session was deleted."""
+        with self._lock:
+            self._windows.pop(name, None)
+
+    def requests_for(self, session: str, host: str) -> list[WindowRequest]:
+        """What a recorder is to be asked for now."""
+        now_ns = self._clock()
+        with self._lock:
+            return [
+                WindowRequest(window=each.window, from_ns=each.from_ns, to_ns=each.to_ns)
+                for each in self._windows.values()
+                if each.session == session
+                and (part := each.parts.get(host)) is not None
+                and part.is_recorder
+                and part.state in (PartState.WAITING, PartState.MISSING)
+                and now_ns - max(each.opened_ns, each.to_ns) < LATE_NS
+            ]
+
+    def step(self) -> None:
+        """Look at every window that is not done."""
+        with self._lock:
+            windows = list(self._windows.values())
+        agents = {(each.session, each.host): each for each in self._agents.status()}
+        for window in windows:
+            self._look(window, agents)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(STEP_SECONDS):
+            self.step()
+
+    def _look(self, window: Window, agents: dict[tuple[str, str], AgentStatus]) -> None:
+        """Judge the parts of a window, and make its trace if all are settled."""
+        now_ns = self._clock()
+        changed = window.state is WindowState.GATHERING
+        for host, part in window.parts.items():
+            is_late = part.state is PartState.MISSING and now_ns - max(window.opened_ns, window.to_ns) < LATE_NS
+            if part.state is not PartState.WAITING and not (is_late and part.is_recorder):
+                continue
+            agent = agents.get((window.session, host))
+            judged = self._recorders_part(window, host, agent) if part.is_recorder else self._copy(window, host, agent)
+            if judged.state is not part.state and judged.state is not PartState.WAITING:
+                window.parts[host] = judged
+                changed = True
+        if not changed or any(part.state is PartState.WAITING for part in window.parts.values()):
+            return
+        self._finish(window)
+
+    def _recorders_part(self, window: Window, host: str, agent: AgentStatus | None) -> Part:
+        """What became of a recorder's part."""
+        now_ns = self._clock()
+        answer = self._agents.window_answer(window.session, host, window.window)
+        if answer is not None and answer.complete and self._is_here(window, host, answer):
+            return _part_of(answer, window)
+        silent_ns = agent.last_seen_ns if agent is not None else now_ns - window.opened_ns
+        if answer is None and agent is not None and agent.state == "ended":
+            return _missing_part(window, "its agent has ended; the next one on that host sends it")
+        if silent_ns > SILENT_NS and now_ns > window.to_ns:
+            return _missing_part(window, f"silent for {silent_ns // 10**9:,} s")
+        return Part(is_recorder=True)
+
+    def _is_here(self, window: Window, host: str, answer: WindowAnswer) -> bool:
+        """Whether all that a recorder announced has arrived."""
+        folders = [incarnation_folder(self._data, window.window, host, each) for each in answer.incarnations]
+        return all(folder.is_dir() and incarnation_status(folder).closed for folder in folders)
+
+    def _copy(self, window: Window, host: str, agent: AgentStatus | None) -> Part:
+        """Link what arrived of a host that sends all."""
+        now_ns = self._clock()
+        is_behind = agent is not None and agent.state == "capturing" and agent.lag_ns > ARRIVAL_NS
+        if now_ns < window.to_ns + ARRIVAL_NS or (is_behind and now_ns < window.to_ns + 10 * ARRIVAL_NS):
+            return Part(is_recorder=False)
+        kept = [
+            each
+            for each in segments_of(session_folder(self._data, window.session))
+            if each.folder.parent.name == host and window.from_ns <= each.arrived_ns <= window.to_ns + ARRIVAL_NS
+        ]
+        last_numbers: dict[Path, int] = {}
+        for each in kept:
+            folder = incarnation_folder(self._data, window.window, host, each.folder.name)
+            folder.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # it has expired meanwhile
+                link_file(each.path, folder)
+            last_numbers[folder] = max(each.number, last_numbers.get(folder, 0))
+        for folder, number in last_numbers.items():
+            close_incarnation(folder, Closing(number))
+        if not kept:
+            return Part(is_recorder=False, state=PartState.HERE, detail="no segment of that time is at the collector")
+        return Part(is_recorder=False, state=PartState.HERE, detail=f"{len(kept):,} segments")
+
+    def _finish(self, window: Window) -> None:
+        """Make the trace."""
+        with self._lock:
+            if self._windows.get(window.window) is not window:
+                return
+            window.state = WindowState.ANALYSING
+        try:
+            began = self._make_trace(window.window, tuple(_counters(window)))
+            if not began:
+                window.state = WindowState.GATHERING
+                return
+            window.state, window.problem, window.ready_ns = WindowState.READY, "", self._clock()
+        except TracerError as error:
+            window.state, window.problem = WindowState.FAILED, str(error)
+        with self._lock:
+            if self._windows.get(window.window) is window:
+                self._store(window)
+
+    def _new_name(self, session: str, to_ns: int) -> str:
+        at = time.strftime("%Y%m%dT%H%M%S", time.gmtime(to_ns // 10**9))
+        name = f"{session[:NAME_LEN]}-{at}"
+        count = 1
+        while name in self._windows or session_folder(self._data, name).exists():
+            count += 1
+            name = f"{session[:NAME_LEN]}-{at}-{count}"
+        return name
+
+    def _store(self, window: Window) -> None:
+        with contextlib.suppress(OSError):  # a full disk is said where segments are refused
+            folder = session_folder(self._data, window.window)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_durably(folder / WINDOW_FILE, window.model_dump_json())
+
+
+def _part_of(answer: WindowAnswer, window: Window) -> Part:
+    """The part of a recorder that has sent all it has."""
+    missing_ns = min(answer.has_from_ns, window.to_ns) - window.from_ns
+    if answer.has_from_ns and missing_ns > SLACK_NS:
+        state = PartState.PARTIAL if answer.segments_count else PartState.MISSING
+        detail = f"its history is too short: it has packets from {clock_text(answer.has_from_ns)}"
+        return Part(is_recorder=True, state=state, detail=detail, missing_ns=missing_ns)
+    detail = f"{answer.segments_count:,} segments" if answer.segments_count else "no packets in that time"
+    return Part(is_recorder=True, state=PartState.HERE, detail=detail)
+
+
+def _missing_part(window: Window, detail: str) -> Part:
+    return Part(is_recorder=True, state=PartState.MISSING, detail=detail, missing_ns=window.to_ns - window.from_ns)
+
+
+def _counters(window: Window) -> Iterator[CounterInfo]:
+    """A counter for each host that did not give all of its part."""
+    for host, part in window.parts.items():
+        if part.missing_ns:
+            seconds = -(-part.missing_ns // 10**9)
+            yield CounterInfo(host, PART_MISSING, Severity.DATA_LOSS, seconds, f"{part.detail}; raise --keep there")
+
+
+def clock_text(at_ns: int) -> str:
+    """A time of the collector's clock in words, UTC."""
+    return time.strftime("%H:%M:%S UTC", time.gmtime(at_ns // 10**9))
+
+
+def _stored_windows(data: Path) -> Iterator[Window]:
+    """The windows that an earlier collector opened; those whose trace it was making are made again."""
+    for folder in session_folders(data / "sessions"):
+        with contextlib.suppress(OSError, ValidationError):
+            window = Window.model_validate_json((folder / WINDOW_FILE).read_bytes())
+            if window.state is WindowState.ANALYSING:
+                window.state = WindowState.GATHERING
+            yield window
