@@ -38,9 +38,12 @@ const FIRST_RESET: i32 = 1_000;
 /// The same of a GOAWAY.
 const FIRST_GOAWAY: i32 = 1_100;
 
+/// A server resets a stream so behind a whole answer, if it needs no more of the request (RFC 9113 §8.1).
+const NO_ERROR: &str = "NO_ERROR";
+
 /// Names of error codes, in order.
 const RESETS: [&str; 14] = [
-    "NO_ERROR",
+    NO_ERROR,
     "PROTOCOL_ERROR",
     "INTERNAL_ERROR",
     "FLOW_CONTROL_ERROR",
@@ -119,6 +122,7 @@ fn class(status: u16, code: i32) -> StatusClass {
         _ if goaway_name(code).is_some() => StatusClass::Refused,
         _ => match (entry(code), reset_name(code)) {
             (Some((_, class)), _) => *class,
+            (_, Some(NO_ERROR)) => by_status, // the answer is whole, and no more of the request is wanted
             (_, Some(name)) => class_of_reset(name),
             _ => StatusClass::Unknown,
         },
@@ -127,7 +131,7 @@ fn class(status: u16, code: i32) -> StatusClass {
 
 fn name(code: i32) -> Option<Cow<'static, str>> {
     if let Some(name) = reset_name(code).or_else(|| goaway_name(code)) {
-        return Some(Cow::Borrowed(name));
+        return (name != NO_ERROR).then_some(Cow::Borrowed(name));
     }
     let (name, class) = entry(code)?;
     (*class != StatusClass::Ok).then_some(Cow::Borrowed(*name))
@@ -156,6 +160,9 @@ mod tests {
             ((200, 14), StatusClass::ServerError),
             ((200, 17), StatusClass::Unknown),
             ((0, SAYS_NOTHING), StatusClass::Unknown),
+            ((0, of_reset(0)), StatusClass::Unknown),
+            ((204, of_reset(0)), StatusClass::Ok),
+            ((413, of_reset(0)), StatusClass::ClientError),
             ((0, of_reset(7)), StatusClass::Refused),
             ((200, of_reset(2)), StatusClass::ServerError),
             ((200, of_reset(8)), StatusClass::Unknown),
@@ -168,6 +175,7 @@ mod tests {
         let names = [14, 0, DUE, 17].map(|code| name(code).map(Cow::into_owned));
         assert_eq!(names, [Some("UNAVAILABLE".to_owned()), None, None, None]);
         assert_eq!(name(of_reset(8)).as_deref(), Some("CANCEL"));
+        assert_eq!(name(of_reset(0)), None);
         assert_eq!(name(of_goaway(11)).as_deref(), Some("GOAWAY ENHANCE_YOUR_CALM"));
         assert_eq!(name(of_goaway(u32::MAX)).as_deref(), Some("GOAWAY UNKNOWN"));
         assert_eq!([of_reset(14), of_reset(u32::MAX)], [SAYS_NOTHING; 2]);
