@@ -8,12 +8,14 @@ import resource
 import socket
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import uvicorn
 
 from collector.commands.naming_options import naming_options, operators_names
 from collector.commands.thresholds_option import thresholds_option
+from collector.commands.trigger_options import operators_triggers, trigger_options
 from collector.findings.thresholds import Thresholds
 from collector.service import ingest, live
 from collector.service.app import create_app
@@ -68,6 +70,7 @@ OTHERS = "give others --token-file"
     metavar="GIB",
     help="Keep at most so much of each session: its oldest segments are deleted.  [default: keep all]",
 )
+@trigger_options
 @naming_options
 @thresholds_option
 @secret_options
@@ -85,6 +88,7 @@ def command(
     own_services: Path | None,
     names: tuple[str, ...],
     thresholds: Thresholds,
+    **of_triggers: Any,
 ) -> None:
     """Receive segments from agents, and make traces from them, until Ctrl-C.
 
@@ -96,6 +100,7 @@ def command(
     if not secret and not is_loopback(address):
         raise InputError(f"{listen} can be reached from other machines", "give --token-file, or set TWINTAP_TOKEN")
     called = operators_names(own_services, names)
+    triggers = operators_triggers(of_triggers, live_window)
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
         _lock_folder(data)
@@ -118,6 +123,7 @@ def command(
             retention=limits_of(keep_hours, keep_gib),
             names=called,
             thresholds=thresholds,
+            triggers=triggers,
         )
         config = uvicorn.Config(
             create_app(settings), http=protocol_behind(Door()), log_level="warning", access_log=False

@@ -27,7 +27,7 @@ from starlette.requests import ClientDisconnect
 from collector.analysis import AnalysisOptions, analyse
 from collector.decode.host_capture import HostSource
 from collector.hops.quality_summary import WORST_COUNT, Pairing, read_pairing
-from collector.service import ingest, window_routes
+from collector.service import ingest, trigger_routes, window_routes
 from collector.service.agents import Agents, AgentStatus, Report
 from collector.service.boundary import AnalysisError, contain_failures, log_failure
 from collector.service.browsers import BrowserGuard
@@ -37,6 +37,7 @@ from collector.service.live import EDGE_NS, Analyse, Counters, LiveAnalysis, Liv
 from collector.service.metrics import metrics_text
 from collector.service.retention import Retention
 from collector.service.settings import CollectorSettings
+from collector.service.triggers import Triggers
 from collector.service.under_way import UnderWay
 from collector.service.windows import WindowRequest, Windows
 from collector.trace.data_directory import incarnation_folder, session_folder, trace_folder
@@ -133,13 +134,17 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     of_window = analysis or partial(_analyse, replace(options, edge_ns=EDGE_NS))
     windows = Windows(settings.data, agents, partial(_make_trace, settings, analysing, of_window))
 
+    triggers = Triggers(settings.triggers, agents, windows, live)
+
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         live.start()
         retention.start()
         windows.start()
+        triggers.start()
         yield
         retention.stop()
+        await to_thread.run_sync(triggers.stop)
         await to_thread.run_sync(windows.stop)
         await to_thread.run_sync(live.stop)
 
@@ -149,6 +154,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.state.live = live
     app.state.agents = agents
     app.state.windows = windows
+    app.state.triggers = triggers
     app.state.clock = time.time_ns
     app.state.settings = settings
     app.state.analysis = analysis or partial(_analyse, options)
@@ -156,7 +162,8 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.state.analyses = CapacityLimiter(MOST_ANALYSES)
     app.include_router(_open)
     app.include_router(_guarded)
-    app.include_router(window_routes.router, prefix="/api", dependencies=[Depends(_check_token)])
+    for routes in (window_routes, trigger_routes):
+        app.include_router(routes.router, prefix="/api", dependencies=[Depends(_check_token)])
     app.add_exception_handler(TracerError, _one_line)
     app.add_exception_handler(OSError, _system_refuses)
     app.add_middleware(BrowserGuard, local_only=settings.local_only)

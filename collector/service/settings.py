@@ -5,6 +5,7 @@ from pathlib import Path
 
 from collector.findings.thresholds import DEFAULTS, Thresholds
 from collector.service.retention import KEEP_ALL, RetentionLimits
+from collector.service.trigger_settings import NO_TRIGGERS, TriggerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,4 @@ class CollectorSettings:
     retention: RetentionLimits = KEEP_ALL  # what is kept of each session
     names: tuple[tuple[str, str], ...] = ()  # what the operator calls servers: `HOST:PORT` and the name
     thresholds: Thresholds = DEFAULTS  # by which findings are judged
+    triggers: TriggerSettings = NO_TRIGGERS

@@ -84,6 +84,7 @@ class Window(BaseModel):
     window: str  # also the name of its session and of its trace
     session: str  # of which it is
     reason: str
+    trigger: str = ""  # that opened it; empty = somebody asked
     from_ns: int
     to_ns: int
     opened_ns: int
@@ -127,7 +128,7 @@ class Windows:
         if self._thread.is_alive():
             self._thread.join()
 
-    def open(self, session: str, from_ns: int, to_ns: int, reason: str) -> Window:
+    def open(self, session: str, from_ns: int, to_ns: int, reason: str, trigger: str = "") -> Window:
         """Open a window over all hosts of a session. Raises: InputError, ResourceError."""
         if not 0 < to_ns - from_ns <= LONGEST_NS:
             raise InputError("a window must end after its beginning, and be a day at most", "give other times")
@@ -143,6 +144,7 @@ class Windows:
                 window=self._new_name(session, to_ns),
                 session=session,
                 reason=reason,
+                trigger=trigger,
                 from_ns=from_ns,
                 to_ns=to_ns,
                 opened_ns=opened_ns,

@@ -1,0 +1,168 @@
+"""The conditions of triggers, and whether a trace meets one.
+
+    status:error                  a request that the viewer's search finds by these words
+    PUT host:db1 >2s              all of them
+    p99 of PUT > 50ms             a percentile (p50, p99.9, …), `mean` or `max` of the durations of the requests found
+    p90 of requests > 1s          of all requests
+    finding:server_silent         a finding of that kind (docs/diagnosis.md); a notice is none
+
+A percentile is the duration at its nearest rank, of at least `LEAST_COUNT` requests: of fewer than a hundred, p99 is
+the longest.
+Source: the words are those of `collector.queries.search`.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from collector.findings.kinds import OF_NAME
+from collector.queries.search import ADDRESS, DURATION, RULES, UNIT_NS, TraceSearch
+from collector.queries.trace_view import TraceView
+from collector.requests.outcomes import OUTCOMES
+from collector.requests.results import CLASSES
+from collector.trace.durations import in_words
+from tracer.errors import InputError
+
+LEAST_COUNT = 10
+"""Requests of which a percentile or a mean is taken."""
+LATEST_COUNT = 1_000
+"""Of the requests found, so many are looked at for one that is new, from the last one that began."""
+LONGEST_CONDITION = 500
+ALL_REQUESTS = "requests"
+FINDING = "finding:"
+_AGGREGATE = re.compile(r"(p\d{1,2}(?:\.\d{1,3})?|mean|max)(?=\s+of\b)")
+_LIMIT = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s)")
+_KEY = re.compile(r"[A-Za-z_]+")
+EXAMPLES = "such as 'status:error', 'p99 of PUT > 50ms', 'finding:server_silent'"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition. `aggregate` empty: a single request is enough; `finding` empty: it is of requests."""
+
+    text: str
+    words: str = ""
+    aggregate: str = ""
+    limit_ns: int = 0
+    finding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A condition is met: why, and when it was, in ns since the trace's start; None = not of one moment."""
+
+    reason: str
+    at_ns: int | None
+
+
+def parse_condition(text: str) -> Condition:
+    """The condition of a text. Raises: InputError that says where what is wrong."""
+    whole = text.strip()
+    if not whole or len(whole) > LONGEST_CONDITION:
+        raise InputError(f"a trigger's condition has 1 to {LONGEST_CONDITION} characters", f"give one {EXAMPLES}")
+    if whole.startswith(FINDING):
+        kind = whole.removeprefix(FINDING)
+        if kind not in OF_NAME:
+            raise _wrong(whole, len(FINDING), f"{kind!r} is no kind of finding", "docs/diagnosis.md lists them")
+        return Condition(whole, finding=kind)
+    if found := _AGGREGATE.match(whole):
+        return _aggregate(whole, found)
+    if found := re.match(r"\S+(?=\s+of\s)", whole):
+        raise _wrong(whole, 0, f"{found[0]!r} is no percentile", "give p50 to p99.999, mean or max")
+    _check_words(whole, whole, 0)
+    return Condition(whole, words=whole)
+
+
+def _aggregate(whole: str, found: re.Match[str]) -> Condition:
+    """Of `p99 of WORDS > DURATION`."""
+    rest_at = whole.index("of", found.end()) + len("of")
+    words, sign, limit = whole[rest_at:].rpartition(">")
+    if not sign:
+        raise _wrong(whole, len(whole), "a limit is missing", "end with > and a duration: > 50ms")
+    limit_at = rest_at + len(words) + 1
+    duration = _LIMIT.fullmatch(limit.strip())
+    if duration is None:
+        raise _wrong(whole, limit_at, f"{limit.strip()!r} is no duration", "give a number and ns, us, ms or s: 50ms")
+    if not words.strip():
+        raise _wrong(whole, rest_at + 1, "which requests is not said", f"give words, or {ALL_REQUESTS!r} for all")
+    if found[1] in ("p0", "p00"):
+        raise _wrong(whole, 0, f"{found[1]!r} is no percentile", "give p50 to p99.999, mean or max")
+    words = words.strip()
+    if words != ALL_REQUESTS:
+        _check_words(whole, words, whole.index(words, rest_at))
+    limit_ns = round(float(duration[1]) * UNIT_NS[duration[2]])
+    return Condition(whole, "" if words == ALL_REQUESTS else words, found[1], limit_ns)
+
+
+def _check_words(whole: str, words: str, begin: int) -> None:
+    """Raises: InputError for a word that can find nothing."""
+    for found in re.finditer(r"\S+", words):
+        at, word = begin + found.start(), found[0]
+        if word[0] in "<>" and DURATION.fullmatch(word) is None:
+            raise _wrong(whole, at, f"{word!r} is no duration", "write >50ms, without a space")
+        key, colon, value = word.partition(":")
+        if not colon or not _KEY.fullmatch(key) or ADDRESS.fullmatch(word):
+            continue
+        name = key.lower()
+        if name not in RULES:
+            raise _wrong(
+                whole, at, f"nothing is searched by {key!r}", f"there are: {', '.join(sorted(RULES))}, finding"
+            )
+        wrong_status = name == "status" and not value.isdecimal() and value.lower() not in ("error", *CLASSES)
+        if not value or wrong_status or (name == "outcome" and value.lower() not in OUTCOMES):
+            known = {"status": ["a number", "error", *CLASSES], "outcome": OUTCOMES}.get(name, ["any text"])
+            raise _wrong(whole, at + len(key) + 1, f"{value!r} is no {name}", f"there are: {', '.join(known)}")
+
+
+def _wrong(whole: str, at: int, what: str, remedy: str) -> InputError:
+    """What is wrong at a place of a condition."""
+    return InputError(f"trigger {whole!r}, character {at + 1}: {what}", remedy)
+
+
+def evaluate(condition: Condition, trace: TraceView, after_ns: int) -> Met | None:
+    """Why a trace meets a condition; None if it does not.
+
+    Arguments: `after_ns`, since the trace's start: a single request counts if it ended after that.
+    """
+    if condition.finding:
+        return _finding(condition, trace)
+    durations_ns = trace.request_durations_ns()
+    found = TraceSearch(trace).hits(condition.words).requests if condition.words else np.arange(len(durations_ns))
+    if condition.aggregate:
+        return _over_limit(condition, durations_ns[found])
+    for number in found[: -LATEST_COUNT - 1 : -1].tolist():
+        request = trace.request(number)
+        if request.end_ns > after_ns:
+            return Met(f"{condition.text}: {request.title}", request.end_ns)
+    return None
+
+
+def _over_limit(condition: Condition, durations_ns: NDArray[np.int64]) -> Met | None:
+    known = np.sort(durations_ns[durations_ns >= 0])
+    if len(known) < LEAST_COUNT:
+        return None
+    value_ns = aggregate_ns(condition.aggregate, known)
+    if value_ns <= condition.limit_ns:
+        return None
+    return Met(f"{condition.text}: it was {in_words(value_ns)} of {len(known):,} requests", None)
+
+
+def aggregate_ns(name: str, ascending_ns: NDArray[np.int64]) -> int:
+    """A percentile (`p99`), the mean or the maximum of durations."""
+    if name == "mean":
+        return round(float(ascending_ns.mean()))
+    if name == "max":
+        return int(ascending_ns[-1])
+    rank = math.ceil(float(name[1:]) / 100 * len(ascending_ns))
+    return int(ascending_ns[max(1, rank) - 1])
+
+
+def _finding(condition: Condition, trace: TraceView) -> Met | None:
+    rows = pl.DataFrame(trace.stored.read("findings", ["severity", "kind", "text"]))
+    rows = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    found = rows.filter((pl.col("kind") == condition.finding) & (pl.col("severity") != "notice"))
+    return Met(f"{condition.text}: {found['text'][0]}", None) if len(found) else None
