@@ -89,7 +89,8 @@ def answer_words(answer: str, outcome: str) -> str:
 
 
 def status_words(answer: str, outcome: str) -> str:
-    """A cell of a table: `201`, `ok`, `42P01`, `✗ 503`, `✗ no whole answer`, `given up by the client`, `unknown`.
+    """A cell of a table: `201`, `ok`, `42P01 undefined_table`, `✗ 503`, `✗ no whole answer`, `given up by the client`,
+    `unknown`.
 
     Arguments: as for `answer_words`.
     """

@@ -1,8 +1,8 @@
 """Counts the late requests of a server (or a device), in comparison with its peers.
 
 A request is late if it took a multiple of the time below which nine of ten stayed at the peers: the same service and
-method on all other hosts. The bounds come from histograms: that of all hosts minus the host's own (eight bins an
-octave, so a bound is accurate to 9 %).
+method on all other hosts, and the same operation of S3 (a `GET` may be a `GetObject` or a `ListObjectsV2`). The bounds
+come from histograms: that of all hosts minus the host's own (eight bins an octave, so a bound is accurate to 9 %).
 
 Cost: passes of the core over the requests (`collector/core/spans/src/lateness.rs`), whatever the number of servers.
 """
@@ -24,7 +24,7 @@ from collector.trace.time_columns import UNSEEN, Int64Array
 
 BINS_PER_OCTAVE = 8
 Floats = NDArray[np.float64]
-_OF_SERVICE = ["service", "method"]
+_OF_SERVICE = ["service", "method", "operation"]
 _AT_SERVER = ["server_host", *_OF_SERVICE]
 
 
@@ -103,8 +103,8 @@ def _bounds(
     """For each group, the duration beyond which its requests are late, and the share of late requests elsewhere;
     infinite and 0 if there are too few elsewhere.
 
-    Arguments: `bins`, how many requests (`count`) of a `group` took how long (`bin`); server, service and method of
-    each group; thresholds.
+    Arguments: `bins`, how many requests (`count`) of a `group` took how long (`bin`); server, service, method and
+    operation of each group; thresholds.
     """
     service = _core.row_groups([codes[name] for name in _OF_SERVICE])[0]
     server, first = _core.row_groups([codes[name] for name in _AT_SERVER])

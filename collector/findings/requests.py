@@ -3,8 +3,8 @@
 A server's own time is from the last byte of the request to the first byte of the answer, without the time in which it
 waited for other servers. So a server that only waits for a slow one does not count as slow.
 
-Requests with the same hosts, service, method and device form a group. Most computations run over groups and numeric
-columns; only requests of interest are converted to rows of a frame.
+Requests with the same hosts, service, method, operation of S3 and device form a group. Most computations run over
+groups and numeric columns; only requests of interest are converted to rows of a frame.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ from collector.trace.time_columns import UNSEEN, first_times
 
 EXCHANGE_COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target", "status"),
-    *("result", "status_class"),
+    *("result", "status_class", "operation"),
     *("protocol", "complete", "connect_start_trace_ns", "request_first_sent_trace_ns"),
     *("request_first_received_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
     *("continue_sent_trace_ns", "background"),
@@ -46,7 +46,7 @@ SPAN_COLUMNS = [
     "critical_ns",
     *LEDGER_COLUMNS,
 ]
-ALIKE = ["client_host", "server_host", "service", "method", "device"]
+ALIKE = ["client_host", "server_host", "service", "method", "operation", "device"]
 """The columns that are equal for all requests of a group."""
 
 

@@ -64,7 +64,7 @@ def with_results(exchanges: pa.Table) -> pa.Table:
 
 
 def answer_text(status: int | None, result: str | None) -> str:
-    """What an answer says of its result: `503`, `200 UNAVAILABLE`, `42P01`; "" if nothing is visible."""
+    """What an answer says of its result: `503`, `200 UNAVAILABLE`, `23505 unique_violation`; "" if it says nothing."""
     return " ".join(filter(None, (str(status or ""), result)))
 
 

@@ -58,6 +58,7 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "response_bytes": 100,
         "protocol": options.get("protocol", "http/1.1"),
         "method": options.get("method", "GET"),
+        "operation": options.get("operation"),
         "target": None if options.get("target") == "-" else options.get("target", "/"),
         "status": int(options.get("status", 200)),
         "result_code": int(options["result"]) if "result" in options else None,

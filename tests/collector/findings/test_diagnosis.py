@@ -448,6 +448,20 @@ def test_a_server_that_waits_for_a_slow_one_is_not_slow() -> None:
     assert urgent_findings(of_requests(text)) == ["slow_replica storage2"]
 
 
+@pytest.mark.parametrize(
+    ("operation", "expected"), [("ListObjectsV2", []), ("GetObject", ["slow_replica gateway2"])], ids=["other", "same"]
+)
+def test_an_operation_of_s3_is_compared_with_the_same_one(operation: str, expected: list[str]) -> None:
+    """All are a `GET`; a list takes longer than an object."""
+    text = ""
+    for number in range(20):
+        begin = number * 2000 * MS
+        for host, asked, took in (("gateway1", "GetObject", 3 * MS), ("gateway2", operation, SLOW)):
+            times = f"{begin} {begin + 10} {begin + took} {begin + took + 10}"
+            text += f"client > {host}/s3 {times} tx={host}{number} operation={asked}\n"
+    assert urgent_findings(of_requests(text)) == expected
+
+
 GET_TWICE = """
     client > proxy/swift-proxy      0  10 900 910 tx=1
     proxy > storage1/swift-object  20  30 100 110 tx=1 status=404 target=/d1/7/a/c/o

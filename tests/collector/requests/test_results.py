@@ -26,6 +26,8 @@ def exchanges(*answers: tuple[str, int | None, int | None]) -> pa.Table:
         (("http/2", 200, 14), (StatusClass.SERVER_ERROR, "UNAVAILABLE")),
         (("http/2", 200, 5), (StatusClass.CLIENT_ERROR, "NOT_FOUND")),
         (("http/2", 200, -2), (StatusClass.UNKNOWN, None)),
+        (("postgresql", None, 3505685), (StatusClass.CLIENT_ERROR, "23505 unique_violation")),
+        (("mysql", None, 1062), (StatusClass.CLIENT_ERROR, "1062 ER_DUP_ENTRY")),
         (("unknown", None, None), (StatusClass.UNKNOWN, None)),
     ],
 )

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `messages` | types and lengths of messages, and which side sends them |
 //! | `reader` | what the messages of a direction ask and answer |
-//! | `sqlstate` | the codes of errors |
+//! | `sqlstate`, `condition_names` | the codes of errors, and the words for them |
 //! | `payload_policy` | what an agent keeps |
 //!
 //! Each direction is followed from message to message (`twintap_wire::frames`), so several requests may be under way
@@ -28,6 +28,7 @@ use crate::tls;
 
 use messages::{Chain, First, HEADER_LEN, chain, first_message, message_len};
 
+mod condition_names;
 mod messages;
 mod payload_policy;
 mod reader;

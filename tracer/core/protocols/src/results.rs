@@ -42,8 +42,8 @@ impl StatusClass {
 pub struct Results {
     /// Class of an answer by its status and its result code.
     pub class: fn(u16, i32) -> StatusClass,
-    /// An error's result code in the protocol's own words (`UNAVAILABLE`, `42P01`); `None` for success and for numbers
-    /// that are no code.
+    /// An error's result code in the protocol's own words (`UNAVAILABLE`, `42P01 undefined_table`); `None` for success
+    /// and for numbers that are no code.
     pub name: fn(i32) -> Option<Cow<'static, str>>,
 }
 

@@ -5,6 +5,7 @@
 //!
 //! Source: PostgreSQL, "Error and Notice Message Fields", "PostgreSQL Error Codes"; ISO 9075 (classes).
 
+use super::condition_names::condition_name;
 use crate::results::{DUE, Results, SAYS_NOTHING, SUCCESS, StatusClass};
 
 const LEN: usize = 5;
@@ -20,12 +21,20 @@ pub const RESULTS: Results = Results {
     },
     name: |code| {
         if code > SUCCESS {
-            unpack(code).map(Into::into)
+            unpack(code).map(|code| with_name(code).into())
         } else {
             None
         }
     },
 };
+
+/// `23505 unique_violation`; the code alone if it has no words.
+fn with_name(code: String) -> String {
+    match condition_name(&code) {
+        Some(name) => format!("{code} {name}"),
+        None => code,
+    }
+}
 
 fn class(code: &str) -> StatusClass {
     match code.split_at(2).0 {
@@ -114,6 +123,14 @@ mod tests {
         );
         assert_eq!([-1, -2].map(|code| (RESULTS.class)(0, code)), [StatusClass::Unknown; 2]);
         assert_eq!((RESULTS.name)(0), None);
+    }
+
+    #[test]
+    fn a_code_is_shown_with_its_words() {
+        let of = |code: &str| (RESULTS.name)(pack(code.as_bytes()).expect("a code"));
+        assert_eq!(of("23505").as_deref(), Some("23505 unique_violation"));
+        assert_eq!(of("P0001").as_deref(), Some("P0001 raise_exception"));
+        assert_eq!(of("AB123").as_deref(), Some("AB123")); // an application's own
     }
 
     #[test]
