@@ -47,6 +47,8 @@ class Report:
     memory_bytes: int  # resident
     problem: str  # why segments are not delivered; empty = they are
     history: HistorySpan | None = None  # what a flight recorder keeps; None = it sends all
+    recording: bool = True  # False: the collector's orders are not to capture
+    refused: str = ""  # why the collector's orders are not followed
     windows: tuple[WindowAnswer, ...] = ()  # what a flight recorder has of those that it was asked for
     ended: bool = False  # this is the last report
 
@@ -63,6 +65,7 @@ class Reporting:
         self._capture: _capture.Capture | None = None
         self._clock_ahead_ns: tuple[int, int] | None = None
         self._recorder: Recorder | None = None
+        self._recording, self._refused = True, ""
 
     def note_capture(self, capture: _capture.Capture) -> None:
         """Note the running capture; that before it has ended."""
@@ -92,6 +95,10 @@ class Reporting:
         """By how much this host's clock is ahead of the collector's, at least and at most; None = not known yet."""
         return self._clock_ahead_ns
 
+    def note_orders(self, options: CaptureOptions, recording: bool, refused: str) -> None:
+        """Note with which options this agent captures now, and why it does not follow the collector's orders."""
+        self._options, self._recording, self._refused = options, recording, refused
+
     def attach(self, recorder: Recorder) -> None:
         """Report of a flight recorder, too."""
         self._recorder = recorder
@@ -120,6 +127,8 @@ class Reporting:
             cpu_ns=round((used.ru_utime + used.ru_stime) * 1e9),
             memory_bytes=_resident_bytes(),
             problem=delivery.problem,
+            recording=self._recording,
+            refused=self._refused,
             history=self._recorder.history.span() if self._recorder else None,
             windows=self._recorder.answers() if self._recorder else (),
             ended=ended,

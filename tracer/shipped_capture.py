@@ -17,6 +17,7 @@ from tracer.agent import WAIT_NS, CaptureCounts, CaptureOptions, add_counts, run
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import DiskFullError, InputError, ServiceError
 from tracer.history import HISTORY_FOLDER, History
+from tracer.orders import Steering, read_orders
 from tracer.recorder import REPORT_SECONDS as RECORDER_REPORT_SECONDS
 from tracer.recorder import Recorder, read_requests
 from tracer.reports import REPORT_SECONDS, Delivery, Reporting
@@ -75,7 +76,8 @@ def run_shipped_capture(
     options = replace(options, segment_age_ns=segment_age_ns, stem=spool.stem)
     reporting = Reporting(options, spools, destination.spool_limit_bytes)
     recorder = _recorder(history, spools, destination, reporting) if history else None
-    report = partial(_send_report, client, spool, reporting, recorder)
+    steering = Steering(options, reporting.note_orders)
+    report = partial(_send_report, client, spool, reporting, steering, recorder)
     shipper = Shipper(
         client,
         spools,
@@ -100,7 +102,7 @@ def run_shipped_capture(
         try:
             stop = _either(lambda: signals_count() > 0, stop_requested)
             start, note = start_shipping, reporting.note_capture
-            turn = _Turn(options, spool, start, note, on_notice, stop, deliveries, history)
+            turn = _Turn(steering, spool, start, note, on_notice, stop, deliveries, history)
             counts = _capture_in_turns(turn)
         finally:
             first_count = min(1, signals_count())
@@ -151,6 +153,7 @@ def _send_report(
     client: CollectorClient,
     spool: Spool,
     reporting: Reporting,
+    steering: Steering,
     recorder: Recorder | None,
     delivery: Delivery,
     *,
@@ -159,6 +162,7 @@ def _send_report(
     """Report; if the collector does not take it, the next one says as much."""
     with suppress(CollectorDownError, CollectorRefusesError):
         answer = reporting.send(partial(client.report, spool), delivery, ended=ended)
+        steering.take(read_orders(answer))
         if recorder is not None:
             recorder.take(read_requests(answer))
 
@@ -172,7 +176,7 @@ def _deliver_rest(running: ShippingThread, shipper: Shipper, must_end: Stop) -> 
 class _Turn:
     """Settings that captures on the disk and in memory share."""
 
-    options: CaptureOptions
+    steering: Steering
     spool: Spool
     on_start: Callable[[], None]
     on_capture: Callable[[_capture.Capture], None]
@@ -192,10 +196,23 @@ class _Turn:
             return self.spool.next_number()
         return next_number(self.history.folder, self.spool.stem)
 
+    def has_new_orders(self, number: int) -> bool:
+        """Whether the collector's orders changed since that turn."""
+        return self.steering.turn != number
+
+    def wait_for_orders(self, number: int) -> bool:
+        """Capture nothing until the orders of that turn change; True if a stop came first."""
+        self.on_notice("the collector orders not to capture")
+        while not self.has_new_orders(number):
+            if self.stop():
+                return True
+            time.sleep(WAIT_NS / 1e9)
+        return self.stop()
+
     def run(self, folder: Path, until: Stop) -> CaptureCounts:
         """Capture there. Raises: as `run_capture`."""
         return run_capture(
-            self.options,
+            self.steering.options,
             folder,
             on_start=self.on_start,
             on_capture=self.on_capture,
@@ -216,11 +233,20 @@ def _capture_in_turns(turn: _Turn) -> CaptureCounts:
     look_seconds = FIRST_LOOK_SECONDS
     folder = turn.folder
     while True:
-        until = turn.stop if folder == turn.folder else _either(turn.stop, _room(spool, turn.options, look_seconds))
+        number = turn.steering.turn
+        if not turn.steering.is_recording:
+            if turn.wait_for_orders(number):
+                return counts
+            continue
+        until = _either(turn.stop, partial(turn.has_new_orders, number))
+        if folder != turn.folder:
+            until = _either(until, _room(spool, turn.steering.options, look_seconds))
         try:
             counts = add_counts(counts, turn.run(folder, until))
             if turn.stop():
                 return counts
+            if turn.has_new_orders(number):
+                continue
             folder = turn.folder
             turn.on_notice(f"the disk of {folder} has room again")
         except DiskFullError as error:

@@ -43,6 +43,7 @@ CLOCK_NS = 1_000_000_000
 FORGOTTEN_NS = 24 * 3_600 * 1_000_000_000
 """After so long, an agent that has ended is not listed."""
 _TEXT = Field(max_length=4096)
+_TEXT_OR_NOTHING = Field(default="", max_length=4096)
 Incarnation = Annotated[str, Field(pattern=f"^{INCARNATION_PATTERN.pattern}$")]
 
 
@@ -88,6 +89,8 @@ class Report(BaseModel, frozen=True):
     cpu_ns: int = Field(ge=0)
     memory_bytes: int = Field(ge=0)
     problem: str = _TEXT
+    recording: bool = True
+    refused: str = _TEXT_OR_NOTHING
     history: HistorySpan | None = None
     windows: tuple[WindowAnswer, ...] = Field(default=(), max_length=100)
     ended: bool = False
@@ -116,7 +119,7 @@ class AgentStatus:
     session: str
     host: str
     incarnation: str
-    state: str  # capturing, silent, ended
+    state: str  # capturing, stopped (by orders), silent, ended
     last_seen_ns: int  # how long ago its last report came
     version: str
     interfaces: tuple[str, ...]
@@ -219,7 +222,7 @@ def agent_status(key: Key, received: Received, now_ns: int, version: str) -> Age
         session=key[0],
         host=key[1],
         incarnation=key[2],
-        state="ended" if report.ended else "silent" if last_seen_ns > SILENT_NS else "capturing",
+        state=_state(report, last_seen_ns),
         last_seen_ns=last_seen_ns,
         version=report.version,
         interfaces=report.interfaces,
@@ -243,6 +246,14 @@ def agent_status(key: Key, received: Received, now_ns: int, version: str) -> Age
     return replace(status, problems=tuple(_problems(status, received, version)))
 
 
+def _state(report: Report, last_seen_ns: int) -> str:
+    if report.ended:
+        return "ended"
+    if last_seen_ns > SILENT_NS:
+        return "silent"
+    return "capturing" if report.recording else "stopped"
+
+
 def _rate(before: Report | None, report: Report, count: Callable[[Report], float]) -> float | None:
     """By how much a count grew in each ns between two reports; None with one, or where the clock was set back."""
     between_ns = report.sent_ns - before.sent_ns if before else 0
@@ -264,6 +275,8 @@ def _problems(status: AgentStatus, received: Received, version: str) -> Iterator
             f"{report.waiting_count:,} segments wait: the network or the disk of this collector is slower than the "
             "traffic; capture less (a FILTER, --payload none)",
         )
+    if report.refused:
+        yield Problem("the orders of this page are not followed", report.refused)
     if report.dropped_count > (received.before.dropped_count if received.before else 0):
         yield Problem(f"{report.dropped_count:,} packets dropped, some just now", "raise --ring-mib, or capture less")
     if report.waiting_bytes > SPOOL_SHARE * report.spool_limit_bytes:

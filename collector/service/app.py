@@ -27,7 +27,7 @@ from starlette.requests import ClientDisconnect
 from collector.analysis import AnalysisOptions, analyse
 from collector.decode.host_capture import HostSource
 from collector.hops.quality_summary import WORST_COUNT, Pairing, read_pairing
-from collector.service import ingest, trigger_routes, window_routes
+from collector.service import ingest, orders_routes, trigger_routes, window_routes
 from collector.service.agents import Agents, AgentStatus, Report
 from collector.service.boundary import AnalysisError, contain_failures, log_failure
 from collector.service.browsers import BrowserGuard
@@ -35,6 +35,7 @@ from collector.service.incarnations import host_sources, sequences, stored_incar
 from collector.service.ingest import Closing, IncarnationStatus, Outcome, SessionStatus
 from collector.service.live import EDGE_NS, Analyse, Counters, LiveAnalysis, LiveStatus
 from collector.service.metrics import metrics_text
+from collector.service.orders import Orders, SessionOrders
 from collector.service.retention import Retention
 from collector.service.settings import CollectorSettings
 from collector.service.triggers import Triggers
@@ -101,6 +102,7 @@ class ReportReceived(BaseModel):
 
     received_ns: int
     windows: list[WindowRequest] = []  # that a flight recorder is to send
+    orders: Orders = Orders()
 
 
 class Storage(BaseModel):
@@ -154,6 +156,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.state.live = live
     app.state.agents = agents
     app.state.windows = windows
+    app.state.orders = SessionOrders(settings.data)
     app.state.triggers = triggers
     app.state.clock = time.time_ns
     app.state.settings = settings
@@ -162,7 +165,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.state.analyses = CapacityLimiter(MOST_ANALYSES)
     app.include_router(_open)
     app.include_router(_guarded)
-    for routes in (window_routes, trigger_routes):
+    for routes in (window_routes, trigger_routes, orders_routes):
         app.include_router(routes.router, prefix="/api", dependencies=[Depends(_check_token)])
     app.add_exception_handler(TracerError, _one_line)
     app.add_exception_handler(OSError, _system_refuses)
@@ -251,7 +254,8 @@ def take_report(
     received_ns = agents.note(session, host, incarnation, report)
     windows: Windows = request.app.state.windows
     wanted = windows.requests_for(session, host) if report.history is not None else []
-    return ReportReceived(received_ns=received_ns, windows=wanted)
+    orders: SessionOrders = request.app.state.orders
+    return ReportReceived(received_ns=received_ns, windows=wanted, orders=orders.get(session))
 
 
 @_guarded.get("/agents")
@@ -289,6 +293,7 @@ def delete_session(session: Session, request: Request, settings: Settings) -> No
         raise HTTPException(status.HTTP_404_NOT_FOUND, "there is no such session")
     windows: Windows = request.app.state.windows
     windows.forget(session)
+    request.app.state.orders.forget(session)
 
 
 @_guarded.get("/sessions/{session}/live")

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from collector.service.agents import AgentStatus
 
+REPORTING = ("capturing", "stopped")
 LABELS = ("session", "host", "incarnation")
 Value = Callable[[AgentStatus], float | None]
 COUNTERS: tuple[tuple[str, str, Value], ...] = (
@@ -20,7 +21,11 @@ COUNTERS: tuple[tuple[str, str, Value], ...] = (
     ("lost_segments", "Segments that were lost or refused.", lambda each: each.lost_count),
 )
 GAUGES: tuple[tuple[str, str, Value], ...] = (
-    ("up", "1 while the agent reports; 0 if it is silent or has ended.", lambda each: each.state == "capturing"),
+    (
+        "up",
+        "1 while the agent reports; 0 if it is silent or has ended.",
+        lambda each: each.state in REPORTING,
+    ),
     ("problems", "Things that are wrong with the agent; /api/agents says which.", lambda each: len(each.problems)),
     ("last_seen_seconds", "Time since its last report.", lambda each: each.last_seen_ns / 1e9),
     ("lag_seconds", "Age of the oldest segment that is not delivered.", lambda each: each.lag_ns / 1e9),
