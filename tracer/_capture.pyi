@@ -60,6 +60,10 @@ class StreamedCapture:
     def finish(self, dropped_count: int) -> None: ...
     def counts(self) -> tuple[int, int, int, int]: ...
 
+# segments as they are sent
+
+def pack(pcapng: bytes) -> bytes: ...
+
 # secrets
 
 class Secrets:

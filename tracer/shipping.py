@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
+from tracer import _capture
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import InputError, ServiceError
 from tracer.reports import REPORT_SECONDS, Delivery
@@ -39,6 +40,9 @@ END_SECONDS = 8.0
 UNAUTHORIZED = 401
 OF_THE_SEGMENT = (409, 413, 415)
 """Statuses of refusals that are of the segment: another one has its number, too large, no capture."""
+PCAPNG = "application/x-pcapng"
+PACKED = "application/x-twintap-packed"
+"""The media type of packed segments; a collector that takes them says so in its answers (RFC 9110 §12.5.1)."""
 KEPT_SECONDS = 2.0
 """A connection idle for longer may be closed, and the next request open another. A collector keeps it for 5 s."""
 
@@ -87,6 +91,8 @@ class CollectorClient:
         )
         self._deliveries = deliveries
         self._answered_at: float | None = None
+        self._takes_packed = False  # by its last answer
+        self._sent_packed = ""  # hash of the segment that was last sent packed and is not acknowledged
 
     def close(self) -> None:
         """Close its connections."""
@@ -98,17 +104,27 @@ class CollectorClient:
 
     def check(self) -> None:
         """Ask whether a collector answers there and takes the token."""
-        self._response_field(self._send("GET", "/api/health"), "status")
+        answer = self._send("GET", "/api/health")
+        self._response_field(answer, "status")
+        self._note_types(answer)
 
     def put_segment(self, spool: Spool, number: int, content: bytes) -> None:
         """Send a segment; when this returns, it is durable at the collector.
 
+        It is sent packed where the collector takes that, and plain where it was not acknowledged when it was packed.
         Raises: SegmentRefusedError if it is this segment that the collector does not take.
         """
-        headers = {"X-Content-SHA256": hashlib.sha256(content).hexdigest(), "Content-Type": "application/x-pcapng"}
+        sha256 = hashlib.sha256(content).hexdigest()
+        is_packed = self._takes_packed and self._sent_packed != sha256
+        headers = {"X-Content-SHA256": sha256, "Content-Type": PACKED if is_packed else PCAPNG}
+        if is_packed:
+            self._sent_packed = sha256
+            content = _capture.pack(content)
         answer = self._send("PUT", f"{_place(spool)}/segments/{number}", content=content, headers=headers)
         if self._response_field(answer, "acknowledged") is not True:
             raise CollectorDownError(f"the collector at {self.url} did not acknowledge segment {number}")
+        self._sent_packed = ""
+        self._note_types(answer)
 
     def report(self, spool: Spool, report: dict[str, object]) -> dict[str, Any]:
         """Send the agent's report of itself; the answer: `received_ns` by the collector's clock, and what it asks
@@ -123,6 +139,9 @@ class CollectorClient:
         state = spool.state()
         closing = {"last_number": state.last_number, "lost_count": state.lost_count}
         self._send("POST", f"{_place(spool)}/close", json=closing)
+
+    def _note_types(self, answer: httpx.Response) -> None:
+        self._takes_packed = PACKED in answer.headers.get("Accept", "")
 
     def _response_field(self, answer: httpx.Response, key: str) -> Any:
         try:
@@ -144,7 +163,7 @@ class CollectorClient:
         try:
             answer = self._http.request(method, path, content=content, headers=headers, json=json)
         except httpx.HTTPError as error:
-            self._answered_at = None
+            self._answered_at, self._takes_packed = None, False
             reason = str(error) or type(error).__name__
             raise CollectorDownError(f"the collector at {self.url} does not answer ({reason})") from None
         self._answered_at = time.monotonic()

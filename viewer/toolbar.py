@@ -72,7 +72,7 @@ def upload_form() -> list[Component]:
     multiple: dict[str, Any] = {"data-upload": "drop"}
     return [
         html.P(
-            "Drop the captures of several hosts here (pcap or pcapng, also .gz), or choose them. They stay on the "
+            "Drop the captures of several hosts here (pcap, pcapng; also .gz, .zst), or choose them. They stay on the "
             f"viewer's machine until it ends; all together up to {MOST_BYTES >> 30} GiB in {MOST_FILES} files."
         ),
         html.Div(_choose_button(), id="upload-drop", **multiple),

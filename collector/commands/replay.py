@@ -64,7 +64,7 @@ def command(
     quiet: bool,
     captures: tuple[str, ...],
 ) -> None:
-    """Turn captures of several hosts (pcap, pcapng; also .gz) into a trace, and report it.
+    """Turn captures of several hosts (pcap, pcapng; also .gz, .zst) into a trace, and report it.
 
     A file's host is its stem unless given as HOST=FILE; several files of a host are read in the given order. In a
     folder, each subfolder is a host; a folder that `tracer record` kept also says when the command ran.

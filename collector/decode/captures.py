@@ -398,7 +398,7 @@ def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[li
 def _partition_bits(sources: Iterable[HostSource]) -> int:
     """Enough partitions that each holds about `EVENTS_PER_PARTITION`, judged by the files' sizes."""
     sizes = [
-        path.stat().st_size * (GZIP_RATIO if path.suffix == ".gz" else 1)
+        path.stat().st_size * (GZIP_RATIO if path.suffix in (".gz", ".zst") else 1)
         for source in sources
         for path in source.files
         if path.is_file()

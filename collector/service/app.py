@@ -45,6 +45,7 @@ from collector.trace.data_directory import incarnation_folder, session_folder, t
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError, TracerError
+from tracer.shipping import PACKED, PCAPNG
 
 COOKIE = "twintap_collector_token"
 PAGE = FilePath(__file__).with_name("agents.html")
@@ -57,6 +58,7 @@ FORM = """<!doctype html><html lang=en><meta charset=utf-8><title>Twintap collec
 <form method=post action=/token><label>The token that <code>tracer collect</code> was given or made up<br>
 <input type=password name=token autofocus autocomplete=off></label> <button>Open</button></form></html>
 """
+ACCEPT = f"{PCAPNG}, {PACKED}"
 MOST_ANALYSES = 2
 """Sessions analysed in parallel: each needs memory of its own."""
 
@@ -214,11 +216,13 @@ async def put_segment(
     request: Request,
     response: Response,
     settings: Settings,
-    x_content_sha256: Annotated[str, Header(description="SHA-256 of the body, in lower-case hex")],
+    x_content_sha256: Annotated[str, Header(description="SHA-256 of the pcapng, in lower-case hex")],
+    content_type: Annotated[str, Header(description=f"{PACKED} for a packed segment")] = PCAPNG,
 ) -> Received:
-    """Store one segment (the body, pcapng) durably. Sending it again is harmless."""
+    """Store one segment (the body, pcapng or packed) durably. Sending it again is harmless."""
     folder = incarnation_folder(settings.data, session, host, incarnation)
-    upload = ingest.begin_upload(folder, number, x_content_sha256, limit_bytes=settings.segment_limit_bytes)
+    limit_bytes, is_packed = settings.segment_limit_bytes, content_type == PACKED
+    upload = ingest.begin_upload(folder, number, x_content_sha256, limit_bytes=limit_bytes, is_packed=is_packed)
     if upload is None:
         raise HTTPException(status.HTTP_400_BAD_REQUEST, "the number or the hash cannot be one")
     with upload:
@@ -232,7 +236,7 @@ async def put_segment(
     if outcome is Outcome.STORED:
         live: LiveAnalysis = request.app.state.live
         live.note_segment(session, host, incarnation, number, upload.place)
-    response.status_code = _STATUS[outcome]
+    response.status_code, response.headers["Accept"] = _STATUS[outcome], ACCEPT
     return Received(outcome=outcome, acknowledged=outcome.acknowledged)
 
 
@@ -366,8 +370,9 @@ def get_quality(session: Session, settings: Settings, connections: Connections =
 
 
 @_guarded.get("/health")
-def health() -> Health:
-    """Say that the service answers and that the token is right."""
+def health(response: Response) -> Health:
+    """Say that the service answers and that the token is right; the header Accept, as what segments may be sent."""
+    response.headers["Accept"] = ACCEPT
     return Health(status="ok")
 
 

@@ -6,10 +6,11 @@
     DATA/sessions/<session>/live/                the trace of its newest seconds (`collector.service.live`)
     DATA/traces/<session>/                       the trace
 
-A segment is written under a temporary name, synced, and renamed; then the directory is synced. So a file with its final
-name is complete and durable; an acknowledgement guarantees that. A segment sent again (because the acknowledgement was
-lost) is recognised by its hash and acknowledged again. Names are checked against `tracer.segments.NAME_PATTERN`, which
-allows no separator: no name from the network leads out of DATA.
+A segment may arrive packed (`tracer/core/packing`): it is turned back into pcapng, whose hash the agent sent, before
+anything else. It is written under a temporary name, synced, and renamed; then the directory is synced. So a file with
+its final name is complete and durable; an acknowledgement guarantees that. A segment sent again (because the
+acknowledgement was lost) is recognised by its hash and acknowledged again. Names are checked against
+`tracer.segments.NAME_PATTERN`, which allows no separator: no name from the network leads out of DATA.
 """
 
 import errno
@@ -28,6 +29,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from collector import _core
 from collector.trace.data_directory import LIVE_FOLDER, session_folder, trace_folder
 from tracer.errors import ResourceError
 from tracer.segments import INCARNATION_PATTERN, NAME_PATTERN, incarnation_stem, segment_name, segments
@@ -112,12 +114,13 @@ class Closing:
 class Upload:
     """One segment being received. A context manager: an unfinished segment leaves nothing behind."""
 
-    def __init__(self, place: Path, sha256: str, limit_bytes: int) -> None:
+    def __init__(self, place: Path, sha256: str, limit_bytes: int, *, is_packed: bool = False) -> None:
         folder = place.parent
         self._place = place
         self._temporary = folder / f".{self._place.name}.{uuid.uuid4().hex[:8]}.incoming"
         self._expected = sha256
         self._limit_bytes = limit_bytes
+        self._is_packed = is_packed
         self._hash = hashlib.sha256()
         self._len = 0
         self._begin = b""
@@ -140,17 +143,24 @@ class Upload:
         self._len += len(chunk)
         if self._len > self._limit_bytes:
             return False
-        self._hash.update(chunk)
-        if len(self._begin) < len(PCAPNG_MAGIC):
-            self._begin += chunk[: len(PCAPNG_MAGIC)]
+        if not self._is_packed:
+            self._note(chunk)
         with disk_errors(self._place.parent):
             self._file.write(chunk)
         return True
+
+    def _note(self, content: bytes) -> None:
+        """Take the next bytes of the pcapng into account."""
+        self._hash.update(content)
+        if len(self._begin) < len(PCAPNG_MAGIC):
+            self._begin += content[: len(PCAPNG_MAGIC)]
 
     def finish(self) -> Outcome:
         """Check the received segment, and make it durable if it is valid."""
         if self._len > self._limit_bytes:
             return Outcome.TOO_LARGE
+        if self._is_packed and (refused := self._unpack()):
+            return refused
         if not hmac.compare_digest(self._hash.hexdigest(), self._expected):
             return Outcome.DAMAGED
         if not self._begin.startswith(PCAPNG_MAGIC):
@@ -158,6 +168,24 @@ class Upload:
         if self._place.exists():
             return Outcome.KNOWN if _sha256(self._place) == self._expected else Outcome.CONFLICT
         return self._store()
+
+    def _unpack(self) -> Outcome | None:
+        """Replace the received content by the pcapng that it was made of; the outcome if it cannot be."""
+        assert self._file is not None
+        with disk_errors(self._place.parent):
+            self._file.flush()
+            packed = self._temporary.read_bytes()
+        try:
+            content = _core.unpack(packed, self._limit_bytes)
+        except ValueError as error:
+            _, is_too_large = error.args
+            return Outcome.TOO_LARGE if is_too_large else Outcome.DAMAGED
+        self._note(content)
+        with disk_errors(self._place.parent):
+            self._file.seek(0)
+            self._file.truncate()
+            self._file.write(content)
+        return None
 
     @property
     def place(self) -> Path:
@@ -188,14 +216,14 @@ def disk_errors(folder: Path) -> Iterator[None]:
         raise ResourceError(f"cannot write to {folder}: {error.strerror}", "agents keep their segments") from None
 
 
-def begin_upload(folder: Path, number: int, sha256: str, *, limit_bytes: int) -> Upload | None:
+def begin_upload(folder: Path, number: int, sha256: str, *, limit_bytes: int, is_packed: bool = False) -> Upload | None:
     """Return an upload for one segment; `None` if the number or the hash cannot be one.
 
     Arguments: `folder` of its incarnation (`collector.trace.data_directory.incarnation_folder`).
     """
     if not 1 <= number <= LAST_SEGMENT_NUMBER or not _SHA256_PATTERN.fullmatch(sha256):
         return None
-    return Upload(folder / segment_name(_stem(folder), number), sha256, limit_bytes)
+    return Upload(folder / segment_name(_stem(folder), number), sha256, limit_bytes, is_packed=is_packed)
 
 
 def close_incarnation(folder: Path, closing: Closing) -> IncarnationStatus:

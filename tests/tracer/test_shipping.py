@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from collector import _core
 from tracer.errors import InputError, ResourceError
 from tracer.reports import REPORT_SECONDS, Delivery
 from tracer.segments import segment_name
@@ -18,6 +19,8 @@ from tracer.shipping import (
     END_SECONDS,
     FIRST_RETRY_SECONDS,
     LONGEST_RETRY_SECONDS,
+    PACKED,
+    PCAPNG,
     CollectorClient,
     CollectorDownError,
     CollectorRefusesError,
@@ -41,20 +44,26 @@ class FakeCollector:
     puts: list[str] = field(default_factory=list)
     closed: dict[str, object] = field(default_factory=dict)
     fault: Callable[[httpx.Request], httpx.Response] | None = None
+    accept: str = ""
+    types: list[str] = field(default_factory=list)
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path
         if request.method == "PUT":
             self.puts.append(path)
+            self.types.append(request.headers["Content-Type"])
             if self.fault is not None:
                 return self.fault(request)
-            assert request.headers["X-Content-SHA256"] == hashlib.sha256(request.content).hexdigest()
-            self.stored[path] = request.content
-            return httpx.Response(201, json={"outcome": "stored", "acknowledged": True})
+            is_packed = self.types[-1] == PACKED
+            content = _core.unpack(request.content, 1_000_000) if is_packed else request.content
+            assert request.headers["X-Content-SHA256"] == hashlib.sha256(content).hexdigest()
+            self.stored[path] = content
+            headers = {"Accept": self.accept}
+            return httpx.Response(201, json={"outcome": "stored", "acknowledged": True}, headers=headers)
         if path.endswith("/close"):
             self.closed[path] = request.read()
             return httpx.Response(200, json={})
-        return httpx.Response(200, json={"status": "ok"})
+        return httpx.Response(200, json={"status": "ok"}, headers={"Accept": self.accept})
 
     def client(self, token: str = "") -> CollectorClient:
         return CollectorClient(URL, token, httpx.MockTransport(self.answer))
@@ -114,6 +123,38 @@ def test_segments_go_in_order_and_are_deleted_when_acknowledged(scene: Scene) ->
     assert scene.collector.stored[path_of(10)] == b"10"
     assert scene.spool.waiting() == []
     assert scene.spool.next_number() == 11
+
+
+def test_segments_are_packed_where_the_collector_takes_that(scene: Scene) -> None:
+    scene.collector.accept = f"{PCAPNG}, {PACKED}"
+    scene.write(1)
+    scene.write(2)
+    shipper = scene.shipper()
+    shipper.step()
+    assert scene.collector.types == [PCAPNG, PACKED], "its first answer says what it takes"
+    assert scene.collector.stored[path_of(2)] == b"segment"
+    scene.collector.fault = no_answer
+    scene.write(3)
+    shipper.step()
+    scene.collector.fault, scene.collector.accept = None, ""
+    scene.now = FIRST_RETRY_SECONDS
+    shipper.step()
+    assert scene.collector.types[3:] == [PCAPNG], "it may be another collector that answers after a failure"
+
+
+def test_a_packed_segment_that_is_not_taken_is_sent_plain(scene: Scene) -> None:
+    scene.collector.accept = PACKED
+    scene.write(1, b"one")
+    scene.write(2, b"two")
+    shipper = scene.shipper()
+    shipper.check()
+    scene.collector.fault = status(422, "damaged")
+    shipper.step()
+    scene.collector.fault = None
+    scene.now = FIRST_RETRY_SECONDS
+    shipper.step()
+    assert scene.collector.types == [PACKED, PCAPNG, PACKED]
+    assert scene.collector.stored == {path_of(1): b"one", path_of(2): b"two"}
 
 
 def test_partial_segments_are_not_sent(scene: Scene) -> None:

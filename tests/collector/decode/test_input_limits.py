@@ -2,11 +2,13 @@
 
 import gzip
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+import zstandard
 from click.testing import CliRunner
 
 from collector.analysis import AnalysisOptions, analyse
@@ -70,10 +72,14 @@ def test_many_connections_are_more_partitions_and_none_is_cut(tmp_path: Path) ->
         assert not [counter for counter in captures.counters if counter.name == "connection_cut"]
 
 
-def test_a_file_that_expands_too_far_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.pcap.gz").write_bytes(gzip.compress(EQUAL))
-    sources = [HostSource("a", (tmp_path / "a.pcap.gz",))]
-    with pytest.raises(InputError, match=r"a\.pcap\.gz expands to \d+ times its size .* --no-limits"):
+@pytest.mark.parametrize(("compress", "suffix"), [(gzip.compress, "gz"), (zstandard.compress, "zst")])
+def test_a_file_that_expands_too_far_is_refused(
+    tmp_path: Path, compress: Callable[[bytes], bytes], suffix: str
+) -> None:
+    name = f"a.pcap.{suffix}"
+    (tmp_path / name).write_bytes(compress(EQUAL))
+    sources = [HostSource("a", (tmp_path / name,))]
+    with pytest.raises(InputError, match=r"a\.pcap\.\w+ expands to \d+ times its size .* --no-limits"):
         analyse(sources, str(tmp_path / "trace"), options=AnalysisOptions(limits=SMALL))
     assert not (tmp_path / "trace").exists()
     (tmp_path / "a.pcap").write_bytes(EQUAL)  # no compression, no limit

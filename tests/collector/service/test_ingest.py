@@ -20,8 +20,9 @@ from collector.service.settings import CollectorSettings
 from collector.trace.model import HostInfo, TraceInfo
 from tests.helpers.app_client import AppClient
 from tests.helpers.script_traces import write_script_trace
+from tracer import _capture
 from tracer.segments import segment_name
-from tracer.shipping import CollectorClient, Shipper
+from tracer.shipping import PACKED, CollectorClient, Shipper
 from tracer.spool import Destination, open_spools
 
 INCARNATION, LATER = "20261125T225248-0a1b2c", "20261125T225300-ffffff"
@@ -73,6 +74,34 @@ def test_a_segment_sent_again_is_taken_once(client: AppClient, tmp_path: Path) -
     assert again.status_code == 200
     assert again.json() == {"outcome": "known", "acknowledged": True}
     assert len(files(tmp_path)) == 1
+
+
+def test_a_packed_segment_is_stored_as_pcapng(client: AppClient, tmp_path: Path) -> None:
+    headers = {"X-Content-SHA256": hashlib.sha256(SEGMENT).hexdigest(), "Content-Type": PACKED}
+    assert PACKED in client.get("/api/health").headers["Accept"]
+    for code in (201, 200):
+        answer = client.put(f"{path_of()}/segments/7", content=_capture.pack(SEGMENT), headers=headers)
+        assert (answer.status_code, answer.json()["acknowledged"]) == (code, True)
+    assert files(tmp_path) == [file_of(7)]
+    assert (tmp_path / file_of(7)).read_bytes() == SEGMENT
+
+
+@pytest.mark.parametrize(
+    ("body", "of", "code"),
+    [
+        (_capture.pack(SEGMENT), SEGMENT + b"other", 422),
+        (_capture.pack(SEGMENT)[:-1], SEGMENT, 422),
+        (SEGMENT, SEGMENT, 422),
+        (_capture.pack(b"a text"), b"a text", 415),
+        (_capture.pack(SEGMENT + bytes(10_000)), SEGMENT + bytes(10_000), 413),
+    ],
+)
+def test_what_is_no_packed_segment_leaves_nothing(
+    client: AppClient, tmp_path: Path, body: bytes, of: bytes, code: int
+) -> None:
+    headers = {"X-Content-SHA256": hashlib.sha256(of).hexdigest(), "Content-Type": PACKED}
+    assert client.put(f"{path_of()}/segments/1", content=body, headers=headers).status_code == code
+    assert files(tmp_path) == []
 
 
 def test_another_segment_under_the_same_number_is_refused(client: AppClient, tmp_path: Path) -> None:

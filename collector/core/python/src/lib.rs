@@ -9,6 +9,7 @@ mod hops;
 mod links;
 mod matching;
 mod messages;
+mod packing;
 mod partitions;
 mod protocols;
 mod requests;
@@ -31,5 +32,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     requests::register(module)?;
     tables::register(module)?;
     tls_keys::register(module)?;
+    packing::register(module)?;
     hops::register(module)
 }

@@ -2,6 +2,7 @@
 //! kernel filters, and the rules of secrets; no analysis is linked into it.
 
 mod capture;
+mod packing;
 mod secrets;
 mod streamed;
 
@@ -10,6 +11,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _capture(module: &Bound<'_, PyModule>) -> PyResult<()> {
     capture::register(module)?;
+    packing::register(module)?;
     streamed::register(module)?;
     secrets::register(module)
 }

@@ -13,11 +13,6 @@ const PCAPNG_SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 /// Formats of which we know the name, but which are not read: (first bytes, name, what to do).
 const OTHER_FORMATS: &[(&[u8], &str, &str)] = &[
-    (
-        b"\x28\xb5\x2f\xfd",
-        "zstd-compressed",
-        "decompress it first: zstd -d FILE",
-    ),
     (b"\xfd7zXZ\0", "xz-compressed", "decompress it first: xz -d FILE"),
     (b"BZh", "bzip2-compressed", "decompress it first: bzip2 -d FILE"),
     (
@@ -56,6 +51,7 @@ pub enum Format {
     Pcap { order: ByteOrder, fraction_ns: u32 },
     Pcapng,
     Gzip,
+    Zstd,
 }
 
 /// A file that is no capture: what it is, and what to do about it.
@@ -88,6 +84,7 @@ pub fn detect(head: &[u8]) -> Result<Format, NotACapture> {
     match magic {
         &PCAPNG_SECTION => Ok(Format::Pcapng),
         [0x1f, 0x8b, ..] => Ok(Format::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd] => Ok(Format::Zstd),
         _ => Err(name_other(head, magic)),
     }
 }
@@ -154,6 +151,7 @@ mod tests {
             (b"\xa1\xb2\x3c\x4d", pcap(ByteOrder::Big, 1)),
             (b"\x0a\x0d\x0d\x0a\x1c", Format::Pcapng),
             (b"\x1f\x8b\x08\x00", Format::Gzip),
+            (b"\x28\xb5\x2f\xfd\x04", Format::Zstd),
         ];
         for (head, expected) in cases {
             assert_eq!(detect(head), Ok(*expected), "{head:x?}");
@@ -172,7 +170,6 @@ mod tests {
             (b"\xa1\xb2\xcd\x34", "Kuznetzov"),
             (b"\xa1\xb2\x34\xcd", "FMESQUID"),
             (b"\xfd7zXZ\0\0", "xz"),
-            (b"\x28\xb5\x2f\xfd", "zstd"),
             (b"snoop\0\0\0", "snoop"),
             (b"\x00\x01\x02\x03", "begins with the bytes 00 01 02 03"),
         ];

@@ -126,7 +126,7 @@ impl<R: Read> Input<R> {
             }
             Err(error) => match error.kind() {
                 ErrorKind::Interrupted => {}
-                // The errors that flate2 returns for a truncated and for a damaged stream.
+                // The errors that flate2 and zstd return for a truncated and for a damaged stream.
                 ErrorKind::UnexpectedEof => self.ended = Some(End::Cut),
                 ErrorKind::InvalidInput | ErrorKind::InvalidData => self.ended = Some(End::Corrupt),
                 ErrorKind::FileTooLarge => self.ended = Some(End::Excessive),

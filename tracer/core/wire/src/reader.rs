@@ -14,7 +14,7 @@ use crate::clues::{ClueRules, Clues};
 use crate::cooked::CookedInterfaces;
 use crate::counters::{CounterKind, Counters};
 use crate::events::EventColumns;
-use crate::expansion::{BoundedGzip, Expansion};
+use crate::expansion::{BoundedSource, Expansion};
 use crate::format::{DETECT_LEN, Format, NotACapture, detect};
 use crate::frames::Frames;
 use crate::input::{End, Input};
@@ -143,7 +143,8 @@ pub fn open(path: &Path) -> Result<Reader<Source>, OpenError> {
 pub fn undo_compression(source: Source, limit: Expansion) -> Result<Source, OpenError> {
     let (head, source) = look_ahead(source)?;
     match detect(&head) {
-        Ok(Format::Gzip) => Ok(Box::new(BoundedGzip::new(source, limit))),
+        Ok(Format::Gzip) => Ok(Box::new(BoundedSource::gzip(source, limit))),
+        Ok(Format::Zstd) => Ok(Box::new(BoundedSource::zstd(source, limit)?)),
         _ => Ok(source),
     }
 }
@@ -172,7 +173,7 @@ impl<R: Read> Reader<R> {
                 FileFormat::Pcap(pcap)
             }
             Format::Pcapng => FileFormat::Pcapng(Box::default()),
-            Format::Gzip => return Err(still_compressed().into()),
+            Format::Gzip | Format::Zstd => return Err(still_compressed().into()),
         };
         Ok(Self {
             input,
@@ -433,7 +434,10 @@ impl<R: Read> Reader<R> {
 }
 
 fn still_compressed() -> NotACapture {
-    let (what, next_step) = ("gzip-compressed more than once", "decompress it first: gzip -d FILE");
+    let (what, next_step) = (
+        "compressed more than once",
+        "decompress it first: gzip -d FILE, or zstd -d FILE",
+    );
     NotACapture {
         what: what.to_owned(),
         next_step: next_step.to_owned(),
