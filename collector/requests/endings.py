@@ -21,6 +21,8 @@ only if its client had left before it arrived.
    left.
 5. A FIN follows the last byte of its stream. If bytes before it were captured at neither end, it cannot be decided
    whether there was an answer: no ending.
+6. Nor if the server sent bytes after the request that belong to no answer, in a protocol whose messages are followed:
+   an answer of which the capture holds too little to read it (an agent keeps 4 KiB of a packet).
 
 Invariants: `closed_trace_ns` is null exactly where `ending` is; `stale` and `server_*` never have a complete answer.
 Limits: a chunked answer looks complete if no capture holds its last packet whole. If a middlebox ends a connection in
@@ -36,6 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.requests.protocols import FOLLOWED_IN_ORDER
 from collector.trace.arrow import indices, numbers
 
 
@@ -69,7 +72,7 @@ _HOPS = (
     *("send_trace_ns", "receive_trace_ns", "send_host", "send_frame", "receive_host", "receive_frame"),
 )
 _ASKED = (
-    *("exchange_id", "connection_id", "response_bytes", "response_due_bytes", "round_trip_ns"),
+    *("exchange_id", "connection_id", "protocol", "response_bytes", "response_due_bytes", "round_trip_ns"),
     *("request_first_sent_trace_ns", "request_last_sent_trace_ns"),
     *("request_first_received_trace_ns", "request_last_received_trace_ns"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns"),
@@ -108,6 +111,7 @@ def with_endings(
         asked = _frame(exchanges.select(_ASKED).take(pa.array(rows))).with_columns(
             earlier=_with_earlier(exchanges, rows), is_cut=pl.Series(is_cut[rows])
         )
+        asked = asked.join(_answered_bytes(exchanges), on="connection_id", how="left", maintain_order="left")
         found = _endings(asked, hops, fins)
         codes[rows], closed[rows] = found["ending"].to_numpy(), found["closed_ns"].to_numpy()
     known = codes >= 0
@@ -181,6 +185,12 @@ def _with_earlier(exchanges: pa.Table, rows: NDArray[np.int64]) -> pl.Series:
     )["earlier"]
 
 
+def _answered_bytes(exchanges: pa.Table) -> pl.DataFrame:
+    """`connection_id, answered_bytes`: the lengths of all answers that were read on a connection."""
+    rows = pl.DataFrame(exchanges.select(["connection_id", "response_bytes"]))
+    return rows.group_by("connection_id").agg(answered_bytes=pl.col("response_bytes").sum())
+
+
 def _endings(asked: pl.DataFrame, hops: pa.Table, fins: pa.Table | None) -> pl.DataFrame:
     """`ending` (an index in `ENDINGS`, -1 for none) and `closed_ns`, for each row of `asked`."""
     mine = np.isin(numbers(hops["connection_id"]), asked["connection_id"].unique().to_numpy())
@@ -230,7 +240,8 @@ def _asking_sides(asked: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
 
 def _closings(packets: pl.DataFrame) -> pl.DataFrame:
     """For each direction of a connection, when it was ended: `fin_sent, fin_received, rst_sent, rst_received`; when its
-    last bytes arrived (`heard`); whether bytes before its end were captured nowhere (`missed`)."""
+    last bytes arrived (`heard`) and left (`sent`), how many there were (`bytes`); whether
+    bytes before its end were captured nowhere (`missed`)."""
     kind = pl.col("kind")
     fin, rst, data = kind == "fin", kind == "rst", kind == "data"
     seen = pl.col("stream_end").filter(data).max().fill_null(0)
@@ -242,13 +253,14 @@ def _closings(packets: pl.DataFrame) -> pl.DataFrame:
         rst_received=pl.col("receive_trace_ns").filter(rst).min(),
         heard=pl.col("receive_trace_ns").filter(data).max(),
         sent=pl.col("send_trace_ns").filter(data).max(),
+        bytes=seen,
         missed=(ended.filter(fin).max() > seen).fill_null(value=False)
         | (ended.filter(rst).min() > seen + RST_SLACK_BYTES).fill_null(value=False),
     )
 
 
 def _decide_endings(rows: pl.DataFrame) -> pl.DataFrame:
-    """Steps 2 to 5 of the header, over rows with the closings of both sides."""
+    """Steps 2 to 6 of the header, over rows with the closings of both sides."""
     enough = pl.col("response_bytes") >= pl.col("response_due_bytes").fill_null(0)
     whole = pl.col("response_bytes").is_not_null() & enough & ~pl.col("is_cut")
     rows = rows.with_columns(
@@ -263,6 +275,7 @@ def _decide_endings(rows: pl.DataFrame) -> pl.DataFrame:
         server_ns=pl.min_horizontal("server_fin", "server_rst"),
     ).with_columns(by_client=_is_client_first())
     missed = pl.col("client_missed").fill_null(value=False) | pl.col("server_missed").fill_null(value=False)
+    missed = missed | _is_answer_unread()
     left = pl.col("client_rst").is_not_null() & _before_the_answer()
     by_client = pl.when(pl.col("whole")).then(left).otherwise(pl.col("by_client") & ~missed)
     by_server = ~pl.col("whole") & ~missed & pl.col("server_ns").is_not_null() & ~pl.col("by_client")
@@ -283,6 +296,15 @@ def _decide_endings(rows: pl.DataFrame) -> pl.DataFrame:
     )
     closed = pl.when(by_client.fill_null(value=False)).then("client_ns").otherwise("server_ns").fill_null(0)
     return rows.select(ending=ending.fill_null(-1).cast(pl.Int32), closed_ns=closed)
+
+
+def _is_answer_unread() -> pl.Expr:
+    """Whether the server sent bytes after the request that belong to no answer (step 6)."""
+    at_server = pl.col("server_sent") > pl.col("request_last_received_trace_ns")
+    at_client = pl.col("server_heard") > pl.col("request_last_sent_trace_ns")
+    spoke = pl.coalesce(at_server, at_client, pl.lit(value=False))
+    unread = (pl.col("server_bytes") > pl.col("answered_bytes")).fill_null(value=False)
+    return pl.col("protocol").is_in(FOLLOWED_IN_ORDER) & pl.col("response_bytes").is_null() & spoke & unread
 
 
 def _is_half_close() -> pl.Expr:

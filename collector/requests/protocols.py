@@ -51,6 +51,9 @@ NAMES = [protocol.name for protocol in PROTOCOLS]
 """In the same order: the core's codes of protocols."""
 MULTIPLEXED = [protocol.name for protocol in PROTOCOLS if protocol.exchanges is Exchanges.BY_STREAM_ID]
 """Protocols with several exchanges at once on a connection, each by itself."""
+FOLLOWED_IN_ORDER = [protocol.name for protocol in PROTOCOLS[1:] if protocol.exchanges is Exchanges.ORDERED]
+"""Protocols whose messages are followed by their lengths, and answered in the order of requests: all such but the
+first, HTTP/1, in which bytes without an answer are interim responses (RFC 9110 §15.2)."""
 WITH_SHAPES = [protocol.name for protocol in PROTOCOLS if protocol.family == "sql"]
 """Protocols whose targets are shapes of statements: few, however many requests there are."""
 WITH_OWN_IDS = _core.protocols_with_own_ids()

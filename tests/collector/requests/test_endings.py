@@ -137,6 +137,42 @@ def test_where_heads_show_that_the_server_s_end_opened_the_connection() -> None:
     assert (ending, closed_us) == ("client_closed", 300_000)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "answers", "ending"),
+    [
+        ("postgresql", " 100 < 0:5000\n", None),
+        ("postgresql", "", "client_closed"),
+        ("http/1.1", " 100 < 0:25\n", "client_closed"),
+    ],
+    ids=["bytes that belong to no answer", "no byte", "an interim response"],
+)
+def test_an_answer_that_the_capture_does_not_show_was_not_missed_by_its_client(
+    protocol: str, answers: str, ending: str | None
+) -> None:
+    played = play(f"client:40000 > server:5432\n 0 > 0:100\n{answers} 300000 > fin@100")
+    exchanges = table(
+        "exchanges",
+        [
+            {
+                "exchange_id": 1,
+                "connection_id": 1,
+                "protocol": protocol,
+                "request_first_sent_trace_ns": BASE_NS,
+                "request_last_sent_trace_ns": BASE_NS,
+                "request_last_received_trace_ns": BASE_NS + 20_000,
+            }
+        ],
+    )
+    (row,) = with_endings(exchanges, with_exchange_ids(played.hops)).to_pylist()
+    assert row["ending"] == ending
+
+
+def with_exchange_ids(hops: pa.Table) -> pa.Table:
+    """Hops that all belong to exchange 1."""
+    at = hops.schema.get_field_index("exchange_id")
+    return hops.set_column(at, "exchange_id", pa.array([1] * hops.num_rows, pa.int64()))
+
+
 def test_a_fin_that_rides_on_the_last_data() -> None:
     """Of a segment that the receiver saw in two pieces; the FIN is behind the second."""
     played = play("client:40000 > proxy:8080\n 0 > 0:100 GET /a\n 50 < 0:60 200 body=900 with=10\n 50 < 60:90 late=30")
