@@ -4,7 +4,8 @@
 
 Two hosts in network namespaces; on each an agent captures what real programs exchange: wrk and nginx with connections
 that are kept and with a connection for each request, redis-benchmark and Redis, a long download, and requests at a slow
-pace. Segments are half a second old, as those for a collector, so their sizes include what each costs by itself.
+pace. Segments are at most one second old (those for a collector half a second), so their sizes include what each costs
+by itself.
 The checksums of the network are not in them (veth leaves them to be filled in); a network card's are, which cost two
 bytes for each packet with payload: a second column adds them. Times are of one core, without anything beside.
 """
