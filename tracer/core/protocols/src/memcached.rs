@@ -21,6 +21,7 @@
 //! Source: memcached's `doc/protocol.txt` (1.6.18).
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::exchanges::{Exchanges, MessageFields, Order, Role};
 use crate::head::HeadKind;
@@ -132,6 +133,20 @@ const ORDER: Order = Order {
     is_end: |_| false,
     is_seamless: true,
 };
+
+/// Where the words of a line are, for all that read or overwrite it: only spaces are between them, one or several.
+fn word_places(line: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    line.split(|byte| *byte == b' ').filter_map(move |word| {
+        let place = at..at + word.len();
+        at = place.end + 1;
+        (!word.is_empty()).then_some(place)
+    })
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    word_places(line).map(|place| &line[place])
+}
 
 fn error(code: i32) -> Option<&'static (&'static str, StatusClass)> {
     ERRORS.get(usize::try_from(code).ok()?)

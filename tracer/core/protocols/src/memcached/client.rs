@@ -5,6 +5,7 @@
 
 use memchr::memchr;
 
+use super::words;
 use crate::exchanges::flag;
 use crate::kept_messages::Writer;
 use crate::key_shape::push_shape;
@@ -146,7 +147,7 @@ impl Command {
 
 /// Length of the data after a command's line, with the end of its last line.
 pub(super) fn data_len(line: &[u8]) -> Option<usize> {
-    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let mut words = words(line);
     let known = find(words.next()?)?;
     if known.data_at == 0 {
         return Some(0);
@@ -231,9 +232,7 @@ impl ClientScanner {
     #[inline]
     fn read(&mut self, line: &[u8]) -> Option<Line> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let mut words = line[..line.len().min(LINE_KEPT)]
-            .split(|byte| *byte == b' ')
-            .filter(|word| !word.is_empty());
+        let mut words = words(&line[..line.len().min(LINE_KEPT)]);
         let command = find(words.next()?)?;
         self.shape.clear();
         let (mut count, mut data_len, mut last, mut is_quiet) = (1, None, &b""[..], false);
@@ -332,10 +331,7 @@ fn is_line_of(known: &Command, payload: &[u8]) -> bool {
     if !line.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
         return false;
     }
-    let words: Vec<&[u8]> = line
-        .split(|byte| *byte == b' ')
-        .filter(|word| !word.is_empty())
-        .collect();
+    let words: Vec<&[u8]> = words(line).collect();
     let has_key = known.key_at == 0 || words.len() > known.key_at;
     let has_data = known.data_at == 0 || words.get(known.data_at).is_some_and(|word| number(word).is_some());
     let is_long_enough = words.len() >= known.words.1 && (known.words.0 == 0 || words.len() <= known.words.0);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use memchr::memchr;
 
 use super::client::{self, Command};
-use super::server;
+use super::{server, word_places};
 use crate::key_shape::mask;
 
 /// Bytes up to the end of the last line that is kept; 0 if there is none.
@@ -76,21 +76,8 @@ fn lines(payload: &[u8], side: Side) -> impl Iterator<Item = (Range<usize>, usiz
     })
 }
 
-/// The words of a line, as its readers divide it: only spaces are between them.
-fn words(line: &[u8]) -> Vec<Range<usize>> {
-    let mut at = 0;
-    line.trim_ascii_end()
-        .split(|&byte| byte == b' ')
-        .filter_map(|word| {
-            let place = at..at + word.len();
-            at = place.end + 1;
-            (!word.is_empty()).then_some(place)
-        })
-        .collect()
-}
-
 fn blank_command(line: &mut [u8]) {
-    let places = words(line);
+    let places: Vec<Range<usize>> = word_places(line.trim_ascii_end()).collect();
     let known: Option<&Command> = places.first().and_then(|place| client::find(&line[place.clone()]));
     let Some(known) = known else { return };
     for (number, place) in places.into_iter().enumerate().skip(1) {
@@ -104,7 +91,7 @@ fn blank_command(line: &mut [u8]) {
 }
 
 fn blank_answer(line: &mut [u8]) {
-    let places = words(line);
+    let places: Vec<Range<usize>> = word_places(line.trim_ascii_end()).collect();
     let Some(first) = places.first().cloned() else { return };
     let kept = match &line[first.clone()] {
         b"VALUE" => 4,
@@ -162,6 +149,27 @@ mod tests {
                 String::from_utf8_lossy(payload)
             );
             (0..payload.len()).for_each(|len| drop(captured_text(&payload[..len])));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_overwritten_once_whatever_spaces_divide_it() {
+        let cases: &[(&[u8], &str)] = &[
+            (b"STORED\r\nVALUE   05\r\nh\n^A 94a", ""),
+            (b"STORED\r\n STORED\r\n", ""),
+            (
+                b"VALUE  user:7 0  6\r\nsecret\r\nEND\r\n",
+                "VALUE  user:* 0  6\r\n........END\r\n",
+            ),
+            (b"VA  6\r\nsecret\r\n", "VA  6\r\n"),
+            (b"set  user:7 0   60 6\r\nsecret\r\n", "set  user:* 0   60 6\r\n"),
+        ];
+        for (payload, expected) in cases {
+            let once = captured_text(payload);
+            assert_eq!(once, *expected, "{:?}", String::from_utf8_lossy(payload));
+            let mut again = once.replace('.', "\0").into_bytes();
+            blank(&mut again);
+            assert_eq!(String::from_utf8(again).expect("ASCII").replace('\0', "."), once);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use memchr::memchr;
 
-use super::ERRORS;
+use super::{ERRORS, words};
 use crate::exchanges::flag;
 use crate::kept_messages::Writer;
 use crate::name_index::NameIndex;
@@ -161,8 +161,8 @@ fn read(line: &[u8]) -> Option<Line> {
 
 /// The same of a line without its end.
 fn read_words(line: &[u8]) -> Option<Line> {
-    let mut words = line.split(|byte| *byte == b' ');
-    let first = words.next()?;
+    let mut words = words(line);
+    let first = words.next().filter(|first| line.starts_with(first))?;
     let data_len = |word: Option<&[u8]>| number(word?).filter(|len| *len <= DATA_LIMIT).map(|len| len + 2);
     let last = |code: usize, data_len: u64| Line::Last {
         code: code as i32,
