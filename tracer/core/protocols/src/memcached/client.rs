@@ -171,6 +171,8 @@ pub(super) struct ClientScanner {
     /// The beginning of a line that the next packet continues, and the length of all of it so far.
     held: Vec<u8>,
     held_len: u64,
+    /// The last byte of that.
+    held_end: u8,
     /// Name and shape of the first quiet command of the current batch.
     batch: Option<(&'static [u8], Vec<u8>)>,
     shape: Vec<u8>,
@@ -191,12 +193,10 @@ impl Scanner for ClientScanner {
             };
             let (rest, behind) = (&bytes[at..at + end], at + end + 1);
             let line = if self.held_len == 0 {
-                self.read(rest)
+                self.read(rest.strip_suffix(b"\r").unwrap_or(rest))
             } else {
                 self.hold(rest);
-                self.held_len = 0;
-                let held = std::mem::take(&mut self.held);
-                self.read(&held)
+                self.read_held()
             };
             let Some(line) = line else {
                 return Scan::End;
@@ -226,12 +226,19 @@ impl ClientScanner {
         let room = LINE_KEPT - self.held.len().min(LINE_KEPT);
         self.held.extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.held_len += bytes.len() as u64;
+        self.held_end = bytes.last().copied().unwrap_or(self.held_end);
     }
 
-    /// Read a line, of which at least the first [`LINE_KEPT`] bytes are there.
+    /// Read the line that is held, of which the end may not be.
+    fn read_held(&mut self) -> Option<Line> {
+        let held = std::mem::take(&mut self.held);
+        let len = std::mem::take(&mut self.held_len) - u64::from(self.held_end == b'\r');
+        self.read(&held[..held.len().min(len as usize)])
+    }
+
+    /// Read a line without its end, of which at least the first [`LINE_KEPT`] bytes are there.
     #[inline]
     fn read(&mut self, line: &[u8]) -> Option<Line> {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         let mut words = words(&line[..line.len().min(LINE_KEPT)]);
         let command = find(words.next()?)?;
         self.shape.clear();

@@ -230,3 +230,15 @@ fn a_connection_is_followed_from_a_command_that_only_memcached_has() {
         );
     }
 }
+
+#[test]
+fn a_long_line_ends_alike_wherever_packets_cut_it() {
+    for end in ["5\r\r\n", "5\r\n", "5\n"] {
+        let line = format!("set {} 0 0 {end}valuu\r\n", "k".repeat(505 - end.len()));
+        let whole = messages(&[line.as_bytes()], true);
+        for cut in 1..line.len() {
+            let (one, other) = line.as_bytes().split_at(cut);
+            assert_eq!(messages(&[one, other], true), whole, "{end:?} {cut}");
+        }
+    }
+}
