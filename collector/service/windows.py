@@ -17,12 +17,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from collector.capture_files.records import Severity
 from collector.service.agents import Agents, AgentStatus, WindowAnswer
+from collector.service.boundary import contain_failures, log_failure
 from collector.service.ingest import (
     WINDOW_FILE,
     Closing,
@@ -193,7 +195,12 @@ class Windows:
             windows = list(self._windows.values())
         agents = {(each.session, each.host): each for each in self._agents.status()}
         for window in windows:
-            self._look(window, agents)
+            try:
+                contain_failures(window.session, partial(self._look, window, agents))
+            except TracerError as error:  # a full disk, for example; tried again at the next look
+                if window.problem != str(error):
+                    log_failure(error)
+                window.problem = str(error)
 
     def _run(self) -> None:
         while not self._stopped.wait(STEP_SECONDS):

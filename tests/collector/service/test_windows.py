@@ -1,5 +1,6 @@
 """Windows at the collector: gathered from recorders and from what arrived, kept, and honest about who gave nothing."""
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -164,6 +165,27 @@ def test_of_a_host_that_sends_all_the_time_is_linked(bench: Bench, tmp_path: Pat
     ((files, _),) = bench.made
     assert [name[-13:-7] for name in files] == ["000002", "000003", "000004"]
     assert bench.client.get(f"/api/sessions/{window}").json()["hosts"][0]["missing_count"] == 0
+
+
+def test_a_full_disk_delays_a_window_and_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.report("db1", history=False)
+    put(bench.client, 1, host="db1")
+    path = next(bench.data.glob("sessions/s1/db1/*/*.pcapng"))
+    os.utime(path, ns=(START - SECOND,) * 2)
+    bench.ask(last_seconds=10)
+    bench.now_ns += 4 * SECOND
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr("collector.service.windows.link_file", refuse)
+        bench.windows.step()
+    (window,) = bench.client.get("/api/windows").json()
+    assert window["state"] == "gathering" and "No space left" in window["problem"]
+    bench.windows.step()
+    (window,) = bench.client.get("/api/windows").json()
+    assert (window["state"], window["problem"]) == ("ready", "")
 
 
 def test_a_window_is_not_deleted_by_retention_and_survives_a_restart(bench: Bench, tmp_path: Path) -> None:
