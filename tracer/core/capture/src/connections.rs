@@ -13,8 +13,7 @@
 //!
 //! # Bounds
 //! [`SETS`] × [`WAYS`] directions of 32 bytes (1 MiB), and 128 hellos of TLS (2.5 MiB); the direction that was silent for
-//! longest makes room. A message of more than
-//! [`LONGEST_BODY`] bytes is not followed.
+//! longest makes room. A message of more than [`LONGEST_BODY`] bytes is not followed.
 
 use std::hash::BuildHasher;
 

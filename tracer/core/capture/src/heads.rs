@@ -70,7 +70,7 @@ pub fn keep(packet: &Packet<'_>, segment: &Segment, connections: &mut Connection
         (_, Position::Head { .. }) => connections.forget(key(connections)),
         _ => {}
     }
-    if !begins_anew && position == Position::Unknown && CutHellos::is_cut(payload, len) {
+    if protocol.is_some() && !begins_anew && position == Position::Unknown && CutHellos::is_cut(payload, len) {
         let key = key(connections);
         connections.cut_hellos.begin(key, place, payload);
         return kept.extended_to(start + payload.len());
