@@ -23,6 +23,7 @@ use crate::protocol::{AgentKeeps, Docs, Finder, FrameLen, Framing, Parts, Protoc
 mod block_secrets;
 mod blocks;
 mod grpc_results;
+mod grpc_trace;
 pub mod hpack;
 mod payload_policy;
 mod redaction;

@@ -9,7 +9,7 @@
 //!    the bytes are no block.
 //! 2. A value is redacted as the line of its header would be (`twintap_secrets`), `:path` as a request's target. A value
 //!    whose name stands in the table that the connection built up is overwritten whole: nothing shows what it is, unless
-//!    it has the form of a `traceparent`.
+//!    it has the form of a `traceparent` or a `grpc-trace-bin`.
 //! 3. In a compressed value, the overwritten symbols are replaced by as many others with as many bits.
 //!
 //! What an overwritten value still shows: its lengths, and the symbols of more than 8 bits in it, if it consists mostly of
@@ -23,6 +23,7 @@ use httlib_huffman::encode;
 use httlib_huffman::encoder::table::ENCODE_TABLE;
 use twintap_secrets::SecretRules;
 
+use super::grpc_trace;
 use super::hpack::{Input, Representation, decompress, static_name};
 
 /// Symbols of 5, 6, 7 and 8 bits, which replace others.
@@ -104,8 +105,10 @@ fn redact(name: Option<&[u8]>, value: &[u8], rules: &SecretRules) -> Vec<u8> {
     if rules.keeps_all() {
         return value.to_vec();
     }
+    let name = name.or(trace_context_name(value));
     let is_text = value.iter().all(|byte| !byte.is_ascii_control());
-    let Some(name) = name.or(traceparent_name(value)).filter(|_| is_text) else {
+    let is_trace = || name == Some(grpc_trace::HEADER) && grpc_trace::traceparent(value).is_some();
+    let Some(name) = name.filter(|_| is_text || is_trace()) else {
         return vec![OVERWRITTEN; value.len()];
     };
     if name == b":path" {
@@ -119,11 +122,14 @@ fn redact(name: Option<&[u8]>, value: &[u8], rules: &SecretRules) -> Vec<u8> {
     line[end - value.len()..end].to_vec()
 }
 
-/// The name of the only header whose values have this form: version, trace id, parent id and flags, in hexadecimal.
-fn traceparent_name(value: &[u8]) -> Option<&'static [u8]> {
+/// The name of the only header whose values have the form of this one: version, trace id, parent id and flags, in
+/// hexadecimal or, in `grpc-trace-bin`, in base64 or bytes.
+fn trace_context_name(value: &[u8]) -> Option<&'static [u8]> {
     let lens = value.split(|&byte| byte == b'-').map(<[u8]>::len);
     let is_hex = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f' | b'-');
-    (lens.eq(TRACEPARENT_LENS) && value.iter().all(is_hex)).then_some(b"traceparent")
+    let is_traceparent = lens.eq(TRACEPARENT_LENS) && value.iter().all(is_hex);
+    let in_binary = || grpc_trace::traceparent(value).map(|_| grpc_trace::HEADER);
+    is_traceparent.then_some(&b"traceparent"[..]).or_else(in_binary)
 }
 
 /// `text` with the symbols that differ in `redacted` replaced by others, which have as many bits together.
@@ -252,10 +258,23 @@ mod tests {
             (traced, true),
             (&traced[..54], false),
             (&traced.replace('f', "F"), false),
+            ("AABL+S81d7NNpqPOkp0ODkc2AQDwZ6oLqQK3AgE", true), // a grpc-trace-bin
+            ("AQBL+S81d7NNpqPOkp0ODkc2AQDwZ6oLqQK3AgE", false),
         ] {
             let block = [vec![0x7e], string(value, true)].concat();
             assert_eq!(redact_block(&block) == block, is_kept, "{value}");
         }
+        let mut context = [b'\x07'; 30]; // in bytes, as grpcio sends it
+        context[..3].fill(0);
+        [context[19], context[28]] = [1, 2];
+        let context = std::str::from_utf8(&context).expect("ASCII");
+        let spelled_out = |name| field(name, context, false);
+        let block = spelled_out("grpc-trace-bin");
+        assert_eq!(redact_block(&block), block);
+        assert_ne!(
+            redact_block(&spelled_out("grpc-tags-bin")),
+            spelled_out("grpc-tags-bin")
+        );
         let status = [vec![0x48], string("302", false)].concat(); // place 8, of the static table
         assert_eq!(redact_block(&status), status);
     }

@@ -28,6 +28,7 @@ use crate::protocol::{FrameReader, ReadFrame};
 use crate::results::{DUE, SAYS_NOTHING};
 
 use super::grpc_results::{of_goaway, of_reset};
+use super::grpc_trace;
 use super::hpack::{Decoder, Field};
 use super::{FrameHeader, GOAWAY_LEN, HEADER_LEN, flag, kind};
 
@@ -171,6 +172,11 @@ impl Fields {
                 self.result_code = DUE;
             }
             _ if name.starts_with(b":") => {}
+            grpc_trace::HEADER => {
+                if let Some(traceparent) = grpc_trace::traceparent(value) {
+                    push_line(&mut self.lines, b"traceparent", traceparent.as_bytes());
+                }
+            }
             _ => push_line(&mut self.lines, name, value),
         }
     }
@@ -342,6 +348,12 @@ mod tests {
     fn a_call_and_its_answer_are_read() {
         let asked = frame(1, 5, 1, &request(&[("x-request-id", "r1"), (":authority", "shop")]));
         assert_eq!(rows_of(&[asked]).0, ["POST /shop.Cart/Get 0 -1 r1 1"]);
+        let context = ("grpc-trace-bin", "AABL+S81d7NNpqPOkp0ODkc2AQDwZ6oLqQK3AgE");
+        let other = ("grpc-trace-bin", "AAAA");
+        for (context, id) in [(context, "4bf92f3577b34da6a3ce929d0e0e4736"), (other, "r1")] {
+            let asked = frame(1, 5, 1, &request(&[context, ("x-request-id", "r1")]));
+            assert_eq!(rows_of(&[asked]).0, [format!("POST /shop.Cart/Get 0 -1 {id} 1")]);
+        }
         let head = [b"\x88".to_vec(), field("content-type", "application/grpc+proto")].concat();
         let answer = [
             frame(1, 4, 1, &head),
