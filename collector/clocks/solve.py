@@ -27,17 +27,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import networkx as nx
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from collector.clocks.alignment import NS_PER_S, Alignment
 from collector.clocks.bounds import MAX_SKEW_PPB, Bounds, Floats, Polygon, lowest_points, possible_lines
 from collector.clocks.evidence import Ways
+from collector.clocks.line_graph import LineGraph
 from collector.clocks.steps import Cuts, find_steps, line_of
 from collector.trace.schema import CLOCKS
 
@@ -187,18 +186,16 @@ def _lines(ways: Ways, window: tuple[str, int, int], cuts: list[int]) -> list[_L
 
 def _align_roughly(network: _Network) -> None:
     """Choose a reference for each group of hosts that share traffic, and add up offsets along the way to each host."""
-    graph = nx.Graph()
-    graph.add_nodes_from(range(len(network.lines)))
-    graph.add_edges_from(pair for pair in network.directions if pair[0] < pair[1])
-    packets = dict.fromkeys(graph, 0)
+    graph = LineGraph(range(len(network.lines)), (pair for pair in network.directions if pair[0] < pair[1]))
+    packets = dict.fromkeys(range(len(network.lines)), 0)
     for (a, b), way in network.directions.items():
         packets[a] += len(way.send_ns)
         packets[b] += len(way.send_ns)
-    for number, members in enumerate(sorted(nx.connected_components(graph), key=min)):
-        reference = max(members, key=lambda host: (graph.degree(host), packets[host], -host))
+    for number, members in enumerate(graph.groups()):
+        reference = max(members, key=lambda host: (len(graph.neighbours[host]), packets[host], -host))
         network.reference.append(reference)
         network.group[reference] = number
-        for known, host in nx.bfs_edges(graph, reference):
+        for known, host in graph.ways_from(reference):
             there, back = network.directions[(known, host)], network.directions[(host, known)]
             upper = int((there.receive_ns - there.send_ns).min())
             lower = int((back.send_ns - back.receive_ns).max())
@@ -287,7 +284,7 @@ def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None
 
 def _constraints(
     packets: list[_Packets], margin_of: dict[tuple[int, int], int], size: int, count: int
-) -> tuple[csr_array, Floats]:
+) -> tuple["scipy.sparse.csr_array", Floats]:
     """margin - theta_a(send) + theta_b(receive) <= residual, and |skew| as a variable of its own."""
     rows, columns, values, limits = [], [], [], []
     row = 0
@@ -316,7 +313,7 @@ def _constraints(
             limits.append(np.zeros(1))
             row += 1
     entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-    return csr_array(entries, shape=(row, size)), np.concatenate(limits)
+    return scipy.sparse.csr_array(entries, shape=(row, size)), np.concatenate(limits)
 
 
 def _violations(network: _Network, offsets: Floats, skews: Floats) -> list[_Packets]:
@@ -369,11 +366,8 @@ def _line_uncertainties(network: _Network, pairs: dict[tuple[int, int], _PairBou
 
     Lines that no traffic joins to the reference are left out.
     """
-    graph = nx.Graph()
-    graph.add_node(network.main_reference)
-    for (a, b), bound in pairs.items():
-        graph.add_edge(a, b, weight=float(bound.uncertainty_ns.max()))
-    return dict(nx.single_source_dijkstra_path_length(graph, network.main_reference))
+    weights = {pair: float(bound.uncertainty_ns.max()) for pair, bound in pairs.items()}
+    return LineGraph((network.main_reference,), weights).least_sums(network.main_reference, weights)
 
 
 def _clock_table(

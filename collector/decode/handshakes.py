@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from collector import _core
 from collector.capture_files.records import Columns, TcpFlag, TcpOption
@@ -117,8 +116,10 @@ def _moves(pairs: NDArray[np.uint64]) -> Moves:
         return Moves(np.empty(0, np.uint64), np.empty(0, np.uint64))
     keys, number = np.unique(pairs, return_inverse=True)
     ends = number.reshape(-1, 2).T
-    links = coo_array((np.ones(len(pairs), dtype=np.int8), (ends[0], ends[1])), shape=(len(keys), len(keys)))
-    _, group = connected_components(links, directed=False)
+    links = scipy.sparse.coo_array(
+        (np.ones(len(pairs), dtype=np.int8), (ends[0], ends[1])), shape=(len(keys), len(keys))
+    )
+    _, group = scipy.sparse.csgraph.connected_components(links, directed=False)
     _, first = np.unique(group, return_index=True)
     to = keys[first[group]]
     moved = keys != to

@@ -7,14 +7,17 @@ layer, nodes are placed close to their callers and callees, by networkx.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
 from collector.services.ends import UNCAPTURED
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 ORDER_SWEEPS = 4
 
@@ -127,6 +130,8 @@ def _place_nodes(edges: tuple[Edge, ...], ends: pl.DataFrame) -> tuple[Node, ...
     """The nodes with their positions: pure callers on the left, then by the depth at which a node mostly answers."""
     if not edges:
         return ()
+    import networkx as nx  # noqa: PLC0415  every `tracer report` would wait for it
+
     depth = pl.coalesce(pl.col("depth").filter("own").mode().min(), pl.col("depth").mode().min())
     layers = dict(ends.group_by("callee").agg(layer=depth + 1).iter_rows())
     graph = nx.DiGraph((edge.caller, edge.callee) for edge in edges)
@@ -140,7 +145,7 @@ def _place_nodes(edges: tuple[Edge, ...], ends: pl.DataFrame) -> tuple[Node, ...
     return tuple(Node(name, float(scaled[name][0]), float(1 - scaled[name][1])) for name in places)
 
 
-def _order_layers(graph: nx.DiGraph, layers: dict[int, list[str]]) -> dict[int, list[str]]:
+def _order_layers(graph: "nx.DiGraph", layers: dict[int, list[str]]) -> dict[int, list[str]]:
     """The layers, each ordered so that nodes are close to their neighbours (the barycentre heuristic).
 
     Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures" (1981).
@@ -149,6 +154,9 @@ def _order_layers(graph: nx.DiGraph, layers: dict[int, list[str]]) -> dict[int, 
     for _ in range(ORDER_SWEEPS):
         for names in ordered.values():
             at = {name: (place + 0.5) / len(each) for each in ordered.values() for place, name in enumerate(each)}
-            mean = {name: float(np.mean([at[each] for each in nx.all_neighbors(graph, name)])) for name in names}
+            mean = {
+                name: float(np.mean([at[each] for each in (*graph.predecessors(name), *graph.successors(name))]))
+                for name in names
+            }
             names.sort(key=mean.__getitem__)
     return ordered
