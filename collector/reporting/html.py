@@ -140,14 +140,7 @@ def _difference_cells(stage: StageDifference, few: str = "") -> tuple[str, ...]:
 def _stage_bars(stages: Sequence[StageLine]) -> str:
     """A chart of the stages (ms) with two bars: all requests, and the slowest."""
     go = _plotly()
-    figure = go.Figure()
-    rest = [sum(getattr(line, name) for line in stages[MOST_STAGES:]) for name in ("mean_ns", "slowest_mean_ns")]
-    for line in (*stages[:MOST_STAGES], StageLine("everything else", *rest)):
-        lengths = [line.mean_ns / 1e6, line.slowest_mean_ns / 1e6]
-        hover = f"{line.stage}<br>%{{x:.3f}} ms<extra></extra>"
-        bars = ["on average", SLOWEST_WORDS]
-        figure.add_bar(name=line.stage, orientation="h", y=bars, x=lengths, hovertemplate=hover)
-    figure.update_layout(
+    layout = dict(
         barmode="stack",
         **BARE,
         height=300,
@@ -156,6 +149,13 @@ def _stage_bars(stages: Sequence[StageLine]) -> str:
         xaxis={"title": "ms"},
         yaxis={"autorange": "reversed", "automargin": True},
     )
+    figure = go.Figure(layout=layout)
+    rest = [sum(getattr(line, name) for line in stages[MOST_STAGES:]) for name in ("mean_ns", "slowest_mean_ns")]
+    for line in (*stages[:MOST_STAGES], StageLine("everything else", *rest)):
+        lengths = [line.mean_ns / 1e6, line.slowest_mean_ns / 1e6]
+        hover = f"{line.stage}<br>%{{x:.3f}} ms<extra></extra>"
+        bars = ["on average", SLOWEST_WORDS]
+        figure.add_bar(name=line.stage, orientation="h", y=bars, x=lengths, hovertemplate=hover)
     return f'<div class="plot">{figure.to_html(full_html=False, include_plotlyjs=True)}</div>'
 
 
@@ -221,7 +221,16 @@ def _finding(finding: FindingLine) -> str:
 def _waterfall(bars: Sequence[SpanBar], with_script: bool) -> str:
     """A chart with a row for each span and its consecutive stretches, in milliseconds from the request's start."""
     go = _plotly()
-    figure = go.Figure()
+    layout = dict(
+        barmode="overlay",
+        **BARE,
+        height=120 + 24 * len(bars),
+        margin={"l": 10, "r": 10, "t": 10, "b": 40},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        xaxis={"title": "ms from the request's start"},
+        yaxis={"autorange": "reversed", "automargin": True},
+    )
+    figure = go.Figure(layout=layout)
     rows = [f"{number}. {'· ' * bar.depth}{bar.label}" for number, bar in enumerate(bars, 1)]
     for place, (stretch, colour) in enumerate(STRETCHES.items()):
         lengths = [(bar.bounds_ns[place + 1] - bar.bounds_ns[place]) / 1e6 for bar in bars]
@@ -234,13 +243,4 @@ def _waterfall(bars: Sequence[SpanBar], with_script: bool) -> str:
             marker_color=colour,
             hovertemplate="%{y}<br>" + stretch + " %{x:.3f} ms<extra></extra>",
         )
-    figure.update_layout(
-        barmode="overlay",
-        **BARE,
-        height=120 + 24 * len(bars),
-        margin={"l": 10, "r": 10, "t": 10, "b": 40},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
-        xaxis={"title": "ms from the request's start"},
-        yaxis={"autorange": "reversed", "automargin": True},
-    )
     return f'<div class="plot">{figure.to_html(full_html=False, include_plotlyjs=with_script)}</div>'

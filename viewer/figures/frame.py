@@ -5,7 +5,8 @@ themes, and each series has a dash and a symbol of its own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -34,6 +35,19 @@ STYLES = (
 )
 BAD = STYLES[4]
 """Of failures."""
+_COMMON: Mapping[str, Any] = MappingProxyType(
+    {
+        "margin": {"l": 64, "r": 18, "t": 28, "b": 44},
+        "paper_bgcolor": TRANSPARENT,
+        "plot_bgcolor": TRANSPARENT,
+        "font": FONT,
+        "dragmode": False,
+        "hoverlabel": {"align": "left"},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
+        "xaxis": {"fixedrange": True, "zeroline": False},
+        "yaxis": {"fixedrange": True, "zeroline": False},
+    }
+)
 SCALE = ((0.0, "rgba(47,127,214,0)"), (0.02, "rgba(47,127,214,0.22)"), (0.6, "rgba(47,127,214,1)"), (1.0, "#e08a00"))
 """Of densities: from nothing, whatever the paper, to what stands out on it."""
 
@@ -44,20 +58,14 @@ def style(at: int) -> Style:
 
 
 def make_figure(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
-    """A figure as all are: no margin to waste, legend below, nothing to drag."""
-    figure.update_layout(
-        height=height,
-        margin={"l": 64, "r": 18, "t": 28, "b": 44},
-        paper_bgcolor=TRANSPARENT,
-        plot_bgcolor=TRANSPARENT,
-        font=FONT,
-        dragmode=False,
-        hoverlabel={"align": "left"},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
-    )
-    figure.update_xaxes(fixedrange=True, zeroline=False)
-    figure.update_yaxes(fixedrange=True, zeroline=False)
-    return figure.update_layout(**layout)
+    """A figure as all are: no margin to waste, legend below, nothing to drag.
+
+    Set key by key: `update_layout` looks for each part of each key in all of the layout, which takes ten times as long.
+    """
+    for key, value in {**_COMMON, "height": height, **layout}.items():
+        common = _COMMON.get(key)
+        figure.layout[key] = {**common, **value} if isinstance(common, dict) else value
+    return figure
 
 
 TICKS = (((1, 3), 4.0), ((1, 2, 5), 2.0), (range(1, 10), 1.2), (range(10, 100, 2), 1.02), ((1, 3), 4.0))

@@ -28,7 +28,7 @@ def scatter_figure(scatter: Scatter, link: Callable[[int], str], area_link: str)
     figure = go.Figure()
     if scatter.grid is not None:
         figure.add_trace(_grid(scatter, unit_ns))
-        figure.update_layout(meta=_cell_meta(scatter, unit_ns, area_link))
+        figure.layout.meta = _cell_meta(scatter, unit_ns, area_link)
     for outcome, look in OUTCOME_STYLES:
         name, at = f"outcome {OUTCOME_WORDS[outcome]}", np.flatnonzero(scatter.outcome == outcome)
         if not len(at):

@@ -8,8 +8,8 @@ HEIGHT_PX = 30
 
 def ruler_figure(duration_ns: int) -> go.Figure:
     """An x axis in ns since the trace's start, its labels on top."""
-    figure = go.Figure(go.Scatter(x=[0, duration_ns], y=[0, 0], mode="markers", marker_opacity=0, hoverinfo="skip"))
-    return figure.update_layout(
+    points = go.Scatter(x=[0, duration_ns], y=[0, 0], mode="markers", marker={"opacity": 0}, hoverinfo="skip")
+    layout = go.Layout(
         margin={"l": 0, "r": 0, "t": HEIGHT_PX, "b": 0},
         autosize=True,
         paper_bgcolor="rgba(0,0,0,0)",
@@ -30,3 +30,4 @@ def ruler_figure(duration_ns: int) -> go.Figure:
         },
         yaxis={"visible": False, "fixedrange": True, "range": [0, 1]},
     )
+    return go.Figure(points, layout)

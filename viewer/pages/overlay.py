@@ -90,7 +90,8 @@ class _Pictures:
         )
         figure = overlay_figure(made, strands, self._lane_of)
         if self._at_end:
-            figure.update_xaxes(title_text="before the request's end" + str(figure.layout.xaxis.title.text)[-4:])
+            label = figure.layout.xaxis.title
+            label.text = "before the request's end" + str(label.text)[-4:]
         beyond = f", {made.beyond_count:,} of them outside this time" if made.beyond_count else ""
         note = f"{plural(made.packets_count, 'packet')} seen at both ends{beyond}"
         return chart(name, title, figure, _as_table(made), note)
