@@ -105,7 +105,7 @@ class Installed:
 
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    return kept | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    return kept | {"PYTHONUNBUFFERED": "1"}
 
 
 def _run(argv: list[str | Path], cwd: Path, environment: dict[str, str]) -> None:

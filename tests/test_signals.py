@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("signals_of_a_terminal")
 
 TRACER = (sys.executable, "-P", "-m", "tracer")
 CAPTURES = Path(__file__).parents[1] / "captures" / "swift-upload-1B"
+LOOK_AGAIN_S = 0.002
 QUIET = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
@@ -45,11 +46,14 @@ def files_left(place: Path) -> list[str]:
 
 
 def seen_within(condition: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
-    """Whether it came to hold before the process ended; looked at as often as can be."""
+    """Whether it came to hold before the process ended; looked at often, but not so that the process gets less of a
+    processor.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         if process.poll() is not None or time.monotonic() > deadline:
             return False
+        time.sleep(LOOK_AGAIN_S)
     return True
 
 
