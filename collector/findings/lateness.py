@@ -1,8 +1,9 @@
 """Counts the late requests of a server (or a device), in comparison with its peers.
 
 A request is late if it took a multiple of the time below which nine of ten stayed at the peers: the same service and
-method on all other hosts, and the same operation of S3 (a `GET` may be a `GetObject` or a `ListObjectsV2`). The bounds
-come from histograms: that of all hosts minus the host's own (eight bins an octave, so a bound is accurate to 9 %).
+method on all other hosts, and the same operation (a `GET` may be S3's `GetObject` or `ListObjectsV2`, a `POST` any call
+of gRPC, a `SELECT` any statement of that kind). The bounds come from histograms: that of all hosts minus the host's own
+(eight bins an octave, so a bound is accurate to 9 %).
 
 Cost: passes of the core over the requests (`collector/core/spans/src/lateness.rs`), whatever the number of servers.
 """

@@ -3,8 +3,9 @@
 A server's own time is from the last byte of the request to the first byte of the answer, without the time in which it
 waited for other servers. So a server that only waits for a slow one does not count as slow.
 
-Requests with the same hosts, service, method, operation of S3 and device form a group. Most computations run over
-groups and numeric columns; only requests of interest are converted to rows of a frame.
+Requests with the same hosts, service, method, operation and device form a group; an operation is S3's, a method of gRPC
+or the shape of a statement of SQL. Most computations run over groups and numeric columns; only requests of interest are
+converted to rows of a frame.
 """
 
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from collector import _core
 from collector.requests.critical_path import NONE, Int64Array
 from collector.requests.exchanges import UNKNOWN
 from collector.requests.link_doubt import LOW_CONFIDENCE
+from collector.requests.request_words import is_grpc
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.services import target_words
@@ -29,7 +31,7 @@ from collector.trace.time_columns import UNSEEN, first_times
 
 EXCHANGE_COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target", "status"),
-    *("result", "status_class", "operation"),
+    *("result", "result_code", "status_class", "operation"),
     *("protocol", "complete", "connect_start_trace_ns", "request_first_sent_trace_ns"),
     *("request_first_received_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
     *("continue_sent_trace_ns", "background"),
@@ -46,6 +48,7 @@ SPAN_COLUMNS = [
     "critical_ns",
     *LEDGER_COLUMNS,
 ]
+SQL = ("postgresql", "mysql")
 ALIKE = ["client_host", "server_host", "service", "method", "operation", "device"]
 """The columns that are equal for all requests of a group."""
 
@@ -174,6 +177,7 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
         }
     )
     names = {name: indices(rows[name]) for name in ALIKE[:-1]}
+    names["operation"] = _operations(rows)
     names["device"] = _target_names(rows, *names["service"], "device")
     group, first = _core.row_groups([codes for codes, _ in names.values()])
     codes = {name: of_rows[first] for name, (of_rows, _) in names.items()}
@@ -204,6 +208,20 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
         ended=ended,
         **times,
     )
+
+
+def _operations(rows: pa.Table) -> tuple[NDArray[np.int32], list[str]]:
+    """What each request does, where its method alone does not say it: an index in the list of names, -1 for none."""
+    codes, names = indices(rows["operation"])
+    by_target = is_grpc() | pl.col("protocol").cast(pl.String).is_in(SQL)
+    asked = pl.DataFrame(rows.select(["protocol", "result_code"])).select(by_target.fill_null(value=False))
+    chosen = np.flatnonzero(asked.to_series().to_numpy())
+    if not len(chosen):
+        return codes, names
+    targets, shapes = indices(take_rows(rows.select(["target"]), chosen)["target"])
+    operations = codes.copy()
+    operations[chosen] = np.where(targets == NONE, NONE, targets + len(names))
+    return operations, [*names, *shapes]
 
 
 def _in_order(spans: pa.Table, ids: Int64Array) -> pa.Table:

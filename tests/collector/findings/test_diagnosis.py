@@ -449,17 +449,27 @@ def test_a_server_that_waits_for_a_slow_one_is_not_slow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "expected"), [("ListObjectsV2", []), ("GetObject", ["slow_replica gateway2"])], ids=["other", "same"]
+    ("usual", "other"),
+    [
+        ("operation=GetObject", "operation=ListObjectsV2"),
+        (
+            "protocol=http/2 method=POST result=0 target=/a.B/Get",
+            "protocol=http/2 method=POST result=0 target=/a.B/All",
+        ),
+        ("protocol=postgresql method=SELECT target=FROM_a", "protocol=postgresql method=SELECT target=FROM_b"),
+    ],
+    ids=["s3", "grpc", "sql"],
 )
-def test_an_operation_of_s3_is_compared_with_the_same_one(operation: str, expected: list[str]) -> None:
-    """All are a `GET`; a list takes longer than an object."""
-    text = ""
-    for number in range(20):
-        begin = number * 2000 * MS
-        for host, asked, took in (("gateway1", "GetObject", 3 * MS), ("gateway2", operation, SLOW)):
-            times = f"{begin} {begin + 10} {begin + took} {begin + took + 10}"
-            text += f"client > {host}/s3 {times} tx={host}{number} operation={asked}\n"
-    assert urgent_findings(of_requests(text)) == expected
+def test_an_operation_is_compared_with_the_same_one(usual: str, other: str) -> None:
+    """All have one method; the other operation takes longer."""
+    for asked_of_second, expected in ((other, []), (usual, ["slow_replica app2"])):
+        text = ""
+        for number in range(20):
+            begin = number * 2000 * MS
+            for host, asked, took in (("app1", usual, 3 * MS), ("app2", asked_of_second, SLOW)):
+                times = f"{begin} {begin + 10} {begin + took} {begin + took + 10}"
+                text += f"client > {host}/app {times} tx={host}{number} {asked}\n"
+        assert urgent_findings(of_requests(text)) == expected
 
 
 GET_TWICE = """
