@@ -11,6 +11,7 @@ import polars as pl
 
 from benchmarks.faults_of_service import traffic
 from benchmarks.faults_of_service.service import SESSION, Service
+from benchmarks.faults_of_service.stored import contents_of
 from benchmarks.faults_of_service.watch import acknowledgements
 from collector.trace.reading import Trace
 from collector.trace.schema import HopState
@@ -35,19 +36,25 @@ class Truth:
 
 def segment_faults(service: Service) -> Iterator[str]:
     """Acknowledged segments that the collector does not have, or not as they were."""
+    folder = service.data / "sessions" / SESSION
+    hashes = {
+        (host, name): hashlib.sha256(content).hexdigest()
+        for host in service.agents
+        for name, content in contents_of(folder / host)
+    }
     for each in acknowledgements(service):
-        file = service.data / "sessions" / SESSION / each["host"] / each["name"]
-        if not file.is_file():
+        found = hashes.get((each["host"], each["name"]))
+        if found is None:
             yield f"segment {each['name']} was acknowledged and is not there"
-        elif hashlib.sha256(file.read_bytes()).hexdigest() != each["sha256"]:
+        elif found != each["sha256"]:
             yield f"segment {each['name']} is not what was acknowledged"
 
 
-def packets_in(files: Iterator[Path]) -> int:
+def packets_in(segments: Iterator[bytes]) -> int:
     """Enhanced packet blocks, counted without our readers."""
     count = 0
-    for file in files:
-        content, at = file.read_bytes(), 0
+    for content in segments:
+        at = 0
         while at < len(content):
             kind, length = struct.unpack_from("<II", content, at)
             count += kind == ENHANCED_PACKET_BLOCK
@@ -59,8 +66,8 @@ def trace_faults(service: Service, trace: str) -> Iterator[str]:
     """Requests that the trace of the whole run lacks, and statements in it that are wrong."""
     info = Trace(trace).info()
     for host in info.hosts:
-        files = (service.data / "sessions" / SESSION / host.host).glob("*/*.pcapng")
-        if (count := packets_in(files)) != host.packets_count:
+        segments = (content for _, content in contents_of(service.data / "sessions" / SESSION / host.host))
+        if (count := packets_in(segments)) != host.packets_count:
             yield f"{host.host}'s segments hold {count:,} packets, the trace {host.packets_count:,}"
     hops = pl.DataFrame(Trace(trace).read("hops", ["state", "one_way_delay_ns", "uncertainty_ns"]))
     for state, count in hops.group_by(pl.col("state").cast(pl.String)).len().iter_rows():

@@ -20,6 +20,7 @@ from benchmarks.faults_of_service.service import (
     VIEWER_PORT,
     Service,
 )
+from benchmarks.faults_of_service.stored import names_of
 
 PAUSE_S = 0.5
 PATIENCE_S = 30.0
@@ -117,10 +118,7 @@ class Watch:
     def _segments(self) -> dict[str, set[str]]:
         """The names of what lies in the collector's folder, by host."""
         folder = self.service.data / "sessions" / SESSION
-        return {
-            host: {str(path.relative_to(folder / host)) for path in (folder / host).glob("*/*.pcapng")}
-            for host in self.service.agents
-        }
+        return {host: names_of(folder / host) for host in self.service.agents}
 
     def _ask(self, part: Part, url: str) -> Generator[str, None, Any]:
         """What it answers; None where there is no answer, which is wrong unless the part was hurt."""

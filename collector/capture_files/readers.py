@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector import _core
+from collector.capture_files.joined import locate
 from collector.capture_files.records import Columns, Counter, Direction, Severity, by_name
 from tracer import secret_rules
 from tracer.errors import InputError
@@ -325,7 +326,8 @@ def open_capture(
     limit: tuple[int, int, int] | None = None,
     keys: TlsKeys | None = None,
 ) -> CaptureReader:
-    """Open the pcap or pcapng file at `path`, compressed by gzip or not.
+    """Open the pcap or pcapng file at `path`, compressed by gzip or zstd or not, or the run of a joined file
+    (`collector.capture_files.joined`).
 
     Arguments: `id_headers`, names of HTTP headers that hold a transaction id, the most specific first; None for the
     usual ones (`X-Trans-Id`, `X-Openstack-Request-Id`, `X-Amz-Request-Id`, `traceparent`, `X-Request-Id`). `clues` are
@@ -342,7 +344,8 @@ def open_capture(
     try:
         fields = [(clue.from_client, clue.methods, clue.targets, clue.header, clue.begins) for clue in clues]
         ids = None if id_headers is None else list(id_headers)
-        opened = _core.CaptureFile(path, ids, fields, (choice.more, choice.are_kept), believed, limit, keys)
+        file, part = locate(path)
+        opened = _core.CaptureFile(file, ids, fields, (choice.more, choice.are_kept), believed, limit, keys, part)
         return CaptureReader(path, opened)
     except ValueError as error:
         what, next_step = error.args

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.capture_files.joined import locate
 from collector.capture_files.readers import TlsKeys, open_capture
 from collector.capture_files.records import Columns, Severity
 from collector.decode import capture_sets, copies, merged_captures
@@ -398,17 +399,19 @@ def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[li
 def _partition_bits(sources: Iterable[HostSource]) -> int:
     """Enough partitions that each holds about `EVENTS_PER_PARTITION`, judged by the files' sizes."""
     sizes = [
-        path.stat().st_size * (GZIP_RATIO if path.suffix in (".gz", ".zst") else 1)
+        _size(path) * (GZIP_RATIO if locate(path)[0].suffix in (".gz", ".zst") else 1)
         for source in sources
         for path in source.files
-        if path.is_file()
     ]
     wanted = sum(sizes) / BYTES_PER_PACKET / EVENTS_PER_PARTITION
     return min(MOST_PARTITION_BITS, max(0, int(np.ceil(np.log2(max(wanted, 1))))))
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+    file, part = locate(path)
+    if part is not None:
+        return part[1]
+    return file.stat().st_size if file.is_file() else 0
 
 
 def _host_info(capture: HostCapture, own: frozenset[int], texts: Sequence[str]) -> HostInfo:

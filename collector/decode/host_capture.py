@@ -1,6 +1,5 @@
 """Reads the captures of one host: packets go to partitions, all other facts are collected for the host."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.capture_files.joined import parse_name
 from collector.capture_files.readers import CaptureReader, Drops, EndpointClues, Interface, TlsKeys, open_capture
 from collector.decode import copies, merged_captures
 from collector.decode.absurd_stamps import STAMPS_ABSURD, Absurd, Believed
@@ -22,7 +22,6 @@ from collector.execution.progress import CountedProgress, Progress
 from collector.services.services import clues, id_headers
 from collector.trace.model import CounterInfo, PointInfo
 from tracer.errors import InputError
-from tracer.segments import INCARNATION_PATTERN
 
 LAST_BITS, MORE_BITS = 12, 4
 """If a partition holds too much of a host, partitions are increased up to 2^`LAST_BITS`, by `MORE_BITS` at a time."""
@@ -34,8 +33,6 @@ CAPTURE_DROPPED = "capture_dropped"
 """The counter of packets that a capture reports as dropped (`tracer/core/wire/src/counters.rs`)."""
 SINCE_PREFIX = "twintap.since="
 """Prefix of the comment in which an agent's sections state when their capture began."""
-SEGMENT_NAME = re.compile(rf"(.+-{INCARNATION_PATTERN.pattern})-(\d{{6,10}})\.pcapng")
-"""Of a segment that was sent: the stem, which names one start of an agent, and the number, from 1 on."""
 LONGEST_CAPTURE_NS = 366 * 86_400 * 10**9
 """A stated beginning is ignored if it is longer than this before the capture's first packet, or after it."""
 
@@ -83,7 +80,7 @@ class HostCapture:
 
     _series: int = 0
     _segment: tuple[str, int] | None = None
-    """Stem and number of the previous file, if an agent's segment."""
+    """Stem and last number of the previous file, if of an agent's segments."""
     _last_ns: int | None = None
     """Last timestamp of the previous files."""
     file_spans: list[list[FileSpan]] = field(default_factory=list)
@@ -115,9 +112,9 @@ class HostCapture:
 
     def _is_after_gap(self, path: Path) -> bool:
         """Whether a file is an agent's segment of which the one before, by number, was not read just before."""
-        found = SEGMENT_NAME.fullmatch(path.name)
-        before, self._segment = self._segment, (found[1], int(found[2])) if found else None
-        return self._segment is not None and self._segment[1] > 1 and before != (self._segment[0], self._segment[1] - 1)
+        names = parse_name(path.name)
+        before, self._segment = self._segment, (names.stem, names.last) if names else None
+        return names is not None and names.first > 1 and before != (names.stem, names.first - 1)
 
     def _drops(
         self, reader: CaptureReader, span: Span, since: int | None, *, after_gap: bool

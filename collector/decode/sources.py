@@ -19,6 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv
 
+from collector.capture_files.joined import file_runs
 from collector.decode.host_capture import HostSource
 from collector.trace.model import CommandInfo
 from collector.trace.reading import Trace
@@ -150,7 +151,7 @@ def _folder(host: str | None, folder: Path) -> list[HostSource]:
 
 def _captures(folder: Path) -> list[Path]:
     found = [path for path in folder.iterdir() if CAPTURE_NAME.search(path.name) and path.is_file()]
-    return sorted(found, key=_counting_order)
+    return [piece for path in sorted(found, key=_counting_order) for piece in file_runs(path)]
 
 
 def _counting_order(path: Path) -> list[tuple[int, str]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
+from collector.capture_files.joined import find_joined, locate
 from collector.capture_files.readers import Interface, PacketCopy, open_capture
 from collector.capture_files.records import Direction
 from collector.decode.input_limits import LIMITED
@@ -165,8 +166,10 @@ def _capture_path(url: str, file: str, host: str) -> Path:
     places = [Path(file), trace.parent / file]
     places += [folder / Path(file).name for folder in (Path(f"{trace}.captures"), trace.parent)]
     for place in places:
-        if place.is_file():
+        if locate(place)[0].is_file():
             return place
+        if joined := find_joined(place):
+            return joined
     what = f"the capture of {host} is not there any more ({file})"
     raise InputError(what, f"put it back, or into {trace}.captures; packets are not kept in a trace")
 

@@ -33,6 +33,7 @@ from collector.service.boundary import AnalysisError, contain_failures, log_fail
 from collector.service.browsers import BrowserGuard
 from collector.service.incarnations import host_sources, sequences, stored_incarnations
 from collector.service.ingest import Closing, IncarnationStatus, Outcome, SessionStatus
+from collector.service.joining import Joining
 from collector.service.live import EDGE_NS, Analyse, Counters, LiveAnalysis, LiveStatus
 from collector.service.metrics import metrics_text
 from collector.service.orders import Orders, SessionOrders
@@ -135,6 +136,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
 
     analysing = UnderWay()
     retention = Retention(settings.data / "sessions", settings.retention, analysing.__contains__)
+    joining = Joining(settings.data / "sessions", settings.live_window_seconds, analysing.keep_out)
     of_window = analysis or partial(_analyse, replace(options, edge_ns=EDGE_NS))
     windows = Windows(settings.data, agents, partial(_make_trace, settings, analysing, of_window))
 
@@ -144,10 +146,12 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         live.start()
         retention.start()
+        joining.start()
         windows.start()
         triggers.start()
         yield
         retention.stop()
+        await to_thread.run_sync(joining.stop)
         await to_thread.run_sync(triggers.stop)
         await to_thread.run_sync(windows.stop)
         await to_thread.run_sync(live.stop)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.decode.host_capture import HostSource
-from collector.service.ingest import host_folders, incarnation_folders, incarnation_segments
+from collector.service.ingest import host_folders, incarnation_folders
+from collector.service.stored import LAST_NS, pieces, stored_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,14 @@ class Incarnation:
         return self.files[0].parent
 
 
-def stored_incarnations(session: Path) -> list[Incarnation]:
-    """All incarnations in a session's folder of which a segment was received."""
+def stored_incarnations(session: Path, from_ns: int = 0, to_ns: int = LAST_NS) -> list[Incarnation]:
+    """All incarnations in a session's folder of which a segment was received, with those that arrived in a time."""
     found = []
     for folder in (folder for host in host_folders(session) for folder in incarnation_folders(host)):
-        files = tuple(path for _, path in incarnation_segments(folder))
-        if files:
-            arrived_ns = [path.stat().st_mtime_ns for path in files]
-            found.append(Incarnation(folder.parent.name, folder.name, files, min(arrived_ns), max(arrived_ns)))
+        stored = stored_files(folder)
+        if files := tuple(pieces(stored, from_ns, to_ns)):
+            arrived_ns = min(each.first_ns for each in stored), max(each.last_ns for each in stored)
+            found.append(Incarnation(folder.parent.name, folder.name, files, *arrived_ns))
     return found
 
 

@@ -1,6 +1,7 @@
 """Receives segments: each is durable before it is acknowledged, and stored once, whatever agents and disk do.
 
     DATA/sessions/<session>/<host>/<incarnation>/<host>-<incarnation>-000001.pcapng    as written by the agent
+                                                /<host>-<incarnation>-000001-000600.pcapng.zst    older ones, joined
                                                 /closed.json    the number of segments, once the agent has ended
                                                 /expired.json   up to which number they were deleted, being too old
     DATA/sessions/<session>/live/                the trace of its newest seconds (`collector.service.live`)
@@ -9,8 +10,9 @@
 A segment may arrive packed (`tracer/core/packing`): it is turned back into pcapng, whose hash the agent sent, before
 anything else. It is written under a temporary name, synced, and renamed; then the directory is synced. So a file with
 its final name is complete and durable; an acknowledgement guarantees that. A segment sent again (because the
-acknowledgement was lost) is recognised by its hash and acknowledged again. Names are checked against
-`tracer.segments.NAME_PATTERN`, which allows no separator: no name from the network leads out of DATA.
+acknowledgement was lost) is recognised by its hash and acknowledged again, also when it was joined with others
+meanwhile (`collector.service.joining`). Names are checked against `tracer.segments.NAME_PATTERN`, which allows no
+separator: no name from the network leads out of DATA.
 """
 
 import errno
@@ -30,9 +32,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from collector import _core
+from collector.capture_files.joined import Run
+from collector.service.stored import find_hash, merged_runs, stored_files
 from collector.trace.data_directory import LIVE_FOLDER, session_folder, trace_folder
 from tracer.errors import ResourceError
-from tracer.segments import INCARNATION_PATTERN, NAME_PATTERN, incarnation_stem, segment_name, segments
+from tracer.segments import INCARNATION_PATTERN, NAME_PATTERN, incarnation_stem, segment_name
 
 LAST_SEGMENT_NUMBER = 999_999_999
 SHOWN_MISSING_COUNT = 100
@@ -114,9 +118,9 @@ class Closing:
 class Upload:
     """One segment being received. A context manager: an unfinished segment leaves nothing behind."""
 
-    def __init__(self, place: Path, sha256: str, limit_bytes: int, *, is_packed: bool = False) -> None:
-        folder = place.parent
-        self._place = place
+    def __init__(self, folder: Path, number: int, sha256: str, limit_bytes: int, *, is_packed: bool = False) -> None:
+        self._number = number
+        self._place = folder / segment_name(_stem(folder), number)
         self._temporary = folder / f".{self._place.name}.{uuid.uuid4().hex[:8]}.incoming"
         self._expected = sha256
         self._limit_bytes = limit_bytes
@@ -165,9 +169,18 @@ class Upload:
             return Outcome.DAMAGED
         if not self._begin.startswith(PCAPNG_MAGIC):
             return Outcome.NO_CAPTURE
-        if self._place.exists():
-            return Outcome.KNOWN if _sha256(self._place) == self._expected else Outcome.CONFLICT
-        return self._store()
+        return self._outcome_if_there() or self._store()
+
+    def _outcome_if_there(self) -> Outcome | None:
+        """The outcome of a segment whose number is stored, by itself or in a joined file; None if it is not."""
+        try:
+            there = _sha256(self._place)
+        except FileNotFoundError:
+            joined = find_hash(self._place.parent, self._number)
+            if joined is None:
+                return None
+            there = joined.hex()
+        return Outcome.KNOWN if there == self._expected else Outcome.CONFLICT
 
     def _unpack(self) -> Outcome | None:
         """Replace the received content by the pcapng that it was made of; the outcome if it cannot be."""
@@ -223,7 +236,7 @@ def begin_upload(folder: Path, number: int, sha256: str, *, limit_bytes: int, is
     """
     if not 1 <= number <= LAST_SEGMENT_NUMBER or not _SHA256_PATTERN.fullmatch(sha256):
         return None
-    return Upload(folder / segment_name(_stem(folder), number), sha256, limit_bytes, is_packed=is_packed)
+    return Upload(folder, number, sha256, limit_bytes, is_packed=is_packed)
 
 
 def close_incarnation(folder: Path, closing: Closing) -> IncarnationStatus:
@@ -294,28 +307,24 @@ def incarnation_folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if INCARNATION_PATTERN.fullmatch(path.name))
 
 
-def incarnation_segments(folder: Path) -> list[tuple[int, Path]]:
-    """Return (number, path) of the segments in an incarnation's folder, in order."""
-    return segments(folder, _stem(folder))
-
-
 def incarnation_status(folder: Path) -> IncarnationStatus:
     """Return what is in an incarnation's folder."""
-    found = incarnation_segments(folder)
+    found = stored_files(folder)
     gone = expired_up_to(folder)
-    numbers = {number for number, _ in found if number > gone}
-    last_number = max(numbers, default=gone)
+    runs = [(max(first, gone + 1), last) for first, last in merged_runs(found) if last > gone]
+    last_number = runs[-1][1] if runs else gone
     closing = _closing(folder)
     announced = max(last_number, closing.last_number if closing else 0)
-    missing_count = 0 if is_chosen(folder) else announced - gone - len(numbers)
+    present_count = sum(last - first + 1 for first, last in runs)
+    missing_count = 0 if is_chosen(folder) else announced - gone - present_count
     return IncarnationStatus(
         incarnation=folder.name,
-        segments_count=len(found),
-        bytes_count=sum(path.stat().st_size for _, path in found),
+        segments_count=sum(each.count for each in found),
+        bytes_count=sum(each.size_bytes for each in found),
         last_number=last_number,
         expired_count=gone,
         missing_count=missing_count,
-        missing=tuple(islice(_gaps(gone, sorted(numbers), announced), min(missing_count, SHOWN_MISSING_COUNT))),
+        missing=tuple(islice(_gaps(gone, runs, announced), min(missing_count, SHOWN_MISSING_COUNT))),
         closed=closing is not None and closing.last_number >= last_number and missing_count <= closing.lost_count,
     )
 
@@ -361,12 +370,12 @@ def expired_up_to(folder: Path) -> int:
         return 0
 
 
-def _gaps(gone: int, numbers: list[int], last: int) -> Iterator[int]:
-    """The numbers above `gone` up to `last` that are not in `numbers` (ascending)."""
+def _gaps(gone: int, runs: list[Run], last: int) -> Iterator[int]:
+    """The numbers above `gone` up to `last` that are in no run (ascending)."""
     expected = gone + 1
-    for number in [*numbers, last + 1]:
-        yield from range(expected, number)
-        expected = number + 1
+    for begin, end in [*runs, (last + 1, last + 1)]:
+        yield from range(expected, begin)
+        expected = end + 1
 
 
 def _closing(folder: Path) -> Closing | None:

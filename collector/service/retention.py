@@ -2,8 +2,9 @@
 
 Deleted are the oldest segments by arrival, of each incarnation from its first number on, so that what has expired is
 one number: everything up to it. That is noted durably before a file is removed (`expired.json`), so a collector that is
-killed meanwhile never takes a deleted segment for one that is missing. The newest segment of an incarnation stays, and
-a session whose trace is being made is left alone until it is done.
+killed meanwhile never takes a deleted segment for one that is missing. A joined file (`collector.service.joining`)
+expires with the last segment in it. The newest file of an incarnation stays, and a session whose trace is being made is
+left alone until it is done.
 
 A trace that was made of a session is not deleted: it needs no segments. A window (`collector.service.windows`) is kept
 whole.
@@ -24,9 +25,9 @@ from collector.service.ingest import (
     expired_up_to,
     host_folders,
     incarnation_folders,
-    incarnation_segments,
     session_folders,
 )
+from collector.service.stored import stored_files
 from tracer.errors import ResourceError
 from tracer.private_files import write_durably
 
@@ -48,13 +49,14 @@ KEEP_ALL = RetentionLimits()
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A segment at the collector."""
+    """A segment at the collector, or a joined file of some."""
 
     folder: Path  # of its incarnation
-    number: int
+    number: int  # the last one
     path: Path
     size_bytes: int
-    arrived_ns: int
+    arrived_ns: int  # the last one
+    count: int = 1  # of segments
 
 
 def numbers_beyond(kept: Iterable[Kept], limits: RetentionLimits, now_ns: int) -> dict[Path, int]:
@@ -76,13 +78,12 @@ def numbers_beyond(kept: Iterable[Kept], limits: RetentionLimits, now_ns: int) -
 
 
 def segments_of(session: Path) -> list[Kept]:
-    """All segments in a session's folder."""
+    """All segments in a session's folder, by the files that they are in."""
     return [
-        Kept(folder, number, path, found.st_size, found.st_mtime_ns)
+        Kept(folder, each.last, each.path, each.size_bytes, each.last_ns, each.count)
         for host in host_folders(session)
         for folder in incarnation_folders(host)
-        for number, path in incarnation_segments(folder)
-        for found in [path.stat()]
+        for each in stored_files(folder)
     ]
 
 
@@ -97,7 +98,7 @@ def delete_expired(session: Path, limits: RetentionLimits, now_ns: int) -> int:
         gone = [each for each in kept if each.number <= found.get(each.folder, 0)]
         for each in gone:
             each.path.unlink(missing_ok=True)
-    return len(gone)
+    return sum(each.count for each in gone)
 
 
 class Retention:

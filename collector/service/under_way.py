@@ -1,6 +1,8 @@
 """The sessions whose trace is being made: one maker each."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class UnderWay:
@@ -21,6 +23,12 @@ class UnderWay:
         """Remove a name."""
         with self._lock:
             self._names.discard(name)
+
+    @contextmanager
+    def keep_out(self, name: str) -> Iterator[bool]:
+        """Within it no name can be added; False if this one is there. Must be short."""
+        with self._lock:
+            yield name not in self._names
 
     def __len__(self) -> int:
         return len(self._names)

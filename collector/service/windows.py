@@ -29,14 +29,16 @@ from collector.service.ingest import (
     WINDOW_FILE,
     Closing,
     close_incarnation,
+    host_folders,
+    incarnation_folders,
     incarnation_status,
     session_folders,
 )
-from collector.service.retention import segments_of
-from collector.trace.data_directory import incarnation_folder, session_folder
+from collector.service.joining import copy_segments
+from collector.trace.data_directory import host_folder, incarnation_folder, session_folder
 from collector.trace.model import CounterInfo
 from tracer.errors import InputError, TracerError
-from tracer.private_files import link_file, write_durably
+from tracer.private_files import write_durably
 
 STEP_SECONDS = 0.25
 SILENT_NS = 10_000_000_000
@@ -138,8 +140,8 @@ class Windows:
         if not agents and not session_folder(self._data, session).is_dir():
             raise InputError(f"no agent reports for session {session}", "GET /api/agents lists them")
         parts = {host: Part(is_recorder=agent.history is not None) for host, agent in agents.items()}
-        for kept in segments_of(session_folder(self._data, session)):
-            parts.setdefault(kept.folder.parent.name, Part(is_recorder=False))
+        for folder in host_folders(session_folder(self._data, session)):
+            parts.setdefault(folder.name, Part(is_recorder=False))
         with self._lock:
             opened_ns = self._clock()
             window = Window(
@@ -247,23 +249,20 @@ class Windows:
         is_behind = agent is not None and agent.state == "capturing" and agent.lag_ns > ARRIVAL_NS
         if now_ns < window.to_ns + ARRIVAL_NS or (is_behind and now_ns < window.to_ns + 10 * ARRIVAL_NS):
             return Part(is_recorder=False)
-        kept = [
-            each
-            for each in segments_of(session_folder(self._data, window.session))
-            if each.folder.parent.name == host and window.from_ns <= each.arrived_ns <= window.to_ns + ARRIVAL_NS
-        ]
-        last_numbers: dict[Path, int] = {}
-        for each in kept:
-            folder = incarnation_folder(self._data, window.window, host, each.folder.name)
-            folder.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # it has expired meanwhile
-                link_file(each.path, folder)
-            last_numbers[folder] = max(each.number, last_numbers.get(folder, 0))
-        for folder, number in last_numbers.items():
-            close_incarnation(folder, Closing(number))
-        if not kept:
+        count = 0
+        source = host_folder(self._data, window.session, host)
+        for folder in incarnation_folders(source) if source.is_dir() else ():
+            place = incarnation_folder(self._data, window.window, host, folder.name)
+            try:
+                last, copied_count = copy_segments(folder, place, window.from_ns, window.to_ns + ARRIVAL_NS)
+            except FileNotFoundError:  # it was joined or has expired meanwhile: the next look finds what is there
+                return Part(is_recorder=False)
+            if copied_count:
+                close_incarnation(place, Closing(last))
+            count += copied_count
+        if not count:
             return Part(is_recorder=False, state=PartState.HERE, detail="no segment of that time is at the collector")
-        return Part(is_recorder=False, state=PartState.HERE, detail=f"{len(kept):,} segments")
+        return Part(is_recorder=False, state=PartState.HERE, detail=f"{count:,} segments")
 
     def _finish(self, window: Window) -> None:
         """Make the trace."""

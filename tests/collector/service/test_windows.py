@@ -179,7 +179,7 @@ def test_a_full_disk_delays_a_window_and_is_said(bench: Bench, monkeypatch: pyte
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as full:
-        full.setattr("collector.service.windows.link_file", refuse)
+        full.setattr("collector.service.joining.link_file", refuse)
         bench.windows.step()
     (window,) = bench.client.get("/api/windows").json()
     assert window["state"] == "gathering" and "No space left" in window["problem"]

@@ -2,7 +2,7 @@
 //! memory, without a copy.
 
 use std::fs::File;
-use std::io::Seek;
+use std::io::{Read, Seek, SeekFrom};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -75,6 +75,8 @@ pub struct CaptureFile {
     pub addresses: Mutex<FileAddresses>,
     /// The same open file, used only to read its position.
     position: File,
+    /// Where in it the capture begins.
+    begin: u64,
 }
 
 /// Decoded rows that stay in the core; `Partitions` stores them.
@@ -96,9 +98,9 @@ impl CaptureFile {
     /// Open the file at `path`. `id_headers`: headers with transaction ids, the most specific first; `clues` to count;
     /// `secrets`: the operator's additional rules, and whether nothing is secret; `believed`: ranges of plausible
     /// stamps (first and last, ns); `limit` of expansion: free bytes, ratio, most bytes; `keys` that open connections of
-    /// TLS. Raises OSError, or ValueError(what it is, what to do) if it is no capture.
+    /// TLS; `part`: the bytes of the file that are the capture (offset, length), if not all. Raises OSError, or ValueError(what it is, what to do) if it is no capture.
     #[new]
-    #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None, keys=None))]
+    #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None, keys=None, part=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -109,10 +111,16 @@ impl CaptureFile {
         believed: Vec<(i64, i64)>,
         limit: Option<(u64, u64, u64)>,
         keys: Option<PyRef<'_, TlsKeys>>,
+        part: Option<(u64, u64)>,
     ) -> PyResult<Self> {
-        let file = File::open(&path)?;
+        let mut file = File::open(&path)?;
         let position = file.try_clone()?;
-        let opened = py.detach(|| Reader::new(reader::undo_compression(Box::new(file), expansion(limit))?));
+        let (begin, len) = part.unwrap_or((0, u64::MAX));
+        if begin > 0 {
+            file.seek(SeekFrom::Start(begin))?;
+        }
+        let source = Box::new(file.take(len));
+        let opened = py.detach(|| Reader::new(reader::undo_compression(source, expansion(limit))?));
         let mut reader = opened.map_err(|error| match error {
             OpenError::Io(error) => error.into(),
             OpenError::NotACapture(error) => PyValueError::new_err((error.what, error.next_step)),
@@ -130,6 +138,7 @@ impl CaptureFile {
             reader: Mutex::new(reader),
             addresses: Mutex::default(),
             position,
+            begin,
         })
     }
 
@@ -156,7 +165,9 @@ impl CaptureFile {
 
     /// Bytes of the (possibly compressed) file read so far; some of them may not be decoded yet.
     fn bytes_read(&self) -> u64 {
-        (&self.position).stream_position().unwrap_or(0)
+        (&self.position)
+            .stream_position()
+            .map_or(0, |at| at.saturating_sub(self.begin))
     }
 
     /// Uncompressed bytes read so far.
