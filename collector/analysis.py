@@ -34,6 +34,7 @@ from collector.decode.capture_sets import not_overlapping
 from collector.decode.captures import Scan, scan
 from collector.decode.host_capture import HostSource
 from collector.decode.input_limits import LARGE_PARTITION, LIMITED, InputLimits
+from collector.decode.time_range import TimeRange
 from collector.execution import memory
 from collector.execution.deferred_writes import DeferredWrites
 from collector.execution.external_sort import SortedRuns
@@ -113,6 +114,8 @@ class AnalysisOptions:
     """By which findings are judged."""
     keys: TlsKeys = field(default_factory=TlsKeys)
     """Secrets that open connections of TLS. They are in no table, and nothing shows them."""
+    wanted: TimeRange | None = None
+    """The time to analyse, by each host's clock; None for all of it."""
 
 
 class _Kept(NamedTuple):
@@ -239,7 +242,14 @@ def analyse(
     spill = Path(trace_url).parent if "://" not in trace_url and Path(trace_url).parent.is_dir() else None
     with (
         scan(
-            sources, spill, options.partition_bits, progress, options.addresses, options.limits, options.keys
+            sources,
+            spill,
+            options.partition_bits,
+            progress,
+            options.addresses,
+            options.limits,
+            options.keys,
+            options.wanted,
         ) as captures,
         PartitionCache(spill) as partitions,
         SortedRuns(spill) as by_time,

@@ -325,6 +325,7 @@ def open_capture(
     believed: Sequence[tuple[int, int]] = (),
     limit: tuple[int, int, int] | None = None,
     keys: TlsKeys | None = None,
+    wanted: tuple[int, int] | None = None,
 ) -> CaptureReader:
     """Open the pcap or pcapng file at `path`, compressed by gzip or zstd or not, or the run of a joined file
     (`collector.capture_files.joined`).
@@ -335,7 +336,7 @@ def open_capture(
     those of the rules in force. `believed`, ranges of plausible timestamps (first and last, ns;
     `tracer/core/wire/src/stamps.rs`); without any, all that pcap can hold. `limit` of a compressed file's expansion,
     beyond which the rest is left out: bytes that are always allowed, the ratio to the bytes read, and the maximum.
-    `keys` open connections of TLS.
+    `keys` open connections of TLS. `wanted`, the first and last stamp of the packets to decode (ns); all by default.
     Raises: InputError if the file cannot be read or is no capture, with what it is and what to do.
     """
     path = Path(path)
@@ -345,7 +346,8 @@ def open_capture(
         fields = [(clue.from_client, clue.methods, clue.targets, clue.header, clue.begins) for clue in clues]
         ids = None if id_headers is None else list(id_headers)
         file, part = locate(path)
-        opened = _core.CaptureFile(file, ids, fields, (choice.more, choice.are_kept), believed, limit, keys, part)
+        rules = (choice.more, choice.are_kept)
+        opened = _core.CaptureFile(file, ids, fields, rules, believed, limit, keys, part, wanted)
         return CaptureReader(path, opened)
     except ValueError as error:
         what, next_step = error.args

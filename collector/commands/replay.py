@@ -12,6 +12,7 @@ from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import say_leftovers, trace_place
 from collector.decode.input_limits import LIMITED, UNLIMITED
 from collector.decode.sources import command_of, host_addresses, host_sources, samples_of
+from collector.decode.time_range import EDGE_NS, parse_range
 from collector.decode.tls_keys import read_key_logs
 from collector.findings.thresholds import Thresholds
 from collector.reporting.report import build_report
@@ -43,6 +44,8 @@ from tracer.secret_rules import without_secrets
     help="Open TLS 1.2 and 1.3 with the secrets in FILE, a key log (SSLKEYLOGFILE); may be given again. Secrets in "
     "pcapng captures are used without it.",
 )
+@click.option("--from", "from_time", metavar="TIME", help="Leave out packets before TIME (2026-11-26T14:05:30, UTC).")
+@click.option("--to", "to_time", metavar="TIME", help="Leave out packets after TIME.")
 @click.option(
     "--no-limits",
     is_flag=True,
@@ -60,6 +63,8 @@ def command(
     thresholds: Thresholds,
     addresses: tuple[str, ...],
     keys: tuple[Path, ...],
+    from_time: str | None,
+    to_time: str | None,
     no_limits: bool,
     quiet: bool,
     captures: tuple[str, ...],
@@ -67,9 +72,11 @@ def command(
     """Turn captures of several hosts (pcap, pcapng; also .gz, .zst) into a trace, and report it.
 
     A file's host is its stem unless given as HOST=FILE; several files of a host are read in the given order. In a
-    folder, each subfolder is a host; a folder that `tracer record` kept also says when the command ran.
+    folder, each subfolder is a host; a folder that `tracer record` kept also says when the command ran. --from and --to
+    are times of each host's clock; of an agent's segments only those of that time are read.
     """
     tls_keys, unread = read_key_logs(keys)
+    wanted = parse_range(from_time, to_time)
     options = AnalysisOptions(
         align_clocks=not no_align,
         rings=read_rings(rings) if rings else (),
@@ -79,6 +86,8 @@ def command(
         thresholds=thresholds,
         keys=tls_keys,
         counters=unread,
+        wanted=wanted,
+        edge_ns=0 if wanted is None else EDGE_NS,
     )
     sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
     with trace_place(trace) as place:

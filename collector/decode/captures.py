@@ -32,6 +32,7 @@ from collector.decode.host_capture import LAST_BITS, LAST_FRAME, MORE_BITS, Host
 from collector.decode.host_identity import sources_by_address, sources_by_host, sources_by_interface, sources_by_name
 from collector.decode.input_limits import LIMITED, InputLimits, PartitionFull
 from collector.decode.partitions import AddressOrder, HostView, Partitions
+from collector.decode.time_range import TimeRange, narrow_sources
 from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
 from collector.trace.model import CounterInfo, HostInfo
 from tracer.errors import InputError
@@ -302,22 +303,24 @@ def scan(
     addresses: Mapping[str, frozenset[str]] = NO_ADDRESSES,
     limits: InputLimits = LIMITED,
     keys: TlsKeys | None = None,
+    wanted: TimeRange | None = None,
 ) -> Scan:
     """Read the captures of all hosts.
 
     Arguments: `sources`, one for each host; `spill`, a folder for intermediate data that does not fit in memory;
     `partition_bits`: there are 2^n partitions, by default chosen by the files' sizes; `progress` is notified of the
     progress; `addresses` of hosts given by the operator, which override what captures show; `limits` of the input;
-    `keys` that open connections of TLS, to which those that the captures hold are added.
+    `keys` that open connections of TLS, to which those that the captures hold are added; `wanted`, the time to read,
+    by each host's clock.
     Raises: `InputError` for a file that is no capture, addresses of an unknown host, or if no capture holds a TCP
     packet; `ResourceError` if there is no room for intermediate data.
     """
-    named, alike, ranks = sources_by_name(sources)
+    named, alike, ranks = sources_by_name(sources if wanted is None else narrow_sources(sources, wanted))
     unknown = sorted(addresses.keys() - {source.host for source in named})
     if unknown:
         known = ", ".join(str(source.host) for source in named)
         raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
-    how = Reading(spill, partition_bits, progress, addresses, limits, keys=keys or TlsKeys())
+    how = Reading(spill, partition_bits, progress, addresses, limits, keys=keys or TlsKeys(), wanted=wanted)
     known_count = how.keys.connections_count()
     captures, partitions = _read_captures(named, how)
     if how.keys.connections_count() > known_count:
@@ -384,7 +387,8 @@ def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[li
             captures = [job.result() for job in jobs]
         if not any(capture.notes.events_count for capture in captures):
             files = ", ".join(file for capture in captures for file in capture.files)
-            what = f"no TCP packet in {files or 'the given captures'}"
+            when = " in that time" if how.wanted else ""
+            what = f"no TCP packet{when} in {files or 'the given captures'}"
             raise InputError(what, "capture with a filter that includes tcp")
         for capture in captures:
             if capture.host in how.addresses:

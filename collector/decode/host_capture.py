@@ -29,8 +29,9 @@ LAST_FRAME = (1 << 32) - 2
 """The highest frame number of a host; the next number means none. The reader omits packets of a file beyond it."""
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
 NO_ACTIVITY = Activity((), (), (), ())
-CAPTURE_DROPPED = "capture_dropped"
-"""The counter of packets that a capture reports as dropped (`tracer/core/wire/src/counters.rs`)."""
+CAPTURE_DROPPED, OUTSIDE_TIME = "capture_dropped", "outside_time"
+"""The counters of packets that a capture reports as dropped, and of those outside of the time that was asked for
+(`tracer/core/wire/src/counters.rs`)."""
 SINCE_PREFIX = "twintap.since="
 """Prefix of the comment in which an agent's sections state when their capture began."""
 LONGEST_CAPTURE_NS = 366 * 86_400 * 10**9
@@ -70,8 +71,10 @@ class HostCapture:
     absurd: Absurd = field(default_factory=Absurd)
     damaged: list[int] = field(default_factory=list)
     """Frames that an agent marked because their checksums were wrong on arrival."""
+    wanted: Span | None = None
+    """As `Reading.wanted`."""
     elsewhere_count: int = 0
-    """Packets of other hosts' interfaces."""
+    """Packets of other hosts' interfaces, or outside of the time that was asked for."""
     is_twice: bool = False
     """Its packets are captured twice, and it is unknown which sight is whose: it has no own end."""
     copied: copies.Copied | None = None
@@ -104,6 +107,8 @@ class HostCapture:
         self._last_ns = max(span[1], span[1] if self._last_ns is None else self._last_ns)
         if since is not None and not 0 <= span[0] - since <= LONGEST_CAPTURE_NS:
             since = None
+        if since is not None and self.wanted is not None:
+            since = max(since, self.wanted[0])
         after_gap = self._is_after_gap(reader.path)
         for number, drops in self._drops(reader, span, since, after_gap=after_gap):
             self.drops.setdefault(number, []).append(drops)
@@ -209,20 +214,28 @@ class Reading:
     believed: Believed = field(default_factory=dict)
     keys: TlsKeys = field(default_factory=TlsKeys)
     """Secrets that open connections of TLS; those that captures hold are added."""
+    wanted: Span | None = None
+    """The first and last stamp of the packets to read, by each host's clock."""
 
 
 def read_host(
     number: int, source: HostSource, partitions: Partitions, progress: CountedProgress, how: Reading
 ) -> HostCapture:
     assert source.host is not None
-    capture = HostCapture(source.host, tuple(map(str, source.files)), chosen=source.interfaces)
+    capture = HostCapture(source.host, tuple(map(str, source.files)), chosen=source.interfaces, wanted=how.wanted)
     cut: CounterInfo | None = None
     with ExitStack() as opened:
         before: CaptureReader | None = None
         for path in source.files:
             believed, expansion = how.believed.get(path, ()), how.limits.expansion
             reader = open_capture(
-                path, id_headers(), list(clues().values()), believed=believed, limit=expansion, keys=how.keys
+                path,
+                id_headers(),
+                list(clues().values()),
+                believed=believed,
+                limit=expansion,
+                keys=how.keys,
+                wanted=how.wanted,
             )
             opened.enter_context(reader)
             if before is not None:
@@ -325,7 +338,9 @@ def _note_origin(capture: HostCapture, reader: CaptureReader, partitions: Partit
     if capture.chosen and 0 not in capture.chosen:
         return  # each file is reported once
     for counter in reader.counters:
-        if counter.count and counter.name != STAMPS_ABSURD:
+        if counter.name == OUTSIDE_TIME:
+            capture.elsewhere_count += counter.count
+        elif counter.count and counter.name != STAMPS_ABSURD:
             info = CounterInfo(capture.host, counter.name, str(counter.severity), counter.count, counter.remedy)
             capture.counters.append(info)
 

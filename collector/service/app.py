@@ -39,6 +39,7 @@ from collector.service.metrics import metrics_text
 from collector.service.orders import Orders, SessionOrders
 from collector.service.retention import Retention
 from collector.service.settings import CollectorSettings
+from collector.service.stored import LAST_NS
 from collector.service.triggers import Triggers
 from collector.service.under_way import UnderWay
 from collector.service.windows import WindowRequest, Windows
@@ -76,6 +77,9 @@ Session = Annotated[str, Path(description="Name of a capture that goes over seve
 Host = Annotated[str, Path(description="Name of a captured host")]
 Incarnation = Annotated[str, Path(description="Start of an agent: its time in UTC, and a random number")]
 Connections = Annotated[int, Query(ge=0, le=1_000, description="How many of the worst connections are named")]
+
+FromTime = Annotated[int, Query(ge=0, le=LAST_NS, description="Only what arrived from then on, by this clock, in ns")]
+ToTime = Annotated[int, Query(ge=0, le=LAST_NS, description="Only what arrived until then")]
 
 
 class Received(BaseModel):
@@ -137,8 +141,8 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     analysing = UnderWay()
     retention = Retention(settings.data / "sessions", settings.retention, analysing.__contains__)
     joining = Joining(settings.data / "sessions", settings.live_window_seconds, analysing.keep_out)
-    of_window = analysis or partial(_analyse, replace(options, edge_ns=EDGE_NS))
-    windows = Windows(settings.data, agents, partial(_make_trace, settings, analysing, of_window))
+    of_part = analysis or partial(_analyse, replace(options, edge_ns=EDGE_NS))
+    windows = Windows(settings.data, agents, partial(_make_trace, settings, analysing, of_part))
 
     triggers = Triggers(settings.triggers, agents, windows, live)
 
@@ -167,6 +171,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.state.clock = time.time_ns
     app.state.settings = settings
     app.state.analysis = analysis or partial(_analyse, options)
+    app.state.analysis_of_part = of_part
     app.state.analysing = analysing
     app.state.analyses = CapacityLimiter(MOST_ANALYSES)
     app.include_router(_open)
@@ -312,8 +317,10 @@ def live_status(session: Session, request: Request) -> LiveStatus:
 
 
 @_guarded.post("/sessions/{session}/analyse")
-async def analyse_session(session: Session, request: Request, settings: Settings) -> Analysed:
-    """Make the session's trace of all segments that are here, in place of an earlier one.
+async def analyse_session(
+    session: Session, request: Request, settings: Settings, from_ns: FromTime = 0, to_ns: ToTime = LAST_NS
+) -> Analysed:
+    """Make the session's trace of all segments that are here, or that arrived in a time, in place of an earlier one.
 
     Two sessions are analysed at a time, others wait; a session that is being analysed or waits for it is refused.
     """
@@ -322,7 +329,10 @@ async def analyse_session(session: Session, request: Request, settings: Settings
         raise HTTPException(status.HTTP_409_CONFLICT, "its analysis is running; try again when it is done")
     try:
         counters = request.app.state.agents.silent_counters(session)
-        make = partial(_analysis_of, session, request.app.state.analysis, settings, counters)
+        state = request.app.state
+        is_part = (from_ns, to_ns) != (0, LAST_NS)
+        analysis = state.analysis_of_part if is_part else state.analysis
+        make = partial(_analysis_of, session, analysis, settings, counters, from_ns, to_ns)
         return await to_thread.run_sync(make, limiter=request.app.state.analyses)
     finally:
         under_way.end(session)
@@ -347,10 +357,18 @@ def _analyse(options: AnalysisOptions, sources: Sequence[HostSource], trace: str
     return analyse(sources, trace, options=replace(options, counters=counters))
 
 
-def _analysis_of(session: str, analysis: Analyse, settings: CollectorSettings, counters: Counters) -> Analysed:
-    sources = host_sources(sequences(stored_incarnations(session_folder(settings.data, session))))
+def _analysis_of(
+    session: str,
+    analysis: Analyse,
+    settings: CollectorSettings,
+    counters: Counters,
+    from_ns: int = 0,
+    to_ns: int = LAST_NS,
+) -> Analysed:
+    found = stored_incarnations(session_folder(settings.data, session), from_ns, to_ns)
+    sources = host_sources(sequences(found))
     if not sources:
-        raise HTTPException(status.HTTP_404_NOT_FOUND, "nothing was received of this session")
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "nothing was received of this session, or in that time")
     trace = trace_folder(settings.data, session)
     trace.parent.mkdir(parents=True, exist_ok=True)
     try:

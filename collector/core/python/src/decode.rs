@@ -98,9 +98,10 @@ impl CaptureFile {
     /// Open the file at `path`. `id_headers`: headers with transaction ids, the most specific first; `clues` to count;
     /// `secrets`: the operator's additional rules, and whether nothing is secret; `believed`: ranges of plausible
     /// stamps (first and last, ns); `limit` of expansion: free bytes, ratio, most bytes; `keys` that open connections of
-    /// TLS; `part`: the bytes of the file that are the capture (offset, length), if not all. Raises OSError, or ValueError(what it is, what to do) if it is no capture.
+    /// TLS; `part`: the bytes of the file that are the capture (offset, length), if not all;
+    /// `wanted`: the stamps of packets to decode (first and last, ns). Raises OSError, or ValueError(what it is, what to do) if it is no capture.
     #[new]
-    #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None, keys=None, part=None))]
+    #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None, keys=None, part=None, wanted=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -112,6 +113,7 @@ impl CaptureFile {
         limit: Option<(u64, u64, u64)>,
         keys: Option<PyRef<'_, TlsKeys>>,
         part: Option<(u64, u64)>,
+        wanted: Option<(i64, i64)>,
     ) -> PyResult<Self> {
         let mut file = File::open(&path)?;
         let position = file.try_clone()?;
@@ -133,6 +135,9 @@ impl CaptureFile {
         }
         reader.set_clue_rules(clue_rules(clues)?);
         reader.set_believed_stamps(believed);
+        if let Some((first_ns, last_ns)) = wanted {
+            reader.set_wanted_stamps(first_ns, last_ns);
+        }
         reader.set_opener(keys.and_then(|keys| keys.opener()));
         Ok(Self {
             reader: Mutex::new(reader),

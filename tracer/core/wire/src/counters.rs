@@ -89,6 +89,8 @@ counter_kinds! {
     /// A timestamp decades from those around it: taken as if captured when the packet before it was.
     StampsAbsurd, "stamps_absurd", DataLoss,
         "these packets' timestamps are decades off; their times were not used, and stand as that of the packet before each";
+    /// Packets before or after the time that was asked for: counted in `frame`, no row.
+    OutsideTime, "outside_time", Info, "";
     /// A packet of an interface that no block describes.
     InterfaceUnknown, "interface_unknown", DataLoss, "the capture misses an Interface Description Block; write it again";
     /// More interfaces than a file may describe here.

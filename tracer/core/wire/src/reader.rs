@@ -101,6 +101,8 @@ pub struct Reader<R> {
     counters: Counters,
     section: Section,
     stamp_filter: StampFilter,
+    /// The stamps of packets that are decoded, inclusive.
+    wanted: (i64, i64),
     damaged_frames: Vec<u32>,
     frame: u32,
     is_done: bool,
@@ -184,6 +186,7 @@ impl<R: Read> Reader<R> {
             counters: Counters::default(),
             section: Section::default(),
             stamp_filter: StampFilter::default(),
+            wanted: (i64::MIN, i64::MAX),
             damaged_frames: Vec::new(),
             frame: 0,
             is_done: false,
@@ -208,6 +211,11 @@ impl<R: Read> Reader<R> {
     /// Frames so far, ascending, whose TCP checksums were wrong when they were received, as their capture states.
     pub fn damaged_frames(&self) -> &[u32] {
         &self.damaged_frames
+    }
+
+    /// Decode only packets with stamps from the first to the last, from here on; others are counted.
+    pub fn set_wanted_stamps(&mut self, first_ns: i64, last_ns: i64) {
+        self.wanted = (first_ns, last_ns);
     }
 
     /// Frames whose stamps were not believed so far.
@@ -352,6 +360,10 @@ impl<R: Read> Reader<R> {
         let (host_ns, is_own) = self.stamp_filter.take(self.frame, record.host_ns);
         if !is_own {
             self.counters.bump(CounterKind::StampsAbsurd);
+        }
+        if host_ns < self.wanted.0 || host_ns > self.wanted.1 {
+            self.counters.bump(CounterKind::OutsideTime);
+            return;
         }
         let packet = Packet {
             frame: self.frame,
