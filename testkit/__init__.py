@@ -19,6 +19,7 @@ Tables of a trace
 
 Running systems
     `live_hosts`        two hosts in network namespaces, an agent on them, and HTTP between them
+    `recorded_pair`     a flight recorder on each of these, their collector, and requests that fail on demand
     `ssh_hosts`         hosts in network namespaces with an sshd each, to log in to
     `lossy_path`        a path between these that delays and loses frames
     `ceph_cluster`      the daemons of a Ceph, wherever the caller runs them

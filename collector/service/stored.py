@@ -63,8 +63,8 @@ def files_twice(folder: Path) -> list[Path]:
 
 def pieces(files: Iterable[StoredFile], from_ns: int = 0, to_ns: int = LAST_NS) -> list[Path]:
     """The captures to read, in the order of numbers: of joined files those runs whose segments arrived in a time."""
-    runs = ((run, each.path) for each in files for run in each.runs_between(from_ns, to_ns))
-    return [run_path(path, run) for run, path in sorted(runs)]
+    found = ((run, each.path) for each in files for run in each.runs_between(from_ns, to_ns))
+    return [run_path(path, run) for run, path in sorted(found)]
 
 
 def find_hash(folder: Path, number: int) -> bytes | None:

@@ -3,7 +3,9 @@
 1. A window is opened by a request (`POST /api/sessions/SESSION/windows`) or by a trigger.
 2. A flight recorder finds it in the answer to its next report, and sends its segments to the window's session.
    Of a host that sends all, segments that arrived in that time are linked there.
-3. When every host has given its part, or cannot, the trace is made. What came too late is analysed again.
+3. A window that ends later than it was opened gets a first trace of what was there until then, as soon as every host
+   has sent that, or after `FIRST_NS`: whoever was alarmed looks at it while the window goes on.
+4. When every host has given its part, or cannot, the trace is made. What came too late is analysed again.
 
     DATA/sessions/<window>/window.json    what was asked for, and what became of it: it pins the session
     DATA/traces/<window>/                 its trace
@@ -50,9 +52,14 @@ LATE_NS = 3_600 * 1_000_000_000
 LONGEST_NS = 24 * 3_600 * 1_000_000_000
 SLACK_NS = 1_000_000_000
 """A part that begins no later than so long after the window's beginning is whole."""
+FIRST_NS = 5_000_000_000
+"""After so long the first trace is made of what is there: a recorder learns of a window within 2 s, and says 2 s later
+what it sent."""
 NAME_LEN = 40
 PART_MISSING = "window_part_missing"
 """The counter of a host that did not give all of its part; its count is the missing time in s, rounded up."""
+NOT_OVER = "window_not_over"
+"""The counter of a first trace; its count is the time that is to come, in s, rounded up."""
 
 
 class PartState(StrEnum):
@@ -92,6 +99,7 @@ class Window(BaseModel):
     from_ns: int
     to_ns: int
     opened_ns: int
+    first_ns: int = 0  # when a trace of what was before it was opened was made
     ready_ns: int = 0  # when the trace was made
     state: WindowState = WindowState.GATHERING
     problem: str = ""  # why there is no trace
@@ -119,6 +127,7 @@ class Windows:
         self._data, self._agents, self._make_trace, self._clock = data, agents, make_trace, clock
         self._lock = threading.RLock()
         self._windows = {window.window: window for window in _stored_windows(data)}
+        self._first_tried = set[str]()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="windows", daemon=True)
 
@@ -176,6 +185,7 @@ class Windows:
         """Its session was deleted."""
         with self._lock:
             self._windows.pop(name, None)
+            self._first_tried.discard(name)
 
     def requests_for(self, session: str, host: str) -> list[WindowRequest]:
         """What a recorder is to be asked for now."""
@@ -221,9 +231,48 @@ class Windows:
             if judged.state is not part.state and judged.state is not PartState.WAITING:
                 window.parts[host] = judged
                 changed = True
-        if not changed or any(part.state is PartState.WAITING for part in window.parts.values()):
+        if changed and all(part.state is not PartState.WAITING for part in window.parts.values()):
+            self._finish(window)
+        elif window.window not in self._first_tried and self._is_first_here(window):
+            self._make_first(window)
+
+    def _is_first_here(self, window: Window) -> bool:
+        """Whether it is time for the first trace of a window."""
+        now_ns = self._clock()
+        if window.first_ns or not window.opened_ns < now_ns < window.to_ns:
+            return False
+        if now_ns - window.opened_ns >= FIRST_NS:
+            return True
+        if not all(part.is_recorder for part in window.parts.values()):
+            return False  # what the others send is on its way so long
+        return all(self._has_sent(window, host) for host in window.parts)
+
+    def _has_sent(self, window: Window, host: str) -> bool:
+        """Whether the segments of a window of which a recorder has reported have arrived, and there are some."""
+        answer = self._agents.window_answer(window.session, host, window.window)
+        if answer is None or not answer.segments_count:
+            return False
+        folders = [incarnation_folder(self._data, window.window, host, each) for each in answer.incarnations]
+        return sum(incarnation_status(folder).segments_count for folder in folders if folder.is_dir()) >= (
+            answer.segments_count
+        )
+
+    def _make_first(self, window: Window) -> None:
+        """Make a trace of what is there, unless nothing is; the window goes on. Raises: TracerError."""
+        self._first_tried.add(window.window)
+        for host, part in window.parts.items():
+            if not part.is_recorder:
+                self._copy_arrived(window, host)
+        rest_s = -(-(window.to_ns - self._clock()) // 10**9)
+        text = "the window goes on: the rest is added when it has arrived"
+        counters = (CounterInfo(None, NOT_OVER, Severity.NOTICE, rest_s, text),)
+        if not host_folders(session_folder(self._data, window.window)):
             return
-        self._finish(window)
+        if self._make_trace(window.window, counters):
+            window.first_ns = self._clock()
+            self._store(window)
+        else:
+            self._first_tried.discard(window.window)
 
     def _recorders_part(self, window: Window, host: str, agent: AgentStatus | None) -> Part:
         """What became of a recorder's part."""
@@ -249,20 +298,27 @@ class Windows:
         is_behind = agent is not None and agent.state == "capturing" and agent.lag_ns > ARRIVAL_NS
         if now_ns < window.to_ns + ARRIVAL_NS or (is_behind and now_ns < window.to_ns + 10 * ARRIVAL_NS):
             return Part(is_recorder=False)
-        count = 0
+        try:
+            last_numbers = self._copy_arrived(window, host)
+        except FileNotFoundError:  # it was joined or has expired meanwhile: the next look finds what is there
+            return Part(is_recorder=False)
+        for place, (last, _) in last_numbers.items():
+            close_incarnation(place, Closing(last))
+        if not last_numbers:
+            return Part(is_recorder=False, state=PartState.HERE, detail="no segment of that time is at the collector")
+        count = sum(count for _, count in last_numbers.values())
+        return Part(is_recorder=False, state=PartState.HERE, detail=f"{count:,} segments")
+
+    def _copy_arrived(self, window: Window, host: str) -> dict[Path, tuple[int, int]]:
+        """Have what arrived of a host in the window; by folder, its last number and how many. Raises: OSError."""
         source = host_folder(self._data, window.session, host)
+        found = {}
         for folder in incarnation_folders(source) if source.is_dir() else ():
             place = incarnation_folder(self._data, window.window, host, folder.name)
-            try:
-                last, copied_count = copy_segments(folder, place, window.from_ns, window.to_ns + ARRIVAL_NS)
-            except FileNotFoundError:  # it was joined or has expired meanwhile: the next look finds what is there
-                return Part(is_recorder=False)
-            if copied_count:
-                close_incarnation(place, Closing(last))
-            count += copied_count
-        if not count:
-            return Part(is_recorder=False, state=PartState.HERE, detail="no segment of that time is at the collector")
-        return Part(is_recorder=False, state=PartState.HERE, detail=f"{count:,} segments")
+            copied = copy_segments(folder, place, window.from_ns, window.to_ns + ARRIVAL_NS)
+            if copied[1]:
+                found[place] = copied
+        return found
 
     def _finish(self, window: Window) -> None:
         """Make the trace."""

@@ -13,7 +13,7 @@ from collector.service.app import create_app
 from collector.service.live import Counters
 from collector.service.retention import Retention, RetentionLimits
 from collector.service.settings import CollectorSettings
-from collector.service.windows import LATE_NS, PART_MISSING, SILENT_NS, PartState, WindowState
+from collector.service.windows import FIRST_NS, LATE_NS, NOT_OVER, PART_MISSING, SILENT_NS, PartState, WindowState
 from collector.trace.model import TraceInfo
 from tests.collector.service.test_agents import report
 from tests.collector.service.test_ingest import INCARNATION, LATER, put
@@ -240,3 +240,60 @@ def test_an_incarnation_in_an_answer_is_one(bench: Bench) -> None:
     body = report(windows=()).model_dump(mode="json") | {"windows": [answer("w") | {"incarnations": ["../.."]}]}
     place = f"/api/sessions/s1/hosts/h/incarnations/{LATER}/report"
     assert bench.client.post(place, json=body).status_code == 422
+
+
+def test_a_window_that_goes_on_gets_a_first_trace_of_what_was_there(bench: Bench) -> None:
+    for host in ("web1", "web2"):
+        bench.report(host)
+    window = bench.ask(from_ns=START - 30 * SECOND, to_ns=START + 10 * SECOND)["window"]
+    bench.now_ns += 2 * SECOND
+    not_over = answer(window) | {"complete": False}
+    for host in ("web1", "web2"):
+        bench.windows.step()
+        assert bench.made == []
+        put(bench.client, 5, session=window, host=host)
+        bench.report(host, windows=(not_over,))
+    bench.windows.step()
+    bench.windows.step()
+    (files, counters), *others = bench.made
+    assert (len(files), others) == (2, [])
+    assert [(each.name, each.count) for each in counters] == [(NOT_OVER, 8)]
+    found = bench.client.get(f"/api/windows/{window}").json()
+    assert (found["state"], found["first_ns"]) == ("gathering", START + 2 * SECOND)
+    assert Bench(bench.data).windows.get(window).first_ns == START + 2 * SECOND
+    bench.now_ns += 12 * SECOND
+    for host in ("web1", "web2"):
+        bench.send(window, host, 6)
+        bench.report(host, windows=(answer(window, count=2),))
+    bench.windows.step()
+    assert [(len(files), counters) for files, counters in bench.made[1:]] == [(4, ())]
+    assert bench.client.get(f"/api/windows/{window}").json()["state"] == "ready"
+
+
+@pytest.mark.parametrize(("sent", "made_count"), [(("web1",), 1), ((), 0)])
+def test_a_first_trace_does_not_wait_for_a_host_that_says_nothing(
+    bench: Bench, sent: Sequence[str], made_count: int
+) -> None:
+    for host in ("web1", "web2"):
+        bench.report(host)
+    window = bench.ask(from_ns=START - 30 * SECOND, to_ns=START + 10 * SECOND)["window"]
+    for host in sent:
+        put(bench.client, 5, session=window, host=host)
+    for after_ns, expected in ((FIRST_NS - 1, 0), (FIRST_NS, made_count), (FIRST_NS + SECOND, made_count)):
+        bench.now_ns = START + after_ns
+        bench.windows.step()
+        assert len(bench.made) == expected
+
+
+def test_of_hosts_that_send_all_a_first_trace_has_what_arrived(bench: Bench) -> None:
+    bench.report("db1", history=False)
+    put(bench.client, 1, host="db1")
+    path = next(bench.data.glob("sessions/s1/db1/*/*.pcapng"))
+    os.utime(path, ns=(START - SECOND,) * 2)
+    bench.ask(from_ns=START - 30 * SECOND, to_ns=START + 10 * SECOND)
+    bench.now_ns += FIRST_NS
+    bench.windows.step()
+    assert [len(files) for files, _ in bench.made] == [1]
+    bench.now_ns += 9 * SECOND
+    bench.windows.step()
+    assert [len(files) for files, _ in bench.made] == [1, 1]
