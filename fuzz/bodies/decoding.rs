@@ -215,9 +215,10 @@ pub fn http2_frames(data: &[u8]) {
     assert!(cut.starts_with(&whole), "depends on how it is cut");
 }
 
-/// Whether bytes hold the preface of HTTP/2, with which another connection begins.
+/// Whether bytes hold a protocol's preface, with which another connection begins if a packet begins with it.
 fn has_preface(said: &[u8]) -> bool {
-    said.windows(PREFACE.len()).any(|bytes| bytes == PREFACE)
+    let framings = || REGISTRY.iter().filter_map(|protocol| protocol.framing);
+    (0..said.len()).any(|at| framings().any(|framing| (framing.preface_len)(&said[at..]) > 0))
 }
 
 /// Whether bytes may begin TLS, which ends the following of a direction.
@@ -233,9 +234,8 @@ pub fn ceph_frames(data: &[u8]) {
     let Some((&step, said)) = data.split_first() else {
         return;
     };
-    let begins = |at: usize| said[at..].starts_with(&BANNER[..8]) || said[at..].starts_with(PREFACE);
-    if (0..said.len()).any(begins) {
-        return; // another connection
+    if has_preface(said) {
+        return;
     }
     let stream = [BANNER, &ceph_stream(said)[..]].concat();
     let whole = frames_of([&stream[..]]);
