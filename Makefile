@@ -8,7 +8,8 @@ PYTHON ?=
 ONCE ?=
 QUICK ?=
 PYTEST_ARGS ?=
-PYTEST_WORKERS ?= 2
+# One more than the two cores of CI: live tests, of which no two run at once, and many of the store's mostly wait.
+PYTEST_WORKERS ?= 3
 PYTEST = $(VENV)/python -m pytest -q -n $(PYTEST_WORKERS)
 export PYTHON
 
