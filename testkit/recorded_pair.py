@@ -1,6 +1,6 @@
 """Flight recorders on both hosts of `testkit.live_hosts`, their collector on `a`, and an HTTP server on `b`.
 
-Everything is found in files, as the collector leaves them: nothing here asks it.
+What came of it is found in files, as the collector leaves them.
 """
 
 import json
@@ -48,6 +48,12 @@ assert connection.getresponse().status == 500
 print(time.time_ns())
 """
 
+POST = """
+import sys, urllib.request
+headers = {"Authorization": "Bearer " + sys.argv[2], "Content-Type": "application/json"}
+print(urllib.request.urlopen(urllib.request.Request(sys.argv[1], sys.argv[3].encode(), headers)).read().decode())
+"""
+
 
 @dataclass(frozen=True)
 class RecordedPair:
@@ -59,6 +65,14 @@ class RecordedPair:
     def fail(self, name: str) -> int:
         """Send a request that is answered by an error; when it was, in ns."""
         return int(self.hosts.a.run(sys.executable, "-c", FAILING, self.hosts.b.address, name).stdout)
+
+    def ask(self, **wish: Any) -> dict[str, Any]:
+        """Ask the collector for a window."""
+        url = f"http://{self.hosts.a.address}:{PORT}/api/sessions/{SESSION}/windows"
+        found: dict[str, Any] = json.loads(
+            self.hosts.a.run(sys.executable, "-c", POST, url, TOKEN, json.dumps(wish)).stdout
+        )
+        return found
 
     def windows(self) -> list[dict[str, Any]]:
         """The windows, the oldest first."""

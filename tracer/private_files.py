@@ -63,6 +63,17 @@ def link_file(path: Path, folder: Path) -> None:
         partial.replace(target)
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that appears when it is whole. Raises: OSError; then nothing is left."""
+    partial = path.with_name(f"{path.name}.copying")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

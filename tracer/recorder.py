@@ -9,6 +9,9 @@ from there as all others are: retried, resumed by the next agent, acknowledged w
 the disk, and what is linked stays although the history deletes it. Packets of a time that is yet to come are linked as
 they arrive; the window is complete when the host's clock has passed its end by `SEGMENT_NS`.
 
+A window may be of some connections only (`tracer.connection_choice`): then its segments are searched, and copies
+without the other packets are sent, some of them at each step (`STEP_BYTES`).
+
 The clocks' distance is known from reports, as two bounds (`tracer.reports`); a window is widened by their distance.
 """
 
@@ -19,8 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tracer.connection_choice import Connection, ConnectionChoice, copy_chosen, parse_choice
+from tracer.errors import InputError
 from tracer.history import SEGMENT_NS, History, KeptSegment
-from tracer.private_files import link_file
+from tracer.private_files import link_file, write_whole
 from tracer.segments import NAME_PATTERN
 from tracer.spool import Spool
 
@@ -33,6 +38,8 @@ ANSWERS_COUNT = 20
 """So many of the last windows are in each report: an answer that was lost is in the next one."""
 REMEMBERED_COUNT = 200
 """Windows that were complete before the last so many are forgotten."""
+STEP_BYTES = 64 << 20
+"""So much is searched or copied before the shipper's other work goes on."""
 SECOND_NS = 1_000_000_000
 
 
@@ -43,6 +50,7 @@ class WindowRequest:
     window: str  # also the name of the session to which they are sent
     from_ns: int
     to_ns: int
+    only: ConnectionChoice | None = None  # None: all packets
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,10 @@ class _Window:
     request: WindowRequest
     has_from_ns: int
     parts: dict[str, WindowPart] = field(default_factory=dict)  # by incarnation
-    linked: set[Path] = field(default_factory=set)
+    searched: set[Path] = field(default_factory=set)
+    connections: set[Connection] = field(default_factory=set)
+    taken: set[Path] = field(default_factory=set)  # linked or copied, as far as there is something in them
+    segments_count: int = 0
     bytes_count: int = 0
     complete: bool = False
 
@@ -131,7 +142,7 @@ class Recorder:
                 name,
                 each.complete,
                 each.has_from_ns,
-                len(each.linked),
+                each.segments_count,
                 each.bytes_count,
                 tuple(each.parts),
             )
@@ -152,18 +163,54 @@ class Recorder:
         least_ns, most_ns = self._clock_ahead() or (0, 0)
         from_ns, to_ns = window.request.from_ns + least_ns, window.request.to_ns + most_ns
         is_over = self._clock() > to_ns + SEGMENT_NS
-        new = [each for each in self.history.between(from_ns, to_ns) if each.path not in window.linked]
-        begun = []
-        for segment in new:
-            part = window.parts.get(segment.incarnation)
-            if part is None:
-                part = window.parts[segment.incarnation] = WindowPart(self._open_spool(window, segment.incarnation))
-                begun.append(part)
-            link_file(segment.path, part.spool.folder)
-            window.linked.add(segment.path)
-            window.bytes_count += segment.path.stat().st_size
+        wanted = self.history.between(from_ns, to_ns)
+        if not self._search(window, wanted):
+            return []
+        begun: list[WindowPart] = []
+        done_bytes = 0
+        for segment in (each for each in wanted if each.path not in window.taken):
+            if window.request.only is not None and done_bytes > STEP_BYTES:
+                return begun
+            done_bytes += segment.size_bytes
+            begun += self._take(window, segment)
         if is_over:
             self._complete(window)
+        return begun
+
+    def _search(self, window: _Window, wanted: Sequence[KeptSegment]) -> bool:
+        """Find the connections that are chosen in the segments; False while some are not searched yet."""
+        if window.request.only is None:
+            return True
+        done_bytes = 0
+        for segment in (each for each in wanted if each.path not in window.searched):
+            if done_bytes > STEP_BYTES:
+                return False
+            with suppress(FileNotFoundError):  # the history has deleted it
+                window.connections |= window.request.only.find(segment.path.read_bytes())
+            window.searched.add(segment.path)
+            done_bytes += segment.size_bytes
+        return True
+
+    def _take(self, window: _Window, segment: KeptSegment) -> list[WindowPart]:
+        """Have a segment sent, or what is chosen of it; the part, if it is the first of its incarnation."""
+        window.taken.add(segment.path)
+        content = None
+        if window.request.only is not None:
+            with suppress(FileNotFoundError):
+                content = copy_chosen(segment.path.read_bytes(), window.connections)
+            if content is None:
+                return []
+        begun: list[WindowPart] = []
+        part = window.parts.get(segment.incarnation)
+        if part is None:
+            part = window.parts[segment.incarnation] = WindowPart(self._open_spool(window, segment.incarnation))
+            begun.append(part)
+        if content is None:
+            link_file(segment.path, part.spool.folder)
+        else:
+            write_whole(part.spool.folder / segment.path.name, content)
+        window.segments_count += 1
+        window.bytes_count += segment.path.stat().st_size if content is None else len(content)
         return begun
 
     def _open_spool(self, window: _Window, incarnation: str) -> Spool:
@@ -182,6 +229,8 @@ def read_requests(answer: Mapping[str, Any]) -> list[WindowRequest]:
     """The windows in a collector's answer; none in what is not understood, such as one of a later version."""
     found = []
     for each in answer.get("windows") or ():
-        with suppress(KeyError, TypeError, ValueError):
-            found.append(WindowRequest(str(each["window"]), int(each["from_ns"]), int(each["to_ns"])))
+        with suppress(KeyError, TypeError, ValueError, InputError):
+            text = str(each["only"]) if "only" in each else ""
+            only = parse_choice(text) if text else None
+            found.append(WindowRequest(str(each["window"]), int(each["from_ns"]), int(each["to_ns"]), only))
     return found

@@ -16,7 +16,7 @@ Source: RFC 8878, 3.1.1 (frames), 3.1.2 (skippable frames).
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -182,6 +182,28 @@ def _summary(path: str, _inode: int, _size: int, last_ns: int) -> JoinedSummary:
     firsts, lasts = numbers[[0, *(breaks + 1)]].tolist(), numbers[[*breaks, -1]].tolist()
     arrivals = index["arrived_ns"]
     return JoinedSummary(tuple(zip(firsts, lasts, strict=True)), int(arrivals.min()), int(arrivals.max()))
+
+
+def read_segments(path: Path, from_ns: int, to_ns: int) -> Iterator[tuple[int, int, bytes]]:
+    """Number, arrival and content of the segments of a file, joined or alone, that arrived in a time.
+
+    Raises: OSError, InputError.
+    """
+    names = parse_name(path.name)
+    if names is None or not names.is_joined:
+        arrived_ns = path.stat().st_mtime_ns
+        if names is not None and from_ns <= arrived_ns <= to_ns:
+            yield names.first, arrived_ns, path.read_bytes()
+        return
+    index = read_index(path)
+    ends = np.cumsum(index["packed"], dtype=np.int64)
+    with path.open("rb") as file:
+        for place in np.flatnonzero(_between(index, from_ns, to_ns)).tolist():
+            record = index[place]
+            file.seek(int(ends[place]) - int(record["packed"]))
+            packed = file.read(int(record["packed"]))
+            content = pa.decompress(packed, decompressed_size=int(record["size"]), codec="zstd", asbytes=True)
+            yield int(record["number"]), int(record["arrived_ns"]), content
 
 
 def write_joined(file: BinaryIO, segments: Sequence[tuple[int, Path]]) -> int:

@@ -24,11 +24,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
-from collector.capture_files.joined import joined_name, write_joined, write_part
+from collector.capture_files.joined import joined_name, read_segments, write_joined, write_part
 from collector.service.ingest import host_folders, incarnation_folders, session_folders
 from collector.service.stored import StoredFile, files_twice, stored_files
-from tracer.private_files import link_file, sync_folder
-from tracer.segments import incarnation_stem
+from tracer.connection_choice import Connection, ConnectionChoice, copy_chosen
+from tracer.private_files import link_file, sync_folder, write_whole
+from tracer.segments import incarnation_stem, segment_name
 
 CHECK_SECONDS = 30.0
 """Between two looks at what may be joined."""
@@ -105,9 +106,30 @@ def copy_segments(folder: Path, target: Path, from_ns: int, to_ns: int) -> tuple
             link_file(each.path, target)
         else:
             name = joined_name(incarnation_stem(folder.parent.name, folder.name), runs[0][0], runs[-1][1])
-            write_whole(target / name, partial(write_part, joined=each.path, from_ns=from_ns, to_ns=to_ns))
+            write_durably(target / name, partial(write_part, joined=each.path, from_ns=from_ns, to_ns=to_ns))
         last = max(last, runs[-1][1])
         count += sum(end - begin + 1 for begin, end in runs)
+    return last, count
+
+
+def copy_packets(folder: Path, target: Path, from_ns: int, to_ns: int, only: ConnectionChoice) -> tuple[int, int]:
+    """As `copy_segments`, of the packets of some connections alone; segments without any are left out."""
+    files = [each for each in stored_files(folder) if each.runs_between(from_ns, to_ns)]
+    connections: set[Connection] = set()
+    for each in files:
+        for _, _, content in read_segments(each.path, from_ns, to_ns):
+            connections |= only.find(content)
+    last = count = 0
+    for each in files if connections else ():
+        for number, arrived_ns, content in read_segments(each.path, from_ns, to_ns):
+            chosen = copy_chosen(content, connections)
+            if chosen is None:
+                continue
+            target.mkdir(parents=True, exist_ok=True)
+            place = target / segment_name(incarnation_stem(folder.parent.name, folder.name), number)
+            write_whole(place, chosen)
+            os.utime(place, ns=(arrived_ns, arrived_ns))
+            last, count = max(last, number), count + 1
     return last, count
 
 
@@ -167,7 +189,7 @@ class Joining:
                 log.info("%d segments were joined", count)
 
 
-def write_whole(place: Path, write: Callable[[BinaryIO], int]) -> None:
+def write_durably(place: Path, write: Callable[[BinaryIO], int]) -> None:
     """Write a joined file durably under its final name. Raises: OSError; then nothing is left.
 
     Arguments: `write` writes its content, and returns when the last segment in it arrived.
@@ -188,7 +210,9 @@ def write_whole(place: Path, write: Callable[[BinaryIO], int]) -> None:
 def _write(folder: Path, group: Sequence[StoredFile]) -> None:
     segments = [(each.last, each.path) for each in group]
     stem = incarnation_stem(folder.parent.name, folder.name)
-    write_whole(folder / joined_name(stem, segments[0][0], segments[-1][0]), lambda file: write_joined(file, segments))
+    write_durably(
+        folder / joined_name(stem, segments[0][0], segments[-1][0]), lambda file: write_joined(file, segments)
+    )
 
 
 def _fits(group: Sequence[StoredFile], each: StoredFile) -> bool:

@@ -25,6 +25,9 @@ class WindowWish(BaseModel):
     to_ns: int | None = Field(default=None, ge=0)
     last_seconds: Seconds | None = None
     request: str = Field(default="", max_length=500, description="An id, or what the viewer's search takes")
+    only: str = Field(
+        default="", max_length=200, description="Only connections in which this stands, or with these ADDRESS:PORT"
+    )
     before_seconds: Seconds = AROUND_SECONDS
     after_seconds: Seconds = AROUND_SECONDS
     reason: str = Field(default="", max_length=500)
@@ -42,7 +45,9 @@ def _windows(request: Request) -> Windows:
 def open_window(session: Session, wish: WindowWish, request: Request) -> Window:
     """Gather the packets of a time from all hosts of a session, keep them, and make their trace."""
     from_ns, to_ns, reason = _times(session, wish, request)
-    return _windows(request).open(session, from_ns, to_ns, wish.reason or reason)
+    if wish.only and not wish.reason:
+        reason = f"{reason}, connections of {wish.only}"
+    return _windows(request).open(session, from_ns, to_ns, wish.reason or reason, only=wish.only)
 
 
 @router.get("/windows")

@@ -36,10 +36,12 @@ from collector.service.ingest import (
     incarnation_status,
     session_folders,
 )
-from collector.service.joining import copy_segments
+from collector.service.joining import copy_packets, copy_segments
 from collector.trace.data_directory import host_folder, incarnation_folder, session_folder
 from collector.trace.model import CounterInfo
+from tracer.connection_choice import parse_choice
 from tracer.errors import InputError, TracerError
+from tracer.plain_text import plain
 from tracer.private_files import write_durably
 
 STEP_SECONDS = 0.25
@@ -58,6 +60,8 @@ what it sent."""
 NAME_LEN = 40
 PART_MISSING = "window_part_missing"
 """The counter of a host that did not give all of its part; its count is the missing time in s, rounded up."""
+ONLY = "window_of_connections"
+"""The counter of a window that holds the packets of some connections only."""
 NOT_OVER = "window_not_over"
 """The counter of a first trace; its count is the time that is to come, in s, rounded up."""
 
@@ -95,6 +99,7 @@ class Window(BaseModel):
     window: str  # also the name of its session and of its trace
     session: str  # of which it is
     reason: str
+    only: str = ""  # of which connections (`tracer.connection_choice`); empty = all packets
     trigger: str = ""  # that opened it; empty = somebody asked
     from_ns: int
     to_ns: int
@@ -112,6 +117,7 @@ class WindowRequest(BaseModel, frozen=True):
     window: str
     from_ns: int
     to_ns: int
+    only: str = ""
 
 
 MakeTrace = Callable[[str, tuple[CounterInfo, ...]], bool]
@@ -141,8 +147,10 @@ class Windows:
         if self._thread.is_alive():
             self._thread.join()
 
-    def open(self, session: str, from_ns: int, to_ns: int, reason: str, trigger: str = "") -> Window:
+    def open(self, session: str, from_ns: int, to_ns: int, reason: str, trigger: str = "", only: str = "") -> Window:
         """Open a window over all hosts of a session. Raises: InputError, ResourceError."""
+        if only:
+            parse_choice(only)
         if not 0 < to_ns - from_ns <= LONGEST_NS:
             raise InputError("a window must end after its beginning, and be a day at most", "give other times")
         agents = {each.host: each for each in self._agents.status() if each.session == session}
@@ -157,6 +165,7 @@ class Windows:
                 window=self._new_name(session, to_ns),
                 session=session,
                 reason=reason,
+                only=only,
                 trigger=trigger,
                 from_ns=from_ns,
                 to_ns=to_ns,
@@ -192,7 +201,7 @@ class Windows:
         now_ns = self._clock()
         with self._lock:
             return [
-                WindowRequest(window=each.window, from_ns=each.from_ns, to_ns=each.to_ns)
+                WindowRequest(window=each.window, from_ns=each.from_ns, to_ns=each.to_ns, only=each.only)
                 for each in self._windows.values()
                 if each.session == session
                 and (part := each.parts.get(host)) is not None
@@ -265,7 +274,7 @@ class Windows:
                 self._copy_arrived(window, host)
         rest_s = -(-(window.to_ns - self._clock()) // 10**9)
         text = "the window goes on: the rest is added when it has arrived"
-        counters = (CounterInfo(None, NOT_OVER, Severity.NOTICE, rest_s, text),)
+        counters = (CounterInfo(None, NOT_OVER, Severity.NOTICE, rest_s, text), *_only_counters(window))
         if not host_folders(session_folder(self._data, window.window)):
             return
         if self._make_trace(window.window, counters):
@@ -315,7 +324,11 @@ class Windows:
         found = {}
         for folder in incarnation_folders(source) if source.is_dir() else ():
             place = incarnation_folder(self._data, window.window, host, folder.name)
-            copied = copy_segments(folder, place, window.from_ns, window.to_ns + ARRIVAL_NS)
+            times = window.from_ns, window.to_ns + ARRIVAL_NS
+            if window.only:
+                copied = copy_packets(folder, place, *times, parse_choice(window.only))
+            else:
+                copied = copy_segments(folder, place, *times)
             if copied[1]:
                 found[place] = copied
         return found
@@ -375,6 +388,14 @@ def _counters(window: Window) -> Iterator[CounterInfo]:
         if part.missing_ns:
             seconds = -(-part.missing_ns // 10**9)
             yield CounterInfo(host, PART_MISSING, Severity.DATA_LOSS, seconds, f"{part.detail}; raise --keep there")
+    yield from _only_counters(window)
+
+
+def _only_counters(window: Window) -> Iterator[CounterInfo]:
+    """The counter of a window that is not of all packets."""
+    if window.only:
+        text = f"here are only connections of {plain(window.only)}: ask for the time without it for the others"
+        yield CounterInfo(None, ONLY, Severity.NOTICE, 1, text)
 
 
 def clock_text(at_ns: int) -> str:

@@ -3,15 +3,17 @@
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
 import httpx
 import pytest
 
+from tests.tracer.test_connection_choice import SERVER, ethernet, frames_of, segment_of, tcp
 from tests.tracer.test_shipping import FakeCollector
 from tracer.commands.capture import parse_size
+from tracer.connection_choice import parse_choice
 from tracer.history import SEGMENT_NS, History
 from tracer.private_files import link_file
 from tracer.recorder import Recorder, WindowRequest, read_requests
@@ -299,3 +301,29 @@ def test_sizes(text: str, size: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no size"):
         parse_size(text)
+
+
+def test_of_a_window_of_connections_only_their_packets_are_sent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, other = ((ethernet(tcp((f"10.0.0.{n}", 5), SERVER, b"id: req-000828" * (n == 1)))) for n in (1, 2))
+    contents = (segment_of(chosen, other), segment_of(other), segment_of(other, ethernet(tcp(SERVER, ("10.0.0.1", 5)))))
+    for number, content in enumerate(contents, 1):
+        path = host.write(number, number * SECOND)
+        path.write_bytes(content)
+        os.utime(path, ns=(NOW_NS + number * SECOND,) * 2)
+    monkeypatch.setattr("tracer.recorder.STEP_BYTES", 0)
+    host.now_ns += 60 * SECOND
+    host.recorder.step()
+    host.recorder.take([replace(window("w", 0, 10), only=parse_choice("req-000828"))])
+    parts = [part for _ in range(8) for part in host.recorder.step()]
+    (answer,) = host.recorder.answers()
+    assert (len(parts), answer.segments_count, answer.complete) == (1, 2, True)
+    sent = [path.read_bytes() for _, path in parts[0].spool.waiting()]
+    assert [frames_of(content) for content in sent] == [[1], [2]]
+    assert answer.bytes_count == sum(map(len, sent))
+
+
+def test_what_cannot_be_chosen_by_is_not_sent_at_all() -> None:
+    one = {"window": "w", "from_ns": 1, "to_ns": 2}
+    assert [each.only for each in read_requests({"windows": [one, one | {"only": ""}]})] == [None, None]
+    assert read_requests({"windows": [one | {"only": "x"}]}) == []
+    assert read_requests({"windows": [one | {"only": "req-000828"}]})[0].only == parse_choice("req-000828")

@@ -10,14 +10,17 @@ import pytest
 
 from collector.decode.host_capture import HostSource
 from collector.service.app import create_app
+from collector.service.joining import Joining
 from collector.service.live import Counters
 from collector.service.retention import Retention, RetentionLimits
 from collector.service.settings import CollectorSettings
-from collector.service.windows import FIRST_NS, LATE_NS, NOT_OVER, PART_MISSING, SILENT_NS, PartState, WindowState
+from collector.service.under_way import UnderWay
+from collector.service.windows import FIRST_NS, LATE_NS, NOT_OVER, ONLY, PART_MISSING, SILENT_NS, PartState, WindowState
 from collector.trace.model import TraceInfo
 from tests.collector.service.test_agents import report
 from tests.collector.service.test_ingest import INCARNATION, LATER, put
 from tests.helpers.app_client import AppClient
+from tests.tracer.test_connection_choice import SERVER, ethernet, frames_of, segment_of, tcp
 
 SECOND = 1_000_000_000
 START = 1_795_647_180 * SECOND
@@ -82,7 +85,7 @@ def bench(tmp_path: Path) -> Bench:
 def test_recorders_are_asked_in_the_answers_to_their_reports_until_they_have_answered(bench: Bench) -> None:
     assert bench.report("web1") == []
     made = bench.ask(last_seconds=60)
-    expected = [{"window": made["window"], "from_ns": START - 60 * SECOND, "to_ns": START}]
+    expected = [{"window": made["window"], "from_ns": START - 60 * SECOND, "to_ns": START, "only": ""}]
     assert bench.report("web1") == expected
     assert bench.report("other") == [], "it was not there when the window was opened"
     bench.send(made["window"], "web1")
@@ -297,3 +300,35 @@ def test_of_hosts_that_send_all_a_first_trace_has_what_arrived(bench: Bench) -> 
     bench.now_ns += 9 * SECOND
     bench.windows.step()
     assert [len(files) for files, _ in bench.made] == [1, 1]
+
+
+@pytest.mark.parametrize("are_joined", [False, True])
+def test_of_a_host_that_sends_all_a_window_of_connections_has_their_packets(bench: Bench, are_joined: bool) -> None:
+    bench.report("db1", history=False)
+    chosen, other = ((ethernet(tcp((f"10.0.0.{n}", 5), SERVER, b"id: req-000828" * (n == 1)))) for n in (1, 2))
+    contents = (segment_of(other, chosen), segment_of(other), segment_of(other, ethernet(tcp(SERVER, ("10.0.0.1", 5)))))
+    for number, content in enumerate(contents, 1):
+        put(bench.client, number, content, host="db1")
+        path = next(bench.data.glob(f"sessions/s1/db1/*/*{number}.pcapng"))
+        os.utime(path, ns=(START + number - 5 * SECOND,) * 2)
+    if are_joined:
+        joining = Joining(bench.data / "sessions", 0, UnderWay().keep_out, lambda: START + 3600 * SECOND)
+        assert joining.step() == 3
+    window = bench.ask(last_seconds=10, only="req-000828")
+    assert window["reason"] == "the last 10 s, connections of req-000828"
+    bench.now_ns += 4 * SECOND
+    bench.windows.step()
+    assert bench.part("db1") == ("here", "2 segments")
+    ((files, counters),) = bench.made
+    assert [name[-9:-7] for name in files] == ["01", "03"]
+    assert [each.name for each in counters] == [ONLY]
+    sent = sorted(bench.data.glob(f"sessions/{window['window']}/db1/*/*.pcapng"))
+    assert [frames_of(path.read_bytes()) for path in sent] == [[2], [2]]
+    assert sent[0].stat().st_mtime_ns == START + 1 - 5 * SECOND
+
+
+def test_recorders_are_asked_for_connections(bench: Bench) -> None:
+    bench.report("web1")
+    bench.ask(last_seconds=10, only="10.0.0.1:5")
+    assert [each["only"] for each in bench.report("web1")] == ["10.0.0.1:5"]
+    assert "has 4 to 200 bytes" in bench.ask(last_seconds=10, only="x")["detail"]
