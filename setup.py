@@ -57,6 +57,7 @@ def sent_agent() -> RustExtension:
 
 COLLECTOR = [
     *core_requirement(),
+    "cryptography",
     "fastapi",
     "fsspec",
     "networkx",

@@ -121,9 +121,9 @@ def main() -> None:
 def _measure(hosts: Pair, folder: Path, options: argparse.Namespace) -> None:
     url = f"http://{hosts.b.address}:{PORT}"
     collect = (*TRACER, "collect", "--data", str(folder / "data"), "--listen", f"{hosts.b.address}:{PORT}")
-    live = ("--token", TOKEN, "--live-window", str(options.window), "--live-mib", str(options.mib))
+    live = ("--live-window", str(options.window), "--live-mib", str(options.mib))
     with (
-        hosts.b.running(*collect, *live, ready="collecting at") as collector,
+        hosts.b.running(*collect, *access_options(folder), *live, ready="collecting at") as collector,
         hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, ready="ready"),
         shipping_agent(hosts.a, url, folder),
         shipping_agent(hosts.b, url, folder),
@@ -142,14 +142,20 @@ def _measure(hosts: Pair, folder: Path, options: argparse.Namespace) -> None:
         _print(options, seen, json.loads(status))
 
 
+def access_options(folder: Path) -> tuple[str, ...]:
+    """The options with which a collector and its agents have one token; within our own namespaces without TLS."""
+    file = folder / "token"
+    file.write_text(TOKEN)
+    return "--token-file", str(file), "--plain-http"
+
+
 @contextmanager
 def shipping_agent(host: Host, url: str, folder: Path) -> Iterator[Capturing]:
     """`tracer capture` on a host that sends what it sees to the collector at `url`, while the context lasts."""
     shipping = (
         "--collector",
         url,
-        "--token",
-        TOKEN,
+        *access_options(folder),
         "--session",
         SESSION,
         "--spool",

@@ -20,7 +20,7 @@ import click
 import psutil
 from playwright.sync_api import CDPSession, Page
 
-from benchmarks.live_latency import CLIENT, PORT, SERVER, SESSION, TOKEN, shipping_agent
+from benchmarks.live_latency import CLIENT, PORT, SERVER, SESSION, access_options, shipping_agent
 from benchmarks.viewer import memory_mib, page_memory
 from benchmarks.viewer_session import browser, server_of, wait_settled
 from collector.trace.reading import Trace
@@ -51,9 +51,10 @@ def main(minutes: float, rate: float, window: float) -> None:
 
 def _measure(hosts: Pair, folder: Path, seconds: float, rate: float, window: float) -> None:
     url, live = f"http://{hosts.b.address}:{PORT}", folder / "data" / "sessions" / SESSION / "live"
-    collect = (*TRACER, "collect", "--data", str(folder / "data"), "--listen", f"{hosts.b.address}:{PORT}")
+    at = ("--listen", f"{hosts.b.address}:{PORT}")
+    collect = (*TRACER, "collect", "--data", str(folder / "data"), *at, *access_options(folder))
     with (
-        hosts.b.running(*collect, "--token", TOKEN, "--live-window", str(window), ready="collecting at") as collector,
+        hosts.b.running(*collect, "--live-window", str(window), ready="collecting at") as collector,
         hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, ready="ready"),
         shipping_agent(hosts.a, url, folder),
         shipping_agent(hosts.b, url, folder),

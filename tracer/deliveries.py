@@ -43,8 +43,10 @@ class OwnDeliveries:
         with self._lock:
             self._exclude = exclude
 
-    def look_up(self) -> None:
-        """Resolve the collector's name before a new connection. Earlier addresses stay excluded."""
+    def look_up(self, url: str = "") -> None:
+        """Resolve the collector's name before a new connection, at `url` if it has moved. Earlier addresses stay
+        excluded."""
+        self._url = url or self._url
         self.add(self._endpoints_of(self._url))
 
     def add(self, found: Iterable[Endpoint]) -> None:

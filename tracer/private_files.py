@@ -26,16 +26,16 @@ def operators_umask() -> int:
     return _earlier[0] if _earlier else -1
 
 
-def write_durably(path: Path, text: str) -> None:
-    """Write a small file, for its owner only: after a crash it has this text or the one before, never part of it.
+def write_durably(path: Path, content: str | bytes) -> None:
+    """Write a small file, for its owner only: after a crash it has this content or the one before, never part of it.
 
     Raises: OSError; then the file is as it was.
     """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

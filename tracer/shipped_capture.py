@@ -31,7 +31,8 @@ from tracer.shipping import (
     check_url,
 )
 from tracer.spool import MEMORY_LIMIT_BYTES, Destination, Spool, open_spools, spool_error
-from tracer.tokens import left_token_for, read_token
+from tracer.tls import read_bundle
+from tracer.tokens import first_line, left_token_for, read_token
 
 SHIPPED_SEGMENT_AGE_NS = 500_000_000
 """Of segments for a collector: half of what a live view may be late (2 s) is left to ship and analyse them."""
@@ -64,7 +65,14 @@ def run_shipped_capture(
     """
     deliveries = None if include_own else OwnDeliveries(check_url(destination.url))
     token_now = partial(_token_now, destination)
-    client = CollectorClient(destination.url, destination.token, deliveries=deliveries, token_now=token_now)
+    client = CollectorClient(
+        destination.url,
+        destination.token,
+        deliveries=deliveries,
+        token_now=token_now,
+        url_now=partial(url_now, destination) if destination.url_file else None,
+        tls=destination.tls,
+    )
     spools = open_spools(destination, options.host)
     spool = spools[-1]
     history = _open_history(destination, spool) if destination.keep_bytes else None
@@ -122,11 +130,22 @@ def run_shipped_capture(
 
 
 def _token_now(destination: Destination) -> str:
-    """The collector's token now: what its file holds, or what a collector of this user left on this machine."""
-    if destination.token_file is not None:
-        with suppress(InputError):  # it is being written
-            return read_token(None, destination.token_file, lambda _: None)
+    """The collector's token now: what its file or the bundle holds, or what a collector of this user left on this
+    machine."""
+    with suppress(InputError):  # it is being written
+        if destination.token_file is not None:
+            return read_token(None, destination.token_file)
+        if destination.tls.bundle is not None and (found := read_bundle(destination.tls.bundle).token):
+            return found
     return left_token_for(destination.url)
+
+
+def url_now(destination: Destination) -> str:
+    """Where the collector is now, as the file says that names it. Raises: InputError."""
+    file = destination.url_file
+    if file is None or file == destination.tls.bundle:
+        return read_bundle(file).url if file else destination.url
+    return first_line(file, "address")
 
 
 def _open_history(destination: Destination, spool: Spool) -> History:

@@ -2,8 +2,9 @@
 
 A segment is first completed on this host's disk, in the spool. It is deleted only after the collector has acknowledged
 that it is durable there. After any failure (no answer, full disk at the collector, a refused token, another service
-there) it is sent again, at growing intervals; the token is read again where it was refused, and the collector's address
-is looked up again. Only a segment that is refused for what it is (too large, damaged on this disk) is set aside, so
+there, a certificate that does not fit) it is sent again, at growing intervals; the token is read again where it was
+refused, the collector's address and the certificates where they are in files that changed, and its name is looked up
+again. Only a segment that is refused for what it is (too large, damaged on this disk) is set aside, so
 that it does not stop those after it. The collector identifies a segment by session, host, incarnation, number and hash:
 sending it twice is harmless.
 
@@ -13,9 +14,11 @@ agent is killed, are sent by the next agent on this host.
 """
 
 import hashlib
+import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
@@ -25,6 +28,8 @@ from tracer.deliveries import OwnDeliveries
 from tracer.errors import InputError, ServiceError
 from tracer.reports import REPORT_SECONDS, Delivery
 from tracer.spool import Spool, trim
+from tracer.tls import SYSTEM, TlsFiles, client_context
+from tracer.tls_failures import tls_trouble
 
 if TYPE_CHECKING:
     from tracer.recorder import Recorder, WindowPart
@@ -80,15 +85,19 @@ class CollectorClient:
         transport: httpx.BaseTransport | None = None,
         deliveries: OwnDeliveries | None = None,
         token_now: Callable[[], str] | None = None,
+        url_now: Callable[[], str] | None = None,
+        tls: TlsFiles = SYSTEM,
     ) -> None:
         """`deliveries` learns of each address before a connection to it is opened; `token_now` says what the token is
-        after one was refused."""
-        headers = _bearer(token)
-        self._token_now = token_now
+        after one was refused; `url_now`, where the collector is before a connection is opened.
+
+        Raises: InputError for certificates that cannot be used.
+        """
+        self._token_now, self._url_now, self._tls, self._transport = token_now, url_now, tls, transport
         self.url = check_url(url)
-        self._http = httpx.Client(
-            base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_SECONDS, transport=transport, trust_env=False
-        )
+        self._stamp = tls.stamp()
+        self._context = _context_for(self.url, tls)
+        self._http = self._new_http(_bearer(token), httpx.Timeout(REQUEST_TIMEOUT_SECONDS))
         self._deliveries = deliveries
         self._answered_at: float | None = None
         self._takes_packed = False  # by its last answer
@@ -159,13 +168,12 @@ class CollectorClient:
         json: object = None,
     ) -> httpx.Response:
         if self._answered_at is None or time.monotonic() - self._answered_at > KEPT_SECONDS:
-            self._look_up()
+            self._follow_changes()
         try:
             answer = self._http.request(method, path, content=content, headers=headers, json=json)
         except httpx.HTTPError as error:
             self._answered_at, self._takes_packed = None, False
-            reason = str(error) or type(error).__name__
-            raise CollectorDownError(f"the collector at {self.url} does not answer ({reason})") from None
+            raise self._no_answer(error) from None
         self._answered_at = time.monotonic()
         if answer.is_success:
             return answer
@@ -176,7 +184,15 @@ class CollectorClient:
             raise SegmentRefusedError(f"the collector at {self.url} refuses a segment ({detail})")
         if answer.status_code >= 500 or answer.status_code in (408, 422, 429):
             raise CollectorDownError(f"the collector at {self.url} cannot take segments now ({detail})")
+        self._answered_at = None  # before the next attempt, see whether it has moved
         raise CollectorRefusesError(f"the collector at {self.url} refuses ({detail})", _remedy(answer.status_code))
+
+    def _no_answer(self, error: httpx.HTTPError) -> CollectorDownError | CollectorRefusesError:
+        """The error for a request without an answer."""
+        trouble = None if self._transport else tls_trouble(error, self.url, self._context)
+        if trouble is not None:
+            return CollectorRefusesError(f"the collector at {self.url}: {trouble[0]}", trouble[1])
+        return CollectorDownError(f"the collector at {self.url} does not answer ({str(error) or type(error).__name__})")
 
     def _has_new_token(self) -> bool:
         """Whether the collector has a new token; if so, requests carry it from now on."""
@@ -185,9 +201,29 @@ class CollectorClient:
         self._http.headers.update(found)
         return is_new
 
-    def _look_up(self) -> None:
+    def _follow_changes(self) -> None:
+        """Before a connection is opened: read address and certificates again where they changed, look up the name."""
+        stamp = self._tls.stamp()
+        with suppress(InputError):  # it is being written: what was read before stays in use
+            url = check_url(self._url_now()) if self._url_now else self.url
+            if url != self.url or stamp != self._stamp:
+                context = _context_for(url, self._tls)
+                self.url, self._stamp, self._context, before = url, stamp, context, self._http
+                self._http = self._new_http(_authorization(before), before.timeout)
+                self._takes_packed = False
+                before.close()
         if self._deliveries is not None:
-            self._deliveries.look_up()
+            self._deliveries.look_up(self.url)
+
+    def _new_http(self, headers: dict[str, str], timeout: httpx.Timeout) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            timeout=timeout,
+            transport=self._transport,
+            trust_env=False,
+            verify=self._context or False,  # without a context it is plain HTTP
+        )
 
 
 def _place(spool: Spool) -> str:
@@ -254,6 +290,8 @@ class Shipper:
                 self._parts += self._recorder.step()
             self._trim()
             if self._clock() >= self._next_attempt:
+                if self._failure is not None and not self._is_closing and not self.waiting_count():
+                    self._client.check()
                 self._send_spools(must_end)
                 self._note_success()
         except (CollectorDownError, CollectorRefusesError) as error:
@@ -402,6 +440,15 @@ def check_url(url: str) -> str:
     if parsed.userinfo:
         raise InputError("a collector's URL holds no user and password", "give a token: --token-file or TWINTAP_TOKEN")
     return str(parsed).rstrip("/")
+
+
+def _context_for(url: str, tls: TlsFiles) -> ssl.SSLContext | None:
+    """What connections are opened with; None for plain HTTP. Raises: InputError."""
+    return client_context(tls) if url.startswith("https:") else None
+
+
+def _authorization(http: httpx.Client) -> dict[str, str]:
+    return {"Authorization": http.headers["Authorization"]} if "Authorization" in http.headers else {}
 
 
 def _bearer(token: str) -> dict[str, str]:

@@ -38,6 +38,7 @@ from tracer.segments import (
     rescue_partials,
     segments,
 )
+from tracer.tls import SYSTEM, TlsFiles
 
 MEMORY = Path("/dev/shm")
 """A file system in memory, where the system has one."""
@@ -62,6 +63,9 @@ class Destination:
     spool_limit_bytes: int
     token_file: Path | None = None
     """Where the token is read again when the collector refuses it."""
+    url_file: Path | None = None
+    """Where the URL is read again before a connection is opened: a bundle, or a file with it in its first line."""
+    tls: TlsFiles = SYSTEM
     keep_bytes: int = 0
     """Of a flight recorder's history; 0 = all segments are sent."""
     sample_ns: int = 0
@@ -311,7 +315,9 @@ def open_spools(destination: Destination, host: str) -> list[Spool]:
     Raises: ResourceError if another agent captures this host for the session, or the spool cannot be written;
     DiskFullError if it can be made neither on the disk nor in memory.
     """
-    collector = quote(destination.url.split("://", 1)[-1].rstrip("/"), safe="")
+    # A collector that a file names may move, and what an earlier agent left is still for it.
+    of_file = destination.url_file and str(destination.url_file.absolute())
+    collector = quote(of_file or destination.url.split("://", 1)[-1].rstrip("/"), safe="")
     folder = destination.spool / collector
     memory = memory_folder()
     roots = [folder, *([] if memory is None else [memory / collector])]

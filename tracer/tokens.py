@@ -1,7 +1,7 @@
 """An operator's secret for a service of ours: from a file, the environment, or a prompt.
 
-A token on the command line works, but everybody on the machine may read command lines. So a warning is printed, and the
-token is overwritten in this process's command line (`/proc/PID/cmdline`, which `ps` shows) if the system permits it.
+A token on the command line is refused, for everybody on the machine may read command lines; it is overwritten in this
+process's (`/proc/PID/cmdline`, which `ps` shows) if the system permits it.
 
 A collector without a token generates one and stores it where agents of the same user on the same machine find it.
 """
@@ -30,7 +30,7 @@ _ARG_START = 48 - 1
 
 def token_options(purpose: str, variable: str = VARIABLE) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add `--token` and `--token-file`; the command takes both, and gives them to `read_token`, as `variable`."""
-    plain = click.option("--token", metavar="SECRET|-", help=f"{purpose} `-` asks for it. [default: ${variable}]")
+    plain = click.option("--token", metavar="-", help=f"{purpose} `-` asks for it.  [default: ${variable}]")
     file = click.option(
         "--token-file",
         type=click.Path(path_type=Path),
@@ -40,22 +40,22 @@ def token_options(purpose: str, variable: str = VARIABLE) -> Callable[[Callable[
     return lambda command: file(plain(command))
 
 
-def read_token(token: str | None, file: Path | None, warn: Callable[[str], None], variable: str = VARIABLE) -> str:
+def read_token(token: str | None, file: Path | None, variable: str = VARIABLE) -> str:
     """The token that was given by option, file, environment or prompt; "" if none was.
 
-    Raises: InputError for a file that cannot be read or is empty, or for two tokens.
+    Raises: InputError for a file that cannot be read or is empty, for two tokens, or one on the command line.
     """
     if token and file:
         raise InputError("--token and --token-file are both given", "give one of them")
     if file is not None:
-        return _first_line(file)
+        return first_line(file, "token")
     if token == ASK:
         return str(click.prompt("token", hide_input=True, err=True)).strip()
     if token:
         hidden = hide_in_command_line(token)
-        shown = "it was visible to others for a moment" if hidden else "others on this machine can read it there"
-        warn(f"a token on the command line is no secret, {shown}; use --token-file, {variable}, or --token -")
-        return token
+        shown = "could read this one for a moment" if hidden else "can read this one"
+        remedy = f"make another, and give it by --token-file, {variable}, or --token -, which asks for it"
+        raise InputError(f"a token on the command line is no secret, others on this machine {shown}", remedy)
     return os.environ.get(variable, "")
 
 
@@ -119,6 +119,19 @@ def take_back(place: Path, token: str) -> None:
         return
 
 
+def first_line(file: Path, what: str) -> str:
+    """The first line of a file that holds a token or an address. Raises: InputError if there is none."""
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InputError(f"the {what} file {file} cannot be read: {reason}", "check the path") from None
+    found = lines[0].strip() if lines else ""
+    if not found:
+        raise InputError(f"the {what} file {file} is empty", f"write the {what} into its first line")
+    return found
+
+
 def _place(port: int, service: str = COLLECTOR) -> Path:
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state) / "twintap" / f"{service}-{_network()}{port}.token"
@@ -130,15 +143,3 @@ def _network() -> str:
         return f"{os.stat('/proc/self/ns/net').st_ino}-"
     except OSError:
         return ""
-
-
-def _first_line(file: Path) -> str:
-    try:
-        lines = file.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise InputError(f"the token file {file} cannot be read: {reason}", "check the path") from None
-    token = lines[0].strip() if lines else ""
-    if not token:
-        raise InputError(f"the token file {file} is empty", "write the token into its first line")
-    return token

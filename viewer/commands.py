@@ -43,9 +43,9 @@ QUIET_SECONDS = 0.5
     "--token",
     is_flag=False,
     flag_value=MAKE_ONE,
-    metavar="[SECRET|-]",
-    help="Require a secret from those who open the page: a new one, if none is given; `-` asks for it here. Needed to "
-    "listen beyond this machine.",
+    metavar="[-]",
+    help="Require a secret from those who open the page: a new one; `-` asks for it here. Needed to listen beyond this "
+    "machine.",
 )
 @click.option(
     "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Read the token from the first line of FILE."
@@ -107,7 +107,7 @@ def _secret(token: str | None, file: Path | None) -> str | None:
     """The token that opens the page; None if it is open to this machine. Raises: InputError."""
     if token == MAKE_ONE and file is None:
         return make_up_token()
-    given = read_token(token, file, lambda line: click.echo(f"tracer: {line}", err=True), VARIABLE)
+    given = read_token(token, file, VARIABLE)
     return given or None
 
 

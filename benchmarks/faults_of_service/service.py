@@ -58,7 +58,7 @@ class Service:
         arguments = (str(self.acknowledged_log), str(self.seed), str(SHARE_CUT))
         self.witness = Part("witness", lambda: (*python, *witness, *arguments), "ready")
         collect = ("collect", "--data", str(self.data), "--listen", f"{ADDRESS}:{COLLECTOR_PORT}")
-        token = ("--token-file", str(self.folder / "token"))
+        token = ("--token-file", str(self.folder / "token"), "--plain-http")
         self.collector = Part("collector", lambda: (*TRACER, *collect, *token), "collecting at")
         view = ("view", str(self.live_trace), "--listen", f"127.0.0.1:{VIEWER_PORT}", "--no-browser")
         self.viewer = Part("viewer", lambda: (*TRACER, *view), "http://")
@@ -76,7 +76,7 @@ class Service:
             return (
                 *self.enter[host], *TRACER, "capture", "-i", self.interfaces[host], "--host", host,
                 "--collector", f"http://{ADDRESS}:{AGENTS_PORT}", "--token-file", str(self.folder / "token"),
-                "--session", SESSION, "--spool", str(self.folder / f"spool-{host}"),
+                "--session", SESSION, "--plain-http", "--spool", str(self.folder / f"spool-{host}"),
                 "--clock-error", f"offset_ns={offset_ns},since_ns={since_ns}", "port", "8080",
             )  # fmt: skip
 

@@ -6,20 +6,24 @@ import ipaddress
 import os
 import resource
 import socket
+import ssl
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import uvicorn
+from fastapi import FastAPI
 
 from collector.commands.naming_options import naming_options, operators_names
 from collector.commands.thresholds_option import thresholds_option
+from collector.commands.tls_options import collector_tls, open_tls, tls_options
 from collector.commands.trigger_options import operators_triggers, trigger_options
 from collector.findings.thresholds import Thresholds
 from collector.service import ingest, live
 from collector.service.app import create_app
 from collector.service.door import Door, protocol_behind
+from collector.service.handshakes import Handshakes
 from collector.service.retention import limits_of
 from collector.service.settings import CollectorSettings
 from tracer.commands.secret_options import secret_options
@@ -43,6 +47,7 @@ OTHERS = "give others --token-file"
 @click.option(
     "--no-token", is_flag=True, help="Do not require a token: everyone with an account on this host may send and read."
 )
+@tls_options
 @click.option(
     "--live-window",
     default=10.0,
@@ -88,19 +93,23 @@ def command(
     own_services: Path | None,
     names: tuple[str, ...],
     thresholds: Thresholds,
-    **of_triggers: Any,
+    **more: Any,
 ) -> None:
     """Receive segments from agents, and make traces from them, until Ctrl-C.
 
-    Without --token it makes a token, which agents on this host find by themselves. Beyond loopback it listens only
-    with a token that was given. `/docs` describes the HTTP interface.
+    Without a token it makes one, which agents on this host find by themselves, or which is in the agent.pem of
+    --make-ca. Beyond loopback it listens only with TLS (--make-ca DIR does all of it) and a token. `/docs` describes
+    the HTTP interface.
     """
     address, port = parse_listen(listen)
-    secret = read_token(token, token_file, _say)
+    tls = collector_tls(listen, more, is_local=is_loopback(address))
+    secret = read_token(token, token_file)
+    if tls and not secret and not no_token:
+        secret = tls.token()
     if not secret and not is_loopback(address):
         raise InputError(f"{listen} can be reached from other machines", "give --token-file, or set TWINTAP_TOKEN")
     called = operators_names(own_services, names)
-    triggers = operators_triggers(of_triggers, live_window)
+    triggers = operators_triggers(more, live_window)
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
         _lock_folder(data)
@@ -109,7 +118,7 @@ def command(
             _say(line)
     _raise_descriptor_limit()
     with open_listener(address, port) as listener, contextlib.ExitStack() as left, _quiet_interrupt():
-        said = [f"collecting at http://{_listener_text(listener)} into {data}"]
+        said = [f"collecting at {'https' if tls else 'http'}://{_listener_text(listener)} into {data}"]
         if not secret and not no_token:
             secret, place = _create_token(listener.getsockname()[1], data)
             left.callback(take_back, place, secret)
@@ -125,14 +134,25 @@ def command(
             thresholds=thresholds,
             triggers=triggers,
         )
-        config = uvicorn.Config(
-            create_app(settings), http=protocol_behind(Door()), log_level="warning", access_log=False
-        )
-        server = uvicorn.Server(config)
+        handshakes = Handshakes()
+        context = open_tls(tls, listener, secret, handshakes, _say, left) if tls else None
+        server = _server(create_app(settings, handshakes=handshakes), context)
         with call_on_interrupt(partial(setattr, server, "should_exit", True)):  # also before uvicorn listens to signals
             for line in said:
                 _say(line)
             server.run(sockets=[listener])
+
+
+def _server(app: FastAPI, context: ssl.SSLContext | None) -> uvicorn.Server:
+    """The server of a collector; with a context, it speaks TLS alone."""
+    config = uvicorn.Config(
+        app,
+        http=protocol_behind(Door()),
+        log_level="warning",
+        access_log=False,
+        ssl_context_factory=(lambda *_: context) if context else None,
+    )
+    return uvicorn.Server(config)
 
 
 def _lock_folder(data: Path) -> None:

@@ -31,6 +31,7 @@ from collector.service import ingest, orders_routes, trigger_routes, window_rout
 from collector.service.agents import Agents, AgentStatus, Report
 from collector.service.boundary import AnalysisError, contain_failures, log_failure
 from collector.service.browsers import BrowserGuard
+from collector.service.handshakes import Handshakes
 from collector.service.incarnations import host_sources, sequences, stored_incarnations
 from collector.service.ingest import Closing, IncarnationStatus, Outcome, SessionStatus
 from collector.service.joining import Joining
@@ -126,8 +127,10 @@ class Health(BaseModel):
     status: str
 
 
-def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> FastAPI:
-    """Return the service for one data directory."""
+def create_app(
+    settings: CollectorSettings, analysis: Analyse | None = None, handshakes: Handshakes | None = None
+) -> FastAPI:
+    """Return the service for one data directory; `handshakes` that failed are among its metrics."""
     options = AnalysisOptions(names=settings.names, thresholds=settings.thresholds)
     agents = Agents(settings.data, version("twintap"), time.time_ns)
     live = LiveAnalysis(
@@ -168,6 +171,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.state.windows = windows
     app.state.orders = SessionOrders(settings.data)
     app.state.triggers = triggers
+    app.state.handshakes = handshakes or Handshakes()
     app.state.clock = time.time_ns
     app.state.settings = settings
     app.state.analysis = analysis or partial(_analyse, options)
@@ -400,9 +404,10 @@ def health(response: Response) -> Health:
 
 @_open.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(_check_token)])
 def metrics(request: Request) -> PlainTextResponse:
-    """Give the agents' status to Prometheus."""
+    """Give the agents' status, and how many connections TLS refused, to Prometheus."""
     agents: Agents = request.app.state.agents
-    return PlainTextResponse(metrics_text(agents.status()), media_type=CONTENT_TYPE_LATEST)
+    refused = request.app.state.handshakes.counts()
+    return PlainTextResponse(metrics_text(agents.status(), refused), media_type=CONTENT_TYPE_LATEST)
 
 
 @_open.get("/", response_class=HTMLResponse, include_in_schema=False)
@@ -422,7 +427,7 @@ async def enter(request: Request, settings: Settings) -> Response:
     if not has_token(settings, "", given):
         return HTMLResponse(FORM, status.HTTP_401_UNAUTHORIZED)
     response = RedirectResponse("/", status.HTTP_303_SEE_OTHER)
-    response.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+    response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=request.url.scheme == "https")
     return response
 
 

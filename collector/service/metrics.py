@@ -3,7 +3,7 @@
 Source: Prometheus' text format, https://prometheus.io/docs/instrumenting/exposition_formats/.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -38,16 +38,19 @@ GAUGES: tuple[tuple[str, str, Value], ...] = (
 )
 
 
-def metrics_text(agents: Sequence[AgentStatus]) -> bytes:
-    """All metrics in Prometheus' text format."""
+def metrics_text(agents: Sequence[AgentStatus], refused: Mapping[str, int]) -> bytes:
+    """All metrics in Prometheus' text format.
+
+    Arguments: `refused`, connections by the reason for which TLS refused them.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Metrics(agents))
+    registry.register(_Metrics(agents, refused))
     return generate_latest(registry)
 
 
 class _Metrics(Collector):
-    def __init__(self, agents: Sequence[AgentStatus]) -> None:
-        self._agents = agents
+    def __init__(self, agents: Sequence[AgentStatus], refused: Mapping[str, int]) -> None:
+        self._agents, self._refused = agents, refused
 
     def collect(self) -> Iterator[Metric]:
         """Each metric with the samples of all agents."""
@@ -56,6 +59,11 @@ class _Metrics(Collector):
                 metric = family(f"twintap_agent_{name}", text, labels=LABELS)
                 _add(metric, self._agents, value)
                 yield metric
+        text = "Connections that TLS refused: no certificate, one of another authority, an expired one, plain HTTP …"
+        metric = CounterMetricFamily("twintap_collector_refused_connections", text, labels=("reason",))
+        for reason, count in self._refused.items():
+            metric.add_metric((reason,), count)
+        yield metric
 
 
 def _add(metric: CounterMetricFamily | GaugeMetricFamily, agents: Iterable[AgentStatus], value: Value) -> None:

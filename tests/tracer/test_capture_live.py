@@ -327,10 +327,16 @@ def test_recording_two_hosts_while_a_command_runs(hosts: Pair, tmp_path: Path) -
     assert [path.name for path in sorted((tmp_path / "captures").glob("*/*"))] == ["a-000001.pcapng", "b-000001.pcapng"]
 
 
+def _token_options(folder: Path) -> tuple[str, str]:
+    (folder / "token").write_text("t\n")
+    return "--token-file", str(folder / "token")
+
+
 def test_a_collector_that_is_killed_gets_every_segment_once(hosts: Pair, tmp_path: Path) -> None:
     data, spool = tmp_path / "data", tmp_path / "spool"
-    collect = (*TRACER, "collect", "--data", str(data), "--listen", "127.0.0.1:8710", "--token", "t")
-    send = ("--collector", "http://127.0.0.1:8710", "--session", "s1", "--token", "t", "--spool", str(spool))
+    token = _token_options(tmp_path)
+    collect = (*TRACER, "collect", "--data", str(data), "--listen", "127.0.0.1:8710", *token)
+    send = ("--collector", "http://127.0.0.1:8710", "--session", "s1", *token, "--spool", str(spool))
     agent = Capturing(hosts.a, (*TRACER, "capture", "-i", "va", "--host", "a", *send))
     with hosts.a.running(*collect, ready="collecting at") as collector, agent:
         while not list(data.rglob("*.pcapng")):
@@ -436,10 +442,11 @@ def test_deliveries_are_recorded_where_that_is_wanted(hosts: Pair, tmp_path: Pat
 def _ports_captured(hosts: Pair, tmp_path: Path, *options: str) -> Counter[tuple[str, int]]:
     """Packets at the collector by host and server's port, of two agents that deliver for a while."""
     data = tmp_path / "data"
-    collect = (*TRACER, "collect", "--data", str(data), "--listen", "0.0.0.0:8710", "--token", "t")
+    token = (*_token_options(tmp_path), "--plain-http")
+    collect = (*TRACER, "collect", "--data", str(data), "--listen", "0.0.0.0:8710", *token)
 
     def agent(host: Host, address: str) -> Capturing:
-        send = ("--collector", f"http://{address}:8710", "--session", "s1", "--token", "t")
+        send = ("--collector", f"http://{address}:8710", "--session", "s1", *token)
         spool = ("--spool", str(tmp_path / f"spool-{host.name}"))
         argv = (*TRACER, "capture", "-i", host.interface, "-i", "lo", "--host", host.name, *send, *spool, *options)
         return Capturing(host, argv)

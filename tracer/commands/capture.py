@@ -8,16 +8,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tracer.agent import CaptureOptions, SkewedClock, run_capture
+from tracer.commands.collector_options import collector_access, collector_options
 from tracer.commands.secret_options import secret_options
 from tracer.secret_rules import without_secrets
 from tracer.segments import check_name
 from tracer.shipped_capture import run_shipped_capture
 from tracer.spool import Destination, default_spool
-from tracer.tokens import read_token, token_options
 
 UNITS = {"mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([MGT]iB)", re.IGNORECASE)
@@ -33,9 +34,8 @@ LEAST_KEPT_BYTES = 64 << 20
 @click.option(
     "--write", "folder", type=click.Path(path_type=Path), help="Write segments to DIR/<host>/.", metavar="DIR"
 )
-@click.option("--collector", metavar="URL", help="Send segments to a collector (`tracer collect`).")
+@collector_options
 @click.option("--session", default="default", show_default=True, help="Name under which the collector joins hosts.")
-@token_options("The collector's token.")
 @click.option(
     "--spool",
     type=click.Path(path_type=Path),
@@ -97,10 +97,7 @@ def command(
     interfaces: tuple[str, ...],
     host: str | None,
     folder: Path | None,
-    collector: str | None,
     session: str,
-    token: str | None,
-    token_file: Path | None,
     spool: Path | None,
     spool_mib: int,
     keep: int,
@@ -112,6 +109,7 @@ def command(
     until_eof: bool,
     clock_error: str | None,
     expression: tuple[str, ...],
+    **of_collector: Any,
 ) -> None:
     """Record the TCP packets that this host sends and receives, until Ctrl-C or SIGTERM.
 
@@ -127,25 +125,26 @@ def command(
         clock_error=_clock_error(clock_error or ""),
     )
     stop_requested = _input_ended if until_eof else None
-    if keep and collector is None:
+    access = collector_access(**of_collector, warn=_say)
+    if keep and access is None:
         raise click.UsageError("--keep is for an agent with --collector: it sends what the collector asks for.")
-    if folder is not None and collector is None:
+    if folder is not None and access is None:
         where = folder / options.host
         run_capture(options, where, on_start=_starter(options, where), on_notice=_say, stop_requested=stop_requested)
-    elif collector is not None and folder is None:
-        spool = spool or default_spool()
-        secret = read_token(token, token_file, _say)
+    elif access is not None and folder is None:
         destination = Destination(
-            collector,
+            access.url,
             check_name("session", session),
-            secret,
-            spool,
+            access.token,
+            spool or default_spool(),
             spool_mib << 20,
-            token_file,
+            access.token_file,
+            access.url_file,
+            access.tls,
             keep_bytes=keep,
             sample_ns=round(sample * 1e9),
         )
-        where_to = f"{collector}, session {session}"
+        where_to = f"{access.url}, session {session}"
         start = _starter(options, f"a history of {keep >> 20:,} MiB for {where_to}" if keep else where_to)
         run_shipped_capture(
             options,

@@ -1,11 +1,9 @@
 """Reads the token of drivers and controllers from a file, the environment or a prompt, as all our services do."""
 
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any
-
-import click
 
 from tracer.tokens import read_token, token_options
 
@@ -18,8 +16,7 @@ def token_option(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., A
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def with_token(token: str | None, token_file: Path | None, **given: Any) -> Any:
-            say = partial(click.echo, err=True)
-            return command(token=read_token(token, token_file, lambda line: say(f"tracer: {line}"), VARIABLE), **given)
+            return command(token=read_token(token, token_file, VARIABLE), **given)
 
         return token_options(purpose, VARIABLE)(with_token)
 

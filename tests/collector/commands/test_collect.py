@@ -63,7 +63,15 @@ def test_another_machines_address_is_reported() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--listen", "0.0.0.0:0"), "tracer: 0.0.0.0:0 can be reached from other machines; give --token-file"),
+        (("--listen", "0.0.0.0:0"), "tracer: 0.0.0.0:0 can be reached from other machines, and without TLS"),
+        (("--listen", "0.0.0.0:0", "--plain-http"), "tracer: 0.0.0.0:0 can be reached from other machines; give --to"),
+        (("--listen", "0.0.0.0:0", "--cert", "c"), "tracer: 0.0.0.0:0 can be reached from other machines, and no cli"),
+        (("--make-ca", "ca", "--cert", "c"), "tracer: --make-ca has its own certificates; give --make-ca alone"),
+        (("--make-ca", "ca", "--plain-http"), "tracer: --plain-http is without TLS; leave it out"),
+        (("--ca", "c"), "tracer: --key, --ca and --no-client-cert are for TLS; give --make-ca DIR, or --cert FILE"),
+        (("--tls-name", "c"), "tracer: --tls-name is for certificates that are made here; give --make-ca DIR"),
+        (("--make-ca", "ca", "--tls-name", "schön"), "tracer: 'schön' is no name for a certificate; give a DNS name"),
+        (("--token", "abc"), "tracer: a token on the command line is no secret"),
         (("--listen", "nowhere"), "tracer: 'nowhere' is no address to listen at"),
     ],
 )
