@@ -10,6 +10,12 @@ from tracer.commands.capture import command
 from tracer.errors import InputError, TracerError
 
 
+@pytest.fixture(autouse=True)
+def kept_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command runs in this process, which other tests need root's rights of."""
+    monkeypatch.setattr(capture, "drop_capabilities", lambda *_: frozenset())
+
+
 def run(*arguments: str) -> BaseException | None:
     """What it raises; for a click error, its message as a `TracerError`."""
     done = CliRunner().invoke(command, arguments)

@@ -315,6 +315,30 @@ def test_missing_privilege_and_interface_are_one_line(hosts: Pair, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: what root gives up; we are not root")
+@pytest.mark.parametrize(("mode", "more"), [(0o700, 0), (0o555, 1 << 1)])
+def test_an_agent_keeps_the_right_to_packet_sockets_alone(hosts: Pair, tmp_path: Path, mode: int, more: int) -> None:
+    """Where root alone could not write, CAP_DAC_OVERRIDE (1) stays beside CAP_NET_RAW (13)."""
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    folder.chmod(mode)
+    if not more:
+        os.chown(folder, 0, 0)
+    agent = Capturing(hosts.a, (*TRACER, "capture", "-i", "va", "--host", "a", "--write", str(folder)))
+    with agent:
+        hosts.exchange(1)
+        threads = [path.read_text() for path in Path(f"/proc/{agent.process.pid}/task").glob("*/status")]
+        agent.stop()
+    assert len(threads) > 1
+    for text in threads:
+        held = dict(re.findall(r"^(Cap\w+|NoNewPrivs):\t(\w+)$", text, re.MULTILINE))
+        assert {int(held[name], 16) for name in ("CapPrm", "CapEff", "CapBnd")} == {1 << 13 | more}
+        assert {held["CapInh"], held["CapAmb"]} == {"0" * 16}
+        assert held["NoNewPrivs"] == "1"
+    assert list(folder.glob("a/*.pcapng"))
+
+
 def test_recording_two_hosts_while_a_command_runs(hosts: Pair, tmp_path: Path) -> None:
     a, b = (ClusterHost(host.name, (host.interface, "lo"), host.enter) for host in (hosts.a, hosts.b))
     cluster = Cluster("a", {"NUMBER": "5"}, (a, b))

@@ -15,6 +15,7 @@ import click
 from tracer.agent import CaptureOptions, SkewedClock, run_capture
 from tracer.commands.collector_options import collector_access, collector_options
 from tracer.commands.secret_options import secret_options
+from tracer.privileges import drop_capabilities
 from tracer.secret_rules import without_secrets
 from tracer.segments import check_name
 from tracer.shipped_capture import run_shipped_capture
@@ -130,6 +131,7 @@ def command(
         raise click.UsageError("--keep is for an agent with --collector: it sends what the collector asks for.")
     if folder is not None and access is None:
         where = folder / options.host
+        drop_capabilities([where])
         run_capture(options, where, on_start=_starter(options, where), on_notice=_say, stop_requested=stop_requested)
     elif access is not None and folder is None:
         destination = Destination(
@@ -144,6 +146,7 @@ def command(
             keep_bytes=keep,
             sample_ns=round(sample * 1e9),
         )
+        drop_capabilities([destination.spool], access.files())
         where_to = f"{access.url}, session {session}"
         start = _starter(options, f"a history of {keep >> 20:,} MiB for {where_to}" if keep else where_to)
         run_shipped_capture(

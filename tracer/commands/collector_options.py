@@ -54,6 +54,10 @@ class CollectorAccess:
     url_file: Path | None
     tls: TlsFiles
 
+    def files(self) -> list[Path]:
+        """The files that are read again while an agent runs."""
+        return [path for path in (self.token_file, self.url_file, *self.tls.paths()) if path is not None]
+
 
 def collector_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add them; the command takes them as keywords, and gives them to `collector_access`."""
