@@ -34,7 +34,8 @@ class Service(grpc.GenericRpcHandler):
         if details.method == "/judge.Judge/One":
             return grpc.unary_unary_rpc_method_handler(one)
         return grpc.unary_stream_rpc_method_handler(several)
-server = grpc.server(ThreadPoolExecutor(16))
+ages = (("grpc.max_connection_age_ms", int(sys.argv[3])), ("grpc.max_connection_age_grace_ms", 500))
+server = grpc.server(ThreadPoolExecutor(16), options=ages if sys.argv[3] != "0" else ())
 server.add_generic_rpc_handlers((Service(),))
 server.add_insecure_port(sys.argv[1])
 server.start()
@@ -60,14 +61,13 @@ class _Grpc(Scenario):
 
     hosts = addresses(client="10.68.0.10", rpc="10.68.0.20")
     needs = (("python:grpc", "grpcio"),)
-    method, count = "One", 80
+    method, count, age_ms = "One", 80, 0
 
     def start(self, lab: Lab) -> None:
         server, self.client = lab.file("server.py", SERVER), lab.file("client.py", CLIENT)
         where = f"{lab.address('rpc')}:{PORT}"
-        lab.start(
-            "rpc", python_with("grpc"), str(server), where, str(lab.folder / "server.log"), port=PORT, name="grpc"
-        )
+        arguments = (where, str(lab.folder / "server.log"), str(self.age_ms))
+        lab.start("rpc", python_with("grpc"), str(server), *arguments, port=PORT, name="grpc")
 
     def traffic(self, lab: Lab) -> Truth:
         where = f"{lab.address('rpc')}:{PORT}"
@@ -110,3 +110,12 @@ class GrpcStreaming(_Grpc):
             "request_network_ns+response_network_ns+stall_ns+send_held_ns": (0, 0),
         }
         return truth
+
+
+@scenario
+class GrpcConnectionAge(_Grpc):
+    """The server ends each connection in good order (GOAWAY), and its client goes on with another."""
+
+    name = "grpc-connection-age"
+    words = "the same as `grpc`; the server ends each connection after 0.3 s"
+    age_ms = 300

@@ -2,13 +2,15 @@
 
 hypercorn (PyPI) serves both; the gateway asks with httpx, which either puts all requests on one connection or keeps one
 for each that runs at a time. That is all the difference, and from outside it has to show: the one connection
-is a stream; the turns of those of the pool are requests, and have a parent.
+is a stream; the turns of those of the pool are requests, and have a parent. With the gateway's key log the streams of
+the one connection are requests as well, and their ids show their parents.
 
 Truth: the client's log, the gateway's, the store's. Needs an interpreter that has hypercorn, h2 and httpx: this one, or
 the one that the environment variable REAL_SYSTEMS_PYTHON names.
 """
 
 import json
+from pathlib import Path
 from typing import ClassVar
 
 from benchmarks.real_systems import logs
@@ -19,9 +21,9 @@ from benchmarks.real_systems.scenario import Scenario, addresses, scenario
 from benchmarks.real_systems.truth import Call, Truth
 from benchmarks.real_systems.verdict import Verdict
 
-GATE_PORT, STORE_PORT = 8000, 8443
+GATE_PORT, STORE_PORT, KEY_LOG = 8000, 8443, "keys.log"
 SERVER = """
-import asyncio, json, os, random, sys, time
+import asyncio, json, os, random, sys, time, uuid
 import httpx
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
@@ -33,14 +35,16 @@ async def app(scope, receive, send):
     began, judge = time.time_ns(), dict(scope["headers"])[b"x-judge"].decode()
     await asyncio.sleep(random.uniform(*settings["work_ms"]) / 1e3)
     body, took_ns = b"x" * random.randrange(200, 20_000), 0
+    ids = {"x-request-id": uuid.uuid4().hex} if settings["ids"] else {}
     if asking:
         asked = time.time_ns()
-        body = (await asking.get(settings["ask"], headers={"x-judge": judge})).content
+        body = (await asking.get(settings["ask"], headers={"x-judge": judge} | ids)).content
         took_ns = time.time_ns() - asked
     words = dict(n=int(judge), port=scope["client"][1], began_ns=began, ended_ns=time.time_ns(), took_ns=took_ns)
     os.write(LOG, (json.dumps(words) + chr(10)).encode())
-    length = b"%d" % len(body)
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+    fields = {"content-length": str(len(body))} | (ids if asking else {})
+    headers = [(name.encode(), value.encode()) for name, value in fields.items()]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 config = Config()
 config.bind = [settings["bind"]]
@@ -59,6 +63,7 @@ class _Gateway(Scenario):
     )  # fmt: skip
     count, at_once = 240, 8
     http2: ClassVar[bool]
+    has_keys: ClassVar[bool] = False
 
     def start(self, lab: Lab) -> None:
         key, cert = str(lab.folder / "tls.key"), str(lab.folder / "tls.crt")
@@ -67,14 +72,18 @@ class _Gateway(Scenario):
         ask = f"https://{lab.address('store')}:{STORE_PORT}/part"
         self._serve(lab, "store", STORE_PORT, {"cert": cert, "key": key, "work_ms": (5, 20), "ask": ""})
         self._serve(lab, "gate", GATE_PORT, {"cert": None, "key": None, "work_ms": (0.5, 2), "ask": ask})
-        self._ask(lab, 10_000, self.at_once)  # so that connections are open
+        if not self.has_keys:  # which open what is captured from its beginning on
+            self._ask(lab, 10_000, self.at_once)  # so that connections are open
         for host in ("gate", "store"):
             (lab.folder / f"{host}.log").write_text("")
 
     def _serve(self, lab: Lab, host: str, port: int, settings: dict[str, object]) -> None:
-        settings |= {"bind": f"{lab.address(host)}:{port}", "log": str(lab.folder / f"{host}.log"), "http2": self.http2}
+        settings |= {"bind": f"{lab.address(host)}:{port}", "log": str(lab.folder / f"{host}.log")}
+        settings |= {"http2": self.http2, "ids": self.has_keys}
         program = str(lab.file("server.py", SERVER))
-        lab.start(host, python_with("hypercorn"), program, json.dumps(settings), port=port, name="hypercorn")
+        logged = ("env", f"SSLKEYLOGFILE={lab.folder / KEY_LOG}") if self.has_keys else ()
+        command = (*logged, python_with("hypercorn"), program, json.dumps(settings))
+        lab.start(host, *command, port=port, name="hypercorn")
 
     def _ask(self, lab: Lab, first: int, count: int) -> str:
         words = ("--first", str(first), "--at-once", str(self.at_once), "--keep", "--pause", "0.002")
@@ -134,3 +143,21 @@ class Pooled(_Gateway):
     def refine(self, truth: Truth, inner: list[Call]) -> Truth:
         truth.calls += inner
         return truth
+
+
+@scenario
+class MultiplexedKeys(_Gateway):
+    """All of the gateway's calls on one connection, whose secrets the gateway logs."""
+
+    name = "multiplexed-keys"
+    words = "as `multiplexed`; the gateway's key log opens its connection, and it passes an id on"
+    http2, has_keys = True, True
+    by = ("tcpdump",)
+
+    def refine(self, truth: Truth, inner: list[Call]) -> Truth:
+        truth.calls += inner
+        truth.links_right = 0.99
+        return truth
+
+    def captures(self, folder: Path, by: str) -> list[str]:
+        return ["--keys", str(folder / "lab" / KEY_LOG), *super().captures(folder, by)]
