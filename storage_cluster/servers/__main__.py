@@ -13,7 +13,6 @@ from pathlib import Path
 import uvloop
 
 from storage_cluster import topology as topologies
-from storage_cluster.daemons import host as daemons
 from storage_cluster.servers import balancer, open_files, process
 from storage_cluster.topology import Service, Topology
 
@@ -46,6 +45,8 @@ async def serve(service: Service, topology: Topology, state_dir: Path) -> None:
     data_dir = state_dir / "data" / service.host
     logs_dir = state_dir / "logs" / service.host
     if service.name == topologies.DAEMONS_SERVICE:
+        from storage_cluster.daemons import host as daemons  # noqa: PLC0415  servers start without it
+
         working = daemons.running(topology, service.host, data_dir, logs_dir)
     else:
         log_file = logs_dir / f"{service.process_name}.jsonl"

@@ -1,7 +1,8 @@
 """One server process: builds the server, opens its socket and log, and shuts it down.
 
 Which coroutine answers, what is closed at the end: decided here for each kind of service, so that tests and
-processes start the very same thing.
+processes start the very same thing. A process imports its own kind of server only: with all of them each of a cluster's
+fifteen takes twice as long to start.
 """
 
 import contextlib
@@ -13,20 +14,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from storage_cluster.ring import Rings, file_of
-from storage_cluster.servers import auth
-from storage_cluster.servers.databases import account, container
 from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.servers.http.access_log import AccessLog, proxy_line, storage_line
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.front import Front, given_transaction_id, own_transaction_id, segments
 from storage_cluster.servers.http.messages import Call
-from storage_cluster.servers.object import server as object_server
-from storage_cluster.servers.proxy import server as proxy
-from storage_cluster.servers.reservations import server as reservations
-from storage_cluster.servers.reservations.book import Book
-from storage_cluster.servers.routing import server as routing
-from storage_cluster.servers.s3 import server as s3
-from storage_cluster.servers.s3.authentication import Authenticator
 from storage_cluster.topology import GATEWAY_SERVICE, RESERVATIONS_SERVICE, ROUTING_SERVICE, Service, Topology, User
 
 
@@ -91,44 +83,63 @@ class _Parts:
 
 
 def _proxy(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    from storage_cluster.servers.proxy import server as proxy  # noqa: PLC0415
+
     return Front(proxy.proxy_server(parts.backend), parts.log, proxy.names_of, proxy.transaction_id_of)
 
 
 def _gateway(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    from storage_cluster.servers.s3 import server as s3  # noqa: PLC0415
+
     cache_file = parts.log_file.with_suffix(".cache.json")
     return Front(s3.gateway_server(parts.backend, cache_file), parts.log, s3.names_of, own_transaction_id, s3.reply_to)
 
 
 def _routing(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    from storage_cluster.servers.routing import server as routing  # noqa: PLC0415
+    from storage_cluster.servers.s3 import server as s3  # noqa: PLC0415
+
     server = routing.routing_server(parts.topology, parts.devices)
     closing.push_async_callback(server.close)
     return Front(server, parts.log, s3.names_of, own_transaction_id, s3.reply_to)
 
 
 def _auth(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    from storage_cluster.servers import auth  # noqa: PLC0415
+
     names_of = segments(auth.PATH_SEGMENT_COUNT)
     return Front(auth.AuthServer(parts.backend).handle, parts.log, names_of, auth.transaction_id_of)
 
 
 def _account(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    from storage_cluster.servers.databases import account  # noqa: PLC0415
+
     server = account.AccountServer(parts.devices)
     closing.callback(server.close)
     return Front(server.handle, parts.log, segments(account.PATH_SEGMENT_COUNT), given_transaction_id)
 
 
 def _container(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    from storage_cluster.servers.databases import container  # noqa: PLC0415
+
     server = container.ContainerServer(parts.devices, parts.backend)
     closing.callback(server.close)
     return Front(server.handle, parts.log, segments(container.PATH_SEGMENT_COUNT), given_transaction_id)
 
 
 def _object(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    from storage_cluster.servers.object import server as object_server  # noqa: PLC0415
+
     server = object_server.ObjectServer(parts.devices, parts.backend, parts.log_file.with_suffix(".turns.jsonl"))
     closing.callback(server.close)
     return Front(server.handle, parts.log, segments(object_server.PATH_SEGMENT_COUNT), given_transaction_id)
 
 
 def _reservations(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
+    from storage_cluster.servers.reservations import server as reservations  # noqa: PLC0415
+    from storage_cluster.servers.reservations.book import Book  # noqa: PLC0415
+    from storage_cluster.servers.s3.authentication import Authenticator  # noqa: PLC0415
+
     rules = reservations.admission_rules(parts.backend)
     book = Book(parts.devices.root / "reservations.sqlite", rules)
     closing.callback(book.close)
