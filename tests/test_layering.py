@@ -23,6 +23,7 @@ MAY_IMPORT = {
         "tracer.interrupts",
         "tracer.scratch",
         "tracer.secret_rules",
+        "tracer.tls",
         "tracer.tokens",
     ),
     "storage_cluster": (

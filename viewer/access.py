@@ -27,9 +27,10 @@ POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`token` None: loopback only, and only under its own names."""
+    """`token` None: loopback only, and only under its own names. `secure`: by TLS alone, so the cookie is, too."""
 
     token: str | None = None
+    secure: bool = False
 
 
 def guard(server: Flask, access: Access, script_hashes: list[str]) -> None:
@@ -38,7 +39,7 @@ def guard(server: Flask, access: Access, script_hashes: list[str]) -> None:
 
     @server.before_request
     def check() -> AnyResponse | None:
-        return _check_name() if access.token is None else _check_token(access.token)
+        return _check_name() if access.token is None else _check_token(access.token, secure=access.secure)
 
     @server.after_request
     def restrict(response: Response) -> Response:
@@ -55,7 +56,7 @@ def _check_name() -> AnyResponse | None:
     return Response(f"This viewer answers only as {' or '.join(LOCAL_NAMES)}.\n", 403, mimetype="text/plain")
 
 
-def _check_token(token: str) -> AnyResponse | None:
+def _check_token(token: str, *, secure: bool) -> AnyResponse | None:
     if _same(request.cookies.get(COOKIE, ""), token) or _same(
         request.headers.get("Authorization", ""), f"Bearer {token}"
     ):
@@ -63,7 +64,7 @@ def _check_token(token: str) -> AnyResponse | None:
     if request.method != "POST" or request.path != ENTRANCE or not _same(request.form.get("token", "").strip(), token):
         return Response(FORM, 401, mimetype="text/html")
     response = redirect("/", 303)
-    response.set_cookie(COOKIE, token, httponly=True, samesite="Strict")
+    response.set_cookie(COOKIE, token, httponly=True, samesite="Strict", secure=secure)
     return response
 
 

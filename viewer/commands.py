@@ -5,11 +5,13 @@ import ipaddress
 import os
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 import time
 import webbrowser
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -19,11 +21,13 @@ from collector.queries import check_trace, open_trace
 from tracer.errors import InputError, ResourceError
 from tracer.scratch import remove_leftovers
 from tracer.secret_rules import without_secrets
+from tracer.tls import TlsFiles, following_context, open_secret_lines
 from tracer.tokens import leave_token, make_up_token, read_token, take_back
 from viewer.access import Access
 from viewer.app import make_viewer
 from viewer.pages.context import Companions
 from viewer.serving import make_server
+from viewer.tls_front import tls_front
 
 VARIABLE = "TWINTAP_VIEW_TOKEN"
 """Its own, so that a collector's token in the environment does not close the page."""
@@ -50,6 +54,24 @@ QUIET_SECONDS = 0.5
 @click.option(
     "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Read the token from the first line of FILE."
 )
+@click.option("--cert", type=click.Path(path_type=Path), metavar="FILE", help="Use TLS with this certificate (PEM).")
+@click.option(
+    "--key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The certificate's private key.  [default: in the same file]",
+)
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Let in only browsers with a certificate of this authority (PEM).",
+)
+@click.option(
+    "--plain-http",
+    is_flag=True,
+    help="Without TLS beyond this machine: whoever is on the way reads all of it, the token too.",
+)
 @click.option(
     "--bench",
     "runs",
@@ -66,6 +88,10 @@ def command(
     listen: str,
     token: str | None,
     token_file: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    ca: Path | None,
+    plain_http: bool,
     runs: tuple[Path, ...],
     no_browser: bool,
 ) -> None:
@@ -77,17 +103,18 @@ def command(
     secret = _secret(token, token_file)
     if secret is None and not is_loopback(host):
         raise InputError(f"--listen {listen} can be reached from other machines", "add --token, or listen on 127.0.0.1")
+    context = _tls(listen, TlsFiles(ca, cert, key), plain_http=plain_http, is_local=is_loopback(host))
     for other in others:
         check_trace(other)
     for line in remove_leftovers(Path(tempfile.gettempdir()), *([Path(trace).parent] if trace else [])):
         click.echo(f"tracer: {line}", err=True)
     with _listening(host, port) as listener:  # first: an index takes long, only to find the port in use
         opened = open_trace(trace, progress_printer()) if trace else None
-        revisions, uploads = make_viewer(opened, Access(secret), Companions(runs, others))
+        revisions, uploads = make_viewer(opened, Access(secret, secure=context is not None), Companions(runs, others))
         port, left = listener.getsockname()[1], None
         try:
             name = f"[{host}]" if ":" in host else host
-            url = f"http://{name}:{port}/"
+            url = f"{'https' if context else 'http'}://{name}:{port}/"
             left = _leave(port, secret) if token == MAKE_ONE and secret else None
             signal.signal(signal.SIGTERM, _stop)
             click.echo(without_secrets(f"{trace or 'no trace yet'}: {url}  (Ctrl-C ends)"))
@@ -96,7 +123,8 @@ def command(
             sys.stdout.flush()
             if not no_browser and _has_display():
                 webbrowser.open(url)
-            make_server(revisions, listener).run()
+            with tls_front(listener, context) if context else nullcontext(listener) as taken:
+                make_server(revisions, taken).run()
         finally:
             uploads.close()
             if left is not None and secret:
@@ -109,6 +137,31 @@ def _secret(token: str | None, file: Path | None) -> str | None:
         return make_up_token()
     given = read_token(token, file, VARIABLE)
     return given or None
+
+
+def _tls(listen: str, files: TlsFiles, *, plain_http: bool, is_local: bool) -> ssl.SSLContext | None:
+    """What browsers' connections are taken with; None for plain HTTP.
+
+    Raises: InputError for files that cannot be used, or what could be read on the way and nobody wanted that.
+    """
+    if files.cert is None:
+        if files.key or files.ca:
+            raise InputError("--key and --ca are for TLS", "give --cert FILE, too")
+        if is_local or plain_http:
+            return None
+        raise InputError(
+            f"--listen {listen} can be reached from other machines, and the page could be read on the way",
+            "give --cert FILE (a collector's DIR/collector.pem will do), or --plain-http if the network is your own",
+        )
+    if plain_http:
+        raise InputError("--plain-http is without TLS", "leave it out, or --cert")
+
+    def say(line: str) -> None:
+        click.echo(f"tracer: {line}", err=True)
+
+    for line in open_secret_lines(files):
+        say(line)
+    return following_context(files, lambda _: None, say)
 
 
 def _leave(port: int, secret: str) -> Path:
