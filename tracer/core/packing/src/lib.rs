@@ -23,6 +23,7 @@ mod streams;
 mod unpacker;
 
 pub use packer::pack;
+pub use streams::STREAM_COUNT;
 pub use unpacker::{UnpackError, unpack};
 
 /// The first bytes of a packed segment.

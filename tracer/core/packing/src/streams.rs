@@ -53,11 +53,12 @@ pub(crate) enum Kind {
     Raw,
 }
 
-const KINDS: usize = Kind::Raw as usize + 1;
+/// How many streams there are.
+pub const STREAM_COUNT: usize = Kind::Raw as usize + 1;
 
 /// Streams being written.
 #[derive(Debug)]
-pub(crate) struct Streams([Vec<u8>; KINDS]);
+pub(crate) struct Streams([Vec<u8>; STREAM_COUNT]);
 
 impl Streams {
     pub(crate) fn new() -> Self {
@@ -126,15 +127,15 @@ fn take_number(bytes: &mut &[u8]) -> Result<u64, UnpackError> {
 /// Streams being read.
 #[derive(Debug)]
 pub(crate) struct Cursors {
-    streams: [Vec<u8>; KINDS],
-    at: [usize; KINDS],
+    streams: [Vec<u8>; STREAM_COUNT],
+    at: [usize; STREAM_COUNT],
 }
 
 impl Cursors {
     /// Arguments: `limit`, the most bytes that may come of all streams together.
     pub(crate) fn decompress(packed: &[u8], limit: usize) -> Result<Self, UnpackError> {
         let mut rest = packed.strip_prefix(MAGIC).ok_or(UnpackError::Damaged)?;
-        let mut lengths = [0_usize; KINDS];
+        let mut lengths = [0_usize; STREAM_COUNT];
         // Of a raw block, the shortest of which is 12 bytes, the streams hold two bytes more.
         let mut room = limit as u64 + limit as u64 / 6;
         for length in &mut lengths {
@@ -145,7 +146,7 @@ impl Cursors {
         let shared_len = lengths.iter().filter(|len| **len < SHARED_LEN).sum();
         let shared = take_frame(&mut rest, shared_len)?;
         let mut shared = shared.as_slice();
-        let mut streams: [Vec<u8>; KINDS] = std::array::from_fn(|_| Vec::new());
+        let mut streams: [Vec<u8>; STREAM_COUNT] = std::array::from_fn(|_| Vec::new());
         for (stream, len) in streams.iter_mut().zip(lengths) {
             *stream = if len < SHARED_LEN {
                 let (part, others) = shared.split_at_checked(len).ok_or(UnpackError::Damaged)?;
@@ -160,7 +161,7 @@ impl Cursors {
         }
         Ok(Cursors {
             streams,
-            at: [0; KINDS],
+            at: [0; STREAM_COUNT],
         })
     }
 
