@@ -13,7 +13,7 @@ from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import open_page
 from tests.helpers.viewer_server import serving
 
-expect.set_options(timeout=20_000)  # the machine may be busy; what is there is found at once all the same
+expect.set_options(timeout=60_000)  # the machine may be busy; what is there is found at once all the same
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 SMALL = Recipe(lost_share=0.05, lone_share=0.01)
 COUNTER = CounterInfo("proxy", "capture_dropped", "data_loss", 12, "capture with a larger ring")
