@@ -58,6 +58,7 @@ class CaptureOptions:
     segment_age_ns: int = 1_000_000_000
     expression: str = ""  # as for tcpdump; empty = all TCP
     clock_error: SkewedClock = SkewedClock()
+    with_owners: bool = True  # look for the processes of connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,7 @@ def start_capture(
         excluded=list(excluded),
         clock_error=(options.clock_error.offset_ns, options.clock_error.drift_ppb, options.clock_error.since_ns),
         secrets=secret_rules.rules(),
+        owners=options.with_owners,
     )
 
 

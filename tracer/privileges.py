@@ -8,9 +8,10 @@ taken out of the bounding set, and no program that is started gains any (`no_new
 |---|---|---|
 | CAP_NET_RAW | packet sockets | always |
 | CAP_DAC_OVERRIDE | files in folders of another user, as with `sudo` in your home | only where they are needed |
+| CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH | `/proc` of other users' processes | with `--owners processes` |
 
-Whatever else an agent is to do, such as to read `/proc` of other users' processes (CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH)
-or to enter their network namespaces (CAP_SYS_ADMIN), needs a line here, and is kept only where an option asks for it.
+Whatever else an agent is to do, such as to enter other network namespaces (CAP_SYS_ADMIN), needs a line here, and is
+kept only where an option asks for it.
 
 Capabilities belong to threads: this is for the main thread, before there is another. Where the process has none, as an
 ordinary user with CAP_NET_RAW by systemd's AmbientCapabilities has just that one, there is nothing to give up.
@@ -30,11 +31,15 @@ class Capability(IntEnum):
     """Those that an agent may keep."""
 
     DAC_OVERRIDE = 1
+    DAC_READ_SEARCH = 2
     NET_RAW = 13
+    SYS_PTRACE = 19
 
 
 KEPT = frozenset({Capability.NET_RAW})
 """What every agent keeps."""
+FOR_PROCESSES = frozenset({Capability.DAC_READ_SEARCH, Capability.SYS_PTRACE})
+"""What it takes to see which processes have other users' sockets."""
 _VERSION_3 = 0x20080522
 _HALF = 0xFFFFFFFF
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
@@ -50,18 +55,20 @@ class _Data(ctypes.Structure):
     _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
-def drop_capabilities(folders: Iterable[Path] = (), files: Iterable[Path] = ()) -> frozenset[Capability]:
+def drop_capabilities(
+    folders: Iterable[Path] = (), files: Iterable[Path] = (), more: frozenset[Capability] = frozenset()
+) -> frozenset[Capability]:
     """Give up every capability but those that are kept; which of these the process has now.
 
     Arguments: `folders` that are written to and `files` that are read again; where that needs CAP_DAC_OVERRIDE, it is
-        kept.
+        kept; `more`, what an option asks for.
     """
     if sys.platform != "linux":
         return frozenset()
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     permitted = held_capabilities()
-    wanted = sum(1 << each for each in KEPT) & permitted
+    wanted = sum(1 << each for each in KEPT | more) & permitted
     _set_capabilities(libc, wanted, permitted)
     if not all(map(_can_write, folders)) or not all(map(_can_read, files)):
         wanted |= (1 << Capability.DAC_OVERRIDE) & permitted

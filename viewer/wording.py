@@ -133,6 +133,7 @@ def hop_facts(hop: Hop) -> list[Fact]:
         facts.append(("link", hop.doubt))
     if hop.tls:
         facts.append(("handshake", hop.tls))
+    facts += [(f"{side} process", words) for side, words in hop.owners]
     return facts
 
 

@@ -246,6 +246,11 @@ class CaptureReader:
         return tuple(map(plain, self._open().comments()))
 
     @property
+    def owners(self) -> list[str]:
+        """What our agent states so far of who owns connections, for `collector.capture_files.owners`."""
+        return self._open().owners()
+
+    @property
     def applications(self) -> tuple[str, ...]:
         """Programs that wrote the sections so far (`shb_userappl`), each once."""
         return tuple(map(plain, self._open().applications()))

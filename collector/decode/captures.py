@@ -8,7 +8,7 @@ packets of a partition. Several hosts are read in parallel.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.capture_files.joined import locate
+from collector.capture_files.owners import MOST_ENDS, Owners
 from collector.capture_files.readers import TlsKeys, open_capture
 from collector.capture_files.records import Columns, Severity
 from collector.decode import capture_sets, copies, merged_captures
@@ -46,6 +47,12 @@ EVENTS_PER_PARTITION = 500_000
 MOST_PARTITION_BITS = 10
 READERS_COUNT = 2
 """Hosts read in parallel."""
+UNREADABLE_REMEDY = (
+    "the agent may not see which processes these ends of connections belong to: to record them, start it as root with "
+    "--owners processes"
+)
+MALFORMED_REMEDY = "statements of who owns connections that no agent wrote: take the capture from its agent again"
+LEFT_OUT_REMEDY = f"processes are kept of {MOST_ENDS:,} ends of connections of a host: make traces of shorter times"
 LOOKED_AT_ONCE = 1_024
 """Packets that are read again in one batch."""
 NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
@@ -58,7 +65,8 @@ class Decoded:
     `events`: columns for the core's matching (`EVENT_COLUMNS`, and those that `partitions.Taken` adds); their `*_place`
     and address columns are indices in `hosts`, `points` and `addresses`. `excerpts`: columns `EXCERPT_COLUMNS` with
     their bytes, and `event_row`, each one's row in `events`. `forwarded`: rows seen by a host that only forwards them
-    (`collector.decode.forwarders`); None if there are none.
+    (`collector.decode.forwarders`); None if there are none. `owners`: what agents state of who owns connections, by
+    host; hosts without a statement are left out.
     """
 
     events: Columns
@@ -67,6 +75,7 @@ class Decoded:
     points: pa.StringArray
     addresses: pa.StringArray
     forwarded: NDArray[np.bool_] | None = None
+    owners: Mapping[str, Owners] = field(default_factory=dict)
 
 
 class Scan:
@@ -140,7 +149,14 @@ class Scan:
         undirected = [_undirected_counter(captures[number]) for number in unsettled]
         of_files = [counter for capture in captures for counter in capture_sets.by_name(capture.counters)]
         absurd = [capture.absurd.counter(capture.host) for capture in captures]
-        self.counters = (*counters, *of_files, *(counter for counter in (*absurd, *undirected) if counter is not None))
+        of_owners = _owner_counters(captures)
+        self.counters = (
+            *counters,
+            *of_files,
+            *of_owners,
+            *(counter for counter in (*absurd, *undirected) if counter is not None),
+        )
+        self._owners = _stated_owners(captures, self.clock_of)
         self._captures, self._copies, self._lock = captures, [0] * len(captures), Lock()
 
     def __enter__(self) -> Self:
@@ -234,7 +250,7 @@ class Scan:
             self._copies = [known + count for known, count in zip(self._copies, taken.copies.tolist(), strict=True)]
         addresses = self._texts.take(pa.array(taken.addresses))
         forwarded = forwarded_rows(taken.events, self._forwarded, self._number_of_rank[taken.addresses])
-        return Decoded(taken.events, taken.excerpts, self._names, self._points, addresses, forwarded)
+        return Decoded(taken.events, taken.excerpts, self._names, self._points, addresses, forwarded, self._owners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +282,25 @@ def _lanes(captures: Sequence[HostCapture], own: Sequence[frozenset[int]], texts
             name = texts[each.addresses[0]]
             found.append(_Lane(name, len(captures) + len(found), number, each.addresses, each.interface))
     return found
+
+
+def _stated_owners(captures: Sequence[HostCapture], clock_of: Mapping[str, str]) -> Mapping[str, Owners]:
+    """What agents state of who owns connections, by host; of a node's containers its agent does."""
+    stated = {capture.host: capture.owners for capture in captures if capture.owners.ends}
+    return stated | {host: stated[node] for host, node in clock_of.items() if node in stated}
+
+
+def _owner_counters(captures: Sequence[HostCapture]) -> Iterator[CounterInfo]:
+    """What of agents' statements of owners is missing."""
+    for capture in captures:
+        owners = capture.owners
+        for name, severity, count, remedy in (
+            ("owners_unreadable", Severity.INFO, owners.unreadable_count, UNREADABLE_REMEDY),
+            ("owners_malformed", Severity.NOTICE, owners.malformed_count, MALFORMED_REMEDY),
+            ("owners_left_out", Severity.NOTICE, owners.left_out_count, LEFT_OUT_REMEDY),
+        ):
+            if count:
+                yield CounterInfo(capture.host, name, str(severity), count, remedy)
 
 
 def _views(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.capture_files.joined import parse_name
+from collector.capture_files.owners import Owners
 from collector.capture_files.readers import CaptureReader, Drops, EndpointClues, Interface, TlsKeys, open_capture
 from collector.decode import copies, merged_captures
 from collector.decode.absurd_stamps import STAMPS_ABSURD, Absurd, Believed
@@ -93,6 +94,8 @@ class HostCapture:
     _statistics_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     """The time of the last statistics of each interface and agent's capture."""
     activity: Activity = NO_ACTIVITY
+    owners: Owners = field(default_factory=Owners)
+    """Who owns the connections of its host, as an agent states."""
 
     def note_file(self, reader: CaptureReader, span: Span | None) -> None:
         """Note when a file that has been read captured: `span`, its first and last timestamp, if it holds a packet.
@@ -291,6 +294,7 @@ def _note_file(number: int, capture: HostCapture, reader: CaptureReader, partiti
     capture.absurd.note(reader.path, reader, capture.packets_count)
     capture.damaged += (reader.damaged_frames.astype(np.int64) + capture.packets_count).tolist()
     capture.packets_count += reader.packets_count
+    capture.owners.add(reader.owners)
     _note_origin(capture, reader, partitions)
     of_interfaces = zip(reader.interfaces, capture.places(reader), strict=True)
     capture.elsewhere_count += sum(each.packets_count for each, place in of_interfaces if place == ELSEWHERE)

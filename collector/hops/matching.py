@@ -17,6 +17,7 @@ from collector.decode.captures import Decoded
 from collector.hops.connection_changes import connection_changes, message_kinds
 from collector.hops.event_tables import event_table
 from collector.hops.messages import message_table, recognised_protocols
+from collector.hops.owner_columns import owner_columns
 from collector.hops.sender_pauses import pause_table
 from collector.hops.tls_handshakes import handshake_columns
 from collector.trace.arrow import bits, nullable, table_of_schema
@@ -73,7 +74,7 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     return Matched(
         events=event_table(decoded, placed),
         hops=_hop_table(hops, decoded.hosts),
-        connections=_connection_table(found, decoded, first_connection_id, is_of_end, messages),
+        connections=_connection_table(found, decoded, first_connection_id, is_of_end, messages, placed),
         messages=messages,
         pauses=pause_table(by_name(found["pauses"]), decoded.hosts),
         crossings=pa.table({name: pa.array(values) for name, values in by_name(found["crossings"]).items()}),
@@ -121,6 +122,7 @@ def _connection_table(
     first_connection_id: int,
     is_of_end: NDArray[np.bool_] | None,
     messages: pa.Table,
+    placed: Columns,
 ) -> pa.Table:
     found = by_name(matched["connections"])
     n, addresses = len(found["client_addr"]), decoded.addresses
@@ -138,7 +140,11 @@ def _connection_table(
         }
     plain = ("first_host_ns", "last_host_ns", "events_count")
     columns |= {name: nullable(found[name]) for name in plain}
-    return conform("connections", pa.table(columns | _translations(found, n, addresses)))
+    columns |= _translations(found, n, addresses)
+    columns |= owner_columns(
+        decoded.owners, columns, decoded.events, placed["connection_id"], decoded.hosts.to_pylist()
+    )
+    return conform("connections", pa.table(columns))
 
 
 def _translations(found: Columns, n: int, addresses: pa.Array) -> dict[str, pa.Array]:

@@ -99,6 +99,7 @@ class Hop:
     span: int | None
     doubt: str  # as `Span.doubt`
     tls: str  # what the handshake of TLS on its connection says, in words; "" if there is none
+    owners: tuple[tuple[str, str], ...]  # which end of its connection, and who owns it, in words; those that are known
     sent_packet: PacketFields | None
     received_packet: PacketFields | None
 

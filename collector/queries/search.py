@@ -14,6 +14,8 @@ A query is a list of words. A request is found if each word matches one of its e
     upload:ID                                 the requests of one multipart upload
     tls:1.3  tls:resumed  sni:api.example     requests and connections over TLS: version, cipher suite, protocol,
                                               resumption, alert, failed; the server's name that was asked for
+    process:nginx  user:www-data  pid:812     an end of a connection by its owner, where agents say it; also unit:,
+                                              container:, pod:
     stream:websocket                          a stream of that kind or protocol (subscription, session, tunnel, …)
 
 After the requests come streams that match by host, service, kind, protocol, address or number of their connection, then
@@ -32,6 +34,7 @@ import polars as pl
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.hops.owner_words import SIDES, owner_words
 from collector.hops.tls_words import handshake_words
 from collector.queries.trace_view import TraceView
 from collector.requests.outcomes import OUTCOMES, Outcome
@@ -163,6 +166,7 @@ class TraceSearch:
         row = self._searched.connections.row(by_predicate=pl.col("connection_id") == connection_id, named=True)
         handshake = handshake_words(row)
         said = f"; {handshake}" if handshake else ""
+        said += "".join(f"; {side}: {words}" for side in SIDES if (words := owner_words(row, side)))
         return SearchHit(None, min(seen), max(seen), f"connection {connection_id}, {hops.num_rows:,} packets{said}")
 
 
@@ -275,6 +279,19 @@ def _sni(value: str, where: Searched) -> Masks:
     return _with_connections(_contains(("tls_server_name",), value), where)
 
 
+def _owner(name: str) -> Callable[[str, Searched], Masks]:
+    """What used a connection with an end that such a process, user … owns."""
+    return lambda value, where: _with_connections(_contains((f"client_{name}", f"server_{name}"), value), where)
+
+
+def _pid(value: str, where: Searched) -> Masks | None:
+    """What used a connection with an end of this process."""
+    if not value.isdecimal() or len(value) > 9:
+        return None
+    ends = [(pl.col(f"{side}_pid") == int(value)).fill_null(False) for side in ("client", "server")]
+    return _with_connections(pl.any_horizontal(ends), where)
+
+
 def _text(*columns: str) -> Callable[[str, Searched], Masks]:
     return lambda value, where: _only(where, requests=_spans_where(_contains(columns, value), where))
 
@@ -340,6 +357,8 @@ RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
     "stream": _stream,
     "tls": _tls,
     "sni": _sni,
+    **{name: _owner(name) for name in ("process", "user", "unit", "container", "pod")},
+    "pid": _pid,
     "method": _text("method"),
     "upload": _text("upload"),
     "status": _status,

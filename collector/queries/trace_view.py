@@ -12,7 +12,10 @@ import polars as pl
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector.hops.tls_words import COLUMNS, handshake_words
+from collector.hops.owner_words import COLUMNS as OWNER_COLUMNS
+from collector.hops.owner_words import SIDES, owner_words
+from collector.hops.tls_words import COLUMNS as TLS_COLUMNS
+from collector.hops.tls_words import handshake_words
 from collector.queries.answers import Arrows, Hop, Problem, Request, Summary
 from collector.queries.bench_runs import runs_recorded_with
 from collector.queries.lanes import command_of, command_span, lanes_of
@@ -233,12 +236,16 @@ class TraceView:
         known = [row for row in rows if row["protocol"] not in (None, UNKNOWN) and row["server_port"]]
         return ("tls" if known[0]["tls_opened"] else known[0]["protocol"], known[0]["server_port"]) if known else None
 
-    def _tls_words(self, connection_id: int | None) -> str:
-        """What the TLS handshake of a connection says; "" if none was read."""
+    def _connection_words(self, connection_id: int | None) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What the TLS handshake of a connection says, "" if none was read; who owns its ends, as `Hop.owners`."""
         if connection_id is None:
-            return ""
-        found = self.stored.rows_matching("connections", COLUMNS, {"connection_id": connection_id}).to_pylist()
-        return handshake_words(found[0]) if found else ""
+            return "", ()
+        columns, wanted = (*TLS_COLUMNS, *OWNER_COLUMNS), {"connection_id": connection_id}
+        found = self.stored.rows_matching("connections", columns, wanted).to_pylist()
+        if not found:
+            return "", ()
+        owners = tuple((side, words) for side in SIDES if (words := owner_words(found[0], side)))
+        return handshake_words(found[0]), owners
 
     def has_request(self, number: int) -> bool:
         """Whether a request has this number; it may be a client's or a daemon's."""
@@ -378,6 +385,7 @@ class TraceView:
         columns = self._columns
         raw = self.stored.rows_between("hops", DETAIL_COLUMNS, int(columns.row[at]), 1).to_pylist()[0]
         span = int(columns.span[at])
+        tls, owners = self._connection_words(raw["connection_id"])
         return Hop(
             number=at,
             kind=KINDS[columns.kind[at]],
@@ -396,7 +404,8 @@ class TraceView:
             request=None if span < 0 else int(self._trees.request_of_span[span]),
             span=None if span < 0 else span,
             doubt="" if span < 0 else self._trees.doubt(span),
-            tls=self._tls_words(raw["connection_id"]),
+            tls=tls,
+            owners=owners,
             sent_packet=read_packet(self.stored, raw["send_host"], raw["send_frame"]),
             received_packet=read_packet(self.stored, raw["receive_host"], raw["receive_frame"]),
         )

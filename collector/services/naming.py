@@ -4,10 +4,11 @@
 2. By the software that its messages show (`services.toml`: clues and products). A relay forwards requests and answers.
    So evidence that it shares with the server behind it, which only the relay calls, for the same targets, does not
    count as the relay's own.
-3. If its clients of TLS all ask for one name of several labels (SNI), by that name: weaker evidence, since it is what
+3. By the process that owns it, as an agent on its host says (`collector.services.owner_names`).
+4. If its clients of TLS all ask for one name of several labels (SNI), by that name: weaker evidence, since it is what
    clients believe, and a balancer may have it in common with the servers behind it. Of several that are asked for by
    the same name, none is named by it.
-4. As `host:port`.
+5. As `host:port`.
 
 Servers form one service if their software does (the nodes of a store; nodes with no common caller that do not call each
 other are several stores), or if they are proven replicas: same port, same software as far as known, mostly the same
@@ -28,6 +29,7 @@ from dataclasses import dataclass, field
 from collector.capture_files.readers import Clue
 from collector.services import services
 from collector.services.choices import Watched
+from collector.services.owner_names import owner_evidence, owner_name
 from collector.services.servers import Server
 from collector.services.service_names import host_and_port, place_of
 from collector.services.services import Product
@@ -228,6 +230,7 @@ def _service_infos(groups: Sequence[Sequence[_Known]], used_names: Iterable[str]
     of_product = Counter(each[0].product.name for each in groups if each[0].product)
     of_port = Counter(each[0].server.port for each in groups if not each[0].product and len(each) > 1)
     of_name = Counter(name for group in groups if (name := _asked_name(group)))
+    of_owner = Counter(name for group in groups if (name := _owner_name(group)))
     found = []
     for group in groups:
         product, (first, *others) = group[0].product, sorted(each.server.key for each in group)
@@ -235,6 +238,8 @@ def _service_infos(groups: Sequence[Sequence[_Known]], used_names: Iterable[str]
         name = place
         if product:
             name = product.name if of_product[product.name] == 1 else f"{product.name} {place}"
+        elif owner := _owner_name(group):
+            name = owner if of_owner[owner] == 1 and owner not in of_product else f"{owner} {place}"
         elif (asked := _asked_name(group)) and of_name[asked] == 1:
             name = asked
         elif others and of_port[first[1]] == 1:
@@ -246,6 +251,14 @@ def _service_infos(groups: Sequence[Sequence[_Known]], used_names: Iterable[str]
             if name != host_and_port(*each.server.key) or words:
                 found.append(ServiceInfo(*each.server.key, name, words))
     return found
+
+
+def _owner_name(group: Sequence[_Known]) -> str:
+    """The one name by which the processes of these servers of unknown software go; "" if there is none."""
+    if any(each.product for each in group):
+        return ""
+    names = {owner_name(each.server.owners) for each in group if each.server.owners}
+    return names.pop() if len(names) == 1 else ""
 
 
 def _asked_name(group: Sequence[_Known]) -> str:
@@ -301,8 +314,11 @@ def _stores(nodes: Sequence[_Known], asking: Mapping[str, Iterable[str]]) -> lis
 
 
 def _may_be_replicas(one: Server, other: Server) -> bool:
-    """Whether both have the same callers, and the same kinds of targets as far as visible."""
+    """Whether both have the same callers, and the same kinds of targets and names of processes as far as known."""
     if one.host == other.host:
+        return False
+    names = {owner_name(each.owners) for each in (one, other)} - {""}
+    if len(names) > 1:
         return False
     callers = [{caller for caller in each.callers if caller not in (one.host, other.host)} for each in (one, other)]
     if len(callers[0] & callers[1]) < LEAST_COMMON_SHARE * len(callers[0] | callers[1]):
@@ -338,13 +354,14 @@ def _evidence(each: _Known, group: Sequence[_Known]) -> str:
         said.append(" and ".join(_clue_words(services.clues()[name]) for name in each.products[0][1]))
     elif len(group) > 1:
         said.append(f"{len(group)} hosts do the same: requests go now to one, now to another, whatever they are for")
-    elif not each.protocols and (usual := services.usual_service(each.server.port)):
+    elif not each.protocols and not each.server.owners and (usual := services.usual_service(each.server.port)):
         said.append(f"no message shows which software it is; port {each.server.port} is usually {usual}")
+    said += [owner_evidence(each.server.owners)] if each.server.owners else []
     said += [f"speaks {protocol}" for protocol in each.protocols]
     if names := sorted(each.server.asked_names):
         more = f" and {len(names) - MOST_ASKED_SHOWN} more" if len(names) > MOST_ASKED_SHOWN else ""
         said.append(f"clients of TLS ask for {', '.join(names[:MOST_ASKED_SHOWN])}{more}")
-    return "; ".join(said)
+    return "; ".join(part for part in said if part)
 
 
 def _clue_words(clue: Clue) -> str:

@@ -11,6 +11,7 @@ Memory: about 1 KiB a server; servers beyond `MOST_SERVERS`, which only a port s
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -26,8 +27,21 @@ Clues = Mapping[tuple[str, int], Sequence[EndpointClues]]
 _SERVER = ("server_host", "server_addr", "server_port", "translated_server_addr", "translated_server_port")
 _CLIENT = ("client_host", "client_addr", "client_port")
 _ASKED = "tls_server_name"
+_OWNER = ("server_process", "server_exe", "server_unit", "server_container", "server_pod")
+MOST_OWNERS = 16
+"""At most so many owners are kept of a server."""
 MOST_ASKED = 16
 """At most so many names that clients ask for are kept of a server."""
+
+
+class ServerOwner(NamedTuple):
+    """What agents say of who owns a server's end; None for what is not known."""
+
+    process: str | None
+    exe: str | None
+    unit: str | None
+    container: str | None
+    pod: str | None
 
 
 @dataclass(slots=True)
@@ -43,6 +57,7 @@ class Server:
     answers_count: int = 0
     sample: list[str] = field(default_factory=list)  # method and target of some of its requests
     asked_names: set[str] = field(default_factory=set)  # that clients of TLS asked for (SNI)
+    owners: set[ServerOwner] = field(default_factory=set)  # of its connections, as agents say
 
     @property
     def key(self) -> tuple[str, int]:
@@ -62,10 +77,11 @@ class Servers:
 
     def add(self, connections: pa.Table) -> None:
         """Add the servers of these connections."""
-        rows = pl.DataFrame(connections.select([*_SERVER, *_CLIENT, _ASKED]))
+        rows = pl.DataFrame(connections.select([*_SERVER, *_CLIENT, _ASKED, *_OWNER]))
         by_server = rows.group_by(*_SERVER, "client_host", _ASKED).len("count")
         for row in by_server.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows(named=True):
             self._note(row, row["translated_server_port"] or row["server_port"])
+        self._note_owners(rows)
         for row in self._with_ends_swapped(rows):
             self._note(row, row["server_port"])
 
@@ -92,6 +108,15 @@ class Servers:
         )  # fmt: skip
         found = turned.group_by(pl.all()).len("count").rows(named=True)
         return [row for row in found if self._is_server(row)]
+
+    def _note_owners(self, rows: pl.DataFrame) -> None:
+        """Note who owns the servers' ends of connections."""
+        known = rows.filter(pl.any_horizontal(pl.col(_OWNER).is_not_null())).select(*_SERVER, *_OWNER).unique()
+        for row in known.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows(named=True):
+            port = row["translated_server_port"] or row["server_port"]
+            server = self._found.get((str(row["server_host"] or row["server_addr"]), int(port)))
+            if server is not None and len(server.owners) < MOST_OWNERS:
+                server.owners.add(ServerOwner(*(row[name] for name in _OWNER)))
 
     def _is_server(self, row: Mapping[str, object]) -> bool:
         end = (str(row["server_addr"]), int(str(row["server_port"])))

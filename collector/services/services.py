@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -112,6 +113,11 @@ def usual_service(port: int) -> str | None:
     return found.get(str(port))
 
 
+def is_any_program(process: str) -> bool:
+    """Whether a process of this name may be any server: an interpreter, or one that holds a port for another."""
+    return any(fnmatchcase(process, pattern) for pattern in _document()["processes"]["any"])
+
+
 def common_targets() -> frozenset[str]:
     """Targets that any server may be asked for."""
     return frozenset(_document()["common"]["targets"])
@@ -167,6 +173,7 @@ def _join_tables(shipped: dict[str, Any], own: dict[str, Any], path: str) -> dic
 def _check(document: dict[str, Any], own: str) -> None:
     """Check the properties on which the code relies."""
     texts = [*document["ids"]["headers"], *document["background"]["user_agents"], *document["common"]["targets"]]
+    texts += document["processes"]["any"]
     texts += [text for name in ("names", "ports", "usual", "callers", "targets") for text in document[name].values()]
     wrong = [port for name in ("ports", "usual") for port in document[name] if not port.isdecimal()]
     wrong += [name for name in document["names"] if not name.rpartition(":")[2].isdecimal()]

@@ -122,6 +122,34 @@ EVENTS = _fields(
 )
 """One row for each TCP packet at one capture point."""
 
+OWNER_FIELDS = {
+    "process": "process",
+    "exe": "exe",
+    "pid": "pid",
+    "process_start_host_ns": "start_ns",
+    "user": "user",
+    "unit": "unit",
+    "container": "container",
+    "pod": "pod",
+}
+"""Columns of `connections` for each end's owner (`client_process` …), and what they are called there
+(`collector.capture_files.owners.Owner`)."""
+
+
+def _owner_types(side: str) -> dict[str, pa.DataType]:
+    return {
+        f"{side}_process": _text(),  # the name of its main thread, as `ps -o comm` shows it
+        f"{side}_exe": _text(),  # the file of its program
+        f"{side}_pid": pa.uint32(),  # as its host's agent sees it; null where several processes hold the socket
+        f"{side}_process_start_host_ns": pa.int64(),  # when that process was started: a pid is used again
+        f"{side}_user": _text(),  # the name, else the number
+        f"{side}_unit": _text(),  # systemd's: "nginx.service"
+        f"{side}_container": _text(),  # the first 12 digits of its id, or its name (LXC, nspawn)
+        f"{side}_pod": _text(),  # its name, else its uid
+        f"{side}_owner_evidence": _text(),  # "socket": holds the connection's; "listener": listens at the port
+    }
+
+
 CONNECTIONS = _fields(
     connection_id=pa.int64(),
     client_host=_text(),  # null if not captured
@@ -159,6 +187,9 @@ CONNECTIONS = _fields(
     tls_alert=_text(),  # why the handshake failed ("unknown_ca"; "encrypted" for one that cannot be read)
     tls_alert_from=_text(),  # who sent it: "client" or "server"
     tls_evidence=_text(),  # which hellos were captured whole: "both", "client", "server"; null for neither
+    # Who owns each end, as an agent on its host found; null where none did, or where it is not known.
+    **_owner_types("client"),
+    **_owner_types("server"),
 )
 """One row for each connection incarnation (4-tuple and both ISNs)."""
 
@@ -432,6 +463,11 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         "changed_to": _text_value(None),
         "closing": _text_value(None),
         "tls_opened": pa.scalar(False),
+        **{
+            name: _text_value(None) if pa.types.is_dictionary(kind) else pa.scalar(None, kind)
+            for side in ("client", "server")
+            for name, kind in _owner_types(side).items()
+        },
     },
     "hops": {
         "message_kinds": pa.scalar(0, pa.uint8()),

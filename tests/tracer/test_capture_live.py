@@ -316,16 +316,23 @@ def test_missing_privilege_and_interface_are_one_line(hosts: Pair, tmp_path: Pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: what root gives up; we are not root")
-@pytest.mark.parametrize(("mode", "more"), [(0o700, 0), (0o555, 1 << 1)])
-def test_an_agent_keeps_the_right_to_packet_sockets_alone(hosts: Pair, tmp_path: Path, mode: int, more: int) -> None:
-    """Where root alone could not write, CAP_DAC_OVERRIDE (1) stays beside CAP_NET_RAW (13)."""
+@pytest.mark.parametrize(
+    ("mode", "owners", "more"), [(0o700, "users", 0), (0o555, "users", 1 << 1), (0o700, "processes", 1 << 2 | 1 << 19)]
+)
+def test_an_agent_keeps_the_right_to_packet_sockets_alone(
+    hosts: Pair, tmp_path: Path, mode: int, owners: str, more: int
+) -> None:
+    """Where root alone could not write, CAP_DAC_OVERRIDE (1) stays beside CAP_NET_RAW (13); to see processes
+    CAP_DAC_READ_SEARCH (2) and CAP_SYS_PTRACE (19)."""
     folder = tmp_path / "captures"
     folder.mkdir()
     os.chown(folder, 65534, 65534)
     folder.chmod(mode)
-    if not more:
+    if mode == 0o700:
         os.chown(folder, 0, 0)
-    agent = Capturing(hosts.a, (*TRACER, "capture", "-i", "va", "--host", "a", "--write", str(folder)))
+    agent = Capturing(
+        hosts.a, (*TRACER, "capture", "-i", "va", "--host", "a", "--write", str(folder), "--owners", owners)
+    )
     with agent:
         hosts.exchange(1)
         threads = [path.read_text() for path in Path(f"/proc/{agent.process.pid}/task").glob("*/status")]

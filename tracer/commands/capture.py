@@ -15,7 +15,7 @@ import click
 from tracer.agent import CaptureOptions, SkewedClock, run_capture
 from tracer.commands.collector_options import collector_access, collector_options
 from tracer.commands.secret_options import secret_options
-from tracer.privileges import drop_capabilities
+from tracer.privileges import FOR_PROCESSES, drop_capabilities
 from tracer.secret_rules import without_secrets
 from tracer.segments import check_name
 from tracer.shipped_capture import run_shipped_capture
@@ -84,6 +84,14 @@ LEAST_KEPT_BYTES = 64 << 20
     help="Also record this agent's own traffic with the collector.  [default: left out, whatever FILTER says]",
 )
 @click.option(
+    "--owners",
+    type=click.Choice(["processes", "users", "none"]),
+    default="users",
+    show_default=True,
+    help="What to record of who owns the connections: also the processes, for which root keeps CAP_SYS_PTRACE and "
+    "CAP_DAC_READ_SEARCH; or what the kernel says to everybody, users, units and containers.",
+)
+@click.option(
     "--until-eof", is_flag=True, help="Stop also when standard input ends: for a program that starts this one."
 )
 @click.option(
@@ -107,6 +115,7 @@ def command(
     snaplen: int | None,
     ring_mib: int,
     include_own: bool,
+    owners: str,
     until_eof: bool,
     clock_error: str | None,
     expression: tuple[str, ...],
@@ -124,14 +133,16 @@ def command(
         ring_bytes=ring_mib << 20,
         expression=" ".join(expression),
         clock_error=_clock_error(clock_error or ""),
+        with_owners=owners != "none",
     )
     stop_requested = _input_ended if until_eof else None
     access = collector_access(**of_collector, warn=_say)
     if keep and access is None:
         raise click.UsageError("--keep is for an agent with --collector: it sends what the collector asks for.")
+    more = FOR_PROCESSES if owners == "processes" else frozenset()
     if folder is not None and access is None:
         where = folder / options.host
-        drop_capabilities([where])
+        drop_capabilities([where], more=more)
         run_capture(options, where, on_start=_starter(options, where), on_notice=_say, stop_requested=stop_requested)
     elif access is not None and folder is None:
         destination = Destination(
@@ -146,7 +157,7 @@ def command(
             keep_bytes=keep,
             sample_ns=round(sample * 1e9),
         )
-        drop_capabilities([destination.spool], access.files())
+        drop_capabilities([destination.spool], access.files(), more)
         where_to = f"{access.url}, session {session}"
         start = _starter(options, f"a history of {keep >> 20:,} MiB for {where_to}" if keep else where_to)
         run_shipped_capture(

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from collector.commands import replay
 from collector.services.choices import Watched
 from collector.services.naming import name_services, servers_to_watch
-from collector.services.servers import OUTSIDE, Server
+from collector.services.servers import OUTSIDE, Server, ServerOwner
 from collector.services.service_names import ServiceNames
 from collector.services.services import clues
 from collector.trace.model import ServiceInfo
@@ -353,3 +353,44 @@ def test_a_name_of_no_server_is_said(tmp_path: Path) -> None:
 def test_a_name_that_names_no_server_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="names no server"):
         CliRunner().invoke(replay.command, ["--name", text, "x.pcap"], catch_exceptions=False)
+
+
+def owned_server(
+    place: str, *processes: str, unit: str | None = None, pod: str | None = None, seen: str = ""
+) -> Server:
+    """A server whose connections these processes own."""
+    made = server(place, seen=seen)
+    made.owners = {ServerOwner(each, f"/usr/bin/{each}", unit, None, pod) for each in processes}
+    return made
+
+
+def test_a_process_names_its_server_where_no_message_does() -> None:
+    cases = [
+        (owned_server("a:8080", "postgres"), "postgres"),
+        (owned_server("a:8080", "java", unit="shop.service"), "shop"),
+        (owned_server("a:8080", "python3.11", pod="cart-0"), "cart-0"),
+        (owned_server("a:8080", "python3"), "a:8080"),
+        (owned_server("a:8080", "docker-proxy"), "a:8080"),
+        (owned_server("a:8080", "one", "two"), "a:8080"),
+        (owned_server("a:6379", "valkey-server", seen="redis-command"), "redis"),
+    ]
+    for given, expected in cases:
+        assert names(given) == [expected]
+
+
+def test_servers_of_one_process_name_keep_their_places_and_others_are_no_replicas() -> None:
+    assert names(owned_server("a:80", "web"), owned_server("a:81", "web")) == ["web a:80", "web a:81"]
+    assert names(owned_server("a:80", "web"), owned_server("b:80", "web")) == ["web", "web"]
+    assert names(owned_server("a:80", "web"), owned_server("b:80", "api")) == ["web", "api"]
+    assert names(server("a:80"), owned_server("b:80", "api")) == ["api", "api"]
+
+
+def test_the_process_is_in_the_evidence() -> None:
+    (found,) = name_services(
+        [owned_server("a:5432", "postgres", unit="postgresql@15-main.service")], {}, all_are_replicas
+    )
+    assert found.evidence == "its process is postgres (postgresql@15-main.service)"
+    cut = server("a:80")
+    cut.owners = {ServerOwner("a-long-program-", "/opt/a-long-program-name", None, None, None)}
+    (found,) = name_services([cut], {}, all_are_replicas)
+    assert (found.name, found.evidence) == ("a-long-program-name", "its process is a-long-program-name")

@@ -19,6 +19,7 @@ from collector.trace.schema import ADDED, FORMAT_VERSION, TABLES
 from tracer.errors import InputError
 
 OLDER = Path(__file__).parent / f"format-{FORMAT_VERSION}"
+OF_OWNERS = (*("process", "exe", "pid", "process_start_host_ns", "user", "unit", "container", "pod", "owner_evidence"),)
 REMOVABLE = [(table, column) for table, columns in ADDED.items() for column in columns]
 
 
@@ -69,6 +70,7 @@ def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None
             *("tls_versions_offered", "tls_version", "tls_cipher", "tls_resumption", "tls_early_data_offered"),
             *("tls_ech_offered", "tls_retried", "tls_alert", "tls_alert_from", "tls_evidence"),
             *("changed_to", "closing", "tls_opened"),
+            *(f"{side}_{name}" for side in ("client", "server") for name in OF_OWNERS),
         },
         "hops": {"message_kinds"},
         "streams": {"control_count", "closing"},

@@ -284,6 +284,11 @@ impl CaptureFile {
         self.lock().section().comments.clone()
     }
 
+    /// What the agent states so far of who owns connections.
+    fn owners(&self) -> Vec<String> {
+        self.lock().section().owners.clone()
+    }
+
     /// Programs that wrote the sections so far.
     fn applications(&self) -> Vec<String> {
         self.lock().section().applications.clone()

@@ -17,6 +17,8 @@ pub struct Arguments {
     pub rules_len: u64,
     /// Nothing is overwritten.
     pub keeps_secrets: bool,
+    /// Whether to look for the processes of connections.
+    pub with_owners: bool,
 }
 
 /// Reads the words after the program's name. The error is a clause for the operator.
@@ -28,11 +30,16 @@ pub fn read(words: &[String]) -> Result<Arguments, String> {
         excluded: Vec::new(),
         rules_len: 0,
         keeps_secrets: false,
+        with_owners: true,
     };
     let mut words = words.iter();
     while let Some(option) = words.next() {
         if option == "--keep-secrets" {
             found.keeps_secrets = true;
+            continue;
+        }
+        if option == "--no-owners" {
+            found.with_owners = false;
             continue;
         }
         let value = words.next().ok_or_else(|| format!("{option} needs a value"))?;
@@ -66,7 +73,7 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let line = "--interface eth0 --interface lo --host web1 --payload none --exclude 10.0.0.1:22 \
-                    --exclude [fe80::1]:5 --rules-len 7 --keep-secrets";
+                    --exclude [fe80::1]:5 --rules-len 7 --keep-secrets --no-owners";
         let expected = Arguments {
             interfaces: vec!["eth0".into(), "lo".into()],
             host: "web1".into(),
@@ -77,6 +84,7 @@ mod tests {
             ],
             rules_len: 7,
             keeps_secrets: true,
+            with_owners: false,
         };
         assert_eq!(read_line(line), Ok(expected));
     }

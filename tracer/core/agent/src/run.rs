@@ -122,6 +122,7 @@ fn start(arguments: Arguments, rules: SecretRules, stream: File) -> Result<Captu
         policy: arguments.policy,
         ring_bytes: RING_BYTES,
         snaplen,
+        with_owners: arguments.with_owners,
     };
     let segments = SegmentSettings {
         folder: PathBuf::new(),

@@ -17,6 +17,7 @@ use crate::error::CaptureError;
 use crate::exclusion;
 use crate::filter::{Instruction, Programs};
 use crate::finisher::Totals;
+use crate::owners::watch::Owners;
 use crate::pcapng::{Direction, Interface, LinkType, Statistics};
 use crate::policy::{Packet, PayloadPolicy};
 use crate::ring::{self, RETIRE_AFTER, Ring, RingPacket, VlanTag};
@@ -43,6 +44,10 @@ const REFUSE: Instruction = Instruction {
 /// The longest time for which `Capture::exclude` waits for the thread.
 const LONGEST_EXCLUDING: Duration = Duration::from_secs(1);
 
+/// Said once.
+const UNREADABLE_OWNERS: &str = "/proc does not show all processes of connections: for them give --owners processes, \
+                                 as root; users and units are recorded all the same";
+
 /// Offset at which a removed VLAN tag is inserted again: after the two MAC addresses.
 const VLAN_AT: usize = 12;
 
@@ -57,6 +62,8 @@ pub struct CaptureSettings {
     /// Size of each interface's ring.
     pub ring_bytes: usize,
     pub snaplen: u32,
+    /// Whether to look for the processes of the connections.
+    pub with_owners: bool,
 }
 
 /// Counts of a capture so far.
@@ -133,7 +140,15 @@ impl Capture {
         segments.since_ns = Now::read().host_ns;
         let shared = Arc::new(CaptureState::default());
         let totals = Arc::clone(&shared.progress.totals);
+        let owners = settings
+            .with_owners
+            .then(|| Owners::start(&settings.interface_names))
+            .flatten();
+        if settings.with_owners && owners.is_none() {
+            shared.notice("this kernel has no sock_diag: connections are captured without their processes".to_owned());
+        }
         let mut run = Run {
+            owners,
             shared: Arc::clone(&shared),
             totals: vec![Statistics::default(); taps.len()],
             arrived_count: 0,
@@ -279,6 +294,7 @@ struct Run {
     taps: Vec<Tap>,
     policy: PayloadPolicy,
     connections: Connections,
+    owners: Option<Owners>,
     writer: SegmentWriter,
     /// Statistics of each interface since the last segment was closed.
     totals: Vec<Statistics>,
@@ -355,6 +371,7 @@ impl Run {
 
     fn finish(&mut self) -> Result<(), CaptureError> {
         self.read_statistics();
+        self.write_owners();
         self.writer.finish(&self.totals, Now::read())
     }
 
@@ -462,8 +479,14 @@ impl Run {
                     && packet.is_unchecked
                     && checksum::is_wrong(link_type, frame),
             };
+            if let Some(owners) = &mut self.owners {
+                owners.note(link_type, frame, direction, loopback, packet.host_ns);
+            }
             self.writer.write(&record, &kept, now)?;
             written_count += 1;
+        }
+        if let Some(owners) = &mut self.owners {
+            owners.ask();
         }
         let progress = &self.shared.progress;
         progress.packets_count.fetch_add(written_count, Ordering::Relaxed);
@@ -475,10 +498,25 @@ impl Run {
     fn rotate_if_due(&mut self, now: Now) -> Result<(), CaptureError> {
         if self.writer.is_due(now.instant) {
             self.read_statistics();
+            self.write_owners();
             self.writer.close(&self.totals, now)?;
             self.totals.fill(Statistics::default());
         }
         Ok(())
+    }
+
+    /// Writes who owns the connections of the open segment.
+    fn write_owners(&mut self) {
+        let Some(owners) = &mut self.owners else {
+            return;
+        };
+        let had_unreadable = owners.unreadable_count() > 0;
+        let clock_error = self.writer.clock_error();
+        let comments = owners.statement(|host_ns| clock_error.stamp(host_ns));
+        self.writer.write_comments(&comments);
+        if owners.unreadable_count() > 0 && !had_unreadable {
+            self.shared.notice(UNREADABLE_OWNERS.to_owned());
+        }
     }
 
     fn read_statistics(&mut self) {

@@ -19,6 +19,7 @@ pub mod filter;
 pub mod finisher;
 mod heads;
 pub mod layout;
+pub mod owners;
 pub mod pcapng;
 pub mod policy;
 pub mod segments;

@@ -113,6 +113,18 @@ pub fn name_resolution(out: &mut Vec<u8>, host: &str, addresses: &[IpAddr]) {
     });
 }
 
+/// Appends a Name Resolution Block without a name, for its comments: those of a section's beginning are written before
+/// its packets are known.
+pub fn comments(out: &mut Vec<u8>, comments: &[String]) {
+    block(out, NAME_RESOLUTION, |out| {
+        option(out, OPT_END, b""); // of the records
+        for comment in comments {
+            option(out, OPT_COMMENT, comment.as_bytes());
+        }
+        option(out, OPT_END, b"");
+    });
+}
+
 /// Appends an Interface Description Block.
 pub fn interface_description(out: &mut Vec<u8>, interface: &Interface) {
     block(out, INTERFACE_DESCRIPTION, |out| {

@@ -198,6 +198,18 @@ impl SegmentWriter {
         })
     }
 
+    /// Appends comments to the open segment, if any.
+    pub fn write_comments(&mut self, comments: &[String]) {
+        if let Some(segment) = self.segment.as_mut().filter(|_| !comments.is_empty()) {
+            pcapng::comments(&mut segment.buffer, comments);
+        }
+    }
+
+    /// What makes a stamp as the segments have it.
+    pub fn clock_error(&self) -> SkewedClock {
+        self.settings.clock_error
+    }
+
     /// Closes the open segment, if any; it becomes durable in the background. `statistics`: of each interface, since
     /// the last segment was closed. An error may be that of an earlier segment.
     pub fn close(&mut self, statistics: &[Statistics], now: Now) -> Result<(), CaptureError> {

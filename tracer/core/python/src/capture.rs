@@ -98,7 +98,7 @@ mod live {
         #[new]
         #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, segment_bytes, segment_age_ns,
                             first_number, stem, expression="", ethernet_filter=None, raw_ip_filter=None, excluded=Vec::new(),
-                            clock_error=(0, 0, 0), secrets=None))]
+                            clock_error=(0, 0, 0), secrets=None, owners=true))]
         #[allow(clippy::too_many_arguments)]
         fn new(
             py: Python<'_>,
@@ -120,6 +120,7 @@ mod live {
             excluded: Vec<(IpAddr, u16)>,
             clock_error: (i64, i64, u64),
             secrets: Option<PyRef<'_, Secrets>>,
+            owners: bool,
         ) -> PyResult<Self> {
             let mut programs = Programs::built_in(snaplen);
             if !expression.is_empty() {
@@ -136,6 +137,7 @@ mod live {
                 policy: payload.parse().map_err(|error| to_python(py, &error))?,
                 ring_bytes,
                 snaplen,
+                with_owners: owners,
             };
             let segments = SegmentSettings {
                 folder,

@@ -64,6 +64,10 @@ pub const DAMAGED_COMMENT: &[u8] = b"twintap.tcp_checksum=wrong";
 /// Prefix of the section comment by which our agent states the host's name.
 pub const HOST_COMMENT_PREFIX: &str = "twintap.host=";
 
+/// Begin the comments of a Name Resolution Block by which our agent states who owns connections, and how many it does not
+/// know; as `twintap_capture::owners::statement` writes them.
+pub const OWNERS_PREFIXES: [&[u8]; 2] = [b"twintap.owner ", b"twintap.owners "];
+
 const DAMAGED_LEN: usize = DAMAGED_COMMENT.len();
 
 const VERSION_MAJOR: u16 = 1;
@@ -92,6 +96,8 @@ const INTERFACE_LIMIT: usize = u16::MAX as usize;
 const NAME_LIMIT: usize = 65_536;
 const COMMENT_LIMIT: usize = 1_024;
 const TEXT_LIMIT: usize = 1_024;
+/// Bytes of statements of owners that are kept, at most: of some 500,000 connections.
+const OWNERS_LIMIT: usize = 32 << 20;
 
 /// An address and a name of it, from a Name Resolution Block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +116,9 @@ pub struct Section {
     /// Names, each once, in file order.
     pub names: Vec<NameRecord>,
     names_seen: HashSet<NameRecord>,
+    /// Comments by which our agent states who owns connections, in file order.
+    pub owners: Vec<String>,
+    owners_len: usize,
     /// Key logs of TLS in secrets blocks.
     pub key_log: KeyLogText,
 }
@@ -494,7 +503,8 @@ impl Pcapng {
     }
 
     fn name_resolution(&self, body: &[u8], section: &mut Section, counters: &mut Counters) {
-        for (kind, value) in Options::of(self.order, body, BLOCK_HEADER_LEN) {
+        let mut records = Options::of(self.order, body, BLOCK_HEADER_LEN);
+        for (kind, value) in records.by_ref() {
             let (address, names) = match kind {
                 NAME_IPV4 if value.len() > 4 => (
                     IpAddr::V4(Ipv4Addr::from_bits(crate::bytes::be32(value, 0))),
@@ -514,6 +524,14 @@ impl Pcapng {
                     },
                     counters,
                 );
+            }
+        }
+        // Behind the record that ends the names are options.
+        if let [0, 0, _, _, rest @ ..] = records.rest {
+            let order = self.order;
+            let options = Options { order, rest };
+            for (_, value) in options.filter(|(code, _)| *code == option::COMMENT) {
+                section.keep_owners(value, counters);
             }
         }
     }
@@ -566,6 +584,17 @@ impl Section {
         }
         self.names_seen.insert(record.clone());
         self.names.push(record);
+    }
+
+    fn keep_owners(&mut self, comment: &[u8], counters: &mut Counters) {
+        if !OWNERS_PREFIXES.iter().any(|prefix| comment.starts_with(prefix)) {
+            return;
+        }
+        if self.owners_len + comment.len() > OWNERS_LIMIT {
+            return counters.bump(CounterKind::NamesLeftOut);
+        }
+        self.owners_len += comment.len();
+        self.owners.push(escape_invalid_utf8(comment));
     }
 
     /// The host that our agent states in a comment.

@@ -179,6 +179,32 @@ fn a_segment_is_a_whole_section() {
 }
 
 #[test]
+fn owners_stand_behind_the_packets_and_readers_find_them() {
+    let folder = Folder::new();
+    let mut writer = SegmentWriter::new(settings(&folder), Arc::new(Totals::default()));
+    let owner = format!(
+        "twintap.owner process=nginx pid=7\n{}",
+        "10.0.0.1:80 10.0.0.2:5 socket 9\n".repeat(99)
+    );
+    let comments = [owner.trim_end().to_owned(), "twintap.owners unreadable=3".to_owned()];
+    writer.write_comments(&comments);
+    write(&mut writer, 0).expect("written");
+    writer.write_comments(&comments);
+    writer.finish(&statistics(1, 0), now(10)).expect("closed");
+    let path = folder.0.join("proxy-a-000007.pcapng");
+    assert_eq!(
+        types(&path),
+        [SHB, 4, 1, 1, 6, 4, 5, 5],
+        "none before the segment is begun"
+    );
+    let mut reader = twintap_wire::reader::open(&path).expect("a capture");
+    while reader.next_batch(100).is_some() {}
+    assert_eq!(reader.section().owners, comments);
+    let names = reader.section().names.iter();
+    assert!(names.clone().count() > 0 && names.clone().all(|record| record.name == "proxy"));
+}
+
+#[test]
 fn segments_rotate_by_size_and_by_age() {
     let folder = Folder::new();
     let mut writer = SegmentWriter::new(settings(&folder), Arc::default());

@@ -1,0 +1,142 @@
+//! What the capture's thread and the one that looks for owners share: ends to look for, and those that are known.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::key::Key;
+use super::look::Answer;
+use super::{Evidence, Owner};
+
+/// Ends that wait to be looked for; more are looked for when their packets come again.
+const MOST_ASKED: usize = 16_384;
+/// Ends that are known; the ones that were not needed for longest make room.
+const MOST_KNOWN: usize = 65_536;
+
+/// An end to look for.
+#[derive(Debug, Clone, Copy)]
+pub struct Question {
+    pub key: Key,
+    /// When it was seen.
+    pub seen_ns: u64,
+    /// The packet opened the connection: what is known of these ports from before is of another one.
+    pub is_syn: bool,
+}
+
+/// An end that was looked for.
+#[derive(Debug, Clone)]
+pub struct KnownEnd {
+    /// `None` while nothing was found.
+    pub owner: Option<Owner>,
+    pub seen_ns: u64,
+    /// Of the socket whose holder was found, else 0.
+    pub inode: u64,
+    /// Its process was not found for want of a right, which no statement has counted yet.
+    pub is_unreadable: bool,
+    /// No more looks come.
+    pub is_settled: bool,
+    /// The statement in which it was last needed.
+    pub needed_at: u64,
+}
+
+impl KnownEnd {
+    pub fn new(seen_ns: u64) -> Self {
+        KnownEnd {
+            owner: None,
+            seen_ns,
+            inode: 0,
+            is_unreadable: false,
+            is_settled: false,
+            needed_at: 0,
+        }
+    }
+
+    /// Whether the holder of this socket was found.
+    pub fn has_process_of(&self, inode: u64) -> bool {
+        inode > 0 && self.inode == inode
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Board {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    pub questions: Vec<Question>,
+    pub known: HashMap<Key, KnownEnd>,
+    pub statement: u64,
+    pub ends: bool,
+}
+
+impl Board {
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds questions.
+    pub fn ask(&self, questions: &mut Vec<Question>) {
+        let mut state = self.state();
+        let room = MOST_ASKED.saturating_sub(state.questions.len());
+        questions.truncate(room);
+        state.questions.append(questions);
+    }
+}
+
+impl State {
+    /// Takes a question; whether it is a new one.
+    pub fn begin(&mut self, question: &Question) -> bool {
+        let statement = self.statement;
+        let is_later = |known: &KnownEnd| question.is_syn && known.seen_ns < question.seen_ns;
+        match self.known.get_mut(&question.key) {
+            Some(known) if !is_later(known) => return false,
+            Some(known) => *known = KnownEnd::new(question.seen_ns),
+            None => drop(self.known.insert(question.key, KnownEnd::new(question.seen_ns))),
+        }
+        if let Some(known) = self.known.get_mut(&question.key) {
+            known.needed_at = statement;
+        }
+        true
+    }
+
+    /// Notes what a look found; whether the end is still of interest.
+    ///
+    /// What the connection's own socket showed is not replaced by what the listening one shows.
+    pub fn note(&mut self, key: &Key, answer: &Answer, is_settled: bool) -> bool {
+        let Some(known) = self.known.get_mut(key) else {
+            return false;
+        };
+        known.is_settled |= is_settled;
+        known.is_unreadable |= answer.is_unreadable;
+        known.inode = if answer.inode > 0 { answer.inode } else { known.inode };
+        let before = known.owner.as_ref();
+        let had_socket = before.is_some_and(|owner| owner.evidence == Evidence::Socket);
+        let had_process = before.is_some_and(|owner| owner.holder.process.is_some());
+        if let Some((holder, evidence)) = &answer.found {
+            let is_better = match evidence {
+                Evidence::Socket => holder.process.is_some() || !had_process,
+                Evidence::Listener => !had_socket,
+            };
+            if is_better {
+                known.owner = Some(Owner {
+                    holder: holder.clone(),
+                    evidence: *evidence,
+                    seen_ns: known.seen_ns,
+                });
+                known.is_unreadable &= holder.process.is_none();
+            }
+        }
+        true
+    }
+
+    /// Makes room for ends that are needed.
+    pub fn trim(&mut self) {
+        if self.known.len() <= MOST_KNOWN {
+            return;
+        }
+        let mut needed: Vec<u64> = self.known.values().map(|known| known.needed_at).collect();
+        let (_, middle, _) = needed.select_nth_unstable(MOST_KNOWN / 2);
+        let oldest = *middle;
+        self.known.retain(|_, known| known.needed_at > oldest);
+    }
+}
