@@ -28,6 +28,7 @@ SUMMARIES = {
     "report": "Show what happened in a trace and where the time went.",
     "export": "Write a trace in another tool's format.",
     "view": "Open a trace in the web viewer.",
+    "overhead": "Measure what capturing costs a command on this host, in turns with and without.",
     "cluster": "Start, stop and use the bundled object store.",
     "bench": "Put load on an object store and measure it.",
 }
