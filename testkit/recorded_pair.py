@@ -93,7 +93,9 @@ class RecordedPair:
 def record_pair(hosts: Pair, folder: Path, *collect: str, capture: Sequence[str] = ()) -> Iterator[RecordedPair]:
     """Two recorders with requests from `a` to `b`, 50 a second. Arguments: options of `collect`, and of `capture`."""
     data, place = folder / "data", f"{hosts.a.address}:{PORT}"
-    secret = ("--token", TOKEN)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "token").write_text(TOKEN)
+    secret = ("--token-file", str(folder / "token"), "--plain-http")  # within our own namespaces
     with ExitStack() as running:
         collector = (*TRACER, "collect", "--data", str(data), "--listen", place, *secret, *collect)
         running.enter_context(hosts.a.running(*collector, ready="collecting at"))
