@@ -13,7 +13,7 @@ from tracer.errors import InputError, TracerError
 @pytest.fixture(autouse=True)
 def kept_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command runs in this process, which other tests need root's rights of."""
-    monkeypatch.setattr(capture, "drop_capabilities", lambda *_: frozenset())
+    monkeypatch.setattr(capture, "drop_capabilities", lambda *_, **__: frozenset())
 
 
 def run(*arguments: str) -> BaseException | None:
