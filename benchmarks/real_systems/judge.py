@@ -150,8 +150,15 @@ def request_names(pairs: Pairs) -> Iterator[Verdict]:
         said = [f"{row['method']} {row['target'] or ''}".strip() for _, row in known]
         wrong = [f"{name} for {call.name}" for name, (call, _) in zip(said, known, strict=True) if name != call.name]
         yield _all_of(f"names of requests, {server}", len(known), wrong)
-        results = [(call.result, (row["result"] or "").split(" ")[0]) for call, row in known]  # without its words
-        wrong = [f"{said or 'none'} for {true or 'none'}" for true, said in results if said != true]
+        results = [(call.result, row["result"] or "") for call, row in known]
+        is_right = [
+            said == true or (bool(true) and said.startswith(f"{true} ")) for true, said in results
+        ]  # words follow
+        wrong = [
+            f"{said or 'none'} for {true or 'none'}"
+            for (true, said), right in zip(results, is_right, strict=True)
+            if not right
+        ]
         errors = sum(bool(true) for true, _ in results)
         yield _all_of(f"errors of requests, {server}", errors, wrong)
 
