@@ -159,9 +159,10 @@ def _tls(listen: str, files: TlsFiles, *, plain_http: bool, is_local: bool) -> s
     def say(line: str) -> None:
         click.echo(f"tracer: {line}", err=True)
 
+    context = following_context(files, lambda _: None, say)  # first of all whether they are keys and certificates
     for line in open_secret_lines(files):
         say(line)
-    return following_context(files, lambda _: None, say)
+    return context
 
 
 def _leave(port: int, secret: str) -> Path:

@@ -150,9 +150,10 @@ def open_tls(
         ended = threading.Event()
         threading.Thread(target=_renew, args=(prepare, ended, say), name="certificates", daemon=True).start()
         left.callback(ended.set)
+    context = following_context(tls.files, handshakes.note, say)  # first of all whether they are keys and certificates
     for line in open_secret_lines(tls.files):
         say(line)
-    return following_context(tls.files, handshakes.note, say)
+    return context
 
 
 def _renew(prepare: Callable[[datetime], list[str]], ended: threading.Event, say: Callable[[str], None]) -> None:

@@ -424,7 +424,8 @@ def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[li
             files = ", ".join(file for capture in captures for file in capture.files)
             when = " in that time" if how.wanted else ""
             what = f"no TCP packet{when} in {files or 'the given captures'}"
-            raise InputError(what, "capture with a filter that includes tcp")
+            other_times = "give other times: they are of each host's clock, in UTC"
+            raise InputError(what, other_times if how.wanted else "capture with a filter that includes tcp")
         for capture in captures:
             if capture.host in how.addresses:
                 capture.named_addresses = frozenset(map(partitions.address_number, how.addresses[capture.host]))

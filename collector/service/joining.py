@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from collector.capture_files.joined import joined_name, read_segments, write_joined, write_part
+from collector.service.background import Background
 from collector.service.ingest import host_folders, incarnation_folders, session_folders
 from collector.service.stored import StoredFile, files_twice, stored_files
 from tracer.connection_choice import Connection, ConnectionChoice, copy_chosen
@@ -149,18 +149,15 @@ class Joining:
     ) -> None:
         self._sessions, self._exclusion, self._clock = sessions, exclusion, clock
         self._age_ns = AGE_NS + round(live_window_seconds * 1e9)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="joining", daemon=True)
+        self._background = Background("joining", CHECK_SECONDS, self._step_and_tell)
 
     def start(self) -> None:
         """Begin to work."""
-        self._thread.start()
+        self._background.start()
 
     def stop(self) -> None:
         """End after the incarnation that is being looked at."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._background.stop()
 
     def step(self) -> int:
         """Join what is old enough now; how many segments."""
@@ -170,7 +167,7 @@ class Joining:
         for session in session_folders(self._sessions):
             for host in host_folders(session):
                 for folder in incarnation_folders(host):
-                    if self._stopped.is_set():
+                    if self._background.is_stopped:
                         return
                     yield session.name, folder
 
@@ -183,10 +180,9 @@ class Joining:
             log.warning("segments of session %s are not joined: %s", session, error)
             return 0
 
-    def _run(self) -> None:
-        while not self._stopped.wait(CHECK_SECONDS):
-            if count := self.step():
-                log.info("%d segments were joined", count)
+    def _step_and_tell(self) -> None:
+        if count := self.step():
+            log.info("%d segments were joined", count)
 
 
 def write_durably(place: Path, write: Callable[[BinaryIO], int]) -> None:

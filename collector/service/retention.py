@@ -12,12 +12,12 @@ whole.
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.service.background import Background
 from collector.service.ingest import (
     EXPIRED_FILE,
     WINDOW_FILE,
@@ -115,19 +115,16 @@ class Retention:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._sessions, self._limits, self._is_busy, self._clock = sessions, limits, is_busy, clock
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
+        self._background = Background("retention", CHECK_SECONDS, self._step_and_tell)
 
     def start(self) -> None:
         """Begin to work, if there is a limit."""
         if self._limits != KEEP_ALL:
-            self._thread.start()
+            self._background.start()
 
     def stop(self) -> None:
         """End after the session that is being looked at."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._background.stop()
 
     def step(self) -> int:
         """Delete what has expired now; how many segments."""
@@ -144,10 +141,9 @@ class Retention:
             log.warning("what has expired of session %s cannot be deleted: %s", session.name, error)
             return 0
 
-    def _run(self) -> None:
-        while not self._stopped.wait(CHECK_SECONDS):
-            if count := self.step():
-                log.info("%d segments have expired and were deleted", count)
+    def _step_and_tell(self) -> None:
+        if count := self.step():
+            log.info("%d segments have expired and were deleted", count)
 
 
 def limits_of(keep_hours: float | None, keep_gib: float | None) -> RetentionLimits:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from collector.queries.trace_view import TraceView, open_trace
 from collector.service.agents import Agents, AgentStatus
+from collector.service.background import Background
 from collector.service.boundary import contain_failures
 from collector.service.live import LiveAnalysis
 from collector.service.request_search import collector_ns
@@ -71,19 +72,16 @@ class Triggers:
         self._triggers = {each.text: _Trigger(each.text, each) for each in settings.conditions}
         self._made_ns: dict[str, int] = {}
         self._started_ns = clock()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="triggers", daemon=True)
+        self._background = Background("triggers", STEP_SECONDS, self.step)
 
     def start(self) -> None:
         """Begin to work, if there is a condition."""
         if self._settings.conditions:
-            self._thread.start()
+            self._background.start()
 
     def stop(self) -> None:
         """End after the trace that is being looked at."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._background.stop()
 
     def status(self) -> list[TriggerStatus]:
         """How each trigger stands."""
@@ -128,10 +126,6 @@ class Triggers:
             problem = f"{count:,} of its windows are kept, so it does not fire: delete some, or raise --trigger-most"
         fired_ns = max(trigger.fired_ns.values(), default=0)
         return TriggerStatus(trigger.name, trigger.condition is None, trigger.evaluated_ns, fired_ns, count, problem)
-
-    def _run(self) -> None:
-        while not self._stopped.wait(STEP_SECONDS):
-            self.step()
 
     def _evaluate(self, session: str, url: str, agents: list[AgentStatus]) -> None:
         """Evaluate all conditions on the live trace of a session."""

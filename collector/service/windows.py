@@ -26,6 +26,7 @@ from pydantic import BaseModel, ValidationError
 
 from collector.capture_files.records import Severity
 from collector.service.agents import Agents, AgentStatus, WindowAnswer
+from collector.service.background import Background
 from collector.service.boundary import contain_failures, log_failure
 from collector.service.ingest import (
     WINDOW_FILE,
@@ -64,6 +65,10 @@ ONLY = "window_of_connections"
 """The counter of a window that holds the packets of some connections only."""
 NOT_OVER = "window_not_over"
 """The counter of a first trace; its count is the time that is to come, in s, rounded up."""
+RAISE_KEEP = "raise --keep there"
+WAIT = "earlier packets were not recorded there: ask for a later time"
+LOOK_AT_AGENT = "see whether its agent runs, and reaches the collector"
+START_AGENT = "start it again"
 
 
 class PartState(StrEnum):
@@ -90,6 +95,7 @@ class Part(BaseModel):
     is_recorder: bool
     state: PartState = PartState.WAITING
     detail: str = ""
+    next_step: str = ""  # what the operator can do about what is missing
     missing_ns: int = 0  # of the window's time
 
 
@@ -134,18 +140,15 @@ class Windows:
         self._lock = threading.RLock()
         self._windows = {window.window: window for window in _stored_windows(data)}
         self._first_tried = set[str]()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="windows", daemon=True)
+        self._background = Background("windows", STEP_SECONDS, self.step)
 
     def start(self) -> None:
         """Begin to work."""
-        self._thread.start()
+        self._background.start()
 
     def stop(self) -> None:
         """End after the trace that is being made."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._background.stop()
 
     def open(self, session: str, from_ns: int, to_ns: int, reason: str, trigger: str = "", only: str = "") -> Window:
         """Open a window over all hosts of a session. Raises: InputError, ResourceError."""
@@ -223,10 +226,6 @@ class Windows:
                     log_failure(error)
                 window.problem = str(error)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(STEP_SECONDS):
-            self.step()
-
     def _look(self, window: Window, agents: dict[tuple[str, str], AgentStatus]) -> None:
         """Judge the parts of a window, and make its trace if all are settled."""
         now_ns = self._clock()
@@ -288,12 +287,12 @@ class Windows:
         now_ns = self._clock()
         answer = self._agents.window_answer(window.session, host, window.window)
         if answer is not None and answer.complete and self._is_here(window, host, answer):
-            return _part_of(answer, window)
+            return _part_of(answer, window, agent)
         silent_ns = agent.last_seen_ns if agent is not None else now_ns - window.opened_ns
         if answer is None and agent is not None and agent.state == "ended":
-            return _missing_part(window, "its agent has ended; the next one on that host sends it")
+            return _missing_part(window, "its agent has ended; the next one on that host sends it", START_AGENT)
         if silent_ns > SILENT_NS and now_ns > window.to_ns:
-            return _missing_part(window, f"silent for {silent_ns // 10**9:,} s")
+            return _missing_part(window, f"silent for {silent_ns // 10**9:,} s", LOOK_AT_AGENT)
         return Part(is_recorder=True)
 
     def _is_here(self, window: Window, host: str, answer: WindowAnswer) -> bool:
@@ -367,19 +366,25 @@ class Windows:
             write_durably(folder / WINDOW_FILE, window.model_dump_json())
 
 
-def _part_of(answer: WindowAnswer, window: Window) -> Part:
+def _part_of(answer: WindowAnswer, window: Window, agent: AgentStatus | None) -> Part:
     """The part of a recorder that has sent all it has."""
     missing_ns = min(answer.has_from_ns, window.to_ns) - window.from_ns
     if answer.has_from_ns and missing_ns > SLACK_NS:
         state = PartState.PARTIAL if answer.segments_count else PartState.MISSING
-        detail = f"its history is too short: it has packets from {clock_text(answer.has_from_ns)}"
-        return Part(is_recorder=True, state=state, detail=detail, missing_ns=missing_ns)
+        begins = f"has packets from {clock_text(answer.has_from_ns)}"
+        history = agent.history if agent else None
+        if history is not None and history.size_bytes < history.limit_bytes / 2:  # nothing of it was deleted
+            detail, next_step = f"its history {begins.replace('has packets', 'begins with packets')}", WAIT
+        else:
+            detail, next_step = f"its history is too short: it {begins}", RAISE_KEEP
+        return Part(is_recorder=True, state=state, detail=detail, next_step=next_step, missing_ns=missing_ns)
     detail = f"{answer.segments_count:,} segments" if answer.segments_count else "no packets in that time"
     return Part(is_recorder=True, state=PartState.HERE, detail=detail)
 
 
-def _missing_part(window: Window, detail: str) -> Part:
-    return Part(is_recorder=True, state=PartState.MISSING, detail=detail, missing_ns=window.to_ns - window.from_ns)
+def _missing_part(window: Window, detail: str, next_step: str) -> Part:
+    missing_ns = window.to_ns - window.from_ns
+    return Part(is_recorder=True, state=PartState.MISSING, detail=detail, next_step=next_step, missing_ns=missing_ns)
 
 
 def _counters(window: Window) -> Iterator[CounterInfo]:
@@ -387,7 +392,7 @@ def _counters(window: Window) -> Iterator[CounterInfo]:
     for host, part in window.parts.items():
         if part.missing_ns:
             seconds = -(-part.missing_ns // 10**9)
-            yield CounterInfo(host, PART_MISSING, Severity.DATA_LOSS, seconds, f"{part.detail}; raise --keep there")
+            yield CounterInfo(host, PART_MISSING, Severity.DATA_LOSS, seconds, f"{part.detail}; {part.next_step}")
     yield from _only_counters(window)
 
 

@@ -1,10 +1,11 @@
 """The viewer in a thread."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
+from waitress.server import MultiSocketServer, TcpWSGIServer
 from waitress.wasyncore import close_all
 
 from collector.queries import TraceView
@@ -14,7 +15,7 @@ from viewer.pages.context import Companions
 from viewer.serving import make_server
 
 
-@contextmanager
+@contextlib.contextmanager
 def serving(
     trace: TraceView | None, access: Access | None = None, companions: Companions | None = None
 ) -> Iterator[str]:
@@ -27,8 +28,14 @@ def serving(
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
     finally:
-        # Closed by the thread that waits on its sockets: from here it would find them gone under its hands.
-        server.trigger.pull_trigger(lambda: close_all(server.trigger._map))
+        stop(server)
         thread.join()
         server.task_dispatcher.shutdown()
         uploads.close()
+
+
+def stop(server: MultiSocketServer | TcpWSGIServer) -> None:
+    """End its `run`. Its sockets are closed by the thread that waits on them: from here it would find them gone under
+    its hands. That thread may be awake for another reason, and have closed what wakes it before it is woken."""
+    with contextlib.suppress(OSError):
+        server.trigger.pull_trigger(lambda: close_all(server.trigger._map))

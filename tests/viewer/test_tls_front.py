@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
-from waitress.wasyncore import close_all
 
+from collector.commands.collect import command as collect
 from collector.service.authority import AuthorityFiles, prepare_authority
+from tests.helpers.viewer_server import stop
 from tracer.errors import InputError
 from tracer.tls import TlsFiles, client_context, following_context
 from viewer.commands import command
@@ -47,7 +49,7 @@ def page(files: TlsFiles) -> Iterator[str]:
             try:
                 yield url
             finally:
-                server.trigger.pull_trigger(lambda: close_all(server.trigger._map))
+                stop(server)
                 thread.join()
                 server.task_dispatcher.shutdown()
 
@@ -86,3 +88,20 @@ def test_refusals(arguments: tuple[str, ...], message: str, tmp_path: Path, monk
     raised = CliRunner().invoke(command, [*arguments, "--no-browser"]).exception
     assert isinstance(raised, InputError)
     assert message in str(raised)
+
+
+@pytest.mark.parametrize(
+    "start", [(command, ("--no-browser",)), (collect, ("--data", "data"))], ids=["view", "collect"]
+)
+def test_who_may_read_a_file_is_said_only_of_keys(
+    start: tuple[click.Command, tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a wrong --cert would have a file of the system closed to others."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "hosts"
+    file.write_text("127.0.0.1 localhost\n")
+    file.chmod(0o644)
+    result = CliRunner().invoke(start[0], [*start[1], "--listen", "127.0.0.1:0", "--cert", str(file)])
+    assert isinstance(result.exception, InputError)
+    assert "chmod" not in result.output

@@ -15,7 +15,19 @@ from collector.service.live import Counters
 from collector.service.retention import Retention, RetentionLimits
 from collector.service.settings import CollectorSettings
 from collector.service.under_way import UnderWay
-from collector.service.windows import FIRST_NS, LATE_NS, NOT_OVER, ONLY, PART_MISSING, SILENT_NS, PartState, WindowState
+from collector.service.windows import (
+    FIRST_NS,
+    LATE_NS,
+    LOOK_AT_AGENT,
+    NOT_OVER,
+    ONLY,
+    PART_MISSING,
+    RAISE_KEEP,
+    SILENT_NS,
+    WAIT,
+    PartState,
+    WindowState,
+)
 from collector.trace.model import TraceInfo
 from tests.collector.service.test_agents import report
 from tests.collector.service.test_ingest import INCARNATION, LATER, put
@@ -44,9 +56,9 @@ class Bench:
         self.made.append(([file.name for source in sources for file in source.files], counters))
         return TraceInfo(1, "test", ())
 
-    def report(self, host: str, history: bool = True, **changes: Any) -> list[dict[str, Any]]:
+    def report(self, host: str, history: bool = True, limit_bytes: int = 1, **changes: Any) -> list[dict[str, Any]]:
         """An agent's report; the windows that the answer asks for."""
-        kept = HISTORY | {"from_ns": START - 3600 * SECOND} if history else None
+        kept = HISTORY | {"from_ns": START - 3600 * SECOND, "limit_bytes": limit_bytes} if history else None
         body = report(history=kept, **changes).model_dump(mode="json")
         place = f"/api/sessions/s1/hosts/{host}/incarnations/{INCARNATION}/report"
         found: list[dict[str, Any]] = self.client.post(place, json=body).json()["windows"]
@@ -58,6 +70,11 @@ class Bench:
     def part(self, host: str) -> tuple[str, str]:
         part = self.client.get("/api/windows").json()[0]["parts"][host]
         return part["state"], part["detail"]
+
+    def next_step(self, host: str) -> str:
+        """What is said to do about a host's part of the last window."""
+        step: str = self.client.get("/api/windows").json()[0]["parts"][host]["next_step"]
+        return step
 
     def send(self, window: str, host: str, number: int = 5) -> None:
         put(self.client, number, session=window, host=host)
@@ -124,6 +141,19 @@ def test_each_host_that_gives_less_than_its_part_is_said(bench: Bench) -> None:
     (_, counters), *_ = bench.made
     found = {(each.host, each.name, each.count) for each in counters}
     assert found == {(host, PART_MISSING, count) for host, count in (("short", 40), ("empty", 60), ("dead", 60))}
+    steps = {host: bench.next_step(host) for host in ("short", "dead", "quiet")}
+    assert steps == {"short": RAISE_KEEP, "dead": LOOK_AT_AGENT, "quiet": ""}
+    assert {each.remedy.rpartition("; ")[2] for each in counters} == {RAISE_KEEP, LOOK_AT_AGENT}
+
+
+def test_a_history_that_began_later_is_not_too_short(bench: Bench) -> None:
+    bench.report("new", limit_bytes=10)
+    window = bench.ask(from_ns=START - 60 * SECOND, to_ns=START)["window"]
+    bench.send(window, "new")
+    bench.report("new", windows=(answer(window, START - 20 * SECOND),), limit_bytes=10)
+    bench.windows.step()
+    assert bench.part("new") == ("partial", "its history begins with packets from 22:52:40 UTC")
+    assert bench.next_step("new") == WAIT
 
 
 def test_a_host_that_comes_back_gives_its_part_late(bench: Bench) -> None:
