@@ -149,7 +149,7 @@ class Joining:
     ) -> None:
         self._sessions, self._exclusion, self._clock = sessions, exclusion, clock
         self._age_ns = AGE_NS + round(live_window_seconds * 1e9)
-        self._background = Background("joining", CHECK_SECONDS, self._step_and_tell)
+        self._background = Background("joining", CHECK_SECONDS, self._step_and_report)
 
     def start(self) -> None:
         """Begin to work."""
@@ -180,7 +180,7 @@ class Joining:
             log.warning("segments of session %s are not joined: %s", session, error)
             return 0
 
-    def _step_and_tell(self) -> None:
+    def _step_and_report(self) -> None:
         if count := self.step():
             log.info("%d segments were joined", count)
 

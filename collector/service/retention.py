@@ -115,7 +115,7 @@ class Retention:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._sessions, self._limits, self._is_busy, self._clock = sessions, limits, is_busy, clock
-        self._background = Background("retention", CHECK_SECONDS, self._step_and_tell)
+        self._background = Background("retention", CHECK_SECONDS, self._step_and_report)
 
     def start(self) -> None:
         """Begin to work, if there is a limit."""
@@ -141,7 +141,7 @@ class Retention:
             log.warning("what has expired of session %s cannot be deleted: %s", session.name, error)
             return 0
 
-    def _step_and_tell(self) -> None:
+    def _step_and_report(self) -> None:
         if count := self.step():
             log.info("%d segments have expired and were deleted", count)
 
