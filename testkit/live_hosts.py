@@ -1,5 +1,5 @@
 """Two hosts on this machine: network namespaces `a` (10.9.0.1) and `b` (10.9.0.2), joined by a veth pair with TSO on,
-or by a long way that carries frames of one MSS and can lose some of them.
+or by a long way that carries frames of one MSS and can lose some of them; or any number of them around a bridge.
 
 Works as root, and as an ordinary user where the kernel allows user namespaces. Everything goes away with the processes
 that hold the namespaces.
@@ -145,6 +145,33 @@ class Pair:
             self.a.run(sys.executable, "-c", CLIENT, self.b.address, *map(str, sizes))
 
 
+@dataclass(frozen=True)
+class Star:
+    """A host in the middle, which is the bridge (10.9.0.1), and those around it, `h1` (10.9.0.11) and so on."""
+
+    hub: Host
+    around: tuple[Host, ...]
+
+
+@contextmanager
+def star(count: int) -> Iterator[Star]:
+    """So many hosts around one, up. Raises: NoNamespacesError where they cannot be made."""
+    with ExitStack() as stack:
+        outer = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--net")
+        hub = Host("hub", "10.9.0.1", "bridge", _hold(stack, *outer))
+        hub.run("ip", "link", "add", hub.interface, "type", "bridge")
+        _give_address(hub)
+        around = []
+        for number in range(1, count + 1):
+            enter = _hold(stack, *hub.enter, "unshare", "--net")
+            host, port = Host(f"h{number}", f"10.9.0.{10 + number}", "eth", enter), f"port{number}"
+            _cable(host, host.interface, port, hub)
+            hub.run("ip", "link", "set", port, "master", hub.interface, "up")
+            _give_address(host)
+            around.append(host)
+        yield Star(hub, tuple(around))
+
+
 @contextmanager
 def pair() -> Iterator[Pair]:
     """Both hosts, up. Raises: NoNamespacesError where they cannot be made."""
@@ -216,9 +243,13 @@ def _cable(host: Host, end: str, other_end: str, other: Host) -> None:
 
 def _up(both: Pair) -> Pair:
     for host in (both.a, both.b):
-        host.run("ip", "address", "add", f"{host.address}/24", "dev", host.interface)
-        host.run("ip", "link", "set", host.interface, "up")
+        _give_address(host)
     return both
+
+
+def _give_address(host: Host) -> None:
+    host.run("ip", "address", "add", f"{host.address}/24", "dev", host.interface)
+    host.run("ip", "link", "set", host.interface, "up")
 
 
 def wait_for(process: subprocess.Popen[str], pattern: str) -> str:

@@ -14,6 +14,7 @@ agent is killed, are sent by the next agent on this host.
 """
 
 import hashlib
+import re
 import ssl
 import threading
 import time
@@ -43,6 +44,7 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 END_SECONDS = 8.0
 """Without an acknowledgement, after which a stopped agent gives up: `docker stop` kills it after 10 s."""
 UNAUTHORIZED = 401
+ERRNO = re.compile(r"\[Errno -?\d+\] ")  # how Python begins the text of an error of the system
 OF_THE_SEGMENT = (409, 413, 415)
 """Statuses of refusals that are of the segment: another one has its number, too large, no capture."""
 PCAPNG = "application/x-pcapng"
@@ -192,7 +194,8 @@ class CollectorClient:
         trouble = None if self._transport else tls_trouble(error, self.url, self._context)
         if trouble is not None:
             return CollectorRefusesError(f"the collector at {self.url}: {trouble[0]}", trouble[1])
-        return CollectorDownError(f"the collector at {self.url} does not answer ({str(error) or type(error).__name__})")
+        why = ERRNO.sub("", str(error)) or type(error).__name__
+        return CollectorDownError(f"the collector at {self.url} does not answer ({why})")
 
     def _has_new_token(self) -> bool:
         """Whether the collector has a new token; if so, requests carry it from now on."""

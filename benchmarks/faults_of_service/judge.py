@@ -3,7 +3,7 @@
 import hashlib
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,22 +79,33 @@ def trace_faults(service: Service, trace: str) -> Iterator[str]:
         yield f"{len(far)} of {len(hops)} hops are said to take up to {most / 1e9:.3f} s, by more than their error bars"
 
 
-def missing_requests(service: Service, trace: str, log: Path) -> tuple[int, dict[str, int], list[str]]:
-    """How many requests were sent; of each host how many it must have captured; and those that are not in the trace."""
-    truths = list(_truths(log))
+def missing_requests(
+    service: Service, trace: str, logs: Sequence[tuple[Path, tuple[str, str]]]
+) -> tuple[int, dict[str, int], list[str]]:
+    """How many requests were sent; of each host how many it must have captured; and those that are not in the trace.
+
+    Arguments: `logs`, that of each client, with the two hosts that must have its requests.
+    """
     messages = pl.DataFrame(Trace(trace).read("messages", ["host", "transaction_id"]))
     seen = {
         (str(host), str(said))
         for host, said in messages.with_columns(pl.col("host").cast(pl.String)).unique().iter_rows()
     }
-    must, missing = dict[str, int](), list[str]()
-    for host in service.agents:
-        spans = list(captured_spans(service, host))
-        inside = [each for each in truths if any(begin < each.sent and each.answered < end for begin, end in spans)]
-        must[host] = len(inside)
-        gone = [each for each in inside if (host, traffic.transaction_id(each.number)) not in seen]
-        missing += [f"{host} has no request {each.number} of {each.sent:.1f}" for each in gone]
-    return len(truths), must, missing
+    spans = {host: list(captured_spans(service, host)) for host in service.agents}
+    sent_count, must, missing = 0, dict.fromkeys(service.agents, 0), list[str]()
+    for log, hosts in logs:
+        truths = list(_truths(log))
+        sent_count += len(truths)
+        for host in hosts:
+            inside = [each for each in truths if _is_inside(each, spans[host])]
+            must[host] += len(inside)
+            gone = [each for each in inside if (host, traffic.transaction_id(each.number)) not in seen]
+            missing += [f"{host} has no request {each.number} of {each.sent:.1f}" for each in gone]
+    return sent_count, must, missing
+
+
+def _is_inside(request: Truth, spans: Sequence[tuple[float, float]]) -> bool:
+    return any(begin < request.sent and request.answered < end for begin, end in spans)
 
 
 def captured_spans(service: Service, host: str) -> Iterator[tuple[float, float]]:

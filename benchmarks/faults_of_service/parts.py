@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -119,6 +120,8 @@ class Disk:
     def fill(self) -> None:
         """Fill it to the last byte."""
         with contextlib.suppress(OSError), (self.place / ".ballast").open("wb", buffering=0) as ballast:
+            os.posix_fallocate(ballast.fileno(), 0, shutil.disk_usage(self.place).free)
+            ballast.seek(0, os.SEEK_END)
             while True:
                 ballast.write(bytes(4096))
 

@@ -1,7 +1,9 @@
-"""Two agents, a collector and a viewer, on two hosts joined by a cable; and the faults that are injected into them."""
+"""Agents on hosts around one with a collector and a viewer; and the faults that are injected into them."""
 
 import random
+import secrets
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.faults_of_service.parts import Disk, Part
+from testkit.live_hosts import Host
 
-SESSION, TOKEN = "s", "of-the-fault-run"
-ADDRESS = "10.9.0.2"
+SESSION = "s"
+ADDRESS = "10.9.0.1"
 AGENTS_PORT, COLLECTOR_PORT, VIEWER_PORT = 8710, 8711, 8765
 SHARE_CUT = 0.02
 """Of requests that the witness cuts off before, and as many after."""
@@ -40,11 +43,13 @@ class Service:
     """All parts. `folder` has `data` and a `spool-HOST` each, which are small disks, and what is written by the run."""
 
     folder: Path
-    enter: dict[str, tuple[str, ...]]
-    interfaces: dict[str, str]
+    hosts: dict[str, Host]
+    """Those with an agent, by name; collector and viewer are on a host of their own."""
     seed: int
     offsets_ns: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By host: how far its clock is ahead, and since when (ns)."""
+    traffic: list[Part] = field(default_factory=list)
+    """What sends and answers requests; nothing is done to it."""
     done: list[Done] = field(default_factory=list)
     running: dict[str, str] = field(default_factory=dict)
     """Faults that are in force, by target."""
@@ -58,29 +63,46 @@ class Service:
         arguments = (str(self.acknowledged_log), str(self.seed), str(SHARE_CUT))
         self.witness = Part("witness", lambda: (*python, *witness, *arguments), "ready")
         collect = ("collect", "--data", str(self.data), "--listen", f"{ADDRESS}:{COLLECTOR_PORT}")
-        token = ("--token-file", str(self.folder / "token"), "--plain-http")
+        token = ("--token-file", str(self.token_file), "--plain-http")
         self.collector = Part("collector", lambda: (*TRACER, *collect, *token), "collecting at")
         view = ("view", str(self.live_trace), "--listen", f"127.0.0.1:{VIEWER_PORT}", "--no-browser")
         self.viewer = Part("viewer", lambda: (*TRACER, *view), "http://")
-        self.agents = {host: self._agent(host) for host in self.enter}
-        self.disks = {name: Disk(self.folder / name) for name in ("data", *(f"spool-{host}" for host in self.enter))}
+        self.agents = {name: self._agent(host) for name, host in self.hosts.items()}
+        self.disks = {name: Disk(self.folder / name) for name in ("data", *(f"spool-{host}" for host in self.hosts))}
+        self.rotate_token()
+
+    @property
+    def token_file(self) -> Path:
+        """What collector and agents have the token from."""
+        return self.folder / "token"
+
+    @property
+    def token(self) -> str:
+        """What it is now."""
+        return self.token_file.read_text().strip()
+
+    def rotate_token(self) -> None:
+        """Another one from now on: the collector takes it at its next start, agents when theirs is refused."""
+        fresh = self.token_file.with_name(".token")
+        fresh.write_text(secrets.token_hex(16) + "\n")
+        fresh.rename(self.token_file)
 
     @property
     def parts(self) -> dict[str, Part]:
         """Those that faults are made to, by name."""
         return {"collector": self.collector, "viewer": self.viewer, **{f"agent {h}": a for h, a in self.agents.items()}}
 
-    def _agent(self, host: str) -> Part:
+    def _agent(self, host: Host) -> Part:
         def argv() -> tuple[str, ...]:
-            offset_ns, since_ns = self.offsets_ns.get(host, (0, 0))
+            offset_ns, since_ns = self.offsets_ns.get(host.name, (0, 0))
             return (
-                *self.enter[host], *TRACER, "capture", "-i", self.interfaces[host], "--host", host,
-                "--collector", f"http://{ADDRESS}:{AGENTS_PORT}", "--token-file", str(self.folder / "token"),
-                "--session", SESSION, "--plain-http", "--spool", str(self.folder / f"spool-{host}"),
+                *host.enter, *TRACER, "capture", "-i", host.interface, "--host", host.name,
+                "--collector", f"http://{ADDRESS}:{AGENTS_PORT}", "--token-file", str(self.token_file),
+                "--session", SESSION, "--plain-http", "--spool", str(self.folder / f"spool-{host.name}"),
                 "--clock-error", f"offset_ns={offset_ns},since_ns={since_ns}", "port", "8080",
             )  # fmt: skip
 
-        return Part(f"agent {host}", argv, "capturing on")
+        return Part(f"agent {host.name}", argv, "capturing on")
 
     def hurt_for(self, target: str, seconds: float) -> None:
         """From now on, for so long and `GRACE_S` more, a part may fail."""
@@ -93,9 +115,12 @@ Fault = Callable[[Service, str, float, random.Random], None]
 
 
 def faults(service: Service, source: random.Random, until: float) -> Iterator[Done]:
-    """Make faults one after the other until then, every kind before one comes again."""
+    """Make faults one after the other until then, every kind before one comes again: to collector and viewer, and to
+    two of the agents."""
     while True:
-        kinds = [(kind, target) for kind, (_, targets) in KINDS.items() for target in targets]
+        kinds = [(kind, target) for kind, (_, targets) in KINDS.items() for target in targets if target != AGENT]
+        agents = [kind for kind, (_, targets) in KINDS.items() if AGENT in targets]
+        kinds += [(kind, f"agent {host}") for kind in agents for host in source.sample(sorted(service.agents), 2)]
         source.shuffle(kinds)
         for kind, target in kinds:
             hold_s, pause_s = source.uniform(0.5, 7), source.uniform(0.5, 6)
@@ -163,12 +188,31 @@ def _clock_stepped(service: Service, target: str, hold_s: float, source: random.
     time.sleep(STEP_AHEAD_S)
 
 
-AGENTS = ("agent a", "agent b")
+def _token_rotated(service: Service, target: str, hold_s: float, source: random.Random) -> None:
+    service.hurt_for(target, hold_s + 60)
+    service.rotate_token()
+    _end_with(signal.SIGTERM)(service, target, hold_s, source)
+
+
+def _network_cut(service: Service, target: str, hold_s: float, _source: random.Random) -> None:
+    """Between an agent and its collector; what it captures goes on."""
+    enter = service.hosts[target.removeprefix("agent ")].enter
+    cut = f"add table inet cut; add chain inet cut out {{ type filter hook output priority 0; }}; {CUT}"
+    subprocess.run([*enter, "nft", cut], check=True)
+    time.sleep(3 * hold_s)
+    subprocess.run([*enter, "nft", "delete table inet cut"], check=True)
+
+
+CUT = f"add rule inet cut out tcp dport {AGENTS_PORT} drop"
+AGENT = "agent"
+"""Any of them."""
 KINDS: dict[str, tuple[Fault, tuple[str, ...]]] = {
-    "killed": (_end_with(signal.SIGKILL), ("collector", "viewer", *AGENTS)),
-    "ended": (_end_with(signal.SIGTERM), ("collector", "viewer", *AGENTS)),
-    "stopped": (_stop, ("collector", "viewer", *AGENTS)),
-    "disk full": (_disk_full, ("collector", *AGENTS)),
-    "no descriptors": (_no_descriptors, ("collector", "viewer", *AGENTS)),
-    "clock stepped": (_clock_stepped, AGENTS),
+    "killed": (_end_with(signal.SIGKILL), ("collector", "viewer", AGENT)),
+    "ended": (_end_with(signal.SIGTERM), ("collector", "viewer", AGENT)),
+    "stopped": (_stop, ("collector", "viewer", AGENT)),
+    "disk full": (_disk_full, ("collector", AGENT)),
+    "no descriptors": (_no_descriptors, ("collector", "viewer", AGENT)),
+    "clock stepped": (_clock_stepped, (AGENT,)),
+    "token rotated": (_token_rotated, ("collector",)),
+    "network cut": (_network_cut, (AGENT,)),
 }

@@ -1,7 +1,7 @@
 """Requests with numbers, from one host to the other, and a log of when each was sent: what must be in the trace.
 
 python -m benchmarks.faults_of_service.traffic serve ADDRESS
-python -m benchmarks.faults_of_service.traffic ask ADDRESS RATE LOG
+python -m benchmarks.faults_of_service.traffic ask ADDRESS RATE LOG FIRST
 """
 
 import socket
@@ -38,14 +38,15 @@ def serve(address: str) -> None:
         server.serve_forever()
 
 
-def ask(address: str, rate: float, log: str) -> None:
-    """Send requests at that rate until killed; the log has of each its id, and when it was sent and answered."""
-    number, connection, began = 0, None, time.monotonic()
+def ask(address: str, rate: float, log: str, first: int) -> None:
+    """Send requests at that rate until killed; the log has of each its number, `first` and up, and when it was sent and
+    answered."""
+    number, connection, began = first, None, time.monotonic()
     with open(log, "w", buffering=1) as noted:
         print("ready", flush=True)
         while True:
-            time.sleep(max(0.0, began + number / rate - time.monotonic()))
-            if number % LIFETIME == 0:
+            time.sleep(max(0.0, began + (number - first) / rate - time.monotonic()))
+            if (number - first) % LIFETIME == 0:
                 if connection is not None:
                     connection.close()
                 connection = socket.create_connection((address, PORT))
@@ -68,4 +69,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(sys.argv[2])
     else:
-        ask(sys.argv[2], float(sys.argv[3]), sys.argv[4])
+        ask(sys.argv[2], float(sys.argv[3]), sys.argv[4], int(sys.argv[5]))

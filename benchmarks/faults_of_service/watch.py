@@ -1,4 +1,4 @@
-"""Checks twice a second whether the status that the collector and the viewer report is true."""
+"""Checks every few seconds whether the status that the collector and the viewer report is true."""
 
 import json
 import threading
@@ -16,13 +16,13 @@ from benchmarks.faults_of_service.service import (
     ADDRESS,
     COLLECTOR_PORT,
     SESSION,
-    TOKEN,
     VIEWER_PORT,
     Service,
 )
 from benchmarks.faults_of_service.stored import names_of
 
-PAUSE_S = 0.5
+PAUSE_S = 0.25
+"""Between two looks, for each agent: a look reads the names of all that has arrived."""
 PATIENCE_S = 30.0
 SLOW_S = 3.0
 """By which a time that a part says may be off: between the two looks this program may wait for a processor."""
@@ -39,7 +39,7 @@ class Watch:
 
     def run(self) -> None:
         """Until `end`."""
-        while not self._ending.wait(PAUSE_S):
+        while not self._ending.wait(PAUSE_S * len(self.service.agents)):
             for what, check in (("session", self._session), ("live", self._live), ("viewer", self._viewer)):
                 for fault in check():
                     self.wrong.append(f"{time.time():.1f} {what}: {fault} ({self.service.running})")
@@ -122,7 +122,7 @@ class Watch:
 
     def _ask(self, part: Part, url: str) -> Generator[str, None, Any]:
         """What it answers; None where there is no answer, which is wrong unless the part was hurt."""
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.service.token}"})
         asked = time.time()
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
@@ -160,9 +160,10 @@ def acknowledgements(service: Service) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
 
 
-def post(path: str) -> tuple[int, Any]:
+def post(service: Service, path: str) -> tuple[int, Any]:
     """Status and answer of a POST to the collector about the session."""
-    request = urllib.request.Request(_of_session(path), method="POST", headers={"Authorization": f"Bearer {TOKEN}"})
+    headers = {"Authorization": f"Bearer {service.token}"}
+    request = urllib.request.Request(_of_session(path), method="POST", headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=1200) as answer:
             return answer.status, json.load(answer)
