@@ -1,14 +1,17 @@
 """CPU time of the agent for each packet, beside `tcpdump -w` on the same interface at the same time.
 
-    python -m benchmarks.agent_cpu [--quick]
+    python -m benchmarks.agent_cpu [--quick] [--collector]
 
 Two hosts in network namespaces exchange traffic over a veth pair; on one of them the agent and tcpdump both capture all
 TCP. Counted is the time both spend in user space and system calls (all threads, from the scheduler's nanoseconds),
 from just before the traffic until all of it is on disk. What the kernel spends on copying into either ring is in
 neither. Kinds of traffic: requests whose heads are read and redacted, data in super-packets, data split to the MSS.
+With `--collector` the agent delivers to a collector on the same host, by loopback, instead of writing to a folder; then
+its compression and its requests are counted, too, and the bytes on loopback, both directions, headers included.
 """
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -21,9 +24,10 @@ from pathlib import Path
 from statistics import median
 
 from collector.capture_files.readers import open_capture
-from testkit.live_hosts import NoNamespacesError, Pair, pair
+from testkit.live_hosts import TRACER, Capturing, Host, NoNamespacesError, Pair, pair
 
 RUNS = 3
+COLLECTOR = "127.0.0.1:8710"
 
 PEER = """
 import socket, sys
@@ -87,6 +91,7 @@ class Measured:
     agent_packets_count: int
     tcpdump_packets_count: int
     tcpdump_dropped_count: int
+    wire_bytes: int
 
 
 def kinds(scale: int) -> tuple[Kind, ...]:
@@ -105,41 +110,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(prog="benchmarks.agent_cpu", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the traffic")
+    parser.add_argument("--collector", action="store_true", help="the agent delivers to one")
     options = parser.parse_args(argv)
     if shutil.which("tcpdump") is None:
         print("tcpdump is not installed: apt-get install tcpdump", file=sys.stderr)
         return 1
     try:
         with pair() as hosts:
-            lines = [_row(kind, hosts) for kind in kinds(1 if options.quick else 10)]
+            lines = [_row(kind, hosts, options.collector) for kind in kinds(1 if options.quick else 10)]
     except (NoNamespacesError, FileNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1
-    print("| traffic | packets | dropped by tcpdump | agent, ns a packet | tcpdump -w, ns a packet | agent / tcpdump |")
-    print("|---|--:|--:|--:|--:|--:|")
+    wire = " bytes a packet on the wire |" if options.collector else ""
+    print("| traffic | packets | dropped by tcpdump | agent, ns a packet | tcpdump -w, ns a packet | ratio |" + wire)
+    print("|---|--:|--:|--:|--:|--:|" + ("--:|" if wire else ""))
     print("\n".join(lines))
     return 0
 
 
-def _row(kind: Kind, hosts: Pair) -> str:
+def _row(kind: Kind, hosts: Pair, delivers: bool) -> str:
     for host in (hosts.a, hosts.b):
         host.run(sys.executable, "-c", OFFLOAD, host.interface, *(["off"] if kind.split else []))
-    runs = [_measure(kind, hosts) for _ in range(RUNS)]
+    runs = [_measure(kind, hosts, delivers) for _ in range(RUNS)]
     for run in runs:
         assert run.agent_packets_count == run.tcpdump_packets_count + run.tcpdump_dropped_count, run
     agent_ns = median(run.agent_ns / run.agent_packets_count for run in runs)
     tcpdump_ns = median(run.tcpdump_ns / run.tcpdump_packets_count for run in runs)
     dropped_count = sum(run.tcpdump_dropped_count for run in runs)
+    wire = median(run.wire_bytes / run.agent_packets_count for run in runs)
     return (
         f"| {kind.name} | {runs[0].agent_packets_count:,} | {dropped_count:,} | {agent_ns:,.0f} | {tcpdump_ns:,.0f} "
-        f"| {agent_ns / tcpdump_ns:.2f} |"
+        f"| {agent_ns / tcpdump_ns:.2f} |" + (f" {wire:.1f} |" if delivers else "")
     )
 
 
-def _measure(kind: Kind, hosts: Pair) -> Measured:
+def _measure(kind: Kind, hosts: Pair, delivers: bool) -> Measured:
     with tempfile.TemporaryDirectory(prefix="twintap-agent-") as name, ExitStack() as stack:
         folder = Path(name)
-        agent = stack.enter_context(hosts.a.capture(folder, "--ring-mib", "64", *kind.agent_options))
+        if delivers:
+            agent = _delivering(stack, hosts.a, folder, kind.agent_options)
+        else:
+            agent = stack.enter_context(hosts.a.capture(folder, "--ring-mib", "64", *kind.agent_options))
         argv = (
             "tcpdump",
             "-p",
@@ -154,17 +165,32 @@ def _measure(kind: Kind, hosts: Pair) -> Measured:
             "tcp",
         )
         tcpdump = stack.enter_context(hosts.a.running(*argv, ready="listening on"))
-        before = cpu_ns(agent.process.pid), cpu_ns(tcpdump.pid)
+        before = cpu_ns(agent.process.pid), cpu_ns(tcpdump.pid), _loopback_bytes(hosts.a)
         _traffic(kind, hosts)
-        _settle(folder)
-        after = cpu_ns(agent.process.pid), cpu_ns(tcpdump.pid)
+        _settle(folder, delivers)
+        after = cpu_ns(agent.process.pid), cpu_ns(tcpdump.pid), _loopback_bytes(hosts.a)
         agent.stop()
         tcpdump.terminate()
         assert tcpdump.stdout is not None
         said = tcpdump.stdout.read()
         captured_count, dropped_count = (_count(said, what) for what in ("captured", "dropped by kernel"))
         spent_ns = after[0] - before[0], after[1] - before[1]
-        return Measured(*spent_ns, _packets(folder / "a"), captured_count, dropped_count)
+        return Measured(*spent_ns, _packets(folder), captured_count, dropped_count, after[2] - before[2])
+
+
+def _delivering(stack: ExitStack, host: Host, folder: Path, options: Sequence[str]) -> Capturing:
+    """An agent that delivers to a collector on its own host."""
+    collect = ("collect", "--data", str(folder / "data"), "--listen", COLLECTOR, "--no-token")
+    stack.enter_context(host.running(*TRACER, *collect, ready="collecting at"))
+    capture = ("capture", "-i", host.interface, "--host", host.name, "--session", "s", "--ring-mib", "64")
+    to = ("--collector", f"http://{COLLECTOR}", "--spool", str(folder / "spool"))
+    return stack.enter_context(Capturing(host, (*TRACER, *capture, *to, *options)))
+
+
+def _loopback_bytes(host: Host) -> int:
+    """Sent by loopback since the host is there."""
+    (found,) = json.loads(host.run("ip", "-s", "-j", "link", "show", "lo").stdout)
+    return int(found["stats64"]["tx"]["bytes"])
 
 
 def _count(said: str, what: str) -> int:
@@ -179,16 +205,17 @@ def _traffic(kind: Kind, hosts: Pair) -> None:
         hosts.a.run(sys.executable, "-c", PEER, "client", *arguments)
 
 
-def _settle(folder: Path) -> None:
-    """Wait until the agent's last segment is closed: both have then written all there was."""
-    while not list(folder.glob("a/*.pcapng")) or list(folder.glob("a/*.partial")):
+def _settle(folder: Path, delivers: bool) -> None:
+    """Wait until the last segment is closed, and delivered if it is to be: both have then written all there was."""
+    waiting = ("*.partial", "spool/**/*.pcapng") if delivers else ("*.partial",)
+    while not list(folder.rglob("*.pcapng")) or any(list(folder.rglob(each)) for each in waiting):
         subprocess.run(["sleep", "0.1"], check=True)
     subprocess.run(["sleep", "1.2"], check=True)
 
 
 def _packets(folder: Path) -> int:
     count = 0
-    for path in sorted(folder.glob("*.pcapng")):
+    for path in sorted(folder.rglob("*.pcapng")):
         with open_capture(path) as reader:
             count += sum(len(batch.events["frame"]) for batch in reader.batches())
     return count
