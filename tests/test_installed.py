@@ -241,7 +241,7 @@ def test_an_agents_host_captures_and_says_what_the_analysis_needs(built: dict[st
     for command, extra in (("replay", "collector"), ("view", "viewer")):
         assert agent.tracer(command, "--help", status=2) == (
             f"Error: `tracer {command}` needs collector._core, which is not installed; "
-            f"run: pip install 'twintap[{extra}]'\n"
+            f"run: pip install --find-links {built['wheel'].parent} 'twintap[{extra}]'\n"
         )
 
 

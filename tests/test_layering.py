@@ -28,6 +28,7 @@ MAY_IMPORT = {
     ),
     "storage_cluster": (
         "tracer.errors",
+        "tracer.installation",
         "tracer.interrupts",
         "tracer.scratch",
         "tracer.secret_rules",

@@ -14,6 +14,7 @@ import click
 
 from tracer import interrupts
 from tracer.errors import TracerError
+from tracer.installation import install_command
 from tracer.private_files import make_files_private
 from tracer.secret_rules import without_secrets
 
@@ -88,16 +89,17 @@ def _load(point: EntryPoint) -> click.Command:
         if missing is None:
             raise
         raise click.ClickException(
-            f"`tracer {point.name}` needs {missing}, which is not installed; "
-            f"run: pip install 'twintap[{EXTRAS[package]}]'"
+            f"`tracer {point.name}` needs {missing}, which is not installed; run: {install_command(EXTRAS[package])}"
         ) from None
     return command
 
 
 def _missing_module(error: ImportError, package: str) -> str | None:
-    """The module that an extra of `package` would have installed; None if the error has another reason."""
+    """What an extra of `package` would have installed; None if the error has another reason."""
     if package not in EXTRAS:
         return None
+    if isinstance(error, ModuleNotFoundError) and error.name == package:  # an agent's Debian package, or single file
+        return f"the package {package}"
     if "import name '_core'" in error.msg and find_spec(ANALYSIS_CORE) is None:
         return ANALYSIS_CORE
     is_of_another = isinstance(error, ModuleNotFoundError) and (error.name or "").split(".", 1)[0] != package

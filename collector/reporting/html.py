@@ -17,6 +17,7 @@ from collector.requests.link_doubt import describe_links
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CounterInfo
 from tracer.errors import MissingDependencyError, ResourceError
+from tracer.installation import install_command
 
 STRETCHES = {
     "connect": "#8d99ae",
@@ -164,7 +165,7 @@ def _plotly() -> Any:
         import plotly.graph_objects as go  # noqa: PLC0415 - only pages with figures need it
     except ImportError:
         raise MissingDependencyError(
-            "a page with figures needs plotly, which is not installed", "pip install 'twintap[viewer]'"
+            "a page with figures needs plotly, which is not installed", f"run: {install_command('viewer')}"
         ) from None
     return go
 

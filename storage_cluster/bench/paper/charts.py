@@ -5,6 +5,7 @@ from typing import Any
 
 from storage_cluster.bench.paper.experiment_000 import HOSTS, Found, Series
 from storage_cluster.errors import MissingResourceError
+from tracer.installation import install_command
 
 _FIGURES = {
     ("hdd", "1B"): 3,
@@ -23,7 +24,7 @@ def figures(series: Series) -> dict[str, Any]:
         import plotly  # noqa: F401, PLC0415  of another extra
     except ModuleNotFoundError:
         raise MissingResourceError(
-            "charts need plotly, which is not installed", "pip install 'twintap[viewer]'"
+            "charts need plotly, which is not installed", f"run: {install_command('viewer')}"
         ) from None
     made = {f"figure-{_FIGURES[key]:02}": _throughput(key, points) for key, points in series.items()}
     made |= {f"figure-{_FIGURES[key] + 6:02}": _use(key, points) for key, points in series.items()}

@@ -32,6 +32,7 @@ from storage_cluster.bench.paper.traces_001 import (
     Writes,
 )
 from storage_cluster.errors import MissingResourceError
+from tracer.installation import install_command
 
 _COLOURS = {"none": "#8d99ae", "paper": "#c25700", "improved": "#2457c5", EXT3: "#c25700", EXT4: "#2457c5"}
 _STAGE_COLOURS = {
@@ -52,7 +53,7 @@ def figures(plan: Plan, results: Results, writes: Sequence[Writes]) -> dict[str,
         import plotly  # noqa: F401, PLC0415  of another extra
     except ModuleNotFoundError:
         raise MissingResourceError(
-            "charts need plotly, which is not installed", "pip install 'twintap[viewer]'"
+            "charts need plotly, which is not installed", f"run: {install_command('viewer')}"
         ) from None
     made = {
         "figure-03": _filesystems(plan, results),

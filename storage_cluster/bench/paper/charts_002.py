@@ -7,6 +7,7 @@ from storage_cluster.bench.paper.client_002 import READ, WRITE
 from storage_cluster.bench.paper.experiment_002 import SCALE, STREAMS, Done, is_seen_by_second, windows
 from storage_cluster.bench.paper.statements_002 import five_means, levels
 from storage_cluster.errors import MissingResourceError
+from tracer.installation import install_command
 
 _LOW, _HIGH, _REQUESTED, _FREE = "#2457c5", "#c25700", "#9aa5b8", "#1a7f4b"
 
@@ -17,7 +18,7 @@ def figures(done: Mapping[str, Done], size_bytes: int) -> dict[str, Any]:
         import plotly  # noqa: F401, PLC0415  of another extra
     except ModuleNotFoundError:
         raise MissingResourceError(
-            "charts need plotly, which is not installed", "pip install 'twintap[viewer]'"
+            "charts need plotly, which is not installed", f"run: {install_command('viewer')}"
         ) from None
     made = {}
     for direction, number, what in ((READ, 4, "Download"), (WRITE, 5, "Upload")):

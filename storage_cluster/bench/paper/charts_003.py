@@ -20,6 +20,7 @@ from storage_cluster.bench.paper.experiment_003 import (
 )
 from storage_cluster.bench.paper.traces import Traced
 from storage_cluster.errors import MissingResourceError
+from tracer.installation import install_command
 
 _FIGURES = {
     "figure-04": ("Figure 4: GET of 1 MB, by workers", GET_WORKERS, 0),
@@ -71,7 +72,7 @@ def figures(curves: Curves, traced: Sequence[Traced] = ()) -> dict[str, Any]:
         import plotly  # noqa: F401, PLC0415  of another extra
     except ModuleNotFoundError:
         raise MissingResourceError(
-            "charts need plotly, which is not installed", "pip install 'twintap[viewer]'"
+            "charts need plotly, which is not installed", f"run: {install_command('viewer')}"
         ) from None
     made = {}
     for name, (title, sweep, workers) in _FIGURES.items():
