@@ -111,10 +111,8 @@ captures: setup ## Make the bundled captures again from the bundled cluster, and
 	@$(VENV)/python captures/generate
 	@$(VENV)/python captures/verify
 
-dist: setup ## Build wheels of both distributions into dist/, for hosts without the checkout
-	@rm -rf dist build collector/core/python/build
-	@TWINTAP_BUILD=release $(VENV)/python -m pip wheel -q --no-deps --no-build-isolation --no-index -w dist . ./collector/core/python
-	@ls dist/*.whl
+dist: setup ## Make dist/: wheels, the agent in one file, Debian packages, their digests; for hosts without the checkout
+	@$(VENV)/python scripts/dist
 
 constraints: ## Pin every version anew, to the newest that fit together, with the hashes of their files
 	@scripts/constraints
