@@ -262,6 +262,8 @@ class ExchangeColumns(TypedDict):
     round_trip_ns_validity: NDArray[np.uint8]
     uncertainty_ns: NDArray[np.int64] | None
     uncertainty_ns_validity: NDArray[np.uint8]
+    likely_error_ns: NDArray[np.int64] | None
+    likely_error_ns_validity: NDArray[np.uint8]
     request_bytes: NDArray[np.int64] | None
     request_bytes_validity: NDArray[np.uint8]
     response_bytes: NDArray[np.int64] | None
@@ -324,6 +326,7 @@ class ExchangeColumns(TypedDict):
     stream_delay_median_ns: NDArray[np.int64]
     stream_delay_p99_ns: NDArray[np.int64]
     stream_uncertainty_ns: NDArray[np.int64]
+    stream_likely_error_ns: NDArray[np.int64]
     late_connection_id: NDArray[np.int64]
     late_ns: NDArray[np.int64]
     late_asked: NDArray[np.int64]
@@ -414,6 +417,7 @@ class AlignedHops(TypedDict):
     receive_trace_ns: NDArray[np.int64]
     one_way_delay_ns: NDArray[np.int64]
     uncertainty_ns: NDArray[np.int64]
+    likely_error_ns: NDArray[np.int64]
 
 class FlowCounts(TypedDict):
     """Counts of hops by flow; `state_N` in the order of `HopState`."""

@@ -15,6 +15,7 @@ Tables of a trace
     `tables`            rows as a table of the schema
     `services_sim`      services that call each other, simulated: exchanges, and the true parent of each
     `clock_traffic`     hops between hosts whose clocks are wrong in a known way
+    `clock_paths`       what such hops are drawn from: queues, asymmetry, few packets, drift, steps
     `synthetic_trace`   whole traces of uploads, of any size
 
 Running systems

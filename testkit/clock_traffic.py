@@ -1,5 +1,6 @@
 """Hops, as matching makes them, between hosts whose clocks err by known amounts: the input of the clock solver."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,9 +53,46 @@ def simulate_hops(
     delays = np.array([[least] for _, _, least in ways])
     delays = delays + random.exponential(delays / 10, sent.shape).astype(np.int64)
     delays[:, ::50] = [[least] for _, _, least in ways]
-    received = sent + delays
     senders, receivers = (np.repeat([way[end] for way in ways], count) for end in (0, 1))
-    times = {"send": sent.ravel(), "receive": received.ravel()}
+    return _as_captured(clocks, (senders, receivers), sent.ravel(), (sent + delays).ravel(), span_s)
+
+
+Waits = Callable[[np.random.Generator, np.ndarray], np.ndarray]
+"""What packets sent at these times (ns) wait beyond the least delay, in shares of that; shape as the times."""
+
+
+@dataclass(frozen=True)
+class OneWay:
+    """Packets from one host to another: how many, their least delay (ns), and what they wait beyond it."""
+
+    send: str
+    receive: str
+    count: int
+    least_ns: int
+    waits: Waits
+
+
+def simulate_ways(clocks: dict[str, SkewedClock], ways: list[OneWay], span_s: float, seed: int) -> Traffic:
+    """Hops sent at even random times over the span; each path has its own least delay and queues."""
+    random = np.random.default_rng(seed)
+    sent = [np.sort(random.integers(0, int(span_s * SECOND_NS), way.count)) for way in ways]
+    waits = [(way.least_ns * way.waits(random, at)).astype(np.int64) for way, at in zip(ways, sent, strict=True)]
+    received = [at + way.least_ns + wait for way, at, wait in zip(ways, sent, waits, strict=True)]
+    counts = [way.count for way in ways]
+    ends = np.repeat([way.send for way in ways], counts), np.repeat([way.receive for way in ways], counts)
+    return _as_captured(clocks, ends, np.concatenate(sent), np.concatenate(received), span_s)
+
+
+def _as_captured(
+    clocks: dict[str, SkewedClock],
+    ends: tuple[np.ndarray, np.ndarray],
+    sent: np.ndarray,
+    received: np.ndarray,
+    span_s: float,
+) -> Traffic:
+    """The hops with their hosts' stamps and frames."""
+    senders, receivers = ends
+    times = {"send": sent, "receive": received}
     columns: dict[str, object] = {"send_host": senders, "receive_host": receivers}
     columns |= {"kind": ["data"] * len(senders), "state": ["matched"] * len(senders)}
     columns |= {"stream_end": np.full(len(senders), 100, np.int64)}
@@ -66,6 +104,14 @@ def simulate_hops(
             stamps[own] = clock.read(times[end][own])
             frames[own] = np.searchsorted(captured, times[end][own]) + 1
         columns |= {f"{end}_host_ns": stamps, f"{end}_frame": frames}
-    ends = np.array([0, int(span_s * 1e9)])
-    windows = [(host, *clock.read(ends).tolist()) for host, clock in clocks.items()]
+    edges = np.array([0, int(span_s * 1e9)])
+    windows = [(host, *clock.read(edges).tolist()) for host, clock in clocks.items()]
     return Traffic(pa.table(columns), windows, times["send"], times["receive"])
+
+
+def cut_to(hops: pa.Table, tick_ns: int) -> pa.Table:
+    """The same hops with stamps as a capture with so coarse a clock has them."""
+    for name in ("send_host_ns", "receive_host_ns"):
+        cut = hops[name].to_numpy() // tick_ns * tick_ns
+        hops = hops.set_column(hops.column_names.index(name), name, pa.array(cut))
+    return hops

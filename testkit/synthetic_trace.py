@@ -226,6 +226,7 @@ class _Uploads:
             "state": _dictionary(self.state, STATES),
             "one_way_delay_ns": pa.array(self.delay, mask=~both),
             "uncertainty_ns": pa.array(np.full(len(self.sent), 3_000), mask=~both),
+            "likely_error_ns": pa.array(np.full(len(self.sent), 400), mask=~both),
             "exchange_id": self.connection_id,
         }
         rest = (column for column in schema.HOPS if column.name not in columns)  # what no test asks for is 0
@@ -315,6 +316,7 @@ class _Uploads:
                 "service": _dictionary((~root).astype(np.int8), SERVICES),
                 **times,
                 "uncertainty_ns": np.full(len(upload), 4_000),
+                "likely_error_ns": np.full(len(upload), 500),
                 "request_bytes": np.full(len(upload), 2_458),
                 "response_bytes": np.full(len(upload), 240),
                 "protocol": _constant("http/1.1", len(upload)),
@@ -374,6 +376,7 @@ class _Uploads:
                 "offset_ns": self.offsets,
                 "skew_ppb": np.zeros(count, dtype=np.int64),
                 "uncertainty_ns": np.where(np.arange(count) == 0, 0, 3_000),
+                "likely_error_ns": np.where(np.arange(count) == 0, 0, 400),
                 "reference": np.arange(count) == 0,
                 "method": pa.array(["traffic"] * count),
             }

@@ -9,7 +9,7 @@ from collector.queries import Request, Span
 from viewer.controls import action_button, find_button
 from viewer.figures.waterfall import MOST_SPANS, PHASES, SILENCE_COLOURS, waterfall_figure
 from viewer.ledger import STAGES, LedgerRow, ledger_rows
-from viewer.wording import duration, plural, request_title
+from viewer.wording import duration, error_words, plural, request_title
 
 DOUBTS_LISTED = 8
 SMALL_SHARE = 0.01
@@ -84,7 +84,7 @@ def waterfall(spans: Sequence[Span]) -> Component:
 
 
 def _uncertainty(root: Span) -> str:
-    return "" if root.uncertainty_ns is None else f" ± {duration(root.uncertainty_ns)}"
+    return "" if root.uncertainty_ns is None else f" {error_words(root.uncertainty_ns, root.likely_error_ns)}"
 
 
 def _limit_note(count: int) -> str:

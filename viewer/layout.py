@@ -27,7 +27,6 @@ from collector.queries import (
     in_words,
     load_steps,
     uncovered_marks,
-    with_uncertainty,
 )
 from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
@@ -46,7 +45,17 @@ from viewer.toolbar import (
     upload_dialog,
     upload_form,
 )
-from viewer.wording import KIND_NAMES, compact, duration, duration_words, exact_time, facts_line, plural, request_title
+from viewer.wording import (
+    KIND_NAMES,
+    compact,
+    duration,
+    duration_words,
+    error_words,
+    exact_time,
+    facts_line,
+    plural,
+    request_title,
+)
 
 REQUESTS_LISTED = 200
 TITLE_END = 14
@@ -203,7 +212,7 @@ def _story_bar(story: Story) -> Component:
     """The story's parts as one bar, as long as the page, a legend of the larger ones, the largest first, and a list."""
     whole = max(1, sum(part.duration_ns for part in story.parts))
     parts = [(at % PART_COLOURS, part) for at, part in enumerate(story.parts) if part.duration_ns > 0]
-    texts = {part: with_uncertainty(part.duration_ns, part.uncertainty_ns) for _, part in parts}
+    texts = {part: part.words for _, part in parts}
     bar = [
         html.Div(
             className=f"part part-{colour}",
@@ -316,7 +325,8 @@ def _lane_label(lane: Lane, prefix: str) -> Component:
     under = under if lane.packets_count else "no packets"
     clock = lane.clock
     if lane.clock_uncertainty_ns is not None and lane.clock_offset_ns is not None:
-        clock += f": offset {duration(lane.clock_offset_ns)} ± {duration(lane.clock_uncertainty_ns)}"
+        errors = error_words(lane.clock_uncertainty_ns, lane.clock_likely_error_ns)
+        clock += f": offset {duration(lane.clock_offset_ns)} {errors}"
     addresses = ", ".join(lane.addresses) or "address unknown"
     outward = [each for each in lane.addresses if not each.startswith("127.") and each != "::1"]
     services = ", ".join(lane.services) or "serves nothing seen"

@@ -121,7 +121,7 @@ def hop_facts(hop: Hop) -> list[Fact]:
     if hop.received_ns is not None:
         facts.append(("received", exact_time(hop.received_ns)))
     if hop.delay_ns is not None:
-        facts.append(("delay", delay(hop.delay_ns, hop.uncertainty_ns)))
+        facts.append(("delay", delay(hop.delay_ns, hop.uncertainty_ns, hop.likely_error_ns)))
     if hop.state is not HopState.MATCHED:
         facts.append(("state", STATE_NAMES[hop.state]))
     if hop.stream_start is not None and hop.stream_end is not None and hop.stream_end > hop.stream_start:
@@ -137,11 +137,18 @@ def hop_facts(hop: Hop) -> list[Fact]:
     return facts
 
 
-def delay(delay_ns: int, uncertainty_ns: int | None) -> str:
-    """A delay with its uncertainty; never one without saying so."""
+def delay(delay_ns: int, uncertainty_ns: int | None, likely_error_ns: int | None = None) -> str:
+    """A delay with its likely error and its bound; never one without saying so."""
     if uncertainty_ns is None:
         return f"{duration(delay_ns)} (uncertainty unknown)"
-    return f"{duration(delay_ns)} ± {duration(uncertainty_ns)}"
+    return f"{duration(delay_ns)} {error_words(uncertainty_ns, likely_error_ns)}"
+
+
+def error_words(uncertainty_ns: int, likely_error_ns: int | None) -> str:
+    """`± 1.50 µs (95 %; at most 20.0 µs)`; `± 20.0 µs` where no less is known than the bound."""
+    if likely_error_ns is None or likely_error_ns >= uncertainty_ns:
+        return f"± {duration(uncertainty_ns)}"
+    return f"± {duration(likely_error_ns)} (95 %; at most {duration(uncertainty_ns)})"
 
 
 def packet_facts(packet: PacketFields) -> list[Fact]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from collector import _core
 from collector.capture_files.records import Columns
 from collector.trace.arrow import indices, nullable_where, numbers
+from collector.trace.schema import ERRORS
 
 NS_PER_S = 1e9
 NO_FRAME = 0
@@ -25,7 +26,8 @@ ENDS = ("send", "receive")
 class Alignment:
     """`clocks` as `schema.CLOCKS`; `pairs` bounds each pair's own difference, tighter than two error bars added up.
 
-    `pairs`: one row for each host pair and knot: `send_host, receive_host, at_trace_ns, uncertainty_ns`.
+    `pairs`: one row for each host pair and knot: `send_host, receive_host, at_trace_ns, uncertainty_ns,
+    likely_error_ns`.
     """
 
     clocks: pa.Table
@@ -52,7 +54,7 @@ def share_clocks(alignment: Alignment, clock_of: Mapping[str, str], hosts: Seque
         for receive in of_clock.get(row["receive_host"], ())
     ]
     pairs += [
-        {"send_host": send, "receive_host": receive, "at_trace_ns": 0, "uncertainty_ns": 0.0}
+        {"send_host": send, "receive_host": receive, "at_trace_ns": 0} | dict.fromkeys(ERRORS, 0.0)
         for together in of_clock.values()
         for send in together
         for receive in together
@@ -101,9 +103,9 @@ def _interval(
 
 
 def align(hops: pa.Table, alignment: Alignment) -> pa.Table:
-    """`hops` with `send_trace_ns, receive_trace_ns, one_way_delay_ns, uncertainty_ns`.
+    """`hops` with `send_trace_ns, receive_trace_ns, one_way_delay_ns, uncertainty_ns, likely_error_ns`.
 
-    A hop within one host has uncertainty 0: both stamps are of one clock. A lone packet has that of its host's clock.
+    A hop within one host has an error of 0: both stamps are of one clock. A lone packet has that of its host's clock.
     The loop over hops is the core's (`collector/core/hops/src/align.rs`). Cost: ~10 ns a hop.
     """
     named = {end: indices(hops[f"{end}_host"]) for end in ENDS}
@@ -127,28 +129,36 @@ def align(hops: pa.Table, alignment: Alignment) -> pa.Table:
     }
     columns["one_way_delay_ns"] = nullable_where(found["one_way_delay_ns"], missing["send"] | missing["receive"])
     columns["uncertainty_ns"] = nullable_where(found["uncertainty_ns"], found["uncertainty_ns"] < 0)
+    columns["likely_error_ns"] = nullable_where(found["likely_error_ns"], found["likely_error_ns"] < 0)
     return pa.table({name: hops[name] for name in hops.column_names} | columns)
 
 
 def _line_columns(clocks: pa.Table, number: Mapping[str, int]) -> Columns:
-    """Each host's lines by frame, and each host's error bar: the largest of its lines', -1 if one has none."""
+    """Each host's lines by frame, and each host's errors: the largest of its lines', -1 if one has none."""
     rows = sorted(clocks.to_pylist(), key=lambda row: (number[row["host"]], row["from_frame"]))
     hosts = [number[row["host"]] for row in rows]
     kinds = {"from_frame": np.uint32, "from_host_ns": np.int64, "offset_ns": np.int64, "skew_ppb": np.int64}
     columns: Columns = {name: np.array([row[name] for row in rows], dtype=kind) for name, kind in kinds.items()}
-    bars: dict[int, list[int | None]] = {place: [] for place in number.values()}
-    for host, row in zip(hosts, rows, strict=True):
-        bars[host].append(row["uncertainty_ns"])
-    largest = [-1 if None in known else max(filter(None, known), default=0 if known else -1) for known in bars.values()]
-    starts = np.searchsorted(hosts, np.arange(len(number) + 1)).astype(np.uint32)
-    return columns | {"starts": starts, "uncertainty_ns": np.array(largest, dtype=np.int64)}
+    columns["starts"] = np.searchsorted(hosts, np.arange(len(number) + 1)).astype(np.uint32)
+    for name in ERRORS:
+        of_host: dict[int, list[int | None]] = {place: [] for place in number.values()}
+        for host, row in zip(hosts, rows, strict=True):
+            of_host[host].append(row[name])
+        columns[name] = np.array([_largest(known) for known in of_host.values()], dtype=np.int64)
+    return columns
+
+
+def _largest(errors: Sequence[int | None]) -> int:
+    """The largest; -1 if one is not known, or there is none."""
+    known = [error for error in errors if error is not None]
+    return max(known) if known and len(known) == len(errors) else -1
 
 
 def _knot_columns(pairs: pa.Table, number: Mapping[str, int]) -> Columns:
-    """Each pair's bound by time; pairs by the number of the sending host, then of the receiving one."""
+    """Each pair's errors by time; pairs by the number of the sending host, then of the receiving one."""
     ends = [[number[host] for host in pairs[f"{end}_host"].to_pylist()] for end in ENDS]
     pair = np.array(ends[0], dtype=np.int64) * len(number) + np.array(ends[1], dtype=np.int64)
-    at_ns, bound_ns = pairs["at_trace_ns"].to_numpy(), pairs["uncertainty_ns"].to_numpy()
+    at_ns = pairs["at_trace_ns"].to_numpy()
     order = np.lexsort((at_ns, pair))
     starts = np.searchsorted(pair[order], np.arange(len(number) ** 2 + 1)).astype(np.uint32)
-    return {"starts": starts, "at_trace_ns": at_ns[order], "uncertainty_ns": bound_ns[order]}
+    return {"starts": starts, "at_trace_ns": at_ns[order]} | {name: pairs[name].to_numpy()[order] for name in ERRORS}

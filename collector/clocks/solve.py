@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from collector.clocks.alignment import NS_PER_S, Alignment
 from collector.clocks.bounds import MAX_SKEW_PPB, Bounds, Floats, Polygon, lowest_points, possible_lines
 from collector.clocks.evidence import Ways
+from collector.clocks.likely import Line, PacketsBetween, likely_errors, likely_with_ticks, side_of
 from collector.clocks.line_graph import LineGraph
 from collector.clocks.steps import Cuts, find_steps, line_of
 from collector.trace.schema import CLOCKS
@@ -109,8 +110,8 @@ def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]], ticks_ns: Map
     skews_ppb, offsets_ns, consistent = _solve_lines(network)
     polygons = {pair: _polygon(network, pair) for pair in network.directions if pair[0] < pair[1]}
     pairs = _pair_uncertainties(network, polygons, offsets_ns, skews_ppb)
-    uncertainty = _line_uncertainties(network, pairs)
-    clocks = _clock_table(network, skews_ppb, offsets_ns, uncertainty, consistent)
+    uncertainty, likely = _line_uncertainties(network, pairs), _line_likely_errors(network, pairs)
+    clocks = _clock_table(network, skews_ppb, offsets_ns, uncertainty, likely, consistent)
     return Alignment(clocks, _pair_table(network, pairs, offsets_ns, skews_ppb))
 
 
@@ -331,10 +332,11 @@ def _violations(network: _Network, offsets: Floats, skews: Floats) -> list[_Pack
 
 @dataclass(frozen=True, slots=True)
 class _PairBound:
-    """How far the solution for a pair may be off, at knots of host a's time (s, ascending)."""
+    """How far the solution for a pair may be off, and likely is, at knots of host a's time (s, ascending)."""
 
     knots_s: Floats
     uncertainty_ns: Floats
+    likely_error_ns: Floats
 
 
 def _pair_uncertainties(
@@ -348,11 +350,25 @@ def _pair_uncertainties(
         solved = offsets[b] + skews[b] * (knots + shift_s) - offsets[a] - skews[a] * knots
         if polygon.empty:
             least = _residuals(network, a, b).min() if len(way.send_ns) else 0
-            bounds[(a, b)] = _PairBound(knots, np.full_like(knots, abs(float(least)) + _spread(network, a, b)))
+            widest = np.full_like(knots, abs(float(least)) + _spread(network, a, b))
+            bounds[(a, b)] = _PairBound(knots, widest, widest)
             continue
         low, high = polygon.extent(knots)
-        bounds[(a, b)] = _PairBound(knots, np.maximum(np.maximum(high - solved, solved - low), 0.0))
+        widest = np.maximum(np.maximum(high - solved, solved - low), 0.0)
+        line = Line(float(solved[0]), float(skews[b] - skews[a]))
+        likely = likely_errors(_packets_between(network, a, b), line, knots, widest)
+        bounds[(a, b)] = _PairBound(knots, widest, likely)
     return bounds
+
+
+def _packets_between(network: _Network, a: int, b: int) -> PacketsBetween:
+    """All hops of a pair, in both directions, by a's time; values are residuals to the rough alignment."""
+    there, back = network.directions[(a, b)], network.directions[(b, a)]
+    return PacketsBetween(
+        side_of(there.send_ns / NS_PER_S, _residuals(network, a, b), 1),
+        side_of(back.receive_ns / NS_PER_S, _residuals(network, b, a), -1),
+        there.tick_ns,
+    )
 
 
 def _spread(network: _Network, a: int, b: int) -> float:
@@ -370,8 +386,20 @@ def _line_uncertainties(network: _Network, pairs: dict[tuple[int, int], _PairBou
     return LineGraph((network.main_reference,), weights).least_sums(network.main_reference, weights)
 
 
+def _line_likely_errors(network: _Network, pairs: dict[tuple[int, int], _PairBound]) -> dict[int, float]:
+    """Of each line against the trace's clock: errors of different pairs are independent, so their squares add up."""
+    weights = {pair: float(bound.likely_error_ns.max()) ** 2 for pair, bound in pairs.items()}
+    sums = LineGraph((network.main_reference,), weights).least_sums(network.main_reference, weights)
+    return {line: total**0.5 for line, total in sums.items()}
+
+
 def _clock_table(
-    network: _Network, skews: Floats, offsets: Floats, uncertainty: dict[int, float], consistent: bool
+    network: _Network,
+    skews: Floats,
+    offsets: Floats,
+    uncertainty: dict[int, float],
+    likely: dict[int, float],
+    consistent: bool,
 ) -> pa.Table:
     method = "hull" if consistent else "inconsistent"
     rows = []
@@ -387,6 +415,7 @@ def _clock_table(
                 "offset_ns": base + network.rough_ns[index] + round(offsets[index]),
                 "skew_ppb": int(skews[index]),
                 "uncertainty_ns": _whole_ns(uncertainty[index]) if index in uncertainty else None,
+                "likely_error_ns": _whole_ns(min(likely[index], uncertainty[index])) if index in likely else None,
                 "reference": index == network.main_reference,
                 "method": method if index in uncertainty else "none",
             }
@@ -411,11 +440,12 @@ def _pair_table(
         for send, receive in ((a, b), (b, a)):
             ends = {"send_host": network.lines[send].host, "receive_host": network.lines[receive].host}
             own_ns = bound.uncertainty_ns + network.directions[(a, b)].tick_ns  # each hop's two stamps are cut, too
-            part = pl.DataFrame({"at_trace_ns": at, "uncertainty_ns": own_ns})
+            likely_ns = likely_with_ticks(bound.likely_error_ns, network.directions[(a, b)].tick_ns)
+            part = pl.DataFrame({"at_trace_ns": at, "uncertainty_ns": own_ns, "likely_error_ns": likely_ns})
             parts.append(part.select(*(pl.lit(name).alias(end) for end, name in ends.items()), pl.all()))
     return pl.concat(parts).to_arrow()
 
 
 def _empty_pairs() -> pa.Table:
-    kinds = {"send_host": pl.String, "receive_host": pl.String, "at_trace_ns": pl.Int64, "uncertainty_ns": pl.Float64}
-    return pl.DataFrame(schema=kinds).to_arrow()
+    ends = {"send_host": pl.String, "receive_host": pl.String, "at_trace_ns": pl.Int64}
+    return pl.DataFrame(schema=ends | {"uncertainty_ns": pl.Float64, "likely_error_ns": pl.Float64}).to_arrow()

@@ -56,7 +56,7 @@ from collector.reporting.story import Story
 from collector.reporting.stream_summary import StreamLine, StreamSummary, group_words
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.ends import end_name
-from collector.trace.durations import in_words, with_uncertainty
+from collector.trace.durations import in_words
 from collector.trace.model import CounterInfo
 from collector.trace.packets import PacketFields
 from collector.trace.schema import HopKind, HopState, MessageKinds
@@ -148,7 +148,6 @@ __all__ = [
     "slowest_operations",
     "trouble_words",
     "uncovered_marks",
-    "with_uncertainty",
     "write_csv",
     "write_parquet",
     "write_pcapng",

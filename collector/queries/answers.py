@@ -25,6 +25,7 @@ class Lane:
     clock: str  # how its clock was aligned to the trace's timescale, in words
     clock_offset_ns: int | None
     clock_uncertainty_ns: int | None
+    clock_likely_error_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class Hop:
     received_ns: int | None
     delay_ns: int | None
     uncertainty_ns: int | None
+    likely_error_ns: int | None
     stream_start: int | None
     stream_end: int | None
     connection_id: int | None

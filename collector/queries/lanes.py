@@ -9,6 +9,7 @@ from collector.clocks.alignment import to_trace_ns
 from collector.queries.answers import Command, Lane
 from collector.queries.timeline.columns import NO_LANE
 from collector.trace.model import CommandInfo, HostInfo, TraceInfo
+from collector.trace.schema import ERRORS
 
 
 def command_span(command: CommandInfo | None, clocks: pa.Table) -> tuple[int, int] | None:
@@ -64,7 +65,7 @@ def lanes_of(
 
 def _lane(host: str, info: HostInfo | None, clocks: list[dict[str, object]], services: tuple[str, ...]) -> Lane:
     first = clocks[0] if clocks else {}
-    offset, uncertainty = first.get("offset_ns"), first.get("uncertainty_ns")
+    offset, uncertainty, likely = (first.get(name) for name in ("offset_ns", *ERRORS))
     method = "reference clock" if first.get("reference") else CLOCK_WORDS.get(str(first.get("method")), "not aligned")
     return Lane(
         host=host,
@@ -74,4 +75,5 @@ def _lane(host: str, info: HostInfo | None, clocks: list[dict[str, object]], ser
         clock=method,
         clock_offset_ns=offset if isinstance(offset, int) else None,
         clock_uncertainty_ns=uncertainty if isinstance(uncertainty, int) else None,
+        clock_likely_error_ns=likely if isinstance(likely, int) else None,
     )

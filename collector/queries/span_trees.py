@@ -23,6 +23,7 @@ from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name
 from collector.trace.request_times import shown_end, shown_start
+from collector.trace.schema import ERRORS
 from collector.trace.table_store import ROW_GROUP_ROWS
 
 TEXTS = (
@@ -31,7 +32,7 @@ TEXTS = (
 )
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),
-    *("request_bytes", "response_bytes", "uncertainty_ns", "part", "result_code"),
+    *("request_bytes", "response_bytes", *ERRORS, "part", "result_code"),
 )
 
 
@@ -77,6 +78,7 @@ class Span:
     request_network_ns: int
     work_ns: int
     response_network_ns: int
+    likely_error_ns: int | None = None  # at 95 %
     client_ns: int = 0
     queue_ns: int = 0
     tls_ns: int = 0

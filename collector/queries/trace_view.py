@@ -35,12 +35,12 @@ from collector.requests.protocols import UNKNOWN
 from collector.trace.model import TraceInfo
 from collector.trace.packets import read_packet
 from collector.trace.reading import Result, Trace
-from collector.trace.schema import HopState
+from collector.trace.schema import ERRORS, HopState
 from tracer.errors import InputError
 
 DETAIL_COLUMNS = (
     *("connection_id", "send_host", "send_frame", "receive_host", "receive_frame", "stream_start", "stream_end"),
-    *("attempt", "one_way_delay_ns", "uncertainty_ns"),
+    *("attempt", "one_way_delay_ns", *ERRORS),
 )
 
 
@@ -398,6 +398,7 @@ class TraceView:
             received_ns=time_or_none(columns.received_ns[at]),
             delay_ns=raw["one_way_delay_ns"],
             uncertainty_ns=raw["uncertainty_ns"],
+            likely_error_ns=raw["likely_error_ns"],
             stream_start=raw["stream_start"],
             stream_end=raw["stream_end"],
             connection_id=raw["connection_id"],

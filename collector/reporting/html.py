@@ -175,8 +175,7 @@ def _trouble(counter: CounterInfo) -> str:
 
 
 def _part_cells(part: Part, story: Story) -> tuple[str, ...]:
-    took = with_uncertainty(part.duration_ns, part.uncertainty_ns)
-    return part.label, took, share(part.duration_ns, story.duration_ns)
+    return part.label, part.words, share(part.duration_ns, story.duration_ns)
 
 
 def _rows(rows: Sequence[tuple[str, ...]], kind: str = "") -> str:

@@ -29,6 +29,7 @@ from collector.trace import durations
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.reading import Trace
 from collector.trace.request_times import ANSWERED, ARRIVED, was_opened_for
+from collector.trace.schema import ERRORS
 
 SLOWEST_COUNT = 5
 """How many of the slowest requests are listed."""
@@ -252,7 +253,7 @@ def _clock_words(rows: list[dict[str, Any]], *, on_path: bool) -> str:
     if row["uncertainty_ns"] is None:
         alone = "on the path" if on_path else "not aligned"
         return alone if row["method"] == "none" else f"as it is ({row['method']})"
-    offset = durations.with_uncertainty(row["offset_ns"], row["uncertainty_ns"])
+    offset = durations.with_uncertainty(row["offset_ns"], *(row[name] for name in ERRORS))
     steps = f", {len(rows)} intervals" if len(rows) > 1 else ""
     return f"{offset}{_drift_words(int(row['skew_ppb']), skew_doubt_ppb(row))}{steps}"
 

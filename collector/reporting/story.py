@@ -47,6 +47,7 @@ from collector.services.ends import end_name, service_name
 from collector.services.service_names import ServiceNames
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CommandInfo, TraceInfo
+from collector.trace.schema import ERRORS
 
 STORY_TABLES: Mapping[str, Sequence[str] | None] = MappingProxyType(
     {"connections": CONNECTION_COLUMNS, "findings": None, "silences": None, "streams": None}
@@ -62,7 +63,7 @@ PART_COLUMNS = tuple(
     dict.fromkeys(
         (
             *("exchange_id", "trace_id", "parent_span_id", "link_reason", "depth", "service"),
-            *("uncertainty_ns", "until_close", *ONE_ENDED_COLUMNS),
+            *(*ERRORS, "until_close", *ONE_ENDED_COLUMNS),
         )
     )
 )
@@ -89,6 +90,12 @@ class Part:
     label: str
     duration_ns: int
     uncertainty_ns: int
+    likely_error_ns: int = 0  # at 95 %; as large as the bound where it is not known
+
+    @property
+    def words(self) -> str:
+        """Its duration with both errors."""
+        return with_uncertainty(self.duration_ns, self.uncertainty_ns, self.likely_error_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,9 +468,9 @@ def _sum(rows: pl.LazyFrame, column: str) -> int:
 
 def _network(label: str, rows: pl.LazyFrame, spent: pl.Expr, uncertain: pl.Expr | None = None) -> Part:
     of = spent > 0 if uncertain is None else uncertain
-    sums = rows.select(spent.sum(), pl.when(of).then("uncertainty_ns").sum().alias("doubt"))
-    total, doubt = sums.collect().row(0)
-    return Part(label, int(total), int(doubt))
+    likely = pl.coalesce(*reversed(ERRORS))
+    sums = rows.select(spent.sum(), pl.when(of).then("uncertainty_ns").sum(), pl.when(of).then(likely).sum().alias("l"))
+    return Part(label, *map(int, sums.collect().row(0)))
 
 
 def _nonzero(parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -476,10 +483,9 @@ def _describe_parts(parts: tuple[Part, ...], duration_ns: int) -> str:
     covered = np.cumsum([part.duration_ns for part in largest])
     enough = int(np.searchsorted(covered, SENTENCE_SHARE * duration_ns)) + 1
     named = largest[: min(enough, SENTENCE_PARTS)]
-    words = [f"{with_uncertainty(part.duration_ns, part.uncertainty_ns)} {part.label}" for part in named]
+    words = [f"{part.words} {part.label}" for part in named]
     if words:
-        head = with_uncertainty(named[0].duration_ns, named[0].uncertainty_ns)
-        words[0] = f"{head} ({share(named[0].duration_ns, duration_ns)}) {named[0].label}"
+        words[0] = f"{named[0].words} ({share(named[0].duration_ns, duration_ns)}) {named[0].label}"
     rest = duration_ns - sum(part.duration_ns for part in named)
     return ", ".join([*words, f"and {in_words(rest)} elsewhere"] if rest else words)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from collector.services.ends import service_name
 from collector.trace.durations import in_words, with_uncertainty
-from collector.trace.schema import StreamReason
+from collector.trace.schema import ERRORS, StreamReason
 
 MOST_LINES = 200
 """At most so many streams are listed in a report; the others are counted."""
@@ -40,6 +40,7 @@ class StreamLine:
     delay_median_ns: int | None
     delay_p99_ns: int | None
     uncertainty_ns: int | None
+    likely_error_ns: int | None
     longest_idle_ns: int | None
     control_count: int | None
     closing: str | None
@@ -57,14 +58,15 @@ class StreamGroup:
     delay_median_ns: int | None
     delay_p99_ns: int | None
     uncertainty_ns: int | None
+    likely_error_ns: int | None
     longest_idle_ns: int | None
 
     @property
     def delay_words(self) -> str:
-        """`median 31.0 µs ± 2.0 µs, p99 80.1 µs`; "" if no message was captured at both ends."""
+        """`median 31.0 µs ± 0.3 µs (at most 2.0 µs), p99 80.1 µs`; "" if no message was captured at both ends."""
         if self.delay_median_ns is None or self.delay_p99_ns is None:
             return ""
-        median = with_uncertainty(self.delay_median_ns, self.uncertainty_ns or 0)
+        median = with_uncertainty(self.delay_median_ns, self.uncertainty_ns or 0, self.likely_error_ns)
         return f"delay median {median}, p99 {in_words(self.delay_p99_ns)}"
 
 
@@ -118,7 +120,7 @@ def _groups(rows: pl.DataFrame) -> tuple[StreamGroup, ...]:
         pl.col("messages").sum().alias("messages_count"),
         pl.col("bytes").sum(),
         pl.col("delay_median_ns", "delay_p99_ns").first(),
-        pl.col("uncertainty_ns").first(),
+        pl.col(*ERRORS).first(),
         pl.col("longest_idle_ns").max(),
     )
     ordered = found.sort("messages_count", descending=True, maintain_order=True)

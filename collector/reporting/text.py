@@ -207,9 +207,7 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
     largest = max(part.duration_ns for part in story.parts)
     largest_parts = sorted(story.parts, key=lambda part: -part.duration_ns)[:most]
     rows = [
-        (part, with_uncertainty(part.duration_ns, part.uncertainty_ns), share(part.duration_ns, story.duration_ns))
-        for part in story.parts
-        if part in largest_parts
+        (part, part.words, share(part.duration_ns, story.duration_ns)) for part in story.parts if part in largest_parts
     ]
     for part, took, of_all in rows:
         grid.add_row(part.label, took, of_all, "█" * round(BAR_CELLS * part.duration_ns / largest) or "▏")

@@ -44,7 +44,7 @@ from collector.trace.arrow import (
     string_array,
     texts,
 )
-from collector.trace.schema import EXCHANGES, HopKind, SilenceCause, conform
+from collector.trace.schema import ERRORS, EXCHANGES, HopKind, SilenceCause, conform
 
 if TYPE_CHECKING:
     from collector._core import ExchangeColumns
@@ -142,7 +142,7 @@ def _hosts(connections: pa.Table) -> _Hosts:
 
 def _hop_columns(hops: pa.Table) -> Columns:
     columns = {name: numbers(hops[name]) for name in ("connection_id", "from_client", "stream_start", "stream_end")}
-    times = {"sent_ns": "send_trace_ns", "received_ns": "receive_trace_ns", "uncertainty_ns": "uncertainty_ns"}
+    times = {"sent_ns": "send_trace_ns", "received_ns": "receive_trace_ns"} | {name: name for name in ERRORS}
     columns |= {name: numbers(hops[column], UNSEEN) for name, column in times.items()}
     return columns | {"kind": codes(hops["kind"], KINDS)}
 

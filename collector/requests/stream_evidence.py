@@ -45,7 +45,7 @@ OF_TURNS = {
 """Of turns of a protocol that is not read: how many show that they are no requests."""
 MEASURES = (
     *("begin_trace_ns", "end_trace_ns", "to_client_count", "to_server_count", "to_client_bytes", "to_server_bytes"),
-    *("delay_median_ns", "delay_p99_ns", "uncertainty_ns", "longest_idle_ns"),
+    *("delay_median_ns", "delay_p99_ns", "uncertainty_ns", "likely_error_ns", "longest_idle_ns"),
 )
 """Columns of the table `streams` that are taken from the core unchanged."""
 

@@ -11,9 +11,14 @@ def in_words(duration_ns: int) -> str:
     return f"{duration_ns} ns"
 
 
-def with_uncertainty(duration_ns: int, uncertainty_ns: int) -> str:
-    """`412.3 ms ± 4.0 µs`; only the first part without an uncertainty."""
-    return f"{in_words(duration_ns)} ± {in_words(uncertainty_ns)}" if uncertainty_ns else in_words(duration_ns)
+def with_uncertainty(duration_ns: int, uncertainty_ns: int, likely_error_ns: int | None = None) -> str:
+    """`412.3 ms ± 4.0 µs`, or `412.3 ms ± 0.5 µs (at most 4.0 µs)` with a likely error (at 95 %) that is less than the
+    bound; only the first part without an uncertainty."""
+    if not uncertainty_ns:
+        return in_words(duration_ns)
+    if likely_error_ns is None or likely_error_ns >= uncertainty_ns:
+        return f"{in_words(duration_ns)} ± {in_words(uncertainty_ns)}"
+    return f"{in_words(duration_ns)} ± {in_words(likely_error_ns)} (at most {in_words(uncertainty_ns)})"
 
 
 def share(part_ns: int, whole_ns: int) -> str:

@@ -15,6 +15,10 @@ FORMAT_VERSION = 3
 has no row in `spans`, but is part of a row of `streams`."""
 
 
+ERRORS = ("uncertainty_ns", "likely_error_ns")
+"""Of a time or a difference of times: by how much it is off at most, and by how much at most in 95 % of cases."""
+
+
 class HopKind(StrEnum):
     """What a transfer carried."""
 
@@ -195,7 +199,7 @@ CONNECTIONS = _fields(
 
 _OF_AN_END = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "frame", "host_ns", "trace_ns")]
 HOPS = _fields(
-    may_be_null=(*_OF_AN_END, "one_way_delay_ns", "uncertainty_ns", "exchange_id", "message_kinds"),
+    may_be_null=(*_OF_AN_END, "one_way_delay_ns", "uncertainty_ns", "likely_error_ns", "exchange_id", "message_kinds"),
     connection_id=pa.int64(),
     kind=_text(),  # HopKind
     from_client=pa.bool_(),  # sent by the connection's client
@@ -212,7 +216,8 @@ HOPS = _fields(
     attempt=pa.uint16(),  # 1 = first transmission
     state=_text(),  # HopState
     one_way_delay_ns=pa.int64(),
-    uncertainty_ns=pa.int64(),
+    uncertainty_ns=pa.int64(),  # the delay is off by at most so much; of a lone event, its time
+    likely_error_ns=pa.int64(),  # and in 95 % of cases by at most so much (collector.clocks.likely); null: not known
     exchange_id=pa.int64(),  # null if it belongs to none
     message_kinds=pa.uint8(),  # MessageKinds; 0 or null if none
 )
@@ -241,7 +246,8 @@ CLOCKS = _fields(
     to_frame=pa.uint32(),
     offset_ns=pa.int64(),  # host clock - reference, at from_host_ns
     skew_ppb=pa.int64(),
-    uncertainty_ns=pa.int64(),
+    uncertainty_ns=pa.int64(),  # offset_ns is off by at most so much
+    likely_error_ns=pa.int64(),  # and in 95 % of cases by at most so much (collector.clocks.likely)
     reference=pa.bool_(),
     method=pa.string(),
 )
@@ -308,7 +314,8 @@ EXCHANGES = _fields(
     response_silent_unread_ns=pa.int64(),
     given_up_trace_ns=pa.int64(),  # when the client closed the connection on a request without any answer; else null
     round_trip_ns=pa.int64(),  # fastest on its connection that the client saw; null where the server's end was seen
-    uncertainty_ns=pa.int64(),
+    uncertainty_ns=pa.int64(),  # the largest of its hops
+    likely_error_ns=pa.int64(),  # likewise
     request_bytes=pa.int64(),
     response_bytes=pa.int64(),
     response_due_bytes=pa.int64(),  # as long as its head says it is, head included; null where it says no length
@@ -366,6 +373,7 @@ STREAMS = _fields(
     delay_median_ns=pa.int64(),  # of all messages seen at both ends, first byte sent to last byte received; else null
     delay_p99_ns=pa.int64(),
     uncertainty_ns=pa.int64(),  # of these two
+    likely_error_ns=pa.int64(),  # likewise, at 95 %
     longest_idle_ns=pa.int64(),  # between two messages
     control_count=pa.int64(),  # of WebSocket, both ways: pings, pongs, closes, which are not counted above; else null
     closing=_text(),  # as in `connections`
@@ -471,9 +479,14 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
     },
     "hops": {
         "message_kinds": pa.scalar(0, pa.uint8()),
+        "likely_error_ns": pa.scalar(None, pa.int64()),
+    },
+    "clocks": {
+        "likely_error_ns": pa.scalar(None, pa.int64()),
     },
     "streams": {
         "control_count": pa.scalar(None, pa.int64()),
+        "likely_error_ns": pa.scalar(None, pa.int64()),
         "closing": _text_value(None),
     },
     "messages": {
@@ -486,6 +499,7 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
     },
     "exchanges": {
         "until_close": pa.scalar(False),
+        "likely_error_ns": pa.scalar(None, pa.int64()),
         "range_first": pa.scalar(None, pa.int64()),
         "range_last": pa.scalar(None, pa.int64()),
         "result_code": pa.scalar(None, pa.int32()),

@@ -73,6 +73,7 @@ def _clock(name: str, number: int) -> dict[str, object]:
         "offset_ns": 0,
         "skew_ppb": 0,
         "uncertainty_ns": 0 if number == 0 else 2500,
+        "likely_error_ns": 0 if number == 0 else 300,
         "reference": number == 0,
         "method": "hull",
     }

@@ -128,6 +128,7 @@ def _transfer(rows: _Rows, words: list[str]) -> None:
             "state": _state(flags, ends),
             "one_way_delay_ns": received_ns - sent_ns if sent_ns and received_ns else None,
             "uncertainty_ns": int(options.get("uncertainty", 1000)),
+            "likely_error_ns": int(options.get("likely", 100)),
         }
     )
     _heads(rows, words[3:])

@@ -12,7 +12,16 @@ from viewer.figures.ruler import ruler_figure
 from viewer.figures.service_graph import edge_words, graph_figure
 from viewer.figures.waterfall import MOST_SPANS, OFF_PATH_OPACITY, PHASES, phases, waterfall_figure
 from viewer.ledger import ledger_rows
-from viewer.wording import OUTCOME_WORDS, answer_words, compact, duration, exact_time, outcome_words, status_words
+from viewer.wording import (
+    OUTCOME_WORDS,
+    answer_words,
+    compact,
+    delay,
+    duration,
+    exact_time,
+    outcome_words,
+    status_words,
+)
 
 ROOT = Span(
     number=0, depth=0, client_host="client", server_host="proxy", service="swift-proxy", method="PUT",
@@ -163,3 +172,19 @@ def test_an_axis_of_durations_is_labelled_however_narrow_the_data_are(low_ns: in
     assert len(inside) >= 2 or low_ns == high_ns
     assert 1 <= len(axis["tickvals"]) <= 10
     assert len(set(axis["ticktext"])) == len(axis["ticktext"])
+
+
+@pytest.mark.parametrize(
+    ("uncertainty_ns", "likely_ns", "expected"),
+    [
+        (20_000, 1_500, "12.0 µs ± 1.50 µs (95 %; at most 20.0 µs)"),
+        (20_000, 20_000, "12.0 µs ± 20.0 µs"),
+        (20_000, None, "12.0 µs ± 20.0 µs"),
+        (None, None, "12.0 µs (uncertainty unknown)"),
+    ],
+    ids=["both", "no better than the bound", "a trace without it", "no traffic back"],
+)
+def test_the_likely_error_of_a_delay_stands_before_its_bound(
+    uncertainty_ns: int | None, likely_ns: int | None, expected: str
+) -> None:
+    assert delay(12_000, uncertainty_ns, likely_ns) == expected

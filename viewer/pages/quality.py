@@ -3,6 +3,7 @@
 from dash import html
 from dash.development.base_component import Component
 
+from collector.queries import Lane
 from viewer.matching_quality import connection_words, meanings_table, pairs_table, warning_line
 from viewer.pages.address import Address
 from viewer.pages.context import PageData
@@ -38,12 +39,19 @@ def _connections(data: PageData) -> Component:
     return html.Section([html.H2(["Losses and unpaired packets ", words]), html.Ul(rows)], className="card", id="worst")
 
 
+def _offset(lane: Lane) -> str:
+    """A clock's offset with its errors."""
+    if lane.clock_offset_ns is None:
+        return "unknown"
+    return delay(lane.clock_offset_ns, lane.clock_uncertainty_ns, lane.clock_likely_error_ns)
+
+
 def _clocks(data: PageData) -> Component:
     rows = [
         (
             lane.host,
             lane.clock,
-            "unknown" if lane.clock_offset_ns is None else delay(lane.clock_offset_ns, lane.clock_uncertainty_ns),
+            _offset(lane),
             plural(lane.packets_count, "packet"),
         )
         for lane in data.trace.lanes

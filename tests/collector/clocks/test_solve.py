@@ -11,7 +11,7 @@ from collector.clocks.bounds import Bounds, fits_line, lowest_points, possible_l
 from collector.clocks.evidence import Evidence, Way, ways_of
 from collector.clocks.solve import _separating, own_clocks, solve
 from collector.clocks.steps import find_steps, refine_steps
-from testkit.clock_traffic import DAY_NS, SECOND_NS, START_NS, SkewedClock, simulate_hops
+from testkit.clock_traffic import DAY_NS, SECOND_NS, START_NS, SkewedClock, cut_to, simulate_hops
 
 STAR = [("proxy", "client"), ("proxy", "storage1"), ("proxy", "storage2")]
 CASES = [
@@ -53,14 +53,6 @@ def test_the_error_bar_holds_however_asymmetric_the_path(
     error = np.abs(delay - (given_.received_ns - given_.sent_ns))
     assert (error <= bound + 5).all(), f"{(error - bound).max()} ns outside"
     assert (delay >= 0).all()
-
-
-def cut_to(hops: pa.Table, tick_ns: int) -> pa.Table:
-    """The same hops with stamps as a capture with so coarse a clock has them."""
-    for name in ("send_host_ns", "receive_host_ns"):
-        cut = hops[name].to_numpy() // tick_ns * tick_ns
-        hops = hops.set_column(hops.column_names.index(name), name, pa.array(cut))
-    return hops
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -6,8 +6,9 @@ import pytest
 from collector.reporting.comparison import compare
 from collector.reporting.report import _clock_words
 from collector.reporting.stage_times import request_stages
-from collector.reporting.story import _uplink_and_downlink
+from collector.reporting.story import _network, _uplink_and_downlink
 from collector.requests.spans import link
+from collector.trace.durations import with_uncertainty
 from tests.helpers.exchange_lines import exchanges_of
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -16,6 +17,7 @@ MS, SECOND = 1_000_000, 1_000_000_000
 def ways(*rows: tuple[int, int, int]) -> list[tuple[str, int, int]]:
     """Of requests: there, back, and how uncertain each is (ns)."""
     frame = pl.DataFrame(rows, ["request_network_ns", "response_network_ns", "uncertainty_ns"], orient="row")
+    frame = frame.with_columns(likely_error_ns=pl.lit(None, pl.Int64))
     return [(part.label, part.duration_ns, part.uncertainty_ns) for part in _uplink_and_downlink("web", frame.lazy())]
 
 
@@ -41,9 +43,30 @@ def test_otherwise_each_way_is_said(row: tuple[int, int, int]) -> None:
 def test_no_drift_is_claimed_inside_its_error_bar(skew: int, expected: str) -> None:
     row = {
         **{"reference": False, "method": "polygon", "offset_ns": MS, "uncertainty_ns": 20_000, "skew_ppb": skew},
-        **{"from_host_ns": 0, "to_host_ns": 10 * SECOND},
+        **{"from_host_ns": 0, "to_host_ns": 10 * SECOND, "likely_error_ns": None},
     }
     assert _clock_words([row], on_path=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("uncertainty_ns", "likely_ns", "expected"),
+    [
+        (20_000, 1_500, "12.0 µs ± 1.5 µs (at most 20.0 µs)"),
+        (20_000, 20_000, "12.0 µs ± 20.0 µs"),
+        (20_000, None, "12.0 µs ± 20.0 µs"),
+        (0, 0, "12.0 µs"),
+    ],
+    ids=["both", "no better than the bound", "a trace without it", "one clock"],
+)
+def test_the_likely_error_stands_before_the_bound(uncertainty_ns: int, likely_ns: int | None, expected: str) -> None:
+    assert with_uncertainty(12_000, uncertainty_ns, likely_ns) == expected
+
+
+def test_the_errors_of_several_requests_add_up_and_an_unknown_one_is_the_bound() -> None:
+    rows = [(30_000, 10_000, 1_000), (20_000, 10_000, None), (0, 10_000, 1_000)]
+    frame = pl.DataFrame(rows, ["request_network_ns", "uncertainty_ns", "likely_error_ns"], orient="row")
+    part = _network("to web", frame.lazy(), pl.col("request_network_ns"))
+    assert part.words == "50.0 µs ± 11.0 µs (at most 20.0 µs)"
 
 
 def stages(uncertainty_ns: int, first_id: int = 0) -> pl.DataFrame:

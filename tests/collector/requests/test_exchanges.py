@@ -504,7 +504,7 @@ def test_names_hosts_and_services() -> None:
           100 > 0:100 GET /a
           200 < 0:50 200
         proxy:40000 > db:5432
-          150 > 0:100 uncertainty=7000
+          150 > 0:100 uncertainty=7000 likely=900
           190 < 0:50
         web:8000 > client:9000
           400 < 0:100 GET /a
@@ -517,6 +517,7 @@ def test_names_hosts_and_services() -> None:
         ("client", "web", "web:8000", "http/1.1"),
     ]
     assert [row["uncertainty_ns"] for row in rows] == [1000, 7000, 1000]
+    assert [row["likely_error_ns"] for row in rows] == [100, 900, 100]
 
 
 def test_a_handshake_is_timed_at_the_client() -> None:

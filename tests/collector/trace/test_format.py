@@ -72,12 +72,13 @@ def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None
             *("changed_to", "closing", "tls_opened"),
             *(f"{side}_{name}" for side in ("client", "server") for name in OF_OWNERS),
         },
-        "hops": {"message_kinds"},
-        "streams": {"control_count", "closing"},
+        "hops": {"message_kinds", "likely_error_ns"},
+        "clocks": {"likely_error_ns"},
+        "streams": {"control_count", "closing", "likely_error_ns"},
         "messages": {"range_first", "range_last", "result_code", "frame_kind", "stream_id", "authority"},
         "exchanges": {
             *("until_close", "range_first", "range_last", "result_code", "result", "status_class", "authority"),
-            *("operation", "bucket", "object_key", "upload", "part"),
+            *("operation", "bucket", "object_key", "upload", "part", "likely_error_ns"),
         },
     }
 

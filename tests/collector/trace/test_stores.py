@@ -40,6 +40,7 @@ CLOCK_ROW = {
     "offset_ns": 0,
     "skew_ppb": 0,
     "uncertainty_ns": 0,
+    "likely_error_ns": 0,
     "reference": True,
     "method": "reference",
 }

@@ -53,6 +53,7 @@ pub struct Exchange {
     /// captured.
     pub round_trip_ns: i64,
     pub uncertainty_ns: i64,
+    pub likely_error_ns: i64,
     /// A message head of it was captured.
     pub readable: bool,
     /// Place of its protocol in the registry.
@@ -898,6 +899,7 @@ impl Exchange {
             given_up_ns: UNSEEN,
             round_trip_ns: UNSEEN,
             uncertainty_ns: UNSEEN,
+            likely_error_ns: UNSEEN,
             readable: false,
             protocol: UNKNOWN_PROTOCOL,
             broken_by: BrokenBy::Nobody,
@@ -918,6 +920,7 @@ impl Exchange {
 
     fn add(&mut self, part: &Part) {
         self.uncertainty_ns = self.uncertainty_ns.max(part.times.uncertainty_ns);
+        self.likely_error_ns = self.likely_error_ns.max(part.times.likely_error_ns);
         match part.role {
             Role::Request => self.request = part.times,
             Role::Response => self.response = part.times,
@@ -983,9 +986,12 @@ fn add_fin_byte(
         .clone()
         .filter(|row| hops.kind[*row] == kind::FIN && of_side(row, false));
     let copies = fins.filter(|row| Some(hops.stream_start[*row]) == reach);
-    let ended = copies.map(|row| (hops.sent_ns[row], hops.received_ns[row], hops.uncertainty_ns[row]));
-    let first = ended.reduce(|one, other| (earlier(one.0, other.0), earlier(one.1, other.1), one.2.max(other.2)));
-    let (Some((sent_ns, received_ns, uncertainty_ns)), Some(reach)) = (first, reach) else {
+    let ended = copies.map(|row| (hops.sent_ns[row], hops.received_ns[row], errors_of(hops, row)));
+    let first = ended.reduce(|one, other| {
+        let errors = (one.2.0.max(other.2.0), one.2.1.max(other.2.1));
+        (earlier(one.0, other.0), earlier(one.1, other.1), errors)
+    });
+    let (Some((sent_ns, received_ns, (uncertainty_ns, likely_error_ns))), Some(reach)) = (first, reach) else {
         return false;
     };
     let leaves = |row: &usize| matches!(hops.kind[*row], kind::FIN | kind::RST) && of_side(row, true);
@@ -1005,10 +1011,16 @@ fn add_fin_byte(
         sent_ns,
         received_ns,
         uncertainty_ns,
+        likely_error_ns,
         server_ns: first_seen(sent_ns, received_ns),
         new_ns: received_ns,
     });
     true
+}
+
+/// How far the delay of a hop may be off, and how far it likely is.
+fn errors_of(hops: &Hops, row: usize) -> (i64, i64) {
+    (hops.uncertainty_ns[row], hops.likely_error_ns[row])
 }
 
 /// Whether a client's FIN closed only its own direction: it still received bytes later and sent no RST (RFC 9293 §3.6).

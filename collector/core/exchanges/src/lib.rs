@@ -100,6 +100,7 @@ input_table! {
         sent_ns: i64,
         received_ns: i64,
         uncertainty_ns: i64,
+        likely_error_ns: i64,
     }
 }
 

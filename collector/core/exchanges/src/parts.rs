@@ -44,6 +44,7 @@ pub struct PartTimes {
     pub last_received_ns: i64,
     pub head_received_ns: i64,
     pub uncertainty_ns: i64,
+    pub likely_error_ns: i64,
     pub bytes: i64,
     end_arrived: bool,
 }
@@ -57,6 +58,7 @@ impl Default for PartTimes {
             last_received_ns: UNSEEN,
             head_received_ns: UNSEEN,
             uncertainty_ns: UNSEEN,
+            likely_error_ns: UNSEEN,
             bytes: UNSEEN,
             end_arrived: false,
         }
@@ -68,6 +70,7 @@ impl PartTimes {
     fn add(&mut self, range: &Range, (start, end): (i64, i64), whole: (i64, i64)) {
         self.bytes = whole.1 - whole.0;
         self.uncertainty_ns = self.uncertainty_ns.max(range.uncertainty_ns);
+        self.likely_error_ns = self.likely_error_ns.max(range.likely_error_ns);
         self.last_received_ns = self.last_received_ns.max(range.new_ns);
         if start == whole.0 {
             self.first_sent_ns = earlier(self.first_sent_ns, range.sent_ns);

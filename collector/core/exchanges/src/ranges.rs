@@ -13,6 +13,7 @@ pub struct Range {
     pub sent_ns: i64,
     pub received_ns: i64,
     pub uncertainty_ns: i64,
+    pub likely_error_ns: i64,
     pub server_ns: i64,
     pub new_ns: i64,
 }
@@ -73,6 +74,7 @@ pub fn byte_ranges(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool
             sent_ns: hops.sent_ns[row],
             received_ns: hops.received_ns[row],
             uncertainty_ns: hops.uncertainty_ns[row],
+            likely_error_ns: hops.likely_error_ns[row],
             server_ns: UNSEEN,
             new_ns: UNSEEN,
         });
@@ -94,6 +96,7 @@ fn merge(ranges: &mut Vec<Range>, from_client: bool) {
             first.sent_ns = earlier(first.sent_ns, again.sent_ns);
             first.received_ns = earlier(first.received_ns, again.received_ns);
             first.uncertainty_ns = first.uncertainty_ns.max(again.uncertainty_ns);
+            first.likely_error_ns = first.likely_error_ns.max(again.likely_error_ns);
         }
         same
     });

@@ -102,6 +102,7 @@ pub struct Stream {
     pub delay_median_ns: i64,
     pub delay_p99_ns: i64,
     pub uncertainty_ns: i64,
+    pub likely_error_ns: i64,
 }
 
 impl Stream {
@@ -120,6 +121,7 @@ impl Stream {
             delay_median_ns: UNSEEN,
             delay_p99_ns: UNSEEN,
             uncertainty_ns: UNSEEN,
+            likely_error_ns: UNSEEN,
         }
     }
 }
@@ -389,7 +391,8 @@ impl StreamMeter {
         self.delays.clear();
         for from_client in [false, true] {
             let own = own_ranges(parts.of(from_client), ranges.of(from_client), &is_own);
-            *stream.messages.of_mut(from_client) = self.add(own, &mut stream.uncertainty_ns);
+            let messages = self.add(own, &mut stream);
+            *stream.messages.of_mut(from_client) = messages;
         }
         self.spoken.sort_unstable();
         stream.begin_ns = self.spoken.first().map_or(UNSEEN, |one| one.0);
@@ -406,7 +409,7 @@ impl StreamMeter {
     }
 
     /// Add the messages of one direction, whose new bytes these are.
-    fn add(&mut self, ranges: impl Iterator<Item = Range>, uncertainty_ns: &mut i64) -> Messages {
+    fn add(&mut self, ranges: impl Iterator<Item = Range>, stream: &mut Stream) -> Messages {
         let mut found = Messages::default();
         let mut message: Option<Message> = None;
         for range in ranges {
@@ -414,14 +417,14 @@ impl StreamMeter {
             let goes_on = message.as_mut().is_some_and(|message| message.take(&range));
             if !goes_on {
                 found.count += 1;
-                self.put(message.replace(Message::of(&range)), uncertainty_ns);
+                self.put(message.replace(Message::of(&range)), stream);
             }
         }
-        self.put(message, uncertainty_ns);
+        self.put(message, stream);
         found
     }
 
-    fn put(&mut self, message: Option<Message>, uncertainty_ns: &mut i64) {
+    fn put(&mut self, message: Option<Message>, stream: &mut Stream) {
         let Some(message) = message else {
             return;
         };
@@ -430,7 +433,8 @@ impl StreamMeter {
             .push((began_ns, began_ns.max(message.received_ns).max(message.last_ns)));
         if message.sent_ns != UNSEEN && message.received_ns != UNSEEN {
             self.delays.push(message.received_ns.saturating_sub(message.sent_ns));
-            *uncertainty_ns = (*uncertainty_ns).max(message.uncertainty_ns);
+            stream.uncertainty_ns = stream.uncertainty_ns.max(message.uncertainty_ns);
+            stream.likely_error_ns = stream.likely_error_ns.max(message.likely_error_ns);
         }
     }
 }
@@ -443,6 +447,7 @@ struct Message {
     last_ns: i64,
     received_ns: i64,
     uncertainty_ns: i64,
+    likely_error_ns: i64,
     is_over: bool,
 }
 
@@ -453,6 +458,7 @@ impl Message {
             last_ns: first_seen(range.sent_ns, range.received_ns),
             received_ns: range.received_ns,
             uncertainty_ns: range.uncertainty_ns,
+            likely_error_ns: range.likely_error_ns,
             is_over: range.end - range.start < FULL_SEGMENT_BYTES,
         }
     }
@@ -467,6 +473,7 @@ impl Message {
         self.last_ns = self.last_ns.max(at);
         self.received_ns = self.received_ns.max(range.received_ns);
         self.uncertainty_ns = self.uncertainty_ns.max(range.uncertainty_ns);
+        self.likely_error_ns = self.likely_error_ns.max(range.likely_error_ns);
         self.is_over = range.end - range.start < FULL_SEGMENT_BYTES;
         true
     }

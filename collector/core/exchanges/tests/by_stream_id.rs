@@ -87,6 +87,7 @@ fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> BuiltExchanges {
         sent_ns: &rows.sent,
         received_ns: &rows.sent.iter().map(|at| at + WAY).collect::<Vec<i64>>(),
         uncertainty_ns: &vec![1; count],
+        likely_error_ns: &vec![1; count],
     };
     let (frames_count, is_record) = (rows.frames.len(), head_kind == TLS_RECORD);
     let kinds: Vec<u16> = rows.frames.iter().map(|frame| frame.2).collect();

@@ -65,6 +65,7 @@ fn built_in_doubt(
         sent_ns: &column(|hop| hop.2.0),
         received_ns: &column(|hop| hop.2.1),
         uncertainty_ns: &vec![doubt_ns; count],
+        likely_error_ns: &vec![doubt_ns; count],
     };
     let of = lines.len();
     let none = vec![0; of + 1];
@@ -324,6 +325,7 @@ fn a_reset_of_the_client_on_an_open_question_gives_it_up() {
         sent_ns: &[10, 500],
         received_ns: &[20, 510],
         uncertainty_ns: &[1, 1],
+        likely_error_ns: &[1, 1],
     };
     let no_texts = Texts {
         offsets: &[0],

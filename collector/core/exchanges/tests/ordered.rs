@@ -26,6 +26,7 @@ fn exchanges(transfers: &[Transfer], messages: &[Message]) -> BuiltExchanges {
         sent_ns: &column(|hop| hop.2.0),
         received_ns: &column(|hop| hop.2.1),
         uncertainty_ns: &vec![1; hops_count],
+        likely_error_ns: &vec![1; hops_count],
     };
     let none = vec![0; heads_count + 1];
     let texts = Texts {

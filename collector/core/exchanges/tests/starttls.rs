@@ -32,6 +32,7 @@ fn what_asks_for_tls_is_part_of_the_handshake() {
         sent_ns: &sent.iter().map(|one| one.2).collect::<Vec<_>>(),
         received_ns: &sent.iter().map(|one| one.2 + 10).collect::<Vec<_>>(),
         uncertainty_ns: &vec![1; count],
+        likely_error_ns: &vec![1; count],
     };
     let records = || sent.iter().filter_map(|one| Some((one, one.3?)));
     let records_count = records().count();

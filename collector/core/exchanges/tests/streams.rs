@@ -66,6 +66,7 @@ fn built_crossed(
         sent_ns: &sent,
         received_ns: &received,
         uncertainty_ns: &vec![1; count],
+        likely_error_ns: &vec![1; count],
     };
     let methods: String = lines.iter().map(|line| line.5).collect();
     let mut offsets = vec![0];

@@ -58,6 +58,7 @@ fn built_of(said: &[SaidMessage], handshake: bool) -> (BuiltExchanges, Vec<usize
         sent_ns: &said.iter().map(sent).collect::<Vec<_>>(),
         received_ns: &said.iter().map(|one| sent(one) + WAY).collect::<Vec<_>>(),
         uncertainty_ns: &vec![1; said.len()],
+        likely_error_ns: &vec![1; said.len()],
     };
     let rows: Vec<usize> = (0..said.len()).filter(|place| said[*place].4).collect();
     let of = |value: fn(&SaidMessage) -> i64| rows.iter().map(|row| value(&said[*row])).collect::<Vec<i64>>();

@@ -1,8 +1,8 @@
 //! Converts hosts' stamps to trace times, and computes each hop's delay with its uncertainty.
 //!
 //! Between two steps a host's clock is a line: trace_ns = host_ns - offset_ns - skew_ppb * (host_ns - from_host_ns) /
-//! 1e9. Each pair of hosts has an uncertainty of its own, smaller than the sum of both clocks' error bars, given at
-//! knots and interpolated linearly between them.
+//! 1e9. Each pair of hosts has an uncertainty of its own, smaller than the sum of both clocks' error bars, and a likely
+//! error; both are given at knots and interpolated linearly between them.
 
 use twintap_columns::{input_table, output_table};
 
@@ -42,6 +42,8 @@ input_table! {
         starts: &'a [u32] = &[],
         /// Of each host: its clock's error bar; negative where there is none.
         uncertainty_ns: &'a [i64] = &[],
+        /// Likewise its clock's likely error.
+        likely_error_ns: &'a [i64] = &[],
     }
 }
 
@@ -67,34 +69,57 @@ impl Lines<'_> {
 }
 
 input_table! {
-    /// Uncertainties of pairs of hosts, ascending in time: those from a to b are `starts[a * hosts + b]..` up to the
+    /// Uncertainties and likely errors of pairs of hosts, ascending in time: those from a to b are `starts[a * hosts + b]..` up to the
     /// next start.
     pub struct Knots {
         at_trace_ns: i64,
         uncertainty_ns: f64,
+        likely_error_ns: f64,
     } beside {
         starts: &'a [u32] = &[],
     }
 }
 
 impl Knots<'_> {
-    /// The bound at a time, rounded up; `None` for a pair without any.
-    fn bound_ns(&self, pair: usize, at_ns: i64) -> Option<i64> {
+    /// The uncertainty and the likely error at a time, rounded up; `None` for a pair without any.
+    fn errors_ns(&self, pair: usize, at_ns: i64) -> Option<Errors> {
         let range = self.starts[pair] as usize..self.starts[pair + 1] as usize;
-        let (times, bounds) = (&self.at_trace_ns[range.clone()], &self.uncertainty_ns[range]);
+        let times = &self.at_trace_ns[range.clone()];
+        let (bounds, likely) = (&self.uncertainty_ns[range.clone()], &self.likely_error_ns[range]);
         let after = times.partition_point(|&knot| knot <= at_ns);
-        let bound = match (after.checked_sub(1), times.get(after)) {
+        let at_knot = |knot: usize| (bounds[knot], likely[knot]);
+        let (bound, likely) = match (after.checked_sub(1), times.get(after)) {
             (None, None) => return None,
-            (None, Some(_)) => bounds[0],
-            (Some(last), None) => bounds[last],
+            (None, Some(_)) => at_knot(0),
+            (Some(last), None) => at_knot(last),
             (Some(before), Some(&next_ns)) => {
-                let slope = (bounds[after] - bounds[before]) / (next_ns as f64 - times[before] as f64);
-                slope * (at_ns as f64 - times[before] as f64) + bounds[before]
+                let share = (at_ns as f64 - times[before] as f64) / (next_ns as f64 - times[before] as f64);
+                let between = |values: &[f64]| (values[after] - values[before]) * share + values[before];
+                (between(bounds), between(likely))
             }
         };
-        Some(bound.ceil() as i64)
+        Some(Errors {
+            uncertainty_ns: bound.ceil() as i64,
+            likely_error_ns: likely.ceil() as i64,
+        })
     }
 }
+
+/// How far a time or a difference of times may be off, and how far it likely is; -1 where nothing is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Errors {
+    uncertainty_ns: i64,
+    likely_error_ns: i64,
+}
+
+const UNKNOWN: Errors = Errors {
+    uncertainty_ns: -1,
+    likely_error_ns: -1,
+};
+const NONE: Errors = Errors {
+    uncertainty_ns: 0,
+    likely_error_ns: 0,
+};
 
 output_table! {
     /// The output of [`align()`]. The time of a missing end, and the delay of a packet seen at one end, are
@@ -105,10 +130,12 @@ output_table! {
         one_way_delay_ns: i64,
         /// -1 where nothing bounds it.
         uncertainty_ns: i64,
+        /// -1 where it is not known.
+        likely_error_ns: i64,
     }
 }
 
-/// Trace times, delays and uncertainties of hops. A hop within one host has uncertainty 0, because both stamps are of
+/// Trace times, delays and their errors, of hops. A hop within one host has an error of 0, because both stamps are of
 /// one clock; a packet seen at one end has that of its host's clock.
 ///
 /// # Panics
@@ -127,19 +154,28 @@ pub fn align(send: &End, receive: &End, lines: &Lines, knots: &Knots) -> Aligned
     let send_trace_ns: Vec<i64> = (0..n).map(|row| trace_ns(send, row)).collect();
     let receive_trace_ns: Vec<i64> = (0..n).map(|row| trace_ns(receive, row)).collect();
     let times = || send_trace_ns.iter().zip(&receive_trace_ns);
-    let uncertainty_ns = times().enumerate().map(|(row, (&sent_ns, _))| {
-        let (a, b) = (send.number(row), receive.number(row));
-        let lone = |host: Option<usize>| host.map_or(-1, |host| lines.uncertainty_ns[host]);
-        match (send.is_missing(row), receive.is_missing(row), a.zip(b)) {
-            (true, _, _) => lone(b),
-            (_, true, _) => lone(a),
-            (_, _, Some((a, b))) if a == b => 0,
-            (_, _, Some((a, b))) => knots.bound_ns(a * hosts + b, sent_ns).unwrap_or(-1),
-            (_, _, None) => -1,
-        }
-    });
+    let errors: Vec<Errors> = times()
+        .enumerate()
+        .map(|(row, (&sent_ns, _))| {
+            let (a, b) = (send.number(row), receive.number(row));
+            let lone = |host: Option<usize>| {
+                host.map_or(UNKNOWN, |host| Errors {
+                    uncertainty_ns: lines.uncertainty_ns[host],
+                    likely_error_ns: lines.likely_error_ns[host],
+                })
+            };
+            match (send.is_missing(row), receive.is_missing(row), a.zip(b)) {
+                (true, _, _) => lone(b),
+                (_, true, _) => lone(a),
+                (_, _, Some((a, b))) if a == b => NONE,
+                (_, _, Some((a, b))) => knots.errors_ns(a * hosts + b, sent_ns).unwrap_or(UNKNOWN),
+                (_, _, None) => UNKNOWN,
+            }
+        })
+        .collect();
     AlignedHops {
-        uncertainty_ns: uncertainty_ns.collect(),
+        uncertainty_ns: errors.iter().map(|of| of.uncertainty_ns).collect(),
+        likely_error_ns: errors.iter().map(|of| of.likely_error_ns).collect(),
         one_way_delay_ns: times().map(|(sent, received)| received.wrapping_sub(*sent)).collect(),
         send_trace_ns,
         receive_trace_ns,
@@ -157,11 +193,13 @@ mod tests {
         offset_ns: &[0, 1_000, -1_000],
         skew_ppb: &[0, 0, 0],
         uncertainty_ns: &[0, 7],
+        likely_error_ns: &[0, 3],
     };
     const KNOTS: Knots = Knots {
         starts: &[0, 0, 2, 2, 2],
         at_trace_ns: &[0, 100],
         uncertainty_ns: &[10.0, 20.0],
+        likely_error_ns: &[1.0, 2.0],
     };
 
     fn end<'a>(host: &'a [i32], frame: &'a [u32], host_ns: &'a [i64]) -> End<'a> {
@@ -184,16 +222,17 @@ mod tests {
         assert_eq!(aligned.receive_trace_ns[1], 100);
         assert_eq!(aligned.one_way_delay_ns[..2], [30, 40]);
         assert_eq!(aligned.uncertainty_ns, [15, 16, 0, 7]);
+        assert_eq!(aligned.likely_error_ns, [2, 2, 0, 3]);
     }
 
     #[test]
-    fn a_bound_is_straight_between_knots_and_level_beyond_them() {
-        let at = |ns| KNOTS.bound_ns(1, ns);
+    fn errors_are_straight_between_knots_and_level_beyond_them() {
+        let at = |ns| KNOTS.errors_ns(1, ns).map(|of| (of.uncertainty_ns, of.likely_error_ns));
         assert_eq!(
             [at(-5), at(0), at(1), at(100), at(1_000)],
-            [10, 10, 11, 20, 20].map(Some)
+            [(10, 1), (10, 1), (11, 2), (20, 2), (20, 2)].map(Some)
         );
-        assert_eq!(KNOTS.bound_ns(2, 0), None);
+        assert_eq!(KNOTS.errors_ns(2, 0), None);
     }
 
     #[test]

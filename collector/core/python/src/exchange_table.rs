@@ -110,6 +110,7 @@ columns! { LONGS, extend_longs:
     given_up_trace_ns = |one| one.given_up_ns,
     round_trip_ns = |one| one.round_trip_ns,
     uncertainty_ns = |one| one.uncertainty_ns,
+    likely_error_ns = |one| one.likely_error_ns,
     request_bytes = |one| one.request.bytes,
     response_bytes = |one| one.response.bytes,
     request_silent_idle_ns = |one| unless_zero(one.request_silent.source_ns),
@@ -301,6 +302,7 @@ pub fn put_streams(built: &BuiltExchanges, connections: &Connections, columns: &
     put("delay_median_ns", &|one| one.delay_median_ns)?;
     put("delay_p99_ns", &|one| one.delay_p99_ns)?;
     put("uncertainty_ns", &|one| one.uncertainty_ns)?;
+    put("likely_error_ns", &|one| one.likely_error_ns)?;
     let late = |get: fn(&LateMessage) -> i64| built.late.iter().map(get).collect::<Vec<i64>>();
     let of_late: Vec<i64> = built.late.iter().map(|one| id(one.connection)).collect();
     columns.set_item("late_connection_id", of_late.into_pyarray(py))?;

@@ -22,7 +22,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(delay_hulls, module)?)
 }
 
-/// Trace times, delays and uncertainties of hops.
+/// Trace times, delays and their errors, of hops.
 #[pyfunction]
 fn align_hops<'py>(
     py: Python<'py>,
@@ -44,6 +44,7 @@ fn align_hops<'py>(
     let lines = Lines {
         starts: lines.column("starts")?,
         uncertainty_ns: lines.column("uncertainty_ns")?,
+        likely_error_ns: lines.column("likely_error_ns")?,
         ..lines.table()?
     };
     let knots = Knots {
