@@ -51,6 +51,7 @@ from collector.hops.counts import hop_counts
 from collector.hops.coverage import HostCoverage, union
 from collector.hops.host_drops import host_drops
 from collector.hops.quality import quality_of
+from collector.hops.sampling import Sampling, connection_depths, sampling_of
 from collector.requests import chunked, gaps, outcomes, spans
 from collector.requests.endings import closing_data, with_endings
 from collector.requests.exchanges import Built, build_exchanges
@@ -141,6 +142,7 @@ class _Part:
     lost: pl.DataFrame  # likewise, where captures dropped packets
     suspects: pl.DataFrame  # as `damaged.suspects`
     last: pl.DataFrame  # as `chunked.last_packets`
+    depths: pl.DataFrame | None  # as `connection_depths`, if a host kept only some connections
     events_count: int
 
 
@@ -152,6 +154,7 @@ class _Matched:
     lost: list[pl.DataFrame] = field(default_factory=list)
     suspects: list[pl.DataFrame] = field(default_factory=list)
     last: list[pl.DataFrame] = field(default_factory=list)
+    depths: list[pl.DataFrame] = field(default_factory=list)
     events_counts: dict[int, int] = field(default_factory=dict)
     connections_counts: list[int] = field(default_factory=list)
 
@@ -160,6 +163,7 @@ class _Matched:
         self.lost.append(part.lost)
         self.suspects.append(part.suspects)
         self.last.append(part.last)
+        self.depths.extend([] if part.depths is None else [part.depths])
         self.events_counts[number] = part.events_count
         self.connections_counts.append(part.kept.connections.num_rows)
 
@@ -352,10 +356,12 @@ class Pipeline:
         ways = self._evidence.essential(_clock_ways(matched.hops, captures))
         tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
         encoded = {name: self._writer.encode(name, table) for name, table in tables.items()}
-        missing = coverage.missing_packets(matched.hops, matched.connections)
-        lost = coverage.NOTHING_MISSING
+        sampling = Sampling(most_depths=captures.most_depths)
+        depths = connection_depths(matched.connections) if sampling else None
+        both = matched.hops, matched.connections
+        missing, lost = coverage.missing_packets(*both, sampling=sampling, depths=depths), coverage.NOTHING_MISSING
         if captures.has_drops:
-            lost = coverage.missing_packets(matched.hops, matched.connections, (HopState.LOST,))
+            lost = coverage.missing_packets(*both, (HopState.LOST,), sampling, depths)
         drops = host_drops(
             matched.events, matched.hops, decoded.events["sack_hash"], self._options.thresholds.host_drops
         )
@@ -364,7 +370,7 @@ class Pipeline:
         kept = _Kept(*of_requests, drops, fins)
         suspects = damaged.suspects(matched.events, matched.hops, captures.marking)
         last = chunked.last_packets(matched.events, matched.hops, matched.messages)
-        return _Part(encoded, kept, ways, missing, lost, suspects, last, matched.events.num_rows)
+        return _Part(encoded, kept, ways, missing, lost, suspects, last, depths, matched.events.num_rows)
 
     def _store_matched(self, number: int, part: _Part) -> None:
         self._matched.add(number, part)
@@ -408,8 +414,10 @@ class Pipeline:
         self._info = _with_coverage(self._info, captures, covered)
         self._add_counters(captures.copies())
         self._add_counters(not_overlapping([host for host in self._info.hosts if not host.on_path], clocks))
-        captured = captured_until(covered, clocks, _last_capture_end_ns(self._info, alignment))
-        return captured, CaptureWindows(covered, captures.activities, clocks, self._options.edge_ns)
+        sampling, depths = sampling_of(captures.kept, clocks), self._matched.depths
+        end_ns = _last_capture_end_ns(self._info, alignment)
+        captured = captured_until(covered, clocks, end_ns, sampling, pl.concat(depths) if depths else None)
+        return captured, CaptureWindows(covered, captures.activities, clocks, self._options.edge_ns, sampling)
 
     def _rebuild_partitions(
         self, alignment: Alignment, captured: CapturedUntil, windows: CaptureWindows, watched: Watched
@@ -448,6 +456,12 @@ class Pipeline:
         if len(damaged_here):
             hops, undelivered = damaged.mark_undelivered(hops, damaged_here, aligned.alignment.clocks)
             drops = damaged.drops_of_intact(drops, damaged_here)
+        sampling = aligned.windows.sampling
+        depths = connection_depths(connections) if sampling else None
+        pauses = sender_pauses.align_pauses(pauses, aligned.alignment.clocks)
+        if depths is not None:
+            pauses = sampling.seen_throughout(pauses, depths, "host", "stopped_trace_ns", "resumed_trace_ns")
+            drops = sampling.without_left_out(drops, depths, "receive_host")
         hops = settle_windows(align(hops, aligned.alignment), connections, aligned.windows)
         hops = gaps.doubt_losses(hops)
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
@@ -458,13 +472,14 @@ class Pipeline:
         ended = with_endings(built.exchanges, built.hops, fins, aligned.cut_short)
         ended = ended if pieces is None else pieces.without_endings(ended)
         built = built._replace(exchanges=outcomes.with_outcomes(ended))
-        pauses = sender_pauses.align_pauses(pauses, aligned.alignment.clocks)
         thresholds = self._options.thresholds
         counts = hop_counts(built.hops, late_ns=thresholds.network.late_least_ns)
         found = symptoms.collect_symptoms(
             built.hops, connections, built.exchanges, aligned.captured, pauses, counts, drops, undelivered, pieces,
             thresholds.of_symptoms,
         )  # fmt: skip
+        if depths is not None:
+            found = replace(found, unseen=sampling.without_holes(found.unseen, depths))
         quality = self._writer.encode("quality", quality_of(built.hops, counts))
         calls = aligned.watched.calls(requests_of(built.exchanges))
         s3 = s3_evidence(built.exchanges)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from tracer import _capture, secret_rules
+from tracer.cpu_budget import CpuBudget, owners_parts
 from tracer.deliveries import Endpoint, OwnDeliveries
 from tracer.errors import DiskFullError, InputError, ResourceError, TracerError
 from tracer.filters import Filter, compile_filter
@@ -59,6 +60,7 @@ class CaptureOptions:
     expression: str = ""  # as for tcpdump; empty = all TCP
     clock_error: SkewedClock = SkewedClock()
     with_owners: bool = True  # look for the processes of connections
+    cpu_percent: float = 0  # of one core, that the agent may use; 0 = no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class CaptureCounts:
     dropped_count: int = 0  # lost because the ring was full
     segments_count: int = 0
     bytes_count: int = 0  # in whole segments
+    left_out_count: int = 0  # packets of connections that the CPU budget did not allow to keep
 
 
 def add_counts(one: CaptureCounts, other: CaptureCounts) -> CaptureCounts:
@@ -89,6 +92,7 @@ def run_capture(
     first_number: int | None = None,
     deliveries: OwnDeliveries | None = None,
     with_signals: bool = True,
+    budget: CpuBudget | None = None,
 ) -> CaptureCounts:
     """Capture into a folder until SIGINT or SIGTERM, or until an error.
 
@@ -96,18 +100,20 @@ def run_capture(
         each line for the operator;
         `stop_requested` is asked about twenty times a second; `first_number` of the segments, if it is not the one
         after those in the folder; `deliveries`, whose packets are not recorded; not `with_signals`, only
-        `stop_requested` ends it.
+        `stop_requested` ends it; `budget`, if it is shared with other captures of this process.
     Raises: PrivilegeError, ResourceError, InputError from opening; DiskFullError when the disk fills,
         ResourceError when all interfaces are removed. What was written until then is kept.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     stem = options.stem or options.host
+    budget = budget or CpuBudget(options.cpu_percent, options.payload)
     for line in prepare_folder(folder, stem):
         on_notice(line)
     with stop_signals() if with_signals else nullcontext(_never) as signal_came:
         try:
             number = first_number or next_number(folder, stem)
-            capture = start_capture(options, folder, number, deliveries.endpoints if deliveries else ())
+            excluded = deliveries.endpoints if deliveries else ()
+            capture = start_capture(options, folder, number, excluded, budget.initial_share)
         except TracerError:
             for path in made:
                 with suppress(OSError):
@@ -121,7 +127,7 @@ def run_capture(
         while not capture.wait(WAIT_NS):
             if signal_came() or (stop_requested is not None and stop_requested()):
                 capture.stop()
-            for line in capture.take_notices():
+            for line in (*budget.step(capture), *capture.take_notices()):
                 on_notice(line)
     counts = CaptureCounts(*capture.counts())
     on_notice(summary(counts, folder))
@@ -142,11 +148,16 @@ def prepare_folder(folder: Path, stem: str) -> list[str]:
 
 
 def start_capture(
-    options: CaptureOptions, folder: Path, first_number: int, excluded: Iterable[Endpoint] = ()
+    options: CaptureOptions,
+    folder: Path,
+    first_number: int,
+    excluded: Iterable[Endpoint] = (),
+    kept: tuple[int, int | None] | None = None,
 ) -> _capture.Capture:
     """Open the interfaces and start the core's thread, which writes segments into `folder`.
 
-    Packets to and from `excluded` are not recorded, whatever the filter says.
+    Packets to and from `excluded` are not recorded, whatever the filter says. `kept`, what to keep at first under a CPU
+    budget: depth and bytes of heads.
     """
     if sys.platform != "linux":
         raise InputError(f"live capture needs Linux, this is {platform.system()}", "replay captures made with tcpdump")
@@ -172,6 +183,8 @@ def start_capture(
         clock_error=(options.clock_error.offset_ns, options.clock_error.drift_ppb, options.clock_error.since_ns),
         secrets=secret_rules.rules(),
         owners=options.with_owners,
+        owners_parts=owners_parts(options.cpu_percent),
+        kept=kept,
     )
 
 
@@ -182,6 +195,8 @@ def summary(counts: CaptureCounts, folder: Path) -> str:
         parts.append(f"{counts.foreign_count:,} for other hosts not kept")
     if counts.other_count:
         parts.append(f"{counts.other_count:,} not TCP not kept")
+    if counts.left_out_count:
+        parts.append(f"{counts.left_out_count:,} left out by the CPU budget")
     parts.append(f"{counts.bytes_count:,} bytes in {counts.segments_count:,} segments in {folder}")
     return ", ".join(parts)
 

@@ -20,12 +20,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracer.memory_bound import DEFAULT_MIB, divide_memory
 from tracer.segments import INCARNATION_PATTERN, incarnation_stem, rescue_partials, segment_name, segments
 
 SEGMENT_NS = 1_500_000_000
 """Longest time that the packets of a segment span: its age of 1 s, and the time until it is written."""
 BLOCK_BYTES = 512
 """Unit of `st_blocks`. Source: stat(2)."""
+USUAL_COUNT = divide_memory(DEFAULT_MIB << 20, 1).listed_count
 HISTORY_FOLDER = ".history"
 """Beside the folders of collectors in a spool; no collector's name begins with a dot."""
 
@@ -36,9 +38,15 @@ class KeptSegment:
 
     incarnation: str
     number: int
-    path: Path
+    folder: Path
+    stem: str
     size_bytes: int  # on the disk
     end_ns: int  # when it was completed, by the host's clock
+
+    @property
+    def path(self) -> Path:
+        """Its file. Made when asked for: there may be hundreds of thousands of segments."""
+        return self.folder / segment_name(self.stem, self.number)
 
     @property
     def begin_ns(self) -> int:
@@ -60,11 +68,12 @@ class HistorySpan:
 class History:
     """The segments of one host. Used by one thread.
 
-    Arguments: `folder` of the running incarnation; its siblings are those of earlier agents.
+    Arguments: `folder` of the running incarnation; its siblings are those of earlier agents; limits of all segments
+        together, and of their number, since their list takes memory.
     """
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
-        self.folder, self._limit_bytes = folder, limit_bytes
+    def __init__(self, folder: Path, limit_bytes: int, limit_count: int = USUAL_COUNT) -> None:
+        self.folder, self._limit_bytes, self._limit_count = folder, limit_bytes, limit_count
         self._host = folder.parent.name
         self._kept: list[KeptSegment] = []
         self._size_bytes = 0
@@ -82,7 +91,7 @@ class History:
             stem = incarnation_stem(self._host, earlier.name)
             self.notices += rescue_partials(earlier, stem)
             for number, path in segments(earlier, stem):
-                self._add(earlier.name, number, path)
+                self._add(earlier.name, number, path, stem)
             with suppress(OSError):
                 earlier.rmdir()  # if it is empty
         self._kept.sort(key=lambda each: (each.end_ns, each.number))
@@ -94,21 +103,21 @@ class History:
         before = len(self._kept)
         while (path := self.folder / segment_name(stem, self._last_number + 1)).exists():
             self._last_number += 1
-            self._add(self.folder.name, self._last_number, path)
+            self._add(self.folder.name, self._last_number, path, stem)
         return self._kept[before:]
 
     def trim(self, room_bytes: int = 0) -> int:
         """Delete the oldest segments beyond the limit, and until the disk has so much room; how many."""
         count = 0
-        while len(self._kept) > 1 and (self._size_bytes > self._limit_bytes or not self._has_room(room_bytes)):
+        while len(self._kept) > 1 and (self._is_too_large() or not self._has_room(room_bytes)):
             oldest = self._kept.pop(0)
             oldest.path.unlink(missing_ok=True)
             self._size_bytes -= oldest.size_bytes
             self._is_whole = False
             count += 1
-            if oldest.path.parent not in (self.folder, self._kept[0].path.parent):
+            if oldest.folder not in (self.folder, self._kept[0].folder):
                 with suppress(OSError):
-                    oldest.path.parent.rmdir()
+                    oldest.folder.rmdir()
         return count
 
     def between(self, from_ns: int, to_ns: int) -> list[KeptSegment]:
@@ -127,10 +136,16 @@ class History:
         """All segments."""
         return reversed(self._kept)
 
-    def _add(self, incarnation: str, number: int, path: Path) -> None:
+    def _is_too_large(self) -> bool:
+        return self._size_bytes > self._limit_bytes or len(self._kept) > self._limit_count
+
+    def _add(self, incarnation: str, number: int, path: Path, stem: str) -> None:
         found = path.stat()
         size_bytes = max(found.st_size, found.st_blocks * BLOCK_BYTES)
-        self._kept.append(KeptSegment(incarnation, number, path, size_bytes, found.st_mtime_ns))
+        folder = path.parent
+        if self._kept and self._kept[-1].folder == folder:  # one object for all of them
+            incarnation, folder, stem = self._kept[-1].incarnation, self._kept[-1].folder, self._kept[-1].stem
+        self._kept.append(KeptSegment(incarnation, number, folder, stem, size_bytes, found.st_mtime_ns))
         self._size_bytes += size_bytes
 
     def _has_room(self, room_bytes: int) -> bool:

@@ -1,8 +1,8 @@
 """What a collector wants of all agents of a session: to capture or not, and to keep less than their operators allow.
 
 Orders come in the answers to reports. An agent's own command line is the upper bound: an order's filter is added to its
-own by `and`, and a payload policy must keep no more than its own does. What goes beyond is refused whole and reported;
-the agent goes on as before.
+own by `and`, of two CPU budgets the smaller holds, and a payload policy must keep no more than its own does. What goes
+beyond is refused whole and reported; the agent goes on as before.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +11,7 @@ from typing import Any
 
 from tracer import _capture
 from tracer.agent import CaptureOptions
+from tracer.cpu_budget import LEAST_CPU_PERCENT, MOST_CPU_PERCENT
 from tracer.errors import InputError, TracerError
 from tracer.filters import compile_filter
 
@@ -19,18 +20,21 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Of a session. An empty filter or payload is as each agent's operator gave it."""
+    """Of a session. An empty filter or payload, or a budget of 0, is as each agent's operator gave it."""
 
     recording: bool = True
     expression: str = ""
     payload: str = ""
+    cpu_percent: float = 0  # of one core
 
 
 def read_orders(answer: Mapping[str, Any]) -> Orders | None:
     """The orders in a collector's answer; None if there are none, or they are not understood."""
     match answer.get("orders"):
         case {"recording": bool(recording), "expression": str(expression), "payload": str(payload)}:
-            return Orders(recording, expression, payload)
+            percent = answer["orders"].get("cpu_percent", 0)
+            is_budget = isinstance(percent, int | float) and LEAST_CPU_PERCENT <= percent <= MOST_CPU_PERCENT
+            return Orders(recording, expression, payload, percent if is_budget else 0)
     return None
 
 
@@ -70,7 +74,8 @@ def bounded_options(options: CaptureOptions, orders: Orders) -> CaptureOptions:
     if orders.expression:
         check_brackets(orders.expression)
         compile_filter(expression, options.snaplen or _capture.payload_snaplen(payload))
-    return replace(options, payload=payload, expression=expression)
+    budgets = [percent for percent in (options.cpu_percent, orders.cpu_percent) if percent]
+    return replace(options, payload=payload, expression=expression, cpu_percent=min(budgets, default=0))
 
 
 class Steering:

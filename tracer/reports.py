@@ -14,6 +14,7 @@ from typing import Any
 
 from tracer import _capture
 from tracer.agent import CaptureCounts, CaptureOptions, add_counts
+from tracer.cpu_budget import CpuBudget
 from tracer.history import HistorySpan
 from tracer.recorder import Recorder, WindowAnswer
 from tracer.segments import segment_time_ns
@@ -50,6 +51,10 @@ class Report:
     recording: bool = True  # False: the collector's orders are not to capture
     refused: str = ""  # why the collector's orders are not followed
     windows: tuple[WindowAnswer, ...] = ()  # what a flight recorder has of those that it was asked for
+    cpu_percent: float = 0  # of one core, that it may use; 0 = no limit
+    one_in: int = 1  # one of so many connections is kept now
+    head_bytes: int | None = None  # of a payload that are kept now; None = what `payload` says
+    left_out_count: int = 0  # packets of connections that were not kept
     ended: bool = False  # this is the last report
 
 
@@ -57,10 +62,16 @@ class Reporting:
     """Makes the reports of one agent."""
 
     def __init__(
-        self, options: CaptureOptions, spools: list[Spool], limit_bytes: int, clock: Callable[[], int] = time.time_ns
+        self,
+        options: CaptureOptions,
+        spools: list[Spool],
+        limit_bytes: int,
+        clock: Callable[[], int] = time.time_ns,
+        budget: CpuBudget | None = None,
     ) -> None:
         self._options, self._spools, self._limit_bytes, self._clock = options, spools, limit_bytes, clock
         self._started_ns = clock()
+        self._budget = budget or CpuBudget(options.cpu_percent, options.payload)
         self._before = CaptureCounts()
         self._capture: _capture.Capture | None = None
         self._clock_ahead_ns: tuple[int, int] | None = None
@@ -131,6 +142,10 @@ class Reporting:
             refused=self._refused,
             history=self._recorder.history.span() if self._recorder else None,
             windows=self._recorder.answers() if self._recorder else (),
+            cpu_percent=self._budget.percent,
+            one_in=self._budget.rung.one_in,
+            head_bytes=self._budget.rung.head_bytes,
+            left_out_count=counts.left_out_count,
             ended=ended,
         )
 

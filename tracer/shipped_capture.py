@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tracer import _capture
 from tracer.agent import WAIT_NS, CaptureCounts, CaptureOptions, add_counts, run_capture, stop_signals
+from tracer.cpu_budget import CpuBudget
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import DiskFullError, InputError, ServiceError
 from tracer.history import HISTORY_FOLDER, History
@@ -30,7 +31,7 @@ from tracer.shipping import (
     ShippingThread,
     check_url,
 )
-from tracer.spool import MEMORY_LIMIT_BYTES, Destination, Spool, open_spools, spool_error
+from tracer.spool import Destination, Spool, open_spools, spool_error
 from tracer.tls import read_bundle
 from tracer.tokens import first_line, left_token_for, read_token
 
@@ -82,14 +83,15 @@ def run_shipped_capture(
         on_notice(line)
     segment_age_ns = RECORDER_SEGMENT_AGE_NS if history else min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS)
     options = replace(options, segment_age_ns=segment_age_ns, stem=spool.stem)
-    reporting = Reporting(options, spools, destination.spool_limit_bytes)
+    budget = CpuBudget(options.cpu_percent, options.payload)
+    reporting = Reporting(options, spools, destination.spool_limit_bytes, budget=budget)
     recorder = _recorder(history, spools, destination, reporting) if history else None
     steering = Steering(options, reporting.note_orders)
     report = partial(_send_report, client, spool, reporting, steering, recorder)
     shipper = Shipper(
         client,
         spools,
-        destination.spool_limit_bytes,
+        destination.limits,
         on_notice,
         report=report,
         recorder=recorder,
@@ -110,7 +112,8 @@ def run_shipped_capture(
         try:
             stop = _either(lambda: signals_count() > 0, stop_requested)
             start, note = start_shipping, reporting.note_capture
-            turn = _Turn(steering, spool, start, note, on_notice, stop, deliveries, history)
+            memory_bytes = destination.memory.overflow_bytes
+            turn = _Turn(steering, spool, start, note, on_notice, stop, deliveries, budget, memory_bytes, history)
             counts = _capture_in_turns(turn)
         finally:
             first_count = min(1, signals_count())
@@ -152,7 +155,7 @@ def _open_history(destination: Destination, spool: Spool) -> History:
     """The history of a flight recorder. Raises: ResourceError."""
     collector, session, host, incarnation = spool.folder.parts[-4:]
     folder = destination.spool / HISTORY_FOLDER / collector / session / host / incarnation
-    history = History(folder, destination.keep_bytes)
+    history = History(folder, destination.keep_bytes, destination.memory.listed_count)
     try:
         history.open()
     except OSError as error:
@@ -202,6 +205,8 @@ class _Turn:
     on_notice: Notice
     stop: Stop
     deliveries: OwnDeliveries | None
+    budget: CpuBudget
+    memory_bytes: int  # for segments, while the disk is full
     history: History | None = None  # of a flight recorder, which captures there
 
     @property
@@ -230,8 +235,10 @@ class _Turn:
 
     def run(self, folder: Path, until: Stop) -> CaptureCounts:
         """Capture there. Raises: as `run_capture`."""
+        options = self.steering.options
+        self.budget.follow(options.cpu_percent, options.payload)
         return run_capture(
-            self.steering.options,
+            options,
             folder,
             on_start=self.on_start,
             on_capture=self.on_capture,
@@ -240,6 +247,7 @@ class _Turn:
             first_number=self.next_number(),
             deliveries=self.deliveries,
             with_signals=False,
+            budget=self.budget,
         )
 
 
@@ -271,7 +279,7 @@ def _capture_in_turns(turn: _Turn) -> CaptureCounts:
         except DiskFullError as error:
             if folder == spool.folder and spool.overflow is not None:  # a recorder waits until its history has room
                 folder = spool.overflow
-                turn.on_notice(f"{error.what}; going on in memory, {MEMORY_LIMIT_BYTES >> 20} MiB at most")
+                turn.on_notice(f"{error.what}; going on in memory, {turn.memory_bytes >> 20} MiB at most")
             else:
                 turn.on_notice(f"{error.what}; nothing is captured, trying again in {look_seconds:.0f} s")
                 if _stopped_within(turn.stop, look_seconds):

@@ -28,7 +28,7 @@ from tracer import _capture
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import InputError, ServiceError
 from tracer.reports import REPORT_SECONDS, Delivery
-from tracer.spool import Spool, trim
+from tracer.spool import Spool, SpoolLimits, trim
 from tracer.tls import SYSTEM, TlsFiles, client_context
 from tracer.tls_failures import tls_trouble
 
@@ -242,14 +242,14 @@ class Shipper:
     """Sends what is in the spools, in order, and keeps what it cannot send.
 
     `spools[-1]` is that of the running capture; the others were left by earlier agents. Together they hold at most
-    `limit_bytes`.
+    `limits`.
     """
 
     def __init__(
         self,
         client: CollectorClient,
         spools: list[Spool],
-        limit_bytes: int,
+        limits: SpoolLimits,
         notice: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
@@ -264,7 +264,7 @@ class Shipper:
         self._parts: list[WindowPart] = []
         self._left = spools[:-1]
         self._spool = spools[-1]
-        self._limit_bytes = limit_bytes
+        self._limits = limits
         self._notice = notice
         self._clock = clock
         self._pause = pause
@@ -334,10 +334,12 @@ class Shipper:
         return [*self._left, *(part.spool for part in self._parts), self._spool]
 
     def _trim(self) -> None:
-        thrown_count = trim(self._spools(), self._limit_bytes)
+        thrown_count = trim(self._spools(), self._limits)
         if thrown_count:
             self.lost_count += thrown_count
-            self._notice(f"the spool is full: its {thrown_count} oldest segments are lost (raise --spool-mib)")
+            self._notice(
+                f"the spool is full: its {thrown_count} oldest segments are lost (raise --spool-mib, or --memory-mib)"
+            )
 
     def _send_spools(self, must_end: Callable[[], bool]) -> None:
         """All spools in their order; those of earlier agents and of windows, and at the end the last, are closed when

@@ -29,6 +29,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tracer.errors import DiskFullError, ResourceError
+from tracer.memory_bound import DEFAULT_MIB, MemoryShares, divide_memory
 from tracer.private_files import PRIVATE_UMASK, write_durably
 from tracer.segments import (
     INCARNATION_PATTERN,
@@ -42,8 +43,7 @@ from tracer.tls import SYSTEM, TlsFiles
 
 MEMORY = Path("/dev/shm")
 """A file system in memory, where the system has one."""
-MEMORY_LIMIT_BYTES = 64 << 20
-"""Of segments that wait there."""
+DEFAULT_SHARES = divide_memory(DEFAULT_MIB << 20, 1)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _SENT_FILE = "sent.json"
@@ -70,6 +70,21 @@ class Destination:
     """Of a flight recorder's history; 0 = all segments are sent."""
     sample_ns: int = 0
     """Of each ten seconds, what a flight recorder sends."""
+    memory: MemoryShares = DEFAULT_SHARES
+
+    @property
+    def limits(self) -> "SpoolLimits":
+        """Of all spools together."""
+        return SpoolLimits(self.spool_limit_bytes, self.memory.overflow_bytes, self.memory.listed_count)
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolLimits:
+    """What the spools of a host may hold together."""
+
+    disk_bytes: int
+    memory_bytes: int = DEFAULT_SHARES.overflow_bytes
+    segments_count: int = DEFAULT_SHARES.listed_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,17 +261,20 @@ def _parse_state(file: Path) -> SpoolState:
     return state
 
 
-def trim(spools: Sequence[Spool], limit_bytes: int) -> int:
-    """Discard the oldest segments until all spools together are within the limits of disk and memory; how many.
+def trim(spools: Sequence[Spool], limits: SpoolLimits) -> int:
+    """Discard the oldest segments until all spools together are within the limits; how many.
 
     Arguments: `spools`, the oldest first. The newest segment stays, however low the limit is.
     """
     waiting = [(spool, number, path) for spool in spools for number, path in spool.waiting()]
     in_memory = {path for spool in spools for _, path in spool.overflow_segments()}
     on_disk = [each for each in waiting if each[2] not in in_memory]
-    refused_bytes = _make_room((path for spool in spools for path in spool.set_aside_segments()), on_disk, limit_bytes)
-    thrown = _excess(on_disk, limit_bytes - refused_bytes)
-    thrown += _excess([each for each in waiting if each[2] in in_memory], MEMORY_LIMIT_BYTES)
+    refused = (path for spool in spools for path in spool.set_aside_segments())
+    refused_bytes = _make_room(refused, on_disk, limits.disk_bytes)
+    thrown = _excess(on_disk, limits.disk_bytes - refused_bytes)
+    thrown += _excess([each for each in waiting if each[2] in in_memory], limits.memory_bytes)
+    too_many = max(0, len(waiting) - limits.segments_count)
+    thrown += [each for each in waiting[:too_many] if each not in thrown]
     for spool, number, path in thrown:
         spool.discard(number, path)
     return len(thrown)

@@ -62,7 +62,7 @@ class Owners:
     """Ends whose process the agent had no right to see."""
     malformed_count: int = 0
     left_out_count: int = 0
-    """Ends beyond `MOST_ENDS`."""
+    """Ends beyond `MOST_ENDS`, and those for which the agent had no room."""
     _count: int = 0
 
     def add(self, comments: Iterable[str]) -> None:
@@ -75,6 +75,7 @@ class Owners:
             if comment.startswith(OWNERS_PREFIX):
                 counts = _fields(comment.removeprefix(OWNERS_PREFIX))
                 self.unreadable_count += _number(counts.get("unreadable", "")) or 0
+                self.left_out_count += _number(counts.get("left_out", "")) or 0
                 continue
             head, *lines = comment.split("\n")
             owner = _owner(_fields(head.removeprefix(OWNER_PREFIX)))

@@ -251,6 +251,11 @@ class CaptureReader:
         return self._open().owners()
 
     @property
+    def kept_statements(self) -> list[str]:
+        """What our agent states so far of what it kept, for `collector.capture_files.kept`."""
+        return self._open().kept_statements()
+
+    @property
     def applications(self) -> tuple[str, ...]:
         """Programs that wrote the sections so far (`shb_userappl`), each once."""
         return tuple(map(plain, self._open().applications()))

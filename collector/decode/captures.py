@@ -32,6 +32,7 @@ from collector.decode.host_addresses import is_loopback, own_addresses
 from collector.decode.host_capture import LAST_BITS, LAST_FRAME, MORE_BITS, HostCapture, HostSource, Reading, read_host
 from collector.decode.host_identity import sources_by_address, sources_by_host, sources_by_interface, sources_by_name
 from collector.decode.input_limits import LIMITED, InputLimits, PartitionFull
+from collector.decode.kept_counters import kept_counters
 from collector.decode.partitions import AddressOrder, HostView, Partitions
 from collector.decode.time_range import TimeRange, narrow_sources
 from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
@@ -52,7 +53,10 @@ UNREADABLE_REMEDY = (
     "--owners processes"
 )
 MALFORMED_REMEDY = "statements of who owns connections that no agent wrote: take the capture from its agent again"
-LEFT_OUT_REMEDY = f"processes are kept of {MOST_ENDS:,} ends of connections of a host: make traces of shorter times"
+LEFT_OUT_REMEDY = (
+    f"owners are kept of {MOST_ENDS:,} ends of connections of a host (make traces of shorter times), and an agent "
+    "looks for those of so many at once as it has memory for"
+)
 LOOKED_AT_ONCE = 1_024
 """Packets that are read again in one batch."""
 NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
@@ -88,7 +92,8 @@ class Scan:
 
     A node's containers are hosts, too (`collector.decode.containers`): `clock_of` names the clock that each of them
     uses; `clock_windows` and `frames` have each clock's first and last timestamp, and its number of frames;
-    `ticks_ns`, how coarse its timestamps are, where coarser than 1 ns.
+    `ticks_ns`, how coarse its timestamps are, where coarser than 1 ns; `kept`, what the agents of a host stated that
+    they kept, where they did.
     """
 
     def __init__(
@@ -150,10 +155,14 @@ class Scan:
         of_files = [counter for capture in captures for counter in capture_sets.by_name(capture.counters)]
         absurd = [capture.absurd.counter(capture.host) for capture in captures]
         of_owners = _owner_counters(captures)
+        self.kept = {capture.host: capture.kept for capture in captures if capture.kept.changes}
+        of_kept = [counter for host, kept in self.kept.items() for counter in kept_counters(host, kept)]
+        self.kept |= {lane: self.kept[host] for lane, host in self.clock_of.items() if host in self.kept}
         self.counters = (
             *counters,
             *of_files,
             *of_owners,
+            *of_kept,
             *(counter for counter in (*absurd, *undirected) if counter is not None),
         )
         self._owners = _stated_owners(captures, self.clock_of)
@@ -217,6 +226,11 @@ class Scan:
     def has_drops(self) -> bool:
         """Whether any capture reports when it dropped packets."""
         return any(point.drops for activity in self.activities.values() for point in activity.points)
+
+    @property
+    def most_depths(self) -> dict[str, int]:
+        """The hosts that kept only some connections at some time, each with the largest depth (`hops.sampling`)."""
+        return {host: kept.most_depth for host, kept in self.kept.items() if kept.most_depth}
 
     @property
     def marking(self) -> frozenset[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.capture_files.joined import parse_name
+from collector.capture_files.kept import Kept
 from collector.capture_files.owners import Owners
 from collector.capture_files.readers import CaptureReader, Drops, EndpointClues, Interface, TlsKeys, open_capture
 from collector.decode import copies, merged_captures
@@ -96,6 +97,8 @@ class HostCapture:
     activity: Activity = NO_ACTIVITY
     owners: Owners = field(default_factory=Owners)
     """Who owns the connections of its host, as an agent states."""
+    kept: Kept = field(default_factory=Kept)
+    """What its agents kept, as they state."""
 
     def note_file(self, reader: CaptureReader, span: Span | None) -> None:
         """Note when a file that has been read captured: `span`, its first and last timestamp, if it holds a packet.
@@ -290,7 +293,9 @@ def _spread_file(
 
 def _note_file(number: int, capture: HostCapture, reader: CaptureReader, partitions: Partitions) -> None:
     """Collect the facts about the host from a file that has been read."""
-    capture.note_file(reader, partitions.file_span(number, capture.packets_count))
+    span = partitions.file_span(number, capture.packets_count)
+    capture.note_file(reader, span)
+    capture.kept.add(reader.kept_statements, span[0] if span else None)
     capture.absurd.note(reader.path, reader, capture.packets_count)
     capture.damaged += (reader.damaged_frames.astype(np.int64) + capture.packets_count).tolist()
     capture.packets_count += reader.packets_count

@@ -96,7 +96,7 @@ def _holes(symptoms: Symptoms, hosts: list[str]) -> dict[str, Holes]:
     """The holes of each host's connections. Arguments: all captured hosts; a single one has all holes without a
     host."""
     alone = pl.lit(hosts[0] if len(hosts) == 1 else None, pl.String)
-    known = symptoms.unseen.with_columns(host=pl.coalesce("host", alone)).drop_nulls("host")
+    known = symptoms.unseen.filter(pl.col("gaps") > 0).with_columns(host=pl.coalesce("host", alone)).drop_nulls("host")
     ordered = known.sort("bytes", descending=True, maintain_order=True)
     each = ordered.group_by("host", maintain_order=True).agg(
         connections=pl.len(),

@@ -165,7 +165,7 @@ def _rare_symptoms(
         "lost": stalls(damaged.without_damaged(packets, damaged_packets), "data"),
         "recovered": recoveries.recoveries(packets, limits.recoveries),
         "failed_handshakes": failed_handshakes(packets, ends, captured, limits.handshakes),
-        "unusable_connections": unusable_connections(packets, ends),
+        "unusable_connections": unusable_connections(packets, ends, captured),
         "ended": _ended_requests(asked),
         "missed": _missed_packets(packets),
         "cut": _cut_requests(asked, captured, connections_with_gaps, limits.requests),

@@ -1,8 +1,9 @@
 """Capture windows: an unmatched packet whose other end was not capturing at that time is `outside_window`, not lost.
 
 Captures of several hosts start and stop 10-250 ms apart, and some have holes (`collector.hops.coverage`). To compare
-their times, this stage needs aligned clocks. If the other end's capture itself dropped at least as many packets at that
-time as seem lost, a packet that seems lost is `unmatched`: it may have arrived.
+their times, this stage needs aligned clocks. A host that samples captured only some connections
+(`collector.hops.sampling`): what it left out counts as outside. If the other end's capture itself dropped at least as
+many packets at that time as seem lost, a packet that seems lost is `unmatched`: it may have arrived.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from collector.clocks.alignment import to_trace_ns
 from collector.decode.activity import HostActivity, Span
 from collector.hops.coverage import EDGE_NS, HostCoverage, covers, union
 from collector.hops.matching import STATES
+from collector.hops.sampling import ALL_KEPT, Sampling, connection_depths, depth_at, with_depths
 from collector.trace.schema import HopState
 
 NO_ROWS = np.empty(0, dtype=np.int64)
@@ -26,7 +28,8 @@ class CaptureWindows:
     """The intervals in which each host captured, on the trace's timescale.
 
     Arguments: by host, its `coverages` in its own timestamps, and its `activities`, which name the points that packets
-    between two addresses pass; `clocks` as in the trace; `edge_ns`, by how much each window is shortened at each edge.
+    between two addresses pass; `clocks` as in the trace; `edge_ns`, by how much each window is shortened at each edge;
+        `sampling`, which connections each host kept when.
     """
 
     def __init__(
@@ -35,8 +38,9 @@ class CaptureWindows:
         activities: Mapping[str, HostActivity],
         clocks: pa.Table,
         edge_ns: int = 0,
+        sampling: Sampling = ALL_KEPT,
     ) -> None:
-        self._activities, self._edge_ns = activities, edge_ns
+        self._activities, self._edge_ns, self.sampling = activities, edge_ns, sampling
         self._points = {
             host: [trace_spans(host, spans, clocks) for spans in coverage.points]
             for host, coverage in coverages.items()
@@ -129,4 +133,14 @@ def _outside_windows(
         number = rows["row"].to_numpy().astype(np.int64)
         found.append(number[beyond])
         doubtful.append(number[windows.is_doubtful(str(host), at, (client, server))])
+    if windows.sampling:
+        found.append(_left_out(missing, connections, windows.sampling))
     return np.concatenate(found), np.concatenate(doubtful)
+
+
+def _left_out(missing: pl.DataFrame, connections: pa.Table, sampling: Sampling) -> NDArray[np.int64]:
+    """Rows whose other host kept only some connections then, and not this one."""
+    rows = with_depths(missing, connection_depths(connections))
+    depths = rows.select(depth_at("host")).to_series()
+    of = sampling.leaves_out(rows["host"], depths, rows["at"], rows["at"])
+    return rows.filter(of)["row"].to_numpy().astype(np.int64)

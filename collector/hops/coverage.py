@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
 from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointActivity, Span
+from collector.hops.sampling import ALL_KEPT, Sampling, with_depths
 from collector.trace.schema import HopState
 
 Ints = NDArray[np.int64]
@@ -137,10 +138,17 @@ MISSING = (HopState.CAPTURE_DROPPED, HopState.OUTSIDE_WINDOW)
 """States of packets that passed a capture without being recorded."""
 
 
-def missing_packets(hops: pa.Table, connections: pa.Table, states: Sequence[HopState] = MISSING) -> pl.DataFrame:
+def missing_packets(
+    hops: pa.Table,
+    connections: pa.Table,
+    states: Sequence[HopState] = MISSING,
+    sampling: Sampling = ALL_KEPT,
+    depths: pl.DataFrame | None = None,
+) -> pl.DataFrame:
     """Packets missing in the capture of a host that, as other captures show, sent or received them; counted by slice.
 
-    Arguments: `hops` of whole `connections`, not aligned yet; `states` of the hops that count.
+    Arguments: `hops` of whole `connections`, not aligned yet; `states` of the hops that count; `depths` of the
+        connections, if a host kept only some of them at some time (`sampling`): those count for nothing there.
     Returns: a row for each `host` whose capture lacks them, `peer` that saw them, pair of addresses, direction (`sent`:
     by the host) and slice (`host_ns`, in the peer's own time).
     Cost: negligible if no packet is missing.
@@ -162,6 +170,8 @@ def missing_packets(hops: pa.Table, connections: pa.Table, states: Sequence[HopS
         sent=sent,
         host_ns=stamp - stamp % SLICE_NS + SLICE_NS // 2,
     ).drop_nulls()
+    if depths is not None:
+        found = found.filter(~sampling.ever_left_out(with_depths(found, depths), "host"))
     ends = pl.DataFrame(connections.select(["connection_id", "client_addr", "server_addr"]))
     found = found.join(ends.with_columns(pl.col("client_addr", "server_addr").cast(pl.String)), on="connection_id")
     keys = [name for name in MISSING_SCHEMA if name != "count"]

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from collector.hops.captured_until import CapturedUntil
+from collector.hops.sampling import EDGE_NS
 from collector.trace.threshold import threshold
 
 GROUP = ("fate", "why", "client_host", "server_host", "server_addr", "server_port")
@@ -72,17 +73,23 @@ def failed_handshakes(
     )
 
 
-def unusable_connections(hops: pl.DataFrame, connections: pl.DataFrame) -> pl.DataFrame:
+def unusable_connections(hops: pl.DataFrame, connections: pl.DataFrame, captured: CapturedUntil) -> pl.DataFrame:
     """Connections that were not usable when the client wanted them: refused, not answered, or answered late.
 
-    Arguments: as for `failed_handshakes`.
+    Arguments: as for `failed_handshakes`. Where both hosts left the connection out before an answer could have been
+    seen (`captured.sampling`), nothing is known.
     Returns: `connection_id, client_host, server` (its host, or its address where that was not captured), `server_port,
     began_ns, refused_ns` (null for those that were not refused), one row each.
     """
     tried = _attempts(hops).filter(
         pl.col("spoke_ns").is_null() & (pl.col("up_ns").is_null() | (pl.col("attempts") > 1))
     )
-    return tried.join(connections, on="connection_id").select(
+    tried = tried.join(connections, on="connection_id")
+    if captured.sampling:
+        answered = pl.col("up_ns").is_not_null() | pl.col("reset_ns").is_not_null()
+        tried = tried.with_columns(captured.of(tried, "last_ns"))
+        tried = tried.filter(answered | (pl.col("until") - pl.col("last_ns") >= EDGE_NS))
+    return tried.select(
         *("connection_id", "client_host", "server_port"),
         server=pl.coalesce("server_host", "server_addr"),
         began_ns="from_trace_ns",

@@ -58,7 +58,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
             wait_for(lambda: _count(tmp_path / "data", f"s{full_before:d}") > 0, "segments at the collector")
             said += agent.stop()
     assert "Traceback" not in said
-    assert said.count("going on in memory, 64 MiB at most") == 1, said
+    assert said.count("going on in memory, 48 MiB at most") == 1, said
     assert said.endswith("segments sent, 0 lost\n"), said
     (status,) = session_status(tmp_path / "data", f"s{full_before:d}").hosts
     assert status.closed

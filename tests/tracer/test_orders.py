@@ -6,7 +6,7 @@ import pytest
 
 from tracer.agent import CaptureOptions
 from tracer.errors import InputError
-from tracer.orders import Orders, Steering, bounded_payload, combined_filter, read_orders
+from tracer.orders import Orders, Steering, bounded_options, bounded_payload, combined_filter, read_orders
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,12 @@ def test_a_filter_holds_beside_the_agents_own(own: str, asked: str, expected: st
     assert combined_filter(own, asked) == expected
 
 
+@pytest.mark.parametrize(("own", "asked", "expected"), [(0, 0, 0), (5, 0, 5), (0, 3, 3), (5, 3, 3), (3, 5, 3)])
+def test_of_two_cpu_budgets_the_smaller_holds(own: float, asked: float, expected: float) -> None:
+    options = CaptureOptions(("eth0",), "db1", cpu_percent=own)
+    assert bounded_options(options, Orders(cpu_percent=asked)).cpu_percent == expected
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -50,6 +56,9 @@ def test_a_filter_holds_beside_the_agents_own(own: str, asked: str, expected: st
         ({"orders": None}, None),
         ({"orders": {"recording": 1, "expression": "", "payload": ""}}, None),
         ({"orders": {"recording": False, "expression": "", "payload": "none", "more": 1}}, Orders(False, "", "none")),
+        ({"orders": {"recording": True, "expression": "", "payload": "", "cpu_percent": 5}}, Orders(cpu_percent=5)),
+        ({"orders": {"recording": True, "expression": "", "payload": "", "cpu_percent": -1}}, Orders()),
+        ({"orders": {"recording": True, "expression": "", "payload": "", "cpu_percent": "5"}}, Orders()),
     ],
 )
 def test_orders_in_an_answer(answer: dict[str, Any], expected: Orders | None) -> None:

@@ -19,7 +19,7 @@ from tracer.private_files import link_file
 from tracer.recorder import Recorder, WindowRequest, read_requests
 from tracer.segments import segment_name
 from tracer.shipping import Shipper
-from tracer.spool import Spool
+from tracer.spool import Spool, SpoolLimits
 
 EARLIER, NOW = "20261125T225248-0a1b2c", "20261125T225300-ffffff"
 NOW_NS = 1_795_647_180_000_000_000
@@ -54,7 +54,12 @@ class Host:
             clock=lambda: self.now_ns,
         )
         self.shipper = Shipper(
-            self.collector.client(), [self.spool], 1 << 30, lambda _: None, lambda: 0.0, recorder=self.recorder
+            self.collector.client(),
+            [self.spool],
+            SpoolLimits(1 << 30),
+            lambda _: None,
+            lambda: 0.0,
+            recorder=self.recorder,
         )
 
     def write(self, number: int, end_ns: int, incarnation: str = NOW, size: int = 4 * KIB) -> Path:
@@ -112,6 +117,16 @@ def test_the_newest_segment_stays_however_low_the_limit_is(tmp_path: Path) -> No
     host.write(2, SECOND)
     host.recorder.step()
     assert [path.name[-13:] for path in host.history.folder.iterdir()] == ["000002.pcapng"]
+
+
+def test_the_history_is_bounded_in_number_as_well_since_its_list_takes_memory(host: Host) -> None:
+    host.history = History(host.history.folder, 1 << 30, limit_count=2)
+    host.history.open()
+    paths = [host.write(number, number * SECOND) for number in (1, 2, 3)]
+    assert [each.path for each in host.history.note_new()] == paths
+    assert host.history.trim() == 1
+    assert not paths[0].exists()
+    assert host.history.span().from_ns == NOW_NS + 2 * SECOND
 
 
 def test_the_history_leaves_room_on_the_disk(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from tracer.shipping import (
     ShippingThread,
     check_url,
 )
-from tracer.spool import Destination, Spool, SpoolState, memory_folder, open_spools, trim
+from tracer.spool import Destination, Spool, SpoolLimits, SpoolState, memory_folder, open_spools, trim
 
 URL = "http://collector:8710"
 INCARNATION, LATER = "20261125T225248-0a1b2c", "20261125T225300-ffffff"
@@ -80,7 +80,9 @@ class Scene:
 
     def shipper(self, *left: Spool) -> Shipper:
         spools = [*left, self.spool]
-        return Shipper(self.collector.client(), spools, LIMIT, self.notices.append, lambda: self.now, self.pause)
+        return Shipper(
+            self.collector.client(), spools, SpoolLimits(LIMIT), self.notices.append, lambda: self.now, self.pause
+        )
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
@@ -251,7 +253,7 @@ def test_a_refused_token_is_read_again(scene: Scene) -> None:
 
     client = CollectorClient(URL, "first", httpx.MockTransport(answer), token_now=lambda: tokens.pop(0))
     scene.write(1)
-    shipper = Shipper(client, [scene.spool], LIMIT, scene.notices.append, lambda: scene.now, scene.pause)
+    shipper = Shipper(client, [scene.spool], SpoolLimits(LIMIT), scene.notices.append, lambda: scene.now, scene.pause)
     shipper.step()
     assert seen == ["Bearer first", "Bearer second", "Bearer third"]
     assert scene.spool.waiting() == []
@@ -304,10 +306,10 @@ def test_what_was_refused_makes_room_for_what_waits(scene: Scene) -> None:
     scene.write(1, bytes(600))
     place = scene.spool.set_aside(1, scene.spool.waiting()[0][1])
     scene.write(2, bytes(300))
-    assert trim([scene.spool], LIMIT) == 0
+    assert trim([scene.spool], SpoolLimits(LIMIT)) == 0
     assert place.exists()
     scene.write(3, bytes(300))
-    assert trim([scene.spool], LIMIT) == 0, "the refused one goes before any that may still be sent"
+    assert trim([scene.spool], SpoolLimits(LIMIT)) == 0, "the refused one goes before any that may still be sent"
     assert not place.exists()
     assert scene.spool.state() == SpoolState(last_number=1, lost_count=1)
 
@@ -365,7 +367,9 @@ def test_a_close_that_is_cut_is_said_again(scene: Scene) -> None:
     scene.spool.discard(1, scene.write(1))
 
     client = CollectorClient(URL, "", httpx.MockTransport(answer))
-    assert Shipper(client, [scene.spool], LIMIT, scene.notices.append, lambda: scene.now, scene.pause).close()
+    assert Shipper(
+        client, [scene.spool], SpoolLimits(LIMIT), scene.notices.append, lambda: scene.now, scene.pause
+    ).close()
     assert [request.url.path for request in asked] == [path_of(0).replace("segments/0", "close")] * 2
     assert not scene.spool.folder.exists()
 
@@ -498,7 +502,7 @@ def test_a_full_spool_loses_its_oldest_segments_and_says_so(scene: Scene) -> Non
 
 def test_the_newest_segment_stays_however_small_the_limit(scene: Scene) -> None:
     scene.write(1, bytes(100))
-    assert trim([scene.spool], 1) == 0
+    assert trim([scene.spool], SpoolLimits(1)) == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 20, b'{"last_number": "7"}', b"[]", b'{"lost_count": -1}'])
@@ -535,15 +539,22 @@ def test_a_full_disk_keeps_what_is_remembered_in_memory(scene: Scene, monkeypatc
     assert Spool(scene.spool.folder).state() == SpoolState(last_number=2, lost_count=1)
 
 
-def test_segments_in_memory_are_sent_and_bounded_as_well(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracer.spool.MEMORY_LIMIT_BYTES", 100)
+def test_segments_are_bounded_in_number_as_well_since_a_list_of_them_takes_memory(scene: Scene) -> None:
+    for number in range(1, 8):
+        scene.write(number)
+    assert trim([scene.spool], SpoolLimits(LIMIT, segments_count=3)) == 4
+    assert [number for number, _ in scene.spool.waiting()] == [5, 6, 7]
+    assert trim([scene.spool], SpoolLimits(1, segments_count=3)) == 2, "each is thrown once"
+
+
+def test_segments_in_memory_are_sent_and_bounded_as_well(scene: Scene) -> None:
     scene.spool.overflow = scene.spool.folder.parent / "memory"
     scene.spool.overflow.mkdir()
     scene.write(1)
     for number in (2, 3, 4):
         (scene.spool.overflow / segment_name(scene.spool.stem, number)).write_bytes(bytes(60))
     assert scene.spool.next_number() == 5
-    assert trim([scene.spool], LIMIT) == 2
+    assert trim([scene.spool], SpoolLimits(LIMIT, memory_bytes=100)) == 2
     assert [number for number, _ in scene.spool.waiting()] == [1, 4]
     assert scene.shipper().close()
     assert sorted(scene.collector.stored) == [path_of(1), path_of(4)]
@@ -614,7 +625,7 @@ def test_an_agent_reports_whether_or_not_its_segments_are_taken(scene: Scene) ->
     scene.write(1)
     scene.collector.fault = status(401)
     client = scene.collector.client()
-    shipper = Shipper(client, [scene.spool], LIMIT, scene.notices.append, lambda: scene.now, report=report)
+    shipper = Shipper(client, [scene.spool], SpoolLimits(LIMIT), scene.notices.append, lambda: scene.now, report=report)
     for scene.now in (0.0, REPORT_SECONDS / 2, REPORT_SECONDS):
         shipper.step()
     assert [delivery.problem[:29] for delivery, _ in reports] == ["", f"the collector at {URL}"[:29]]

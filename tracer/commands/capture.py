@@ -15,6 +15,8 @@ import click
 from tracer.agent import CaptureOptions, SkewedClock, run_capture
 from tracer.commands.collector_options import collector_access, collector_options
 from tracer.commands.secret_options import secret_options
+from tracer.cpu_budget import LEAST_CPU_PERCENT, MOST_CPU_PERCENT
+from tracer.memory_bound import DEFAULT_MIB, LEAST_MIB, divide_memory
 from tracer.privileges import FOR_PROCESSES, drop_capabilities
 from tracer.secret_rules import without_secrets
 from tracer.segments import check_name
@@ -74,9 +76,21 @@ LEAST_KEPT_BYTES = 64 << 20
 @click.option(
     "--ring-mib",
     type=click.IntRange(1, 1024),
-    default=32,
+    help="Memory for bursts, for each interface.  [default: 32, or as --memory-mib allows]",
+)
+@click.option(
+    "--memory-mib",
+    type=click.IntRange(LEAST_MIB),
+    default=DEFAULT_MIB,
     show_default=True,
-    help="Memory for bursts, for each interface.",
+    help="Of memory, that this agent may use; it is divided among rings, segments that wait, and lists of them.",
+)
+@click.option(
+    "--cpu-budget",
+    type=click.FloatRange(LEAST_CPU_PERCENT, MOST_CPU_PERCENT),
+    metavar="PERCENT",
+    help="Of one core, that this agent may use. Beyond, it keeps shorter heads, then only some connections, the same "
+    "on every host; the trace says which share.  [default: no limit]",
 )
 @click.option(
     "--include-own",
@@ -113,7 +127,9 @@ def command(
     sample: float,
     payload: str,
     snaplen: int | None,
-    ring_mib: int,
+    ring_mib: int | None,
+    memory_mib: int,
+    cpu_budget: float | None,
     include_own: bool,
     owners: str,
     until_eof: bool,
@@ -125,15 +141,18 @@ def command(
 
     FILTER is an expression as for tcpdump; by default all TCP over IPv4 and IPv6 is recorded.
     """
+    memory = divide_memory(memory_mib << 20, len(set(interfaces)), ring_mib << 20 if ring_mib else None)
     options = CaptureOptions(
         interfaces=tuple(dict.fromkeys(interfaces)),
         host=check_name("host", host or socket.gethostname()),
         payload=payload,
         snaplen=snaplen or 0,
-        ring_bytes=ring_mib << 20,
+        ring_bytes=memory.ring_bytes,
+        segment_bytes=memory.segment_bytes,
         expression=" ".join(expression),
         clock_error=_clock_error(clock_error or ""),
         with_owners=owners != "none",
+        cpu_percent=cpu_budget or 0,
     )
     stop_requested = _input_ended if until_eof else None
     access = collector_access(**of_collector, warn=_say)
@@ -156,6 +175,7 @@ def command(
             access.tls,
             keep_bytes=keep,
             sample_ns=round(sample * 1e9),
+            memory=memory,
         )
         drop_capabilities([destination.spool], access.files(), more)
         where_to = f"{access.url}, session {session}"

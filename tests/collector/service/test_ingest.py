@@ -23,7 +23,7 @@ from tests.helpers.script_traces import write_script_trace
 from tracer import _capture
 from tracer.segments import segment_name
 from tracer.shipping import PACKED, CollectorClient, Shipper
-from tracer.spool import Destination, open_spools
+from tracer.spool import Destination, SpoolLimits, open_spools
 
 INCARNATION, LATER = "20261125T225248-0a1b2c", "20261125T225300-ffffff"
 SEGMENT = b"\n\r\r\n" + b"a segment" * 100
@@ -394,7 +394,7 @@ def test_an_agent_and_a_collector_lose_nothing_while_the_collectors_disk_is_full
     agent = CollectorClient("http://testserver", transport=httpx.MockTransport(forward))
     notices: list[str] = []
     now = [0.0]
-    shipper = Shipper(agent, spools, 1 << 20, notices.append, lambda: now[0])
+    shipper = Shipper(agent, spools, SpoolLimits(1 << 20), notices.append, lambda: now[0])
     link, links = os.link, []
 
     def sometimes_full(source: Path, target: Path) -> None:

@@ -284,6 +284,11 @@ impl CaptureFile {
         self.lock().section().comments.clone()
     }
 
+    /// What the agent states so far of what it keeps.
+    fn kept_statements(&self) -> Vec<String> {
+        self.lock().section().kept.clone()
+    }
+
     /// What the agent states so far of who owns connections.
     fn owners(&self) -> Vec<String> {
         self.lock().section().owners.clone()

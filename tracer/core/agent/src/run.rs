@@ -123,6 +123,8 @@ fn start(arguments: Arguments, rules: SecretRules, stream: File) -> Result<Captu
         ring_bytes: RING_BYTES,
         snaplen,
         with_owners: arguments.with_owners,
+        owners_parts: 0,
+        kept: None,
     };
     let segments = SegmentSettings {
         folder: PathBuf::new(),

@@ -15,12 +15,13 @@ use crate::checksum;
 use crate::connections::Connections;
 use crate::error::CaptureError;
 use crate::exclusion;
-use crate::filter::{Instruction, Programs};
+use crate::filter::{self, Instruction, Programs};
 use crate::finisher::Totals;
 use crate::owners::watch::Owners;
 use crate::pcapng::{Direction, Interface, LinkType, Statistics};
-use crate::policy::{Packet, PayloadPolicy};
+use crate::policy::{HEADERS_LIMIT_BYTES, Packet, PayloadPolicy};
 use crate::ring::{self, RETIRE_AFTER, Ring, RingPacket, VlanTag};
+use crate::sampling::{self, Keeping, KeepingHistory, LeftOut};
 use crate::segments::{Now, PacketRecord, SegmentSettings, SegmentWriter};
 use crate::socket::{PacketSocket, system};
 
@@ -64,6 +65,33 @@ pub struct CaptureSettings {
     pub snaplen: u32,
     /// Whether to look for the processes of the connections.
     pub with_owners: bool,
+    /// To look for them, at most one part of a processor in so many is used (at most 2 %).
+    pub owners_parts: u32,
+    /// What to keep at first, of a capture that may keep less later (`Capture::keep`); its segments state it.
+    pub kept: Option<Share>,
+}
+
+/// What to keep: one connection in 2^`depth`, and at most `head_bytes` of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    pub depth: u8,
+    pub head_bytes: Option<u32>,
+}
+
+impl Share {
+    fn since(self, since_ns: u64) -> Keeping {
+        Keeping {
+            since_ns,
+            depth: self.depth.min(sampling::MOST_DEPTH),
+            head_bytes: self.head_bytes,
+        }
+    }
+
+    /// Bytes of a packet that the kernel must hand over.
+    fn snaplen(self) -> u32 {
+        self.head_bytes
+            .map_or(u32::MAX, |len| HEADERS_LIMIT_BYTES.saturating_add(len))
+    }
 }
 
 /// Counts of a capture so far.
@@ -78,6 +106,8 @@ pub struct Progress {
     pub other_count: AtomicU64,
     /// Packets lost because the ring was full.
     pub dropped_count: AtomicU64,
+    /// Packets of connections that were not kept.
+    pub left_out_count: AtomicU64,
     /// Segments that are durable.
     pub totals: Arc<Totals>,
 }
@@ -104,6 +134,8 @@ struct State {
     notices: Vec<String>,
     /// Endpoints to leave out from now on; the thread takes them.
     excluded: Option<Vec<SocketAddr>>,
+    /// What to keep from now on; the thread takes it.
+    kept: Option<Share>,
 }
 
 impl CaptureState {
@@ -142,11 +174,12 @@ impl Capture {
         let totals = Arc::clone(&shared.progress.totals);
         let owners = settings
             .with_owners
-            .then(|| Owners::start(&settings.interface_names))
+            .then(|| Owners::start(&settings.interface_names, settings.owners_parts))
             .flatten();
         if settings.with_owners && owners.is_none() {
             shared.notice("this kernel has no sock_diag: connections are captured without their processes".to_owned());
         }
+        let history = KeepingHistory::new(Keeping::all(segments.since_ns));
         let mut run = Run {
             owners,
             shared: Arc::clone(&shared),
@@ -157,7 +190,13 @@ impl Capture {
             policy: settings.policy,
             connections: Connections::default(),
             writer: SegmentWriter::new(segments, totals),
+            excluded: settings.excluded.clone(),
+            history,
+            snaplen: u32::MAX,
         };
+        if let Some(kept) = settings.kept {
+            run.keep(kept)?;
+        }
         let thread = thread::Builder::new()
             .name("capture".into())
             .spawn(move || run.drive())
@@ -204,6 +243,12 @@ impl Capture {
         state.excluded = Some(endpoints);
         let waits = |state: &mut State| state.excluded.is_some() && !state.finished;
         let _ = self.shared.finished.wait_timeout_while(state, LONGEST_EXCLUDING, waits);
+    }
+
+    /// Keeps less, or more again, of the packets that come from now on. Only of a capture that was started with something
+    /// to keep.
+    pub fn keep(&self, kept: Share) {
+        self.shared.state().kept = Some(kept);
     }
 
     /// Counts so far.
@@ -301,6 +346,12 @@ struct Run {
     /// Packets that the kernel had put into the rings at the last `read_statistics`, and packets read from them.
     arrived_count: u64,
     taken_count: u64,
+    /// Endpoints that are left out.
+    excluded: Vec<SocketAddr>,
+    /// What is kept.
+    history: KeepingHistory,
+    /// Bytes of a packet that the kernel hands over at most.
+    snaplen: u32,
 }
 
 impl Run {
@@ -329,6 +380,7 @@ impl Run {
             }
             if stop_seen.is_none() {
                 self.exclude_more()?;
+                self.apply_share()?;
             }
             if stop_seen.is_none() && self.shared.stop.load(Ordering::Acquire) {
                 self.refuse_more()?;
@@ -349,19 +401,47 @@ impl Run {
     }
 
     /// Applies the endpoints that `Capture::exclude` set.
-    fn exclude_more(&self) -> Result<(), CaptureError> {
-        let mut state = self.shared.state();
-        let Some(endpoints) = &state.excluded else {
+    fn exclude_more(&mut self) -> Result<(), CaptureError> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state(); // until the kernel has them: `exclude` waits
+        let Some(endpoints) = state.excluded.take() else {
             return Ok(());
         };
-        for tap in &self.taps {
-            let program = exclusion::without(endpoints, tap.link_type, &tap.filter);
-            tap.ring.socket.attach_filter(&program)?;
-        }
-        state.excluded = None;
+        self.excluded = endpoints;
+        self.attach_filters()?;
         drop(state);
         self.shared.finished.notify_all();
         Ok(())
+    }
+
+    /// Applies what `Capture::keep` set.
+    fn apply_share(&mut self) -> Result<(), CaptureError> {
+        let kept = self.shared.state().kept.take();
+        kept.map_or(Ok(()), |kept| self.keep(kept))
+    }
+
+    /// Keeps less or more of the packets that come from now on, and states it.
+    fn keep(&mut self, kept: Share) -> Result<(), CaptureError> {
+        let now = Now::read();
+        self.history.change(kept.since(now.host_ns));
+        self.writer.state_keeping(self.history.now(), now)?;
+        if let Some(owners) = &self.owners {
+            owners.keep(kept.depth);
+        }
+        if self.snaplen != kept.snaplen() {
+            self.snaplen = kept.snaplen();
+            self.attach_filters()?;
+        }
+        Ok(())
+    }
+
+    fn attach_filters(&self) -> Result<(), CaptureError> {
+        self.taps.iter().try_for_each(|tap| {
+            let program = exclusion::without(&self.excluded, tap.link_type, &tap.filter);
+            tap.ring
+                .socket
+                .attach_filter(&filter::with_snaplen(program, self.snaplen))
+        })
     }
 
     fn is_drained(&mut self) -> bool {
@@ -451,6 +531,7 @@ impl Run {
         let now = Now::read();
         let mut tagged = Vec::new();
         let (mut written_count, mut foreign_count, mut other_count) = (0, 0, 0);
+        let mut left_out = LeftOut::default();
         while let Some(packet) = block.next_packet() {
             self.taken_count += 1;
             let Some(direction) = direction(loopback, bridged, packet.packet_type) else {
@@ -464,7 +545,16 @@ impl Run {
                 frame,
                 original_len,
             };
-            let Some(kept) = self.policy.keep(&seen, &mut self.connections) else {
+            let keeping = self.history.at(packet.host_ns);
+            if keeping.depth > 0 && sampling::depth_of_frame(link_type, frame) < keeping.depth {
+                left_out.packets_count += 1;
+                continue;
+            }
+            let policy = match keeping.head_bytes {
+                Some(0) => PayloadPolicy::None,
+                _ => self.policy,
+            };
+            let Some(kept) = policy.keep(&seen, &mut self.connections) else {
                 other_count += 1;
                 continue;
             };
@@ -483,8 +573,10 @@ impl Run {
                 owners.note(link_type, frame, direction, loopback, packet.host_ns);
             }
             self.writer.write(&record, &kept, now)?;
+            left_out.shortened_count += u64::from(keeping.head_bytes.is_some());
             written_count += 1;
         }
+        self.writer.leave_out(left_out);
         if let Some(owners) = &mut self.owners {
             owners.ask();
         }
@@ -492,6 +584,9 @@ impl Run {
         progress.packets_count.fetch_add(written_count, Ordering::Relaxed);
         progress.foreign_count.fetch_add(foreign_count, Ordering::Relaxed);
         progress.other_count.fetch_add(other_count, Ordering::Relaxed);
+        progress
+            .left_out_count
+            .fetch_add(left_out.packets_count, Ordering::Relaxed);
         Ok(true)
     }
 

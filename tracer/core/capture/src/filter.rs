@@ -51,6 +51,14 @@ const AND: u16 = 0x54; // and #k
 const JUMP_EQUAL: u16 = 0x15; // jeq #k, jt, jf
 const RETURN: u16 = 0x06; // ret #k
 
+/// The program, with at most `snaplen` bytes of each packet that it accepts.
+pub fn with_snaplen(mut program: Vec<Instruction>, snaplen: u32) -> Vec<Instruction> {
+    for step in program.iter_mut().filter(|step| step.code == RETURN) {
+        step.k = step.k.min(snaplen);
+    }
+    program
+}
+
 const ETHERTYPE_IPV4: u32 = 0x0800;
 const ETHERTYPE_IPV6: u32 = 0x86DD;
 const TAG_802_1Q: u32 = 0x8100;

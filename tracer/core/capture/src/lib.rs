@@ -22,6 +22,7 @@ pub mod layout;
 pub mod owners;
 pub mod pcapng;
 pub mod policy;
+pub mod sampling;
 pub mod segments;
 pub mod streamed;
 

@@ -17,6 +17,7 @@ use crate::error::CaptureError;
 use crate::finisher::{Finisher, Totals};
 use crate::pcapng::{self, Direction, Interface, Statistics};
 use crate::policy::KeptPart;
+use crate::sampling::{Keeping, LeftOut};
 
 /// Bytes gathered before they are handed to the kernel.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -151,6 +152,10 @@ pub struct SegmentWriter {
     next_number: u32,
     segment: Option<Segment>,
     finisher: Finisher,
+    /// What each segment states at its beginning; `None` of a capture without a budget.
+    keeping: Option<Keeping>,
+    /// Not stated yet.
+    left_out: LeftOut,
 }
 
 impl SegmentWriter {
@@ -173,6 +178,8 @@ impl SegmentWriter {
             open_file,
             segment: None,
             finisher: Finisher::start(totals),
+            keeping: None,
+            left_out: LeftOut::default(),
         }
     }
 
@@ -205,6 +212,24 @@ impl SegmentWriter {
         }
     }
 
+    /// States what is kept from now on, in the open segment or a new one, and at the beginning of each that follows: a
+    /// reader of any of them knows it, also where nothing of what came was kept.
+    pub fn state_keeping(&mut self, keeping: Keeping, now: Now) -> Result<(), CaptureError> {
+        let is_change = self.keeping.replace(keeping).is_some();
+        match &mut self.segment {
+            Some(segment) => segment.state(&keeping),
+            None if is_change => self.segment = Some(self.begin(now)?),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Counts what was not kept; the segment that is closed next states it.
+    pub fn leave_out(&mut self, count: LeftOut) {
+        self.left_out.packets_count += count.packets_count;
+        self.left_out.shortened_count += count.shortened_count;
+    }
+
     /// What makes a stamp as the segments have it.
     pub fn clock_error(&self) -> SkewedClock {
         self.settings.clock_error
@@ -216,6 +241,9 @@ impl SegmentWriter {
         let Some(segment) = self.segment.as_mut() else {
             return Ok(());
         };
+        if let Some(statement) = std::mem::take(&mut self.left_out).statement() {
+            pcapng::comments(&mut segment.buffer, &[statement]);
+        }
         segment.append_statistics(statistics, now);
         self.flush()?;
         match self.segment.take() {
@@ -227,7 +255,8 @@ impl SegmentWriter {
     /// Ends the capture: closes the open segment and waits until all are durable. A capture that saw no packet leaves
     /// one empty segment, which records that it saw none.
     pub fn finish(&mut self, statistics: &[Statistics], now: Now) -> Result<(), CaptureError> {
-        let unwritten = statistics.iter().any(|interface| interface.received_count > 0);
+        let unwritten =
+            statistics.iter().any(|interface| interface.received_count > 0) || self.left_out != LeftOut::default();
         if self.segment.is_none() && (self.next_number == self.settings.first_number || unwritten) {
             self.segment = Some(self.begin(now)?);
         }
@@ -243,7 +272,12 @@ impl SegmentWriter {
         self.next_number += 1;
         let partial = PathBuf::from(format!("{}{PARTIAL_SUFFIX}", path.display()));
         let file = (self.open_file)(&partial).map_err(|error| CaptureError::from_file(&error, &partial))?;
-        Ok(Segment::new(file, partial, path, &self.settings, now))
+        let mut segment = Segment::new(file, partial, path, &self.settings, now);
+        if let Some(keeping) = &self.keeping {
+            segment.state(keeping);
+            segment.prelude_len = segment.buffer.len() as u64;
+        }
+        Ok(segment)
     }
 
     /// Writes the open segment's buffer to the file; if that fails, keeps the complete blocks and returns the error.
@@ -312,6 +346,11 @@ impl Segment {
             secrets: Arc::clone(&settings.secrets),
             cut_short: false,
         }
+    }
+
+    fn state(&mut self, keeping: &Keeping) {
+        let statement = keeping.statement(|host_ns| self.clock_error.stamp(host_ns));
+        pcapng::comments(&mut self.buffer, &[statement]);
     }
 
     fn len(&self) -> u64 {

@@ -60,6 +60,23 @@ fn built_in_filter(ethernet: bool, snaplen: u32, excluded: Vec<(IpAddr, u16)>) -
         .collect()
 }
 
+/// The sampling depth of each connection, given the addresses and ports of its two ends: a capture that keeps one
+/// connection in 2^n keeps those of at least depth n.
+#[pyfunction]
+fn sampling_depths(ends: Vec<(IpAddr, u16, IpAddr, u16)>) -> Vec<u8> {
+    let bits = |address| match address {
+        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+        IpAddr::V6(v6) => u128::from(v6),
+    };
+    let depth = |(one, its_port, other, port): (IpAddr, u16, IpAddr, u16)| {
+        let [a, b] = its_port.to_be_bytes();
+        let [c, d] = port.to_be_bytes();
+        let addresses = [bits(one).to_be_bytes(), bits(other).to_be_bytes()].concat();
+        twintap_capture::sampling::depth(&addresses, [a, b, c, d])
+    };
+    ends.into_iter().map(depth).collect()
+}
+
 #[cfg(target_os = "linux")]
 mod live {
     use std::net::{IpAddr, SocketAddr};
@@ -68,7 +85,7 @@ mod live {
     use std::time::Duration;
 
     use pyo3::prelude::*;
-    use twintap_capture::capture::{Capture, CaptureSettings};
+    use twintap_capture::capture::{Capture, CaptureSettings, Share};
     use twintap_capture::clock_error::SkewedClock;
     use twintap_capture::filter::Programs;
     use twintap_capture::segments::SegmentSettings;
@@ -98,7 +115,7 @@ mod live {
         #[new]
         #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, segment_bytes, segment_age_ns,
                             first_number, stem, expression="", ethernet_filter=None, raw_ip_filter=None, excluded=Vec::new(),
-                            clock_error=(0, 0, 0), secrets=None, owners=true))]
+                            clock_error=(0, 0, 0), secrets=None, owners=true, owners_parts=0, kept=None))]
         #[allow(clippy::too_many_arguments)]
         fn new(
             py: Python<'_>,
@@ -121,6 +138,8 @@ mod live {
             clock_error: (i64, i64, u64),
             secrets: Option<PyRef<'_, Secrets>>,
             owners: bool,
+            owners_parts: u32,
+            kept: Option<(u8, Option<u32>)>,
         ) -> PyResult<Self> {
             let mut programs = Programs::built_in(snaplen);
             if !expression.is_empty() {
@@ -138,6 +157,8 @@ mod live {
                 ring_bytes,
                 snaplen,
                 with_owners: owners,
+                owners_parts,
+                kept: kept.map(|(depth, head_bytes)| Share { depth, head_bytes }),
             };
             let segments = SegmentSettings {
                 folder,
@@ -188,13 +209,18 @@ mod live {
             py.detach(|| self.capture.exclude(endpoints(excluded)));
         }
 
+        /// Keep one connection in 2^`depth` of the packets that come from now on, and at most `head_bytes` of a payload.
+        fn keep(&self, depth: u8, head_bytes: Option<u32>) {
+            self.capture.keep(Share { depth, head_bytes });
+        }
+
         /// Lines for the operator since the last call.
         fn take_notices(&self) -> Vec<String> {
             self.capture.take_notices()
         }
 
-        /// (packets, foreign, other, dropped, segments, bytes) so far.
-        fn counts(&self) -> (u64, u64, u64, u64, u64, u64) {
+        /// (packets, foreign, other, dropped, segments, bytes, left out) so far.
+        fn counts(&self) -> (u64, u64, u64, u64, u64, u64, u64) {
             let progress = self.capture.progress();
             (
                 progress.packets_count.load(Ordering::Relaxed),
@@ -203,6 +229,7 @@ mod live {
                 progress.dropped_count.load(Ordering::Relaxed),
                 progress.totals.segments_count.load(Ordering::Relaxed),
                 progress.totals.bytes_count.load(Ordering::Relaxed),
+                progress.left_out_count.load(Ordering::Relaxed),
             )
         }
     }
@@ -211,6 +238,7 @@ mod live {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(payload_snaplen, module)?)?;
     module.add_function(wrap_pyfunction!(built_in_filter, module)?)?;
+    module.add_function(wrap_pyfunction!(sampling_depths, module)?)?;
     #[cfg(target_os = "linux")]
     {
         module.add_class::<live::PyCapture>()?;

@@ -68,6 +68,10 @@ pub const HOST_COMMENT_PREFIX: &str = "twintap.host=";
 /// know; as `twintap_capture::owners::statement` writes them.
 pub const OWNERS_PREFIXES: [&[u8]; 2] = [b"twintap.owner ", b"twintap.owners "];
 
+/// Begin the comments by which our agent states what it keeps, and how much it left out; as `twintap_capture::sampling`
+/// writes them.
+pub const KEPT_PREFIXES: [&[u8]; 2] = [b"twintap.kept ", b"twintap.left_out "];
+
 const DAMAGED_LEN: usize = DAMAGED_COMMENT.len();
 
 const VERSION_MAJOR: u16 = 1;
@@ -98,6 +102,8 @@ const COMMENT_LIMIT: usize = 1_024;
 const TEXT_LIMIT: usize = 1_024;
 /// Bytes of statements of owners that are kept, at most: of some 500,000 connections.
 const OWNERS_LIMIT: usize = 32 << 20;
+/// Statements of what is kept, at most: each segment has two, and one for each change.
+const KEPT_LIMIT: usize = 1 << 20;
 
 /// An address and a name of it, from a Name Resolution Block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +125,8 @@ pub struct Section {
     /// Comments by which our agent states who owns connections, in file order.
     pub owners: Vec<String>,
     owners_len: usize,
+    /// Comments by which our agent states what it keeps, in file order.
+    pub kept: Vec<String>,
     /// Key logs of TLS in secrets blocks.
     pub key_log: KeyLogText,
 }
@@ -531,7 +539,7 @@ impl Pcapng {
             let order = self.order;
             let options = Options { order, rest };
             for (_, value) in options.filter(|(code, _)| *code == option::COMMENT) {
-                section.keep_owners(value, counters);
+                section.keep_statement(value, counters);
             }
         }
     }
@@ -586,7 +594,13 @@ impl Section {
         self.names.push(record);
     }
 
-    fn keep_owners(&mut self, comment: &[u8], counters: &mut Counters) {
+    fn keep_statement(&mut self, comment: &[u8], counters: &mut Counters) {
+        if KEPT_PREFIXES.iter().any(|prefix| comment.starts_with(prefix)) {
+            if self.kept.len() >= KEPT_LIMIT || comment.len() > TEXT_LIMIT {
+                return counters.bump(CounterKind::NamesLeftOut);
+            }
+            return self.kept.push(escape_invalid_utf8(comment));
+        }
         if !OWNERS_PREFIXES.iter().any(|prefix| comment.starts_with(prefix)) {
             return;
         }

@@ -11,6 +11,8 @@ use super::{Evidence, Owner};
 const MOST_ASKED: usize = 16_384;
 /// Ends that are known; the ones that were not needed for longest make room.
 const MOST_KNOWN: usize = 65_536;
+/// Ends that are known until the next statement makes room: about 20 MiB.
+const MOST_BEGUN: usize = 2 * MOST_KNOWN;
 
 /// An end to look for.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +68,8 @@ pub struct State {
     pub questions: Vec<Question>,
     pub known: HashMap<Key, KnownEnd>,
     pub statement: u64,
+    /// Ends that were not looked for, for want of room, which no statement has counted yet.
+    pub left_out_count: u64,
     pub ends: bool,
 }
 
@@ -78,19 +82,24 @@ impl Board {
     pub fn ask(&self, questions: &mut Vec<Question>) {
         let mut state = self.state();
         let room = MOST_ASKED.saturating_sub(state.questions.len());
+        state.left_out_count += questions.len().saturating_sub(room) as u64;
         questions.truncate(room);
         state.questions.append(questions);
     }
 }
 
 impl State {
-    /// Takes a question; whether it is a new one.
+    /// Takes a question; whether it is a new one for which there is room.
     pub fn begin(&mut self, question: &Question) -> bool {
-        let statement = self.statement;
+        let (statement, is_full) = (self.statement, self.known.len() >= MOST_BEGUN);
         let is_later = |known: &KnownEnd| question.is_syn && known.seen_ns < question.seen_ns;
         match self.known.get_mut(&question.key) {
             Some(known) if !is_later(known) => return false,
             Some(known) => *known = KnownEnd::new(question.seen_ns),
+            None if is_full => {
+                self.left_out_count += 1;
+                return false;
+            }
             None => drop(self.known.insert(question.key, KnownEnd::new(question.seen_ns))),
         }
         if let Some(known) = self.known.get_mut(&question.key) {

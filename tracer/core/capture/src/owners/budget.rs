@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// One part in so many: 2 %.
-const PARTS: u32 = 50;
+/// One part in so many, if nothing else is wanted: 2 %.
+pub const PARTS: u32 = 50;
 /// Saved up while nothing is to be done, for a burst of connections.
 const MOST_SAVED: Duration = Duration::from_millis(20);
 
@@ -12,11 +12,14 @@ pub struct Budget {
     saved: Duration,
     owed: Duration,
     last: Instant,
+    /// One part in so many may be spent.
+    parts: u32,
 }
 
 impl Budget {
-    pub fn new(now: Instant) -> Self {
+    pub fn new(now: Instant, parts: u32) -> Self {
         Budget {
+            parts: parts.max(1),
             saved: MOST_SAVED,
             owed: Duration::ZERO,
             last: now,
@@ -25,7 +28,7 @@ impl Budget {
 
     /// Whether work may begin.
     pub fn allows(&mut self, now: Instant) -> bool {
-        let earned = now.saturating_duration_since(self.last) / PARTS;
+        let earned = now.saturating_duration_since(self.last) / self.parts;
         self.last = now;
         let paid = earned.min(self.owed);
         self.owed -= paid;
@@ -49,7 +52,7 @@ mod tests {
     fn what_was_spent_is_earned_before_more_is() {
         let begin = Instant::now();
         let after = |ms| begin + Duration::from_millis(ms);
-        let mut budget = Budget::new(begin);
+        let mut budget = Budget::new(begin, PARTS);
         budget.spend(MOST_SAVED);
         assert!(budget.allows(after(0)));
         budget.spend(Duration::from_millis(10));

@@ -7,7 +7,8 @@
 //!
 //! The first line says who, and each of the others one end of a connection that it owns: local, remote, evidence, when
 //! it was first seen. Values have `%XX` for spaces, `%` and what is not printable. `twintap.owners unreadable=N` counts
-//! ends whose process was not found because this agent may not read `/proc/PID/fd`.
+//! ends whose process was not found because this agent may not read `/proc/PID/fd`, and `left_out=N` those that were not
+//! looked for because there were too many at once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,7 +26,12 @@ const COMMENT_BYTES: usize = 60_000;
 const VALUE_BYTES: usize = 256;
 
 /// The comments for these ends. `stamp` makes a stamp what the capture's packets have.
-pub fn comments(owners: &[(Key, Owner)], unreadable_count: u64, stamp: impl Fn(u64) -> u64) -> Vec<String> {
+pub fn comments(
+    owners: &[(Key, Owner)],
+    unreadable_count: u64,
+    left_out_count: u64,
+    stamp: impl Fn(u64) -> u64,
+) -> Vec<String> {
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (key, owner) in owners {
         let evidence = match owner.evidence {
@@ -46,8 +52,10 @@ pub fn comments(owners: &[(Key, Owner)], unreadable_count: u64, stamp: impl Fn(u
         }
         found.push(comment);
     }
-    if unreadable_count > 0 {
-        found.push(format!("{OWNERS_PREFIX}unreadable={unreadable_count}"));
+    if unreadable_count > 0 || left_out_count > 0 {
+        found.push(format!(
+            "{OWNERS_PREFIX}unreadable={unreadable_count} left_out={left_out_count}"
+        ));
     }
     found
 }
@@ -123,10 +131,10 @@ mod tests {
         let expected = [
             "twintap.owner process=a%20b%25 pid=7\n10.0.0.1:80 10.0.0.2:1 socket 6\n10.0.0.1:80 10.0.0.2:3 socket 6",
             "twintap.owner process=nginx pid=7\n10.0.0.1:80 10.0.0.2:2 listener 6",
-            "twintap.owners unreadable=3",
+            "twintap.owners unreadable=3 left_out=4",
         ];
-        assert_eq!(comments(&owners, 3, |ns| ns + 1), expected);
-        assert!(comments(&[], 0, |ns| ns).is_empty());
+        assert_eq!(comments(&owners, 3, 4, |ns| ns + 1), expected);
+        assert!(comments(&[], 0, 0, |ns| ns).is_empty());
     }
 
     #[test]
@@ -134,7 +142,7 @@ mod tests {
         let owners: Vec<_> = (0..5_000)
             .map(|port| (key(port), owner("nginx", Evidence::Socket)))
             .collect();
-        let found = comments(&owners, 0, |ns| ns);
+        let found = comments(&owners, 0, 0, |ns| ns);
         assert!(found.len() > 1 && found.iter().all(|comment| comment.len() <= COMMENT_BYTES));
         assert_eq!(
             found.iter().map(|comment| comment.lines().count() - 1).sum::<usize>(),

@@ -13,6 +13,7 @@ use super::key::{Ends, Key};
 use crate::error::CaptureError;
 use crate::filter::{Instruction, jump, statement};
 use crate::pcapng::LinkType;
+use crate::sampling::depth_of_frame;
 use crate::socket::PacketSocket;
 
 const LOAD_HALF: u16 = 0x28; // ldh [k]
@@ -50,12 +51,16 @@ impl SynTap {
         self.socket.fd().as_fd()
     }
 
-    /// The sender's end of the next packet; `None` if there is none.
-    pub fn next(&self) -> Option<Key> {
+    /// The sender's end of the next packet of a connection of at least that depth; `None` if there is none.
+    pub fn next(&self, least_depth: u8) -> Option<Key> {
         let mut frame = [0; SNAPLEN as usize];
         loop {
             let len = recv(self.socket.fd().as_raw_fd(), &mut frame, MsgFlags::MSG_DONTWAIT).ok()?;
-            let ends = Ends::of(self.link_type, &frame[..len.min(frame.len())]);
+            let frame = &frame[..len.min(frame.len())];
+            if depth_of_frame(self.link_type, frame) < least_depth {
+                continue;
+            }
+            let ends = Ends::of(self.link_type, frame);
             if let Some(key) = ends.filter(|ends| ends.is_syn).and_then(|ends| ends.sender()) {
                 return Some(key);
             }

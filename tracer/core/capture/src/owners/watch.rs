@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::time::{ClockId, clock_gettime};
 
 use super::board::{Board, Question};
-use super::budget::Budget;
+use super::budget::{Budget, PARTS};
 use super::key::{Ends, Key};
 use super::look::Looker;
 use super::statement::comments;
@@ -39,12 +40,17 @@ const POLL_MS: u16 = 20;
 const BATCH_LEN: usize = 256;
 /// Statements that wait for an end's owner.
 const LONGEST_CARRY: u8 = 10;
+/// Ends of one segment, ends carried to the next ones, and ends that wait for one of their looks: 5 MiB each. More are
+/// counted.
+const MOST_ENDS: usize = 1 << 16;
 /// Directions of connections that are recognised without a look into a table.
 const SLOTS: usize = 1 << 14;
 
 /// The owners of a capture's connections, for its thread.
 pub struct Owners {
     board: Arc<Board>,
+    /// Connections of less depth are not kept, so their owners are not looked for.
+    least_depth: Arc<AtomicU8>,
     thread: Option<JoinHandle<()>>,
     hasher: RandomState,
     /// Of packets of this segment.
@@ -55,19 +61,24 @@ pub struct Owners {
     carried: HashMap<Key, u8, RandomState>,
     questions: Vec<Question>,
     unreadable_count: u64,
+    /// Ends for which there was no room, since the last statement.
+    left_out_count: u64,
 }
 
 impl Owners {
-    /// Starts the thread; `None` if this kernel answers no questions about sockets.
-    pub fn start(interfaces: &[String]) -> Option<Self> {
+    /// Starts the thread; `None` if this kernel answers no questions about sockets. It takes one part of a processor in
+    /// `parts`, or in 50 if that is less.
+    pub fn start(interfaces: &[String], parts: u32) -> Option<Self> {
         let board = Arc::new(Board::default());
         let looker = Looker::open()?;
+        let least_depth = Arc::new(AtomicU8::new(0));
         let taps = interfaces.iter().filter_map(|name| SynTap::open(name).ok()).collect();
         let mut run = Run {
             board: Arc::clone(&board),
             taps,
+            least_depth: Arc::clone(&least_depth),
             looker,
-            budget: Budget::new(Instant::now()),
+            budget: Budget::new(Instant::now(), parts.max(PARTS)),
             due: Default::default(),
         };
         let thread = thread::Builder::new()
@@ -76,6 +87,7 @@ impl Owners {
             .ok()?;
         Some(Owners {
             board,
+            least_depth,
             thread: Some(thread),
             hasher: RandomState::default(),
             slots: vec![0; SLOTS].into_boxed_slice(),
@@ -84,7 +96,13 @@ impl Owners {
             carried: HashMap::default(),
             questions: Vec::new(),
             unreadable_count: 0,
+            left_out_count: 0,
         })
+    }
+
+    /// Looks from now on for no owners of connections of less depth ([`crate::sampling`]).
+    pub fn keep(&self, depth: u8) {
+        self.least_depth.store(depth, Ordering::Relaxed);
     }
 
     /// Notes a packet that is written.
@@ -110,7 +128,9 @@ impl Owners {
         let of_sender = (is_loopback || direction == Direction::Send).then_some(sender);
         let of_receiver = (direction == Direction::Receive).then_some(sender.other_end());
         for key in of_sender.into_iter().chain(of_receiver) {
-            if self.ends.insert(key) || ends.is_syn {
+            if self.ends.len() >= MOST_ENDS && !self.ends.contains(&key) {
+                self.left_out_count += 1;
+            } else if self.ends.insert(key) || ends.is_syn {
                 self.questions.push(Question {
                     key,
                     seen_ns: host_ns,
@@ -151,15 +171,16 @@ impl Owners {
                 }
                 found.extend(known.owner.clone().map(|owner| (key, owner)));
             }
-            if !is_settled && waited < LONGEST_CARRY {
+            if !is_settled && waited < LONGEST_CARRY && self.carried.len() < MOST_ENDS {
                 self.carried.insert(key, waited + 1);
             }
         }
         state.trim();
+        let left_out_count = std::mem::take(&mut self.left_out_count) + std::mem::take(&mut state.left_out_count);
         drop(state);
         found.sort_unstable_by_key(|(key, _)| (key.local, key.remote));
         self.unreadable_count += unreadable_count;
-        comments(&found, unreadable_count, stamp)
+        comments(&found, unreadable_count, left_out_count, stamp)
     }
 
     /// Ends so far whose process was not found for want of a right.
@@ -181,6 +202,7 @@ impl Drop for Owners {
 struct Run {
     board: Arc<Board>,
     taps: Vec<SynTap>,
+    least_depth: Arc<AtomicU8>,
     looker: Looker,
     budget: Budget,
     /// Ends by the number of looks so far, in the order of time.
@@ -241,10 +263,11 @@ impl Run {
 
     fn take_questions(&mut self) {
         let now = Now::read();
+        let depth = self.least_depth.load(Ordering::Relaxed);
         let mut questions = Vec::new();
         for tap in &self.taps {
             for _ in 0..BATCH_LEN {
-                let Some(sender) = tap.next() else {
+                let Some(sender) = tap.next(depth) else {
                     break;
                 };
                 let of_this_host = [sender, sender.other_end()]
@@ -260,7 +283,9 @@ impl Run {
         let mut state = self.board.state();
         questions.append(&mut state.questions);
         for question in questions {
-            if state.begin(&question) {
+            if self.due[0].len() >= MOST_ENDS {
+                state.left_out_count += 1;
+            } else if state.begin(&question) {
                 self.due[0].push_back((now.instant, question.key));
             }
         }
@@ -304,7 +329,7 @@ impl Run {
             };
             // The kernel may see a SYN after its tap does, so a server's socket is there a moment later.
             let is_settled = answer.is_gone && next > SURELY_THERE || next > last;
-            if state.note(key, answer, is_settled) && !is_settled {
+            if state.note(key, answer, is_settled) && !is_settled && self.due[next].len() < MOST_ENDS {
                 self.due[next].push_back((now + DELAYS[next], *key));
             }
         }
