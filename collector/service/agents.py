@@ -93,6 +93,10 @@ class Report(BaseModel, frozen=True):
     refused: str = _TEXT_OR_NOTHING
     history: HistorySpan | None = None
     windows: tuple[WindowAnswer, ...] = Field(default=(), max_length=100)
+    cpu_percent: float = Field(default=0, ge=0, le=1e6)
+    one_in: int = Field(default=1, ge=1, le=1 << 20)
+    head_bytes: int | None = Field(default=None, ge=0)
+    left_out_count: int = Field(default=0, ge=0)
     ended: bool = False
 
 
@@ -139,6 +143,10 @@ class AgentStatus:
     clock_ahead_ns: tuple[int, int] | None  # of the collector's, at least and at most; None: not known yet
     problems: tuple[Problem, ...]
     history: HistorySpan | None = None  # of a flight recorder, by its own clock
+    cpu_budget_share: float | None = None  # of one core, that it may use; None: no limit
+    one_in: int = 1  # one of so many connections is kept now
+    head_bytes: int | None = None  # of a payload that are kept now; None: what `payload` says
+    left_out_count: int = 0  # packets of connections that it did not keep
 
 
 Key = tuple[str, str, str]
@@ -242,6 +250,10 @@ def agent_status(key: Key, received: Received, now_ns: int, version: str) -> Age
         clock_ahead_ns=report.clock_ahead_ns,
         problems=(),
         history=report.history,
+        cpu_budget_share=report.cpu_percent / 100 or None,
+        one_in=report.one_in,
+        head_bytes=report.head_bytes,
+        left_out_count=report.left_out_count,
     )
     return replace(status, problems=tuple(_problems(status, received, version)))
 
@@ -279,6 +291,7 @@ def _problems(status: AgentStatus, received: Received, version: str) -> Iterator
         yield Problem("the orders of this page are not followed", report.refused)
     if report.dropped_count > (received.before.dropped_count if received.before else 0):
         yield Problem(f"{report.dropped_count:,} packets dropped, some just now", "raise --ring-mib, or capture less")
+    yield from _budget_problems(report)
     if report.waiting_bytes > SPOOL_SHARE * report.spool_limit_bytes:
         share = report.waiting_bytes / max(1, report.spool_limit_bytes)
         yield Problem(f"its spool is {share:.0%} full", "beyond, the oldest segments are lost; raise --spool-mib")
@@ -291,6 +304,16 @@ def _problems(status: AgentStatus, received: Received, version: str) -> Iterator
         yield Problem(f"its clock is {distance} {direction} this collector's", "traces correct it; NTP would, too")
     if report.version != version:
         yield Problem(f"version {report.version}, this collector has {version}", "install the same on both")
+
+
+def _budget_problems(report: Report) -> Iterator[Problem]:
+    """What its CPU budget makes an agent leave out now."""
+    remedy = f"its CPU budget is {report.cpu_percent:g} % of a core: raise --cpu-budget, or capture less (a FILTER)"
+    if report.one_in > 1:
+        yield Problem(f"keeps 1/{report.one_in} of connections", remedy)
+    elif report.head_bytes is not None:
+        what = f"{report.head_bytes:,} bytes of heads" if report.head_bytes else "no heads"
+        yield Problem(f"keeps {what}", remedy)
 
 
 def _seconds(ns: int) -> str:

@@ -18,6 +18,11 @@ COUNTERS: tuple[tuple[str, str, Value], ...] = (
     ("packets", "Packets that were captured.", lambda each: each.packets_count),
     ("dropped_packets", "Packets for which the ring had no room.", lambda each: each.dropped_count),
     ("sent_segments", "Segments that the collector acknowledged.", lambda each: each.sent_count),
+    (
+        "left_out_packets",
+        "Packets of connections that the agent's CPU budget did not allow to keep.",
+        lambda each: each.left_out_count,
+    ),
     ("lost_segments", "Segments that were lost or refused.", lambda each: each.lost_count),
 )
 GAUGES: tuple[tuple[str, str, Value], ...] = (
@@ -32,6 +37,9 @@ GAUGES: tuple[tuple[str, str, Value], ...] = (
     ("spool_bytes", "Bytes that wait in the agent's spool.", lambda each: each.spool_bytes),
     ("spool_limit_bytes", "Most that the spool may hold.", lambda each: each.spool_limit_bytes),
     ("cpu_cores", "CPU time of the agent for each second.", lambda each: each.cpu_share),
+    ("cpu_budget_cores", "CPU time for each second that the agent may use.", lambda each: each.cpu_budget_share),
+    ("kept_connections_share", "Share of connections that the agent keeps.", lambda each: 1 / each.one_in),
+    ("kept_head_bytes", "Bytes of heads kept, where it is less than all.", lambda each: each.head_bytes),
     ("memory_bytes", "Resident memory of the agent.", lambda each: each.memory_bytes),
     ("clock_ahead_least_seconds", "Its clock is at least so far ahead.", lambda each: _seconds(each, 0)),
     ("clock_ahead_most_seconds", "Its clock is at most so far ahead.", lambda each: _seconds(each, 1)),

@@ -10,11 +10,12 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from collector.service.ingest import disk_errors
 from collector.trace.data_directory import session_folder
 from tracer import _capture
+from tracer.cpu_budget import LEAST_CPU_PERCENT, MOST_CPU_PERCENT
 from tracer.filters import compile_filter
 from tracer.orders import check_brackets
 from tracer.private_files import write_durably
@@ -28,6 +29,14 @@ class Orders(BaseModel, frozen=True):
     recording: bool = True
     expression: str = Field(default="", max_length=4096, description="A filter as for tcpdump, beside each agent's own")
     payload: str = Field(default="", max_length=16, description="none, heads or a number; empty = as each agent's own")
+    cpu_percent: float = Field(default=0, description="Of one core, at most their own; 0 = as each agent's own")
+
+    @field_validator("cpu_percent")
+    @classmethod
+    def _is_budget(cls, percent: float) -> float:
+        if percent and not LEAST_CPU_PERCENT <= percent <= MOST_CPU_PERCENT:
+            raise ValueError(f"a CPU budget is {LEAST_CPU_PERCENT:g} to {MOST_CPU_PERCENT:,} % of one core")
+        return percent
 
 
 class SessionOrders:

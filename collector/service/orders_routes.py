@@ -24,6 +24,6 @@ def get_orders(session: Session, request: Request) -> Orders:
 
 @router.post("/sessions/{session}/orders")
 def give_orders(session: Session, orders: Orders, request: Request) -> Orders:
-    """Have all agents of a session capture or not, with this filter and payload policy beside their own."""
+    """Have all agents of a session capture or not, with this filter, payload policy and CPU budget beside their own."""
     _orders(request).give(session, orders)
     return orders

@@ -64,6 +64,10 @@ def problems_of(now_ns: int = 0, before: Report | None = None, **changes: Any) -
         ({"clock_ahead_ns": (-3 * CLOCK_NS, -2 * CLOCK_NS)}, ["its clock is 2.000 s behind this collector's"]),
         ({"clock_ahead_ns": (-9 * CLOCK_NS, 9 * CLOCK_NS)}, []),
         ({"version": "2"}, ["version 2, this collector has 1"]),
+        ({"cpu_percent": 5}, []),
+        ({"cpu_percent": 5, "head_bytes": 256}, ["keeps 256 bytes of heads"]),
+        ({"cpu_percent": 5, "head_bytes": 0}, ["keeps no heads"]),
+        ({"cpu_percent": 5, "head_bytes": 0, "one_in": 4}, ["keeps 1/4 of connections"]),
     ],
 )
 def test_what_is_wrong_with_an_agent(changes: dict[str, Any], expected: list[str]) -> None:
@@ -134,12 +138,17 @@ def test_what_is_no_report_is_refused(tmp_path: Path, changes: dict[str, Any]) -
 
 def test_metrics_are_read_by_prometheus(tmp_path: Path) -> None:
     client = AppClient(create_app(CollectorSettings(tmp_path)))
-    body = report(clock_ahead_ns=(-1000, 3000)).model_dump(mode="json")
+    made = report(clock_ahead_ns=(-1000, 3000), cpu_percent=5, one_in=4, head_bytes=0, left_out_count=7)
+    body = made.model_dump(mode="json")
     client.post(f"{path_of(host='db1')}/report", json=body)
     families = list(text_string_to_metric_families(client.get("/metrics").text))
     values = {sample.name: sample.value for family in families for sample in family.samples}
     assert values["twintap_agent_packets_total"] == 500
     assert values["twintap_agent_up"] == 1
+    assert values["twintap_agent_cpu_budget_cores"] == 0.05
+    assert values["twintap_agent_kept_connections_share"] == 0.25
+    assert values["twintap_agent_kept_head_bytes"] == 0
+    assert values["twintap_agent_left_out_packets_total"] == 7
     assert values["twintap_agent_clock_ahead_most_seconds"] == 3e-6
     assert "twintap_agent_cpu_cores" not in values, "not known with one report"
     labels = families[0].samples[0].labels
