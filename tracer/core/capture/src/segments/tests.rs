@@ -368,3 +368,56 @@ fn what_never_became_durable_is_no_segment() {
     ));
     assert_eq!(folder.names(), [""; 0]);
 }
+
+/// The statements of what is kept in a segment, in their order.
+fn statements(folder: &Folder, name: &str) -> Vec<String> {
+    let bytes = fs::read(folder.0.join(name)).expect("a segment");
+    let text = String::from_utf8_lossy(&bytes);
+    let places = text
+        .match_indices("twintap.kept ")
+        .chain(text.match_indices("twintap.left_out "));
+    let mut found: Vec<(usize, String)> = places
+        .map(|(at, _)| (at, text[at..].split('\0').next().unwrap_or_default().to_owned()))
+        .collect();
+    found.sort();
+    found.into_iter().map(|(_, statement)| statement).collect()
+}
+
+#[test]
+fn each_segment_states_what_is_kept_and_a_change_begins_one() {
+    let folder = Folder::new();
+    let keeping = |depth, after_ms| Keeping {
+        depth,
+        ..Keeping::all(now(after_ms).host_ns)
+    };
+    let mut writer = SegmentWriter::new(settings(&folder), Arc::default());
+    writer
+        .state_keeping(keeping(0, 0), now(0))
+        .expect("nothing is written yet");
+    assert!(folder.names().is_empty());
+    write(&mut writer, 1).expect("written");
+    writer.state_keeping(keeping(1, 500), now(500)).expect("stated");
+    writer.leave_out(LeftOut {
+        packets_count: 5,
+        shortened_count: 1,
+    });
+    writer.close(&statistics(6, 0), now(600)).expect("closed");
+    writer
+        .state_keeping(keeping(6, 700), now(700))
+        .expect("a segment without a packet");
+    writer.close(&statistics(0, 0), now(1_700)).expect("closed");
+    write(&mut writer, 2_000).expect("written");
+    writer.finish(&statistics(1, 0), now(2_100)).expect("finished");
+    let since = |after_ms, share: &str| format!("twintap.kept since={} connections={share}", now(after_ms).host_ns);
+    let expected = [
+        vec![
+            since(0, "1/1"),
+            since(500, "1/2"),
+            "twintap.left_out packets=5 shortened=1".into(),
+        ],
+        vec![since(700, "1/64")],
+        vec![since(700, "1/64")],
+    ];
+    let found: Vec<_> = folder.names().iter().map(|name| statements(&folder, name)).collect();
+    assert_eq!(found, expected);
+}
