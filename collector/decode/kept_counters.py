@@ -13,6 +13,8 @@ HEADS_SHORTENED = "heads_shortened"
 """Packets of which an agent kept less of the payload than its policy allows."""
 LONGEST_LIST = 8
 """More changes than this are counted."""
+UNKNOWN_COUNT = 1
+"""At least: an agent that was killed has not stated what it left out last, and views show no counter of 0."""
 
 
 def kept_counters(host: str, kept: Kept) -> Iterator[CounterInfo]:
@@ -24,14 +26,16 @@ def kept_counters(host: str, kept: Kept) -> Iterator[CounterInfo]:
             "others are not lost, but calls on them are missing here, and their time counts as their caller's; raise "
             "--cpu-budget there, or capture less (a FILTER)"
         )
-        yield CounterInfo(host, CONNECTIONS_SAMPLED, str(Severity.DATA_LOSS), kept.left_out_count, text)
+        yield CounterInfo(
+            host, CONNECTIONS_SAMPLED, str(Severity.DATA_LOSS), max(UNKNOWN_COUNT, kept.left_out_count), text
+        )
     if any(each.head_bytes is not None for each in kept.changes):
         heads = _changes((each.since_ns, _heads(each)) for each in kept.changes)
         text = (
             f"its agent's CPU budget allowed only parts of heads: {heads}. What is behind is not known there, such as "
             "paths and statuses; raise --cpu-budget there, or capture less (a FILTER)"
         )
-        yield CounterInfo(host, HEADS_SHORTENED, str(Severity.NOTICE), kept.shortened_count, text)
+        yield CounterInfo(host, HEADS_SHORTENED, str(Severity.NOTICE), max(UNKNOWN_COUNT, kept.shortened_count), text)
 
 
 def _heads(keeping: Keeping) -> str:
