@@ -19,10 +19,12 @@ MAY_IMPORT = {
     "collector": ("tracer",),
     "viewer": (
         "collector.queries",
+        "tracer.commands.log_options",
         "tracer.errors",
         "tracer.interrupts",
         "tracer.scratch",
         "tracer.secret_rules",
+        "tracer.service_log",
         "tracer.tls",
         "tracer.tokens",
     ),
@@ -45,8 +47,8 @@ MAY_IMPORT = {
 }
 """Folder to what else of ours it may import (a name allows what is below it too); `tests` may import everything."""
 
-UNSAFE_ALLOWED = re.compile(r"^tracer/core/capture/src/(ring|socket)\w*(/\w+)?\.rs$")
-"""Files of the crates that may contain `unsafe`: the capture ring and its sockets."""
+UNSAFE_ALLOWED = re.compile(r"^tracer/core/capture/src/(ring|socket|privileges)\w*(/\w+)?\.rs$")
+"""Files of the crates that may contain `unsafe`: the capture ring, its sockets, and what an agent gives up."""
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:

@@ -21,6 +21,7 @@ from tracer.deliveries import Endpoint, OwnDeliveries
 from tracer.errors import DiskFullError, InputError, ResourceError, TracerError
 from tracer.filters import Filter, compile_filter
 from tracer.segments import next_number, rescue_partials
+from tracer.service_log import Notice
 from tracer.spool import DISK_FULL
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -86,7 +87,7 @@ def run_capture(
     folder: Path,
     *,
     on_start: Callable[[], None],
-    on_notice: Callable[[str], None],
+    on_notice: Notice,
     on_capture: Callable[[_capture.Capture], None] | None = None,
     stop_requested: Callable[[], bool] | None = None,
     first_number: int | None = None,

@@ -17,6 +17,7 @@ from tracer.errors import TracerError
 from tracer.installation import install_command
 from tracer.private_files import make_files_private
 from tracer.secret_rules import without_secrets
+from tracer.service_log import log_end
 
 EXIT_OPERATOR = 2
 """Exit status for what the operator can mend: a wrong file, a missing privilege, a port in use."""
@@ -128,7 +129,8 @@ def main() -> None:
     try:
         tracer.main(standalone_mode=False)
     except TracerError as error:
-        click.echo(without_secrets(f"tracer: {error}"), err=True)
+        if not log_end(str(error)):
+            click.echo(without_secrets(f"tracer: {error}"), err=True)
         sys.exit(EXIT_OPERATOR)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)

@@ -33,7 +33,7 @@ from tracer.private_files import operators_umask
 
 TRACER = (sys.executable, "-P", "-m", "tracer")
 START_SECONDS = 30
-READY = "tracer: capturing on "
+READY = ": capturing on "
 CONFIDENCE = 0.95
 _PACKETS = re.compile(r"([\d,]+) packets")
 _DROPPED = re.compile(r"([\d,]+) dropped")
@@ -152,7 +152,7 @@ class AgentRuns:
             said = ""
             for line in process.stderr:
                 said = line
-                if line.startswith(READY):
+                if READY in line:
                     break
             else:
                 process.wait()

@@ -19,6 +19,7 @@ from tracer.history import HistorySpan
 from tracer.recorder import Recorder, WindowAnswer
 from tracer.segments import segment_time_ns
 from tracer.spool import Spool
+from tracer.tls_failures import NO_FAILURES, TlsFailures
 
 REPORT_SECONDS = 5.0
 """Between two reports."""
@@ -47,6 +48,9 @@ class Report:
     cpu_ns: int  # of the process, in user space and system calls
     memory_bytes: int  # resident
     problem: str  # why segments are not delivered; empty = they are
+    tls_failures_count: int = 0  # attempts to reach the collector that TLS ended
+    tls_failed_ns: int = 0  # when the last one was
+    tls_failure: str = ""  # why, and what to do
     history: HistorySpan | None = None  # what a flight recorder keeps; None = it sends all
     recording: bool = True  # False: the collector's orders are not to capture
     refused: str = ""  # why the collector's orders are not followed
@@ -138,6 +142,9 @@ class Reporting:
             cpu_ns=round((used.ru_utime + used.ru_stime) * 1e9),
             memory_bytes=_resident_bytes(),
             problem=delivery.problem,
+            tls_failures_count=delivery.tls_failures.count,
+            tls_failed_ns=delivery.tls_failures.last_ns,
+            tls_failure=delivery.tls_failures.last,
             recording=self._recording,
             refused=self._refused,
             history=self._recorder.history.span() if self._recorder else None,
@@ -157,6 +164,7 @@ class Delivery:
     sent_count: int
     lost_count: int
     problem: str
+    tls_failures: TlsFailures = NO_FAILURES
 
 
 def _size(path: Path) -> int:

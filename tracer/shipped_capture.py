@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from logging import WARNING
 from pathlib import Path
 
 from tracer import _capture
@@ -23,6 +24,7 @@ from tracer.recorder import REPORT_SECONDS as RECORDER_REPORT_SECONDS
 from tracer.recorder import Recorder, read_requests
 from tracer.reports import REPORT_SECONDS, Delivery, Reporting
 from tracer.segments import next_number
+from tracer.service_log import Notice
 from tracer.shipping import (
     CollectorClient,
     CollectorDownError,
@@ -45,7 +47,6 @@ LONGEST_LOOK_SECONDS = 60.0
 ROOM_SEGMENTS = 2
 """So many must fit before the disk is used again."""
 
-Notice = Callable[[str], None]
 Stop = Callable[[], bool]
 
 
@@ -279,9 +280,10 @@ def _capture_in_turns(turn: _Turn) -> CaptureCounts:
         except DiskFullError as error:
             if folder == spool.folder and spool.overflow is not None:  # a recorder waits until its history has room
                 folder = spool.overflow
-                turn.on_notice(f"{error.what}; going on in memory, {turn.memory_bytes >> 20} MiB at most")
+                turn.on_notice(f"{error.what}; going on in memory, {turn.memory_bytes >> 20} MiB at most", WARNING)
             else:
-                turn.on_notice(f"{error.what}; nothing is captured, trying again in {look_seconds:.0f} s")
+                line = f"{error.what}; nothing is captured, trying again in {look_seconds:.0f} s"
+                turn.on_notice(line, WARNING)
                 if _stopped_within(turn.stop, look_seconds):
                     return counts
                 folder = turn.folder

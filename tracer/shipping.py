@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from logging import WARNING
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
@@ -28,9 +29,10 @@ from tracer import _capture
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import InputError, ServiceError
 from tracer.reports import REPORT_SECONDS, Delivery
+from tracer.service_log import Notice
 from tracer.spool import Spool, SpoolLimits, trim
 from tracer.tls import SYSTEM, TlsFiles, client_context
-from tracer.tls_failures import tls_trouble
+from tracer.tls_failures import TlsFailures, tls_trouble
 
 if TYPE_CHECKING:
     from tracer.recorder import Recorder, WindowPart
@@ -101,6 +103,7 @@ class CollectorClient:
         self._context = _context_for(self.url, tls)
         self._http = self._new_http(_bearer(token), httpx.Timeout(REQUEST_TIMEOUT_SECONDS))
         self._deliveries = deliveries
+        self.tls_failures = TlsFailures()
         self._answered_at: float | None = None
         self._takes_packed = False  # by its last answer
         self._sent_packed = ""  # hash of the segment that was last sent packed and is not acknowledged
@@ -193,6 +196,7 @@ class CollectorClient:
         """The error for a request without an answer."""
         trouble = None if self._transport else tls_trouble(error, self.url, self._context)
         if trouble is not None:
+            self.tls_failures = self.tls_failures.with_one_more(trouble, time.time_ns())
             return CollectorRefusesError(f"the collector at {self.url}: {trouble[0]}", trouble[1])
         why = ERRNO.sub("", str(error)) or type(error).__name__
         return CollectorDownError(f"the collector at {self.url} does not answer ({why})")
@@ -250,7 +254,7 @@ class Shipper:
         client: CollectorClient,
         spools: list[Spool],
         limits: SpoolLimits,
-        notice: Callable[[str], None],
+        notice: Notice,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
         report: SendReport | None = None,
@@ -324,7 +328,8 @@ class Shipper:
 
     def delivery(self) -> Delivery:
         """How it stands."""
-        return Delivery(self.sent_count, self.lost_count, str(self._failure or ""))
+        failure = str(self._failure or "")
+        return Delivery(self.sent_count, self.lost_count, failure, self._client.tls_failures)
 
     def waiting_count(self) -> int:
         """Segments in all spools."""
@@ -337,9 +342,9 @@ class Shipper:
         thrown_count = trim(self._spools(), self._limits)
         if thrown_count:
             self.lost_count += thrown_count
-            self._notice(
-                f"the spool is full: its {thrown_count} oldest segments are lost (raise --spool-mib, or --memory-mib)"
-            )
+            lost = f"its {thrown_count} oldest segments are lost"
+            line = f"the spool is full: {lost} (raise --spool-mib, or --memory-mib)"
+            self._notice(line, WARNING, count=thrown_count)
 
     def _send_spools(self, must_end: Callable[[], bool]) -> None:
         """All spools in their order; those of earlier agents and of windows, and at the end the last, are closed when
@@ -368,7 +373,8 @@ class Shipper:
                 self._client.put_segment(spool, number, path.read_bytes())
             except SegmentRefusedError as error:
                 self.lost_count += 1
-                self._notice(f"{error}; it is not sent again, and kept as {spool.set_aside(number, path)}")
+                line = f"{error}; it is not sent again, and kept as {spool.set_aside(number, path)}"
+                self._notice(line, WARNING, segment=number)
                 continue
             self._acknowledged_at, self._retry_seconds = self._clock(), FIRST_RETRY_SECONDS
             spool.delete(number, path)
@@ -394,7 +400,7 @@ class Shipper:
     def _note_failure(self, error: ServiceError) -> None:
         """Wait before the next attempt; a failure of another kind than the one before is said."""
         if type(self._failure) is not type(error):
-            self._notice(f"{error}; segments are kept in {self._spool.folder} and sent again")
+            self._notice(f"{error}; segments are kept in {self._spool.folder} and sent again", WARNING)
         self._failure = error
         self._next_attempt = self._clock() + self._retry_seconds
         self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)

@@ -24,10 +24,13 @@ import re
 import ssl
 import stat
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
+from logging import WARNING
 from pathlib import Path
 
 from tracer.errors import InputError
+from tracer.service_log import Notice
 
 CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 LINE = re.compile(r"^(Collector|Token): *(\S+) *$", re.MULTILINE)
@@ -35,7 +38,19 @@ NO_TLS = ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKE
 """Reasons for which what was received is no record of TLS, so an alert would not be understood."""
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
-Refuse = Callable[[ssl.SSLError], None]
+
+@dataclass(slots=True)
+class Peer:
+    """The other side of a connection whose handshake begins."""
+
+    address: str = ""
+    is_refused: bool = False  # for what it showed, or did not
+
+
+PEER: ContextVar[Peer] = ContextVar("PEER")
+"""Set by a server before a handshake, so that what is said of a refusal names the other side."""
+Refuse = Callable[[ssl.SSLError, str], None]
+"""Takes a handshake that failed, and the address of the other side; empty = not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +127,7 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
-def following_context(files: TlsFiles, on_refusal: Refuse, notice: Callable[[str], None]) -> ssl.SSLContext:
+def following_context(files: TlsFiles, on_refusal: Refuse, notice: Notice) -> ssl.SSLContext:
     """A server's context that follows its files: each handshake uses what they hold by then.
 
     Arguments: `on_refusal` gets each handshake that failed; `notice`, a line for the operator on what cannot be read.
@@ -129,7 +144,7 @@ def following_context(files: TlsFiles, on_refusal: Refuse, notice: Callable[[str
                 newest = server_context(files)
                 notice("the certificates were replaced; new connections use them")
             except InputError as error:
-                notice(f"the certificates that were used so far stay in use: {error}")
+                notice(f"the certificates that were used so far stay in use: {error}", WARNING)
         connection.context = newest
 
     # OpenSSL calls it for every handshake, also without a name; the new context brings its certificate and authorities.
@@ -143,8 +158,10 @@ def _counting(on_refusal: Refuse) -> type[ssl.SSLObject]:
 
     class Connection(ssl.SSLObject):
         failure: ssl.SSLError | None = None
+        peer: Peer | None = None
 
         def do_handshake(self) -> None:
+            self.peer = self.peer or PEER.get(Peer())  # later calls are of the event loop, without its context
             if self.failure is not None:
                 raise self.failure
             try:
@@ -152,7 +169,8 @@ def _counting(on_refusal: Refuse) -> type[ssl.SSLObject]:
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise
             except ssl.SSLError as error:
-                on_refusal(error)
+                self.peer.is_refused = True
+                on_refusal(error, self.peer.address)
                 self.failure = error
                 if error.reason in NO_TLS:
                     raise

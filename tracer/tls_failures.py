@@ -10,6 +10,7 @@ Source: RFC 8446 §6.2 (alerts); OpenSSL, x509_vfy.h.
 import socket
 import ssl
 import time
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import httpx
@@ -44,6 +45,22 @@ ALERTS = {
 
 Trouble = tuple[str, str]
 """What is wrong, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFailures:
+    """The attempts of an agent to reach its collector that failed for the sake of TLS, since it was started."""
+
+    count: int = 0
+    last_ns: int = 0  # by the host's clock
+    last: str = ""  # what was wrong then, and what to do
+
+    def with_one_more(self, trouble: Trouble, at_ns: int) -> "TlsFailures":
+        """These and another one."""
+        return TlsFailures(self.count + 1, at_ns, "; ".join(trouble))
+
+
+NO_FAILURES = TlsFailures()
 
 
 def tls_trouble(error: BaseException, url: str, context: ssl.SSLContext | None) -> Trouble | None:

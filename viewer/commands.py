@@ -2,6 +2,7 @@
 
 import errno
 import ipaddress
+import logging
 import os
 import signal
 import socket
@@ -18,9 +19,11 @@ from types import FrameType
 import click
 
 from collector.queries import check_trace, open_trace
+from tracer.commands.log_options import log_options
 from tracer.errors import InputError, ResourceError
 from tracer.scratch import remove_leftovers
 from tracer.secret_rules import without_secrets
+from tracer.service_log import hide, notice_to
 from tracer.tls import TlsFiles, following_context, open_secret_lines
 from tracer.tokens import leave_token, make_up_token, read_token, take_back
 from viewer.access import Access
@@ -29,6 +32,7 @@ from viewer.pages.context import Companions
 from viewer.serving import make_server
 from viewer.tls_front import tls_front
 
+LOG = logging.getLogger("twintap.viewer")
 VARIABLE = "TWINTAP_VIEW_TOKEN"
 """Its own, so that a collector's token in the environment does not close the page."""
 MAKE_ONE = "\0"
@@ -81,6 +85,7 @@ QUIET_SECONDS = 0.5
     help="A run of `tracer bench run`, or a folder of runs, to show beside the trace; may be given again.",
 )
 @click.option("--no-browser", is_flag=True, help="Print the URL, and do not open a browser.")
+@log_options
 def command(
     *,
     trace: str | None,
@@ -106,8 +111,10 @@ def command(
     context = _tls(listen, TlsFiles(ca, cert, key), plain_http=plain_http, is_local=is_loopback(host))
     for other in others:
         check_trace(other)
+    hide(secret or "")
+    notice = notice_to(LOG)
     for line in remove_leftovers(Path(tempfile.gettempdir()), *([Path(trace).parent] if trace else [])):
-        click.echo(f"tracer: {line}", err=True)
+        notice(line)
     with _listening(host, port) as listener:  # first: an index takes long, only to find the port in use
         opened = open_trace(trace, progress_printer()) if trace else None
         revisions, uploads = make_viewer(opened, Access(secret, secure=context is not None), Companions(runs, others))
@@ -156,12 +163,10 @@ def _tls(listen: str, files: TlsFiles, *, plain_http: bool, is_local: bool) -> s
     if plain_http:
         raise InputError("--plain-http is without TLS", "leave it out, or --cert")
 
-    def say(line: str) -> None:
-        click.echo(f"tracer: {line}", err=True)
-
-    context = following_context(files, lambda _: None, say)  # first of all whether they are keys and certificates
+    notice = notice_to(LOG)
+    context = following_context(files, lambda *_: None, notice)  # first of all whether they are keys and certificates
     for line in open_secret_lines(files):
-        say(line)
+        notice(line)
     return context
 
 

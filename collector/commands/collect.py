@@ -3,10 +3,10 @@
 import contextlib
 import fcntl
 import ipaddress
+import logging
 import os
 import resource
 import socket
-import ssl
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,16 @@ from collector.service.door import Door, protocol_behind
 from collector.service.handshakes import Handshakes
 from collector.service.retention import limits_of
 from collector.service.settings import CollectorSettings
+from collector.service.tls_gate import TlsGate, protocol_with_tls
+from tracer.commands.log_options import log_options
 from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, PrivilegeError, ResourceError
 from tracer.interrupts import call_on_interrupt
-from tracer.secret_rules import without_secrets
+from tracer.service_log import hide, notice_to
 from tracer.tokens import leave_token, left_token, make_up_token, read_token, take_back, token_options
 
 DEFAULT_LISTEN = "127.0.0.1:8710"
+LOG = logging.getLogger("twintap.collector")
 OTHERS = "give others --token-file"
 
 
@@ -78,6 +81,7 @@ OTHERS = "give others --token-file"
 @trigger_options
 @naming_options
 @thresholds_option
+@log_options
 @secret_options
 def command(
     *,
@@ -110,12 +114,13 @@ def command(
         raise InputError(f"{listen} can be reached from other machines", "give --token-file, or set TWINTAP_TOKEN")
     called = operators_names(own_services, names)
     triggers = operators_triggers(more, live_window)
+    say = notice_to(LOG)
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
         _lock_folder(data)
         ingest.clean(data)
         for line in live.clean(data):
-            _say(line)
+            say(line)
     _raise_descriptor_limit()
     with open_listener(address, port) as listener, contextlib.ExitStack() as left, _quiet_interrupt():
         said = [f"collecting at {'https' if tls else 'http'}://{_listener_text(listener)} into {data}"]
@@ -123,6 +128,7 @@ def command(
             secret, place = _create_token(listener.getsockname()[1], data)
             left.callback(take_back, place, secret)
             said.append(f"its token is in {place} where agents of this user on this machine find it; {OTHERS}")
+        hide(secret)
         settings = CollectorSettings(
             data,
             secret,
@@ -135,22 +141,25 @@ def command(
             triggers=triggers,
         )
         handshakes = Handshakes()
-        context = open_tls(tls, listener, secret, handshakes, _say, left) if tls else None
-        server = _server(create_app(settings, handshakes=handshakes), context)
+        context = open_tls(tls, listener, secret, handshakes, say, left) if tls else None
+        gate = TlsGate(context, handshakes) if context else None
+        server = _server(create_app(settings, handshakes=handshakes), gate)
         with call_on_interrupt(partial(setattr, server, "should_exit", True)):  # also before uvicorn listens to signals
             for line in said:
-                _say(line)
+                say(line)
             server.run(sockets=[listener])
 
 
-def _server(app: FastAPI, context: ssl.SSLContext | None) -> uvicorn.Server:
-    """The server of a collector; with a context, it speaks TLS alone."""
+def _server(app: FastAPI, gate: TlsGate | None) -> uvicorn.Server:
+    """The server of a collector; with a gate, it speaks TLS alone."""
+    protocol = protocol_behind(Door())
     config = uvicorn.Config(
         app,
-        http=protocol_behind(Door()),
+        http=protocol_with_tls(gate, protocol) if gate else protocol,
+        loop="asyncio",  # as the gate needs it
+        log_config=None,  # its lines are among ours
         log_level="warning",
         access_log=False,
-        ssl_context_factory=(lambda *_: context) if context else None,
     )
     return uvicorn.Server(config)
 
@@ -184,10 +193,6 @@ def _raise_descriptor_limit() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _say(line: str) -> None:
-    click.echo(without_secrets(f"tracer: {line}"), err=True)
 
 
 def parse_listen(text: str) -> tuple[str, int]:

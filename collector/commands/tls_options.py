@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from collector.service.handshakes import Handshakes
 from collector.service.ingest import disk_errors
 from tracer import _capture
 from tracer.errors import InputError
+from tracer.service_log import Notice
 from tracer.tls import TlsFiles, following_context, open_secret_lines
 
 FILE = click.Path(path_type=Path)
@@ -132,7 +134,7 @@ def open_tls(
     listener: socket.socket,
     token: str,
     handshakes: Handshakes,
-    say: Callable[[str], None],
+    say: Notice,
     left: contextlib.ExitStack,
 ) -> ssl.SSLContext:
     """The context of a collector that listens; certificates of its own authority are made now and while it runs.
@@ -156,14 +158,14 @@ def open_tls(
     return context
 
 
-def _renew(prepare: Callable[[datetime], list[str]], ended: threading.Event, say: Callable[[str], None]) -> None:
+def _renew(prepare: Callable[[datetime], list[str]], ended: threading.Event, say: Notice) -> None:
     """Make certificates anew in time, until the collector ends."""
     while not ended.wait(RENEWAL_SECONDS):
         try:
             for line in prepare(datetime.now(UTC)):
                 say(line)
         except (OSError, InputError) as error:
-            say(f"certificates cannot be made anew: {error}")
+            say(f"certificates cannot be made anew: {error}", WARNING)
 
 
 def _names(wanted: tuple[str, ...], address: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ collector's, at least and at most: it was sent before that time and answered aft
 """
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from collector.trace.model import CounterInfo
 from tracer.private_files import write_durably
 from tracer.segments import INCARNATION_PATTERN
 
+LOG = logging.getLogger("twintap.collector")
 REPORT_FILE = "report.json"
 SILENT_NS = 30_000_000_000
 """Without a report for so long, an agent is silent: it reports every 5 s."""
@@ -40,6 +42,8 @@ SPOOL_SHARE = 0.5
 """Share of its limit from which a spool is reported."""
 CLOCK_NS = 1_000_000_000
 """Difference of clocks from which it is reported; traces align clocks whatever they are."""
+TLS_FAILED_NS = 600_000_000_000
+"""For so long after the last one, an agent's attempts that TLS ended are a problem: it may be back only for now."""
 FORGOTTEN_NS = 24 * 3_600 * 1_000_000_000
 """After so long, an agent that has ended is not listed."""
 _TEXT = Field(max_length=4096)
@@ -89,6 +93,9 @@ class Report(BaseModel, frozen=True):
     cpu_ns: int = Field(ge=0)
     memory_bytes: int = Field(ge=0)
     problem: str = _TEXT
+    tls_failures_count: int = Field(default=0, ge=0)
+    tls_failed_ns: int = Field(default=0, ge=0)
+    tls_failure: str = _TEXT_OR_NOTHING
     recording: bool = True
     refused: str = _TEXT_OR_NOTHING
     history: HistorySpan | None = None
@@ -142,6 +149,7 @@ class AgentStatus:
     memory_bytes: int
     clock_ahead_ns: tuple[int, int] | None  # of the collector's, at least and at most; None: not known yet
     problems: tuple[Problem, ...]
+    tls_failures_count: int = 0  # its attempts to reach this collector that TLS ended
     history: HistorySpan | None = None  # of a flight recorder, by its own clock
     cpu_budget_share: float | None = None  # of one core, that it may use; None: no limit
     one_in: int = 1  # one of so many connections is kept now
@@ -169,6 +177,10 @@ class Agents:
             known = self._received.get((session, host, incarnation))
             received = Received(report=report, received_ns=now_ns, before=known.report if known else None)
             self._received[session, host, incarnation] = received
+        if known is None or (report.ended and not known.report.ended):
+            fields = {"session": session, "host": host, "incarnation": incarnation}
+            event = "has ended in" if report.ended else "reports to"
+            LOG.info("the agent of host %s %s session %s", host, event, session, extra=fields)
         with contextlib.suppress(OSError):  # a disk that is full is the segments' trouble, and is said there
             folder.mkdir(parents=True, exist_ok=True)
             if report.history is not None:
@@ -249,6 +261,7 @@ def agent_status(key: Key, received: Received, now_ns: int, version: str) -> Age
         memory_bytes=report.memory_bytes,
         clock_ahead_ns=report.clock_ahead_ns,
         problems=(),
+        tls_failures_count=report.tls_failures_count,
         history=report.history,
         cpu_budget_share=report.cpu_percent / 100 or None,
         one_in=report.one_in,
@@ -286,6 +299,13 @@ def _problems(status: AgentStatus, received: Received, version: str) -> Iterator
             f"{_seconds(status.lag_ns)} behind",
             f"{report.waiting_count:,} segments wait: the network or the disk of this collector is slower than the "
             "traffic; capture less (a FILTER, --payload none)",
+        )
+    tls_failed_ns = report.sent_ns - report.tls_failed_ns
+    if report.tls_failures_count and tls_failed_ns < TLS_FAILED_NS:
+        yield Problem(
+            f"TLS ended {report.tls_failures_count:,} of its attempts to reach this collector, "
+            f"the last {_seconds(max(0, tls_failed_ns))} before its last report",
+            report.tls_failure,
         )
     if report.refused:
         yield Problem("the orders of this page are not followed", report.refused)

@@ -6,6 +6,7 @@
 
 import hmac
 import html
+import logging
 import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -31,7 +32,7 @@ from collector.service import ingest, orders_routes, trigger_routes, window_rout
 from collector.service.agents import Agents, AgentStatus, Report
 from collector.service.boundary import AnalysisError, contain_failures, log_failure
 from collector.service.browsers import BrowserGuard
-from collector.service.handshakes import Handshakes
+from collector.service.handshakes import Handshakes, Refusal
 from collector.service.incarnations import host_sources, sequences, stored_incarnations
 from collector.service.ingest import Closing, IncarnationStatus, Outcome, SessionStatus
 from collector.service.joining import Joining
@@ -50,6 +51,7 @@ from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError, TracerError
 from tracer.shipping import PACKED, PCAPNG
 
+LOG = logging.getLogger("twintap.collector")
 COOKIE = "twintap_collector_token"
 PAGE = FilePath(__file__).with_name("agents.html")
 POLICY = (
@@ -246,6 +248,9 @@ async def put_segment(
         except ClientDisconnect:
             raise HTTPException(status.HTTP_400_BAD_REQUEST, "the sender went away") from None
         outcome = await to_thread.run_sync(upload.finish)
+    if not outcome.acknowledged:
+        fields = {"session": session, "host": host, "incarnation": incarnation, "segment": number}
+        LOG.warning("segment %d of host %s was refused: %s", number, host, outcome.value, extra=fields)
     if outcome is Outcome.STORED:
         live: LiveAnalysis = request.app.state.live
         live.note_segment(session, host, incarnation, number, upload.place)
@@ -280,6 +285,13 @@ def list_agents(request: Request) -> list[AgentStatus]:
     """Say how every agent is, and what is wrong with it."""
     agents: Agents = request.app.state.agents
     return agents.status()
+
+
+@_guarded.get("/refusals")
+def list_refusals(request: Request) -> list[Refusal]:
+    """Say which connections TLS did not let in: from where, how often, when, why, and what to do; the newest first."""
+    handshakes: Handshakes = request.app.state.handshakes
+    return handshakes.refusals()
 
 
 @_guarded.get("/storage")
@@ -378,7 +390,7 @@ def _analysis_of(
     try:
         info = contain_failures(session, lambda: analysis(sources, str(trace), counters))
     except AnalysisError as error:
-        log_failure(error)
+        log_failure(error, session)
         raise
     return Analysed(
         trace=str(trace),
@@ -406,8 +418,9 @@ def health(response: Response) -> Health:
 def metrics(request: Request) -> PlainTextResponse:
     """Give the agents' status, and how many connections TLS refused, to Prometheus."""
     agents: Agents = request.app.state.agents
-    refused = request.app.state.handshakes.counts()
-    return PlainTextResponse(metrics_text(agents.status(), refused), media_type=CONTENT_TYPE_LATEST)
+    handshakes: Handshakes = request.app.state.handshakes
+    text = metrics_text(agents.status(), handshakes.counts(), handshakes.last_ns())
+    return PlainTextResponse(text, media_type=CONTENT_TYPE_LATEST)
 
 
 @_open.get("/", response_class=HTMLResponse, include_in_schema=False)

@@ -53,9 +53,10 @@ def contain_failures(session: str, work: Callable[[], Made]) -> Made:
         raise AnalysisError(f"{what}: {_sentence(error)}", REMEDY) from error
 
 
-def log_failure(error: TracerError, times: int = 1) -> None:
+def log_failure(error: TracerError, session: str, times: int = 1) -> None:
     """Write why an analysis made no trace to the service's log; `times`, how often that session's has failed so far."""
-    _log.error("%s%s", error, f" ({times:,} times)" if times > 1 else "")
+    suffix = f" ({times:,} times)" if times > 1 else ""
+    _log.error("%s%s", error, suffix, extra={"session": session, "count": times})
 
 
 def _sentence(error: BaseException) -> str:

@@ -177,12 +177,12 @@ class Joining:
         except FileNotFoundError:  # the session was deleted, or a segment has expired
             return 0
         except OSError as error:
-            log.warning("segments of session %s are not joined: %s", session, error)
+            log.warning("segments of session %s are not joined: %s", session, error, extra={"session": session})
             return 0
 
     def _step_and_report(self) -> None:
         if count := self.step():
-            log.info("%d segments were joined", count)
+            log.info("%d segments were joined", count, extra={"count": count})
 
 
 def write_durably(place: Path, write: Callable[[BinaryIO], int]) -> None:

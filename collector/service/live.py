@@ -321,7 +321,7 @@ class LiveAnalysis:
             failed_count = before.failed_rounds_count + 1
             status = replace(status, error=str(error), failed_rounds_count=failed_count)
             if is_power_of_ten(failed_count):
-                log_failure(error, failed_count)
+                log_failure(error, before.session, failed_count)
         _note_error(self._data, status)
         ended_ns = self._clock()
         took_ns = ended_ns - started_ns

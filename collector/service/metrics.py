@@ -24,6 +24,7 @@ COUNTERS: tuple[tuple[str, str, Value], ...] = (
         lambda each: each.left_out_count,
     ),
     ("lost_segments", "Segments that were lost or refused.", lambda each: each.lost_count),
+    ("tls_failures", "Its attempts to reach the collector that TLS ended.", lambda each: each.tls_failures_count),
 )
 GAUGES: tuple[tuple[str, str, Value], ...] = (
     (
@@ -46,19 +47,21 @@ GAUGES: tuple[tuple[str, str, Value], ...] = (
 )
 
 
-def metrics_text(agents: Sequence[AgentStatus], refused: Mapping[str, int]) -> bytes:
+def metrics_text(agents: Sequence[AgentStatus], refused: Mapping[str, int], refused_ns: Mapping[str, int]) -> bytes:
     """All metrics in Prometheus' text format.
 
-    Arguments: `refused`, connections by the reason for which TLS refused them.
+    Arguments: `refused`, connections by the reason for which TLS refused them; `refused_ns`, when the last one was.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Metrics(agents, refused))
+    registry.register(_Metrics(agents, refused, refused_ns))
     return generate_latest(registry)
 
 
 class _Metrics(Collector):
-    def __init__(self, agents: Sequence[AgentStatus], refused: Mapping[str, int]) -> None:
-        self._agents, self._refused = agents, refused
+    def __init__(
+        self, agents: Sequence[AgentStatus], refused: Mapping[str, int], refused_ns: Mapping[str, int]
+    ) -> None:
+        self._agents, self._refused, self._refused_ns = agents, refused, refused_ns
 
     def collect(self) -> Iterator[Metric]:
         """Each metric with the samples of all agents."""
@@ -72,6 +75,12 @@ class _Metrics(Collector):
         for reason, count in self._refused.items():
             metric.add_metric((reason,), count)
         yield metric
+        last = GaugeMetricFamily(
+            "twintap_collector_last_refused_timestamp_seconds", "When TLS refused the last one.", labels=["reason"]
+        )
+        for reason, at_ns in self._refused_ns.items():
+            last.add_metric((reason,), at_ns / 1e9)
+        yield last
 
 
 def _add(metric: CounterMetricFamily | GaugeMetricFamily, agents: Iterable[AgentStatus], value: Value) -> None:

@@ -138,12 +138,13 @@ class Retention:
         try:
             return delete_expired(session, self._limits, self._clock())
         except (OSError, ResourceError) as error:
-            log.warning("what has expired of session %s cannot be deleted: %s", session.name, error)
+            fields = {"session": session.name}
+            log.warning("what has expired of session %s cannot be deleted: %s", session.name, error, extra=fields)
             return 0
 
     def _step_and_report(self) -> None:
         if count := self.step():
-            log.info("%d segments have expired and were deleted", count)
+            log.info("%d segments have expired and were deleted", count, extra={"count": count})
 
 
 def limits_of(keep_hours: float | None, keep_gib: float | None) -> RetentionLimits:

@@ -160,7 +160,8 @@ class Triggers:
         except TracerError as error:
             trigger.problem = str(error)
             return None
-        log.warning("trigger fired for session %s: %s; window %s", session, reason, window.window)
+        fields = {"session": session, "window": window.window, "trigger": trigger.name}
+        log.warning("trigger fired for session %s: %s; window %s", session, reason, window.window, extra=fields)
         return window
 
     def _quiet_until_ns(self, trigger: _Trigger, session: str) -> int:

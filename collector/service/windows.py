@@ -15,6 +15,7 @@ reaches up to 1.5 s further. Retention never deletes a window; `DELETE /api/sess
 """
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,7 @@ from tracer.errors import InputError, TracerError
 from tracer.plain_text import plain
 from tracer.private_files import write_durably
 
+LOG = logging.getLogger("twintap.collector")
 STEP_SECONDS = 0.25
 SILENT_NS = 10_000_000_000
 """A recorder reports every 2 s; one that did not for so long is waited for no more."""
@@ -223,7 +225,7 @@ class Windows:
                 contain_failures(window.session, partial(self._look, window, agents))
             except TracerError as error:  # a full disk, for example; tried again at the next look
                 if window.problem != str(error):
-                    log_failure(error)
+                    log_failure(error, window.session)
                 window.problem = str(error)
 
     def _look(self, window: Window, agents: dict[tuple[str, str], AgentStatus]) -> None:
@@ -344,8 +346,10 @@ class Windows:
                 window.state = WindowState.GATHERING
                 return
             window.state, window.problem, window.ready_ns = WindowState.READY, "", self._clock()
+            LOG.info("window %s is ready", window.window, extra=_fields(window))
         except TracerError as error:
             window.state, window.problem = WindowState.FAILED, str(error)
+            LOG.error("window %s has no trace: %s", window.window, error, extra=_fields(window))
         with self._lock:
             if self._windows.get(window.window) is window:
                 self._store(window)
@@ -364,6 +368,11 @@ class Windows:
             folder = session_folder(self._data, window.window)
             folder.mkdir(parents=True, exist_ok=True)
             write_durably(folder / WINDOW_FILE, window.model_dump_json())
+
+
+def _fields(window: Window) -> dict[str, str]:
+    """What an event of the log that is about a window says of it."""
+    return {"session": window.session, "window": window.window}
 
 
 def _part_of(answer: WindowAnswer, window: Window, agent: AgentStatus | None) -> Part:

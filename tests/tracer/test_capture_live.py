@@ -278,7 +278,9 @@ def test_an_interface_that_is_removed_ends_the_capture_and_keeps_what_came(hosts
         hosts.a.run("ip", "link", "del", "gone")
         said = agent.rest()
         assert agent.process.returncode == 2
-    assert said.splitlines()[-1] == "tracer: interface gone was removed; what was captured until then is kept"
+    assert said.splitlines()[-1].endswith(
+        "Z ERROR twintap: interface gone was removed; what was captured until then is kept"
+    )
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["a-000001.pcapng"]
 
 
@@ -293,7 +295,7 @@ def test_a_full_disk_stops_the_capture_and_keeps_what_was_whole(hosts: Pair, tmp
         hosts.exchange(4 * MIB, 4 * MIB)
         said = agent.rest()
         assert agent.process.returncode == 2
-    assert said.splitlines()[-1].startswith(f"tracer: no space left on the disk of {small}/a; free some space")
+    assert f" ERROR twintap: no space left on the disk of {small}/a; free some space" in said.splitlines()[-1]
     left = sorted((tmp_path / "a").iterdir())
     assert [path.name for path in left] == [f"a-{number:06d}.pcapng" for number in range(1, len(left) + 1)]
     rows = packets(tmp_path / "a")
@@ -400,7 +402,7 @@ def test_without_a_collector_segments_stay_in_the_spool_and_the_next_agent_sends
         hosts.exchange(1)
         said = agent.stop()
     assert agent.process.returncode == 2
-    assert re.search(r"tracer: \d+ segments are not at the collector yet, they are kept in .*; the next agent", said)
+    assert re.search(r"twintap: \d+ segments are not at the collector yet, they are kept in .*; the next agent", said)
     collect = (*TRACER, "collect", "--data", str(data), "--listen", "127.0.0.1:8710")
     with hosts.a.running(*collect, ready="collecting at"), Capturing(hosts.a, argv) as agent:
         assert agent.stop().endswith("segments sent, 0 lost\n")

@@ -57,7 +57,7 @@ class Host:
             self.collector.client(),
             [self.spool],
             SpoolLimits(1 << 30),
-            lambda _: None,
+            lambda *_, **__: None,
             lambda: 0.0,
             recorder=self.recorder,
         )

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -77,12 +78,15 @@ class Scene:
     spool: Spool
     now: float = 0.0
     notices: list[str] = field(default_factory=list)
+    events: list[tuple[int, dict[str, object]]] = field(default_factory=list)
 
     def shipper(self, *left: Spool) -> Shipper:
         spools = [*left, self.spool]
-        return Shipper(
-            self.collector.client(), spools, SpoolLimits(LIMIT), self.notices.append, lambda: self.now, self.pause
-        )
+        return Shipper(self.collector.client(), spools, SpoolLimits(LIMIT), self.note, lambda: self.now, self.pause)
+
+    def note(self, line: str, level: int = logging.INFO, /, **fields: object) -> None:
+        self.notices.append(line)
+        self.events.append((level, fields))
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
@@ -253,7 +257,7 @@ def test_a_refused_token_is_read_again(scene: Scene) -> None:
 
     client = CollectorClient(URL, "first", httpx.MockTransport(answer), token_now=lambda: tokens.pop(0))
     scene.write(1)
-    shipper = Shipper(client, [scene.spool], SpoolLimits(LIMIT), scene.notices.append, lambda: scene.now, scene.pause)
+    shipper = Shipper(client, [scene.spool], SpoolLimits(LIMIT), scene.note, lambda: scene.now, scene.pause)
     shipper.step()
     assert seen == ["Bearer first", "Bearer second", "Bearer third"]
     assert scene.spool.waiting() == []
@@ -277,6 +281,7 @@ def test_a_segment_that_is_refused_for_what_it_is_does_not_stop_the_others(scene
     (kept,) = scene.spool.folder.glob("*.refused")
     assert len(scene.notices) == 1
     assert str(kept) in scene.notices[0]
+    assert scene.events == [(logging.WARNING, {"segment": 2})]
     assert kept.read_bytes() == b"segment"
 
 
@@ -367,9 +372,7 @@ def test_a_close_that_is_cut_is_said_again(scene: Scene) -> None:
     scene.spool.discard(1, scene.write(1))
 
     client = CollectorClient(URL, "", httpx.MockTransport(answer))
-    assert Shipper(
-        client, [scene.spool], SpoolLimits(LIMIT), scene.notices.append, lambda: scene.now, scene.pause
-    ).close()
+    assert Shipper(client, [scene.spool], SpoolLimits(LIMIT), scene.note, lambda: scene.now, scene.pause).close()
     assert [request.url.path for request in asked] == [path_of(0).replace("segments/0", "close")] * 2
     assert not scene.spool.folder.exists()
 
@@ -625,7 +628,7 @@ def test_an_agent_reports_whether_or_not_its_segments_are_taken(scene: Scene) ->
     scene.write(1)
     scene.collector.fault = status(401)
     client = scene.collector.client()
-    shipper = Shipper(client, [scene.spool], SpoolLimits(LIMIT), scene.notices.append, lambda: scene.now, report=report)
+    shipper = Shipper(client, [scene.spool], SpoolLimits(LIMIT), scene.note, lambda: scene.now, report=report)
     for scene.now in (0.0, REPORT_SECONDS / 2, REPORT_SECONDS):
         shipper.step()
     assert [delivery.problem[:29] for delivery, _ in reports] == ["", f"the collector at {URL}"[:29]]

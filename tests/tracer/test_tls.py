@@ -5,27 +5,35 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 import uvicorn
 
 from collector.service.app import create_app
 from collector.service.authority import AuthorityFiles, prepare_authority
-from collector.service.handshakes import Handshakes
+from collector.service.door import Door, protocol_behind
+from collector.service.handshakes import CROWDED, LATE, Handshakes
 from collector.service.settings import CollectorSettings
-from tests.helpers.polling import wait_for
+from collector.service.tls_gate import HandshakeLimits, TlsGate, protocol_with_tls
+from tests.helpers.polling import PATIENCE_S, wait_for
+from tracer.agent import CaptureOptions
 from tracer.errors import InputError
-from tracer.shipping import CollectorClient, CollectorDownError, CollectorRefusesError
+from tracer.reports import Reporting
+from tracer.shipping import CollectorClient, CollectorDownError, CollectorRefusesError, Shipper
+from tracer.spool import Spool, SpoolLimits
 from tracer.tls import TlsFiles, client_context, following_context, read_bundle, server_context
 
 NOW = datetime.now(UTC)
 NAMES = ("127.0.0.1", "localhost")
 LONG = timedelta(days=4000)
 TOKEN = "abc"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+LIMITS = HandshakeLimits()
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +55,9 @@ class Server:
     handshakes: Handshakes = field(default_factory=Handshakes)
     said: list[str] = field(default_factory=list)
 
+    def note(self, line: str, *_: object) -> None:
+        self.said.append(line)
+
     @property
     def url(self) -> str:
         return f"https://127.0.0.1:{self.port}"
@@ -57,14 +68,16 @@ class Server:
 
 
 @contextmanager
-def collector(data: Path, files: TlsFiles | None, port: int = 0) -> Iterator[Server]:
+def collector(data: Path, files: TlsFiles | None, port: int = 0, limits: HandshakeLimits = LIMITS) -> Iterator[Server]:
     """A collector in a thread; without files it speaks plain HTTP."""
     listener = socket.create_server(("127.0.0.1", port))
     served = Server(listener.getsockname()[1])
-    context = following_context(files, served.handshakes.note, served.said.append) if files else None
+    context = following_context(files, served.handshakes.note, served.note) if files else None
     app = create_app(CollectorSettings(data, TOKEN), handshakes=served.handshakes)
-    factory = (lambda *_: context) if context else None
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ssl_context_factory=factory))
+    protocol = protocol_behind(Door())
+    if context is not None:
+        protocol = protocol_with_tls(TlsGate(context, served.handshakes, limits), protocol)
+    server = uvicorn.Server(uvicorn.Config(app, http=protocol, log_level="error", lifespan="off", loop="asyncio"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
@@ -121,6 +134,95 @@ def test_each_refusal_is_one_line_with_a_remedy_and_counted(made: AuthorityFiles
             assert said in found
             assert found.count("\n") == 0
             server.await_count(reason, before + 1)
+        refused = {each.reason: each for each in server.handshakes.refusals()}
+        assert refused.keys() == {reason for reason, _, _ in cases}
+        assert {each.address for each in refused.values()} == {"127.0.0.1"}
+        found = httpx.get(
+            f"{server.url}/api/refusals", headers=BEARER, verify=client_context(TlsFiles(bundle=made.agent))
+        )
+        assert found.json()[0]["remedy"] == "give it --bundle agent.pem, or --ca ca.pem"
+        assert sum(each["count"] for each in found.json()) >= len(cases)
+
+
+def idle(stack: ExitStack, server: Server, count: int) -> list[socket.socket]:
+    """Connections over which nothing is sent."""
+    return [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(count)]
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other side closes it; fails if that never comes."""
+    connection.settimeout(PATIENCE_S)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_stranger_who_sends_nothing_does_not_hold_the_port(made: AuthorityFiles, tmp_path: Path) -> None:
+    limits = HandshakeLimits(unfinished_count=8, unfinished_of_address_count=8)
+    with collector(tmp_path, mutual(made), limits=limits) as server, ExitStack() as stack:
+        held = idle(stack, server, 30)
+        assert all(map(is_closed, held[:22])), "the oldest make room"
+        assert check(server.url, TlsFiles(bundle=made.agent)) == ""
+        server.await_count(CROWDED, 23)
+        assert is_closed(held[22])
+        assert server.handshakes.counts()[LATE] == 0
+        (refusal,) = server.handshakes.refusals()
+        assert (refusal.address, refusal.count) == ("127.0.0.1", 23)
+
+
+def test_a_handshake_has_a_time(made: AuthorityFiles, tmp_path: Path) -> None:
+    limits = HandshakeLimits(handshake_seconds=0.3)
+    with collector(tmp_path, mutual(made), limits=limits) as server, ExitStack() as stack:
+        silent, half = idle(stack, server, 2)
+        half.sendall(bytes.fromhex("16030100"))
+        assert is_closed(silent)
+        assert is_closed(half)
+        server.await_count(LATE, 2)
+        idle(stack, server, 1)[0].close()
+        server.await_count(LATE, 2)
+
+
+def test_who_is_refused_and_stays_is_refused_once(made: AuthorityFiles, tmp_path: Path) -> None:
+    """The other side keeps its connection open after the alert, until its time is over."""
+    context = client_context(TlsFiles(ca=made.ca))
+    with collector(tmp_path, mutual(made), limits=HandshakeLimits(handshake_seconds=0.3)) as server:
+        with (
+            socket.create_connection(("127.0.0.1", server.port)) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+        ):
+            connection.settimeout(PATIENCE_S)
+            with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
+                connection.recv(1)
+            assert is_closed(connection)
+        assert {reason: count for reason, count in server.handshakes.counts().items() if count} == {"no_certificate": 1}
+
+
+def test_what_is_sent_with_the_end_of_the_handshake_is_read(made: AuthorityFiles, tmp_path: Path) -> None:
+    """The request is on the way before the server's protocol behind TLS is there."""
+    context = client_context(TlsFiles(bundle=made.agent))
+    with collector(tmp_path, mutual(made)) as server:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        with socket.create_connection(("127.0.0.1", server.port)) as plain:
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    plain.sendall(outgoing.read())
+                    incoming.write(plain.recv(65536))
+            tls.write(b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer abc\r\n\r\n")
+            plain.sendall(outgoing.read())  # the end of the handshake and the request, at once
+            answer = b""
+            plain.settimeout(PATIENCE_S)
+            while b"ok" not in answer:
+                incoming.write(plain.recv(65536))
+                try:
+                    answer += tls.read(65536)
+                except ssl.SSLWantReadError:
+                    continue
+        assert answer.startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(
@@ -143,6 +245,24 @@ def test_a_collector_with_another_name_or_time_is_refused(
         found = check(server.url, TlsFiles(ca=made.ca))
         server.await_count("not_trusted", 1)
     assert said in found
+
+
+def test_an_agent_reports_its_attempts_that_tls_ended(made: AuthorityFiles, tmp_path: Path) -> None:
+    """They are counted while it is refused, and in its reports once it gets through."""
+    bundle = tmp_path / "agent.pem"
+    bundle.write_bytes(authority(tmp_path / "other").agent.read_bytes())
+    spool = Spool(tmp_path / "spool")
+    with collector(tmp_path / "data", mutual(made)) as server:
+        with closing(CollectorClient(server.url, TOKEN, tls=TlsFiles(bundle=bundle))) as client:
+            shipper = Shipper(client, [spool], SpoolLimits(1 << 20), server.note)
+            for _ in range(2):
+                shipper.check()
+            bundle.write_bytes(made.agent.read_bytes())
+            shipper.check()
+            assert client.tls_failures.last_ns > NOW.timestamp() * 1e9
+            made_report = Reporting(CaptureOptions(("eth0",), "web1"), [], 1000).report(shipper.delivery())
+        assert "is of an authority that is not trusted here; give the authority's" in made_report.tls_failure
+        assert (made_report.tls_failures_count, made_report.tls_failed_ns) == (2, client.tls_failures.last_ns)
 
 
 def test_an_expired_agent_is_named(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[
 def page(files: TlsFiles) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
-        with tls_front(listener, following_context(files, lambda _: None, print)) as behind:
+        with tls_front(listener, following_context(files, lambda *_: None, print)) as behind:
             server = make_server(application, behind)
             thread = threading.Thread(target=server.run, daemon=True)
             thread.start()

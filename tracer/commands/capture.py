@@ -1,5 +1,6 @@
 """`tracer capture`: record this host's TCP packets, to a directory or to a collector."""
 
+import logging
 import os
 import re
 import select
@@ -14,15 +15,17 @@ import click
 
 from tracer.agent import CaptureOptions, SkewedClock, run_capture
 from tracer.commands.collector_options import collector_access, collector_options
+from tracer.commands.log_options import log_options
 from tracer.commands.secret_options import secret_options
 from tracer.cpu_budget import LEAST_CPU_PERCENT, MOST_CPU_PERCENT
 from tracer.memory_bound import DEFAULT_MIB, LEAST_MIB, divide_memory
 from tracer.privileges import FOR_PROCESSES, drop_capabilities
-from tracer.secret_rules import without_secrets
 from tracer.segments import check_name
+from tracer.service_log import Notice, hide, log_for_program, notice_to
 from tracer.shipped_capture import run_shipped_capture
 from tracer.spool import Destination, default_spool
 
+LOG = logging.getLogger("twintap.agent")
 UNITS = {"mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([MGT]iB)", re.IGNORECASE)
 LEAST_KEPT_BYTES = 64 << 20
@@ -106,13 +109,17 @@ LEAST_KEPT_BYTES = 64 << 20
     "CAP_DAC_READ_SEARCH; or what the kernel says to everybody, users, units and containers.",
 )
 @click.option(
-    "--until-eof", is_flag=True, help="Stop also when standard input ends: for a program that starts this one."
+    "--until-eof",
+    is_flag=True,
+    callback=lambda _context, _option, wanted: _until_eof(wanted),
+    help="Stop also when standard input ends: for a program that starts this one.",
 )
 @click.option(
     "--clock-error",
     metavar="NAME=N,…",
     help="For tests only: write stamps as a wrong clock gives them. Names: offset_ns, drift_ppb, since_ns.",
 )
+@log_options
 @secret_options
 @click.argument("expression", nargs=-1, metavar="[FILTER]")
 def command(
@@ -155,15 +162,18 @@ def command(
         cpu_percent=cpu_budget or 0,
     )
     stop_requested = _input_ended if until_eof else None
-    access = collector_access(**of_collector, warn=_say)
+    access = collector_access(**of_collector, warn=notice_to(LOG))
     if keep and access is None:
         raise click.UsageError("--keep is for an agent with --collector: it sends what the collector asks for.")
     more = FOR_PROCESSES if owners == "processes" else frozenset()
     if folder is not None and access is None:
         where = folder / options.host
         drop_capabilities([where], more=more)
-        run_capture(options, where, on_start=_starter(options, where), on_notice=_say, stop_requested=stop_requested)
+        notice = notice_to(LOG, host=options.host)
+        start = _starter(options, where, notice)
+        run_capture(options, where, on_start=start, on_notice=notice, stop_requested=stop_requested)
     elif access is not None and folder is None:
+        hide(access.token)
         destination = Destination(
             access.url,
             check_name("session", session),
@@ -179,12 +189,13 @@ def command(
         )
         drop_capabilities([destination.spool], access.files(), more)
         where_to = f"{access.url}, session {session}"
-        start = _starter(options, f"a history of {keep >> 20:,} MiB for {where_to}" if keep else where_to)
+        notice = notice_to(LOG, session=session, host=options.host)
+        start = _starter(options, f"a history of {keep >> 20:,} MiB for {where_to}" if keep else where_to, notice)
         run_shipped_capture(
             options,
             destination,
             on_start=start,
-            on_notice=_say,
+            on_notice=notice,
             stop_requested=stop_requested,
             include_own=include_own,
         )
@@ -192,10 +203,10 @@ def command(
         raise click.UsageError("Give either --write DIR or --collector URL.")
 
 
-def _starter(options: CaptureOptions, where: object) -> Callable[[], None]:
+def _starter(options: CaptureOptions, where: object, notice: Notice) -> Callable[[], None]:
     """Says that every interface is captured; `tracer record` waits for this line."""
     line = f"capturing on {', '.join(options.interfaces)} as host {options.host} to {where}"
-    return lambda: _say(line)
+    return lambda: notice(line)
 
 
 def parse_size(text: str) -> int:
@@ -222,11 +233,14 @@ def _clock_error(text: str) -> SkewedClock:
     return SkewedClock(**values)
 
 
+def _until_eof(wanted: bool) -> bool:
+    """What `--until-eof` says. It is for a program, which knows the lines of a plain log."""
+    if wanted:
+        log_for_program()
+    return wanted
+
+
 def _input_ended() -> bool:
     waiting = select.poll()  # unlike select(), for any number of open files
     waiting.register(sys.stdin, select.POLLIN)
     return bool(waiting.poll(0)) and not os.read(sys.stdin.fileno(), 4096)
-
-
-def _say(line: str) -> None:
-    click.echo(without_secrets(f"tracer: {line}"), err=True)

@@ -92,7 +92,7 @@ def collector(data: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        yield process.stderr.readline().split()[3], process
+        yield process.stderr.readline().partition("collecting at ")[2].split()[0], process
     finally:
         process.kill()
         process.communicate()
@@ -132,7 +132,7 @@ def test_a_second_collector_keeps_out_of_a_folder_until_the_first_is_gone(tmp_pa
         first.wait()
         third = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
         assert third.stderr is not None
-        assert third.stderr.readline() == f"tracer: removed {half}, left by a run that was killed\n"
+        assert third.stderr.readline().endswith(f"Z INFO collector: removed {half}, left by a run that was killed\n")
         third.terminate()
         third.communicate(timeout=60)
     assert not half.exists()

@@ -19,6 +19,7 @@ from collector.service.agents import (
     agent_status,
 )
 from collector.service.app import COOKIE, create_app
+from collector.service.handshakes import LATE, MOST_KEPT, Handshakes
 from collector.service.settings import CollectorSettings
 from collector.trace.reading import Trace
 from tests.collector.service.test_ingest import INCARNATION, LATER, path_of, put
@@ -52,6 +53,11 @@ def problems_of(now_ns: int = 0, before: Report | None = None, **changes: Any) -
         ({"now_ns": 90 * SECOND, "problem": "401"}, ["silent for 90 s"]),
         ({"now_ns": 90 * SECOND, "ended": True}, []),
         ({"problem": "the collector refuses", "waiting_ns": 99 * SECOND}, ["segments are not delivered"]),
+        (
+            {"tls_failures_count": 1_200, "tls_failed_ns": 40 * SECOND, "tls_failure": "it has expired; renew it"},
+            ["TLS ended 1,200 of its attempts to reach this collector, the last 60 s before its last report"],
+        ),
+        ({"tls_failures_count": 3, "tls_failed_ns": 40 * SECOND, "sent_ns": 640 * SECOND}, []),
         ({"waiting_ns": LAG_NS}, []),
         ({"waiting_ns": LAG_NS + SECOND}, ["6 s behind"]),
         ({"dropped_count": 7}, ["7 packets dropped, some just now"]),
@@ -137,27 +143,51 @@ def test_what_is_no_report_is_refused(tmp_path: Path, changes: dict[str, Any]) -
 
 
 def test_metrics_are_read_by_prometheus(tmp_path: Path) -> None:
-    client = AppClient(create_app(CollectorSettings(tmp_path)))
-    made = report(clock_ahead_ns=(-1000, 3000), cpu_percent=5, one_in=4, head_bytes=0, left_out_count=7)
-    body = made.model_dump(mode="json")
+    handshakes = Handshakes(lambda: 7 * SECOND)
+    client = AppClient(create_app(CollectorSettings(tmp_path), handshakes=handshakes))
+    for _ in range(2):
+        handshakes.count(LATE, "10.0.0.9")
+    budget = {"cpu_percent": 5, "one_in": 4, "head_bytes": 0, "left_out_count": 7}
+    body = report(clock_ahead_ns=(-1000, 3000), tls_failures_count=4, **budget).model_dump(mode="json")
     client.post(f"{path_of(host='db1')}/report", json=body)
     families = list(text_string_to_metric_families(client.get("/metrics").text))
-    values = {sample.name: sample.value for family in families for sample in family.samples}
+    samples = [sample for family in families for sample in family.samples]
+    assert [each.value for each in samples if each.labels.get("reason") == "late" and each.value] == [2, 7]
+    values = {sample.name: sample.value for sample in samples}
     assert values["twintap_agent_packets_total"] == 500
     assert values["twintap_agent_up"] == 1
     assert values["twintap_agent_cpu_budget_cores"] == 0.05
     assert values["twintap_agent_kept_connections_share"] == 0.25
     assert values["twintap_agent_kept_head_bytes"] == 0
     assert values["twintap_agent_left_out_packets_total"] == 7
+    assert values["twintap_agent_tls_failures_total"] == 4
     assert values["twintap_agent_clock_ahead_most_seconds"] == 3e-6
     assert "twintap_agent_cpu_cores" not in values, "not known with one report"
     labels = families[0].samples[0].labels
     assert labels == {"session": "s1", "host": "db1", "incarnation": INCARNATION}
 
 
+def test_of_refused_connections_the_newest_are_kept(tmp_path: Path) -> None:
+    now_ns = [0]
+    handshakes = Handshakes(lambda: now_ns[0])
+    for now_ns[0] in range(MOST_KEPT + 20):
+        handshakes.count(LATE, f"10.0.0.{now_ns[0]}")
+    handshakes.count(LATE, "10.0.0.50")
+    client = AppClient(create_app(CollectorSettings(tmp_path), handshakes=handshakes))
+    found = client.get("/api/refusals").json()
+    assert len(found) == MOST_KEPT
+    assert [(each["address"], each["count"], each["first_ns"]) for each in found[:2]] == [
+        ("10.0.0.50", 2, 50),
+        ("10.0.0.119", 1, 119),
+    ]
+    assert found[-1]["address"] == "10.0.0.20"
+    assert found[0]["what"] == "no TLS handshake was completed in time"
+    assert handshakes.counts()[LATE] == MOST_KEPT + 21
+
+
 def test_the_page_wants_the_token_once(tmp_path: Path) -> None:
     client = AppClient(create_app(CollectorSettings(tmp_path, token="right")))
-    for path in ("/", "/metrics", "/api/agents", "/api/storage"):
+    for path in ("/", "/metrics", "/api/agents", "/api/refusals", "/api/storage"):
         assert client.get(path).status_code == 401
     assert "<form" in client.get("/").text
     assert client.post("/token", content=b"token=wrong").status_code == 401

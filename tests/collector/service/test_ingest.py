@@ -394,7 +394,8 @@ def test_an_agent_and_a_collector_lose_nothing_while_the_collectors_disk_is_full
     agent = CollectorClient("http://testserver", transport=httpx.MockTransport(forward))
     notices: list[str] = []
     now = [0.0]
-    shipper = Shipper(agent, spools, SpoolLimits(1 << 20), notices.append, lambda: now[0])
+    limits = SpoolLimits(1 << 20)
+    shipper = Shipper(agent, spools, limits, lambda line, *_, **__: notices.append(line), lambda: now[0])
     link, links = os.link, []
 
     def sometimes_full(source: Path, target: Path) -> None:
