@@ -48,6 +48,7 @@ class Recipe:
     spread_ns: int = 0  # by how much longer the server of an upload takes than it must, on average
     seed: int = 1
     offsets_ns: Sequence[int] = ()  # of each host's clock against the reference; 0 where not given
+    owned: bool = False  # agents said who owns the ends of most connections
     first_upload: int = 0  # the number of the first upload
     first_frame: int = 1  # of each host
     link_confidence: float = 1.0  # of calls; below 1 they are linked by timing, and the next upload may have asked
@@ -296,8 +297,27 @@ class _Uploads:
                 "first_host_ns": self.sent[first],
                 "last_host_ns": self.sent[first],
                 "events_count": np.full(len(ids), 26, dtype=np.uint32),
+                **(self._owners(ids) if self.recipe.owned else {}),
             }
         )
+
+    def _owners(self, ids: NDArray[np.int64]) -> dict[str, pa.Array]:
+        """Who owns the ends: clients of the proxy are of two programs, and every seventh connection is nobody's."""
+        is_request, upload = ids % CONNECTIONS_OF_UPLOAD == 0, ids // CONNECTIONS_OF_UPLOAD
+        client = np.where(is_request, np.where(upload % 3, "curl", "python3"), "swift-proxy-ser")
+        server = np.where(is_request, "swift-proxy-ser", "swift-object-se")
+        nobody, in_unit = ids % 7 == 6, client == "python3"
+        return {
+            "client_process": pa.array(client, mask=nobody),
+            "client_pid": pa.array((100 + upload % 50).astype(np.uint32), mask=nobody),
+            "client_user": pa.array(np.where(is_request, "ann", "swift"), mask=nobody),
+            "client_unit": pa.array(np.full(len(ids), "loadgen.service"), mask=nobody | ~in_unit),
+            "client_owner_evidence": pa.array(np.full(len(ids), "socket"), mask=nobody),
+            "server_process": pa.array(server, mask=nobody),
+            "server_pid": pa.array((700 + upload % 4).astype(np.uint32), mask=nobody),
+            "server_user": pa.array(np.full(len(ids), "swift"), mask=nobody),
+            "server_owner_evidence": pa.array(np.full(len(ids), "listener"), mask=nobody),
+        }
 
     def exchanges(self) -> pa.Table:
         uploads = self.recipe.uploads_count

@@ -100,7 +100,7 @@ KEYS = (
     ("o", "open captures; or drop them on the page"),
     ("Space", "pause or follow a live trace"),
     ("c", "the hosts' own clocks, or one timescale"),
-    ("Alt ↑ ↓", "on a host's name: move it; Enter splits it, Delete hides it"),
+    ("Alt ↑ ↓", "on a host's name: move it; Enter splits it, Shift+Enter by process, Delete hides it"),
     ("t", "light or dark"),
     ("Esc", "deselect, close"),
     ("?", "this list"),
@@ -181,6 +181,8 @@ def _lanes_meta(trace: TraceView) -> dict[str, object]:
         "pairs": np.stack((pairs.source, pairs.target), axis=1).tolist(),
         "pairServices": np.stack((pairs.source_service, pairs.target_service), axis=1).tolist(),
         "services": list(trace.services),
+        "pairProcesses": np.stack((pairs.source_process, pairs.target_process), axis=1).tolist(),
+        "processes": list(trace.processes),
         "ends": trace.ends.tolist() if trace.counted_by_end else None,
         "laneGroups": {
             "role": [", ".join(lane.services) or "clients" for lane in trace.lanes],

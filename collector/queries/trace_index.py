@@ -23,7 +23,6 @@ from collector.queries.lanes import command_span, lane_order
 from collector.queries.span_trees import SpanTrees, build_trees
 from collector.queries.timeline.build import (
     Progress,
-    Services,
     build_columns,
     build_groups,
     chunks,
@@ -32,6 +31,7 @@ from collector.queries.timeline.build import (
     read_times,
 )
 from collector.queries.timeline.columns import STATES, ArrowClass, HopColumns, Pairs, Seen
+from collector.queries.timeline.connection_kinds import ConnectionKinds
 from collector.queries.timeline.shelf import Shelf
 from collector.queries.timeline.windows import HopIndex, build_windows
 from collector.reporting import story
@@ -43,7 +43,7 @@ from collector.trace.reading import Trace
 from collector.trace.table_store import INDEX_FOLDER
 from tracer import scratch
 
-VERSION = 6
+VERSION = 7
 """Of the index; another one is built anew."""
 SMALL_BYTES = 4 << 20
 """Tables of hops smaller than this are indexed in memory: it takes less than a second."""
@@ -59,6 +59,7 @@ class Facts:
     hosts: tuple[str, ...]  # the lanes, in order
     host_services: tuple[tuple[str, ...], ...]  # that each was seen to serve
     services: tuple[str, ...]  # what `Pairs.service` counts
+    processes: tuple[str, ...]  # what `Pairs.client_process` counts; none if no owner is known
     connections_count: int
     clocks_apart_ns: int  # how far at most a host's own stamp is from its trace time
     first_hop_ns: int | None
@@ -137,8 +138,8 @@ def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> No
     progress(0.3)
     trees = SpanTrees(shelf)
     hosts = lane_order(info, read_hosts(trace), trees.serving_depth())
-    services = Services.read(trace, ServiceNames(info.services))
-    pairs = build_columns(shelf, trace, times, hosts, services, trees.span_ids, _part_of(progress, 0.3, 0.8))
+    kinds = ConnectionKinds.read(trace, ServiceNames(info.services), len(hosts))
+    pairs = build_columns(shelf, trace, times, hosts, kinds, trees.span_ids, _part_of(progress, 0.3, 0.8))
     columns = HopColumns.of_shelf(shelf)
     problems = problem_rows(columns.arrow_class)
     shelf.put("problem-rows", problems)
@@ -158,7 +159,8 @@ def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> No
         end_ns=times.end_ns,
         hosts=tuple(hosts),
         host_services=tuple(served.get(host, ()) for host in hosts),
-        services=services.names,
+        services=kinds.services,
+        processes=kinds.processes,
         connections_count=count,
         clocks_apart_ns=times.apart_ns,
         first_hop_ns=first,

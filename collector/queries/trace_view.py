@@ -62,7 +62,8 @@ class TraceView:
         self.lanes = lanes_of(facts.hosts, info, tables.clocks, facts.host_services)
         command_ns = command_span(info.command, tables.clocks)
         self.command = command_of(info.command, command_ns, self.start_ns, facts.hosts)
-        self.services, self.story, self.pairing = facts.services, facts.story, facts.pairing
+        self.services, self.processes = facts.services, facts.processes
+        self.story, self.pairing = facts.story, facts.pairing
         self.clocks_apart_ns = facts.clocks_apart_ns
         self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
@@ -80,9 +81,9 @@ class TraceView:
 
     @property
     def ends(self) -> NDArray[np.int64]:
-        """The ends of `pairs`, shape (n, 2): lane, or `NO_LANE`, and service, or `NO_SERVICE`."""
+        """The ends of `pairs`, shape (n, 3): lane, or `NO_LANE`; service, or `NO_SERVICE`; process."""
         cells = self._index.cells
-        return np.stack((cells.end_lane, cells.end_service), axis=1).astype(np.int64)
+        return np.stack((cells.end_lane, cells.end_service, cells.end_process), axis=1).astype(np.int64)
 
     @property
     def problems_count(self) -> int:

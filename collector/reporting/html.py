@@ -10,6 +10,7 @@ from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair
 from collector.hops.tls_words import line_words
 from collector.reporting.comparison import Comparison, StageDifference
 from collector.reporting.report import FindingLine, Report, SpanBar, StageLine
+from collector.reporting.served_by import served_words
 from collector.reporting.story import Part, Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
 from collector.reporting.text import SLOWEST_WORDS, abandoned_words, outcome_words
@@ -90,6 +91,7 @@ def make_html(report: Report) -> str:
         f"<p>{html.escape(abandoned_words(report.requests))}</p>" if report.requests.abandoned_count else "",
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         *_streams(report.streams),
+        *(["<h2>Served by</h2>", _rows(list(map(served_words, report.servers)))] if report.servers else []),
         *(["<h2>TLS</h2>", _rows([line_words(line) for line in report.tls])] if report.tls else []),
         "<h2>Findings</h2>",
         _thresholds_paragraph(report)

@@ -18,6 +18,8 @@ from collector.reporting import story
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_all, stages_of_trace
 from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, sum_one_ended
 from collector.reporting.request_rows import RequestRows
+from collector.reporting.served_by import COLUMNS as SERVED_COLUMNS
+from collector.reporting.served_by import ServedBy, served_by
 from collector.reporting.story import STORY_TABLES, Story
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.exchanges import UNKNOWN
@@ -25,6 +27,7 @@ from collector.requests.link_doubt import LinkSummary, link_summary
 from collector.requests.outcomes import Outcome
 from collector.requests.unread_connections import REMEDIES
 from collector.services.client_requests import RHYTHM_COLUMNS, in_background, of_clients
+from collector.services.service_names import ServiceNames
 from collector.trace import durations
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.reading import Trace
@@ -147,6 +150,7 @@ class Report:
     requests: RequestSummary
     streams: StreamSummary
     tls: tuple[TlsLine, ...]  # handshakes by server, most first
+    servers: tuple[ServedBy, ...]  # servers and their processes, the busiest first; none where no owner is known
     links: LinkSummary
     stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_STAGES` requests
     slow: Comparison  # typical against slow requests
@@ -192,6 +196,7 @@ def _collect_facts(trace: Trace, info: TraceInfo, other_url: str | None, others:
         requests=requests,
         streams=summarise_streams(trace.read("streams")),
         tls=tls_lines(trace.read("connections", TLS_COLUMNS)),
+        servers=served_by(trace.read("connections", SERVED_COLUMNS), ServiceNames(info.services)),
         stages=_stages(stages) if requests.count >= FEWEST_FOR_STAGES else (),
         slow=slow_against_typical(stages),
         against=None if others is None else compare(others, stages, other_url or "", trace.url),

@@ -20,6 +20,7 @@ from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair
 from collector.hops.tls_words import TlsLine, line_words
 from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
 from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
+from collector.reporting.served_by import ServedBy, served_words
 from collector.reporting.story import Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
 from collector.requests.link_doubt import describe_links
@@ -48,6 +49,8 @@ MOST_STREAMS = 4
 """At most so many kinds of streams are named."""
 MOST_HANDSHAKES = 4
 """At most so many kinds of TLS handshakes are listed."""
+MOST_SERVED = 6
+"""At most so many servers with their processes are listed."""
 MOST_PROGRAMS = 3
 """At most so many daemons are named."""
 BAR_CELLS = 10
@@ -71,6 +74,7 @@ def show(report: Report, console: Console | None = None) -> None:
         _show_requests(console, report.requests, describe_links(report.links))
     with console.capture() as streams:
         _show_streams(console, report.streams)
+        _show_served_by(console, report.servers)
         _show_tls(console, report.tls)
     free = LINES - sum(text.get().count("\n") for text in (above, requests, streams, below))
     with console.capture() as stages:
@@ -337,6 +341,17 @@ def _show_tls(console: Console, lines: Sequence[TlsLine]) -> None:
         server, what, counts = line_words(line)
         _paragraph(console, f"{server}: {what}; {counts}", "", 2)
     _print_remaining(console, len(lines), most)
+
+
+def _show_served_by(console: Console, lines: Sequence[ServedBy]) -> None:
+    if not lines:
+        return
+    _heading(console, "Served by")
+    most = _shown_count(len(lines), MOST_SERVED)
+    for line in lines[:most]:
+        server, process, counts = served_words(line)
+        _paragraph(console, f"{server}: {process}; {counts}", "", 2)
+    _print_remaining(console, len(lines), most, " (--json shows all)")
 
 
 def outcome_words(requests: RequestSummary) -> str:

@@ -118,7 +118,7 @@ def test_counts_by_row_are_those_of_the_tables(wide_trace: TraceView) -> None:
     assert wide_trace.counted_by_end
     client, until = client_of(wide_trace), wide_trace.duration_ns
     ends = wide_trace.ends
-    rows = [[at for at, (lane, _) in enumerate(ends) if lane == each] for each in (0, 1, 57)]
+    rows = [[at for at, (lane, *_) in enumerate(ends) if lane == each] for each in (0, 1, 57)]
     spec = ",".join(".".join(map(str, row)) for row in rows)
     message = decode(client.get(f"/api/window?from=0&to={until}&rows={spec}", base_url="http://localhost").data)
     assert message.mode == "ends"

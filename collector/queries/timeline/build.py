@@ -30,8 +30,9 @@ from collector.queries.timeline.columns import (
     Pairs,
     Seen,
 )
+from collector.queries.timeline.connection_kinds import ConnectionKinds
+from collector.queries.timeline.places import Places
 from collector.queries.timeline.shelf import Shelf
-from collector.services.service_names import OF_CONNECTIONS, ServiceNames
 from collector.trace.arrow import indices, numbers
 from collector.trace.reading import Trace
 from collector.trace.schema import HopKind, HopState
@@ -43,44 +44,9 @@ READ = (
     *("connection_id", "kind", "from_client", "send_host", "receive_host", *TIMES),
     *("stream_start", "stream_end", "state", "exchange_id", *(name for name in CARRIED if name != "stream_start")),
 )
-MOST_SERVICES = 48
-"""At most so many services are distinguished; hops of rarer ones are in `OTHER_SERVICE`."""
-OTHER_SERVICE = "other"
 CHUNK_ROWS = 1 << 20
 Progress = Callable[[float], None]
 """Called with the share completed, 0 to 1."""
-
-
-class Places:
-    """Positions of ids in a list of them, looked up many at a time. Ids count up from a few far-apart numbers."""
-
-    def __init__(self, ids: Int64Array) -> None:
-        """Arguments: `ids`, each ≥ 0 and there once."""
-        high, low = ids >> 32, ids & 0xFFFF_FFFF
-        self._high, place = np.unique(high, return_inverse=True)
-        sizes = np.zeros(len(self._high), np.int64)
-        np.maximum.at(sizes, place, low + 1)
-        self._end = np.cumsum(sizes)
-        self._first = self._end - sizes
-        self._dense = int(sizes.sum()) <= 8 * len(ids) + CHUNK_ROWS
-        if self._dense:
-            self._lookup = np.full(int(sizes.sum()), -1, np.int32)
-            self._lookup[self._first[place] + low] = np.arange(len(ids), dtype=np.int32)
-        else:
-            self._order = np.argsort(ids)
-            self._sorted = ids[self._order]
-
-    def of(self, ids: Int64Array) -> NDArray[np.int32]:
-        """The position of each, -1 where it is not in the list."""
-        if not len(self._high):
-            return np.full(len(ids), -1, np.int32)
-        if not self._dense:
-            at = np.minimum(np.searchsorted(self._sorted, ids), len(self._sorted) - 1)
-            return np.where(self._sorted[at] == ids, self._order[at], -1).astype(np.int32)
-        high = np.minimum(np.searchsorted(self._high, ids >> 32), len(self._high) - 1)
-        place = self._first[high] + (ids & 0xFFFF_FFFF)
-        known = (self._high[high] == ids >> 32) & (place < self._end[high])
-        return np.where(known, self._lookup[np.where(known, place, 0)], -1).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,35 +58,6 @@ class Times:
     rank: NDArray[np.uint32]
     anchor_ns: Int64Array  # sorted, relative to start_ns
     apart_ns: int  # how far at most a host's stamp is from its trace time
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The services of a trace and the connections that lead to each."""
-
-    names: tuple[str, ...]
-    connections: Places
-    of_connection: NDArray[np.uint8]
-
-    @classmethod
-    def read(cls, trace: Trace, known: ServiceNames) -> "Services":
-        """From the table `connections`."""
-        table = trace.read("connections", ["connection_id", *OF_CONNECTIONS])
-        place, names = known.of_connections(table)
-        unique, of_name = np.unique(np.array(names or [""], dtype=str), return_inverse=True)
-        count = np.bincount(of_name[place] if len(place) else [], minlength=len(unique))
-        kept = np.sort(np.argsort(-count, kind="stable")[:MOST_SERVICES])
-        code = np.full(len(unique), len(kept), np.uint8)
-        code[kept] = np.arange(len(kept))
-        kept_names = (*(str(name) for name in unique[kept]), OTHER_SERVICE)
-        ids = numbers(table["connection_id"])
-        return cls(
-            kept_names, Places(ids), np.append(code[of_name[place]] if len(place) else [], len(kept)).astype(np.uint8)
-        )
-
-    def of(self, connection_ids: Int64Array) -> NDArray[np.uint8]:
-        """The service of each hop's connection."""
-        return np.asarray(self.of_connection[self.connections.of(connection_ids)])
 
 
 def read_times(trace: Trace, command_span: tuple[int, int] | None, progress: Progress) -> Times:
@@ -161,7 +98,7 @@ def build_columns(
     trace: Trace,
     times: Times,
     hosts: Sequence[str],
-    services: Services,
+    kinds: ConnectionKinds,
     span_ids: Int64Array,
     progress: Progress,
 ) -> Pairs:
@@ -174,13 +111,13 @@ def build_columns(
     spans, read, first = Places(span_ids), (*READ, *(RAW_TIMES if times.apart_ns else ())), 0
     for share, batch in trace.batches_with_share("hops", read):
         place = times.rank[first : first + batch.num_rows]
-        made = _of_batch(batch, times, hosts, services, spans)
+        made = _of_batch(batch, times, hosts, kinds, spans)
         made["row"] = np.arange(first, first + batch.num_rows, dtype=np.uint32)
         for name, values in made.items():
             out[name][place] = values
         first += batch.num_rows
         progress(share)
-    return _pairs(shelf, out["pair"], len(hosts), len(services.names))
+    return _pairs(shelf, out["pair"], len(hosts), kinds)
 
 
 def chunks(count: int) -> Iterator[slice]:
@@ -214,7 +151,7 @@ def build_groups(shelf: Shelf, name: str, group: Callable[[slice], NDArray[np.in
 
 
 def _of_batch(
-    batch: pa.Table, times: Times, hosts: Sequence[str], services: Services, spans: Places
+    batch: pa.Table, times: Times, hosts: Sequence[str], kinds: ConnectionKinds, spans: Places
 ) -> dict[str, NDArray[Any]]:
     sent, received = (_times(batch[name], times.start_ns) for name in TIMES)
     kind, state = (_codes(batch[name], names).astype(np.uint8) for name, names in (("kind", KINDS), ("state", STATES)))
@@ -224,7 +161,7 @@ def _of_batch(
     made = {
         "received_ns": received,
         "seen": np.where(both, Seen.BOTH, np.where(sent == MISSING_NS, Seen.RECEIVED, Seen.SENT)),
-        "pair": _pair_keys(batch, source, target, len(hosts), services),
+        "pair": _pair_keys(batch, source, target, len(hosts), kinds),
         "kind": kind,
         "state": state,
         "arrow_class": _classes(kind, state, carried["attempt"], both & (received < sent)),
@@ -248,18 +185,18 @@ def _index_values(column: pa.ChunkedArray, kept: CarriedColumn) -> NDArray[Any]:
 
 
 def _pair_keys(
-    batch: pa.Table, source: NDArray[np.uint16], target: NDArray[np.uint16], hosts: int, services: Services
+    batch: pa.Table, source: NDArray[np.uint16], target: NDArray[np.uint16], hosts: int, kinds: ConnectionKinds
 ) -> NDArray[np.uint32]:
     """Each hop's pair as a number in a dense array of all that there could be."""
     lanes = [np.minimum(lane, hosts).astype(np.uint32) for lane in (source, target)]
-    key = (lanes[0] * np.uint32(hosts + 1) + lanes[1]) * np.uint32(len(services.names))
-    key += services.of(numbers(batch["connection_id"]))
+    key = (lanes[0] * np.uint32(hosts + 1) + lanes[1]) * np.uint32(len(kinds))
+    key += kinds.of(numbers(batch["connection_id"]))
     return np.asarray(2 * key + numbers(batch["from_client"]))
 
 
-def _pairs(shelf: Shelf, keys: NDArray[np.uint32], hosts: int, services: int) -> Pairs:
+def _pairs(shelf: Shelf, keys: NDArray[np.uint32], hosts: int, kinds: ConnectionKinds) -> Pairs:
     """The pairs in use; their keys are replaced by their numbers."""
-    most = 2 * (hosts + 1) ** 2 * services
+    most = 2 * (hosts + 1) ** 2 * len(kinds)
     seen = np.zeros(most, bool)
     for part in chunks(len(keys)):
         seen[keys[part]] = True
@@ -268,11 +205,11 @@ def _pairs(shelf: Shelf, keys: NDArray[np.uint32], hosts: int, services: int) ->
     compact[used] = np.arange(len(used), dtype=np.uint32)
     for part in chunks(len(keys)):
         keys[part] = compact[keys[part]]
-    ends = divmod(used // 2 // services, hosts + 1)
-    source, target = (np.where(end == hosts, NO_LANE, end).astype(np.uint16) for end in ends)
-    pairs = Pairs(source, target, (used // 2 % services).astype(np.uint8), used % 2 == 1)
-    for name in ("source", "target", "service", "to_server"):
-        shelf.put(f"pairs-{name}", getattr(pairs, name))
+    between, kind = divmod(used // 2, len(kinds))
+    source, target = (np.where(end == hosts, NO_LANE, end).astype(np.uint16) for end in divmod(between, hosts + 1))
+    processes = kinds.client_process[kind], kinds.server_process[kind]
+    pairs = Pairs(source, target, kinds.service[kind], used % 2 == 1, *processes)
+    pairs.store(shelf)
     return pairs
 
 

@@ -1,7 +1,7 @@
 """Defines the columns of the index: those of each hop, and those of pairs of ends."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
 
@@ -88,13 +88,25 @@ RAW_COLUMNS: dict[str, type[np.generic]] = {"sent_raw_ns": np.int64, "received_r
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Directed pairs of ends in use, one element for each. An end is a host's lane and, at a connection's server, the
-    service that was asked for."""
+    """Directed pairs of ends in use, one element for each. An end is a host's lane, the process that owns the
+    connection there and, at a connection's server, the service that was asked for."""
 
     source: NDArray[np.uint16]  # lane, or NO_LANE
     target: NDArray[np.uint16]
     service: NDArray[np.uint8]  # place among the trace's services
     to_server: NDArray[np.bool_]  # the target is the connection's server; else the source is
+    client_process: NDArray[np.uint8]  # place among the trace's processes
+    server_process: NDArray[np.uint8]
+
+    @classmethod
+    def of_shelf(cls, shelf: Shelf) -> "Pairs":
+        """Those that lie on a shelf."""
+        return cls(*(shelf.array(f"pairs-{each.name}") for each in fields(cls)))
+
+    def store(self, shelf: Shelf) -> None:
+        """Put them on a shelf."""
+        for each in fields(self):
+            shelf.put(f"pairs-{each.name}", getattr(self, each.name))
 
     def __len__(self) -> int:
         return len(self.source)
@@ -108,6 +120,16 @@ class Pairs:
     def target_service(self) -> NDArray[np.uint8]:
         """The service at the target, NO_SERVICE where it is the client."""
         return np.where(self.to_server, self.service, NO_SERVICE).astype(np.uint8)
+
+    @property
+    def source_process(self) -> NDArray[np.uint8]:
+        """The process at the source."""
+        return np.where(self.to_server, self.client_process, self.server_process).astype(np.uint8)
+
+    @property
+    def target_process(self) -> NDArray[np.uint8]:
+        """The process at the target."""
+        return np.where(self.to_server, self.server_process, self.client_process).astype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)

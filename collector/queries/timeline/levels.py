@@ -31,11 +31,13 @@ class Cells:
 
     def __init__(self, pairs: Pairs) -> None:
         self.by_end = len(pairs) > MOST_PAIRS
-        source = pairs.source.astype(np.int64) * 256 + pairs.source_service
-        target = pairs.target.astype(np.int64) * 256 + pairs.target_service
+        source = (pairs.source.astype(np.int64) << 16) + (pairs.source_service.astype(np.int64) << 8)
+        target = (pairs.target.astype(np.int64) << 16) + (pairs.target_service.astype(np.int64) << 8)
+        source, target = source + pairs.source_process, target + pairs.target_process
         keys, places = np.unique(np.concatenate((source, target)), return_inverse=True)
-        self.end_lane: NDArray[np.uint16] = (keys // 256).astype(np.uint16)
-        self.end_service: NDArray[np.uint8] = (keys % 256).astype(np.uint8)
+        self.end_lane: NDArray[np.uint16] = (keys >> 16).astype(np.uint16)
+        self.end_service: NDArray[np.uint8] = (keys >> 8 & 0xFF).astype(np.uint8)
+        self.end_process: NDArray[np.uint8] = (keys & 0xFF).astype(np.uint8)
         self.source_end, self.target_end = places[: len(pairs)], places[len(pairs) :]
         self.count = len(ArrowClass) * (2 * len(keys) if self.by_end else len(pairs))
 

@@ -66,7 +66,7 @@ class HopIndex:
 
     def __init__(self, shelf: Shelf) -> None:
         self.columns = HopColumns.of_shelf(shelf)
-        self.pairs = Pairs(*(shelf.array(f"pairs-{name}") for name in ("source", "target", "service", "to_server")))
+        self.pairs = Pairs.of_shelf(shelf)
         self.typical_delay_ns: Int64Array = shelf.array("typical-delay-ns")
         self.problem_rows: NDArray[np.uint32] = shelf.array("problem-rows")
         self.problem_times_ns: Int64Array = shelf.array("problem-times-ns")

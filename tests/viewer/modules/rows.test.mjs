@@ -2,10 +2,11 @@
 
 import assert from "node:assert/strict";
 import test, { beforeEach } from "node:test";
+import { formatAddress, parseAddress } from "../../../viewer/assets/data/address.js";
 import { listen } from "../../../viewer/assets/data/events.js";
 import {
-  groupLanes, hideLanes, moveLane, NO_ROW, placeArrows, resetLanes, rowName, rowOfLane, rowsCovered, rowsOfPair, rowTable,
-  showLanes, splitLanes, toggleGroup, wantedRows,
+  arrange, groupLanes, hideLanes, moveLane, NO_ROW, placeArrows, resetLanes, rowName, rowOfLane, rowsCovered, rowsOfPair, rowTable,
+  showLanes, splitLanes, toggleGroup, toggleSplit, wantedRows, waysToSplit,
 } from "../../../viewer/assets/data/rows.js";
 import { makeView } from "../../../viewer/assets/data/view.js";
 import { describeTrace, META } from "./fixtures.mjs";
@@ -49,9 +50,41 @@ test("hosts of a group are one row until it is opened", () => {
 });
 
 test("a split host has a row for what it asks and one for each service", () => {
-  splitLanes([2]);
+  splitLanes([2], "services");
   assert.deepEqual(names(), ["client", "proxy", "storage1", "swift-object", "swift-account", "storage2"]);
   assert.deepEqual([rowsOfPair(2), rowsOfPair(3)], [[1, 3], [1, 4]]);
+});
+
+test("a host that is split by process has a row for each, what is not known the last", () => {
+  splitLanes([2], "processes");
+  assert.deepEqual(names(), ["client", "proxy", "storage1", "swift (object)", "nginx", "process not known", "storage2"]);
+  assert.deepEqual([rowsOfPair(2), rowsOfPair(3), rowsOfPair(5)], [[1, 3], [1, 5], [4, NO_ROW]]);
+  toggleSplit(2, "services");
+  assert.deepEqual(names().slice(2, 5), ["storage1", "swift-object", "swift-account"]);
+  toggleSplit(2, "services");
+  assert.deepEqual(names(), META.lanes);
+});
+
+test("a host is split by process only where one is known", () => {
+  assert.deepEqual([0, 1, 2, 3].map(waysToSplit), [["processes"], [], ["services", "processes"], ["processes"]]);
+  describeTrace({ ...META, processes: [] });
+  resetLanes();
+  assert.deepEqual([0, 1, 2, 3].map(waysToSplit), [[], [], ["services"], []]);
+  splitLanes([2], "processes");
+  assert.deepEqual(names(), META.lanes, "an address of another trace");
+});
+
+test("what is split is in the address, and read from it", () => {
+  splitLanes([2, 3], "processes");
+  splitLanes([1], "services");
+  const state = /** @type {any} */ ({ from: 0, to: 1, selection: { request: null, hop: null }, hidden: new Set() });
+  const address = formatAddress(state);
+  assert.match(address, /split=1&processes=2-3/);
+  const before = names();
+  resetLanes();
+  parseAddress(address, /** @type {any} */ (META));
+  arrange();
+  assert.deepEqual(names(), before);
 });
 
 test("arrows follow the rows, and keep their places until these change", () => {
@@ -73,7 +106,7 @@ test("each change of the rows is announced once", () => {
 });
 
 test("where counts are kept by end, the rows in sight are asked for, as ranges", () => {
-  describeTrace({ ...META, ends: [[0, 255], [1, 0], [1, 255], [2, 1], [2, 2], [3, 1]] });
+  describeTrace({ ...META, ends: [[0, 255, 2], [1, 0, 1], [1, 255, 1], [2, 1, 3], [2, 2, 1], [3, 1, 3]] });
   resetLanes();
   const view = makeView(0, 1, 1000, 500, 30, 4), wanted = wantedRows(view);
   assert.deepEqual(wanted, { query: "&rows=0,1-2,3-4,5", numbers: [0, 1, 2, 3] });

@@ -1,5 +1,6 @@
-// Which rows the timeline has: hosts in the user's order, some hidden, grouped, or split into their services. A hop ends at
-// a lane (a host) and, at a connection's server, at a service; here this becomes a row, or none.
+// Which rows the timeline has: hosts in the user's order, some hidden, grouped, or split into their services or their
+// processes. A hop ends at a lane (a host), at the process that owns the connection there and, at a connection's server, at
+// a service; here this becomes a row, or none.
 
 import { addAddressPart } from "./address.js";
 import { NO_LANE, NO_SERVICE } from "./constants.js";
@@ -10,11 +11,12 @@ import { rowsInSight } from "./view.js";
 export const NO_ROW = -1; // the end is on a host that is hidden or was not captured
 export const GROUPINGS = ["none", "role", "prefix", "subnet"];
 const AROUND = 12; // rows beyond those in sight
+const FIRST_PROCESS = 2; // of `meta.processes`: those before are all others, and what is not known
 const MANY_LANES = 40; // from so many on, hosts are grouped by default
-export const arrangement = { order: [], hidden: new Set(), group: "none", open: new Set(), split: new Set() };
+export const arrangement = { order: [], hidden: new Set(), group: "none", open: new Set(), split: new Set(), byProcess: new Set() };
 /** @type {{ rows: Row[], version: number }} */
 export const rowTable = { rows: [], version: 0 }; // the version grows with each arrangement
-let laneRows, serviceRows, pairRows;
+let laneRows, partRows, pairRows;
 
 /** @param {Meta} meta */
 export const defaultGroup = (meta) => (meta.lanes.length > MANY_LANES ? "prefix" : "none");
@@ -55,14 +57,21 @@ function groupRows(name, lanes) {
 function hostRows(lane, inGroup) {
   /** @type {Row} */
   const host = { kind: "host", lane, lanes: [lane], inGroup };
-  if (!arrangement.split.has(lane)) return [host];
   /** @type {Row[]} */
-  const served = servicesOf(lane).map((service) => ({ kind: "service", lane, service, lanes: [], inGroup }));
-  return [{ ...host, split: true }, ...served];
+  let parts = [];
+  if (arrangement.byProcess.has(lane)) {
+    parts = processesOf(lane).map((process) => ({ kind: "process", lane, process, lanes: [], inGroup }));
+  } else if (arrangement.split.has(lane)) {
+    parts = servicesOf(lane).map((service) => ({ kind: "service", lane, service, lanes: [], inGroup }));
+  }
+  return parts.length ? [{ ...host, split: true }, ...parts] : [host];
 }
 
 /** @param {Row} row */
-export const rowName = (row) => ({ group: row.name, service: trace.meta.services[row.service], host: trace.meta.lanes[row.lane] })[row.kind];
+export const rowName = (row) => ({
+  group: row.name, service: trace.meta.services[row.service], process: trace.meta.processes[row.process],
+  host: trace.meta.lanes[row.lane],
+})[row.kind];
 
 /** The services that packets went to or came from on a lane. @param {LaneNumber} lane */
 export function servicesOf(lane) {
@@ -75,25 +84,49 @@ export function servicesOf(lane) {
   return [...found].sort((a, b) => a - b);
 }
 
+/** The processes that sent or received packets on a lane, those that are not known last. @param {LaneNumber} lane */
+export function processesOf(lane) {
+  if (!trace.meta.processes.length) return [];
+  const found = new Set();
+  trace.meta.pairs.forEach(([source, target], pair) => {
+    const [from, to] = trace.meta.pairProcesses[pair];
+    if (source === lane) found.add(from);
+    if (target === lane) found.add(to);
+  });
+  const rank = (process) => (process < FIRST_PROCESS ? trace.meta.processes.length + process : process);
+  return [...found].sort((a, b) => rank(a) - rank(b));
+}
+
+/** The ways in which a host can be split. @param {LaneNumber} lane @returns {SplitWay[]} */
+export function waysToSplit(lane) {
+  /** @type {SplitWay[]} */
+  const ways = [];
+  if (servicesOf(lane).length > 1 || arrangement.split.has(lane)) ways.push("services");
+  if (processesOf(lane).some((process) => process >= FIRST_PROCESS)) ways.push("processes");
+  return ways;
+}
+/** By what a host is split now. @param {LaneNumber} lane @returns {SplitWay | ""} */
+export const splitOf = (lane) => (arrangement.byProcess.has(lane) ? "processes" : arrangement.split.has(lane) ? "services" : "");
+
 function place() {
   laneRows = new Int16Array(trace.meta.lanes.length).fill(NO_ROW);
-  serviceRows = new Map();
+  partRows = new Map();
   rowTable.rows.forEach((row, at) => {
     for (const lane of row.lanes) laneRows[lane] = at;
-    if (row.kind === "service") serviceRows.set(row.lane * 256 + row.service, at);
+    if (row.kind === "service" || row.kind === "process") partRows.set(row.lane * 256 + (row.service ?? row.process), at);
   });
   pairRows = new Int16Array(2 * trace.meta.pairs.length);
   trace.meta.pairs.forEach(([source, target], pair) => {
-    const [from, to] = trace.meta.pairServices[pair];
-    pairRows[2 * pair] = rowOfEnd(source, from);
-    pairRows[2 * pair + 1] = rowOfEnd(target, to);
+    const [from, to] = trace.meta.pairServices[pair], [fromProcess, toProcess] = trace.meta.pairProcesses[pair];
+    pairRows[2 * pair] = rowOfEnd(source, from, fromProcess);
+    pairRows[2 * pair + 1] = rowOfEnd(target, to, toProcess);
   });
 }
 
-/** @param {LaneNumber} lane @param {number} service */
-export function rowOfEnd(lane, service) {
+/** @param {LaneNumber} lane @param {number} service @param {number} process */
+export function rowOfEnd(lane, service, process) {
   if (lane === NO_LANE) return NO_ROW;
-  const own = serviceRows.get(lane * 256 + service);
+  const own = partRows.get(lane * 256 + (arrangement.byProcess.has(lane) ? process : service));
   return own === undefined ? laneRows[lane] : own;
 }
 /** @param {LaneNumber} lane */
@@ -121,8 +154,8 @@ export function placeArrows(arrows) {
 export function wantedRows(view) {
   if (!trace.meta.ends) return { query: "", numbers: [] };
   const [first, last] = rowsInSight(view), members = new Map();
-  trace.meta.ends.forEach(([lane, service], end) => {
-    const row = rowOfEnd(lane, service);
+  trace.meta.ends.forEach(([lane, service, process], end) => {
+    const row = rowOfEnd(lane, service, process);
     if (row >= first - AROUND && row <= last + AROUND) members.set(row, [...(members.get(row) || []), end]);
   });
   members.delete(NO_ROW);
@@ -135,8 +168,8 @@ export function rowsCovered(data, view) {
   if (!data || data.mode !== "ends") return true;
   const [first, last] = rowsInSight(view), known = new Set(data.rows);
   if (data.arranged !== rowTable.version) return false;
-  return trace.meta.ends.every(([lane, service]) => {
-    const row = rowOfEnd(lane, service);
+  return trace.meta.ends.every(([lane, service, process]) => {
+    const row = rowOfEnd(lane, service, process);
     return row === NO_ROW || row < first || row > last || known.has(row);
   });
 }
@@ -166,10 +199,17 @@ export const showLanes = (lanes) => change(() => lanes.forEach((lane) => arrange
 export const groupLanes = (group) => change(() => Object.assign(arrangement, { group, open: new Set() }));
 /** @param {string} name */
 export const toggleGroup = (name) => change(() => toggle(arrangement.open, name));
-/** @param {LaneNumber[]} lanes */
-export const splitLanes = (lanes) => change(() => lanes.forEach((lane) => toggle(arrangement.split, lane)));
+/** Split hosts in a way, or join their rows. @param {LaneNumber[]} lanes @param {SplitWay | ""} way */
+export const splitLanes = (lanes, way) => change(() => lanes.forEach((lane) => {
+  arrangement.split.delete(lane);
+  arrangement.byProcess.delete(lane);
+  if (way) (way === "processes" ? arrangement.byProcess : arrangement.split).add(lane);
+}));
+/** As `splitLanes`, or the reverse where it is split so. @param {LaneNumber} lane @param {SplitWay} way */
+export const toggleSplit = (lane, way) => splitLanes([lane], splitOf(lane) === way ? "" : way);
 export const resetLanes = () => change(() => Object.assign(arrangement, {
   order: [], hidden: new Set(), group: defaultGroup(trace.meta), open: new Set(), split: defaultSplit(trace.meta),
+  byProcess: new Set(),
 }));
 
 function toggle(set, value) {
@@ -215,6 +255,10 @@ addAddressPart("split", {
     const split = ranges(ascending(arrangement.split));
     return split === ranges(ascending(defaultSplit(trace.meta))) ? "" : split || "none";
   },
+});
+addAddressPart("processes", {
+  read: (text) => (arrangement.byProcess = new Set(existingLanes(text))),
+  write: () => ranges(ascending(arrangement.byProcess)),
 });
 addAddressPart("group", {
   read: (text) => (arrangement.group = GROUPINGS.includes(text) ? text : defaultGroup(trace.meta)),

@@ -21,7 +21,9 @@ interface Meta {
   pairs: [LaneNumber, LaneNumber][]; // between which packets pass
   pairServices: [number, number][]; // places in `services`, or NO_SERVICE
   services: string[];
-  ends: [LaneNumber, number][] | null; // where counts are kept by end: lane and service
+  pairProcesses: [number, number][]; // places in `processes`
+  processes: string[]; // none if no owner of a connection is known
+  ends: [LaneNumber, number, number][] | null; // where counts are kept by end: lane, service and process
   laneGroups: Record<string, string[]>; // for each way to group: the group of each lane
   typical: Ns[]; // delay, for each of `pairs`
   kinds: string[];
@@ -131,12 +133,16 @@ interface View {
   shows?: (row: RowNumber) => boolean;
 }
 
-/** A row of the timeline: a host, a service of a host, or a group of hosts. */
+/** By what a host is split into rows. */
+type SplitWay = "services" | "processes";
+
+/** A row of the timeline: a host, a service or a process of a host, or a group of hosts. */
 interface Row {
-  kind: "host" | "service" | "group";
+  kind: "host" | "service" | "process" | "group";
   lanes: LaneNumber[]; // whose packets end at it
   lane?: LaneNumber;
   service?: number;
+  process?: number;
   name?: string;
   open?: boolean;
   size?: number;

@@ -2,8 +2,8 @@
 
 import { listen } from "../data/events.js";
 import {
-  arrangement, GROUPINGS, groupLanes, hideLanes, laneOrder, moveLane, resetLanes, rowTable, servicesOf, showLanes,
-  splitLanes, toggleGroup,
+  arrangement, GROUPINGS, groupLanes, hideLanes, laneOrder, moveLane, resetLanes, rowName, rowTable, showLanes, splitLanes,
+  splitOf, toggleGroup, toggleSplit, waysToSplit,
 } from "../data/rows.js";
 import { state, trace } from "../data/trace.js";
 import { textScale } from "../draw/palette.js";
@@ -45,12 +45,12 @@ function placeRow(box, kept, row, y, at, view) {
   if (row.kind === "group") made.setAttribute("aria-expanded", row.open);
 }
 
-const keyOf = (row) => (row.kind === "group" ? `group ${row.name} ${row.size} ${row.open}` : `${row.lane}/${row.service}`);
+const keyOf = (row) => (row.kind === "group" ? `group ${row.name} ${row.size} ${row.open}` : `${row.lane}/${row.kind}/${row.service ?? row.process}`);
 
 function newBox(row, key) {
   const made = element("div", undefined, `row ${row.kind}`);
   made.dataset.key = key;
-  const title = row.kind === "group" ? `${row.open ? "▾" : "▸"} ${row.name}` : trace.meta.services[row.service];
+  const title = row.kind === "group" ? `${row.open ? "▾" : "▸"} ${row.name}` : rowName(row);
   made.append(element("b", title));
   if (row.kind === "group") made.append(element("span", plural(row.size, "host")));
   made.title = row.kind === "group"
@@ -105,14 +105,14 @@ function drop(row, clientY) {
   if (nearest.lane !== row.lane) moveLane(row.lane, nearest.lane);
 }
 
-// Alt with an arrow key moves the host; Enter opens a group or splits a host; Delete hides.
+// Alt with an arrow key moves the host; Enter opens a group or splits a host, with Shift by process; Delete hides.
 function onKey(event) {
   const [row, box] = rowAt(event.target);
   if (!row) return;
   const acts = {
     ArrowUp: () => (event.altKey ? step(row, -1) : focusRow(Number(box.dataset.row) - 1)),
     ArrowDown: () => (event.altKey ? step(row, 1) : focusRow(Number(box.dataset.row) + 1)),
-    Enter: () => (row.kind === "group" ? toggleGroup(row.name) : splitLanes([row.lane])),
+    Enter: () => (row.kind === "group" ? toggleGroup(row.name) : toggleSplit(row.lane, event.shiftKey ? "processes" : "services")),
     Delete: () => hideLanes(row.kind === "group" ? row.lanes : [row.lane]),
   };
   if (!acts[event.key]) return;
@@ -140,7 +140,7 @@ function focusRow(at) {
 // --- the menu
 
 function fillMenu() {
-  const { hidden, group, split } = arrangement, box = byId("lane-menu");
+  const { hidden, group } = arrangement, box = byId("lane-menu");
   const choices = GROUPINGS.map((name) => {
     const label = element("label", ` ${name === "none" ? "no groups" : `by ${name}`}`), input = element("input");
     Object.assign(input, { type: "radio", name: "lane-group", checked: name === group });
@@ -148,12 +148,10 @@ function fillMenu() {
     label.prepend(input);
     return label;
   });
-  const all = trace.meta.lanes.map((_, lane) => lane), able = all.filter((lane) => servicesOf(lane).length > 1);
-  const whole = able.length > 0 && able.every((lane) => split.has(lane));
-  const flip = () => splitLanes(able.filter((lane) => split.has(lane) === whole));
+  const all = trace.meta.lanes.map((_, lane) => lane);
   box.replaceChildren(
     element("h4", "Group hosts"), ...choices, element("h4", "Rows"),
-    ...(able.length ? [button(whole ? "join services" : "split hosts into services", flip)] : []),
+    ...splitButton(all, "services"), ...splitButton(all, "processes"),
     button("as at first", resetLanes), element("h4", `Hosts${hidden.size ? `, ${hidden.size} hidden` : ""}`),
     ...(hidden.size ? [button("show all", () => showLanes(all))] : []),
     ...laneOrder().map((lane) => hostChoice(lane, hidden)),
@@ -161,12 +159,33 @@ function fillMenu() {
   byId("lanes-summary").textContent = hidden.size ? `hosts (${hidden.size} hidden) ▾` : "hosts ▾";
 }
 
+/** Splits all hosts in a way, or joins their rows again. @param {LaneNumber[]} lanes @param {SplitWay} way */
+function splitButton(lanes, way) {
+  const able = lanes.filter((lane) => waysToSplit(lane).includes(way));
+  const whole = able.every((lane) => splitOf(lane) === way);
+  return able.length ? [button(whole ? `join ${way}` : `split hosts into ${way}`, () => splitLanes(able, whole ? "" : way))] : [];
+}
+
+/** By what one host is split. @param {LaneNumber} lane */
+function splitChoice(lane) {
+  const ways = waysToSplit(lane), select = element("select");
+  if (!ways.length) return [];
+  for (const [way, text] of [["", "one row"], ...ways.map((each) => [each, `by ${each}`])]) {
+    select.add(new Option(text, way, false, way === splitOf(lane)));
+  }
+  select.setAttribute("aria-label", `Rows of ${trace.meta.lanes[lane]}`);
+  select.addEventListener("change", () => splitLanes([lane], /** @type {SplitWay} */ (select.value)));
+  return [select];
+}
+
 function hostChoice(lane, hidden) {
   const label = element("label", ` ${trace.meta.lanes[lane]}`), input = element("input");
   Object.assign(input, { type: "checkbox", checked: !hidden.has(lane) });
   input.addEventListener("change", () => (input.checked ? showLanes([lane]) : hideLanes([lane])));
   label.prepend(input);
-  return label;
+  const row = element("div", undefined, "host-choice");
+  row.append(label, ...splitChoice(lane));
+  return row;
 }
 
 function button(text, act) {

@@ -1,0 +1,69 @@
+"""Which processes serve: for each server of a trace, those that own its ends of connections, as agents found them.
+
+Input: `connections` with `COLUMNS`; output: lines, the busiest server first. Processes are distinguished as in the
+timeline (`owner_group`), so the workers of a server are one line, which says how many there are. Of a server whose
+owners no agent states nothing is said.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from collector.hops.owner_words import owner_group
+from collector.services.service_names import OF_CONNECTIONS, ServiceNames, endpoints_of, host_and_port
+
+_OWNER = ("process", "user", "unit", "container", "pod")
+COLUMNS = (*OF_CONNECTIONS, *(f"server_{name}" for name in _OWNER), "server_pid")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedBy:
+    """A server and one process, or group of them, that serves there."""
+
+    service: str  # its name, "host:port" where it has none
+    server: str  # "host:port"
+    process: str  # as `owner_group` has it
+    user: str | None
+    pids_count: int  # distinct ones; 0 = not known
+    connections_count: int
+
+
+def served_by(connections: pa.Table, names: ServiceNames) -> tuple[ServedBy, ...]:
+    """A line for each server and group of processes, the busiest first."""
+    ends = endpoints_of(connections)
+    rows = pl.DataFrame(connections.select([f"server_{name}" for name in (*_OWNER, "pid")]))
+    rows = rows.with_columns(pl.col(pl.Categorical).cast(pl.String)).rename(lambda name: name.removeprefix("server_"))
+    known = rows.with_columns(place=pl.Series(ends.place, dtype=pl.Int32)).filter(
+        pl.any_horizontal(pl.col(name).is_not_null() for name in _OWNER)
+    )
+    owners = known.group_by("place", *_OWNER).agg(pids=pl.col("pid").drop_nulls().unique(), count=pl.len())
+    named = owners.with_columns(
+        group=pl.Series([owner_group(row) for row in owners.iter_rows(named=True)], dtype=pl.String)
+    )
+    groups = named.group_by("place", "group", "user").agg(
+        pids_count=pl.col("pids").explode().n_unique(),
+        none=pl.col("pids").list.len().sum() == 0,
+        count=pl.col("count").sum(),
+    )
+    lines = [
+        ServedBy(
+            service=names.of(ends.hosts[row["place"]], ends.ports[row["place"]]),
+            server=host_and_port(ends.hosts[row["place"]], ends.ports[row["place"]]),
+            process=row["group"],
+            user=row["user"],
+            pids_count=0 if row["none"] else row["pids_count"],
+            connections_count=row["count"],
+        )
+        for row in groups.iter_rows(named=True)
+    ]
+    return tuple(sorted(lines, key=lambda line: (-line.connections_count, line.server, line.process, line.user or "")))
+
+
+def served_words(line: ServedBy) -> tuple[str, str, str]:
+    """Server, process and counts of a line, as reports show them."""
+    server = line.server if line.service == line.server else f"{line.service} ({line.server})"
+    user = f", user {line.user}" if line.user and line.process != f"user {line.user}" else ""
+    counts = f"{line.pids_count:,} processes, " if line.pids_count > 1 else ""
+    plural = "s" * (line.connections_count != 1)
+    return server, f"{line.process}{user}", f"{counts}{line.connections_count:,} connection{plural}"
