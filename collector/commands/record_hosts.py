@@ -46,13 +46,19 @@ def record_hosts(choice: RemoteChoice, argv: Sequence[str], folder: Path) -> tup
     environment = find_program(argv) if argv else {}
     names = [way.host for way in choice.ways]
     options = RemoteOptions(
-        choice.wanted, choice.payload, check_interfaces(choice.interfaces, names), choice.goes_on_without
+        wanted=choice.wanted,
+        payload=choice.payload,
+        owners=choice.owners,
+        interfaces=check_interfaces(choice.interfaces, names),
+        goes_on_without=choice.goes_on_without,
     )
     _capture.payload_snaplen(options.payload)  # a wrong one is reported before anything begins
     with open_hosts(choice.ways) as opened:
         hosts = _preflight(opened, options, folder)
         recording = Recording(hosts, folder, _say)
-        _refuse_or_say(recording.start(StartOptions(options.payload, own_connections(opened))), options, len(hosts))
+        _refuse_or_say(
+            recording.start(StartOptions(options.payload, own_connections(opened), options.owners)), options, len(hosts)
+        )
         ran, status = _record_during(recording, argv, environment, _own_name(recording.hosts))
         for line in recording.last_lines():
             _say(line)

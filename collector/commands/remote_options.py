@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from collector.remote.starts import OWNERS
 from collector.remote.ways import WAYS, Way, check_ways, here_way, ssh_way
 
 NAMES = {
@@ -25,6 +26,7 @@ class RemoteChoice:
     wanted: str
     payload: str
     interfaces: tuple[str, ...]
+    owners: str
     goes_on_without: bool
     opens_page: bool | None
 
@@ -68,6 +70,14 @@ def _options() -> list[Callable[..., Any]]:
             "--payload", default="heads", show_default=True, metavar="none|heads|N", help="As of `tracer capture`."
         ),
         click.option(
+            "--owners",
+            type=click.Choice(list(OWNERS)),
+            default="users",
+            show_default=True,
+            help="As of `tracer capture`, with which our agent is then run there: users, units and containers, or also "
+            "processes, for which root keeps CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.",
+        ),
+        click.option(
             "--anyway", "goes_on_without", is_flag=True, help="Record the others if a host cannot be recorded."
         ),
         click.option(
@@ -96,6 +106,7 @@ def remote_choice(
     wanted: str,
     payload: str,
     interfaces: Sequence[str],
+    owners: str,
     goes_on_without: bool,
     opens_page: bool | None,
 ) -> RemoteChoice:
@@ -106,4 +117,4 @@ def remote_choice(
         ways += [WAYS[kind](name) for name in given]
     if here:
         ways.append(here_way(socket.gethostname()))
-    return RemoteChoice(check_ways(ways), wanted, payload, tuple(interfaces), goes_on_without, opens_page)
+    return RemoteChoice(check_ways(ways), wanted, payload, tuple(interfaces), owners, goes_on_without, opens_page)

@@ -45,6 +45,7 @@ class RemoteOptions:
 
     wanted: str = "auto"  # auto, agent or tcpdump
     payload: str = "heads"
+    owners: str = "users"  # as --owners of `tracer capture`
     interfaces: dict[str, list[str]] = field(default_factory=dict)
     goes_on_without: bool = False  # hosts that cannot be recorded are left out
 

@@ -16,6 +16,8 @@ BEAT = b"\n"
 BEAT_SECONDS = 5.0
 READY = ("ready ", "tcpdump: listening on ")
 """Beginnings of the lines by which the agent and tcpdump report that they capture."""
+OWNERS = {"users": (), "processes": ("--processes",), "none": ("--no-owners",)}
+"""What the agent is given; nothing for what it does anyway, so that one of an earlier build still understands it."""
 COOKED_HEADER_LEN = 20
 TCPDUMP_BUFFER_KIB = 32 << 10
 
@@ -28,6 +30,7 @@ class StartOptions:
 
     payload: str = "heads"
     excluded: tuple[Endpoint, ...] = ()
+    owners: str = "users"  # as --owners of `tracer capture`
 
 
 def start(session: Session, facts: HostFacts, plan: Plan, options: StartOptions) -> None:
@@ -61,6 +64,7 @@ def agent_arguments(host: str, plan: Plan, options: StartOptions, rules_len: int
     words += ["--host", host, "--payload", options.payload, "--rules-len", str(rules_len)]
     for address, port in options.excluded:
         words += ["--exclude", f"[{address}]:{port}" if ":" in address else f"{address}:{port}"]
+    words += OWNERS[options.owners]
     return [*words, "--keep-secrets"] if keeps_secrets else words
 
 

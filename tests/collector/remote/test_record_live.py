@@ -285,3 +285,32 @@ def test_ctrl_c_before_it_records_begins_nothing(lab: SshHosts, tmp_path: Path, 
 def test_sources_of_what_was_recorded_can_be_replayed(lab: SshHosts, tmp_path: Path) -> None:
     assert _run(lab, tmp_path, "--ssh", "web1,db1", "--", *_requests(lab, 3)).returncode == 0
     assert [source.host for source in host_sources([str(tmp_path / "t.captures")])] == ["db1", "web1"]
+
+
+def _status(words: str, lab: SshHosts) -> dict[str, str]:
+    """`/proc/PID/status` of the one process on web1 whose command line has these words."""
+    space = os.readlink(f"/proc/{lab.hosts['web1'].holder}/ns/net")
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdecimal() and os.readlink(folder / "ns" / "net") == space:
+                said = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if said.startswith("/proc/self/fd/") and words in said:
+                    lines = (folder / "status").read_text().splitlines()
+                    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        except OSError:
+            continue
+    raise AssertionError(f"no agent with {words}")
+
+
+@pytest.mark.parametrize(("owners", "bits"), [("users", 1 << 13), ("processes", 1 << 13 | 1 << 2 | 1 << 19)])
+def test_the_agent_sent_along_keeps_the_rights_that_its_options_take(
+    lab: SshHosts, tmp_path: Path, owners: str, bits: int
+) -> None:
+    with _recording(lab, tmp_path, "--ssh", "web1", "--with", "agent", "--owners", owners) as (running, _):
+        found = _status("--host web1", lab)
+        subprocess.run(_requests(lab, 3), check=True, timeout=SECONDS)
+        running.send_signal(signal.SIGINT)
+    sets = {name: int(found[name], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapInh", "CapAmb")}
+    assert sets == {"CapPrm": bits, "CapEff": bits, "CapBnd": bits, "CapInh": 0, "CapAmb": 0}
+    assert found["NoNewPrivs"] == "1"
+    assert _hosts(tmp_path)["web1"] > 0

@@ -26,6 +26,12 @@ def test_the_agent_leaves_out_our_connections() -> None:
     )
 
 
+@pytest.mark.parametrize(("owners", "more"), [("users", []), ("processes", ["--processes"]), ("none", ["--no-owners"])])
+def test_the_agent_gets_no_option_for_what_it_does_anyway(owners: str, more: list[str]) -> None:
+    words = agent_arguments("web1", Plan(Method.SENT, False, (ETH0,)), StartOptions(owners=owners), 0, False)
+    assert words[8:] == more
+
+
 def test_tcpdump_leaves_out_our_connections() -> None:
     words = tcpdump_words(FACTS, Plan(Method.TCPDUMP, True, (ETH0,)), OPTIONS)
     assert words[:7] == ["sudo", "-n", "/usr/bin/tcpdump", "-i", "any", "-y", "LINUX_SLL2"]

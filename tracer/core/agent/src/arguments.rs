@@ -17,8 +17,18 @@ pub struct Arguments {
     pub rules_len: u64,
     /// Nothing is overwritten.
     pub keeps_secrets: bool,
-    /// Whether to look for the processes of connections.
-    pub with_owners: bool,
+    /// What to record of who owns connections.
+    pub owners: Owners,
+}
+
+/// What is recorded of who owns connections, and so what has to be seen of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owners {
+    None,
+    /// What the kernel says to everybody.
+    Users,
+    /// Also other users' processes.
+    Processes,
 }
 
 /// Reads the words after the program's name. The error is a clause for the operator.
@@ -30,7 +40,7 @@ pub fn read(words: &[String]) -> Result<Arguments, String> {
         excluded: Vec::new(),
         rules_len: 0,
         keeps_secrets: false,
-        with_owners: true,
+        owners: Owners::Users,
     };
     let mut words = words.iter();
     while let Some(option) = words.next() {
@@ -39,7 +49,11 @@ pub fn read(words: &[String]) -> Result<Arguments, String> {
             continue;
         }
         if option == "--no-owners" {
-            found.with_owners = false;
+            found.owners = Owners::None;
+            continue;
+        }
+        if option == "--processes" {
+            found.owners = Owners::Processes;
             continue;
         }
         let value = words.next().ok_or_else(|| format!("{option} needs a value"))?;
@@ -84,9 +98,16 @@ mod tests {
             ],
             rules_len: 7,
             keeps_secrets: true,
-            with_owners: false,
+            owners: Owners::None,
         };
         assert_eq!(read_line(line), Ok(expected));
+    }
+
+    #[test]
+    fn users_are_recorded_unless_processes_are_wanted() {
+        let owners = |more: &str| read_line(&format!("--interface eth0 --host a{more}")).map(|found| found.owners);
+        assert_eq!(owners(""), Ok(Owners::Users));
+        assert_eq!(owners(" --processes"), Ok(Owners::Processes));
     }
 
     #[test]

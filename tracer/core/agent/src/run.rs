@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use twintap_capture::capture::{Capture, CaptureSettings};
 use twintap_capture::clock_error::SkewedClock;
 use twintap_capture::filter::Programs;
+use twintap_capture::privileges;
 use twintap_capture::segments::{Now, SegmentSettings};
 use twintap_secrets::SecretRules;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Owners};
 
 /// Without a beat for so long the connection is gone. The other end sends one every few seconds.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
@@ -64,6 +65,7 @@ pub fn say(kind: &str, text: &str) {
 
 /// Captures until standard input ends. The error is a clause for the operator, with what to do.
 pub fn run(arguments: Arguments) -> Result<(), String> {
+    drop_privileges(arguments.owners);
     let rules = read_rules(&arguments)?;
     let beats = listen()?;
     let stream = io::stdout()
@@ -76,6 +78,15 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     match capture.error() {
         Some(error) => Err(format!("{error}; {}", error.next_step())),
         None => Ok(()),
+    }
+}
+
+/// Gives up all of root's power but what the capture takes; before there is another thread.
+fn drop_privileges(owners: Owners) {
+    let [search, trace] = privileges::FOR_PROCESSES;
+    match owners {
+        Owners::Processes => privileges::keep_only(&[privileges::NET_RAW, search, trace]),
+        Owners::Users | Owners::None => privileges::keep_only(&[privileges::NET_RAW]),
     }
 }
 
@@ -122,7 +133,7 @@ fn start(arguments: Arguments, rules: SecretRules, stream: File) -> Result<Captu
         policy: arguments.policy,
         ring_bytes: RING_BYTES,
         snaplen,
-        with_owners: arguments.with_owners,
+        with_owners: arguments.owners != Owners::None,
         owners_parts: 0,
         kept: None,
     };

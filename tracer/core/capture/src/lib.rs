@@ -5,8 +5,8 @@
 //! pcapng blocks ──▶ NAME-000001.pcapng.partial ──fsync, rename──▶ .pcapng
 //! ```
 //!
-//! Nothing that the policy has not passed is ever written, not even to a partial file. `unsafe` is confined to `ring`
-//! and `socket`, which talk to the kernel; the rest is ordinary code that tests run without privileges.
+//! Nothing that the policy has not passed is ever written, not even to a partial file. `unsafe` is confined to `ring`,
+//! `socket` and `privileges`, which talk to the kernel; the rest is ordinary code that tests run without privileges.
 #![deny(unsafe_code)]
 
 pub mod checksum;
@@ -28,6 +28,9 @@ pub mod streamed;
 
 #[cfg(target_os = "linux")]
 mod bridge_port;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub mod privileges;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod ring;
