@@ -27,8 +27,8 @@ MOST_SERVICES = 48
 OTHER_SERVICE = "other"
 MOST_PROCESSES = 64
 """As `MOST_SERVICES`."""
-OTHER_PROCESS = "other processes"
-UNKNOWN_PROCESS = "process not known"
+OTHER_PROCESS = "others"
+UNKNOWN_PROCESS = "unknown"
 MOST_KINDS = 1024
 MOST_KEYS = 1 << 24
 """Of kinds times pairs of hosts: as many places has the table by which pairs are numbered."""

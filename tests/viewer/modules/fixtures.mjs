@@ -11,7 +11,7 @@ export const META = {
   pairs: [[0, 1], [1, 0], [1, 2], [1, 2], [1, 3], [2, 65535]],
   pairServices: [[255, 0], [0, 255], [255, 1], [255, 2], [255, 1], [1, 255]],
   pairProcesses: [[2, 1], [1, 2], [1, 3], [1, 1], [1, 3], [4, 1]],
-  processes: ["other processes", "process not known", "curl", "swift (object)", "nginx"],
+  processes: ["others", "unknown", "curl", "swift (object)", "nginx"],
   typical: [1000, 1000, 2000, 2000, 2000, 3000], ends: null,
   laneGroups: { role: ["clients", "swift-proxy", "object", "object"], prefix: ["client", "proxy", "storage", "storage"] },
   load: [], strips: [], kinds: ["data"], states: ["matched"],

@@ -57,7 +57,7 @@ test("a split host has a row for what it asks and one for each service", () => {
 
 test("a host that is split by process has a row for each, what is not known the last", () => {
   splitLanes([2], "processes");
-  assert.deepEqual(names(), ["client", "proxy", "storage1", "swift (object)", "nginx", "process not known", "storage2"]);
+  assert.deepEqual(names(), ["client", "proxy", "storage1", "swift (object)", "nginx", "unknown", "storage2"]);
   assert.deepEqual([rowsOfPair(2), rowsOfPair(3), rowsOfPair(5)], [[1, 3], [1, 5], [4, NO_ROW]]);
   toggleSplit(2, "services");
   assert.deepEqual(names().slice(2, 5), ["storage1", "swift-object", "swift-account"]);
