@@ -46,7 +46,7 @@ ifneq ($(words $(wildcard tracer/_capture*.so collector/_core*.so)),2)
 SETUP_INPUTS += again
 endif
 
-.PHONY: help setup demo test lint lint-python lint-rust lint-page test-rust test-python miri bench captures dist constraints clean again
+.PHONY: help setup demo test lint lint-python lint-rust lint-page test-rust test-python miri bench captures dist check-dist constraints clean again
 
 help: ## List the targets
 	@echo 'Usage: make TARGET'
@@ -113,6 +113,9 @@ captures: setup ## Make the bundled captures again from the bundled cluster, and
 
 dist: setup ## Make dist/: wheels, the agent in one file, Debian packages, their digests; for hosts without the checkout
 	@$(VENV)/python scripts/dist
+
+check-dist: ## Check what `make dist` made: digests, manifests, packages in a clean Debian root (needs root, mmdebstrap)
+	@scripts/check-dist
 
 constraints: ## Pin every version anew, to the newest that fit together, with the hashes of their files
 	@scripts/constraints
