@@ -182,6 +182,21 @@ def pair() -> Iterator[Pair]:
 
 
 @contextmanager
+def container(host: Host) -> Iterator[Host]:
+    """A network namespace as a container's, 10.77.0.2, behind the interface `vc` of a host, which forwards for it."""
+    with ExitStack() as stack:
+        made = Host("container", "10.77.0.2", "eth0", _hold(stack, *host.enter, "unshare", "--net"))
+        _cable(host, "vc", made.interface, made)
+        stack.callback(host.run, "ip", "link", "delete", "vc", check=False)
+        host.run("ip", "address", "add", "10.77.0.1/24", "dev", "vc")
+        host.run("ip", "link", "set", "vc", "up")
+        host.run("sysctl", "-q", "net.ipv4.ip_forward=1")
+        _give_address(made)
+        made.run("ip", "route", "add", "default", "via", "10.77.0.1")
+        yield made
+
+
+@contextmanager
 def far_pair(one_way_ms: float, lost: Sequence[str] = (), rules: Sequence[Rule] = ()) -> Iterator[Pair]:
     """Both hosts, so far apart; of each text in `lost` the first frame with it is lost on the way (or as
     `testkit.lossy_path` says); `rules`, what else happens to frames there.

@@ -1,8 +1,10 @@
 """The columns of `connections` that say who owns each end: from what the agents of the two hosts state.
 
 An agent states an owner for the addresses and ports that its own host sees, so behind a NAT each end is looked up as
-its host knows it. Ports are used again: where several connections of a partition have the same ones, a statement
-belongs to the one during which it was made, by the host's own clock.
+its host knows it. An end that is no captured host's may be a container's, whose owner the agent of its host states,
+too: of an end without a host the statement of a host counts that saw the connection, unless another one states
+something else. Ports are used again: where several connections of a partition have the same ones, a statement belongs
+to the one during which it was made, by the host's own clock.
 """
 
 from collections import Counter
@@ -39,7 +41,7 @@ def owner_columns(
     ids = connections["connection_id"].to_pylist()
     columns: dict[str, pa.Array] = {}
     for side, other in (SIDES, SIDES[::-1]):
-        ends = _ends(connections, side, other)
+        ends = _of_containers(_ends(connections, side, other), owners, ids, events, connection_id, hosts)
         wanted = [place for place, end in enumerate(ends) if end[0] in owners and end[1:] in owners[end[0]].ends]
         times = Counter(ends[place] for place in wanted)
         several = [place for place in wanted if times[ends[place]] > 1]
@@ -73,6 +75,33 @@ def _ends(connections: Mapping[str, pa.Array], side: str, other: str) -> list[En
     local = zip(texts[f"{side}_addr"], texts[f"{side}_port"], strict=True)
     remote = zip(texts[f"{other}_addr"], texts[f"{other}_port"], strict=True)
     return list(zip((host or "" for host in texts[f"{side}_host"]), local, remote, strict=True))
+
+
+def _of_containers(
+    ends: Sequence[Ends],
+    owners: Mapping[str, Owners],
+    ids: Sequence[int],
+    events: Columns,
+    connection_id: NDArray[np.int64],
+    hosts: Sequence[str],
+) -> list[Ends]:
+    """The ends, those without a host with the host that saw their connection and states who owns them."""
+    stated: dict[tuple[End, End], list[str]] = {}
+    for host, those in owners.items():
+        for pair in those.ends:
+            stated.setdefault(pair, []).append(host)
+    places = [place for place, (host, *pair) in enumerate(ends) if not host and tuple(pair) in stated]
+    seen = _times(
+        {(ids[place], host) for place in places for host in stated[ends[place][1:]]}, events, connection_id, hosts
+    )
+    found = list(ends)
+    for place in places:
+        _, local, remote = ends[place]
+        having = [host for host in stated[local, remote] if (ids[place], host) in seen]
+        said = [{statement.owner for statement in owners[host].ends[local, remote].values()} for host in having]
+        if said and all(each == said[0] for each in said):
+            found[place] = (having[0], local, remote)
+    return found
 
 
 def _times(

@@ -34,7 +34,12 @@ LEAST_KEPT_BYTES = 64 << 20
 
 @click.command("capture", context_settings={"max_content_width": 110})
 @click.option(
-    "-i", "--interface", "interfaces", multiple=True, required=True, help="Interface to capture; may be given again."
+    "-i",
+    "--interface",
+    "interfaces",
+    multiple=True,
+    required=True,
+    help="Interface to capture; may be given again. `any`, or a pattern like 'veth*': also those that come later.",
 )
 @click.option("--host", help="Name of this host in the trace.  [default: its host name]")
 @click.option(

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.trace.reading import Trace
-from testkit.live_hosts import Pair
+from testkit.live_hosts import Host, Pair, container
 
 pytestmark = pytest.mark.live
 SERVER = """
@@ -161,3 +162,35 @@ def test_an_agent_that_shall_not_say_it_does_not(hosts: Pair, tmp_path: Path) ->
     rows, _ = owners_and_truth(hosts, tmp_path, "alone", (1, 0.2), options=("--owners", "none"))
     assert {row[name] for row in rows for name in row if "owner" in name or "process" in name} == {None}
     assert b"twintap.owner" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*.pcapng"))
+
+
+@pytest.fixture
+def inside(hosts: Pair) -> Iterator[Host]:
+    """A container on `hosts.b`, which `hosts.a` reaches by that host."""
+    with container(hosts.b) as made:
+        hosts.a.run(*f"ip route add {made.address}/32 via {hosts.b.address}".split())
+        try:
+            yield made
+        finally:
+            hosts.a.run(*f"ip route delete {made.address}/32".split())
+
+
+@pytest.mark.parametrize("interface", ["vc", "any"])
+def test_a_process_in_a_container_is_seen_from_its_host(
+    hosts: Pair, inside: Host, tmp_path: Path, interface: str
+) -> None:
+    """Also one that came after the agent, and by a connection that began from there."""
+    with (
+        hosts.a.capture(tmp_path, "--owners", "processes") as ours,
+        hosts.b.capture(tmp_path, "--owners", "processes", "-i", interface) as theirs,
+        inside.running(sys.executable, "-c", SERVER, inside.address, "alone", ready="ready"),
+    ):
+        asking = (sys.executable, "-c", CLIENT, inside.address, "1", str(HELD_S))
+        truth = json.loads(hosts.a.run(*asking).stdout)
+        ours.stop(), theirs.stop()
+    url = str(tmp_path / "trace")
+    analyse(host_sources([f"{host.name}={tmp_path / host.name}" for host in (hosts.a, hosts.b)]), url)
+    (row,) = Trace(url).read("connections").to_pylist()
+    assert (row["client_pid"], row["server_pid"]) == (truth["pid"], truth["servers"][0][1])
+    assert row["server_owner_evidence"] == "socket"
+    assert row["server_exe"] == os.path.realpath(sys.executable)

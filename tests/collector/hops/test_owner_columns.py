@@ -57,8 +57,17 @@ def test_each_end_is_looked_up_at_its_own_host() -> None:
     assert processes(owners, connections(), [(0, 9)]) == [["curl"], ["nginx"]]
     assert processes({"db": owners["db"]}, connections(), [(0, 9)]) == [[None], ["nginx"]]
     assert processes({"db": owners["web"]}, connections(), [(0, 9)]) == [[None], [None]]
-    assert processes(owners, connections(hosts=(None, "db")), [(0, 9)]) == [[None], ["nginx"]]
     assert processes({}, connections(), [(0, 9)]) == []
+
+
+def test_of_a_container_its_host_states_the_owner() -> None:
+    """Its address is no captured host's."""
+    at_host = statements(f"nginx {SERVER} {CLIENT} socket 1", f"curl {CLIENT} {SERVER} socket 1")
+    found = connections(hosts=(None, None))
+    assert processes({"db": at_host}, found, [(0, 9)]) == [["curl"], ["nginx"]]
+    other = statements(f"other {SERVER} {CLIENT} socket 1")
+    assert processes({"db": at_host, "web": other}, found, [(0, 9)]) == [["curl"], [None]], "two say two things"
+    assert processes({"gone": at_host}, found, [(0, 9)]) == [[None], [None]], "it did not see this connection"
 
 
 def test_behind_a_nat_the_server_knows_another_client() -> None:

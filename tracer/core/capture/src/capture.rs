@@ -1,5 +1,6 @@
 //! A running capture: one thread that empties the rings into segments until it receives the request to stop.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::checksum;
@@ -17,6 +19,7 @@ use crate::error::CaptureError;
 use crate::exclusion;
 use crate::filter::{self, Instruction, Programs};
 use crate::finisher::Totals;
+use crate::interfaces::WantedInterfaces;
 use crate::owners::watch::Owners;
 use crate::pcapng::{Direction, Interface, LinkType, Statistics};
 use crate::policy::{HEADERS_LIMIT_BYTES, Packet, PayloadPolicy};
@@ -42,6 +45,13 @@ const REFUSE: Instruction = Instruction {
     k: 0,
 };
 
+/// How often it is looked for interfaces that fit a pattern.
+const FOLLOW_AFTER: Duration = Duration::from_millis(500);
+
+/// Of interfaces that fit a pattern, at most; each has a ring of its own.
+const MOST_FOLLOWED: usize = 128;
+const FOLLOWED_RING_BYTES: usize = 4 << 20;
+
 /// The longest time for which `Capture::exclude` waits for the thread.
 const LONGEST_EXCLUDING: Duration = Duration::from_secs(1);
 
@@ -55,12 +65,13 @@ const VLAN_AT: usize = 12;
 /// What to capture and how.
 #[derive(Debug, Clone)]
 pub struct CaptureSettings {
+    /// Names, or patterns ([`crate::interfaces`]).
     pub interface_names: Vec<String>,
     pub programs: Programs,
     /// Packets to and from these endpoints are left out, whatever `programs` accept.
     pub excluded: Vec<SocketAddr>,
     pub policy: PayloadPolicy,
-    /// Size of each interface's ring.
+    /// Size of the ring of each interface that is given by name; of others it is at most `FOLLOWED_RING_BYTES`.
     pub ring_bytes: usize,
     pub snaplen: u32,
     /// Whether to look for the processes of the connections.
@@ -159,29 +170,47 @@ impl Capture {
     ///
     /// `segments`: its `interfaces`, `addresses` and `since_ns` are filled in here.
     pub fn start(settings: &CaptureSettings, mut segments: SegmentSettings) -> Result<Self, CaptureError> {
-        let taps = settings
-            .interface_names
-            .iter()
-            .map(|name| Tap::open(name, settings))
+        let wanted = WantedInterfaces::new(&settings.interface_names);
+        let mut taps = wanted
+            .names()
+            .map(|name| Tap::open(name, settings, settings.ring_bytes))
             .collect::<Result<Vec<_>, _>>()?;
+        let shared = Arc::new(CaptureState::default());
+        let mut refused = HashSet::new();
+        for name in new_interfaces(&wanted, &running_interfaces(), &taps, &refused) {
+            match Tap::open(&name, settings, settings.ring_bytes.min(FOLLOWED_RING_BYTES)) {
+                Ok(tap) => taps.push(tap),
+                Err(error @ (CaptureError::NotPermitted | CaptureError::RingTooLarge { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => refuse(&shared, &mut refused, name, &error),
+            }
+        }
         segments.interfaces = taps.iter().map(|tap| tap.describe(settings)).collect();
-        segments.addresses = own_addresses(&settings.interface_names);
+        let names = names_of(&taps);
+        segments.addresses = own_addresses(&names);
         for tap in &taps {
             tap.ring.socket.receive()?;
         }
         segments.since_ns = Now::read().host_ns;
-        let shared = Arc::new(CaptureState::default());
         let totals = Arc::clone(&shared.progress.totals);
         let owners = settings
             .with_owners
-            .then(|| Owners::start(&settings.interface_names, settings.owners_parts))
+            .then(|| Owners::start(&names, settings.owners_parts))
             .flatten();
         if settings.with_owners && owners.is_none() {
             shared.notice("this kernel has no sock_diag: connections are captured without their processes".to_owned());
         }
+        if wanted.has_patterns() {
+            shared.notice(format!("of these are there now: {}", list_of(&names)));
+        }
         let history = KeepingHistory::new(Keeping::all(segments.since_ns));
         let mut run = Run {
             owners,
+            settings: settings.clone(),
+            wanted,
+            refused,
+            looked: Instant::now(),
             shared: Arc::clone(&shared),
             totals: vec![Statistics::default(); taps.len()],
             arrived_count: 0,
@@ -281,7 +310,7 @@ struct Tap {
 }
 
 impl Tap {
-    fn open(name: &str, settings: &CaptureSettings) -> Result<Self, CaptureError> {
+    fn open(name: &str, settings: &CaptureSettings, ring_bytes: usize) -> Result<Self, CaptureError> {
         let socket = PacketSocket::open(name)?;
         let link_type = socket.link_type()?;
         let filter = settings
@@ -295,7 +324,7 @@ impl Tap {
             socket.leave_out_sent();
         }
         Ok(Tap {
-            ring: Ring::map(socket, settings.ring_bytes)?,
+            ring: Ring::map(socket, ring_bytes)?,
             link_type,
             filter,
             loopback,
@@ -303,6 +332,10 @@ impl Tap {
             was_down: false,
             gone: false,
         })
+    }
+
+    fn name(&self) -> String {
+        self.ring.socket.name.clone()
     }
 
     fn describe(&self, settings: &CaptureSettings) -> Interface {
@@ -336,6 +369,12 @@ impl Drop for EndNotice {
 /// The state that the thread owns.
 struct Run {
     shared: Arc<CaptureState>,
+    settings: CaptureSettings,
+    wanted: WantedInterfaces,
+    /// Interfaces that fit a pattern and cannot be captured, which was said.
+    refused: HashSet<String>,
+    /// When it was last looked for interfaces.
+    looked: Instant,
     taps: Vec<Tap>,
     policy: PayloadPolicy,
     connections: Connections,
@@ -381,6 +420,7 @@ impl Run {
             if stop_seen.is_none() {
                 self.exclude_more()?;
                 self.apply_share()?;
+                self.follow_interfaces()?;
             }
             if stop_seen.is_none() && self.shared.stop.load(Ordering::Acquire) {
                 self.refuse_more()?;
@@ -435,13 +475,85 @@ impl Run {
         Ok(())
     }
 
+    /// With a pattern: captures interfaces that have come, and lets go of those that went.
+    fn follow_interfaces(&mut self) -> Result<(), CaptureError> {
+        if !self.wanted.has_patterns() || self.looked.elapsed() < FOLLOW_AFTER {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        for tap in &mut self.taps {
+            tap.gone = !tap.ring.socket.exists();
+            tap.bridged = tap.ring.socket.is_bridge_port(); // it may have become one
+        }
+        let gone: Vec<String> = self.taps.iter().filter(|tap| tap.gone).map(Tap::name).collect();
+        self.taps.iter_mut().for_each(|tap| tap.was_down &= !tap.gone);
+        let remaining: Vec<&Tap> = self.taps.iter().filter(|tap| !tap.gone).collect();
+        let existing = running_interfaces();
+        self.refused.retain(|name| existing.contains(name));
+        let fresh = new_interfaces(&self.wanted, &existing, remaining, &self.refused);
+        if gone.is_empty() && fresh.is_empty() {
+            return Ok(());
+        }
+        self.change_interfaces(&gone, fresh)
+    }
+
+    /// Ends the segment, since its interfaces are described at its beginning, and goes on with others.
+    fn change_interfaces(&mut self, gone: &[String], fresh: Vec<String>) -> Result<(), CaptureError> {
+        for index in 0..self.taps.len() {
+            while self.taps[index].gone && self.read_block(index)? {}
+        }
+        let now = Now::read();
+        self.read_statistics();
+        self.write_owners();
+        self.writer.close(&self.totals, now)?;
+        self.taps.retain(|tap| !tap.gone);
+        let mut come = Vec::new();
+        for name in fresh {
+            let ring_bytes = if self.wanted.is_named(&name) {
+                self.settings.ring_bytes
+            } else {
+                self.settings.ring_bytes.min(FOLLOWED_RING_BYTES)
+            };
+            match self.open_tap(&name, ring_bytes) {
+                Ok(tap) => {
+                    self.taps.push(tap);
+                    come.push(name);
+                }
+                Err(error) => refuse(&self.shared, &mut self.refused, name, &error),
+            }
+        }
+        self.totals = vec![Statistics::default(); self.taps.len()];
+        let names = names_of(&self.taps);
+        let described = self.taps.iter().map(|tap| tap.describe(&self.settings)).collect();
+        self.writer.set_interfaces(described, own_addresses(&names));
+        if let Some(owners) = &mut self.owners {
+            owners.set_interfaces(names);
+        }
+        for (what, those) in [("captured from now on", &come[..]), ("gone", gone)] {
+            if !those.is_empty() {
+                self.shared.notice(format!("interfaces {what}: {}", list_of(those)));
+            }
+        }
+        Ok(())
+    }
+
     fn attach_filters(&self) -> Result<(), CaptureError> {
-        self.taps.iter().try_for_each(|tap| {
-            let program = exclusion::without(&self.excluded, tap.link_type, &tap.filter);
-            tap.ring
-                .socket
-                .attach_filter(&filter::with_snaplen(program, self.snaplen))
-        })
+        self.taps.iter().try_for_each(|tap| self.attach_filter(tap))
+    }
+
+    fn attach_filter(&self, tap: &Tap) -> Result<(), CaptureError> {
+        let program = exclusion::without(&self.excluded, tap.link_type, &tap.filter);
+        tap.ring
+            .socket
+            .attach_filter(&filter::with_snaplen(program, self.snaplen))
+    }
+
+    /// An interface that receives from now on, as the others do.
+    fn open_tap(&self, name: &str, ring_bytes: usize) -> Result<Tap, CaptureError> {
+        let tap = Tap::open(name, &self.settings, ring_bytes)?;
+        self.attach_filter(&tap)?;
+        tap.ring.socket.receive()?;
+        Ok(tap)
     }
 
     fn is_drained(&mut self) -> bool {
@@ -504,12 +616,10 @@ impl Run {
     }
 
     fn removal_error(&self) -> Option<CaptureError> {
-        self.taps
-            .iter()
-            .all(|tap| tap.gone)
-            .then(|| CaptureError::InterfaceGone {
-                name: self.taps[0].ring.socket.name.clone(),
-            })
+        let all_gone = !self.wanted.has_patterns() && self.taps.iter().all(|tap| tap.gone);
+        all_gone.then(|| CaptureError::InterfaceGone {
+            name: self.taps[0].name(),
+        })
     }
 
     /// Reads at most one block of each ring, so that none starves another. Returns whether there was any.
@@ -525,6 +635,7 @@ impl Run {
     fn read_block(&mut self, index: usize) -> Result<bool, CaptureError> {
         let tap = &mut self.taps[index];
         let (link_type, loopback, bridged) = (tap.link_type, tap.loopback, tap.bridged);
+        let interface = tap.ring.socket.index as u32;
         let Some(mut block) = tap.ring.next_block() else {
             return Ok(false);
         };
@@ -540,7 +651,7 @@ impl Run {
             };
             let (frame, original_len) = with_vlan_tag(&packet, &mut tagged);
             let seen = Packet {
-                interface: index as u32,
+                interface,
                 link_type,
                 frame,
                 original_len,
@@ -625,6 +736,52 @@ impl Run {
                 .dropped_count
                 .fetch_add(dropped_count, Ordering::Relaxed);
         }
+    }
+}
+
+/// Wanted interfaces that are there, are not captured, and were not refused.
+fn new_interfaces<'a>(
+    wanted: &WantedInterfaces,
+    existing: &[String],
+    taps: impl IntoIterator<Item = &'a Tap>,
+    refused: &HashSet<String>,
+) -> Vec<String> {
+    let captured: HashSet<&str> = taps.into_iter().map(|tap| tap.ring.socket.name.as_str()).collect();
+    let room = MOST_FOLLOWED.saturating_sub(captured.len());
+    wanted
+        .among(existing)
+        .into_iter()
+        .filter(|name| !captured.contains(name.as_str()) && !refused.contains(name))
+        .take(room)
+        .collect()
+}
+
+fn refuse(shared: &CaptureState, refused: &mut HashSet<String>, name: String, error: &CaptureError) {
+    shared.notice(format!("interface {name} is not captured: {error}"));
+    refused.insert(name);
+}
+
+/// Names of the interfaces that are up.
+fn running_interfaces() -> Vec<String> {
+    let Ok(interfaces) = getifaddrs() else {
+        return Vec::new();
+    };
+    let up = interfaces.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
+    let mut names: Vec<String> = up.map(|interface| interface.interface_name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn names_of(taps: &[Tap]) -> Vec<String> {
+    taps.iter().map(Tap::name).collect()
+}
+
+fn list_of(names: &[String]) -> String {
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
     }
 }
 

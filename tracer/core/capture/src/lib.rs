@@ -18,6 +18,7 @@ pub mod exclusion;
 pub mod filter;
 pub mod finisher;
 mod heads;
+pub mod interfaces;
 pub mod layout;
 pub mod owners;
 pub mod pcapng;

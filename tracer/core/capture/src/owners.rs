@@ -11,7 +11,9 @@
 //! port, once the kernel has shown that the connection is its own. What several holders do not have in common is left
 //! out, so nothing is a guess. A client whose socket is closed before it was asked for stays unknown.
 //!
-//! Limits: this network namespace; arguments and environments of processes are never read.
+//! Ends in other network namespaces of this host, those of containers, are looked for in `/proc/PID/net` of a process there.
+//!
+//! Limits: arguments and environments of processes are never read.
 
 pub mod cgroups;
 pub mod key;
@@ -25,6 +27,8 @@ mod budget;
 mod cgroup_tree;
 #[cfg(target_os = "linux")]
 mod look;
+#[cfg(target_os = "linux")]
+mod namespaces;
 #[cfg(target_os = "linux")]
 mod processes;
 #[cfg(target_os = "linux")]

@@ -235,6 +235,13 @@ impl SegmentWriter {
         self.settings.clock_error
     }
 
+    /// From the next segment on these are the captured interfaces, and the host's addresses there. No segment is open.
+    pub fn set_interfaces(&mut self, interfaces: Vec<Interface>, addresses: Vec<IpAddr>) {
+        debug_assert!(self.segment.is_none(), "its interfaces are described at its beginning");
+        self.settings.interfaces = interfaces;
+        self.settings.addresses = addresses;
+    }
+
     /// Closes the open segment, if any; it becomes durable in the background. `statistics`: of each interface, since
     /// the last segment was closed. An error may be that of an earlier segment.
     pub fn close(&mut self, statistics: &[Statistics], now: Now) -> Result<(), CaptureError> {

@@ -21,7 +21,7 @@ const ARPHRD_NONE: u16 = 0xFFFE;
 pub struct PacketSocket {
     fd: OwnedFd,
     pub name: String,
-    index: i32,
+    pub index: i32,
     hardware_type: u16,
 }
 

@@ -1,6 +1,8 @@
 //! What the capture's thread and the one that looks for owners share: ends to look for, and those that are known.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::key::Key;
@@ -61,6 +63,7 @@ impl KnownEnd {
 #[derive(Debug, Default)]
 pub struct Board {
     state: Mutex<State>,
+    has_inside: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -71,11 +74,26 @@ pub struct State {
     /// Ends that were not looked for, for want of room, which no statement has counted yet.
     pub left_out_count: u64,
     pub ends: bool,
+    /// The captured interfaces, if they have changed.
+    pub interfaces: Option<Vec<String>>,
+    /// Addresses of this host's other network namespaces.
+    inside: HashSet<IpAddr>,
 }
 
 impl Board {
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the addresses of other network namespaces.
+    pub fn note_inside(&self, addresses: HashSet<IpAddr>) {
+        self.has_inside.store(!addresses.is_empty(), Ordering::Relaxed);
+        self.state().inside = addresses;
+    }
+
+    /// Whether an address is one of another network namespace of this host.
+    pub fn is_inside(&self, address: IpAddr) -> bool {
+        self.has_inside.load(Ordering::Relaxed) && self.state().inside.contains(&address)
     }
 
     /// Adds questions.

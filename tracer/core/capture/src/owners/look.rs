@@ -11,6 +11,7 @@ use super::board::KnownEnd;
 use super::cgroup_tree::CgroupTree;
 use super::cgroups::place_of;
 use super::key::Key;
+use super::namespaces::{AGE, AGE_OF_STRANGERS, Namespaces, SocketTables};
 use super::processes::{Holders, Processes};
 use super::sock_diag::{SockDiag, SocketFacts};
 use super::{Evidence, Holder};
@@ -63,6 +64,7 @@ pub struct Looker {
     cgroups: CgroupTree,
     listeners: TimedList<Vec<SocketFacts>>,
     addresses: TimedList<HashSet<IpAddr>>,
+    namespaces: Namespaces,
 }
 
 /// Where an end's owner is to be looked for.
@@ -72,6 +74,8 @@ struct Place {
     /// The sockets that listen at its port.
     listeners: Vec<SocketFacts>,
     is_waiting: bool,
+    /// It is in another network namespace, whose users may have other names.
+    is_inside: bool,
 }
 
 impl Looker {
@@ -84,7 +88,29 @@ impl Looker {
             cgroups: CgroupTree::new(&mounts),
             listeners: TimedList::new(Vec::new()),
             addresses: TimedList::new(HashSet::new()),
+            namespaces: Namespaces::new(Path::new("/proc")),
         })
+    }
+
+    /// Looks for other network namespaces, if that is due; their addresses if these are others than before.
+    pub fn refresh(&mut self, now: Instant) -> Option<HashSet<IpAddr>> {
+        self.namespaces.refresh(now, AGE);
+        let is_changed = self.namespaces.take_change();
+        is_changed.then(|| self.namespaces.addresses().collect())
+    }
+
+    /// Which of a connection's two ends are on this host, in whatever network namespace.
+    pub fn ends_here(&mut self, sender: Key, now: Instant) -> Vec<Key> {
+        let both = [sender, sender.other_end()];
+        let found: Vec<Key> = both.into_iter().filter(|key| self.is_here(key, now)).collect();
+        if found.is_empty() && self.namespaces.refresh(now, AGE_OF_STRANGERS) {
+            return both.into_iter().filter(|key| self.is_here(key, now)).collect();
+        }
+        found
+    }
+
+    fn is_here(&mut self, key: &Key, now: Instant) -> bool {
+        self.is_own(key, now) || self.namespaces.have(key.local.ip())
     }
 
     /// Whether the local address is this host's.
@@ -98,8 +124,9 @@ impl Looker {
         let mut asks_all = false;
         let mut places = Vec::new();
         let mut answers = HashMap::new();
+        let mut tables = SocketTables::default();
         for (key, known, is_last) in ends {
-            match self.place(key) {
+            match self.place(key, &mut tables) {
                 Some(place) if known.has_process_of(place.inode()) && !is_last => {
                     answers.insert(*key, Answer::default());
                 }
@@ -124,8 +151,12 @@ impl Looker {
         answers
     }
 
-    fn place(&mut self, key: &Key) -> Option<Place> {
+    fn place(&mut self, key: &Key, tables: &mut SocketTables) -> Option<Place> {
         let now = Instant::now();
+        if self.namespaces.have(key.local.ip()) && !self.is_own(key, now) {
+            let (facts, listeners) = self.namespaces.find(key, tables)?;
+            return Some(Place::new(facts, listeners, true));
+        }
         let facts = self.diag.find(key)?;
         // A socket that listens proves nothing where addresses are translated: the connection may go on elsewhere.
         if facts.listens && (is_translating() || !self.is_own(key, now)) {
@@ -133,11 +164,7 @@ impl Looker {
         }
         let diag = &mut self.diag;
         let all = self.listeners.fresh(now, LISTENERS_AGE, || diag.listeners());
-        Some(Place {
-            listeners: listening_at(all, key.local),
-            is_waiting: !facts.listens && !facts.is_over && facts.inode == 0,
-            socket: Some(facts).filter(|facts| !facts.listens && facts.inode > 0),
-        })
+        Some(Place::new(facts, listening_at(all, key.local), false))
     }
 
     /// Who holds the sockets of these places; all processes are asked if some socket's is not found.
@@ -175,7 +202,7 @@ impl Looker {
             place
                 .socket
                 .as_ref()
-                .map(|facts| (self.by_socket(facts), Evidence::Socket))
+                .map(|facts| (self.by_socket(facts, place.is_inside), Evidence::Socket))
         };
         Answer {
             found: by_listener.or_else(by_socket),
@@ -199,10 +226,10 @@ impl Looker {
     }
 
     /// What the kernel itself knows of a socket whose process was not found.
-    fn by_socket(&mut self, facts: &SocketFacts) -> Arc<Holder> {
+    fn by_socket(&mut self, facts: &SocketFacts, is_inside: bool) -> Arc<Holder> {
         let path = facts.cgroup_id.and_then(|id| self.cgroups.path(id, Instant::now()));
         let place = path.map(place_of).unwrap_or_default();
-        let is_inside = place.container.is_some();
+        let is_inside = is_inside || place.container.is_some();
         Arc::new(Holder {
             uid: Some(facts.uid),
             user: if is_inside {
@@ -219,6 +246,15 @@ impl Looker {
 }
 
 impl Place {
+    fn new(facts: SocketFacts, listeners: Vec<SocketFacts>, is_inside: bool) -> Self {
+        Place {
+            listeners,
+            is_waiting: !facts.listens && !facts.is_over && facts.inode == 0,
+            socket: Some(facts).filter(|facts| !facts.listens && facts.inode > 0),
+            is_inside,
+        }
+    }
+
     /// Of its own socket; 0 if there is none.
     fn inode(&self) -> u64 {
         self.socket.as_ref().map_or(0, |facts| facts.inode)
@@ -239,7 +275,7 @@ fn is_translating() -> bool {
 }
 
 /// The sockets that take connections to an address and port: those of this address, else those of any.
-fn listening_at(all: &[SocketFacts], local: SocketAddr) -> Vec<SocketFacts> {
+pub fn listening_at(all: &[SocketFacts], local: SocketAddr) -> Vec<SocketFacts> {
     let at = |address: IpAddr| -> Vec<SocketFacts> {
         let is_there = |facts: &&SocketFacts| facts.local.port() == local.port() && facts.local.ip() == address;
         all.iter().filter(is_there).cloned().collect()

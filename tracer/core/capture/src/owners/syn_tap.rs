@@ -47,6 +47,15 @@ impl SynTap {
         Ok(SynTap { socket, link_type })
     }
 
+    pub fn name(&self) -> &str {
+        &self.socket.name
+    }
+
+    /// Whether its interface is one of these, and still the one that it was opened for.
+    pub fn is_one_of(&self, names: &[String]) -> bool {
+        names.contains(&self.socket.name) && self.socket.exists()
+    }
+
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.fd().as_fd()
     }

@@ -125,8 +125,10 @@ impl Owners {
         let Some(sender) = ends.sender() else {
             return;
         };
-        let of_sender = (is_loopback || direction == Direction::Send).then_some(sender);
-        let of_receiver = (direction == Direction::Receive).then_some(sender.other_end());
+        let receiver = sender.other_end();
+        let inside = |key: &Key| self.board.is_inside(key.local.ip());
+        let of_sender = (is_loopback || direction == Direction::Send || inside(&sender)).then_some(sender);
+        let of_receiver = (direction == Direction::Receive || inside(&receiver)).then_some(receiver);
         for key in of_sender.into_iter().chain(of_receiver) {
             if self.ends.len() >= MOST_ENDS && !self.ends.contains(&key) {
                 self.left_out_count += 1;
@@ -138,6 +140,11 @@ impl Owners {
                 });
             }
         }
+    }
+
+    /// From now on these interfaces are captured.
+    pub fn set_interfaces(&mut self, names: Vec<String>) {
+        self.board.state().interfaces = Some(names);
     }
 
     /// Has the ends of packets noted so far looked for.
@@ -221,6 +228,10 @@ impl Run {
                 continue;
             }
             let begin = processor_time();
+            self.follow_interfaces();
+            if let Some(addresses) = self.looker.refresh(Instant::now()) {
+                self.board.note_inside(addresses);
+            }
             self.take_questions();
             let batch = self.next_batch(Instant::now());
             if !batch.is_empty() {
@@ -261,6 +272,18 @@ impl Run {
         }
     }
 
+    fn follow_interfaces(&mut self) {
+        let Some(names) = self.board.state().interfaces.take() else {
+            return;
+        };
+        self.taps.retain(|tap| tap.is_one_of(&names));
+        for name in names {
+            if !self.taps.iter().any(|tap| tap.name() == name) {
+                self.taps.extend(SynTap::open(&name).ok());
+            }
+        }
+    }
+
     fn take_questions(&mut self) {
         let now = Now::read();
         let depth = self.least_depth.load(Ordering::Relaxed);
@@ -270,10 +293,8 @@ impl Run {
                 let Some(sender) = tap.next(depth) else {
                     break;
                 };
-                let of_this_host = [sender, sender.other_end()]
-                    .into_iter()
-                    .filter(|key| self.looker.is_own(key, now.instant));
-                questions.extend(of_this_host.map(|key| Question {
+                let of_this_host = self.looker.ends_here(sender, now.instant);
+                questions.extend(of_this_host.into_iter().map(|key| Question {
                     key,
                     seen_ns: now.host_ns,
                     is_syn: true,

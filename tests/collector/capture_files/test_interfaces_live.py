@@ -1,0 +1,54 @@
+"""An agent that is to capture what fits a pattern: interfaces come and go, and their packets are in its segments."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from collector.capture_files.readers import open_capture
+from testkit.live_hosts import CLIENT, SERVER, Capturing, Host, Pair, container
+
+pytestmark = pytest.mark.live
+SYN = 0x02
+
+
+def ask(host: Host, server: Host) -> None:
+    """One upload and one download."""
+    with server.running(sys.executable, "-c", SERVER, server.address, ready="ready"):
+        host.run(sys.executable, "-c", CLIENT, server.address, "1000")
+
+
+def syns_by_interface(folder: Path) -> dict[str, int]:
+    """Packets of all segments that open a connection; each segment says which interfaces it is of."""
+    found: dict[str, int] = {}
+    for path in sorted(folder.glob("*.pcapng")):
+        with open_capture(path) as reader:
+            for batch in reader.batches():
+                events = batch.events
+                for number in events["interface"][events["flags"] & SYN != 0].tolist():
+                    name = reader.interfaces[number].name
+                    found[name] = found.get(name, 0) + 1
+    return found
+
+
+def wait_for_line(agent: Capturing, text: str) -> None:
+    while (line := agent.line()) and text not in line:
+        pass
+    assert line, f"it never said: {text}"
+
+
+@pytest.mark.parametrize("pattern", ["v*", "any"])
+def test_interfaces_that_come_are_captured_and_those_that_go_are_let_go(
+    hosts: Pair, tmp_path: Path, pattern: str
+) -> None:
+    with hosts.b.capture(tmp_path, "-i", pattern) as agent:
+        hosts.exchange(1000)
+        for _ in range(2):  # the second one has the name of the first
+            with container(hosts.b) as made:
+                wait_for_line(agent, "interfaces captured from now on: vc")
+                ask(hosts.b, made)
+            wait_for_line(agent, "interfaces gone: vc")
+        hosts.exchange(1000)
+        said = agent.stop()
+    assert "none dropped" in said
+    assert syns_by_interface(tmp_path / "b") == {"vb": 4, "vc": 4}, "a SYN and its answer, twice at each"
