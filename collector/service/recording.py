@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -148,7 +148,7 @@ def find_program(argv: Sequence[str]) -> dict[str, str]:
 @dataclass(frozen=True, slots=True)
 class Recording:
     """What ran, and what the agents said: `summaries` at their end, `notices` on the way, `failures` of those that
-    ended by themselves. Each line begins with the host."""
+    ended by themselves. Each line begins with the host, a notice with all that give it."""
 
     command: CommandInfo
     summaries: tuple[str, ...]
@@ -170,9 +170,18 @@ def record(cluster: Cluster, host_names: Sequence[str], argv: Sequence[str], fol
     return Recording(
         command,
         summaries=tuple(line for status, line in last if status == 0),
-        notices=(*not_sampled, *(f"{agent.host}: {line}" for agent in agents for line in agent.notices())),
+        notices=(*not_sampled, *_by_text({agent.host: agent.notices() for agent in agents})),
         failures=tuple(line for status, line in last if status != 0),
     )
+
+
+def _by_text(notices: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Each notice once, behind the names of the hosts that give it."""
+    hosts: dict[str, list[str]] = {}
+    for host, lines in notices.items():
+        for line in dict.fromkeys(lines):
+            hosts.setdefault(line, []).append(host)
+    return (f"{', '.join(those)}: {line}" for line, those in hosts.items())
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def test_all_hosts_are_captured_while_the_command_runs(tracer_is: FailingScript,
     assert done.command.host == "client"
     assert done.command.started_host_ns < done.command.ended_host_ns
     assert done.summaries == ("client: 5 packets", "proxy: 5 packets")
-    assert done.notices == ("client: interface lo is down", "proxy: interface lo is down")
+    assert done.notices == ("client, proxy: interface lo is down",)
     assert done.failures == ()
 
 
@@ -113,7 +113,7 @@ def test_what_the_hosts_use_is_noted_beside_the_captures(tracer_is: FailingScrip
     script = GOOD_SAMPLER.replace("sys.stdin.read()", "import signal; signal.sigwait([signal.SIGTERM])")
     block = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])"
     cluster = replace(CLUSTER, sampler=(sys.executable, "-c", block + script))
-    assert record(cluster, [], shell("true"), tmp_path).notices[0] == "client: interface lo is down"
+    assert record(cluster, [], shell("true"), tmp_path).notices[0] == "client, proxy: interface lo is down"
     assert samples_of([str(tmp_path)]).to_pylist() == [
         {"host": "proxy", "host_ns": 5, "metric": "cpu_percent", "value": 12.5}
     ]
