@@ -62,6 +62,7 @@ class CaptureOptions:
     clock_error: SkewedClock = SkewedClock()
     with_owners: bool = True  # look for the processes of connections
     cpu_percent: float = 0  # of one core, that the agent may use; 0 = no limit
+    timestamps: str = "software"  # or "hardware"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,7 @@ def start_capture(
         owners=options.with_owners,
         owners_parts=owners_parts(options.cpu_percent),
         kept=kept,
+        timestamps=options.timestamps,
     )
 
 

@@ -9,6 +9,7 @@ taken out of the bounding set, and no program that is started gains any (`no_new
 | CAP_NET_RAW | packet sockets | always |
 | CAP_DAC_OVERRIDE | files in folders of another user, as with `sudo` in your home | only where they are needed |
 | CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH | `/proc` of other users' processes | with `--owners processes` |
+| CAP_NET_ADMIN | to switch a card's timestamps on, and off in the end | with `--timestamps hardware` |
 
 Whatever else an agent is to do, such as to enter other network namespaces (CAP_SYS_ADMIN), needs a line here, and is
 kept only where an option asks for it.
@@ -32,6 +33,7 @@ class Capability(IntEnum):
 
     DAC_OVERRIDE = 1
     DAC_READ_SEARCH = 2
+    NET_ADMIN = 12
     NET_RAW = 13
     SYS_PTRACE = 19
 
@@ -40,6 +42,8 @@ KEPT = frozenset({Capability.NET_RAW})
 """What every agent keeps."""
 FOR_PROCESSES = frozenset({Capability.DAC_READ_SEARCH, Capability.SYS_PTRACE})
 """What it takes to see which processes have other users' sockets."""
+FOR_HARDWARE_TIMESTAMPS = frozenset({Capability.NET_ADMIN})
+"""What it takes to set a network card."""
 _VERSION_3 = 0x20080522
 _HALF = 0xFFFFFFFF
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38

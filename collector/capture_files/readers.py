@@ -256,6 +256,11 @@ class CaptureReader:
         return self._open().kept_statements()
 
     @property
+    def stamps(self) -> list[str]:
+        """What our agent states so far of who stamped packets, for `collector.capture_files.stamps`."""
+        return self._open().stamps()
+
+    @property
     def applications(self) -> tuple[str, ...]:
         """Programs that wrote the sections so far (`shb_userappl`), each once."""
         return tuple(map(plain, self._open().applications()))

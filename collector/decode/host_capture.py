@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from collector.capture_files.joined import parse_name
 from collector.capture_files.kept import Kept
 from collector.capture_files.owners import Owners
 from collector.capture_files.readers import CaptureReader, Drops, EndpointClues, Interface, TlsKeys, open_capture
+from collector.capture_files.stamps import StampCounts, add_statements
 from collector.decode import copies, merged_captures
 from collector.decode.absurd_stamps import STAMPS_ABSURD, Absurd, Believed
 from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointActivity, Span
@@ -63,7 +64,7 @@ class HostCapture:
     packets_count: int = 0
     tick_ns: int = 0
     """The longest clock tick of its interfaces, 0 if none is longer than 1 ns: packets were up to one later than their
-    timestamps."""
+    timestamps. Or how far stamps of its cards may be off, if that is more."""
     notes: Notes = NOTHING
     named_addresses: frozenset[int] = frozenset()
     counters: list[CounterInfo] = field(default_factory=list)
@@ -99,6 +100,8 @@ class HostCapture:
     """Who owns the connections of its host, as an agent states."""
     kept: Kept = field(default_factory=Kept)
     """What its agents kept, as they state."""
+    stamps: dict[str, StampCounts] = field(default_factory=dict)
+    """Who stamped the packets of each interface, as an agent states."""
 
     def note_file(self, reader: CaptureReader, span: Span | None) -> None:
         """Note when a file that has been read captured: `span`, its first and last timestamp, if it holds a packet.
@@ -256,6 +259,7 @@ def read_host(
                 capture.counters.append(cut)
                 break
     capture.notes, capture.activity = partitions.notes(number), partitions.activity(number)
+    capture.points = tuple(_with_stamps(point, capture.stamps.get(point.interface)) for point in capture.points)
     sights = partitions.sights(number)
     capture.copied = copies.copied_packets(sights, capture.activity.passed)
     capture.is_twice = capture.copied is None and merged_captures.is_twice(sights)
@@ -300,6 +304,8 @@ def _note_file(number: int, capture: HostCapture, reader: CaptureReader, partiti
     capture.damaged += (reader.damaged_frames.astype(np.int64) + capture.packets_count).tolist()
     capture.packets_count += reader.packets_count
     capture.owners.add(reader.owners)
+    add_statements(capture.stamps, reader.stamps)
+    capture.tick_ns = max([capture.tick_ns, *(each.error_ns for each in capture.stamps.values())])
     _note_origin(capture, reader, partitions)
     of_interfaces = zip(reader.interfaces, capture.places(reader), strict=True)
     capture.elsewhere_count += sum(each.packets_count for each, place in of_interfaces if place == ELSEWHERE)
@@ -352,6 +358,17 @@ def _note_origin(capture: HostCapture, reader: CaptureReader, partitions: Partit
         elif counter.count and counter.name != STAMPS_ABSURD:
             info = CounterInfo(capture.host, counter.name, str(counter.severity), counter.count, counter.remedy)
             capture.counters.append(info)
+
+
+def _with_stamps(point: PointInfo, counts: StampCounts | None) -> PointInfo:
+    if counts is None:
+        return point
+    return replace(
+        point,
+        hardware_stamps_count=counts.hardware_count,
+        software_stamps_count=counts.software_count,
+        stamp_error_ns=counts.error_ns,
+    )
 
 
 def _shown_name(interface: Interface) -> str:

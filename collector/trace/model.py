@@ -14,6 +14,8 @@ class PointInfo:
 
     `coverage`: when it captured, as ascending disjoint spans in its host's time, ns (`collector.hops.coverage`).
     `dropped`: the times that it covers in part: from, to, and how many packets it reports as dropped between.
+    `hardware_stamps_count`, `software_stamps_count`: packets by who stamped them, the card or the kernel; null where
+    the capture does not say it. `stamp_error_ns`: how far the card's stamps may be off by the host's clock.
     """
 
     point: str
@@ -21,6 +23,9 @@ class PointInfo:
     link_type: str
     coverage: tuple[tuple[int, int], ...] = ()
     dropped: tuple[tuple[int, int, int], ...] = ()
+    hardware_stamps_count: int | None = None
+    software_stamps_count: int | None = None
+    stamp_error_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

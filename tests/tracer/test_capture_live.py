@@ -317,6 +317,21 @@ def test_missing_privilege_and_interface_are_one_line(hosts: Pair, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("interface", ["lo", "va"])
+def test_an_interface_without_hardware_timestamps_is_refused_with_what_it_offers(
+    hosts: Pair, tmp_path: Path, interface: str
+) -> None:
+    """A card that has them is not here: this is what the kernel answers for loopback and veth."""
+    argv = (*TRACER, "capture", "-i", interface, "--write", str(tmp_path), "--timestamps", "hardware")
+    refused = hosts.a.run(*argv, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"tracer: interface {interface} has software timestamps only; "
+        "give --timestamps software; no interface of this host has hardware timestamps\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: what root gives up; we are not root")
 @pytest.mark.parametrize(
     ("mode", "owners", "more"), [(0o700, "users", 0), (0o555, "users", 1 << 1), (0o700, "processes", 1 << 2 | 1 << 19)]

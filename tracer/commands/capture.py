@@ -19,7 +19,7 @@ from tracer.commands.log_options import log_options
 from tracer.commands.secret_options import secret_options
 from tracer.cpu_budget import LEAST_CPU_PERCENT, MOST_CPU_PERCENT
 from tracer.memory_bound import DEFAULT_MIB, LEAST_MIB, divide_memory
-from tracer.privileges import FOR_PROCESSES, drop_capabilities
+from tracer.privileges import FOR_HARDWARE_TIMESTAMPS, FOR_PROCESSES, drop_capabilities
 from tracer.segments import check_name
 from tracer.service_log import Notice, hide, log_for_program, notice_to
 from tracer.shipped_capture import run_shipped_capture
@@ -114,6 +114,14 @@ LEAST_KEPT_BYTES = 64 << 20
     "CAP_DAC_READ_SEARCH; or what the kernel says to everybody, users, units and containers.",
 )
 @click.option(
+    "--timestamps",
+    type=click.Choice(["software", "hardware"]),
+    default="software",
+    show_default=True,
+    help="Who stamps packets: the kernel, or the network card those that it receives, for which root keeps "
+    "CAP_NET_ADMIN. A card that cannot is named, with what it offers.",
+)
+@click.option(
     "--until-eof",
     is_flag=True,
     callback=lambda _context, _option, wanted: _until_eof(wanted),
@@ -144,6 +152,7 @@ def command(
     cpu_budget: float | None,
     include_own: bool,
     owners: str,
+    timestamps: str,
     until_eof: bool,
     clock_error: str | None,
     expression: tuple[str, ...],
@@ -165,12 +174,14 @@ def command(
         clock_error=_clock_error(clock_error or ""),
         with_owners=owners != "none",
         cpu_percent=cpu_budget or 0,
+        timestamps=timestamps,
     )
     stop_requested = _input_ended if until_eof else None
     access = collector_access(**of_collector, warn=notice_to(LOG))
     if keep and access is None:
         raise click.UsageError("--keep is for an agent with --collector: it sends what the collector asks for.")
     more = FOR_PROCESSES if owners == "processes" else frozenset()
+    more |= FOR_HARDWARE_TIMESTAMPS if timestamps == "hardware" else frozenset()
     if folder is not None and access is None:
         where = folder / options.host
         drop_capabilities([where], more=more)

@@ -294,6 +294,11 @@ impl CaptureFile {
         self.lock().section().owners.clone()
     }
 
+    /// What the agent states so far of who stamped packets.
+    fn stamps(&self) -> Vec<String> {
+        self.lock().section().stamps.clone()
+    }
+
     /// Programs that wrote the sections so far.
     fn applications(&self) -> Vec<String> {
         self.lock().section().applications.clone()

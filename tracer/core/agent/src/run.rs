@@ -14,6 +14,7 @@ use twintap_capture::clock_error::SkewedClock;
 use twintap_capture::filter::Programs;
 use twintap_capture::privileges;
 use twintap_capture::segments::{Now, SegmentSettings};
+use twintap_capture::timestamps::Timestamps;
 use twintap_secrets::SecretRules;
 
 use crate::arguments::{Arguments, Owners};
@@ -136,6 +137,7 @@ fn start(arguments: Arguments, rules: SecretRules, stream: File) -> Result<Captu
         with_owners: arguments.owners != Owners::None,
         owners_parts: 0,
         kept: None,
+        timestamps: Timestamps::Software,
     };
     let segments = SegmentSettings {
         folder: PathBuf::new(),

@@ -13,6 +13,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::poll::{PollFd, PollFlags, poll};
 
+use crate::card::{self, InterfaceCard, PtpClock};
 use crate::checksum;
 use crate::connections::Connections;
 use crate::error::CaptureError;
@@ -27,6 +28,7 @@ use crate::ring::{self, RETIRE_AFTER, Ring, RingPacket, VlanTag};
 use crate::sampling::{self, Keeping, KeepingHistory, LeftOut};
 use crate::segments::{Now, PacketRecord, SegmentSettings, SegmentWriter};
 use crate::socket::{PacketSocket, system};
+use crate::timestamps::{self, Card, READ_EVERY, Relation, Setting, StampCounts, Timestamps};
 
 /// Longest sleep of the thread while no packets come; limits the delay of `stop` and of closing a segment.
 const POLL_MS: u16 = 50;
@@ -80,6 +82,8 @@ pub struct CaptureSettings {
     pub owners_parts: u32,
     /// What to keep at first, of a capture that may keep less later (`Capture::keep`); its segments state it.
     pub kept: Option<Share>,
+    /// Who stamps packets.
+    pub timestamps: Timestamps,
 }
 
 /// What to keep: one connection in 2^`depth`, and at most `head_bytes` of a payload.
@@ -307,6 +311,54 @@ struct Tap {
     /// It was taken down once. The kernel then does not report its removal, so its existence is checked.
     was_down: bool,
     gone: bool,
+    /// With hardware timestamps.
+    stamping: Option<Stamping>,
+}
+
+/// An interface whose card stamps packets.
+struct Stamping {
+    card: InterfaceCard,
+    /// What the card was set to before, if that was changed.
+    before: Option<Setting>,
+    relation: Relation,
+    counts: StampCounts,
+}
+
+impl Stamping {
+    /// Switches hardware timestamps on, and reads the card's clock twice, so that its rate is known.
+    fn start(name: &str) -> Result<Self, CaptureError> {
+        let card = InterfaceCard::open(name).map_err(|errno| system("socket(AF_INET)", errno))?;
+        let (number, before) = timestamps::switch_on(&card, &card::with_hardware_timestamps())?;
+        let clock = PtpClock::open(number)?;
+        let relation = Relation::start(Box::new(clock), Instant::now());
+        let mut relation = relation.map_err(|errno| system("reading the card's clock", errno))?;
+        thread::sleep(READ_EVERY);
+        relation.read_if_due(Instant::now());
+        let counts = StampCounts::default();
+        Ok(Stamping {
+            card,
+            before,
+            relation,
+            counts,
+        })
+    }
+
+    /// A packet's stamp by the system's clock.
+    fn host_ns(&self, packet: &RingPacket) -> u64 {
+        if packet.is_hardware {
+            self.relation.system_ns(packet.host_ns)
+        } else {
+            packet.host_ns
+        }
+    }
+}
+
+impl Drop for Stamping {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = self.card.set(before); // a card that was removed has nothing to set
+        }
+    }
 }
 
 impl Tap {
@@ -323,6 +375,13 @@ impl Tap {
         if loopback {
             socket.leave_out_sent();
         }
+        let stamping = match settings.timestamps {
+            Timestamps::Software => None,
+            Timestamps::Hardware => Some(Stamping::start(name)?),
+        };
+        if stamping.is_some() {
+            socket.prefer_hardware_timestamps()?;
+        }
         Ok(Tap {
             ring: Ring::map(socket, ring_bytes)?,
             link_type,
@@ -331,6 +390,7 @@ impl Tap {
             bridged,
             was_down: false,
             gone: false,
+            stamping,
         })
     }
 
@@ -564,6 +624,7 @@ impl Run {
     fn finish(&mut self) -> Result<(), CaptureError> {
         self.read_statistics();
         self.write_owners();
+        self.write_stamps();
         self.writer.finish(&self.totals, Now::read())
     }
 
@@ -640,6 +701,9 @@ impl Run {
             return Ok(false);
         };
         let now = Now::read();
+        if let Some(stamping) = &mut tap.stamping {
+            stamping.relation.read_if_due(now.instant);
+        }
         let mut tagged = Vec::new();
         let (mut written_count, mut foreign_count, mut other_count) = (0, 0, 0);
         let mut left_out = LeftOut::default();
@@ -656,7 +720,11 @@ impl Run {
                 frame,
                 original_len,
             };
-            let keeping = self.history.at(packet.host_ns);
+            let host_ns = match &tap.stamping {
+                Some(stamping) => stamping.host_ns(&packet),
+                None => packet.host_ns,
+            };
+            let keeping = self.history.at(host_ns);
             if keeping.depth > 0 && sampling::depth_of_frame(link_type, frame) < keeping.depth {
                 left_out.packets_count += 1;
                 continue;
@@ -669,9 +737,12 @@ impl Run {
                 other_count += 1;
                 continue;
             };
+            if let Some(stamping) = &mut tap.stamping {
+                stamping.counts.add(packet.is_hardware);
+            }
             let record = PacketRecord {
                 interface_index: index as u32,
-                host_ns: packet.host_ns,
+                host_ns,
                 direction,
                 frame,
                 original_len,
@@ -681,7 +752,7 @@ impl Run {
                     && checksum::is_wrong(link_type, frame),
             };
             if let Some(owners) = &mut self.owners {
-                owners.note(link_type, frame, direction, loopback, packet.host_ns);
+                owners.note(link_type, frame, direction, loopback, host_ns);
             }
             self.writer.write(&record, &kept, now)?;
             left_out.shortened_count += u64::from(keeping.head_bytes.is_some());
@@ -705,6 +776,7 @@ impl Run {
         if self.writer.is_due(now.instant) {
             self.read_statistics();
             self.write_owners();
+            self.write_stamps();
             self.writer.close(&self.totals, now)?;
             self.totals.fill(Statistics::default());
         }
@@ -723,6 +795,18 @@ impl Run {
         if owners.unreadable_count() > 0 && !had_unreadable {
             self.shared.notice(UNREADABLE_OWNERS.to_owned());
         }
+    }
+
+    /// Writes who stamped the packets of the open segment, of interfaces whose card stamps any.
+    fn write_stamps(&mut self) {
+        let mut comments = Vec::new();
+        for tap in &mut self.taps {
+            if let Some(stamping) = &mut tap.stamping {
+                let counts = std::mem::take(&mut stamping.counts);
+                comments.push(counts.comment(&tap.ring.socket.name, stamping.relation.error_ns()));
+            }
+        }
+        self.writer.write_comments(&comments);
     }
 
     fn read_statistics(&mut self) {
@@ -845,6 +929,7 @@ mod tests {
             vlan,
             packet_type: libc::PACKET_HOST,
             is_unchecked: false,
+            is_hardware: false,
         }
     }
 

@@ -17,17 +17,58 @@ pub enum ErrorKind {
 /// An error that the operator can correct. Its text and its [`next_step`](CaptureError::next_step) are one clause each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CaptureError {
-    UnknownPolicy { text: String },
+    UnknownPolicy {
+        text: String,
+    },
+    UnknownTimestamps {
+        text: String,
+    },
+    NoHardwareTimestamps {
+        name: String,
+        offer: &'static str,
+        others: Vec<String>,
+    },
+    HardwareTimestampsRefused {
+        name: String,
+        message: String,
+    },
+    CardClock {
+        path: String,
+        message: String,
+    },
     NotPermitted,
-    NoSuchInterface { name: String, existing: Vec<String> },
-    InterfaceGone { name: String },
-    UnsupportedLink { name: String, hardware_type: u16 },
-    NoFilterForLink { name: String },
-    RingTooLarge { name: String, ring_bytes: usize },
-    DiskFull { folder: PathBuf },
-    NotACapture { what: &'static str },
-    NotWritable { path: PathBuf, message: String },
-    System { operation: &'static str, message: String },
+    NoSuchInterface {
+        name: String,
+        existing: Vec<String>,
+    },
+    InterfaceGone {
+        name: String,
+    },
+    UnsupportedLink {
+        name: String,
+        hardware_type: u16,
+    },
+    NoFilterForLink {
+        name: String,
+    },
+    RingTooLarge {
+        name: String,
+        ring_bytes: usize,
+    },
+    DiskFull {
+        folder: PathBuf,
+    },
+    NotACapture {
+        what: &'static str,
+    },
+    NotWritable {
+        path: PathBuf,
+        message: String,
+    },
+    System {
+        operation: &'static str,
+        message: String,
+    },
 }
 
 impl CaptureError {
@@ -49,6 +90,8 @@ impl CaptureError {
         match self {
             CaptureError::NotPermitted => ErrorKind::Privilege,
             CaptureError::UnknownPolicy { .. }
+            | CaptureError::UnknownTimestamps { .. }
+            | CaptureError::NoHardwareTimestamps { .. }
             | CaptureError::NotACapture { .. }
             | CaptureError::UnsupportedLink { .. }
             | CaptureError::NoFilterForLink { .. } => ErrorKind::Input,
@@ -61,6 +104,18 @@ impl CaptureError {
     pub fn next_step(&self) -> String {
         match self {
             CaptureError::UnknownPolicy { .. } => "give none, heads or a number of bytes".into(),
+            CaptureError::UnknownTimestamps { .. } => "give software or hardware".into(),
+            CaptureError::NoHardwareTimestamps { others, .. } if others.is_empty() => {
+                "give --timestamps software; no interface of this host has hardware timestamps".into()
+            }
+            CaptureError::NoHardwareTimestamps { others, .. } => {
+                let others = others.join(", ");
+                format!("give --timestamps software; those that have hardware timestamps: {others}")
+            }
+            CaptureError::HardwareTimestampsRefused { name, .. } => {
+                format!("run as root, or switch them on before: hwstamp_ctl -i {name} -r 1")
+            }
+            CaptureError::CardClock { path, .. } => format!("let this user read {path}, or give --timestamps software"),
             CaptureError::NotPermitted => "run as root, or give the interpreter the capability: \
                  sudo setcap cap_net_raw+ep $(readlink -f $(command -v python3))"
                 .into(),
@@ -86,6 +141,17 @@ impl fmt::Display for CaptureError {
         match self {
             CaptureError::UnknownPolicy { text } => {
                 write!(out, "no payload policy '{text}'")
+            }
+            CaptureError::UnknownTimestamps { text } => write!(out, "no timestamps '{text}'"),
+            CaptureError::NoHardwareTimestamps { name, offer, .. } => write!(out, "interface {name} has {offer}"),
+            CaptureError::HardwareTimestampsRefused { name, message } => {
+                write!(
+                    out,
+                    "the card of {name} did not switch hardware timestamps on: {message}"
+                )
+            }
+            CaptureError::CardClock { path, message } => {
+                write!(out, "cannot read the card's clock {path}: {message}")
             }
             CaptureError::NotPermitted => write!(out, "the kernel refused a packet socket: CAP_NET_RAW is missing"),
             CaptureError::NoSuchInterface { name, .. } => write!(out, "no interface {name}"),

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Nothing that the policy has not passed is ever written, not even to a partial file. `unsafe` is confined to `ring`,
-//! `socket` and `privileges`, which talk to the kernel; the rest is ordinary code that tests run without privileges.
+//! `socket`, `card` and `privileges`, which talk to the kernel; the rest is ordinary code that tests run without
+//! privileges.
 #![deny(unsafe_code)]
 
 pub mod checksum;
@@ -31,6 +32,9 @@ pub mod streamed;
 mod bridge_port;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
+mod card;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
 pub mod privileges;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
@@ -41,5 +45,7 @@ mod socket;
 
 #[cfg(target_os = "linux")]
 pub mod capture;
+#[cfg(target_os = "linux")]
+pub mod timestamps;
 
 pub use error::{CaptureError, ErrorKind};

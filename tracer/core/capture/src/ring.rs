@@ -31,6 +31,9 @@ const STATUS_AT: usize = 8;
 const PACKETS_COUNT_AT: usize = 12;
 const FIRST_PACKET_AT: usize = 16;
 
+/// Of a packet's status (linux/if_packet.h).
+const TP_STATUS_TS_RAW_HARDWARE: u32 = 1 << 31;
+
 /// Within a packet's header (`struct tpacket3_hdr`), followed by its `sockaddr_ll`.
 mod field {
     pub const NEXT_OFFSET: usize = 0;
@@ -64,6 +67,8 @@ pub struct RingPacket<'block> {
     pub packet_type: u8,
     /// It has a checksum, which has not been verified.
     pub is_unchecked: bool,
+    /// `host_ns` is by the card's clock.
+    pub is_hardware: bool,
 }
 
 /// The ring of one interface.
@@ -211,6 +216,7 @@ fn packet_at(header: &[u8]) -> RingPacket<'_> {
         }),
         packet_type: header[field::PACKET_TYPE],
         is_unchecked: status & (libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_CSUM_VALID) == 0,
+        is_hardware: status & TP_STATUS_TS_RAW_HARDWARE != 0,
     }
 }
 
@@ -231,6 +237,26 @@ mod tests {
 
     use super::*;
     use crate::filter::Instruction;
+
+    #[test]
+    fn the_status_says_who_stamped_a_packet() {
+        let header = |status: u32| {
+            let mut header = [0; 64];
+            header[field::STATUS..field::STATUS + 4].copy_from_slice(&status.to_ne_bytes());
+            header[field::NANOSECONDS] = 7;
+            header
+        };
+        for (status, is_hardware) in [
+            (0, false),
+            (1 << 29 | 1, false),
+            (1 << 31, true),
+            (1 << 31 | 1 << 29, true),
+        ] {
+            let header = header(status);
+            let packet = packet_at(&header);
+            assert_eq!((packet.is_hardware, packet.host_ns), (is_hardware, 7), "{status:#x}");
+        }
+    }
 
     const BLOCKS: usize = 2;
     const PAYLOAD_LEN: usize = 1400;

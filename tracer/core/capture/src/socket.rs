@@ -11,6 +11,7 @@ use crate::bridge_port::is_bridge_port;
 use crate::error::CaptureError;
 use crate::filter::Instruction;
 use crate::pcapng::LinkType;
+use crate::timestamps::capability;
 
 /// ARPHRD_* of interfaces whose frames begin with the IP header (linux/if_arp.h).
 const ARPHRD_RAWIP: u16 = 519;
@@ -96,6 +97,13 @@ impl PacketSocket {
         };
         self.set_option(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
             .map_err(|errno| system("attaching the filter", errno))
+    }
+
+    /// Has the ring carry the card's stamps where there are any, else the kernel's.
+    pub fn prefer_hardware_timestamps(&self) -> Result<(), CaptureError> {
+        let wanted = (capability::RAW_HARDWARE | capability::SOFTWARE) as libc::c_int;
+        self.set_option(libc::SOL_PACKET, libc::PACKET_TIMESTAMP, &wanted)
+            .map_err(|errno| system("PACKET_TIMESTAMP", errno))
     }
 
     /// Starts receiving. An interface that is down delivers as soon as it is up; `take_error` then says `ENETDOWN`.

@@ -115,7 +115,8 @@ mod live {
         #[new]
         #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, segment_bytes, segment_age_ns,
                             first_number, stem, expression="", ethernet_filter=None, raw_ip_filter=None, excluded=Vec::new(),
-                            clock_error=(0, 0, 0), secrets=None, owners=true, owners_parts=0, kept=None))]
+                            clock_error=(0, 0, 0), secrets=None, owners=true, owners_parts=0, kept=None,
+                            timestamps="software"))]
         #[allow(clippy::too_many_arguments)]
         fn new(
             py: Python<'_>,
@@ -140,6 +141,7 @@ mod live {
             owners: bool,
             owners_parts: u32,
             kept: Option<(u8, Option<u32>)>,
+            timestamps: &str,
         ) -> PyResult<Self> {
             let mut programs = Programs::built_in(snaplen);
             if !expression.is_empty() {
@@ -159,6 +161,7 @@ mod live {
                 with_owners: owners,
                 owners_parts,
                 kept: kept.map(|(depth, head_bytes)| Share { depth, head_bytes }),
+                timestamps: timestamps.parse().map_err(|error| to_python(py, &error))?,
             };
             let segments = SegmentSettings {
                 folder,

@@ -71,6 +71,9 @@ pub const OWNERS_PREFIXES: [&[u8]; 2] = [b"twintap.owner ", b"twintap.owners "];
 /// Begin the comments by which our agent states what it keeps, and how much it left out; as `twintap_capture::sampling`
 /// writes them.
 pub const KEPT_PREFIXES: [&[u8]; 2] = [b"twintap.kept ", b"twintap.left_out "];
+/// Begins a comment of such a block by which our agent states who stamped the packets of an interface; as
+/// `twintap_capture::timestamps` writes it.
+pub const STAMPS_PREFIX: &[u8] = b"twintap.stamps ";
 
 const DAMAGED_LEN: usize = DAMAGED_COMMENT.len();
 
@@ -100,10 +103,10 @@ const INTERFACE_LIMIT: usize = u16::MAX as usize;
 const NAME_LIMIT: usize = 65_536;
 const COMMENT_LIMIT: usize = 1_024;
 const TEXT_LIMIT: usize = 1_024;
-/// Bytes of statements of owners that are kept, at most: of some 500,000 connections.
-const OWNERS_LIMIT: usize = 32 << 20;
 /// Statements of what is kept, at most: each segment has two, and one for each change.
 const KEPT_LIMIT: usize = 1 << 20;
+/// Bytes of statements, of owners and stamps, that are kept, at most: of some 500,000 connections.
+const STATEMENTS_LIMIT: usize = 32 << 20;
 
 /// An address and a name of it, from a Name Resolution Block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -124,9 +127,11 @@ pub struct Section {
     names_seen: HashSet<NameRecord>,
     /// Comments by which our agent states who owns connections, in file order.
     pub owners: Vec<String>,
-    owners_len: usize,
     /// Comments by which our agent states what it keeps, in file order.
     pub kept: Vec<String>,
+    /// Comments by which our agent states who stamped packets, in file order.
+    pub stamps: Vec<String>,
+    statements_len: usize,
     /// Key logs of TLS in secrets blocks.
     pub key_log: KeyLogText,
 }
@@ -601,14 +606,18 @@ impl Section {
             }
             return self.kept.push(escape_invalid_utf8(comment));
         }
-        if !OWNERS_PREFIXES.iter().any(|prefix| comment.starts_with(prefix)) {
+        let kept = if OWNERS_PREFIXES.iter().any(|prefix| comment.starts_with(prefix)) {
+            &mut self.owners
+        } else if comment.starts_with(STAMPS_PREFIX) {
+            &mut self.stamps
+        } else {
             return;
-        }
-        if self.owners_len + comment.len() > OWNERS_LIMIT {
+        };
+        if self.statements_len + comment.len() > STATEMENTS_LIMIT {
             return counters.bump(CounterKind::NamesLeftOut);
         }
-        self.owners_len += comment.len();
-        self.owners.push(escape_invalid_utf8(comment));
+        self.statements_len += comment.len();
+        kept.push(escape_invalid_utf8(comment));
     }
 
     /// The host that our agent states in a comment.
