@@ -26,6 +26,7 @@ class Capture:
         payload: str,
         snaplen: int,
         ring_bytes: int,
+        rings_bytes: int,
         segment_bytes: int,
         segment_age_ns: int,
         first_number: int,

@@ -55,7 +55,8 @@ class CaptureOptions:
     stem: str = ""  # of segments' names; empty = the host's name
     payload: str = "heads"  # none, heads, or a number of bytes
     snaplen: int = 0  # bytes of a packet; 0 = what `payload` needs
-    ring_bytes: int = 32 << 20  # of each interface
+    ring_bytes: int = 32 << 20  # of each interface that is named
+    rings_bytes: int = 96 << 20  # of all, also of those that fit a pattern
     segment_bytes: int = 16 << 20
     segment_age_ns: int = 1_000_000_000
     expression: str = ""  # as for tcpdump; empty = all TCP
@@ -174,6 +175,7 @@ def start_capture(
         payload=options.payload,
         snaplen=snaplen,
         ring_bytes=options.ring_bytes,
+        rings_bytes=options.rings_bytes,
         segment_bytes=options.segment_bytes,
         segment_age_ns=options.segment_age_ns,
         first_number=first_number,

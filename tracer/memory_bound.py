@@ -3,7 +3,7 @@
 | part | of the bound | beyond it |
 |---|---|---|
 | the program, and a segment that is packed and sent | a quarter | segments are smaller |
-| rings, all interfaces together | 3/8 | packets are dropped, and counted |
+| rings, all interfaces together | 3/8 | packets are dropped, and counted; of interfaces that fit a pattern, some are not captured, which is said |
 | segments in memory while the disk is full | 3/16 | the oldest are lost, and counted |
 | the list of segments that wait or are kept | 3/16 | the oldest are lost, or deleted, and counted |
 
@@ -29,7 +29,8 @@ LISTED_BYTES = 640
 class MemoryShares:
     """What each part may take."""
 
-    ring_bytes: int  # of each interface
+    ring_bytes: int  # of each interface that is named
+    rings_bytes: int  # of all, also of those that fit a pattern and come later
     segment_bytes: int
     overflow_bytes: int  # segments in memory while the disk is full
     listed_count: int  # segments that wait, and segments of a history
@@ -47,6 +48,7 @@ def divide_memory(bound_bytes: int, interfaces_count: int, ring_bytes: int | Non
         raise InputError(what, f"give --ring-mib {max(1, room // MIB)} or less, or a larger --memory-mib")
     return MemoryShares(
         ring_bytes=ring_bytes or max(MIB, min(USUAL_RING_BYTES, room)),
+        rings_bytes=bound_bytes * 3 // 8,
         segment_bytes=min(LARGEST_SEGMENT_BYTES, bound_bytes // 16),
         overflow_bytes=bound_bytes * 3 // 16,
         listed_count=bound_bytes * 3 // 16 // LISTED_BYTES,

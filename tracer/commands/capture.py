@@ -169,6 +169,7 @@ def command(
         payload=payload,
         snaplen=snaplen or 0,
         ring_bytes=memory.ring_bytes,
+        rings_bytes=memory.rings_bytes,
         segment_bytes=memory.segment_bytes,
         expression=" ".join(expression),
         clock_error=_clock_error(clock_error or ""),

@@ -52,3 +52,20 @@ def test_interfaces_that_come_are_captured_and_those_that_go_are_let_go(
         said = agent.stop()
     assert "none dropped" in said
     assert syns_by_interface(tmp_path / "b") == {"vb": 4, "vc": 4}, "a SYN and its answer, twice at each"
+
+
+def test_no_more_interfaces_are_captured_than_memory_allows(hosts: Pair, tmp_path: Path) -> None:
+    """A ring of 2 MiB each, and 3/8 of the bound; one that goes makes room."""
+    names = [f"d{number:02}" for number in range(20)]
+    make = "; ".join(f"ip link add {name} type dummy; ip link set {name} up" for name in names)
+    hosts.b.run("sh", "-c", make)
+    try:
+        with hosts.b.capture(tmp_path, "-i", "d*", "--memory-mib", "96") as agent:
+            for name in names[18:]:
+                wait_for_line(agent, f"interface {name} is not captured: its ring would exceed --memory-mib")
+            hosts.b.run("ip", "link", "delete", "d07")
+            wait_for_line(agent, "interfaces captured from now on: d18")
+            wait_for_line(agent, "interfaces gone: d07")
+            agent.stop()
+    finally:
+        hosts.b.run("sh", "-c", "; ".join(f"ip link delete {name}" for name in names), check=False)

@@ -133,6 +133,7 @@ fn start(arguments: Arguments, rules: SecretRules, stream: File) -> Result<Captu
         excluded: arguments.excluded,
         policy: arguments.policy,
         ring_bytes: RING_BYTES,
+        rings_bytes: RING_BYTES,
         snaplen,
         with_owners: arguments.owners != Owners::None,
         owners_parts: 0,

@@ -1,6 +1,6 @@
 //! A running capture: one thread that empties the rings into segments until it receives the request to stop.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,12 +50,13 @@ const REFUSE: Instruction = Instruction {
 /// How often it is looked for interfaces that fit a pattern.
 const FOLLOW_AFTER: Duration = Duration::from_millis(500);
 
-/// Of interfaces that fit a pattern, at most; each has a ring of its own.
-const MOST_FOLLOWED: usize = 128;
-const FOLLOWED_RING_BYTES: usize = 4 << 20;
+/// Of interfaces that fit a pattern, each has a ring of its own.
+const FOLLOWED_RING_BYTES: usize = 2 << 20;
 
 /// The longest time for which `Capture::exclude` waits for the thread.
 const LONGEST_EXCLUDING: Duration = Duration::from_secs(1);
+
+const NO_ROOM: &str = "its ring would exceed --memory-mib";
 
 /// Said once.
 const UNREADABLE_OWNERS: &str = "/proc does not show all processes of connections: for them give --owners processes, \
@@ -75,6 +76,8 @@ pub struct CaptureSettings {
     pub policy: PayloadPolicy,
     /// Size of the ring of each interface that is given by name; of others it is at most `FOLLOWED_RING_BYTES`.
     pub ring_bytes: usize,
+    /// What all rings may take: of interfaces that fit a pattern, no more are captured.
+    pub rings_bytes: usize,
     pub snaplen: u32,
     /// Whether to look for the processes of the connections.
     pub with_owners: bool,
@@ -180,14 +183,18 @@ impl Capture {
             .map(|name| Tap::open(name, settings, settings.ring_bytes))
             .collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(CaptureState::default());
-        let mut refused = HashSet::new();
+        let mut refused = Refused::new();
         for name in new_interfaces(&wanted, &running_interfaces(), &taps, &refused) {
-            match Tap::open(&name, settings, settings.ring_bytes.min(FOLLOWED_RING_BYTES)) {
+            if !has_room(&taps, settings) {
+                refuse(&shared, &mut refused, name, NO_ROOM);
+                continue;
+            }
+            match Tap::open(&name, settings, ring_bytes_of(&name, &wanted, settings)) {
                 Ok(tap) => taps.push(tap),
                 Err(error @ (CaptureError::NotPermitted | CaptureError::RingTooLarge { .. })) => {
                     return Err(error);
                 }
-                Err(error) => refuse(&shared, &mut refused, name, &error),
+                Err(error) => refuse(&shared, &mut refused, name, &error.to_string()),
             }
         }
         segments.interfaces = taps.iter().map(|tap| tap.describe(settings)).collect();
@@ -426,13 +433,15 @@ impl Drop for EndNotice {
     }
 }
 
+/// Interfaces that fit a pattern and cannot be captured, with why, which was said.
+type Refused = HashMap<String, String>;
+
 /// The state that the thread owns.
 struct Run {
     shared: Arc<CaptureState>,
     settings: CaptureSettings,
     wanted: WantedInterfaces,
-    /// Interfaces that fit a pattern and cannot be captured, which was said.
-    refused: HashSet<String>,
+    refused: Refused,
     /// When it was last looked for interfaces.
     looked: Instant,
     taps: Vec<Tap>,
@@ -546,10 +555,11 @@ impl Run {
             tap.bridged = tap.ring.socket.is_bridge_port(); // it may have become one
         }
         let gone: Vec<String> = self.taps.iter().filter(|tap| tap.gone).map(Tap::name).collect();
-        self.taps.iter_mut().for_each(|tap| tap.was_down &= !tap.gone);
         let remaining: Vec<&Tap> = self.taps.iter().filter(|tap| !tap.gone).collect();
         let existing = running_interfaces();
-        self.refused.retain(|name| existing.contains(name));
+        let has_more_room = !gone.is_empty();
+        self.refused
+            .retain(|name, why| existing.contains(name) && !(has_more_room && why == NO_ROOM));
         let fresh = new_interfaces(&self.wanted, &existing, remaining, &self.refused);
         if gone.is_empty() && fresh.is_empty() {
             return Ok(());
@@ -569,17 +579,16 @@ impl Run {
         self.taps.retain(|tap| !tap.gone);
         let mut come = Vec::new();
         for name in fresh {
-            let ring_bytes = if self.wanted.is_named(&name) {
-                self.settings.ring_bytes
-            } else {
-                self.settings.ring_bytes.min(FOLLOWED_RING_BYTES)
-            };
-            match self.open_tap(&name, ring_bytes) {
+            if !has_room(&self.taps, &self.settings) {
+                refuse(&self.shared, &mut self.refused, name, NO_ROOM);
+                continue;
+            }
+            match self.open_tap(&name, ring_bytes_of(&name, &self.wanted, &self.settings)) {
                 Ok(tap) => {
                     self.taps.push(tap);
                     come.push(name);
                 }
-                Err(error) => refuse(&self.shared, &mut self.refused, name, &error),
+                Err(error) => refuse(&self.shared, &mut self.refused, name, &error.to_string()),
             }
         }
         self.totals = vec![Statistics::default(); self.taps.len()];
@@ -656,6 +665,9 @@ impl Run {
                 continue;
             };
             tap.was_down = true;
+            if self.wanted.has_patterns() && !tap.ring.socket.exists() {
+                continue; // `follow_interfaces` says that it is gone
+            }
             let name = &tap.ring.socket.name;
             self.shared.notice(match errno {
                 Errno::ENETDOWN => {
@@ -667,6 +679,9 @@ impl Run {
     }
 
     fn note_removals(&mut self) {
+        if self.wanted.has_patterns() {
+            return; // `follow_interfaces` looks for them
+        }
         for tap in self.taps.iter_mut().filter(|tap| tap.was_down && !tap.gone) {
             tap.gone = !tap.ring.socket.exists();
             if tap.gone {
@@ -828,21 +843,33 @@ fn new_interfaces<'a>(
     wanted: &WantedInterfaces,
     existing: &[String],
     taps: impl IntoIterator<Item = &'a Tap>,
-    refused: &HashSet<String>,
+    refused: &Refused,
 ) -> Vec<String> {
     let captured: HashSet<&str> = taps.into_iter().map(|tap| tap.ring.socket.name.as_str()).collect();
-    let room = MOST_FOLLOWED.saturating_sub(captured.len());
     wanted
         .among(existing)
         .into_iter()
-        .filter(|name| !captured.contains(name.as_str()) && !refused.contains(name))
-        .take(room)
+        .filter(|name| !captured.contains(name.as_str()) && !refused.contains_key(name.as_str()))
         .collect()
 }
 
-fn refuse(shared: &CaptureState, refused: &mut HashSet<String>, name: String, error: &CaptureError) {
-    shared.notice(format!("interface {name} is not captured: {error}"));
-    refused.insert(name);
+/// Whether the rings leave room for another one.
+fn has_room(taps: &[Tap], settings: &CaptureSettings) -> bool {
+    let taken: usize = taps.iter().map(|tap| tap.ring.size_bytes()).sum();
+    taken + FOLLOWED_RING_BYTES <= settings.rings_bytes
+}
+
+fn ring_bytes_of(name: &str, wanted: &WantedInterfaces, settings: &CaptureSettings) -> usize {
+    if wanted.is_named(name) {
+        settings.ring_bytes
+    } else {
+        settings.ring_bytes.min(FOLLOWED_RING_BYTES)
+    }
+}
+
+fn refuse(shared: &CaptureState, refused: &mut Refused, name: String, why: &str) {
+    shared.notice(format!("interface {name} is not captured: {why}"));
+    refused.insert(name, why.to_owned());
 }
 
 /// Names of the interfaces that are up.

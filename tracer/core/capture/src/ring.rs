@@ -84,6 +84,11 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
+    /// What it takes of memory.
+    pub fn size_bytes(&self) -> usize {
+        self.blocks_count * BLOCK_BYTES
+    }
+
     /// Maps a ring of at least one block on a socket.
     pub fn map(socket: PacketSocket, ring_bytes: usize) -> Result<Self, CaptureError> {
         let too_large = |errno| match errno {

@@ -113,7 +113,7 @@ mod live {
     #[pymethods]
     impl PyCapture {
         #[new]
-        #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, segment_bytes, segment_age_ns,
+        #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, rings_bytes, segment_bytes, segment_age_ns,
                             first_number, stem, expression="", ethernet_filter=None, raw_ip_filter=None, excluded=Vec::new(),
                             clock_error=(0, 0, 0), secrets=None, owners=true, owners_parts=0, kept=None,
                             timestamps="software"))]
@@ -128,6 +128,7 @@ mod live {
             payload: &str,
             snaplen: u32,
             ring_bytes: usize,
+            rings_bytes: usize,
             segment_bytes: u64,
             segment_age_ns: u64,
             first_number: u32,
@@ -157,6 +158,7 @@ mod live {
                 excluded: endpoints(excluded),
                 policy: payload.parse().map_err(|error| to_python(py, &error))?,
                 ring_bytes,
+                rings_bytes,
                 snaplen,
                 with_owners: owners,
                 owners_parts,
