@@ -18,10 +18,10 @@ GOOD = Run(0, "", "all is well\n", 1 << 20, 1.0)
 
 
 def test_a_short_run_finds_nothing() -> None:
-    argv = [sys.executable, "-m", "benchmarks.fuzz", "--count", "12", "--first", "12"]  # 17 and 19 failed once
+    argv = [sys.executable, "-m", "benchmarks.fuzz", "--count", "4", "--first", "16"]  # 17 and 19 failed once
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "12 captures of 7 systems" in done.stdout
+    assert "4 captures of 7 systems" in done.stdout
 
 
 @pytest.mark.parametrize("folder", systems.find([]), ids=lambda folder: folder.name)

@@ -57,7 +57,7 @@ def test_interfaces_that_come_are_captured_and_those_that_go_are_let_go(
 def test_no_more_interfaces_are_captured_than_memory_allows(hosts: Pair, tmp_path: Path) -> None:
     """A ring of 2 MiB each, and 3/8 of the bound; one that goes makes room."""
     names = [f"d{number:02}" for number in range(20)]
-    make = "; ".join(f"ip link add {name} type dummy; ip link set {name} up" for name in names)
+    make = "; ".join(f"ip link add {name} type veth peer name peer{name}; ip link set {name} up" for name in names)
     hosts.b.run("sh", "-c", make)
     try:
         with hosts.b.capture(tmp_path, "-i", "d*", "--memory-mib", "96") as agent:

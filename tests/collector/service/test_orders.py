@@ -9,8 +9,8 @@ from tests.collector.service.test_agents import KEY, report
 from tests.collector.service.test_ingest import path_of
 from tests.collector.service.test_windows import Bench
 
-STOP = {"recording": False, "expression": "port 80", "payload": "none"}
-OWN = {"recording": True, "expression": "", "payload": ""}
+STOP = {"recording": False, "expression": "port 80", "payload": "none", "cpu_percent": 0.0}
+OWN = {"recording": True, "expression": "", "payload": "", "cpu_percent": 0.0}
 
 
 def orders_of(bench: Bench) -> Any:
