@@ -3,7 +3,7 @@
 | part | of the bound | beyond it |
 |---|---|---|
 | the program, and a segment that is packed and sent | a quarter | segments are smaller |
-| rings, all interfaces together | 3/8 | packets are dropped, and counted; of interfaces that fit a pattern, some are not captured, which is said |
+| rings, all interfaces together | 3/8 | packets are dropped, and counted; interfaces that fit a pattern are left out |
 | segments in memory while the disk is full | 3/16 | the oldest are lost, and counted |
 | the list of segments that wait or are kept | 3/16 | the oldest are lost, or deleted, and counted |
 

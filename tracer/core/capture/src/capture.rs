@@ -183,7 +183,7 @@ impl Capture {
             .map(|name| Tap::open(name, settings, settings.ring_bytes))
             .collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(CaptureState::default());
-        let mut refused = Refused::new();
+        let mut refused = Refusals::new();
         for name in new_interfaces(&wanted, &running_interfaces(), &taps, &refused) {
             if !has_room(&taps, settings) {
                 refuse(&shared, &mut refused, name, NO_ROOM);
@@ -434,14 +434,14 @@ impl Drop for EndNotice {
 }
 
 /// Interfaces that fit a pattern and cannot be captured, with why, which was said.
-type Refused = HashMap<String, String>;
+type Refusals = HashMap<String, String>;
 
 /// The state that the thread owns.
 struct Run {
     shared: Arc<CaptureState>,
     settings: CaptureSettings,
     wanted: WantedInterfaces,
-    refused: Refused,
+    refused: Refusals,
     /// When it was last looked for interfaces.
     looked: Instant,
     taps: Vec<Tap>,
@@ -843,7 +843,7 @@ fn new_interfaces<'a>(
     wanted: &WantedInterfaces,
     existing: &[String],
     taps: impl IntoIterator<Item = &'a Tap>,
-    refused: &Refused,
+    refused: &Refusals,
 ) -> Vec<String> {
     let captured: HashSet<&str> = taps.into_iter().map(|tap| tap.ring.socket.name.as_str()).collect();
     wanted
@@ -867,7 +867,7 @@ fn ring_bytes_of(name: &str, wanted: &WantedInterfaces, settings: &CaptureSettin
     }
 }
 
-fn refuse(shared: &CaptureState, refused: &mut Refused, name: String, why: &str) {
+fn refuse(shared: &CaptureState, refused: &mut Refusals, name: String, why: &str) {
     shared.notice(format!("interface {name} is not captured: {why}"));
     refused.insert(name, why.to_owned());
 }
