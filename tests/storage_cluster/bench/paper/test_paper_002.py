@@ -126,7 +126,7 @@ def test_verdicts_of_streams_follow_the_throughputs() -> None:
 
 
 def test_no_stream_of_a_client_pauses_between_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams, busy = 6, _Busy()
+    streams, busy, seconds = 6, _Busy(), 1.0
 
     class Watched(CountedConnection):
         async def exchange(self, *args: Any, **options: Any) -> Reply:
@@ -141,13 +141,14 @@ def test_no_stream_of_a_client_pauses_between_objects(tmp_path: Path, monkeypatc
         job = Job("A", WRITE, "data", "k", 6 * MB, f"http://{gateway.address}:{gateway.port}", makes_bucket=True)
         assert not asyncio.run(Client(job).run()).error
         monkeypatch.setattr(client_002, "CountedConnection", Watched)
-        reading = dataclasses.replace(
-            job, direction=READ, makes_bucket=False, streams=streams, part_bytes=5 * 1024**2, seconds=2.0
-        )
-        outcome = asyncio.run(Client(reading).run())
-    assert not outcome.error
-    assert len(outcome.transfers_s) > streams, "else there is no pause to be seen"
-    assert outcome.ended_s - outcome.began_s == pytest.approx(2.0, abs=1.0)
+        reading = dataclasses.replace(job, direction=READ, makes_bucket=False, streams=streams, part_bytes=5 * 1024**2)
+        outcome = Outcome("A")
+        while len(outcome.transfers_s) <= streams:  # else there is no pause to be seen; machines are slow at times
+            busy, seconds = _Busy(), 2 * seconds
+            outcome = asyncio.run(Client(dataclasses.replace(reading, seconds=seconds)).run())
+            assert not outcome.error
+            assert seconds < 100, "no object was read in a minute"
+    assert seconds <= outcome.ended_s - outcome.began_s < seconds + 20, "it leaves off at the end of the time"
     assert busy.mean() > streams - 1
 
 
