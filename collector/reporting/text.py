@@ -21,7 +21,7 @@ from collector.hops.tls_words import TlsLine, line_words
 from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
 from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
 from collector.reporting.served_by import ServedBy, served_words
-from collector.reporting.story import Story
+from collector.reporting.story import Part, Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
 from collector.requests.link_doubt import describe_links
 from collector.requests.outcomes import Outcome
@@ -210,15 +210,22 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
     grid, most = _grid("<", ">", ">", "<"), _shown_count(len(story.parts), most)
     largest = max(part.duration_ns for part in story.parts)
     largest_parts = sorted(story.parts, key=lambda part: -part.duration_ns)[:most]
-    rows = [
-        (part, part.words, share(part.duration_ns, story.duration_ns)) for part in story.parts if part in largest_parts
-    ]
-    for part, took, of_all in rows:
-        grid.add_row(part.label, took, of_all, "█" * round(BAR_CELLS * part.duration_ns / largest) or "▏")
+    for part in (part for part in story.parts if part in largest_parts):
+        bar = "█" * round(BAR_CELLS * part.duration_ns / largest) or "▏"
+        of_all = share(part.duration_ns, story.duration_ns)
+        grid.add_row(part.label, with_uncertainty(part.duration_ns, _likely(part)), of_all, bar)
     labels = grid.columns[0]
     labels.no_wrap, labels.overflow = False, "fold"  # a long one takes two lines; no figure and no bar is cut
     _print(console, grid)
+    if any(_likely(part) < part.uncertainty_ns for part in largest_parts):
+        bound = in_words(max(part.uncertainty_ns for part in largest_parts))
+        console.print(Text(f"  ± as likely at 95 %; no part is off by more than {bound}", "dim"))
     _print_remaining(console, len(story.parts), most)
+
+
+def _likely(part: Part) -> int:
+    """The error that stands with a part; the bound of all, which would widen every row, stands below them."""
+    return min(part.uncertainty_ns, part.likely_error_ns or part.uncertainty_ns)
 
 
 def _show_hosts(console: Console, report: Report, most: int) -> None:

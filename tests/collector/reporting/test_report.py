@@ -191,6 +191,8 @@ def test_a_long_part_of_the_time_takes_two_lines_and_cuts_no_figure(tmp_path: Pa
     printed = io.StringIO()
     show(report, Console(width=width, highlight=False, file=printed, force_terminal=True, color_system=None))
     section = printed.getvalue().split("Where the time went", 1)[1].split("\nHosts", 1)[0]
+    section, _, bound = section.partition("  ± as likely at 95 %; ")
+    assert bound == "no part is off by more than 1.0 µs\n"
     assert "…" not in section
     assert section.count(" %") == section.count("%") == len(parts)
     assert max(map(len, section.splitlines())) <= width
