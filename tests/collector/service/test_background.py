@@ -29,4 +29,6 @@ def test_what_the_disk_refuses_is_logged_once_and_the_work_goes_on(caplog: pytes
 
 
 def test_what_never_began_can_be_stopped() -> None:
-    Background("joining", 60, lambda: None).stop()
+    background = Background("joining", 60, lambda: None)
+    background.stop()
+    assert background.is_stopped

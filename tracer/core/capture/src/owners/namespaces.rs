@@ -80,29 +80,25 @@ impl Namespaces {
         self.pids.keys().copied()
     }
 
-    /// The socket of a connection's end there, else one that listens for it, with all that listen for it.
+    /// The socket of a connection's end there, with all that listen for it. A socket that listens proves nothing alone:
+    /// another host's container may have the same address.
     pub fn find(&self, key: &Key, tables: &mut SocketTables) -> Option<(SocketFacts, Vec<SocketFacts>)> {
-        let mut listening = None;
-        for pid in self.pids.get(&key.local.ip()).into_iter().flatten() {
+        self.pids.get(&key.local.ip())?.iter().find_map(|pid| {
             let all = tables
                 .by_pid
                 .entry(pid.clone())
                 .or_insert_with(|| sockets(&self.root.join(pid).join("net")));
-            let listening_there: Vec<SocketFacts> = all
+            let is_it = |(remote, facts): &&(SocketAddr, SocketFacts)| {
+                !facts.listens && facts.local == key.local && *remote == key.remote
+            };
+            let (_, own) = all.iter().find(is_it)?;
+            let listening: Vec<SocketFacts> = all
                 .iter()
                 .filter(|(_, facts)| facts.listens)
                 .map(|(_, facts)| facts.clone())
                 .collect();
-            let listeners = listening_at(&listening_there, key.local);
-            let own = all
-                .iter()
-                .find(|(remote, facts)| !facts.listens && facts.local == key.local && *remote == key.remote);
-            if let Some((_, facts)) = own {
-                return Some((facts.clone(), listeners));
-            }
-            listening = listening.or_else(|| Some((listeners.first()?.clone(), listeners)));
-        }
-        listening
+            Some((own.clone(), listening_at(&listening, key.local)))
+        })
     }
 
     /// For each address the namespaces that have it: addresses of containers are given again on other bridges.
@@ -233,7 +229,8 @@ mod tests {
                         /32 host LOCAL\n";
     const TCP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
                        0: 0700090A:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000    33        0 501 1 0\n   \
-                       1: 0700090A:1F90 0800090A:9C40 01 00000000:00000000 02:00000A00 00000000    33        0 502 2 0\n";
+                       1: 0700090A:1F90 0800090A:9C40 01 00000000:00000000 02:00000A00 00000000    33        0 502 2 0\n   \
+                       2: 0700090A:1F90 0800090A:9C41 03 00000000:00000000 01:00000064 00000000     0        0 0 1 0\n";
 
     /// A stand-in for /proc: this process is in one namespace, processes 7 and 8 in another.
     fn proc_with(name: &str) -> PathBuf {
@@ -290,11 +287,10 @@ mod tests {
             found.map(|(facts, listeners)| (facts.inode, facts.listens, facts.uid, listeners.len()))
         };
         assert_eq!(inode_of("10.9.0.7:8080", "10.9.0.8:40000"), Some((502, false, 33, 1)));
-        assert_eq!(
-            inode_of("10.9.0.7:8080", "10.9.0.8:40001"),
-            Some((501, true, 33, 1)),
-            "not accepted yet"
-        );
+        let not_accepted = inode_of("10.9.0.7:8080", "10.9.0.8:40001");
+        assert_eq!(not_accepted, Some((0, false, 0, 1)), "with what listens for it");
+        let of_another_host = inode_of("10.9.0.7:8080", "10.9.0.8:40002");
+        assert_eq!(of_another_host, None, "though that port is listened at");
         assert_eq!(inode_of("10.9.0.7:8081", "10.9.0.8:40000"), None);
         assert_eq!(inode_of("10.9.0.8:8080", "10.9.0.8:40000"), None);
         fs::remove_dir_all(root).expect("made above");
