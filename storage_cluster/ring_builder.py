@@ -25,7 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from storage_cluster.ring import Ring
 from storage_cluster.ring_quotas import Tier, bounds, quotas
-from storage_cluster.topology import RING_SERVICES, Device, RingShape, Topology
+from storage_cluster.services import RING_SERVICES
+from storage_cluster.topology import Device, RingShape, Topology
 
 _EMPTY = -1
 

@@ -21,7 +21,8 @@ from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
 from storage_cluster.ring import Ring, path_hash
 from storage_cluster.servers.disks import layout
-from storage_cluster.topology import RING_SERVICES, Device, Topology
+from storage_cluster.services import RING_SERVICES
+from storage_cluster.topology import Device, Topology
 
 
 class PathGroup(click.Group):

@@ -5,9 +5,13 @@ A `Topology` is a value: every server gets the same one, and tests build their o
 
 import dataclasses
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from storage_cluster import services
+from storage_cluster.services import RING_SERVICES
 
 BUNDLED_DIR = Path(__file__).with_name("topologies")
 BUNDLED_FILE = BUNDLED_DIR / "six-hosts.toml"
@@ -19,12 +23,16 @@ DAEMONS_SERVICE = "daemons"
 RESERVATIONS_SERVICE = "reservations"
 """The book of reservations; there may be none."""
 
+PROXY_SERVICE = "proxy"
+"""The proxy of Swift's API; there may be several, and several processes of each."""
 GATEWAY_SERVICE = "s3"
 """The S3 gateway; there may be none, several, and several processes of each."""
 ROUTING_SERVICE = "routing"
 """The proxy that chooses between two S3 stores by an object's size; there may be none."""
 BALANCER_SERVICE = "balancer"
 """The balancer before several gateways; there may be none."""
+PROXY_BALANCER_SERVICE = "proxy-balancer"
+"""The balancer before several proxies; there may be none."""
 WORKERS_MAX = 64
 
 UPDATERS = ("object-updater", "container-updater")
@@ -37,10 +45,6 @@ DAEMONS = (
     *("object-expirer", "account-reaper", "s3-lifecycle"),
 )
 """All daemons, by the names in their User-Agent."""
-
-RING_SERVICES = ("account", "container", "object")
-"""Services whose data the ring places on devices."""
-
 
 MEDIA = ("none", "hdd", "ssd")
 _OF_MEDIA = ("read_bytes_per_s", "write_bytes_per_s", "cache_mib")
@@ -86,6 +90,8 @@ class Service:
     port: int
     worker: int = 0
     """Which of the processes that share the port; they are alike."""
+    command: tuple[str, ...] = ()
+    """Of a service that is a command of the topology's own: its argv."""
 
     @property
     def process_name(self) -> str:
@@ -175,6 +181,29 @@ class BackendOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class ProxyOptions:
+    """How proxies run."""
+
+    workers: int = 1
+    """Processes on each proxy's host, which share its port."""
+    info_cache_s: float = 1.0
+    """Where there are several processes of proxies, each remembers accounts and containers for so long at most: another
+    one's change may take so long to be seen."""
+
+    def __post_init__(self) -> None:
+        """Raises: TopologyError."""
+        _check_workers("proxy", self.workers)
+        if not isinstance(self.info_cache_s, int | float) or self.info_cache_s < 0:
+            raise TopologyError(f"topology: [proxy] info_cache_s is {self.info_cache_s!r}, not a number of seconds")
+
+
+def _check_workers(table: str, workers: object) -> None:
+    """Raises: TopologyError."""
+    if not isinstance(workers, int) or not 1 <= workers <= WORKERS_MAX:
+        raise TopologyError(f"topology: [{table}] workers is {workers!r}, not a number from 1 to {WORKERS_MAX}")
+
+
+@dataclasses.dataclass(frozen=True)
 class S3Options:
     """How S3 gateways run."""
 
@@ -195,8 +224,7 @@ class S3Options:
             raise TopologyError(f"topology: [s3] lifecycle_day_s is {self.lifecycle_day_s!r}, not a number of seconds")
         if not isinstance(self.cache_mib, int) or self.cache_mib < 0:
             raise TopologyError(f"topology: [s3] cache_mib is {self.cache_mib!r}, not a number of MiB")
-        if not isinstance(self.workers, int) or not 1 <= self.workers <= WORKERS_MAX:
-            raise TopologyError(f"topology: [s3] workers is {self.workers!r}, not a number from 1 to {WORKERS_MAX}")
+        _check_workers("s3", self.workers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,6 +323,7 @@ class Topology:
     link: Link = Link()
     intervals: Intervals = Intervals()
     backend: BackendOptions = BackendOptions()
+    proxy: ProxyOptions = ProxyOptions()
     s3: S3Options = S3Options()
     routing: RoutingOptions = RoutingOptions()
     reservations: ReservationOptions = ReservationOptions()
@@ -350,6 +379,27 @@ class Topology:
         balancer = tuple(s for s in self.services if s.name == BALANCER_SERVICE)
         return (*routing, *(balancer or self.gateways))
 
+    def behind(self, balancer: Service) -> tuple[Service, ...]:
+        """What a balancer spreads requests over: each host's service once, however many workers it has."""
+        name = services.kind_of(balancer.name).before
+        return tuple(s for s in self.services if s.name == name and not s.worker)
+
+    @property
+    def proxies(self) -> tuple[Service, ...]:
+        """The proxies of Swift's API, each host's once however many workers it has."""
+        return tuple(s for s in self.services if s.name == PROXY_SERVICE and not s.worker)
+
+    @property
+    def proxy_balancer(self) -> Service | None:
+        """The balancer before the proxies, if there is one: where Swift's clients go."""
+        return next((s for s in self.services if s.name == PROXY_BALANCER_SERVICE), None)
+
+    @property
+    def proxy_info_cache_s(self) -> float:
+        """How long a proxy remembers accounts and containers: less where another may change them."""
+        alone = sum(s.name == PROXY_SERVICE for s in self.services) < 2
+        return self.intervals.info_cache_s if alone else min(self.proxy.info_cache_s, self.intervals.info_cache_s)
+
     @property
     def has_swift(self) -> bool:
         """Whether there are servers for Swift's clients."""
@@ -362,8 +412,11 @@ class Topology:
 
     @property
     def auth_url(self) -> str:
-        """Where `swift` asks for a token (ST_AUTH). Raises: KeyError unless `has_swift`."""
-        auth = self.service("auth")
+        """Where `swift` asks for a token (ST_AUTH): the balancer, which gives that to a proxy, or the auth server.
+
+        Raises: KeyError unless `has_swift`.
+        """
+        auth = self.proxy_balancer or self.service("auth")
         return f"http://{auth.address}:{auth.port}/auth/v1.0"
 
 
@@ -372,6 +425,7 @@ _OPTIONS = {
     "network": Link,
     "intervals": Intervals,
     "backend": BackendOptions,
+    "proxy": ProxyOptions,
     "s3": S3Options,
     "routing": RoutingOptions,
     "reservations": ReservationOptions,
@@ -402,14 +456,21 @@ def parse(document: dict[str, Any]) -> Topology:
     for table, options in _OPTIONS.items():
         _check_names(table, options, document.get(table, {}))
     try:
-        ports, s3 = document["services"], S3Options(**document.get("s3", {}))
+        s3, proxy = S3Options(**document.get("s3", {})), ProxyOptions(**document.get("proxy", {}))
+        making = _Making(
+            document.get("services", {}),
+            document.get("commands", {}),
+            {GATEWAY_SERVICE: s3.workers, PROXY_SERVICE: proxy.workers},
+        )
+        _check_commands(making.commands)
         topology = Topology(
-            hosts=tuple(_host(entry, ports, s3.workers) for entry in document["host"]),
+            hosts=tuple(_host(entry, making) for entry in document["host"]),
             users=tuple(_user(entry) for entry in document["user"]),
             ring=RingShape(**document.get("ring", {})),
             link=Link(**document.get("network", {})),
             intervals=Intervals(**document.get("intervals", {})),
             backend=BackendOptions(**document.get("backend", {})),
+            proxy=proxy,
             s3=s3,
             routing=RoutingOptions(**document.get("routing", {})),
             reservations=ReservationOptions(**document.get("reservations", {})),
@@ -436,16 +497,44 @@ def _user(entry: dict[str, Any]) -> User:
     return dataclasses.replace(user, groups=tuple(user.groups))
 
 
-def _host(entry: dict[str, Any], ports: dict[str, int], workers: int) -> Host:
+@dataclasses.dataclass(frozen=True)
+class _Making:
+    """What a topology says of services, whatever host they are on."""
+
+    ports: Mapping[str, int]
+    commands: Mapping[str, Sequence[str]]
+    workers: Mapping[str, int]
+
+    def services(self, name: str, host: str, address: str) -> Iterator[Service]:
+        """The processes of a service on a host. Raises: TopologyError."""
+        kind = services.kind_of(name)
+        command = self.commands.get(name, ())
+        if kind.process is services.Process.COMMAND and (not command or name not in self.ports):
+            raise TopologyError(
+                f"topology: no service {name!r}; there are: {', '.join(services.KINDS)}, "
+                "and what [commands] and [services] name, with an argv and a port"
+            )
+        port = 0 if kind.process is services.Process.DAEMONS else self.ports.get(name, kind.port)
+        argv = tuple(word.replace("{address}", address).replace("{port}", str(port)) for word in command)
+        for worker in range(self.workers.get(name, 1)):
+            yield Service(name, host, address, port, worker, argv)
+
+
+def _check_commands(commands: Mapping[str, object]) -> None:
+    """Raises: TopologyError."""
+    for name, argv in commands.items():
+        if name in services.KINDS:
+            raise TopologyError(f"topology: [commands] {name} is a service of the cluster's own: take another name")
+        if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
+            raise TopologyError(f"topology: [commands] {name} is {argv!r}, not a list of words")
+
+
+def _host(entry: dict[str, Any], making: _Making) -> Host:
     name, address, zone = entry["name"], entry["address"], entry.get("zone", 0)
     return Host(
         name,
         address,
-        tuple(
-            Service(service, name, address, _port(service, ports), worker)
-            for service in entry.get("services", ())
-            for worker in range(workers if service == GATEWAY_SERVICE else 1)
-        ),
+        tuple(made for service in entry.get("services", ()) for made in making.services(service, name, address)),
         tuple(Device(name, device["name"], zone, device.get("weight", 1.0)) for device in entry.get("devices", ())),
         tuple(_disk(device) for device in entry.get("devices", ())),
         entry.get("store", ""),
@@ -469,10 +558,6 @@ def _disk(entry: dict[str, Any]) -> Disk:
     return disk
 
 
-def _port(service: str, ports: dict[str, int]) -> int:
-    return 0 if service == DAEMONS_SERVICE else ports[service]
-
-
 def _check(topology: Topology) -> None:
     for what, values in (
         ("host name", [host.name for host in topology.hosts]),
@@ -481,15 +566,11 @@ def _check(topology: Topology) -> None:
     ):
         if len(set(values)) != len(values):
             raise TopologyError(f"topology: two entries have the same {what}")
-    if sum(found.name == RESERVATIONS_SERVICE for found in topology.services) > 1:
-        raise TopologyError(f"topology: no more than one host may run {RESERVATIONS_SERVICE!r}")
-    balancers = sum(found.name == BALANCER_SERVICE for found in topology.services)
-    if balancers > 1 or (balancers and not topology.gateways):
-        raise TopologyError("topology: there may be one balancer, before at least one S3 gateway")
     if all(host.services for host in topology.hosts):
         raise TopologyError("topology: one host must be without services: commands run there")
+    _check_services(topology)
     for host in topology.hosts:
-        may_hold = _holds_data(host) or any(service.name == ROUTING_SERVICE for service in host.services)
+        may_hold = _holds_data(host) or any(services.kind_of(s.name).may_use_devices for s in host.services)
         if host.devices and not may_hold:
             raise TopologyError(f"topology: {host.name} has devices, so it needs {', '.join(RING_SERVICES)}")
     for store in topology.stores:
@@ -500,15 +581,32 @@ def _check(topology: Topology) -> None:
         raise TopologyError(f"topology: {unknown[0]!r} is no daemon; there are: {', '.join(DAEMONS)}")
 
 
+def _check_services(topology: Topology) -> None:
+    """Raises: TopologyError for a service that is twice on a host, on too many hosts, or before nothing."""
+    for host in topology.hosts:
+        firsts = [service.name for service in host.services if not service.worker]
+        for name in firsts:
+            if firsts.count(name) > 1:
+                raise TopologyError(f"topology: {host.name} names the service {name!r} twice")
+    for name, kind in services.KINDS.items():
+        found = [service for service in topology.services if service.name == name]
+        if kind.per_cluster_max is not None and len(found) > kind.per_cluster_max:
+            raise TopologyError(f"topology: one host may run {name!r}, no more")
+        if found and kind.before and not topology.behind(found[0]):
+            raise TopologyError(f"topology: {name!r} has to be before at least one host with {kind.before!r}")
+
+
 def _holds_data(host: Host) -> bool:
     return set(RING_SERVICES) <= {service.name for service in host.services}
 
 
 def _check_store(topology: Topology, which: str) -> None:
     """Raises: TopologyError. A store with a name may have gateways alone, without servers for Swift's clients."""
-    for service in ("proxy", "auth") if topology.has_swift or not which else ():
-        if sum(found.name == service for found in topology.services) != 1:
-            raise TopologyError(f"topology: one host{which} must run {service!r}, no more and no less")
+    if topology.has_swift or not which:
+        if sum(found.name == "auth" for found in topology.services) != 1:
+            raise TopologyError(f"topology: one host{which} must run 'auth', no more and no less")
+        if not topology.proxies:
+            raise TopologyError(f"topology: at least one host{which} must run {PROXY_SERVICE!r}")
     if which and not topology.has_swift and not topology.gateways:
         raise TopologyError(f"topology: one host{which} must run {GATEWAY_SERVICE!r}")
     if len(topology.devices) < topology.ring.replicas:
@@ -517,10 +615,8 @@ def _check_store(topology: Topology, which: str) -> None:
 
 def _check_routing(topology: Topology) -> None:
     """Raises: TopologyError."""
-    count = sum(service.name == ROUTING_SERVICE for service in topology.services)
-    if count > 1:
-        raise TopologyError(f"topology: one host may run {ROUTING_SERVICE!r}: what it knows is in its memory")
-    for size in ("small", "large") if count else ():
+    is_there = any(service.name == ROUTING_SERVICE for service in topology.services)
+    for size in ("small", "large") if is_there else ():
         endpoint_of(topology, size)
 
 

@@ -164,7 +164,7 @@ EXTENSION = "_core"
 
 SERVER_FLOORS = (
     ("http",),
-    ("disks", "auth", "balancer", "open_files"),
+    ("disks", "auth", "balancer", "foreign", "open_files"),
     ("databases",),
     ("object",),
     ("proxy",),

@@ -11,7 +11,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from storage_cluster.topology import RING_SERVICES, Host, Service, Topology
+from storage_cluster.services import RING_SERVICES
+from storage_cluster.topology import Host, Service, Topology
 
 LOG_PORT = 514
 PROXY_PIPELINE = (

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from storage_cluster import ring as rings
-from storage_cluster import ring_builder
+from storage_cluster import ring_builder, services
 from storage_cluster import topology as topologies
 from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
 from storage_cluster.faults import control, log
@@ -29,12 +29,6 @@ from storage_cluster.servers.disks import medium
 from storage_cluster.topology import Device, Host, Topology
 
 _STOP_GRACE_S = 5.0
-_SHOWN_NAMES = {
-    topologies.GATEWAY_SERVICE: "s3-gateway",
-    topologies.ROUTING_SERVICE: "routing-proxy",
-    topologies.RESERVATIONS_SERVICE: "reservation-book",
-    topologies.BALANCER_SERVICE: "balancer",
-}
 _QUIET = f"\n[daemons]\nrun = {json.dumps(topologies.UPDATERS)}\n"
 
 
@@ -224,10 +218,7 @@ def status(state_dir: Path) -> ClusterStatus:
 def _gateways(topology: Topology, state_dir: Path) -> tuple[GatewayStatus, ...]:
     """Each address of S3; that of a balancer with the caches of all gateways."""
     user = topology.users[0]
-    behind = {
-        each: topology.gateways if each.name == topologies.BALANCER_SERVICE else (each,)
-        for each in topology.s3_endpoints
-    }
+    behind = {each: topology.behind(each) or (each,) for each in topology.s3_endpoints}
     return tuple(
         GatewayStatus(
             f"http://{endpoint.address}:{endpoint.port}",
@@ -323,17 +314,13 @@ def _host_status(found: state.ClusterState, host: state.HostState, faults: Seque
         addresses=(host.address,),
         interfaces=(network.HOST_INTERFACE, "lo"),
         services=tuple(
-            ServerStatus(_shown_name(server.service), server.port, server.process.pid, server.process.alive)
+            ServerStatus(services.kind_of(server.service).shown, server.port, server.process.pid, server.process.alive)
             for server in servers
         ),
         enter=_enter(found, host),
         net_inode=host.net_inode,
         clock=next((_clock_status(r) for r in faults if (r.fault.kind, r.fault.host) == ("clock", host.host)), None),
     )
-
-
-def _shown_name(service: str) -> str:
-    return _SHOWN_NAMES.get(service, f"swift-{service}")
 
 
 def _devices(state_dir: Path, host: Host) -> tuple[DeviceStatus, ...]:
@@ -427,12 +414,18 @@ def _write_topology(state_dir: Path, topology_file: Path | None, *, quiet: bool)
 
 def _check_programs(topology: Topology) -> None:
     """Raises: MissingResourceError without a program that a service of the topology is."""
-    needed = any(service.name == topologies.BALANCER_SERVICE for service in topology.services)
-    if needed and balancer.find_program() is None:
-        raise MissingResourceError(
-            f"the topology has a balancer, and {balancer.PROGRAM} is not installed",
-            f"install it (Debian: apt install {balancer.PACKAGE}), or use a topology without one",
-        )
+    for service in topology.services:
+        program = services.kind_of(service.name).program
+        if program and balancer.find_program(program) is None:
+            raise MissingResourceError(
+                f"the topology has a {service.name}, and {program} is not installed",
+                f"install it (Debian: apt install {program}), or use a topology without one",
+            )
+        if service.command and shutil.which(service.command[0]) is None:
+            raise MissingResourceError(
+                f"the topology has the command {service.name}, and {service.command[0]} is not installed",
+                f"install it, or use a topology without {service.name}",
+            )
 
 
 def _write_rings(state_dir: Path, topology: Topology) -> None:

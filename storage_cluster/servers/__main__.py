@@ -1,6 +1,7 @@
 """`python -m storage_cluster.servers SERVICE --host HOST --state-dir DIR`: run one server until SIGTERM.
 
-SERVICE may be `daemons`: those of a storage host. Prints `ready` once it listens; what goes wrong goes to stderr.
+SERVICE is a name of the table of services, or of the topology's commands. Prints `ready` once it listens; what goes
+wrong goes to stderr.
 """
 
 import argparse
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import uvloop
 
+from storage_cluster import services
 from storage_cluster import topology as topologies
-from storage_cluster.servers import balancer, open_files, process
+from storage_cluster.servers import balancer, foreign, open_files, process
+from storage_cluster.services import Process
 from storage_cluster.topology import Service, Topology
 
 _GC_THRESHOLD = 20_000
@@ -31,9 +34,12 @@ def main() -> None:
     options = parser.parse_args()
     topology = topologies.load(options.state_dir / "topology.toml")
     service = dataclasses.replace(topology.service(options.service, options.host), worker=options.worker)
-    if service.name == topologies.BALANCER_SERVICE:
-        logs_dir = options.state_dir / "logs" / options.host
+    logs_dir = options.state_dir / "logs" / options.host
+    kind = services.kind_of(service.name)
+    if kind.process is Process.BALANCER:
         balancer.become_balancer(service, topology, process.bind(service), logs_dir)
+    if kind.process is Process.COMMAND:
+        foreign.become_command(service, logs_dir)
     uvloop.run(serve(service, topology, options.state_dir))
 
 
@@ -44,7 +50,7 @@ async def serve(service: Service, topology: Topology, state_dir: Path) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     data_dir = state_dir / "data" / service.host
     logs_dir = state_dir / "logs" / service.host
-    if service.name == topologies.DAEMONS_SERVICE:
+    if services.kind_of(service.name).process is Process.DAEMONS:
         from storage_cluster.daemons import host as daemons  # noqa: PLC0415  servers start without it
 
         working = daemons.running(topology, service.host, data_dir, logs_dir)

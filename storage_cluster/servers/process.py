@@ -13,21 +13,30 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from storage_cluster import services
 from storage_cluster.ring import Rings, file_of
 from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.servers.http.access_log import AccessLog, proxy_line, storage_line
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.front import Front, given_transaction_id, own_transaction_id, segments
 from storage_cluster.servers.http.messages import Call
-from storage_cluster.topology import GATEWAY_SERVICE, RESERVATIONS_SERVICE, ROUTING_SERVICE, Service, Topology, User
+from storage_cluster.topology import (
+    GATEWAY_SERVICE,
+    PROXY_SERVICE,
+    RESERVATIONS_SERVICE,
+    ROUTING_SERVICE,
+    Service,
+    Topology,
+    User,
+)
 
 
 def bind(service: Service) -> socket.socket:
     """A socket on the service's address. Raises: OSError."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if service.name == GATEWAY_SERVICE:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # its workers share the port
+    if services.kind_of(service.name).has_workers:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # they share the port
     bound.bind((service.address, service.port))
     return bound
 
@@ -39,7 +48,8 @@ async def running(
     """The server answers while the context is open. `data_dir` holds this host's devices, and lies beside the rings."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     text_file = log_file.with_suffix(".log")
-    line_of = functools.partial(proxy_line if service.name in _FOR_CLIENTS else storage_line, service.name)
+    faces_clients = services.kind_of(service.name).faces_clients
+    line_of = functools.partial(proxy_line if faces_clients else storage_line, service.name)
     with open(log_file, "a", encoding="utf-8") as stream, open(text_file, "a", encoding="utf-8") as text:
         log = AccessLog(stream, text, line_of)
         backend = _backend(service, topology, data_dir.parent)
@@ -47,7 +57,7 @@ async def running(
         devices.make()
         try:
             async with contextlib.AsyncExitStack() as closing:
-                front = _SERVERS[service.name](_Parts(topology, backend, devices, log, log_file), closing)
+                front = SERVERS[service.name](_Parts(topology, backend, devices, log, log_file), closing)
                 async with _serving(front, bound):
                     yield
         finally:
@@ -65,9 +75,9 @@ async def _serving(front: Front, bound: socket.socket) -> AsyncIterator[None]:
 
 
 def _backend(service: Service, topology: Topology, data_root: Path) -> Backend:
-    """What asks the servers of the same store; the routing proxy, which is part of none, asks nobody through it."""
+    """What asks the servers of the same store; a service that is part of none asks nobody through it."""
     store = topology.host(service.host).store
-    rings = {} if service.name == ROUTING_SERVICE else Rings(file_of(data_root, store))
+    rings = Rings(file_of(data_root, store)) if services.kind_of(service.name).needs_rings else {}
     return Backend(topology.of_store(store), rings, f"{service.name}-server")
 
 
@@ -154,8 +164,8 @@ def _reservations(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
     return Front(server.handle, parts.log, names_of, given_transaction_id, reservations.reply_to)
 
 
-_SERVERS: dict[str, Callable[[_Parts, contextlib.AsyncExitStack], Front]] = {
-    "proxy": _proxy,
+SERVERS: dict[str, Callable[[_Parts, contextlib.AsyncExitStack], Front]] = {
+    PROXY_SERVICE: _proxy,
     GATEWAY_SERVICE: _gateway,
     ROUTING_SERVICE: _routing,
     RESERVATIONS_SERVICE: _reservations,
@@ -164,7 +174,4 @@ _SERVERS: dict[str, Callable[[_Parts, contextlib.AsyncExitStack], Front]] = {
     "container": _container,
     "object": _object,
 }
-"""What makes each kind of server, and registers what is to be closed when it ends."""
-
-_FOR_CLIENTS = ("proxy", GATEWAY_SERVICE, ROUTING_SERVICE, RESERVATIONS_SERVICE, "auth")
-"""Servers whose lines in the log are those of Swift's proxy."""
+"""What makes each server of the table of services, and registers what is to be closed when it ends."""

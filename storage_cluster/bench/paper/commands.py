@@ -38,6 +38,7 @@ from storage_cluster.bench.paper import (
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.operator import operator_errors
 from storage_cluster.servers import balancer
+from storage_cluster.services import BALANCER_PROGRAM
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -219,7 +220,7 @@ def paper_003(
         plan = dataclasses.replace(base, setups=setups or base.setups, largest=largest, seconds=seconds or base.seconds)
         if not setups and balancer.find_program() is None:
             _notify(
-                f"no gateways behind a balancer: {balancer.PROGRAM} is not installed (apt install {balancer.PACKAGE})"
+                f"no gateways behind a balancer: {BALANCER_PROGRAM} is not installed (apt install {BALANCER_PROGRAM})"
             )
             plan = experiment_003.without_balancer(plan)
         todo = experiment_003.points(plan, folder)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from storage_cluster.ring import Ring
 from storage_cluster.servers.http.backend import Backend, BackendAnswer, device_path
-from storage_cluster.topology import RING_SERVICES, Device
+from storage_cluster.services import RING_SERVICES
+from storage_cluster.topology import Device
 
 POST_QUORUM_TIMEOUT_S = 0.5
 _NO_SPACE_ON_DEVICE = 507

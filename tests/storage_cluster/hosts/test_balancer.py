@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_cluster import topology
+from storage_cluster import services, topology
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.hosts import cluster
 from storage_cluster.servers import balancer
@@ -17,7 +17,8 @@ TRACER = str(Path(sys.executable).parent / "tracer")
 
 
 def test_the_configuration_names_every_gateway() -> None:
-    text = balancer.configuration(topology.load(FILE), 7, 9)
+    balanced = topology.load(FILE)
+    text = balancer.configuration(balanced.service("balancer"), balanced, 7, 9)
     assert "  server gateway1 10.77.0.25:8085\n  server gateway2 10.77.0.26:8085\n" in text
     assert "bind fd@7\n" in text and "log fd@9 " in text
 
@@ -25,10 +26,11 @@ def test_the_configuration_names_every_gateway() -> None:
 def test_a_cluster_without_the_program_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(balancer, "PROGRAM", "no-such-haproxy")
+    other = dataclasses.replace(services.KINDS["balancer"], program="no-such-haproxy")
+    monkeypatch.setitem(services.KINDS, "balancer", other)
     with pytest.raises(MissingResourceError, match="no-such-haproxy is not installed") as raised:
         cluster.up(tmp_path / "cluster", FILE)
-    assert "apt install haproxy" in raised.value.next_step
+    assert "apt install no-such-haproxy" in raised.value.next_step
     assert not (tmp_path / "cluster").exists()
 
 
@@ -53,7 +55,7 @@ def test_requests_are_spread_and_a_dead_gateway_is_passed_over(tmp_path: Path) -
         state_dir = Path(live.state_dir)
         served = {host: log_lines(state_dir, host) for host in ("gateway1", "gateway2")}
         assert min(served.values()) > 0, served
-        assert (state_dir / "logs/balancer/balancer.log").read_text().count("gateways/gateway") == 9
+        assert (state_dir / "logs/balancer/balancer.log").read_text().count("servers/gateway") == 9
         gateway = live.host("gateway1").services[0]
         run_on(live, "gateway1", "kill", "-KILL", str(gateway.pid))
         run_on(live, "client", *put, "--container", "other", "--retries", "0")

@@ -8,7 +8,8 @@ import pytest
 from storage_cluster import ring_builder
 from storage_cluster.servers.reservations.admission import Admission, Claim, NotAdmittedError
 from storage_cluster.servers.reservations.claims import AccessReservation, SpaceReservation, format_time
-from storage_cluster.topology import RING_SERVICES, Device, Disk, Host, ReservationOptions, RingShape, Service, Topology
+from storage_cluster.services import RING_SERVICES
+from storage_cluster.topology import Device, Disk, Host, ReservationOptions, RingShape, Service, Topology
 
 BEGIN_S = 1_800_000_000.0
 SSD = Disk("d1", "ssd", read_bytes_per_s=40_000_000, write_bytes_per_s=20_000_000, size_mib=1000)
