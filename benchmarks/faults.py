@@ -110,7 +110,8 @@ class Run:
         self._patience_s = patience_s
         self._state_dir = state_dir
         self._topology = topologies.load(state_dir / "topology.toml")
-        self._front_host = "proxy" if api == "swift" else self._topology.gateways[0].host
+        front = self._topology.proxies if api == "swift" else self._topology.gateways
+        self._front_host = front[0].host
         self._access = _log_in() if api == "swift" else _s3_access(self._topology)
         assert self._access.ask("PUT", f"/{CONTAINER}").status in (200, 201, 202)
         account = f"AUTH_{self._topology.users[0].account}"

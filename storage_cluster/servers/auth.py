@@ -83,12 +83,13 @@ class AuthServer:
         )
 
     async def _storage_url(self, user: User, transaction_id: str) -> str:
-        proxy = self._backend.topology.service("proxy")
+        """What a proxy says; with several the first that answers. Raises: Refusal (503)."""
         path = f"/storage_url/{RESELLER_PREFIX}{user.account}"
-        found = await self._backend.request(proxy, "GET", path, {"X-Trans-Id": transaction_id})
-        if not found.is_success:
-            raise Refusal(503)
-        return found.headers["X-Storage-Url"]
+        for proxy in self._backend.topology.proxies:
+            found = await self._backend.request(proxy, "GET", path, {"X-Trans-Id": transaction_id})
+            if found.is_success:
+                return found.headers["X-Storage-Url"]
+        raise Refusal(503)
 
     def _user(self, name: str, key: str) -> User:
         for user in self._backend.topology.users:

@@ -55,7 +55,7 @@ def test_clients_go_to_the_balancer_where_there_is_one() -> None:
 
 
 def test_a_topology_is_found_by_name_or_path() -> None:
-    assert topology.bundled_names() == ["balanced", "paper", "papio", "six-hosts", "two-back-ends"]
+    assert topology.bundled_names() == ["balanced", "paper", "papio", "several-proxies", "six-hosts", "two-back-ends"]
     assert topology.find("six-hosts") == topology.BUNDLED_FILE
     assert str(topology.find("mine.toml")) == "mine.toml"
 
@@ -110,8 +110,8 @@ def _negative_bandwidth(d: dict) -> None:
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (_two_balancers, "one balancer"),
-        (_balancer_before_nothing, "before at least one S3 gateway"),
+        (_two_balancers, "one host may run 'balancer'"),
+        (_balancer_before_nothing, "before at least one host with 's3'"),
         (_cache_without_medium, "device d1: cache_mib needs a medium"),
         (_negative_bandwidth, "read_bytes_per_s is -1"),
         (_same_address, "same address"),
@@ -158,7 +158,7 @@ def test_two_stores_behind_a_proxy() -> None:
         (lambda d: d["host"][0].update(services=["routing"]), "commands run there"),
         (lambda d: d["host"][2]["services"].append("routing"), "one host may run 'routing'"),
         (lambda d: d["host"][2]["services"].remove("s3"), "of the store ext3 must run 's3'"),
-        (lambda d: d["host"][2]["services"].remove("s3") or d["host"][2].update(store=""), "must run 'proxy'"),
+        (lambda d: d["host"][2]["services"].remove("s3") or d["host"][2].update(store=""), "must run 'auth'"),
         (lambda d: d["ring"].update(replicas=2), "2 replicas of the store ext3"),
     ],
 )

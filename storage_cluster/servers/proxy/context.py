@@ -28,5 +28,5 @@ class ProxyContext:
     def over(cls, backend: Backend, info_cache_s: float | None = None) -> "ProxyContext":
         """The parts of a proxy that sends its requests with this backend."""
         replicas = Replicas(backend)
-        remember_s = backend.topology.intervals.info_cache_s if info_cache_s is None else info_cache_s
+        remember_s = backend.topology.proxy_info_cache_s if info_cache_s is None else info_cache_s
         return cls(backend, replicas, TimestampMaker(), Infos(replicas, remember_s))

@@ -2,8 +2,9 @@
 
 Asked with a HEAD; the container after its account, as in Swift: figure 1 of the paper, steps 6 to 9. The answer is
 remembered in `Call.shared` by the request and all calls derived from it, and, where it exists, by this proxy for
-`intervals.info_cache_s`, as Swift's proxies do with memcache; what the proxy itself changes it forgets. Counts may be
-as old as that, so who decides by them asks for fresh ones.
+`intervals.info_cache_s`, as Swift's proxies do with memcache; what the proxy itself changes it forgets. Of several
+proxies none knows what another changed, so there it is a second (`[proxy] info_cache_s`). Counts may be as old as that,
+so who decides by them asks for fresh ones.
 
 Source: Swift, swift.proxy.controllers.base (`get_account_info`, `get_container_info`).
 """

@@ -28,13 +28,14 @@ class Pages:
         if first == "healthcheck" and not rest:
             return reply(200, {"Content-Type": "text/plain"}, b"OK")
         if first == "storage_url" and rest and call.method == "GET":
-            return reply(204, {"X-Storage-Url": f"{_url(self._backend)}/v1/{rest[0]}"})
+            return reply(204, {"X-Storage-Url": f"{_url(self._backend, call)}/v1/{rest[0]}"})
         if first == "auth" and rest and rest[0] != "token":
             return await self._of_auth(call)
         return await inner(call)
 
     async def _of_auth(self, call: Call) -> Reply:
         headers = {name: call.headers[name] for name in _AUTH_HEADERS if name in call.headers}
+        headers["X-Trans-Id"] = call.transaction_id
         found = await self._backend.request(self._backend.topology.service("auth"), call.method, call.url_path, headers)
         shown = ("x-auth-", "x-storage-", "www-authenticate", "content-type")
         kept = {name: value for name, value in found.headers.items() if name.lower().startswith(shown)}
@@ -49,6 +50,7 @@ def _info(method: str) -> Reply:
     return reply(200, {"Content-Type": "application/json; charset=UTF-8"}, DOCUMENT)
 
 
-def _url(backend: Backend) -> str:
-    service = backend.topology.service("proxy")
-    return f"http://{service.address}:{service.port}"
+def _url(backend: Backend, call: Call) -> str:
+    """Where clients find the store: the balancer, or else the proxy that was asked."""
+    balancer = backend.topology.proxy_balancer
+    return f"http://{balancer.address}:{balancer.port}" if balancer else f"http://{call.headers['Host']}"
