@@ -8,13 +8,14 @@ import random
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import swiftclient
 
-from testkit.loopback_store import LoopbackStore
+from testkit.loopback_store import Client, LoopbackStore
 
 NAMES = ("plain.txt", "with space", "deep/er/file", "日本語 é.bin", "per%cent", "a+b&c=d")
 
@@ -202,6 +203,25 @@ class TestRclone:
         run("rclone", "copy", "store:chunked/big", str(tmp_path / "back"), cwd=folder, environment=environment)
         assert (tmp_path / "back/big").read_bytes() == (folder / "big").read_bytes()
 
+    def test_deleted_and_overwritten_chunks_leave_no_segments(
+        self, environment: dict[str, str], folder: Path, store: LoopbackStore
+    ) -> None:
+        copy = ("rclone", "copyto", "--swift-chunk-size", "1Mi", "big")
+        for name in ("a", "b"):
+            run(*copy, f"store:orphans/{name}", cwd=folder, environment=environment)
+        (folder / "big").write_bytes(bytes(2 << 20))
+        run(*copy, "store:orphans/b", cwd=folder, environment=environment)
+        client = Client(store)
+
+        def segments() -> int:
+            return len(client("GET orphans_segments").body.splitlines())
+
+        assert segments() == 3 + 2
+        run("rclone", "deletefile", "store:orphans/a", cwd=folder, environment=environment)
+        assert segments() == 2
+        run("rclone", "delete", "store:orphans", cwd=folder, environment=environment)
+        assert (segments(), client("GET orphans").body) == (0, b"")
+
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 class TestCurl:
@@ -225,6 +245,22 @@ class TestCurl:
             run(*curl, *options, "-T", "big", f"{url}/curl/{name}", cwd=folder, environment={})
             run(*curl, "-o", str(tmp_path / name), f"{url}/curl/{name}", cwd=folder, environment={})
             assert (tmp_path / name).read_bytes() == (folder / "big").read_bytes()
+
+    def test_archive(self, account: tuple[str, ...], folder: Path, tmp_path: Path) -> None:
+        *curl, url = account
+        with tarfile.open(tmp_path / "x.tar", "w") as archive:
+            archive.add(folder, "unpacked")
+        asked = f"{url}/curl-tar?extract-archive=tar"
+        for expect in ("Expect: 100-continue", "Expect:"):
+            options = ("-H", "Accept: application/json", "-H", expect, "-T", "x.tar", asked)
+            report = json.loads(run(*curl, *options, cwd=tmp_path, environment={}))
+            assert (report["Number Files Created"], report["Errors"]) == (len(contents(folder)), [])
+        run(*curl, "-o", str(tmp_path / "big"), f"{url}/curl-tar/unpacked/big", cwd=folder, environment={})
+        assert (tmp_path / "big").read_bytes() == (folder / "big").read_bytes()
+        (tmp_path / "paths").write_text("curl-tar/unpacked/deep/er/file\ncurl-tar/unpacked/big\n")
+        options = ("-H", "Accept: application/json", "-H", "Expect: 100-continue", "--data-binary", "@paths")
+        report = json.loads(run(*curl, *options, f"{url}?bulk-delete", cwd=tmp_path, environment={}))
+        assert report["Number Deleted"] == 2
 
     def test_ranges_and_conditions(self, account: tuple[str, ...], folder: Path) -> None:
         *curl, url = account

@@ -47,8 +47,8 @@ class Exchange:
         return not self._continued
 
     async def send_continue(self) -> None:
-        """Send `100 Continue`, once."""
-        if not self._continued:
+        """Send `100 Continue`, once, and never behind the response's head: there it would be a part of its body."""
+        if not self._continued and not self.answered:
             self._continued = True
             self.connection.write(_CONTINUE)
 

@@ -4,12 +4,13 @@ Source: Swift, "Bulk Delete"; limits as in proxy-server.conf-sample.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import functools
+from collections.abc import AsyncIterator, Iterator, Mapping
 from urllib.parse import quote, unquote
 
 from storage_cluster.servers.http import limits
 from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply, reply_of
-from storage_cluster.servers.proxy.bulk_report import Report, reporting
+from storage_cluster.servers.proxy.bulk_report import Report, Work, nothing_more, reporting
 from storage_cluster.servers.proxy.context import ProxyContext
 
 DELETES_MAX = 10_000
@@ -31,16 +32,17 @@ class BulkDelete:
         if not call.body.has_framing:
             raise Refusal(411)
 
-        async def work() -> None:
+        report = delete_report()
+
+        async def prepare() -> Work:
             try:
                 paths = [path async for path in _listed_paths(call)]
             except Refusal as refusal:
                 report.stop(refusal.status, refusal.text or "")
-            else:
-                await delete_all(call, inner, paths, report)
+                return nothing_more
+            return functools.partial(delete_all, call, inner, paths, report)
 
-        report = delete_report()
-        return reporting(call, report, work)
+        return await reporting(call, report, prepare)
 
 
 def delete_report() -> Report:
@@ -48,14 +50,25 @@ def delete_report() -> Report:
     return Report("delete", 200, {"Number Deleted": 0, "Number Not Found": 0})
 
 
-async def delete_all(call: Call, inner: Handler, paths: list[str], report: Report, source: str = "BD") -> None:
-    """Delete `container[/object]` paths of the call's account, objects two at a time, and report on it."""
+async def delete_all(
+    call: Call,
+    inner: Handler,
+    paths: list[str],
+    report: Report,
+    source: str = "BD",
+    queries: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Delete `container[/object]` paths of the call's account, objects two at a time, and report on it.
+
+    `queries`: what a path's DELETE asks for beside it: a version.
+    """
+    asked = queries or {}
     if not paths:
         report.stop(400, "Invalid bulk delete.")
     for group in _groups(paths):
         if report.status is not None:
             return
-        statuses = await asyncio.gather(*(_delete(call, inner, path, source) for path in group))
+        statuses = await asyncio.gather(*(_delete(call, inner, path, source, asked.get(path)) for path in group))
         for path, status in zip(group, statuses, strict=True):
             _take_in(path, status, report)
 
@@ -76,12 +89,12 @@ def _groups(paths: list[str]) -> Iterator[list[str]]:
         yield group
 
 
-async def _delete(call: Call, inner: Handler, path: str, source: str) -> int:
+async def _delete(call: Call, inner: Handler, path: str, source: str, query: Mapping[str, str] | None) -> int:
     names = (call.names[0], *path.rstrip("/").split("/", 1))
     if not all(names) or any(character == "\0" or "\udc80" <= character <= "\udcff" for character in path):
         return 412
     kept = {name: call.headers[name] for name in ("X-Auth-Token", "X-Storage-Token") if name in call.headers}
-    reply = await reply_of(inner, call.derive(method="DELETE", names=names, headers=kept, source=source))
+    reply = await reply_of(inner, call.derive(method="DELETE", names=names, query=query, headers=kept, source=source))
     await reply.close()
     return reply.status
 

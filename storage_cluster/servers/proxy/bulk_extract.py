@@ -7,6 +7,8 @@ Source: Swift, "Extract Archive"; limits as in proxy-server.conf-sample, message
 """
 
 import asyncio
+import contextlib
+import functools
 import tarfile
 import tempfile
 import zlib
@@ -15,7 +17,7 @@ from typing import IO
 from urllib.parse import quote
 
 from storage_cluster.servers.http.messages import Body, Call, Handler, Refusal, Reply, reply_of
-from storage_cluster.servers.proxy.bulk_report import Report, reporting
+from storage_cluster.servers.proxy.bulk_report import Report, Work, reporting
 from storage_cluster.servers.proxy.context import ProxyContext
 
 CONTAINERS_MAX = 10_000
@@ -42,7 +44,18 @@ class BulkExtract:
             raise Refusal(411)
         report = Report("extract", 201, {"Number Files Created": 0})
         extraction = _Extraction(call, inner, report)
-        return reporting(call, report, lambda: extraction.run(_COMPRESSIONS[form.lower()]))
+        with contextlib.ExitStack() as stack:
+            spool = stack.enter_context(tempfile.TemporaryFile())
+
+            async def prepare() -> Work:
+                async for chunk in call.body:
+                    await asyncio.to_thread(spool.write, chunk)
+                spool.seek(0)
+                return functools.partial(extraction.run, spool, _COMPRESSIONS[form.lower()])
+
+            reply = await reporting(call, report, prepare)
+            reply.on_close = stack.pop_all().close
+        return reply
 
 
 class _Extraction:
@@ -54,16 +67,12 @@ class _Extraction:
         self._report = report
         self._containers: set[str] = set()
 
-    async def run(self, compression: str) -> None:
-        with tempfile.TemporaryFile() as spool:
-            async for chunk in self._call.body:
-                await asyncio.to_thread(spool.write, chunk)
-            spool.seek(0)
-            try:
-                with tarfile.open(fileobj=spool, mode=f"r|{compression}") as archive:  # type: ignore[call-overload]
-                    await self._extract(archive)
-            except _BROKEN as error:
-                self._report.stop(400, f"Invalid Tar File: {error}")
+    async def run(self, spool: IO[bytes], compression: str) -> None:
+        try:
+            with tarfile.open(fileobj=spool, mode=f"r|{compression}") as archive:  # type: ignore[call-overload]
+                await self._extract(archive)
+        except _BROKEN as error:
+            self._report.stop(400, f"Invalid Tar File: {error}")
 
     async def _extract(self, archive: tarfile.TarFile) -> None:
         while (member := await asyncio.to_thread(archive.next)) is not None:

@@ -1,7 +1,8 @@
 """The answer of bulk operations: one document about many requests, in a format that the client accepts.
 
 The status line says 200 before the work is done; how it went is in the document. While the work goes on, blanks are
-sent, so that nobody takes the silence for a dead connection.
+sent, so that nobody takes the silence for a dead connection. The request's body is read before: a client that waits
+for `100 Continue` would take the response for a refusal of its body.
 
 Source: Swift, "Bulk Operations"; the documents are those of Swift 2.30.1.
 """
@@ -73,8 +74,18 @@ class Report:
         return "\n".join([f"<{self.root}>", *lines, "<errors>", *errors, "</errors>", f"</{self.root}>"]) + "\n"
 
 
-def reporting(call: Call, report: Report, work: Callable[[], Awaitable[None]]) -> Reply:
-    """Do the work while the reply is being sent, which ends with the report."""
+Work = Callable[[], Awaitable[None]]
+
+
+async def nothing_more() -> None:
+    """The work where the report is complete already."""
+
+
+async def reporting(call: Call, report: Report, prepare: Callable[[], Awaitable[Work]]) -> Reply:
+    """Prepare, which reads the request's body; then work while the reply is being sent, which ends with the report.
+
+    A report that nobody could read (406) is made without either.
+    """
     try:
         media_type = best_match(call.headers.get("Accept", ""), _OFFERED)
     except Refusal:
@@ -83,10 +94,11 @@ def reporting(call: Call, report: Report, work: Callable[[], Awaitable[None]]) -
         report.stop(406)
         unwritten = report.document("text/plain")
         return Reply(200, CIMultiDict({"Content-Type": "text/html; charset=UTF-8"}), unwritten)
+    work = await prepare()
     return Reply(200, CIMultiDict({"Content-Type": media_type}), _blanks_then(work, report, media_type))
 
 
-async def _blanks_then(work: Callable[[], Awaitable[None]], report: Report, media_type: str) -> AsyncIterator[bytes]:
+async def _blanks_then(work: Work, report: Report, media_type: str) -> AsyncIterator[bytes]:
     task = asyncio.ensure_future(work())
     try:
         while not (await asyncio.wait({task}, timeout=_BLANK_AFTER_S))[0]:

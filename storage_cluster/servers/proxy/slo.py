@@ -18,7 +18,7 @@ from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply,
 from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.proxy import slo_put
 from storage_cluster.servers.proxy.bulk_delete import delete_all, delete_report
-from storage_cluster.servers.proxy.bulk_report import reporting
+from storage_cluster.servers.proxy.bulk_report import Work, reporting
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import quote_path
 from storage_cluster.servers.proxy.segments import Segment, open_reply, stream, total_len
@@ -52,7 +52,7 @@ class Slo:
         if call.method == "PUT" and asked == "put":
             return await slo_put.put(call, inner, functools.partial(self._head, call, inner))
         if call.method == "DELETE" and asked == "delete":
-            return _deletion(call, inner)
+            return await _deletion(call, inner)
         if call.method == "PUT" and is_true(call.headers.get(_FLAG)):
             raise Refusal(400, _RESERVED)
         call.headers.popall(_FLAG, None)
@@ -92,7 +92,7 @@ class Slo:
         self, call: Call, inner: Handler, headers: CIMultiDict[str], segments: Sequence[Segment]
     ) -> Reply:
         level = int(call.headers.get(_LEVEL, "0"))
-        if level > LEVELS_MAX:
+        if level >= LEVELS_MAX:
             raise Refusal(409, "Max recursion depth exceeded")
         source = functools.partial(stream, segments, functools.partial(self._fetch, call, inner, level))
         asked, whole_len = call.headers.get("Range"), total_len(segments)
@@ -133,8 +133,13 @@ async def _manifest(call: Call, inner: Handler) -> Reply:
 
 def _manifest_get(call: Call) -> Call:
     """A call for the whole manifest of what a call is about."""
-    query = {"multipart-manifest": "get"} | {k: v for k, v in call.query.items() if k == "version-id"}
+    query = {"multipart-manifest": "get"} | _version_query(call)
     return call.derive(method="GET", query=query, source="SLO")
+
+
+def _version_query(call: Call) -> dict[str, str]:
+    """The part of a query that names the object's version."""
+    return {name: value for name, value in call.query.items() if name == "version-id"}
 
 
 def _headers(reply: Reply) -> CIMultiDict[str]:
@@ -147,28 +152,33 @@ def _headers(reply: Reply) -> CIMultiDict[str]:
     return headers
 
 
-def _deletion(call: Call, inner: Handler) -> Reply:
+async def _deletion(call: Call, inner: Handler) -> Reply:
     report = delete_report()
-    path = "/".join(call.names[1:])
+    path, version = "/".join(call.names[1:]), _version_query(call)
 
     async def work() -> None:
         try:
             paths = [one async for one in _paths(call, inner, call.names[1], call.names[2], 0)]
+            asked = {paths[-1]: version} if version else {}
         except Refusal as refusal:
             if refusal.status == 404:
                 report.count("Number Not Found")
             else:
                 report.errors.append((f"/{quote_path(path)}", refusal.text or refusal.status))
             return
-        await delete_all(call, inner, paths, report, "SLO")
+        await delete_all(call, inner, paths, report, "SLO", asked)
 
-    return reporting(call, report, work)
+    async def prepare() -> Work:
+        return work
+
+    return await reporting(call, report, prepare)
 
 
 async def _paths(call: Call, inner: Handler, container: str, name: str, level: int) -> AsyncIterator[str]:
     """`container/name` of all segments, then of the object itself. Raises: Refusal if it is no large object."""
     names = (call.names[0], container, name)
-    reply = await inner(call.derive(method="GET", names=names, query={"multipart-manifest": "get"}, source="SLO"))
+    query = {"multipart-manifest": "get"} | (_version_query(call) if level == 0 else {})
+    reply = await inner(call.derive(method="GET", names=names, query=query, source="SLO"))
     if not reply.is_success:
         raise Refusal(reply.status)
     if not is_true(reply.headers.get(_FLAG)):

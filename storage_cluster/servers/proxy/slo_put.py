@@ -8,16 +8,14 @@ Source: Swift, "Static Large Objects"; answers as observed in Swift 2.30.
 """
 
 import asyncio
-import json
+import functools
 from collections.abc import Awaitable, Callable, Sequence
-from urllib.parse import quote
-from xml.sax.saxutils import escape
 
 from storage_cluster.servers.http import ranges, values
 from storage_cluster.servers.http.content_type import with_swift_bytes
 from storage_cluster.servers.http.messages import PLAIN, Body, Call, Handler, Refusal, Reply
+from storage_cluster.servers.http.values import is_true
 from storage_cluster.servers.object.updates import OVERRIDE
-from storage_cluster.servers.proxy.accept import best_match
 from storage_cluster.servers.proxy.object_rules import settle_type
 from storage_cluster.servers.proxy.segments import total_len
 from storage_cluster.servers.proxy.slo_manifest import (
@@ -30,15 +28,13 @@ from storage_cluster.servers.proxy.slo_manifest import (
     parse_stored,
     stored_text,
 )
+from storage_cluster.servers.proxy.slo_report import Problem, Problems, beating
 
 SLO_ETAG = "X-Object-Sysmeta-Slo-Etag"
 SLO_SIZE = "X-Object-Sysmeta-Slo-Size"
 _HEADS_AT_ONCE = 2
-_OFFERED = ("text/plain", "application/json", "application/xml", "text/xml")
 
 Head = Callable[[Asked], Awaitable[Reply]]
-Problem = tuple[str, str]
-"""A path, and what is wrong with it."""
 
 
 async def put(call: Call, inner: Handler, head: Head) -> Reply:
@@ -46,6 +42,12 @@ async def put(call: Call, inner: Handler, head: Head) -> Reply:
     if not call.body.has_framing:
         raise Refusal(411, "Missing Content-Length header.", PLAIN)
     asked = parse_sent(await _read(call), "/" + "/".join(call.names[1:]))
+    work = functools.partial(_store, call, inner, head, asked)
+    return beating(call, work) if is_true(call.query.get("heartbeat")) else await work()
+
+
+async def _store(call: Call, inner: Handler, head: Head, asked: Sequence[Asked]) -> Reply:
+    """Check the segments and store the manifest. Raises: Refusal (400, 422)."""
     entries = await _check_segments(call, asked, head)
     etag = etag_of(entries)
     if call.headers.get("Etag", etag).strip('"') != etag:
@@ -116,7 +118,7 @@ async def _check_segments(call: Call, asked: Sequence[Asked], head: Head) -> lis
             entries.append(Entry.from_head(one, replies[one.path].headers))
             problems += _mismatches(one, entries[-1])
     if problems:
-        raise _problems_refusal(call, problems)
+        raise Problems(call, problems)
     return entries
 
 
@@ -138,18 +140,3 @@ def _mismatches(asked: Asked, found: Entry) -> list[Problem]:
     if asked.range and ranges.parse_ranges(f"bytes={asked.range}", size) == []:
         problems.append((asked.path, "Unsatisfiable Range"))
     return problems
-
-
-def _problems_refusal(call: Call, problems: Sequence[Problem]) -> Refusal:
-    media_type = best_match(call.headers.get("Accept", ""), _OFFERED) or "text/plain"
-    quoted = [(quote(path, errors="surrogateescape"), text) for path, text in problems]
-    if media_type == "application/json":
-        text = json.dumps({"Errors": quoted})
-    elif media_type == "text/plain":
-        text = "\n".join(["Errors:", *(f"{path}, {what}" for path, what in quoted)]) + "\n"
-    else:
-        lines = [
-            f"<object><name>{escape(path)}</name><status>{escape(what)}</status></object>" for path, what in quoted
-        ]
-        text = "\n".join(["<upload>", "<errors>", *lines, "</errors>", "</upload>"]) + "\n"
-    return Refusal(400, text, {"Content-Type": media_type})

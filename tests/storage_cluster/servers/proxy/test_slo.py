@@ -146,3 +146,43 @@ def test_deleting_with_the_segments(client: Client) -> None:
     client("PUT slo/plain", body=b"x")
     plain = json.loads(client("DELETE slo/plain?multipart-manifest=delete", {"Accept": "application/json"}).body)
     assert (plain["Response Status"], plain["Errors"]) == ("400 Bad Request", [["/slo/plain", "Not an SLO manifest"]])
+
+
+def test_ten_manifests_deep_and_no_deeper(client: Client) -> None:
+    put(client, "deep1", segment("1"))
+    for level in range(2, 12):
+        assert put(client, f"deep{level}", {"path": f"/slo/deep{level - 1}"}) == 201
+    assert (client("GET slo/deep10").status, client("GET slo/deep11").status) == (200, 409)
+
+
+def test_a_version_is_deleted_with_its_own_segments(client: Client) -> None:
+    client("PUT slo-kept", {"X-Versions-Enabled": "true"})
+    ids = []
+    for name in ("old", "new"):
+        client(f"PUT slo-parts/{name}", body=name.encode())
+        manifest = json.dumps([{"path": f"/slo-parts/{name}"}]).encode()
+        ids.append(client("PUT slo-kept/o?multipart-manifest=put", body=manifest).headers["x-object-version-id"])
+    asked = f"DELETE slo-kept/o?multipart-manifest=delete&version-id={ids[0]}"
+    report = json.loads(client(asked, {"Accept": "application/json"}).body)
+    assert (report["Number Deleted"], report["Errors"]) == (2, [])
+    assert [client(f"HEAD slo-parts/{name}").status for name in ("old", "new")] == [404, 200]
+    assert client("GET slo-kept/o").body == b"new"
+    assert client(f"GET slo-kept/o?version-id={ids[0]}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("entries", "headers", "line"),
+    [
+        ([segment("1")], {}, "Response Status: 201 Created"),
+        ([segment("1"), {"path": "/slo-parts/none"}], {}, "/slo-parts/none, 404 Not Found"),
+        ([segment("1")], {"Etag": "wrong"}, "Response Status: 422 Unprocessable Entity"),
+    ],
+)
+def test_a_heartbeat_comes_before_the_outcome(
+    client: Client, entries: list[object], headers: dict[str, str], line: str
+) -> None:
+    asked = "PUT slo/beating?multipart-manifest=put&heartbeat=on"
+    answer = client(asked, headers, json.dumps(entries).encode())
+    assert (answer.status, answer.headers["content-type"]) == (202, "text/plain")
+    beat, _, report = answer.body.decode().partition("\r\n\r\n")
+    assert not beat.strip() and line in report.splitlines()
