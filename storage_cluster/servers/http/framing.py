@@ -7,9 +7,11 @@ No socket, no clock: `feed` takes what has arrived and yields what it means. Wha
 coding, folded lines, bare CR or LF, a space before the colon. Methods and targets are any visible bytes: storage
 servers have methods of their own (REPLICATE), and Swift's clients send names in raw UTF-8.
 
-Limits, as Swift (eventlet.wsgi) sets them: 8 KiB for the request line (414) and for each header, 64 KiB for them all.
+Limits, as Swift (eventlet.wsgi) sets them: 8 KiB for the request line (414) and for each header, 64 KiB for them all
+(400), 200 headers (431).
 
-Source: RFC 9112; Swift, swift.common.wsgi (MAX_HEADER_SIZE), eventlet.wsgi (MAX_TOTAL_HEADER_SIZE).
+Source: RFC 9112; Swift, swift.common.wsgi (MAX_HEADER_SIZE), swift.common.bufferedhttp (_MAXHEADERS), eventlet.wsgi
+(MAX_TOTAL_HEADER_SIZE).
 """
 
 import abc
@@ -22,6 +24,8 @@ from multidict import CIMultiDict
 
 LINE_MAX_BYTES = 8_192
 HEADERS_MAX_BYTES = 65_536
+HEADERS_MAX_COUNT = 200
+"""Swift counts the empty line behind them as well, up to 1.6 × (90 + 36)."""
 _CHUNK_LINE_MAX_BYTES = 1_024
 _BODILESS_STATUSES = (204, 304)
 
@@ -209,6 +213,8 @@ class RequestReader(_Reader):
         parts = _REQUEST_LINE.fullmatch(line)
         if parts is None:
             raise FramingError(400, "Bad request line")
+        if len(headers) > HEADERS_MAX_COUNT:
+            raise FramingError(431, "Too many headers")
         minor_version = int(parts[3])
         keeps_alive = _keeps_alive(headers, minor_version)
         length = _given_length(headers)

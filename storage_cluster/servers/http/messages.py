@@ -28,6 +28,7 @@ _REASONS = {
     413: "Request Entity Too Large",
     416: "Requested Range Not Satisfiable",
     422: "Unprocessable Entity",
+    431: "Too many headers",
     498: "Rate Limited",
     499: "Client Disconnect",
 }

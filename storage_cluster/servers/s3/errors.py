@@ -107,6 +107,10 @@ CODES: dict[str, tuple[int, str]] = {
     "ReservationMismatch": (400, "The reservation is for something else."),
     "ReservationNotYetValid": (403, "The reservation has not begun."),
     "ReservationRefused": (409, "What was asked for cannot be reserved."),
+    "RequestHeaderSectionTooLarge": (
+        400,
+        "Your request header section exceeds the maximum allowed request header section size.",
+    ),
     "RequestTimeTooSkewed": (
         403,
         "The difference between the request time and the server's time is too large.",
@@ -146,6 +150,7 @@ _BY_STATUS = {
     414: "InvalidURI",
     416: "InvalidRange",
     422: "BadDigest",
+    431: "RequestHeaderSectionTooLarge",
     499: "IncompleteBody",
     501: "NotImplemented",
     503: "ServiceUnavailable",

@@ -4,6 +4,7 @@ import pytest
 
 from storage_cluster.servers.http.framing import (
     END,
+    HEADERS_MAX_COUNT,
     Event,
     FramingError,
     RequestHead,
@@ -65,6 +66,12 @@ def test_every_prefix_of_a_message_is_an_unfinished_message() -> None:
             assert reader.amid_message
 
 
+def test_so_many_headers_are_read() -> None:
+    (head, _) = RequestReader().feed(b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * HEADERS_MAX_COUNT + b"\r\n")
+    assert isinstance(head, RequestHead)
+    assert head.headers.getall("X") == ["a"] * HEADERS_MAX_COUNT
+
+
 def test_a_head_says_how_to_go_on() -> None:
     (head, _) = RequestReader().feed(b"GET / HTTP/1.1\r\nX:  a b \t\r\nx: c\r\n\r\n")
     assert isinstance(head, RequestHead)
@@ -114,6 +121,8 @@ REFUSED = {
     "long header": (b"GET / HTTP/1.1\r\nX: " + b"a" * 8192 + b"\r\n\r\n", 400),
     "header without end": (b"GET / HTTP/1.1\r\nX: " + b"a" * 9000, 400),
     "many headers": (b"GET / HTTP/1.1\r\n" + b"X: aaaaaaaaaaaaaaaaaaaaaaa\r\n" * 3000 + b"\r\n", 400),
+    "201 headers": (b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * (HEADERS_MAX_COUNT + 1) + b"\r\n", 431),
+    "4000 headers": (b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 4000 + b"\r\n", 431),
     "headers without end": (b"GET / HTTP/1.1\r\n" + b"X: aaaaaaaaaaaaaaaaaaaaaaa\r\n" * 3000, 400),
 }
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from multidict import CIMultiDict
 
 from storage_cluster.servers.http.access_log import AccessLog
+from storage_cluster.servers.http.framing import HEADERS_MAX_COUNT
 from storage_cluster.servers.http.front import Front, segments
 from storage_cluster.servers.http.inbound import CLIENT_TIMEOUT_S, LINGER_S, PIPELINED_MAX, READ_TO_END_MAX_BYTES
 from storage_cluster.servers.http.messages import BrokenOff, Call, Refusal, Reply, reply
@@ -144,6 +145,15 @@ def test_nonsense_is_refused_after_what_came_before_it_was_answered() -> None:
         assert heard.startswith(answer(b"GET a ") + b"HTTP/1.1 400 Bad Request\r\n")
         assert heard.endswith(CLOSE + b"\r\nInvalid Content-Length header value")
         assert await conversation.say(b"GET /a HTTP/1.1\r\n\r\n") == b""
+
+    talk(echo, script)
+
+
+def test_too_many_headers_are_refused_in_swifts_words() -> None:
+    async def script(conversation: Conversation) -> None:
+        heard = await conversation.say(b"GET /a HTTP/1.1\r\n" + b"X: a\r\n" * (HEADERS_MAX_COUNT + 1) + b"\r\n")
+        assert heard.startswith(b"HTTP/1.1 431 Too many headers\r\n")
+        assert conversation.transport.eof_written
 
     talk(echo, script)
 
