@@ -22,7 +22,14 @@ from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.http.times import TimestampMaker, http_date
 
 PATH_SEGMENT_COUNT = 5
-METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")
+METADATA_PREFIXES = (
+    "x-container-meta-",
+    "x-container-sysmeta-",
+    "x-container-read",
+    "x-container-write",
+    "x-container-sync-key",
+    "x-container-sync-to",
+)
 
 
 class ContainerServer(DatabaseServer[ContainerDatabase]):

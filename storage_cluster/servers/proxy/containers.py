@@ -16,11 +16,19 @@ from storage_cluster.servers.proxy.accounts import (
     require_account,
     without_owner_headers,
 )
+from storage_cluster.servers.proxy.container_sync import SYNC_TO, clean_sync_to
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.version_names import as_clients_know
 
-METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")
+METADATA_PREFIXES = (
+    "x-container-meta-",
+    "x-container-sysmeta-",
+    "x-container-read",
+    "x-container-write",
+    "x-container-sync-key",
+    "x-container-sync-to",
+)
 
 
 class Containers:
@@ -91,5 +99,7 @@ def _metadata(call: Call) -> dict[str, str]:
         text = said.get(f"X-Container-{name}")
         if text:
             said[f"X-Container-{name}"] = acl.clean(text, writing=name == "Write")
+    if said.get(SYNC_TO):
+        said[SYNC_TO] = clean_sync_to(said[SYNC_TO])
     limits.check_metadata(call.headers, "Container")
     return said

@@ -93,7 +93,8 @@ async def _list_segments(call: Call, inner: Handler, container: str, prefix: str
         listing = await inner(call.derive(method="GET", names=(call.names[0], container), query=query, source="DLO"))
         page = json.loads(await listing.read() or b"[]") if listing.is_success else []
         if not listing.is_success:
-            raise Refusal(listing.status)
+            asked = {name: listing.headers[name] for name in ("WWW-Authenticate",) if name in listing.headers}
+            raise Refusal(listing.status, headers=asked)
         segments += [_segment(container, entry) for entry in page]
         if len(page) < LIMIT_MAX:
             return segments

@@ -10,13 +10,17 @@ Source: Swift, "Object Versioning"; answers as observed in Swift 2.30.
 
 import dataclasses
 import functools
+from collections.abc import Mapping
+from http import HTTPStatus
 from urllib.parse import unquote
+
+from multidict import CIMultiDict
 
 from storage_cluster.servers.http.content_type import with_swift_bytes
 from storage_cluster.servers.http.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object.updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.infos import ContainerInfo, require
+from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.object_names import quote_path
 from storage_cluster.servers.proxy.object_rules import apply_expiry, settle_type
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG
@@ -39,6 +43,7 @@ from storage_cluster.servers.proxy.versioned_containers import VersionedContaine
 ID = "X-Object-Version-Id"
 _CURRENT_ID = "X-Object-Current-Version-Id"
 _NULL = "null"
+_EXPIRY = ("X-Delete-At", "X-Delete-After")
 
 Names = tuple[str, ...]
 
@@ -63,7 +68,7 @@ class ObjectVersioning:
         _check_id(call, version_id, versioned=versioned)
         call.authorize = functools.partial(open_inside, call.authorize)
         if call.method in ("GET", "HEAD"):
-            return await (_read(call, inner) if version_id is None else _read_version(call, inner, info, version_id))
+            return await (_read(call, inner) if version_id is None else _read_version(call, inner, version_id))
         if call.method not in ("PUT", "POST", "DELETE"):
             return await inner(call)
         require(info)
@@ -86,8 +91,8 @@ class ObjectVersioning:
             raise Refusal(412)
         if "X-Symlink-Target" not in call.headers:
             settle_type(call, call.names[2])
-        apply_expiry(call)
-        delete_at = call.headers.pop("X-Delete-At", None)  # the object ends then, the version stays
+        expiry = {name: call.headers.pop(name) for name in _EXPIRY if name in call.headers}
+        apply_expiry(call.derive(headers=expiry))  # refused, if at all, before anything is written
         version_id = self._context.clock.now()
         put = call.derive(names=_version(call, version_id), headers=call.headers, body=call.body)
         put.headers.popall("If-None-Match", None)
@@ -95,7 +100,7 @@ class ObjectVersioning:
         if not reply.is_success:
             return reply
         pointer = _Pointer(version_id, reply.headers["Etag"], put.body.bytes_in, put.headers["Content-Type"])
-        pointed = await inner(pointer.put(call, put.headers.get(f"{OVERRIDE}Etag"), delete_at))
+        pointed = await inner(pointer.put(call, put.headers.get(f"{OVERRIDE}Etag"), expiry))
         if not pointed.is_success:
             return pointed
         reply.headers[ID] = version_id
@@ -121,8 +126,11 @@ class _Pointer:
     size: int
     content_type: str
 
-    def put(self, call: Call, listed: str | None, delete_at: str | None = None) -> Call:
-        """The call that writes it. `listed`: what the version itself would have had listed as its ETag."""
+    def put(self, call: Call, listed: str | None, expiry: Mapping[str, str] | None = None) -> Call:
+        """The call that writes it. `listed`: what the version itself would have had listed as its ETag.
+
+        `expiry`: headers that say when the pointer ends; the version stays.
+        """
         sized = "swift_bytes" in self.content_type
         shown = (listed or self.etag).partition("; symlink_")[0]
         headers = {
@@ -132,7 +140,7 @@ class _Pointer:
             POINTER_ETAG: self.etag,
             POINTER_BYTES: str(self.size),
             f"{OVERRIDE}Etag": f"{shown}; symlink_path={_location(call, self.version_id)}; version_symlink=true",
-        } | ({} if delete_at is None else {"X-Delete-At": delete_at})
+        } | dict(expiry or {})
         return call.derive(method="PUT", headers=headers, body=b"", source=SOURCE)
 
 
@@ -154,14 +162,11 @@ async def _read(call: Call, inner: Handler) -> Reply:
     return reply
 
 
-async def _read_version(call: Call, inner: Handler, info: ContainerInfo, version_id: str) -> Reply:
-    """A certain version. Raises: Refusal (401, 403, 404)."""
+async def _read_version(call: Call, inner: Handler, version_id: str) -> Reply:
+    """A certain version, for the owner only: access lists open what is current. Raises: Refusal (401, 403, 404)."""
     if version_id == _NULL:
         return await _read_null(call, inner)
-    try:
-        await call.check_access(None)
-    except Refusal:
-        await call.check_access(info.read_acl)
+    await call.check_access(None)
     query = {name: value for name, value in call.query.items() if name != "version-id"}
     names = _version(call, version_id)
     reply = await inner(call.derive(names=names, query=query, headers=call.headers, source=call.source))
@@ -185,14 +190,17 @@ async def _read_null(call: Call, inner: Handler) -> Reply:
 
 
 async def _post(call: Call, inner: Handler) -> Reply:
-    """New metadata, for the current version and the pointer to it, which shows its type in listings."""
+    """New metadata, for the pointer to the current version, which listings show, and for the version.
+
+    Only the pointer expires: what was written stays, as a version.
+    """
     version_id = await _current_id(call, inner)
-    if version_id is None:
-        return await inner(call)
-    reply = await inner(call.derive(names=_version(call, version_id), headers=call.headers))
-    if reply.is_success:
-        await inner(call)
-    return reply
+    reply = await inner(call)
+    if version_id is None or reply.status != HTTPStatus.TEMPORARY_REDIRECT:
+        return reply
+    await reply.close()
+    kept = CIMultiDict((name, value) for name, value in call.headers.items() if name.title() not in _EXPIRY)
+    return await inner(call.derive(names=_version(call, version_id), headers=kept))
 
 
 async def _make_current(call: Call, inner: Handler, version_id: str) -> Reply:
@@ -216,7 +224,8 @@ async def _make_current(call: Call, inner: Handler, version_id: str) -> Reply:
 
 
 async def _delete_version(call: Call, inner: Handler, version_id: str) -> Reply:
-    """Remove a version for good, and the pointer if it was current."""
+    """Remove a version for good, and the pointer if it was current; the owner only. Raises: Refusal (401, 403)."""
+    await call.check_access(None)
     current_id = await _current_id(call, inner)
     if current_id == version_id:
         check_reply(await inner(call))

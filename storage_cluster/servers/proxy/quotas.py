@@ -10,6 +10,8 @@ Source: Swift, "Container Quotas", "Account Quotas".
 from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.auth import ADMIN_GROUP
 from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.infos import ContainerInfo
+from storage_cluster.servers.proxy.version_names import ARCHIVE, archive_container
 
 _TEXT = "Upload exceeds quota."
 _ACCOUNT_QUOTA = "X-Account-Meta-Quota-Bytes"
@@ -35,10 +37,19 @@ class ContainerQuotas:
         quota_bytes, quota_count = (_number(info.meta("Container", name)) for name in ("Quota-Bytes", "Quota-Count"))
         if quota_bytes is not None or quota_count is not None:
             info = await self._infos.container(call, *call.names[:2], fresh=True)
-        if quota_bytes is not None and info.bytes_used + (call.body.length or 0) > quota_bytes:
-            raise Refusal(413, _TEXT)
+        if quota_bytes is not None:
+            used = info.bytes_used + await self._versions_len(call, info)
+            if used + (call.body.length or 0) > quota_bytes:
+                raise Refusal(413, _TEXT)
         if quota_count is not None and info.object_count + 1 > quota_count:
             raise Refusal(413, _TEXT)
+
+    async def _versions_len(self, call: Call, info: ContainerInfo) -> int:
+        """Bytes of the container's versions, which take its room as well."""
+        if info.sysmeta("Container", ARCHIVE) is None:
+            return 0
+        names = (call.names[0], archive_container(call.names[1]))
+        return (await self._infos.container(call, *names, fresh=True)).bytes_used
 
 
 class AccountQuotas:

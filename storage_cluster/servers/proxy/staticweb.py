@@ -10,6 +10,7 @@ Source: Swift, "StaticWeb", and the answers of Swift 2.30.1.
 import dataclasses
 import json
 from typing import Any
+from urllib.parse import quote
 
 from multidict import CIMultiDict
 
@@ -167,4 +168,4 @@ class _Visit:
     def _css(self, prefix: str) -> str:
         css = self._site.css
         is_elsewhere = css.startswith(("/", "http://", "https://"))
-        return css if is_elsewhere or not css else "../" * prefix.count("/") + css
+        return quote(css, ":/") if is_elsewhere or not css else "../" * prefix.count("/") + quote(css)

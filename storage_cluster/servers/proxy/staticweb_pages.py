@@ -78,6 +78,6 @@ def _human_size(size_bytes: int) -> str:
 
 
 def _page(title: str, css: str, body: str) -> bytes:
-    style = f'<link rel="stylesheet" type="text/css" href="{escape(css)}">' if css else _STYLE
+    style = f'<link rel="stylesheet" type="text/css" href="{escape(css)}" />' if css else _STYLE
     head = f"<head>\n<title>{escape(title)}</title>\n{style}\n</head>"
     return f"<!DOCTYPE html>\n<html>\n{head}\n<body>\n{body}\n</body>\n</html>\n".encode()

@@ -16,13 +16,14 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
+from storage_cluster.servers.http.content_type import split_swift_bytes
 from storage_cluster.servers.http.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.http.values import etag_of
 from storage_cluster.servers.object.updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object, quote_path
-from storage_cluster.servers.proxy.slo_put import SLO_ETAG
-from storage_cluster.servers.proxy.version_names import POINTER, open_inside
+from storage_cluster.servers.proxy.slo_put import SLO_ETAG, SLO_SIZE
+from storage_cluster.servers.proxy.version_names import POINTER, POINTER_ETAG, open_inside
 
 LEVELS_MAX = 2
 _TARGET, _ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
@@ -45,6 +46,7 @@ class Link:
     own_account: bool = True  # the account is that of the link, and not written down
     etag: str | None = None
     size: int | None = None
+    slo_etag: str | None = None  # of a large object's contents; only listings show it
 
     @classmethod
     def kept_in(cls, headers: Mapping[str, str], account: str) -> "Link | None":
@@ -80,7 +82,9 @@ class Link:
         """The link as sysmeta, with what the container's listing shows of it."""
         listed = f"{_EMPTY_ETAG}; symlink_path={self.location}"
         if self.etag is not None:
-            listed = f"{_EMPTY_ETAG}; symlink_etag={self.etag}; symlink_bytes={self.size}; symlink_path={self.location}"
+            large = f"slo_etag={self.slo_etag}; " if self.slo_etag else ""
+            static = f"symlink_etag={self.etag}; symlink_bytes={self.size}"
+            listed = f"{_EMPTY_ETAG}; {large}{static}; symlink_path={self.location}"
         return {_SYSMETA[name]: value for name, value in self.headers.items()} | {f"{OVERRIDE}Etag": listed}
 
 
@@ -108,24 +112,34 @@ class Symlink:
         return await _follow(call, inner)
 
 
-async def _follow(call: Call, inner: Handler) -> Reply:
-    """The object to which a chain of links leads. Raises: Refusal (409)."""
-    reply, static, location, levels = await inner(call), None, "", 0
+async def _follow(call: Call, inner: Handler, *, static_only: bool = False) -> Reply:
+    """The object to which a chain of links leads: the end of it, or the first link that is not static, if so asked.
+
+    A static link is compared with what it points to itself: with the ETag of an object, which of a large one is that of
+    its manifest; with the ETag that a static link demands in its turn; with that of the link itself, if it is another.
+    Raises: Refusal (409).
+    """
+    reply, wanted, location, levels = await inner(call), None, "", 0
     while (link := Link.kept_in(reply.headers, call.names[0])) is not None:
+        demanded = link.etag or reply.headers.get(POINTER_ETAG)
+        if static_only and demanded is None:
+            break
         await reply.close()
-        levels += POINTER not in reply.headers
-        if levels > LEVELS_MAX:
+        if wanted not in (None, demanded or reply.headers.get("Etag")):
+            raise Refusal(409, f"{_ETAG} headers do not match", PLAIN | {"Content-Location": location})
+        if levels >= LEVELS_MAX:
             raise Refusal(409, f"Too many levels of symbolic links, maximum allowed is {LEVELS_MAX}", PLAIN)
-        static, location = static or link.etag, link.location
+        levels += POINTER not in reply.headers
+        wanted, location = link.etag, link.location
         call = call.derive(names=link.names, query=call.query, headers=call.headers, source="SYM")
         if POINTER in reply.headers:  # who may read the object may read its versions
             call.authorize = functools.partial(open_inside, call.authorize)
         reply = await inner(call)
     if location:
         reply.headers["Content-Location"] = location
-    if static is not None and reply.status not in (401, 403, 404) and static not in _etags(reply):
+    if wanted is not None and "Etag" in reply.headers and reply.headers["Etag"].strip('"') != wanted:
         await reply.close()
-        raise _mismatch(reply, static, location)
+        raise _mismatch(reply, wanted, location)
     return reply
 
 
@@ -153,17 +167,18 @@ async def _has_bytes(call: Call) -> bool:
 
 async def _check_target(call: Call, inner: Handler, link: Link, etag: str) -> Link:
     """The static link, with its target's current state. Raises: Refusal (409, or the answer to the target's HEAD)."""
-    head = await _follow(call.derive(method="HEAD", names=link.names, source="SYM"), inner)
+    head = await _follow(call.derive(method="HEAD", names=link.names, source="SYM"), inner, static_only=True)
     location = head.headers.get("Content-Location", link.location)
     if head.status == 404:
         raise Refusal(409, "X-Symlink-Target does not exist", PLAIN | {"Content-Location": location})
     if not head.is_success:
         raise Refusal(head.status)
-    if etag not in _etags(head):
+    if etag != head.headers["Etag"].strip('"'):
         raise _mismatch(head, etag, location)
     if not call.headers.get("Content-Type"):
-        call.headers["Content-Type"] = head.headers.get("Content-Type", "application/symlink")
-    return dataclasses.replace(link, etag=etag, size=int(head.headers["Content-Length"]))
+        call.headers["Content-Type"] = split_swift_bytes(head.headers.get("Content-Type", "application/symlink"))[0]
+    size = head.headers.get(SLO_SIZE) or head.headers["Content-Length"]
+    return dataclasses.replace(link, etag=etag, size=int(size), slo_etag=head.headers.get(SLO_ETAG))
 
 
 async def _post(call: Call, inner: Handler) -> Reply:
@@ -187,17 +202,15 @@ def _link_in_headers(call: Call) -> Link:
     account = unquote(call.headers.get(_ACCOUNT, ""))
     if "/" in account:
         raise Refusal(412, "Account name cannot contain slashes")
+    if set(call.headers.get(_ETAG, "").strip('"')) & set(';"\\'):
+        raise Refusal(400, f"Bad {_ETAG} format", PLAIN)
     link = Link((account or call.names[0], *names), own_account=not account)
     if link.names == call.names:
         raise Refusal(400, "Symlink cannot target itself", PLAIN)
     return link
 
 
-def _etags(reply: Reply) -> tuple[str, ...]:
-    """The ETags that a static link may name: that of the object, and that of a large object's contents."""
-    return reply.headers.get("Etag", "").strip('"'), reply.headers.get(SLO_ETAG, "")
-
-
 def _mismatch(reply: Reply, etag: str, location: str) -> Refusal:
-    text = f"Object Etag '{_etags(reply)[1] or _etags(reply)[0]}' does not match {_ETAG} header '{etag}'"
+    found = reply.headers["Etag"].strip('"')
+    text = f"Object Etag '{found}' does not match {_ETAG} header '{etag}'"
     return Refusal(409, text, PLAIN | {"Content-Location": location})

@@ -14,6 +14,7 @@ from typing import Any
 from storage_cluster.servers.http.listings import LIMIT_MAX
 from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.http.values import is_true
+from storage_cluster.servers.proxy.accept import best_match
 from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE
 from storage_cluster.servers.proxy.version_names import (
     ARCHIVE,
@@ -32,11 +33,13 @@ Fields = dict[str, Any]
 
 
 async def listed_versions(call: Call, inner: Handler) -> Reply:
-    """The listing as a JSON reply. Raises: Refusal (400)."""
+    """The listing as a JSON reply. Raises: Refusal (400, 406)."""
     _check(call.query)
     reply = await inner(call.derive(query=_without_versions(call.query)))
     if not reply.is_success:
         return reply
+    if best_match(call.headers.get("Accept", ""), ("application/json",)) is None:
+        raise Refusal(406)
     own = json.loads(await reply.read() or b"[]")
     archived: list[Fields] = []
     if f"X-Container-Sysmeta-{ARCHIVE}" in reply.headers:

@@ -7,6 +7,7 @@ import json
 
 from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.http.values import is_true
+from storage_cluster.servers.proxy.container_sync import SYNC_TO
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import quote_path
 from storage_cluster.servers.proxy.version_copies import SOURCE, check_reply
@@ -16,6 +17,8 @@ from storage_cluster.servers.proxy.version_names import ARCHIVE, ENABLED, archiv
 _HEADER = "X-Versions-Enabled"
 _SYSMETA = f"X-Container-Sysmeta-{ENABLED}"
 _LEGACY = "Cannot enable object versioning on a container that is already using the legacy versioned writes feature."
+_SYNC = "Cannot enable object versioning on a container configured as source of container syncing."
+_SYNC_LATER = "Cannot configure container sync on a container with object versioning configured."
 
 
 class VersionedContainers:
@@ -26,6 +29,10 @@ class VersionedContainers:
 
     async def handle(self, call: Call, inner: Handler) -> Reply:
         """One call about a container. Raises: Refusal (400, 409)."""
+        if call.method in ("PUT", "POST") and call.headers.get(SYNC_TO):
+            info = await self._infos.container(call, *call.names)
+            if info.sysmeta("Container", ARCHIVE) is not None:
+                raise Refusal(400, _SYNC_LATER)
         if call.method in ("PUT", "POST") and _HEADER in call.headers:
             await self._switch(call, inner)
         if call.method == "DELETE":
@@ -42,8 +49,10 @@ class VersionedContainers:
     async def _switch(self, call: Call, inner: Handler) -> None:
         info = await self._infos.container(call, *call.names)
         enabled = is_true(call.headers[_HEADER])
-        if enabled and info.sysmeta("Container", "Versions-Location"):
+        if info.sysmeta("Container", "Versions-Location"):
             raise Refusal(400, _LEGACY)
+        if info.headers.get(SYNC_TO):
+            raise Refusal(400, _SYNC)
         await call.check_access(None)
         call.headers[_SYSMETA] = str(enabled)
         if enabled and info.sysmeta("Container", ARCHIVE) is None:

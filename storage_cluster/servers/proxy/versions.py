@@ -4,13 +4,14 @@ Before an object is overwritten, what it was is copied to `<length in three hex 
 `X-Versions-Location` (a stack) a DELETE brings the last version back; with `X-History-Location` a DELETE keeps what was
 there and a mark that it was deleted.
 
-Where the copy cannot be made, the change is not made either (412, 503). Dynamic large objects' manifests are not kept.
+Where the copy cannot be made, the change is not made either (412, 503). Of a large object the manifest is kept.
 
 Source: Swift, "Object Versioning" (legacy modes); answers as observed in Swift 2.30.
 """
 
 import json
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from urllib.parse import unquote
 
 from storage_cluster.servers.http.messages import PLAIN, Call, Handler, Refusal, Reply
@@ -68,7 +69,7 @@ class Versions:
 async def _archive_current(call: Call, inner: Handler, archive: Names) -> None:
     """Copy the current object, if there is one. Raises: Refusal (412, 503)."""
     found = await current(call, inner, call.names)
-    if found.status == 404 or "X-Object-Manifest" in found.headers:
+    if found.status == 404:
         await found.close()
         return
     check_reply(found)
@@ -77,28 +78,53 @@ async def _archive_current(call: Call, inner: Handler, archive: Names) -> None:
 
 
 async def _delete_and_restore(call: Call, inner: Handler, archive: Names) -> Reply:
-    """Restore the last version; without one, delete the object."""
-    async for name in _newest_first(call, inner, archive):
+    """Restore the last version; without one, delete the object.
+
+    A mark that another mode left is a version as well: that of an object that is not there. So with an object before
+    us the DELETE makes the mark current; with none it goes back behind the mark, over one version and no more.
+    """
+    versions = _newest_first(call, inner, archive)
+    async for name, content_type in versions:
         version = (*archive, name)
-        found = await current(call, inner, version)
-        if found.status == 404:
-            continue
-        check_reply(found)
-        if found.headers.get("Content-Type") == DELETED_TYPE:  # left by another mode: the object was not there then
-            await found.close()
-            deleted = await inner(call)
-            if deleted.status != 404:
-                return deleted
+        if content_type != DELETED_TYPE:
+            if not await _restore(call, inner, version):
+                continue
         else:
-            check_reply(await put_as(call, inner, found, call.names))
-        reply = await inner(call.derive(names=version, source=SOURCE, privileged=True))
-        if found.headers.get("Content-Type") != DELETED_TYPE:
-            return reply
+            head = await inner(call.derive(method="HEAD", source=SOURCE, privileged=True))
+            if head.status != HTTPStatus.NOT_FOUND:
+                check_reply(head)
+                break
+            await _restore_older(call, inner, archive, versions)
+        return await inner(call.derive(names=version, source=SOURCE, privileged=True))
     return await inner(call)
 
 
-async def _newest_first(call: Call, inner: Handler, archive: Names) -> AsyncIterator[str]:
-    """Names of the object's versions."""
+async def _restore_older(call: Call, inner: Handler, archive: Names, versions: AsyncIterator[tuple[str, str]]) -> None:
+    """Restore the newest of these versions that is there, unless it is a mark."""
+    async for name, content_type in versions:
+        version = (*archive, name)
+        if content_type == DELETED_TYPE:
+            return
+        if await _restore(call, inner, version):
+            deleted = await inner(call.derive(names=version, source=SOURCE, privileged=True))
+            if deleted.status != HTTPStatus.NOT_FOUND:
+                check_reply(deleted)
+            return
+
+
+async def _restore(call: Call, inner: Handler, version: Names) -> bool:
+    """Make the object what a version is; False if there is none. Raises: Refusal (412, 503)."""
+    found = await current(call, inner, version)
+    if found.status == HTTPStatus.NOT_FOUND:
+        await found.close()
+        return False
+    check_reply(found)
+    check_reply(await put_as(call, inner, found, call.names))
+    return True
+
+
+async def _newest_first(call: Call, inner: Handler, archive: Names) -> AsyncIterator[tuple[str, str]]:
+    """Name and type of the object's versions."""
     query = {"format": "json", "prefix": _version_name(call.names[2], ""), "reverse": "on"}
     while True:
         listing = await inner(call.derive(method="GET", names=archive, query=query, source=SOURCE, privileged=True))
@@ -106,7 +132,7 @@ async def _newest_first(call: Call, inner: Handler, archive: Names) -> AsyncIter
         if not entries:
             return
         for entry in entries:
-            yield entry["name"]
+            yield entry["name"], entry["content_type"]
         query["marker"] = entries[-1]["name"]
 
 

@@ -182,7 +182,7 @@ def test_large_objects_links_and_copies(client: Client) -> None:
     assert client("GET ok/copy").body == b"12345"
 
 
-def test_who_may_read_the_container_may_read_versions_and_nothing_else(
+def test_who_may_read_the_container_may_read_what_is_current_and_nothing_else(
     client: Client, shared_store: LoopbackStore
 ) -> None:
     other = Client(shared_store, "other:someone", "secret")
@@ -198,7 +198,7 @@ def test_who_may_read_the_container_may_read_versions_and_nothing_else(
     paths = ("oa/o", f"oa/o?version-id={first}", f"oa/o?version-id={second}")
     assert [reads(path).status for path in paths] == [403] * 3
     client("POST oa", {"X-Container-Read": "other:someone"})
-    assert [reads(path).body for path in paths] == [b"two", b"one", b"two"]
+    assert [(reads(path).status, reads(path).body == b"two") for path in paths] == [(200, True), *[(403, False)] * 2]
     assert [reads(path).status for path in ("oa/link", f"oa/link?version-id={link}")] == [403] * 2
     assert other("PUT oa/o", body=b"x", account="AUTH_test").status == 403
     assert other(f"DELETE oa/o?version-id={first}", account="AUTH_test").status == 403
@@ -238,3 +238,49 @@ def test_names_of_versions_sort_newest_first_and_can_be_parsed() -> None:
     assert names == sorted(names)
     assert split_archive_name(names[0]) == ("a", "1795000003.00000")
     assert [as_clients_know(name) for name in (names[3], "\0versions\0c", "plain")] == ["a/b", "c", "plain"]
+
+
+@pytest.mark.parametrize(("method", "body"), [("POST", None), ("PUT", b"two")])
+def test_what_expires_is_the_object_and_no_version(client: Client, method: str, body: bytes | None) -> None:
+    container = f"oe-{method}"
+    client(f"PUT {container}", {"X-Versions-Enabled": "true"})
+    put(client, f"{container}/o", b"one")
+    answer = client(f"{method} {container}/o", {"X-Delete-After": "1000", "X-Object-Meta-A": "1"}, body)
+    assert answer.status in (201, 202)
+    assert "x-delete-at" in client(f"HEAD {container}/o?symlink=get").headers
+    for _, version_id, _ in versions(client, container):
+        assert "x-delete-at" not in client(f"HEAD {container}/o?version-id={version_id}").headers
+
+
+def test_access_lists_open_what_is_current_only(client: Client, shared_store: LoopbackStore) -> None:
+    rights = {"X-Container-Read": "test:tester3", "X-Container-Write": "test:tester3"}
+    client("PUT oa", {"X-Versions-Enabled": "true"} | rights)
+    old, new = put(client, "oa/o", b"one"), put(client, "oa/o", b"two")
+    other = Client(shared_store, "test:tester3", "testing3")
+    assert other("GET oa/o").body == b"two"
+    for method in ("GET", "HEAD", "DELETE"):
+        assert [other(f"{method} oa/o?version-id={version}").status for version in (old, new)] == [403, 403]
+    assert client("GET oa/o").headers[ID] == new
+
+
+def test_hidden_versions_count_for_the_quota(client: Client) -> None:
+    client("PUT oq", {"X-Versions-Enabled": "true", "X-Container-Meta-Quota-Bytes": "10"})
+    assert [client("PUT oq/o", body=b"12345").status for _ in range(3)] == [201, 201, 413]
+
+
+def test_a_list_of_versions_is_json_or_nothing(client: Client) -> None:
+    client("PUT oj", {"X-Versions-Enabled": "true"})
+    for accept, status in (("text/plain", 406), ("application/xml", 406), ("application/json", 200), ("*/*", 200)):
+        assert client("GET oj?versions", {"Accept": accept}).status == status
+
+
+def test_container_sync_and_versions_exclude_each_other(client: Client) -> None:
+    synced = {"X-Container-Sync-To": "http://127.0.0.1/v1/a/c/", "X-Container-Sync-Key": "k"}
+    client("PUT os", synced)
+    head = client("HEAD os").headers
+    assert (head["x-container-sync-to"], head["x-container-sync-key"]) == ("http://127.0.0.1/v1/a/c", "k")
+    assert client("POST os", {"X-Versions-Enabled": "true"}).status == 400
+    client("POST os", {"X-Remove-Container-Sync-To": "x"})
+    assert client("POST os", {"X-Versions-Enabled": "true"}).status == 204
+    assert client("POST os", synced).status == 400
+    assert client("PUT os2", {"X-Container-Sync-To": "http://elsewhere/v1/a/c"}).status == 400

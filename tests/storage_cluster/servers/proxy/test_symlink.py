@@ -126,3 +126,26 @@ def test_post_delete_and_copy(client: Client) -> None:
     assert client("HEAD link/copied?symlink=get").headers["x-symlink-target"] == "link-to/target"
     assert client("DELETE link/p").status == 204
     assert client("GET link-to/target").body == b"hello"
+
+
+def test_a_static_link_is_compared_with_what_it_points_to_itself(client: Client) -> None:
+    client("PUT link/inner", {"X-Symlink-Target": "link-to/target"}, b"")
+    to_inner = {"X-Symlink-Target": "link/inner"}
+    assert client("PUT link/outer", to_inner | {"X-Symlink-Target-Etag": HELLO}, b"").status == 409
+    assert client("PUT link/outer", to_inner | {"X-Symlink-Target-Etag": EMPTY}, b"").status == 201
+    assert client("GET link/outer").body == b"hello"
+    to_static = {"X-Symlink-Target": "link/static", "X-Symlink-Target-Etag": HELLO}
+    assert client("PUT link/outer", to_static, b"").status == 201
+    assert client("GET link/outer").body == b"hello"
+
+
+def test_a_static_link_to_a_large_object_names_the_manifests_etag(client: Client) -> None:
+    client("PUT link-to/large?multipart-manifest=put", body=json.dumps([{"path": "/link-to/target"}]).encode())
+    head = client("HEAD link-to/large?multipart-manifest=get").headers
+    whole = client("HEAD link-to/large").headers["etag"]
+    asked = {"X-Symlink-Target": "link-to/large"}
+    assert client("PUT link/large", asked | {"X-Symlink-Target-Etag": whole.strip('"')}, b"").status == 409
+    assert client("PUT link/large", asked | {"X-Symlink-Target-Etag": head["etag"]}, b"").status == 201
+    (listed,) = json.loads(client("GET link?format=json&prefix=large").body)
+    assert (listed["slo_etag"], listed["symlink_bytes"], listed["symlink_etag"]) == (whole, 5, head["etag"].strip('"'))
+    assert client("GET link/large").body == b"hello"

@@ -106,3 +106,32 @@ def test_who_may_not_write_keeps_no_version(client: Client, shared_store: Loopba
     client("POST guarded", {"X-Container-Write": "other:someone"})
     assert other("PUT guarded/o", body=b"two", account="AUTH_test").status == 201
     assert list_versions(client, "guarded-old") == [("001o/T", 3, "application/octet-stream")]
+
+
+def test_a_mark_of_another_mode_is_one_step_of_the_stack(client: Client) -> None:
+    client("PUT steps-old")
+    client("PUT steps", {"X-History-Location": "steps-old"})
+    for body in (b"one", b"two"):
+        client("PUT steps/o", body=body)
+    client("DELETE steps/o")
+    client("POST steps", {"X-Remove-History-Location": "x", "X-Versions-Location": "steps-old"})
+    client("PUT steps/o", body=b"four")
+    seen = []
+    for _ in range(5):
+        seen.append((client("DELETE steps/o").status, client("GET steps/o").body))
+    gone = client("GET steps/o").body
+    assert seen == [(204, gone), (204, b"two"), (204, b"one"), (204, gone), (404, gone)]
+    assert list_versions(client, "steps-old") == []
+
+
+@pytest.mark.parametrize("header", ["X-Versions-Location", "X-History-Location"])
+def test_the_manifest_of_a_dynamic_large_object_is_kept(client: Client, header: str) -> None:
+    client("PUT dlo-old")
+    client("PUT dlo-parts")
+    client("PUT dlo-parts/1", body=b"part")
+    client(f"PUT {header}", {header: "dlo-old"})
+    client(f"PUT {header}/o", {"X-Object-Manifest": "dlo-parts/1"}, b"")
+    client(f"PUT {header}/o", body=b"over it")
+    (kept,) = client("GET dlo-old").body.decode().splitlines()
+    assert client(f"GET dlo-old/{kept}").body == b"part"
+    client(f"DELETE dlo-old/{kept}")
