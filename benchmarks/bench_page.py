@@ -1,7 +1,8 @@
 """Pictures of the load controller's page: `python -m benchmarks.bench_page FOLDER`.
 
-Two drivers put load on a server that answers at once (`benchmarks.instant_server`); a run is done, another goes on.
-One picture for each theme and size: `bench-page-<theme>-<width>x<height>.png`.
+Two drivers wait for work. Two earlier runs are made up (`testkit.load_runs`), one of them with a fault, a lost driver
+and a stall at its end. For each theme and size a picture of that run and one of both compared:
+`bench-page[-compare]-<theme>-<width>x<height>.png`.
 """
 
 import os
@@ -17,22 +18,12 @@ import click
 from playwright.sync_api import Browser, expect
 
 from testkit.chromium import chromium
+from testkit.load_runs import Course, write_run
 
-SIZES = ((1280, 720), (1920, 1080))
+SIZES = ((1280, 720), (1920, 1080), (3840, 2160))
+BEFORE, AFTER = "20261125T142000-1", "20261125T150000-2"
 THEMES = ("light", "dark")
 PATIENCE_MS = 120_000
-WORKLOAD = """
-name = "small objects"
-[[stage]]
-name = "main"
-[[stage.work]]
-workers = 8
-runtime_s = {seconds}
-operations = [
-  {{ kind = "write", ratio = 20, containers = "c(1)", objects = "s(1,1000)", sizes = "u(1,64)KB" }},
-  {{ kind = "read", ratio = 80, containers = "c(1)", objects = "u(1,1000)" }},
-]
-"""
 
 
 @contextmanager
@@ -52,12 +43,12 @@ def start_service(*argv: str) -> Iterator[str]:
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-def main(folder: Path) -> None:
+@click.option("--width", "widths", multiple=True, type=int, help="Only these.")
+def main(folder: Path, widths: tuple[int, ...]) -> None:
     """Take them."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        store = f"http://127.0.0.1:{stack.enter_context(start_service('benchmarks.instant_server', '0'))}/auth/v1.0"
         drivers = [
             stack.enter_context(
                 start_service(
@@ -76,29 +67,41 @@ def main(folder: Path) -> None:
         ]
         options = [option for url in drivers for option in ("--driver", url)]
         runs = str(scratch / "runs")
+        write_runs(scratch / "runs")
         url = stack.enter_context(
             start_service("tracer", "bench", "controller", "--listen", "127.0.0.1:0", *options, "--data", runs)
         )
-        shown = ""
-        for seconds, wait in ((6, ["--wait"]), (4, ["--wait"]), (300, [])):
-            file = scratch / "small.toml"
-            file.write_text(WORKLOAD.format(seconds=seconds))
-            argv = [sys.executable, "-m", "tracer", "bench", "submit", url, str(file), "--auth", store, *wait]
-            done = subprocess.run(argv, check=True, capture_output=True, text=True)
-            shown = done.stdout.splitlines()[0] if wait else shown
         browser = stack.enter_context(chromium())
-        for size in SIZES:
+        for size in (size for size in SIZES if not widths or size[0] in widths):
             for theme in THEMES:
-                click.echo(take(browser, f"{url}/#{shown}", folder, theme, size))
+                for what in ("", "-compare"):
+                    click.echo(take(browser, url, folder, what, theme, size))
 
 
-def take(browser: Browser, url: str, folder: Path, theme: str, size: tuple[int, int]) -> Path:
-    """One picture; its file."""
+def write_runs(folder: Path) -> None:
+    """Two runs that have ended: one with a fault, a lost driver and a stall at its end, one without."""
+    write_run(folder / AFTER, Course(seconds=90.0, median_ms=5.0, fault=(30.0, 45.0), lost_at=60.0, stall=(85.0, 90.0)))
+    write_run(folder / BEFORE, Course(seconds=90.0, seed=2), workers=16)
+
+
+def take(browser: Browser, url: str, folder: Path, what: str, theme: str, size: tuple[int, int]) -> Path:
+    """One picture, of a run or of two compared; its file."""
     scheme = "dark" if theme == "dark" else "light"
     page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
-    page.goto(url)
+    page.goto(f"{url}/#{AFTER}")
     expect(page.locator("#report")).to_contain_text("slowest", timeout=PATIENCE_MS)
-    file = folder / f"bench-page-{theme}-{size[0]}x{size[1]}.png"
+    page.locator("#stage").select_option("main")
+    expect(page.locator("#rate-legend")).not_to_contain_text("prepare", timeout=PATIENCE_MS)
+    if what:
+        page.locator("#other").select_option(BEFORE)
+        expect(page.locator("#differences")).to_contain_text("95 %", timeout=PATIENCE_MS)
+    else:
+        box = page.locator("#latency").bounding_box()
+        assert box
+        page.locator("#latency").click(position={"x": box["width"] * 0.985, "y": box["height"] / 2})
+        expect(page.locator("#interval")).to_contain_text("from", timeout=PATIENCE_MS)
+        page.mouse.move(0, 0)
+    file = folder / f"bench-page{what}-{theme}-{size[0]}x{size[1]}.png"
     page.screenshot(path=str(file))
     page.close()
     return file

@@ -18,6 +18,9 @@ Tables of a trace
     `clock_paths`       what such hops are drawn from: queues, asymmetry, few packets, drift, steps
     `synthetic_trace`   whole traces of uploads, of any size
 
+Runs of the load generator
+    `load_runs`         folders of runs that never ran: with a fault, a stall, a lost driver
+
 Running systems
     `live_hosts`        two hosts in network namespaces, an agent on them, and HTTP between them
     `recorded_pair`     a flight recorder on each of these, their collector, and requests that fail on demand

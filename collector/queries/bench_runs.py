@@ -74,7 +74,7 @@ class Operation:
     file: str
     error: str
     start_ns: int  # wall clock
-    response_ns: int
+    response_ns: int | None  # until its end or failure; None: it never began
     status: int
     attempt: int
     transaction_id: str

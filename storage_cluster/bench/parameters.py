@@ -40,6 +40,33 @@ def combinations(sweep: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]
         yield dict(zip(sweep, values, strict=True))
 
 
+def describe_parameters(workload: Workload) -> dict[str, str]:
+    """Every parameter that `change` sets and that says something in this workload, with its value."""
+    found: dict[str, str] = {}
+    for stage in workload.stages:
+        for work in stage.works:
+            place = f"{stage.name}.{work.name}"
+            found[f"{place}.workers"] = str(work.workers)
+            if work.open_loop is not None:
+                found[f"{place}.rate_per_s"] = f"{work.open_loop.rate_per_s:g}"
+                found[f"{place}.arrivals"] = str(work.open_loop.arrivals)
+            limits = {name: getattr(work, name) for name in (*LIMITS, "retries_max")}
+            found |= {f"{place}.{name}": f"{value:g}" for name, value in limits.items() if value}
+            for operation in work.operations:
+                found |= _describe_operation(f"{place}.{operation.title}", operation, len(work.operations) > 1)
+    return found
+
+
+def _describe_operation(place: str, operation: Operation, in_mix: bool) -> dict[str, str]:
+    found = {f"{place}.ratio": f"{operation.ratio:g}"} if in_mix else {}
+    found[f"{place}.containers"] = str(operation.containers.selector)
+    if operation.objects is not None:
+        found[f"{place}.objects"] = str(operation.objects.selector)
+    if operation.sizes is not None:
+        found[f"{place}.sizes"] = str(operation.sizes)
+    return found
+
+
 class _Changer:
     def __init__(self, path: list[str], parameter: str, value: str) -> None:
         self._path = path

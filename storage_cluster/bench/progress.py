@@ -5,6 +5,7 @@ import time
 from typing import TextIO
 
 from storage_cluster.bench.model import Stage
+from storage_cluster.bench.results.figures import text_ms
 from storage_cluster.bench.results.recorder import Recorder
 
 _CLEAR_LINE = "\r\x1b[K"
@@ -28,7 +29,7 @@ class Progress:
         self._last = (now, done)
         self._stream.write(
             f"{_CLEAR_LINE}{stage.name}: {done:,} operations, {rate:,.0f}/s, {total.failures_count:,} failed,"
-            f" {total.retries_count:,} retries, 99 % within {total.response.percentile_ns(99.0) / 1e6:,.1f} ms"
+            f" {total.retries_count:,} retries, 99 % within {text_ms(total.response.percentile_ns(99.0), ',.1f')} ms"
         )
         self._stream.flush()
 

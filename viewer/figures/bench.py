@@ -78,21 +78,27 @@ def operations_figure(operations: Sequence[Operation], links: Sequence[str | Non
     unit_ns, unit = unit_of(span_ns)
     figure = go.Figure()
     for name, bad, look in (("went well", False, STYLES[0]), ("failed", True, BAD)):
-        at = [place for place, each in enumerate(operations) if bool(each.error) == bad]
+        at = [
+            place for place, each in enumerate(operations) if bool(each.error) == bad and each.response_ns is not None
+        ]
         if not at:
             continue
         chosen = [operations[place] for place in at]
+        took_ns = [each.response_ns or 1 for each in chosen]
         figure.add_scatter(
             x=[(each.start_ns - started_ns) / unit_ns for each in chosen],
-            y=[max(each.response_ns, 1) for each in chosen],
+            y=took_ns,
             name=name,
             mode="markers",
             marker={"color": look.colour, "symbol": look.symbol, "size": 6, "opacity": 0.8},
             customdata=[links[place] or "" for place in at],
-            hovertext=[f"{escape(each.op)} {escape(each.file)}: {duration(each.response_ns)}" for each in chosen],
+            hovertext=[
+                f"{escape(each.op)} {escape(each.file)}: {'failed after ' if each.error else ''}{duration(took)}"
+                for each, took in zip(chosen, took_ns, strict=True)
+            ],
             hoverinfo="text",
         )
-    times = [each.response_ns for each in operations] or [1]
+    times = [each.response_ns for each in operations if each.response_ns is not None] or [1]
     axis = {"title": {"text": f"began, {unit}", "standoff": 4}}
     y_axis = duration_axis(max(1, min(times)), max(times), "response time")
     return make_figure(figure, HEIGHT_PX, showlegend=True, xaxis=axis, yaxis=y_axis)

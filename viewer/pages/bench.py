@@ -136,11 +136,18 @@ def _operation_row(each: Operation, link: str | None) -> Row:
     return (
         words if link is None else html.A(words, href=link),
         str(each.status or "no answer"),
-        duration(each.response_ns),
+        _time_taken(each),
         str(each.attempt),
         html.B(f"✗ {_error(each)}", className="bad") if each.error else "",
         each.transaction_id,
     )
+
+
+def _time_taken(each: Operation) -> str:
+    """The response time; a failure has none, only a time after which it had failed."""
+    if each.response_ns is None:
+        return "never began"
+    return f"failed after {duration(each.response_ns)}" if each.error else duration(each.response_ns)
 
 
 def _error(each: Operation) -> str:

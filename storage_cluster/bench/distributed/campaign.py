@@ -17,6 +17,7 @@ from storage_cluster.bench.distributed.remote import Driver, DriverLostError, Pa
 from storage_cluster.bench.distributed.split import deal_out, left_by, split
 from storage_cluster.bench.distributed.wire import Mission
 from storage_cluster.bench.errors import WorkloadError
+from storage_cluster.bench.fault_marks import fault_marks
 from storage_cluster.bench.model import Stage, Workload
 from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.figures import Tally
@@ -36,7 +37,7 @@ class Moment:
     failures_count: int
     retries_count: int
     bytes: int
-    response_99_ns: int
+    response_99_ns: int | None  # of the whole run until then; None: nothing has gone well yet
 
 
 class Campaign:
@@ -56,6 +57,22 @@ class Campaign:
         self._stop_on_loss = stop_on_loss
         self._parts = [Part(driver, folder / driver.name) for driver in drivers]
         self._cancelled = False
+        self._pause_wanted = False
+        self._paused_since_ns = 0  # wall clock; 0: it goes on
+        self._paused_ns = 0  # of the stage that runs: pauses that have ended
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is paused, or about to be."""
+        return self._pause_wanted
+
+    def pause(self) -> None:
+        """Begin no operation until `resume`; run times stand still."""
+        self._pause_wanted = True
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self._pause_wanted = False
 
     @property
     def tally(self) -> Tally:
@@ -80,7 +97,9 @@ class Campaign:
         for part in self._parts:
             await part.close(state)
         self._note_lost()
-        self.info = dataclasses.replace(self.info, state=state, note=note, ended_ns=time.time_ns())
+        ended_ns = time.time_ns()
+        marks = (*self.info.marks, *fault_marks(self.info.started_ns, ended_ns))
+        self.info = dataclasses.replace(self.info, state=state, note=note, ended_ns=ended_ns, marks=marks)
         folders.save(self.folder, self.info, self.tally)
         return self.info
 
@@ -88,6 +107,8 @@ class Campaign:
         await self._each("accept", self._mission)
         for number, stage in enumerate(self.workload.stages):
             started_ns = time.time_ns()
+            self.info = folders.with_stage(self.info, number, started_ns, 0)
+            self._paused_ns = 0
             shares = split(stage, [part.driver.name for part in self._here()])
             for part in self._here():
                 part.shares.clear()
@@ -111,10 +132,12 @@ class Campaign:
                 return "failed", "every driver is lost"
             lost = self._note_lost()
             if lost and not (self._stop_on_loss or self._cancelled or errors):
-                running |= await self._take_over(number, (time.time_ns() - started_ns) / 1e9)
+                running |= await self._take_over(number, self._active_s(started_ns))
             if (self._cancelled or errors or (lost and self._stop_on_loss)) and not stopped:
                 stopped = True
+                self._mark("stopped", f"stopped in stage {self.workload.stages[number].name}")
                 await self._each("stop")
+            await self._apply_pause()
             if not running:
                 break
             await asyncio.sleep(LOOK_INTERVAL_S)
@@ -123,6 +146,30 @@ class Campaign:
         if self._cancelled:
             return "cancelled", f"called off in stage {self.workload.stages[number].name}"
         return ("failed", f"stopped, since {', '.join(lost)} was lost") if lost and self._stop_on_loss else None
+
+    async def _apply_pause(self) -> None:
+        """Pause the drivers, or let them go on, as was asked for."""
+        if self._pause_wanted == bool(self._paused_since_ns):
+            return
+        if self._pause_wanted:
+            self._paused_since_ns = time.time_ns()
+            await self._each("pause")
+            self._mark("paused", "paused")
+            return
+        await self._each("resume")
+        self._paused_ns += time.time_ns() - self._paused_since_ns
+        self._paused_since_ns = 0
+        self._mark("resumed", "resumed")
+
+    def _active_s(self, started_ns: int) -> float:
+        """Seconds since a stage began, pauses left out."""
+        now_ns = time.time_ns()
+        paused_ns = self._paused_ns + (now_ns - self._paused_since_ns if self._paused_since_ns else 0)
+        return (now_ns - started_ns - paused_ns) / 1e9
+
+    def _mark(self, kind: str, text: str) -> None:
+        mark = folders.Mark(kind, text, time.time_ns())
+        self.info = dataclasses.replace(self.info, marks=(*self.info.marks, mark))
 
     async def _take_over(self, number: int, elapsed_s: float) -> bool:
         """Assign the remaining work of lost drivers to the others; returns whether there was any."""
@@ -183,6 +230,9 @@ class Campaign:
 
     def _note_lost(self) -> list[str]:
         lost = [part.driver.name for part in self._parts if part.lost]
+        for name in lost:
+            if name not in self.info.lost_drivers:
+                self._mark("driver lost", f"{name} lost")
         self.info = dataclasses.replace(self.info, lost_drivers=tuple(lost))
         return lost
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOOK_INTERVAL_S = 0.5
 ANSWER_TIMEOUT_S = 30.0
-_WAITING = ("queued", "running")
+_WAITING = ("queued", "running", "paused")
 _url = click.argument("url", metavar="URL")
 _run = click.argument("run", metavar="RUN")
 _token = token_option("The controller's.")

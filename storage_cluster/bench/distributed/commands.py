@@ -53,8 +53,12 @@ def driver(listen: str, name: str, data: Path, token: str) -> None:
     show_default=True,
     help="What to do when a driver is lost.",
 )
+@click.option(
+    "--viewer", default="http://127.0.0.1:8765", show_default=True, metavar="URL",
+    help="Where `tracer view` shows the trace of a run: its page links requests there.",
+)  # fmt: skip
 @token_option("The token that requests must carry; also sent to the drivers.")
-def controller(listen: str, urls: tuple[str, ...], data: Path, on_loss: str, token: str) -> None:
+def controller(listen: str, urls: tuple[str, ...], data: Path, on_loss: str, viewer: str, token: str) -> None:
     """Split workloads over drivers and merge their results, until Ctrl-C; has a page."""
     from storage_cluster.bench.distributed import controller as controllers  # noqa: PLC0415  FastAPI is slow to import
     from storage_cluster.bench.distributed import listening, service  # noqa: PLC0415
@@ -66,5 +70,5 @@ def controller(listen: str, urls: tuple[str, ...], data: Path, on_loss: str, tok
     host, port = listener.getsockname()[:2]
     asks = "its page asks for the token; " if token else ""
     click.echo(f"controller: http://{host}:{port}/  ({asks}Ctrl-C ends)")
-    made = controllers.Controller(found, data, stop_on_loss=on_loss == "stop")
+    made = controllers.Controller(found, data, stop_on_loss=on_loss == "stop", viewer=viewer)
     service.serve(controllers.create_app(made, token), listener)

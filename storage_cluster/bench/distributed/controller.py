@@ -3,10 +3,9 @@
     GET  /                           the page
     GET  /api/state                  drivers, runs, how the current one goes
     POST /api/runs                   a workload file (and settings) to be run
-    POST /api/runs/ID/cancel
-    GET  /api/runs/ID                moments of a run, for its charts
-    GET  /api/runs/ID/report?form=   text, cosbench, ssbench, json
-    GET  /api/compare?first=&second=
+    POST /api/runs/ID/pause, resume, cancel
+    POST /api/runs/ID/rerun          the same once more, with settings changed
+    GET  /api/runs/ID …              results: `results_api`
 
 Runs are folders below one directory; folders of earlier runs are the history.
 """
@@ -18,28 +17,31 @@ import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
-from starlette.responses import HTMLResponse, PlainTextResponse
+from starlette.responses import HTMLResponse, Response
 
 from storage_cluster.bench.distributed.campaign import Campaign
 from storage_cluster.bench.distributed.listening import guard
 from storage_cluster.bench.distributed.remote import Driver
+from storage_cluster.bench.distributed.results_api import add_results
 from storage_cluster.bench.distributed.wire import Mission
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.model import StorageConfig
-from storage_cluster.bench.results import compare, export
 from storage_cluster.bench.results import folder as folders
-from storage_cluster.bench.results.report_text import as_text
+from storage_cluster.bench.results.folder import RunInfo
 from storage_cluster.bench.storage.opening import Login
 from storage_cluster.bench.storage.s3_options import read_options
 from storage_cluster.bench.storage.swift import Credentials
 from storage_cluster.errors import ClusterError
 
 PING_INTERVAL_S = 2.0
-PAGE = Path(__file__).with_name("page.html")
+VIEWER = "http://127.0.0.1:8765"
+"""Where `tracer view` serves a trace by default."""
+PAGE = Path(__file__).with_name("page")
+PAGE_FILES = {"page.css": "text/css", "page.js": "text/javascript", "charts.js": "text/javascript"}
 _RUN_ID = re.compile(r"[\w.-]+")
 
 
@@ -69,14 +71,29 @@ class Entry:
 
     key: str
     campaign: Campaign
+    submission: Submission
     state: str = "queued"  # then running, then as the run's info says
+
+    @property
+    def shown_state(self) -> str:
+        """The state for people: a run that is paused is running."""
+        return "paused" if self.state == "running" and self.campaign.is_paused else self.state
+
+
+class Changes(BaseModel):
+    """What is to be set otherwise in a rerun."""
+
+    settings: dict[str, str] = {}
 
 
 class Controller:
     """Drivers and runs."""
 
-    def __init__(self, drivers: Sequence[Driver], data: Path, *, stop_on_loss: bool = False) -> None:
+    def __init__(
+        self, drivers: Sequence[Driver], data: Path, *, stop_on_loss: bool = False, viewer: str = VIEWER
+    ) -> None:
         self.drivers = drivers
+        self.viewer = viewer.rstrip("/")
         self.entries: dict[str, Entry] = {}
         self._data = data
         self._stop_on_loss = stop_on_loss
@@ -95,13 +112,26 @@ class Controller:
             what = f"two drivers are called alike ({', '.join(sorted(names))})" if here else "no driver answers"
             raise WorkloadError(what, "start drivers with: tracer bench driver --name NAME")
         campaign = Campaign(mission, here, self._data / key, stop_on_loss=self._stop_on_loss)
-        entry = self.entries[key] = Entry(key, campaign)
+        entry = self.entries[key] = Entry(key, campaign, submission)
         self._queue.put_nowait(entry)
         return entry
+
+    def rerun(self, key: str, settings: dict[str, str]) -> Entry:
+        """Queue a run once more, with some settings changed. Raises: KeyError, ClusterError."""
+        before = self.entries[key].submission
+        return self.submit(before.model_copy(update={"settings": before.settings | settings}))
+
+    def info(self, key: str) -> RunInfo:
+        """A run's record, also while it goes on. Raises: KeyError, ClusterError."""
+        if key in self.entries:
+            return self.entries[key].campaign.info
+        info = folders.load_info(self.folder(key))
+        return dataclasses.replace(info, state="killed") if info.state == "running" else info
 
     def cancel(self, key: str) -> None:
         """Cancel a run."""
         entry = self.entries[key]
+        entry.campaign.resume()
         entry.campaign.cancel()
         if entry.state == "queued":
             entry.state = "cancelled"
@@ -154,20 +184,39 @@ def create_app(controller: Controller, token: str = "") -> FastAPI:
     app = FastAPI(title="tracer bench controller", lifespan=lifespan)
     guard(app, token)
     _add_page(app, controller)
+    _add_rerun(app, controller)
     _add_runs(app, controller)
-    _add_results(app, controller)
+    add_results(app, controller)
     return app
 
 
 def _add_page(app: FastAPI, controller: Controller) -> None:
     @app.get("/")
     def page() -> HTMLResponse:
-        return HTMLResponse(PAGE.read_text("utf-8"))
+        return HTMLResponse((PAGE / "index.html").read_text("utf-8"))
+
+    @app.get("/page/{name}")
+    def page_file(name: str) -> Response:
+        if name not in PAGE_FILES:
+            raise HTTPException(404, "no such file")
+        return Response((PAGE / name).read_text("utf-8"), media_type=PAGE_FILES[name])
 
     @app.get("/api/state")
     def state() -> dict[str, Any]:
         drivers = [{"name": driver.name, "url": driver.url, "alive": driver.alive} for driver in controller.drivers]
-        return {"drivers": drivers, "runs": [_outline(controller, key) for key in controller.history()]}
+        runs = [_outline(controller, key) for key in controller.history()]
+        return {"drivers": drivers, "runs": runs, "viewer": controller.viewer}
+
+
+def _add_rerun(app: FastAPI, controller: Controller) -> None:
+    @app.post("/api/runs/{key}/rerun", status_code=201)
+    async def rerun(key: str, changes: Changes) -> dict[str, str]:
+        if key not in controller.entries:
+            raise HTTPException(409, "its workload was given to an earlier controller; submit the file again")
+        try:
+            return {"id": controller.rerun(key, changes.settings).key}
+        except ClusterError as error:
+            raise HTTPException(422, str(error)) from None
 
 
 def _add_runs(app: FastAPI, controller: Controller) -> None:
@@ -184,50 +233,35 @@ def _add_runs(app: FastAPI, controller: Controller) -> None:
             raise HTTPException(404, "no such run")
         controller.cancel(key)
 
-
-def _add_results(app: FastAPI, controller: Controller) -> None:
-    def load_run(key: str) -> folders.Run:
-        try:
-            return folders.load(controller.folder(key))
-        except KeyError:
-            raise HTTPException(404, "no such run") from None
-        except ClusterError as error:
-            raise HTTPException(409, str(error)) from None
+    @app.post("/api/runs/{key}/{what}", status_code=202)
+    async def pause_or_resume(key: str, what: Literal["pause", "resume"]) -> None:
+        entry = controller.entries.get(key)
+        if entry is None or entry.state != "running":
+            raise HTTPException(409, "the run is not running")
+        (entry.campaign.pause if what == "pause" else entry.campaign.resume)()
 
     @app.get("/api/runs/{key}")
-    def moments(key: str) -> dict[str, Any]:
+    def progress(key: str) -> dict[str, Any]:
         entry = controller.entries.get(key)
-        if entry is None:
-            return {**_outline(controller, key), "moments": []}
-        return {**_outline(controller, key), "moments": [dataclasses.asdict(each) for each in entry.campaign.moments]}
-
-    @app.get("/api/runs/{key}/report")
-    def report(key: str, form: str = "text") -> PlainTextResponse:
-        if form != "text" and form not in export.FORMATS:
-            raise HTTPException(404, f"forms are text, {', '.join(export.FORMATS)}")
-        run = load_run(key)
-        return PlainTextResponse(as_text(run) if form == "text" else export.FORMATS[form](run))
-
-    @app.get("/api/compare")
-    def comparison(first: str, second: str) -> PlainTextResponse:
-        runs = load_run(first), load_run(second)
-        try:
-            return PlainTextResponse(compare.as_text(*runs, compare.compare(*runs)))
-        except ClusterError as error:
-            raise HTTPException(409, str(error)) from None
+        outline = _outline(controller, key)
+        if outline["state"] == "unreadable":
+            return {**outline, "moments": [], "parameters": {}, "may_rerun": False}
+        moments = [dataclasses.asdict(each) for each in entry.campaign.moments[-1:]] if entry else []
+        parameters = controller.info(key).workload
+        return {**outline, "moments": moments, "parameters": parameters, "may_rerun": entry is not None}
 
 
 def _outline(controller: Controller, key: str) -> dict[str, Any]:
     """A run as a line of the history."""
     entry = controller.entries.get(key)
     if entry is not None:
-        info, state = entry.campaign.info, entry.state
+        info, state = entry.campaign.info, entry.shown_state
     else:
         try:
-            info = folders.load(controller.folder(key)).info
+            info = controller.info(key)
         except (KeyError, ClusterError):
             return {"id": key, "name": "?", "state": "unreadable", "note": "", "drivers": [], "lost": []}
-        state = "killed" if info.state == "running" else info.state
+        state = info.state
     return {
         "id": key, "name": info.name, "state": state, "note": info.note, "drivers": info.drivers,
         "lost": info.lost_drivers,

@@ -4,6 +4,7 @@
     POST   /missions/ID/stages/NUMBER   begin a stage, or more of the one that runs: work -> its share
     GET    /missions/ID                 how it goes: figures, and how much of the rows they are drawn from
     GET    /missions/ID/rows?from=N     the file of rows from byte N on, up to the last complete frame
+    POST   /missions/ID/pause, resume   begin no operation until then
     POST   /missions/ID/stop            begin no more operations
     DELETE /missions/ID                 that was all
     GET    /                            who I am
@@ -73,6 +74,12 @@ class _Doing:
         with (self._folder / rows.FILE_NAME).open("rb") as stream:
             stream.seek(start)
             return stream.read(max(end - start, 0))
+
+    def hold(self) -> None:
+        self._runner.hold()
+
+    def release(self) -> None:
+        self._runner.release()
 
     def stop(self) -> None:
         self._runner.stop()
@@ -154,6 +161,14 @@ def create_app(name: str, data: Path, token: str = "") -> FastAPI:
     @app.post("/missions/{mission}/stop", status_code=202)
     async def stop(mission: str) -> None:
         find_mission(mission).stop()
+
+    @app.post("/missions/{mission}/pause", status_code=202)
+    async def pause(mission: str) -> None:
+        find_mission(mission).hold()
+
+    @app.post("/missions/{mission}/resume", status_code=202)
+    async def resume(mission: str) -> None:
+        find_mission(mission).release()
 
     @app.delete("/missions/{mission}")
     async def close(mission: str, state: str = "done") -> None:

@@ -11,7 +11,7 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -67,6 +67,8 @@ def guard(app: FastAPI, token: str) -> None:
 
     @app.middleware("http")
     async def check(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
+        if _is_of_another_page(request):
+            return PlainTextResponse("not from a page of another site", 403)
         if not token:
             allowed = (request.url.hostname or "") in _LOOPBACK_NAMES
             return await proceed(request) if allowed else PlainTextResponse("not under this name", 403)
@@ -80,6 +82,12 @@ def guard(app: FastAPI, token: str) -> None:
         response = RedirectResponse("/", 303)
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
         return response
+
+
+def _is_of_another_page(request: Request) -> bool:
+    """Whether a page that is not this service's orders something: browsers then name its origin."""
+    origin = request.headers.get("origin")
+    return request.method not in ("GET", "HEAD") and bool(origin) and urlsplit(origin).netloc != request.url.netloc
 
 
 def _refusal(request: Request) -> Response:

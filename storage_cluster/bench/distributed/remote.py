@@ -96,6 +96,14 @@ class Part:
         """Order it to begin no more operations. Raises: DriverLostError."""
         await self._await_answer(self.driver.client.post(f"/missions/{self.mission}/stop"))
 
+    async def pause(self) -> None:
+        """Order it to begin no operation for now. Raises: DriverLostError."""
+        await self._await_answer(self.driver.client.post(f"/missions/{self.mission}/pause"))
+
+    async def resume(self) -> None:
+        """Order it to go on. Raises: DriverLostError."""
+        await self._await_answer(self.driver.client.post(f"/missions/{self.mission}/resume"))
+
     async def close(self, state: str) -> None:
         """Announce the end of the mission; whether the driver receives it no longer matters."""
         if self.mission and not self.lost:

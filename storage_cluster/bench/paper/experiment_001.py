@@ -27,6 +27,7 @@ from pathlib import Path
 from storage_cluster import topology
 from storage_cluster.bench.paper.points import Point
 from storage_cluster.bench.paper.stage_use import mean_use
+from storage_cluster.bench.results.figures import in_ms
 from storage_cluster.bench.results.folder import Run
 
 EXT3, EXT4, PROXY = "ext3", "ext4", "proxy"
@@ -258,8 +259,8 @@ def _summarise_stage(run: Run, name: str) -> Measured:
     return Measured(
         per_s,
         figures.bytes / elapsed_s / 1e6,
-        figures.response.mean_ns / 1e6,
-        figures.response.percentile_ns(50.0) / 1e6,
+        in_ms(figures.response.mean_ns),
+        in_ms(figures.response.percentile_ns(50.0)),
         {host: 10 * use[host, "cpu_percent"] / per_s for host in HOSTS if (host, "cpu_percent") in use and per_s},
         figures.failures_count,
         0.0,

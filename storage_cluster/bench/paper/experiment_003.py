@@ -33,6 +33,7 @@ from pathlib import Path
 from storage_cluster import topology
 from storage_cluster.bench.paper.points import Point
 from storage_cluster.bench.paper.stage_use import mean_use
+from storage_cluster.bench.results.figures import in_ms
 from storage_cluster.bench.results.folder import Run
 
 MB = 1_000_000
@@ -346,7 +347,7 @@ def _points_of(run: Run) -> Iterator[tuple[str, Measured]]:
                 int(workers),
                 size,
                 figures.bytes / elapsed_s / MB,
-                figures.response.mean_ns / 1e6,
+                in_ms(figures.response.mean_ns),
                 figures.failures_count,
                 {host: use.get((host, "cpu_percent"), 0.0) for host in hosts},
                 {host: use[host, "cpu_wait_percent"] for host in hosts if (host, "cpu_wait_percent") in use},

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from storage_cluster import topology
 from storage_cluster.bench.paper.points import Point
+from storage_cluster.bench.results.figures import in_ms
 from storage_cluster.bench.results.folder import Run
 
 RUNS_COUNT = 3
@@ -127,7 +128,7 @@ def _figures(run: Run, stage: str) -> tuple[float, float, float, float]:
     key = next(key for key in run.tally.figures if key.stage == stage)
     figures = run.tally.figures[key]
     elapsed_s = run.info.elapsed_s(key, figures)
-    response_90_ms = figures.response.percentile_ns(90.0) / 1e6
+    response_90_ms = in_ms(figures.response.percentile_ns(90.0))
     rates = figures.successes_count / elapsed_s, figures.bytes / elapsed_s / 1e6
     return *rates, response_90_ms, 100 * figures.success_ratio
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import gmtime, strftime
 
-from storage_cluster.bench.results.figures import PERCENTILES, Figures, Key, Times
+from storage_cluster.bench.results.figures import PERCENTILES, Figures, Key, Slow, Times, text_ms
 from storage_cluster.bench.results.folder import Run
 from storage_cluster.bench.results.rows import Row
 
@@ -72,7 +72,7 @@ def write_csv(runs: Sequence[Run], file: Path) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow([*Row._fields, "end_ns", "response_ns"])
-        writer.writerows((*row, row.end_ns, row.response_ns) for row in rows)
+        writer.writerows(_cells(row) for row in rows)
 
 
 FORMATS: dict[str, Callable[[Run], str]] = {"cosbench": as_cosbench, "ssbench": as_ssbench, "json": as_json}
@@ -84,9 +84,9 @@ def _cosbench_cells(run: Run, key: Key) -> Iterator[object]:
     yield from (key.operation, kind, figures.successes_count, figures.bytes)
     measured = figures.successes_count > 0
     for value in (figures.response.mean_ns, figures.processing.mean_ns):
-        yield f"{value / 1e6:.2f}" if measured else "N/A"
+        yield text_ms(value, ".2f") if measured else "N/A"
     for percent in COSBENCH_PERCENTILES:
-        yield f"{figures.response.percentile_ns(percent) / 1e6:.2f}" if measured else "N/A"
+        yield text_ms(figures.response.percentile_ns(percent), ".2f") if measured else "N/A"
     yield f"{figures.successes_count / elapsed_s:.2f}" if measured else "N/A"
     yield f"{figures.bytes / elapsed_s:.2f}" if measured else "N/A"
     yield f"{figures.success_ratio * 100:.2f}%" if figures.operations_count else "N/A"
@@ -129,8 +129,8 @@ def _ssbench_lines(figures: Figures, title: str, transaction_id: str) -> Iterato
 def _seconds(times: Times) -> str:
     if not times.count:
         return "  N/A   -   N/A      N/A    (  N/A  )    N/A "
-    low, high, mean = times.min_ns / 1e9, times.max_ns / 1e9, times.mean_ns / 1e9
-    at = times.percentile_ns(_SSBENCH_PERCENTILE) / 1e9
+    low, high, mean = times.min_ns / 1e9, times.max_ns / 1e9, (times.mean_ns or 0) / 1e9
+    at = (times.percentile_ns(_SSBENCH_PERCENTILE) or 0) / 1e9
     return f"{low:7.3f} - {high:7.3f}  {mean:7.3f}  ({times.deviation_ns / 1e9:7.3f})  {at:7.3f}"
 
 
@@ -143,10 +143,27 @@ def _summary(run: Run) -> dict[str, object]:
         "retries_count": total.retries_count,
         "errors": total.errors,
         "operations": [_operation(run, key, figures) for key, figures in run.tally.figures.items()],
-        "slowest": [
-            {**slow.row._asdict(), "response_ns": slow.response_ns} for slow in sorted(total.slowest, reverse=True)
-        ],
+        "slowest": [_slow(slow) for slow in sorted(total.slowest, reverse=True)],
     }
+
+
+def _slow(slow: Slow) -> dict[str, object]:
+    """An operation; one that failed has no response time, only a time after which it had."""
+    row = slow.row
+    return {
+        **row._asdict(),
+        "first_byte_ns": None if row.first_byte_ns < 0 else row.first_byte_ns,
+        "duration_ns": None if row.duration_ns < 0 else row.duration_ns,
+        "response_ns": row.latency_ns,
+        "failed_after_ns": slow.response_ns if row.error else None,
+    }
+
+
+def _cells(row: Row) -> tuple[object, ...]:
+    """A row as CSV: nothing where there is no such time."""
+    first, lasted = row.first_byte_ns, row.duration_ns
+    known = row._replace(first_byte_ns="" if first < 0 else first, duration_ns="" if lasted < 0 else lasted)  # type: ignore[arg-type]
+    return *known, row.end_ns, "" if row.latency_ns is None else row.latency_ns
 
 
 def _operation(run: Run, key: Key, figures: Figures) -> dict[str, object]:

@@ -32,10 +32,20 @@ class Key(NamedTuple):
 
 
 class Slow(NamedTuple):
-    """An operation that took long."""
+    """An operation that took long, or long until it failed."""
 
     response_ns: int
     row: Row
+
+
+def in_ms(duration_ns: float | None) -> float:
+    """A duration in ms; NaN if there is none."""
+    return math.nan if duration_ns is None else duration_ns / 1e6
+
+
+def text_ms(duration_ns: float | None, form: str = ",.2f") -> str:
+    """A duration in ms as text; a dash if there is none, as where nothing went well."""
+    return "–" if duration_ns is None else format(duration_ns / 1e6, form)
 
 
 class Times:
@@ -54,14 +64,14 @@ class Times:
         return int(self.histogram.total_count)
 
     @property
-    def mean_ns(self) -> float:
-        """Exact; 0 if there are none."""
-        return self.sum_ns / self.count if self.count else 0.0
+    def mean_ns(self) -> float | None:
+        """Exact; None if there are none."""
+        return self.sum_ns / self.count if self.count else None
 
     @property
     def deviation_ns(self) -> float:
         """The population standard deviation, as in ssbench."""
-        return max(self.squares / self.count - self.mean_ns**2, 0.0) ** 0.5 if self.count else 0.0
+        return max(self.squares / self.count - (self.sum_ns / self.count) ** 2, 0.0) ** 0.5 if self.count else 0.0
 
     def add(self, duration_ns: int) -> None:
         """Add one duration."""
@@ -81,10 +91,10 @@ class Times:
         self.sum_ns += other.sum_ns
         self.squares += other.squares
 
-    def percentile_ns(self, percent: float) -> int:
-        """The smallest duration that `percent` % do not exceed, to 0.1 %; 0 if there are none."""
+    def percentile_ns(self, percent: float) -> int | None:
+        """The smallest duration that `percent` % do not exceed, to 0.1 %; None if there are none."""
         if not self.count:
-            return 0
+            return None
         rank = max(math.ceil(percent * self.count / 100 - 1e-9), 1)  # the library rounds to the nearest instead
         value = int(self.histogram.get_value_at_percentile(100 * rank / self.count))
         return min(max(value, self.min_ns), self.max_ns)

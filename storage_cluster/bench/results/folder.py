@@ -19,6 +19,7 @@ from pathlib import Path
 
 from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.model import Stage, Work, Workload
+from storage_cluster.bench.parameters import describe_parameters
 from storage_cluster.bench.results import rows
 from storage_cluster.bench.results.figures import Figures, Key, Tally
 
@@ -46,6 +47,16 @@ class StageInfo:
 
 
 @dataclasses.dataclass(frozen=True)
+class Mark:
+    """Something that happened during a run, for its time axis."""
+
+    kind: str  # fault, driver lost, paused, resumed, stopped
+    text: str
+    time_ns: int  # wall clock
+    ended_ns: int = 0  # of a fault; 0: a moment, or not yet
+
+
+@dataclasses.dataclass(frozen=True)
 class RunInfo:
     """A run."""
 
@@ -61,6 +72,8 @@ class RunInfo:
     lost_drivers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what happened on the way
     parameters: dict[str, str] = dataclasses.field(default_factory=dict)  # that a sweep set
+    workload: dict[str, str] = dataclasses.field(default_factory=dict)  # every parameter that can be set
+    marks: tuple[Mark, ...] = ()
     format_version: int = FORMAT_VERSION
 
     def elapsed_s(self, key: Key, figures: Figures) -> float:
@@ -88,11 +101,19 @@ class Run:
 def describe(workload: Workload, command: str, parameters: dict[str, str] | None = None) -> RunInfo:
     """The record of a run that is about to begin."""
     stages = tuple(_stage_info(stage) for stage in workload.stages)
-    return RunInfo(workload.name, workload.source, command, time.time_ns(), stages, parameters=parameters or {})
+    return RunInfo(
+        workload.name,
+        workload.source,
+        command,
+        time.time_ns(),
+        stages,
+        parameters=parameters or {},
+        workload=describe_parameters(workload),
+    )
 
 
 def with_stage(info: RunInfo, number: int, started_ns: int, ended_ns: int) -> RunInfo:
-    """The record of the run after a stage has ended."""
+    """The record of the run after a stage has begun (`ended_ns` 0) or ended."""
     stages = list(info.stages)
     stages[number] = dataclasses.replace(stages[number], started_ns=started_ns, ended_ns=ended_ns)
     return dataclasses.replace(info, stages=tuple(stages))
@@ -133,19 +154,35 @@ def save(folder: Path, info: RunInfo, tally: Tally) -> None:
     os.replace(written, folder / INFO_NAME)
 
 
+def load_info(folder: Path) -> RunInfo:
+    """A run's record without its figures. Raises: RunError."""
+    return _read(folder)[0]
+
+
 def load(folder: Path) -> Run:
     """A run, finished or not. Raises: RunError."""
+    info, figures = _read(folder)
     try:
-        found = json.loads((folder / INFO_NAME).read_text("utf-8"))
-        tally = Tally.load(found.pop("figures"))
-        info = _info(found)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = getattr(error, "strerror", None) or "not a run's"
-        raise RunError(
-            f"{folder / INFO_NAME} cannot be read ({reason})", "give a folder of `tracer bench run`"
-        ) from None
+        tally = Tally.load(figures)
+    except (ValueError, KeyError, TypeError):
+        raise _unreadable(folder, "not a run's") from None
     run = Run(info, tally, folder)
     return dataclasses.replace(run, tally=_from_rows(run)) if info.state == "running" else run
+
+
+def _read(folder: Path) -> tuple[RunInfo, list[dict]]:
+    """A run's record, and its figures as they are dumped. Raises: RunError."""
+    try:
+        found = json.loads((folder / INFO_NAME).read_text("utf-8"))
+        figures = found.pop("figures")
+        return _info(found), figures
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = getattr(error, "strerror", None) or "not a run's"
+        raise _unreadable(folder, reason) from None
+
+
+def _unreadable(folder: Path, reason: str) -> RunError:
+    return RunError(f"{folder / INFO_NAME} cannot be read ({reason})", "give a folder of `tracer bench run`")
 
 
 def _from_rows(run: Run) -> Tally:
@@ -169,4 +206,5 @@ def _info(found: dict) -> RunInfo:
         StageInfo(**{**stage, "works": tuple(WorkInfo(**work) for work in stage["works"])}) for stage in found["stages"]
     )
     names = {name: tuple(found.get(name, ())) for name in ("drivers", "lost_drivers", "notes")}
-    return RunInfo(**{**found, **names, "stages": stages})
+    marks = tuple(Mark(**mark) for mark in found.get("marks", ()))
+    return RunInfo(**{**found, **names, "stages": stages, "marks": marks})

@@ -29,7 +29,7 @@ class _Interval:
     failures: int = 0
     retries: int = 0
     bytes: int = 0
-    response_sum_ns: int = 0
+    response_sum_ns: int = 0  # of those that went well
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Recorder:
             interval.operations += 1
             interval.failures += bool(row.error)
             interval.bytes += 0 if row.error else row.bytes
-            interval.response_sum_ns += row.response_ns
+            interval.response_sum_ns += row.latency_ns or 0
         else:
             interval.retries += 1
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from storage_cluster.bench.results.figures import PERCENTILES, SLOWEST_COUNT, Figures, Key, Slow
+from storage_cluster.bench.results.figures import PERCENTILES, SLOWEST_COUNT, Figures, Key, Slow, text_ms
 from storage_cluster.bench.results.folder import Run
 
 SLOWEST_SHOWN = 5
@@ -57,11 +57,11 @@ def _table(run: Run, keys: list[Key]) -> Iterator[str]:
 
 def _figures(figures: Figures, elapsed_s: float) -> str:
     response, processing = figures.response, figures.processing
-    percentiles = "".join(f"{response.percentile_ns(percent) / 1e6:>10.2f}" for percent in PERCENTILES)
+    percentiles = "".join(f"{text_ms(response.percentile_ns(percent), '.2f'):>10}" for percent in PERCENTILES)
     return (
         f"{figures.successes_count:>9,}{figures.failures_count:>7,}{figures.retries_count:>8,}"
         f"{figures.successes_count / elapsed_s:>10,.1f}{figures.bytes / elapsed_s / 1e6:>9,.2f}"
-        f"{response.mean_ns / 1e6:>10.2f}{processing.mean_ns / 1e6:>9.2f}{percentiles}"
+        f"{text_ms(response.mean_ns, '.2f'):>10}{text_ms(processing.mean_ns, '.2f'):>9}{percentiles}"
     )
 
 
@@ -71,6 +71,7 @@ def _slowest(slow: Iterable[Slow]) -> Iterator[str]:
         yield f"\nslowest (in a trace of this run: {VIEW_HINT})"
     for response_ns, row in found:
         what = row.error if row.error and row.error != STATUS else str(row.status)
+        what = f"failed: {what}" if row.error else what
         yield (
             f"  {response_ns / 1e6:>10.2f} ms  {row.op} {row.file}  {what}, attempt {row.attempt},"
             f" port {row.local_port}, {row.transaction_id or 'no transaction id'}"

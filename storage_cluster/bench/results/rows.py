@@ -41,7 +41,7 @@ class Row(NamedTuple):
     error: str  # "" if it went well; otherwise one of ERROR_KINDS
     start_ns: int
     first_byte_ns: int  # after the start; -1: none came
-    duration_ns: int
+    duration_ns: int  # -1: it never began
     stage: str
     work: str
     operation: str  # as the workload calls it
@@ -58,12 +58,17 @@ class Row(NamedTuple):
     @property
     def end_ns(self) -> int:
         """The time of the last byte or of the failure, on the wall clock."""
-        return self.start_ns + self.duration_ns
+        return self.start_ns + max(self.duration_ns, 0)
 
     @property
     def response_ns(self) -> int:
-        """From when the operation was due until its end, including earlier attempts."""
-        return self.waited_ns + self.duration_ns
+        """From when the operation was due until its end or failure, including earlier attempts."""
+        return self.waited_ns + max(self.duration_ns, 0)
+
+    @property
+    def latency_ns(self) -> int | None:
+        """The response time of an operation that went well; None for any other row: a failure has no latency."""
+        return self.response_ns if self.final and not self.error else None
 
     @property
     def processing_ns(self) -> int:
@@ -83,9 +88,10 @@ def as_line(row: Row) -> str:
     """A row as text."""
     start = row.start_ns
     first = _time(start + row.first_byte_ns) if row.first_byte_ns >= 0 else ""
+    end, duration = (_time(row.end_ns), row.duration_ns) if row.duration_ns >= 0 else ("", "")
     return (
         f"{row.idx}\t{row.thread}\t{row.op}\t{row.client_id}\t1\t{row.bytes}\t{row.endpoint}\t{_clean(row.file)}\t"
-        f"{row.error}\t{_time(start)}\t{first}\t{_time(start + row.duration_ns)}\t{row.duration_ns}\t"
+        f"{row.error}\t{_time(start)}\t{first}\t{end}\t{duration}\t"
         f"{_clean(row.stage)}\t{_clean(row.work)}\t{_clean(row.operation)}\t{row.status}\t{row.attempt}\t"
         f"{row.final:d}\t{row.measured:d}\t{row.waited_ns}\t{row.connect_ns}\t{row.transaction_id}\t{row.local_port}\t"
         f"{row.request}\n"
@@ -109,7 +115,7 @@ def from_line(line: str) -> Row:
         error=cells[8],
         start_ns=start,
         first_byte_ns=_nanoseconds(cells[10]) - start if cells[10] else -1,
-        duration_ns=int(cells[12]),
+        duration_ns=int(cells[12] or -1),
         stage=cells[13],
         work=cells[14],
         operation=cells[15],

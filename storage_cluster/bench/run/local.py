@@ -10,6 +10,7 @@ from pathlib import Path
 
 from storage_cluster.bench import use
 from storage_cluster.bench.engine.connection import Timeouts
+from storage_cluster.bench.fault_marks import fault_marks
 from storage_cluster.bench.model import Stage, Workload
 from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.folder import Run, RunInfo
@@ -48,6 +49,8 @@ async def run(
     finally:
         recorder.close()
     info = dataclasses.replace(info, ended_ns=time.time_ns())
+    if sampler is not None:
+        info = dataclasses.replace(info, marks=(*info.marks, *fault_marks(info.started_ns, info.ended_ns)))
     folders.save(folder, info, recorder.tally)
     return Run(info, recorder.tally, folder)
 
@@ -58,6 +61,8 @@ async def _stages(
     called_off = _on_interrupt(runner)
     for number, stage in enumerate(workload.stages):
         started_ns = time.time_ns()
+        info = folders.with_stage(info, number, started_ns, 0)
+        folders.save(folder, info, recorder.tally)
         watching = asyncio.create_task(_watch_progress(watch, stage, recorder)) if watch else None
         try:
             await runner.run(stage)

@@ -57,6 +57,7 @@ class Runner:
         self._storages: dict[tuple[StorageConfig, AuthConfig], Storage] = {}
         self._benches: list[Bench] = []
         self._stopped = asyncio.Event()
+        self._is_held = False
 
     async def run(self, stage: Stage, shares: Shares | None = None) -> None:
         """Do a stage, or this process's part of it; more of it may be begun meanwhile.
@@ -74,6 +75,8 @@ class Runner:
         if self._stopped.is_set():
             return
         self._benches += benches
+        if self._is_held:
+            self.hold()
         try:
             async with self._recorder.flushing(), asyncio.TaskGroup() as group:
                 for bench in benches:
@@ -89,6 +92,19 @@ class Runner:
         self._stopped.set()
         for bench in self._benches:
             bench.stopping = True
+        self.release()
+
+    def hold(self) -> None:
+        """Pause: begin no operation until `release`."""
+        self._is_held = True
+        for bench in self._benches:
+            bench.pause.hold()
+
+    def release(self) -> None:
+        """Go on after a pause."""
+        self._is_held = False
+        for bench in self._benches:
+            bench.pause.release()
 
     async def _bench(self, stage: Stage, work: Work) -> Bench:
         key = (work.storage, work.auth)

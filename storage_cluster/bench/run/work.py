@@ -9,7 +9,6 @@ were (open loop). What never began is a row, too: an error `cancelled`.
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import itertools
 import math
@@ -22,11 +21,13 @@ from storage_cluster.bench.engine.timer import Timer
 from storage_cluster.bench.model import Kind, OpenLoop, Work
 from storage_cluster.bench.run.arrivals import Ramp, arrivals
 from storage_cluster.bench.run.orders import Place, scan
+from storage_cluster.bench.run.pause import Pause
 from storage_cluster.bench.run.worker import Bench, Window, Worker
 from storage_cluster.bench.storage import Order
 
 GRACE_S = 30.0
 _RAMP_CHECK_S = 0.05
+_PAUSE_CHECK_S = 0.05
 _NS = 1_000_000_000
 
 
@@ -78,12 +79,22 @@ class Budget:
     def take(self, due: int | None = None) -> bool:
         """Whether one more operation may begin; in an open loop, one that was due then, however late it is by now."""
         now = time.perf_counter_ns() if due is None else due
-        if self._bench.stopping or (self.stop_at and now >= self.stop_at):
+        if self._bench.stopping or (self.stop_at and now - self._bench.pause.before_ns(now) >= self.stop_at):
             return False
         if (self._limited[0] and self._ops <= 0) or (self._limited[1] and self._bytes <= 0):
             return False
         self._ops -= 1
         return True
+
+    def left_s(self) -> float | None:
+        """Seconds until the end of the run time, pauses left out; None if there is none."""
+        now = time.perf_counter_ns()
+        return (self.stop_at + self._bench.pause.before_ns(now) - now) / _NS if self.stop_at else None
+
+    @property
+    def pause(self) -> Pause:
+        """The pauses of the work."""
+        return self._bench.pause
 
     def spend(self, moved_bytes: int) -> None:
         """Subtract bytes that were moved."""
@@ -94,7 +105,7 @@ async def run_work(bench: Bench, share: Share) -> None:
     """Run this process's share of a work."""
     work = bench.work
     started = time.perf_counter_ns() - round(share.elapsed_s * _NS)
-    bench.window = _window(work, started)
+    bench.window = _window(work, started, bench.pause)
     workers = [Worker(bench, Place(share.first + n, share.total)) for n in range(share.count)]
     budget = Budget(bench, share, started)
     try:
@@ -109,17 +120,18 @@ async def run_work(bench: Bench, share: Share) -> None:
             worker.close()
 
 
-def _window(work: Work, started: int) -> Window:
+def _window(work: Work, started: int, pause: Pause) -> Window:
     if work.is_scan or not work.runtime_s:
         return Window(started)
     begin = started + round(work.rampup_s * _NS)
-    return Window(begin, begin + round(work.runtime_s * _NS), by_due=work.open_loop is not None)
+    return Window(begin, begin + round(work.runtime_s * _NS), by_due=work.open_loop is not None, pause=pause)
 
 
 async def _scan(bench: Bench, worker: Worker) -> None:
     for operation in bench.work.operations:
         present: dict[str, dict[str, int]] = {}
         for order in scan(operation, worker.place, random.Random(bench.seed + worker.place.index), bench.shared):
+            await bench.pause.wait()
             if bench.stopping:
                 return
             succeeded = operation.skip_present and await _is_present(bench, present, order)
@@ -142,6 +154,7 @@ async def _is_present(bench: Bench, present: dict[str, dict[str, int]], order: O
 async def _run_closed_loop(bench: Bench, worker: Worker, budget: Budget, started: int) -> None:
     ramp = Ramp(bench.work.workers, bench.work.ramp) if bench.work.ramp else None
     while True:
+        await bench.pause.wait()
         if ramp is not None:
             await _my_turn(ramp, worker.place.index, budget, started)
         if not budget.take():
@@ -153,7 +166,8 @@ async def _run_closed_loop(bench: Bench, worker: Worker, budget: Budget, started
 async def _my_turn(ramp: Ramp, index: int, budget: Budget, started: int) -> None:
     """Wait until the ramp includes this worker; forever if it never does again."""
     while True:
-        now_s = (time.perf_counter_ns() - started) / _NS
+        now = time.perf_counter_ns()
+        now_s = (now - budget.pause.before_ns(now) - started) / _NS
         due_s = ramp.next_at_least(index + 1, now_s)
         if due_s <= now_s or (due_s == math.inf and not budget.stop_at):
             return
@@ -194,8 +208,8 @@ class Dispatch:
 
     async def run(self, due_times: Iterator[int], wait_until: Callable[[int], Awaitable[None]]) -> None:
         """Begin each operation when it is due and a worker is idle."""
-        for due in due_times:
-            await wait_until(due)
+        for planned in due_times:
+            due = await self._until_due(planned, wait_until)
             if self._failures or not self._budget.take(due):
                 return
             if self._idle:
@@ -204,6 +218,16 @@ class Dispatch:
                 task.add_done_callback(self._on_task_end)
             else:
                 self._waiting.append(due)
+
+    async def _until_due(self, planned: int, wait_until: Callable[[int], Awaitable[None]]) -> int:
+        """Wait until an operation is due; when it was: later than planned by the pauses."""
+        pause = self._budget.pause
+        while True:
+            await pause.wait()
+            due = planned + pause.before_ns(time.perf_counter_ns())
+            await wait_until(due)
+            if not pause.is_held and planned + pause.before_ns(time.perf_counter_ns()) == due:
+                return due
 
     async def drain(self) -> None:
         """Wait until all operations that began or are queued have ended; raises errors of the generator itself."""
@@ -236,6 +260,10 @@ class Dispatch:
                 if not self._waiting:
                     return
                 due = self._waiting.popleft()
+                if self._budget.pause.is_held:
+                    held = time.perf_counter_ns()
+                    await self._budget.pause.wait()
+                    due += time.perf_counter_ns() - held
         finally:
             self._idle.append(worker)
 
@@ -253,9 +281,19 @@ async def _run_all(parts: Iterator[Awaitable[None]]) -> None:
 
 async def _until(budget: Budget, doing: Awaitable[None]) -> None:
     """Await `doing`, at most until the work's run time and the grace period `GRACE_S` have passed."""
-    left_s = (budget.stop_at - time.perf_counter_ns()) / _NS + GRACE_S if budget.stop_at else None
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(doing, left_s)
+    task = asyncio.ensure_future(doing)
+    try:
+        while not task.done():
+            left_s = budget.left_s()
+            if left_s is not None and left_s + GRACE_S <= 0 and not budget.pause.is_held:
+                break
+            timeout_s = None if left_s is None else max(left_s + GRACE_S, _PAUSE_CHECK_S)
+            await asyncio.wait((task,), timeout=timeout_s)
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _part(total: int, share: Share) -> int:

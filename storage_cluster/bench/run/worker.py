@@ -20,6 +20,7 @@ from storage_cluster.bench.results.recorder import Recorder
 from storage_cluster.bench.results.rows import Row
 from storage_cluster.bench.run.orders import Draw, DrawFromPopulation, Place, Shared
 from storage_cluster.bench.run.parts import RECONNECT_DELAY_S, PartsSender
+from storage_cluster.bench.run.pause import Pause
 from storage_cluster.bench.storage import Order, StepError, Storage
 
 _OPS = {Kind.READ: "GET", Kind.LIST: "LIST", Kind.DELETE: "DELETE", Kind.CLEANUP: "DELETE", Kind.DISPOSE: "DELETE"}
@@ -32,11 +33,14 @@ class Window:
     begin: int = 0
     end: int | None = None  # None: no end
     by_due: bool = False  # open loop: what was due within, however late it was done
+    pause: Pause = dataclasses.field(default_factory=Pause)  # which is no part of that time
 
     def measures(self, due: int, done: int) -> bool:
         """Whether an operation is counted."""
+        due -= self.pause.before_ns(due)
         if due < self.begin:
             return False
+        done -= self.pause.before_ns(done)
         return self.end is None or (due < self.end if self.by_due else done <= self.end)
 
 
@@ -52,6 +56,7 @@ class Bench:
     seed: int = 1
     timeouts: Timeouts = dataclasses.field(default_factory=Timeouts)
     window: Window = dataclasses.field(default_factory=Window)
+    pause: Pause = dataclasses.field(default_factory=Pause)
     stopping: bool = False  # called off: no new operations
     indices: Iterator[int] = dataclasses.field(default_factory=itertools.count)
 
@@ -150,6 +155,7 @@ class Worker:
         operation, _, order = self._mix.next()
         reply = Reply()
         reply.start_ns, reply.started = time.time_ns(), time.perf_counter_ns()
+        reply.end_ns = -1
         self._record(order, operation.title, next(self._bench.indices), 1, reply, "cancelled", due, final=True)
 
     def _record(
@@ -186,7 +192,7 @@ class Worker:
                 reply.status,
                 attempt,
                 final,
-                not request and bench.window.measures(due, reply.started + reply.end_ns),
+                not request and bench.window.measures(due, reply.started + max(reply.end_ns, 0)),
                 max(reply.started - due, 0),
                 reply.connect_ns,
                 reply.transaction_id,

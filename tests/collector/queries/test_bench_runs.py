@@ -6,6 +6,7 @@ import pytest
 
 from collector.queries import find_runs, read_run, run_overlaps, slowest_operations
 from collector.queries.bench_runs import runs_recorded_with
+from storage_cluster.bench.results import rows
 from tests.helpers.bench_folders import STARTED_NS, write_run
 
 IDS = [f"tx{at}" for at in range(20)]
@@ -50,6 +51,18 @@ def test_operations_come_failed_first_then_slowest(sweep: Path) -> None:
     first, second, *_ = slowest_operations(sweep / "ssd-1B-0008", 5)
     assert (first.error, first.status, first.transaction_id, first.start_ns) == ("status", 503, "tx0", STARTED_NS)
     assert (second.error, second.transaction_id, second.response_ns) == ("", "tx19", 200_000_000)
+
+
+def test_what_never_began_has_no_response_time(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", 8, IDS)
+    file = tmp_path / "run" / rows.FILE_NAME
+    lost = next(rows.read_rows(file))._replace(error="cancelled", status=0, first_byte_ns=-1, duration_ns=-1)
+    file.unlink()
+    written = rows.RowFile.create(file)
+    written.write(rows.as_line(lost))
+    written.close()
+    (operation,) = slowest_operations(tmp_path / "run", 5)
+    assert (operation.error, operation.response_ns) == ("cancelled", None)
 
 
 def test_runs_of_a_trace_are_those_its_command_wrote_and_those_of_its_name(tmp_path: Path) -> None:

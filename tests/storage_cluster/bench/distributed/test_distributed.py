@@ -465,3 +465,52 @@ def test_workers_are_dealt_out_evenly() -> None:
     assert split(own, ["a", "b"]) == {"a": {}, "b": {"main": Share(0, 5, 5)}}
     with pytest.raises(WorkloadError, match="is for driver b, which is not there"):
         split(own, ["a"])
+
+
+def test_a_paused_run_begins_nothing_until_it_goes_on(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        running = Campaign(field.mission(), field.drivers, tmp_path / "run")
+        running.pause()
+        task = asyncio.create_task(running.run())
+        looks = 0
+        while looks < 20 or not any(mark.kind == "paused" for mark in running.info.marks):
+            looks = len(running.moments)
+            await asyncio.sleep(0.01)
+        assert not field.store.requests("GET")[2:] and not task.done()  # each driver logs in
+        running.resume()
+        info = await task
+        assert (info.state, [mark.kind for mark in info.marks]) == ("done", ["paused", "resumed"])
+        assert len(field.store.requests("GET")) == 101 + 2
+        assert folder.load(tmp_path / "run").tally.total().failures_count == 0
+
+    on_a_field(tmp_path, work)
+
+
+def test_a_lost_driver_is_a_mark_on_the_time_axis(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        lasting = Campaign(field.mission(LONG), field.drivers, tmp_path / "run", stop_on_loss=True)
+        task = asyncio.create_task(lasting.run())
+        while not any(moment.stage == "main" for moment in lasting.moments):
+            await asyncio.sleep(0)
+        await field.lose(1)
+        info = await task
+        assert ("driver lost", "d2 lost") in [(mark.kind, mark.text) for mark in info.marks]
+        assert folder.load(tmp_path / "run").info.marks == info.marks
+
+    on_a_field(tmp_path, work)
+
+
+def test_no_page_of_another_site_gives_orders(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        made = Controller(field.drivers, tmp_path)
+        async with serve(controller.create_app(made)) as (url, _), httpx.AsyncClient(base_url=url) as client:
+            for origin, expected in (("http://evil.example", 403), ("null", 403), (url, 404)):
+                answer = await client.post("/api/runs/none/cancel", headers={"Origin": origin})
+                assert answer.status_code == expected
+            assert (await client.post("/api/runs/none/cancel")).status_code == 404
+            assert (await client.post("/api/runs/none/pause")).status_code == 409
+            assert (await client.post("/api/runs/none/rerun", json={})).status_code == 409
+            assert (await client.get("/page/page.js")).status_code == 200
+            assert (await client.get("/page/..%2fcontroller.py")).status_code == 404
+
+    on_a_field(tmp_path, work)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 ROOT = Path(__file__).resolve().parents[4]
 SECONDS = 30
@@ -42,6 +42,36 @@ def start(*argv: str) -> Iterator[str]:
         running.communicate(timeout=SECONDS)
 
 
+def look_at_charts(page: Page) -> None:
+    """All charts are drawn; a click in one shows the slowest requests of that time."""
+    for chart in ("#rate", "#latency", "#bytes"):
+        expect(page.locator(f"{chart} path.curve, {chart} circle.dot").first).to_be_attached()
+    assert page.locator("#latency rect").count() > 0
+    page.locator("#latency").click()
+    expect(page.locator("#interval")).to_contain_text("of those that ended from", timeout=SECONDS * 1000)
+    page.get_by_role("button", name="whole run").click()
+    expect(page.locator("#interval")).to_contain_text("of the whole run", timeout=SECONDS * 1000)
+
+
+def rerun_pause_and_stop(page: Page) -> None:
+    """The run once more with more to do, paused, continued and stopped from the page."""
+    before = page.url
+    page.get_by_role("button", name="Run again").click()
+    page.locator('#parameters input[name="main.main.workers"]').fill("5")
+    page.locator('#parameters input[name="main.main.total_ops"]').fill("1000000")
+    page.get_by_role("button", name="Run with these").click()
+    expect(page.locator("#title")).to_have_text("from the page — running", timeout=SECONDS * 1000)
+    assert page.url != before
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#title")).to_have_text("from the page — paused", timeout=SECONDS * 1000)
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#title")).to_have_text("from the page — running", timeout=SECONDS * 1000)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#title")).to_contain_text("— cancelled", timeout=SECONDS * 1000)
+    expect(page.locator("#marks")).to_contain_text("paused", timeout=SECONDS * 1000)
+    expect(page.locator("#report")).to_contain_text("main.workers=5", timeout=SECONDS * 1000)
+
+
 @pytest.mark.browser
 def test_a_run_from_the_page(chromium: Browser, tmp_path: Path) -> None:
     file = tmp_path / "w.toml"
@@ -60,25 +90,28 @@ def test_a_run_from_the_page(chromium: Browser, tmp_path: Path) -> None:
             page.locator("#auth").fill(f"http://127.0.0.1:{port}/auth/v1.0")
             page.locator("#user").fill("u")
             page.locator("#key").fill("k")
-            page.get_by_role("button", name="Run").click()
+            page.get_by_role("button", name="Run", exact=True).click()
             expect(page.locator("#title")).to_have_text("from the page — done", timeout=SECONDS * 1000)
             expect(page.locator("#report")).to_contain_text("with main.workers=3", timeout=SECONDS * 1000)
             expect(page.locator("#counts")).to_contain_text("500 operations, 0 failed")
             page.locator("#form").select_option("cosbench")
             expect(page.locator("#report")).to_contain_text("s1-main,write,write,500,4500,", timeout=SECONDS * 1000)
             first = page.url.rpartition("#")[2]
-            page.get_by_role("button", name="Run").click()
+            page.get_by_role("button", name="Run", exact=True).click()
             expect(page.locator("#other option")).to_have_count(2, timeout=SECONDS * 1000)
             page.locator("#other").select_option(first)
-            expect(page.locator("#report")).to_contain_text("no difference seen", timeout=SECONDS * 1000)
+            expect(page.locator("#verdict")).to_contain_text("Comparable.", timeout=SECONDS * 1000)
+            expect(page.locator("#differences")).to_contain_text("throughput", timeout=SECONDS * 1000)
             page.locator("#other").select_option("")
             page.locator("#form").select_option("text")
-            link = page.locator("#report a").first
+            link = page.locator("#slowest a").first
             expect(link).to_have_attribute(
                 "href", re.compile(r"^http://127.0.0.1:8765/transaction/tx0123456789abcdef01234-")
             )
+            look_at_charts(page)
+            rerun_pause_and_stop(page)
             assert faults == []
             file.write_text("name = 1")
             page.locator("#file").set_input_files(file)
-            page.get_by_role("button", name="Run").click()
+            page.get_by_role("button", name="Run", exact=True).click()
             expect(page.locator("#error")).to_contain_text("w.toml", timeout=SECONDS * 1000)

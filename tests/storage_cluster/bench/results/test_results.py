@@ -253,6 +253,48 @@ def test_a_run_that_was_killed_is_loaded_from_its_rows(tmp_path: Path) -> None:
     assert json.loads(export.as_json(run))["operations"][0]["response_ns"]["99.9"] == 5 * MS
 
 
+def test_a_failed_operation_has_no_latency_of_0(tmp_path: Path) -> None:
+    never = row(1, error="cancelled", status=0, first_byte_ns=-1, duration_ns=-1, waited_ns=9 * MS, transaction_id="")
+    refused = row(2, error="connect_refused", status=0, first_byte_ns=-1, duration_ns=MS, bytes=0)
+    assert from_line(as_line(never)) == never
+    cells = as_line(never).split("\t")
+    assert (cells[10], cells[11], cells[12]) == ("", "", "")
+    assert (never.latency_ns, refused.latency_ns, row().latency_ns) == (None, None, 5 * MS)
+
+    run = run_of([never, refused], tmp_path)
+    found = json.loads(export.as_json(run))
+    operation = found["operations"][0]
+    assert (operation["response_mean_ns"], set(operation["response_ns"].values())) == (None, {None})
+    assert operation["errors"] == {"cancelled": 1, "connect_refused": 1}
+    assert [(each["response_ns"], each["failed_after_ns"]) for each in found["slowest"]] == [
+        (None, 9 * MS),
+        (None, MS),
+    ]
+    text = as_text(run)
+    (line,) = (line for line in text.splitlines() if line.startswith("  write"))
+    assert line.split().count("–") == 2 + len(PERCENTILES)
+    assert "failed: connect_refused" in text
+
+    file = RowFile.create(tmp_path / rows.FILE_NAME)
+    file.write(as_line(never) + as_line(refused) + as_line(row(3)))
+    file.close()
+    export.write_csv([run], tmp_path / "rows.csv")
+    written = csv.DictReader(io.StringIO((tmp_path / "rows.csv").read_text("utf-8")))
+    lines = {line["idx"]: line for line in written}
+    assert [lines[idx]["response_ns"] for idx in "123"] == ["", "", str(5 * MS)]
+    assert [lines[idx]["duration_ns"] for idx in "123"] == ["", str(MS), str(5 * MS)]
+    assert lines["1"]["first_byte_ns"] == ""
+
+
+def test_a_failure_is_not_in_the_mean_of_the_timeline(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.add(row(1))
+    recorder.add(row(2, error="read_timeout", status=0, duration_ns=60 * MS))
+    recorder.close()
+    (line,) = csv.DictReader(io.StringIO((tmp_path / "timeline.csv").read_text("utf-8")))
+    assert (line["operations"], line["failures"], line["response_sum_ns"]) == ("2", "1", str(5 * MS))
+
+
 def test_no_row_is_lost_when_a_stage_ends_while_rows_wait_to_be_written(tmp_path: Path) -> None:
     async def write() -> None:
         recorder, written = Recorder(tmp_path), threading.Event()

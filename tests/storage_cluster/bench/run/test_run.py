@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from storage_cluster.bench.results.rows import Row
 from storage_cluster.bench.run import local, orders, work
 from storage_cluster.bench.run.arrivals import Ramp, arrivals
 from storage_cluster.bench.run.orders import Place, Shared
+from storage_cluster.bench.run.pause import Pause
+from storage_cluster.bench.run.worker import Window
 from storage_cluster.bench.storage.opening import Login
 from storage_cluster.bench.storage.swift import Credentials
 from tests.helpers.tiny_store import HANG, Behave, Seen, TinyStore, response, serving
@@ -384,6 +387,8 @@ def test_dispatch_hands_out_what_is_due_and_lines_up_the_rest() -> None:
             return True, 0
 
     class NoLimit:
+        pause = Pause()
+
         def take(self, due: int) -> bool:
             return True
 
@@ -406,3 +411,22 @@ def test_dispatch_hands_out_what_is_due_and_lines_up_the_rest() -> None:
 
     asyncio.run(run())
     assert begun == [("a", 10, 10), ("b", 20, 20), ("a", 30, 40), ("b", 40, 50), ("a", 50, 50)]
+
+
+def test_a_pause_is_no_part_of_a_works_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        now, made = 100, Pause()
+        monkeypatch.setattr(time, "perf_counter_ns", lambda: now)
+        window = Window(begin=100, end=200, pause=made)
+        assert (window.measures(120, 201), window.measures(120, 200)) == (False, True)
+        made.hold()
+        made.hold()
+        now = 150
+        assert (made.is_held, made.before_ns(90), made.before_ns(130), made.before_ns(now)) == (True, 0, 30, 50)
+        made.release()
+        now = 1000
+        assert (made.is_held, made.before_ns(130), made.before_ns(now)) == (False, 30, 50)
+        assert (window.measures(160, 250), window.measures(160, 251)) == (True, False)
+        assert (window.measures(99, 250), window.measures(149, 250)) == (False, True)
+
+    asyncio.run(run())
