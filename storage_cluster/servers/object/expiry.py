@@ -11,6 +11,8 @@ import dataclasses
 import time
 from collections.abc import Mapping
 
+from storage_cluster.servers.http.messages import Refusal
+
 QUEUE_ACCOUNT = ".expiring_objects"
 DAY_S = 86_400
 _SPREAD = 100
@@ -40,6 +42,15 @@ def delete_at(headers: Mapping[str, str]) -> int | None:
     """When an object with these headers expires, in seconds since 1970; None if never."""
     text = headers.get("X-Delete-At", "")
     return int(text) if text.isdigit() else None
+
+
+def moment_meant(headers: Mapping[str, str]) -> int | None:
+    """Of a DELETE that is meant for an object that expires at a certain moment: that moment. Raises: Refusal (400)."""
+    text = headers.get("X-If-Delete-At")
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise Refusal(400, "Bad X-If-Delete-At header value") from None
 
 
 def has_expired(headers: Mapping[str, str]) -> bool:

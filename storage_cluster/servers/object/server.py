@@ -208,9 +208,11 @@ class ObjectServer:
     async def _delete(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         timestamp = timestamp_of(call)
         before = _info_or_quarantine(stored)
-        due = call.headers.get("X-If-Delete-At")
-        if due is not None and (before is None or before.metadata.get("X-Delete-At") != due):
-            raise Refusal(412 if before else 404)
+        due = expiry.moment_meant(call.headers)
+        if due is not None and before is None:
+            raise Refusal(404)
+        if due is not None and before is not None and int(before.metadata.get("X-Delete-At", "0")) != due:
+            raise Refusal(412, "X-If-Delete-At and X-Delete-At do not match")
         _check_newest(stored, timestamp)
         existed = before is not None and (due is not None or not expiry.has_expired(before.metadata))
         await self._transfers(call, target).sync()

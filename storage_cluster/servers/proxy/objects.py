@@ -92,7 +92,8 @@ class Objects:
         per_replica = self._for_replicas(call, names, timestamp, headers)
         best = await self._replicas.change(names, call.method, per_replica.__getitem__)
         if not best.is_success:
-            raise Refusal(best.status)
+            explained = "X-If-Delete-At" in headers and best.status in (400, 412)
+            raise Refusal(best.status, best.body.decode() if explained else None)
         if best.status != 202:
             return reply(best.status, _replaced_upload(best))
         return _accepted_reply({k: v for k, v in best.headers.items() if k.lower().startswith("x-object-sysmeta-")})

@@ -161,3 +161,19 @@ def queue_containers(store: LoopbackStore) -> set[str]:
     """The names of all containers that servers received for the expiry queue."""
     paths = [line["path"] for line in store.log("container") if "/.expiring_objects/" in line["path"]]
     return {path.partition("/.expiring_objects/")[2].partition("/")[0].partition("?")[0] for path in paths} - {""}
+
+
+def test_a_deletion_for_one_moment_is_of_that_moments_object_only(client: Client) -> None:
+    client("PUT due")
+    client("PUT due/o", {"X-Delete-At": "4102444800"}, b"x")
+    client("PUT due/never", body=b"x")
+    for path, moment, status in (
+        ("due/o", "bad", 400),
+        ("due/none", "bad", 400),
+        ("due/o", "4102444801", 412),
+        ("due/never", "4102444800", 412),
+        ("due/none", "4102444800", 404),
+        ("due/o", "4102444800", 204),
+        ("due/never", "0", 204),
+    ):
+        assert client(f"DELETE {path}", {"X-If-Delete-At": moment}).status == status, (path, moment)
