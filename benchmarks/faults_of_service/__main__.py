@@ -100,7 +100,7 @@ def _inside(options: argparse.Namespace) -> int:
         time.sleep(3)
         start(service, "viewer")
         watched, used = watch.Watch(service), usage.Usage(service)
-        beside = [threading.Thread(target=each.run) for each in (watched, used)]
+        beside = [threading.Thread(target=each) for each in (watched.run, used.run, used.watch_for_standstills)]
         for thread in beside:
             thread.start()
         try:
@@ -179,6 +179,7 @@ def _judge(
     _print(service, watched, faults_found, sent, must)
     print("\n| memory, share of a processor | first quarter | second | third | fourth |\n|---|--:|--:|--:|--:|")
     print("\n".join(used.rows()))
+    print(f"\nwhile the machine stood still: {'; '.join(used.standstills) or 'never'}")
     return int(any(faults_found.values()))
 
 

@@ -20,6 +20,8 @@ MARGIN_S = 3.0
 """Before an agent is killed, and around a change of its disk: what its capture may lack."""
 LONGEST_WAY_S = 0.25
 """A packet takes microseconds here, more where a processor is missing; no more than this beyond its error bar."""
+HOP_COLUMNS = ["state", "send_host", "receive_host", "send_host_ns", "one_way_delay_ns", "uncertainty_ns"]
+SHOWN_HOPS_COUNT = 10
 ENHANCED_PACKET_BLOCK = 6
 NOT_CAPTURED = re.compile(r"nothing is captured|going on in memory|has room again|oldest segments are lost")
 TROUBLE = re.compile(r"Traceback|panicked|Exception|Errno")
@@ -69,7 +71,7 @@ def trace_faults(service: Service, trace: str) -> Iterator[str]:
         segments = (content for _, content in contents_of(service.data / "sessions" / SESSION / host.host))
         if (count := packets_in(segments)) != host.packets_count:
             yield f"{host.host}'s segments hold {count:,} packets, the trace {host.packets_count:,}"
-    hops = pl.DataFrame(Trace(trace).read("hops", ["state", "one_way_delay_ns", "uncertainty_ns"]))
+    hops = pl.DataFrame(Trace(trace).read("hops", HOP_COLUMNS))
     for state, count in hops.group_by(pl.col("state").cast(pl.String)).len().iter_rows():
         if state == HopState.LOST:
             yield f"{count} packets are said to be lost, and none was"
@@ -77,6 +79,9 @@ def trace_faults(service: Service, trace: str) -> Iterator[str]:
     if len(far):
         most = far["one_way_delay_ns"].abs().max()
         yield f"{len(far)} of {len(hops)} hops are said to take up to {most / 1e9:.3f} s, by more than their error bars"
+        for hop in far.head(SHOWN_HOPS_COUNT).iter_rows(named=True):
+            way = f"{hop['send_host']} to {hop['receive_host']} at {hop['send_host_ns'] / 1e9:.3f} s"
+            yield f"  of them {way}: {hop['one_way_delay_ns']:,} ± {hop['uncertainty_ns']:,} ns"
 
 
 def missing_requests(

@@ -16,6 +16,9 @@ PAUSE_S = 5.0
 YOUNG_S = 20.0
 """A part that was started less long ago is left out: what a start costs is no trend."""
 QUARTERS = 4
+TICK_S = 0.02
+STANDSTILL_S = 0.25
+"""A thread that sleeps for a tick and wakes so much later could not run, as no packet could be received."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Usage:
 
     service: Service
     looks: dict[str, list[Look]] = field(default_factory=dict)
+    standstills: list[str] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -42,6 +46,17 @@ class Usage:
             for name, part in self.service.parts.items():
                 with contextlib.suppress(OSError, IndexError, ValueError):  # it ended just now
                     self._look(name, part, begin, before)
+
+    def watch_for_standstills(self) -> None:
+        """Until `end`: note when this thread, which only sleeps, did not run."""
+        begin_s, before_s = time.time(), time.monotonic()
+        while not self._ending.wait(TICK_S):
+            now_s = time.monotonic()
+            if now_s - before_s - TICK_S > STANDSTILL_S:
+                self.standstills.append(
+                    f"{now_s - before_s:.2f} s, until {time.time() - begin_s:.1f} s ({time.time():.3f})"
+                )
+            before_s = now_s
 
     def end(self) -> None:
         """Stop looking."""
