@@ -4,6 +4,7 @@
 `/docs` lists the routes from the OpenAPI document without external scripts or hosts, so that it works offline.
 """
 
+import asyncio
 import hmac
 import html
 import logging
@@ -30,7 +31,7 @@ from collector.decode.host_capture import HostSource
 from collector.hops.quality_summary import WORST_COUNT, Pairing, read_pairing
 from collector.service import ingest, orders_routes, trigger_routes, window_routes
 from collector.service.agents import Agents, AgentStatus, Report
-from collector.service.boundary import AnalysisError, contain_failures, log_failure
+from collector.service.boundary import AnalysisError, contain_failures, log_failure, note_loop_failure
 from collector.service.browsers import BrowserGuard
 from collector.service.handshakes import Handshakes, Refusal
 from collector.service.incarnations import host_sources, sequences, stored_incarnations
@@ -153,6 +154,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(note_loop_failure)
         live.start()
         retention.start()
         joining.start()

@@ -9,13 +9,14 @@ everything is caught: exceptions, and panics of the core and of Polars, which ar
 Not handled: the end of the process itself, for example by the kernel's out-of-memory killer.
 """
 
+import asyncio
 import errno
 import logging
 import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from collector.trace.wire_text import text_from_wire
 from tracer.errors import ServiceError, TracerError
@@ -57,6 +58,16 @@ def log_failure(error: TracerError, session: str, times: int = 1) -> None:
     """Write why an analysis made no trace to the service's log; `times`, how often that session's has failed so far."""
     suffix = f" ({times:,} times)" if times > 1 else ""
     _log.error("%s%s", error, suffix, extra={"session": session, "count": times})
+
+
+def note_loop_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What the event loop calls with an error that nobody awaits: one line for a connection that could not be accepted
+    for want of descriptors or memory, which asyncio tries again after a second; else what asyncio writes."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno in SHORT:
+        _log.error("no connections are accepted for a second: %s; %s", os.strerror(error.errno), SHORT_REMEDY)
+    else:
+        loop.default_exception_handler(context)
 
 
 def _sentence(error: BaseException) -> str:
