@@ -77,6 +77,7 @@ CLUSTER = [
     "fastapi",
     "hdrhistogram",
     "httptools",
+    "httpx",
     "numpy",
     "pyroute2",
     "python-swiftclient",

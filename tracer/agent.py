@@ -4,7 +4,9 @@ The core captures in a thread of its own; this module has its settings, the sign
 the operator.
 """
 
+import os
 import platform
+import select
 import signal
 import sys
 import time
@@ -28,8 +30,10 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 AGAIN_SECONDS = 0.3
 """Between two stop signals that are two."""
-WAIT_NS = 50_000_000
-"""How long a stop signal waits at most before it is seen."""
+WAIT_SECONDS = 0.2
+"""How often what is not a signal is looked at: another reason to stop, the end of the capture, its notices."""
+STOP_NS = 50_000_000
+"""How long a capture that was stopped is waited for at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +98,16 @@ def run_capture(
     stop_requested: Callable[[], bool] | None = None,
     first_number: int | None = None,
     deliveries: OwnDeliveries | None = None,
-    with_signals: bool = True,
+    signals: "StopSignals | None" = None,
     budget: CpuBudget | None = None,
 ) -> CaptureCounts:
     """Capture into a folder until SIGINT or SIGTERM, or until an error.
 
     Arguments: `on_start` is called when every interface is captured, `on_capture` with what then runs, `on_notice` with
         each line for the operator;
-        `stop_requested` is asked about twenty times a second; `first_number` of the segments, if it is not the one
-        after those in the folder; `deliveries`, whose packets are not recorded; not `with_signals`, only
-        `stop_requested` ends it; `budget`, if it is shared with other captures of this process.
+        `stop_requested` is asked every `WAIT_SECONDS`; `first_number` of the segments, if it is not the one after
+        those in the folder; `deliveries`, whose packets are not recorded; `signals`, if who calls notes them;
+        `budget`, if it is shared with other captures of this process.
     Raises: PrivilegeError, ResourceError, InputError from opening; DiskFullError when the disk fills,
         ResourceError when all interfaces are removed. What was written until then is kept.
     """
@@ -112,7 +116,7 @@ def run_capture(
     budget = budget or CpuBudget(options.cpu_percent, options.payload)
     for line in prepare_folder(folder, stem):
         on_notice(line)
-    with stop_signals() if with_signals else nullcontext(_never) as signal_came:
+    with nullcontext(signals) if signals else StopSignals().catch() as came:
         try:
             number = first_number or next_number(folder, stem)
             excluded = deliveries.endpoints if deliveries else ()
@@ -127,9 +131,12 @@ def run_capture(
         if on_capture is not None:
             on_capture(capture)
         on_start()
-        while not capture.wait(WAIT_NS):
-            if signal_came() or (stop_requested is not None and stop_requested()):
+        while not capture.wait(0):
+            if came.count() or (stop_requested is not None and stop_requested()):
                 capture.stop()
+                capture.wait(STOP_NS)
+            else:
+                came.sleep(WAIT_SECONDS)
             for line in (*budget.step(capture), *capture.take_notices()):
                 on_notice(line)
     counts = CaptureCounts(*capture.counts())
@@ -210,27 +217,41 @@ def _drops(dropped_count: int) -> str:
     return f"{dropped_count:,} dropped (raise --ring-mib)" if dropped_count else "none dropped"
 
 
-def _never() -> int:
-    return 0
+class StopSignals:
+    """The stop signals that came. Those that come at once count as one: `timeout` sends its to the process and to its
+    group."""
 
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._came_at = clock, list[float]()
+        self._wakes, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-@contextmanager
-def stop_signals(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[], int]]:
-    """Within it, stop signals are only noted; yields a function that says how many came.
+    def note(self, _number: int, _frame: FrameType | None) -> None:
+        """One came."""
+        if not self._came_at or self._clock() - self._came_at[-1] >= AGAIN_SECONDS:
+            self._came_at.append(self._clock())
 
-    Those that come at once count as one: `timeout` sends its signal to the process and to its group.
-    """
-    came_at: list[float] = []
+    def count(self) -> int:
+        """How many came."""
+        return len(self._came_at)
 
-    def note(_number: int, _frame: FrameType | None) -> None:
-        if not came_at or clock() - came_at[-1] >= AGAIN_SECONDS:
-            came_at.append(clock())
+    def sleep(self, seconds: float) -> None:
+        """Sleep, until a signal comes at most."""
+        if select.select([self._wakes], [], [], seconds)[0]:
+            with suppress(BlockingIOError):
+                os.read(self._wakes, 4096)
 
-    hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # by nohup
-    wanted = [number for number in STOP_SIGNALS if not (hangup_ignored and number == signal.SIGHUP)]
-    earlier = {number: signal.signal(number, note) for number in wanted}
-    try:
-        yield lambda: len(came_at)
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
+    @contextmanager
+    def catch(self) -> Iterator["StopSignals"]:
+        """Within it, stop signals are only noted."""
+        hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # by nohup
+        wanted = [number for number in STOP_SIGNALS if not (hangup_ignored and number == signal.SIGHUP)]
+        earlier_wake = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        earlier = {number: signal.signal(number, self.note) for number in wanted}
+        try:
+            yield self
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(earlier_wake)
+            os.close(self._wake)
+            os.close(self._wakes)

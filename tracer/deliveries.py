@@ -15,8 +15,7 @@ import threading
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-
-import httpx
+from urllib.parse import urlsplit
 
 from tracer import _capture
 
@@ -64,10 +63,10 @@ def collector_endpoints(url: str) -> frozenset[Endpoint]:
 
     Arguments: `url`, one that `tracer.shipping.check_url` accepts.
     """
-    parsed = httpx.URL(url)
+    parsed = urlsplit(url)
     port = parsed.port or PORTS[parsed.scheme]
     try:
-        found = socket.getaddrinfo(parsed.host, port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(parsed.hostname, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return frozenset()
     addresses = {ipaddress.ip_address(str(sockaddr[0]).partition("%")[0]) for *_, sockaddr in found}

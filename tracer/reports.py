@@ -75,6 +75,7 @@ class Reporting:
     ) -> None:
         self._options, self._spools, self._limit_bytes, self._clock = options, spools, limit_bytes, clock
         self._started_ns = clock()
+        self._version = version("twintap")
         self._budget = budget or CpuBudget(options.cpu_percent, options.payload)
         self._before = CaptureCounts()
         self._capture: _capture.Capture | None = None
@@ -124,7 +125,7 @@ class Reporting:
         waiting = [path for spool in self._spools if spool.folder.is_dir() for _, path in spool.waiting()]
         used = resource.getrusage(resource.RUSAGE_SELF)
         return Report(
-            version=version("twintap"),
+            version=self._version,
             interfaces=self._options.interfaces,
             payload=self._options.payload,
             expression=self._options.expression,

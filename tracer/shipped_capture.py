@@ -14,7 +14,7 @@ from logging import WARNING
 from pathlib import Path
 
 from tracer import _capture
-from tracer.agent import WAIT_NS, CaptureCounts, CaptureOptions, add_counts, run_capture, stop_signals
+from tracer.agent import WAIT_SECONDS, CaptureCounts, CaptureOptions, StopSignals, add_counts, run_capture
 from tracer.cpu_budget import CpuBudget
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import DiskFullError, InputError, ServiceError
@@ -109,18 +109,20 @@ def run_shipped_capture(
     if left_count := shipper.waiting_count():
         on_notice(f"{left_count:,} segments that an earlier agent left are sent first")
     delivered = True
-    with stop_signals() as signals_count:
+    with StopSignals().catch() as signals:
         try:
-            stop = _either(lambda: signals_count() > 0, stop_requested)
+            stop = _either(lambda: signals.count() > 0, stop_requested)
             start, note = start_shipping, reporting.note_capture
             memory_bytes = destination.memory.overflow_bytes
-            turn = _Turn(steering, spool, start, note, on_notice, stop, deliveries, budget, memory_bytes, history)
+            turn = _Turn(
+                steering, spool, start, note, on_notice, stop, signals, deliveries, budget, memory_bytes, history
+            )
             counts = _capture_in_turns(turn)
         finally:
-            first_count = min(1, signals_count())
+            first_count = min(1, signals.count())
             for running in thread:
-                delivered = _deliver_rest(running, shipper, lambda: signals_count() > first_count)
-                if signals_count() <= first_count:
+                delivered = _deliver_rest(running, shipper, lambda: signals.count() > first_count)
+                if signals.count() <= first_count:
                     shipper.report_end()
             for opened in spools:
                 opened.close()
@@ -205,6 +207,7 @@ class _Turn:
     on_capture: Callable[[_capture.Capture], None]
     on_notice: Notice
     stop: Stop
+    signals: StopSignals
     deliveries: OwnDeliveries | None
     budget: CpuBudget
     memory_bytes: int  # for segments, while the disk is full
@@ -231,7 +234,7 @@ class _Turn:
         while not self.has_new_orders(number):
             if self.stop():
                 return True
-            time.sleep(WAIT_NS / 1e9)
+            self.signals.sleep(WAIT_SECONDS)
         return self.stop()
 
     def run(self, folder: Path, until: Stop) -> CaptureCounts:
@@ -247,7 +250,7 @@ class _Turn:
             stop_requested=until,
             first_number=self.next_number(),
             deliveries=self.deliveries,
-            with_signals=False,
+            signals=self.signals,
             budget=self.budget,
         )
 
@@ -284,7 +287,7 @@ def _capture_in_turns(turn: _Turn) -> CaptureCounts:
             else:
                 line = f"{error.what}; nothing is captured, trying again in {look_seconds:.0f} s"
                 turn.on_notice(line, WARNING)
-                if _stopped_within(turn.stop, look_seconds):
+                if _stopped_within(turn, look_seconds):
                     return counts
                 folder = turn.folder
             look_seconds = min(2 * look_seconds, LONGEST_LOOK_SECONDS)
@@ -304,13 +307,13 @@ def _room(spool: Spool, options: CaptureOptions, look_seconds: float) -> Stop:
     return has_room
 
 
-def _stopped_within(stop: Stop, seconds: float) -> bool:
+def _stopped_within(turn: _Turn, seconds: float) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if stop():
+        if turn.stop():
             return True
-        time.sleep(WAIT_NS / 1e9)
-    return stop()
+        turn.signals.sleep(WAIT_SECONDS)
+    return turn.stop()
 
 
 def _either(one: Stop, other: Stop | None) -> Stop:

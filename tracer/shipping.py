@@ -14,18 +14,20 @@ agent is killed, are sent by the next agent on this host.
 """
 
 import hashlib
+import json
 import re
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http.client import HTTPException
 from logging import WARNING
 from typing import TYPE_CHECKING, Any, Protocol
-
-import httpx
+from urllib.parse import urlsplit
 
 from tracer import _capture
+from tracer.collector_connection import Answer, CollectorConnection, Connection
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import InputError, ServiceError
 from tracer.reports import REPORT_SECONDS, Delivery
@@ -42,10 +44,17 @@ LONGEST_RETRY_SECONDS = 30.0
 IDLE_SECONDS = 0.2
 """How often the spool is looked at; bounds, with the segment's age, how late the collector sees a packet."""
 
+LOOK_SECONDS = 2.0
+"""An empty spool is listed so often although no file has come."""
+SAME_TIME_NS = 50_000_000
+"""Changes of a folder less than so far apart may have one time."""
+
 REQUEST_TIMEOUT_SECONDS = 30.0
 END_SECONDS = 8.0
 """Without an acknowledgement, after which a stopped agent gives up: `docker stop` kills it after 10 s."""
 UNAUTHORIZED = 401
+URL_TEXT = re.compile(r"[!-~]+")
+"""RFC 3986 §2: printable ASCII, no spaces."""
 ERRNO = re.compile(r"\[Errno -?\d+\] ")  # how Python begins the text of an error of the system
 OF_THE_SEGMENT = (409, 413, 415)
 """Statuses of refusals that are of the segment: another one has its number, too large, no capture."""
@@ -54,6 +63,11 @@ PACKED = "application/x-twintap-packed"
 """The media type of packed segments; a collector that takes them says so in its answers (RFC 9110 §12.5.1)."""
 KEPT_SECONDS = 2.0
 """A connection idle for longer may be closed, and the next request open another. A collector keeps it for 5 s."""
+
+
+Connect = Callable[[str, ssl.SSLContext | None, float], Connection]
+"""Opens a connection when it is needed: to a URL, with a context of TLS for https, and seconds after which it fails."""
+NO_HEADERS: Mapping[str, str] = {}
 
 
 class SendReport(Protocol):
@@ -86,22 +100,25 @@ class CollectorClient:
         self,
         url: str,
         token: str = "",
-        transport: httpx.BaseTransport | None = None,
+        connect: Connect = CollectorConnection,
         deliveries: OwnDeliveries | None = None,
         token_now: Callable[[], str] | None = None,
         url_now: Callable[[], str] | None = None,
         tls: TlsFiles = SYSTEM,
     ) -> None:
-        """`deliveries` learns of each address before a connection to it is opened; `token_now` says what the token is
-        after one was refused; `url_now`, where the collector is before a connection is opened.
+        """`connect` opens connections; `deliveries` learns of each address before a connection to it is opened;
+        `token_now` says what the token is after one was refused; `url_now`, where the collector is before a connection
+        is opened.
 
         Raises: InputError for certificates that cannot be used.
         """
-        self._token_now, self._url_now, self._tls, self._transport = token_now, url_now, tls, transport
+        self._token_now, self._url_now, self._tls, self._connect = token_now, url_now, tls, connect
         self.url = check_url(url)
         self._stamp = tls.stamp()
         self._context = _context_for(self.url, tls)
-        self._http = self._new_http(_bearer(token), httpx.Timeout(REQUEST_TIMEOUT_SECONDS))
+        self._authorization = _bearer(token)
+        self._timeout_seconds = REQUEST_TIMEOUT_SECONDS
+        self._connection = self._new_connection()
         self._deliveries = deliveries
         self.tls_failures = TlsFailures()
         self._answered_at: float | None = None
@@ -110,11 +127,12 @@ class CollectorClient:
 
     def close(self) -> None:
         """Close its connections."""
-        self._http.close()
+        self._connection.close()
 
     def limit_waiting(self, seconds: float) -> None:
         """From now on, fail a request during which nothing was sent or received for so long."""
-        self._http.timeout = httpx.Timeout(seconds)
+        self._timeout_seconds = seconds
+        self._connection.limit_waiting(seconds)
 
     def check(self) -> None:
         """Ask whether a collector answers there and takes the token."""
@@ -143,58 +161,56 @@ class CollectorClient:
     def report(self, spool: Spool, report: dict[str, object]) -> dict[str, Any]:
         """Send the agent's report of itself; the answer: `received_ns` by the collector's clock, and what it asks
         for."""
-        answer = self._send("POST", f"{_place(spool)}/report", json=report)
+        answer = self._post(f"{_place(spool)}/report", report)
         self._response_field(answer, "received_ns")
-        found: dict[str, Any] = answer.json()
+        found: dict[str, Any] = json.loads(answer.content)
         return found
 
     def close_incarnation(self, spool: Spool) -> None:
         """Notify the collector that no more segments of an incarnation come."""
         state = spool.state()
         closing = {"last_number": state.last_number, "lost_count": state.lost_count}
-        self._send("POST", f"{_place(spool)}/close", json=closing)
+        self._post(f"{_place(spool)}/close", closing)
 
-    def _note_types(self, answer: httpx.Response) -> None:
-        self._takes_packed = PACKED in answer.headers.get("Accept", "")
+    def _note_types(self, answer: Answer) -> None:
+        self._takes_packed = PACKED in answer.accept
 
-    def _response_field(self, answer: httpx.Response, key: str) -> Any:
+    def _response_field(self, answer: Answer, key: str) -> Any:
         try:
-            return answer.json()[key]
+            return answer.field(key)
         except (ValueError, KeyError, TypeError):
             raise CollectorRefusesError(f"what answers at {self.url} is no collector", "check the URL") from None
 
+    def _post(self, path: str, document: Mapping[str, object]) -> Answer:
+        content = json.dumps(document, separators=(",", ":")).encode()
+        return self._send("POST", path, content, {"Content-Type": "application/json"})
+
     def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        content: bytes | None = None,
-        headers: dict[str, str] | None = None,
-        json: object = None,
-    ) -> httpx.Response:
+        self, method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] = NO_HEADERS
+    ) -> Answer:
         if self._answered_at is None or time.monotonic() - self._answered_at > KEPT_SECONDS:
             self._follow_changes()
         try:
-            answer = self._http.request(method, path, content=content, headers=headers, json=json)
-        except httpx.HTTPError as error:
+            answer = self._connection.request(method, path, {**self._authorization, **headers}, content)
+        except (OSError, HTTPException) as error:
             self._answered_at, self._takes_packed = None, False
             raise self._no_answer(error) from None
         self._answered_at = time.monotonic()
         if answer.is_success:
             return answer
-        if answer.status_code == UNAUTHORIZED and self._has_new_token():
-            return self._send(method, path, content=content, headers=headers, json=json)
+        if answer.status == UNAUTHORIZED and self._has_new_token():
+            return self._send(method, path, content, headers)
         detail = _detail(answer)
-        if answer.status_code in OF_THE_SEGMENT and content is not None:
+        if answer.status in OF_THE_SEGMENT and method == "PUT":
             raise SegmentRefusedError(f"the collector at {self.url} refuses a segment ({detail})")
-        if answer.status_code >= 500 or answer.status_code in (408, 422, 429):
+        if answer.status >= 500 or answer.status in (408, 422, 429):
             raise CollectorDownError(f"the collector at {self.url} cannot take segments now ({detail})")
         self._answered_at = None  # before the next attempt, see whether it has moved
-        raise CollectorRefusesError(f"the collector at {self.url} refuses ({detail})", _remedy(answer.status_code))
+        raise CollectorRefusesError(f"the collector at {self.url} refuses ({detail})", _remedy(answer.status))
 
-    def _no_answer(self, error: httpx.HTTPError) -> CollectorDownError | CollectorRefusesError:
+    def _no_answer(self, error: OSError | HTTPException) -> CollectorDownError | CollectorRefusesError:
         """The error for a request without an answer."""
-        trouble = None if self._transport else tls_trouble(error, self.url, self._context)
+        trouble = tls_trouble(error, self.url, self._context)
         if trouble is not None:
             self.tls_failures = self.tls_failures.with_one_more(trouble, time.time_ns())
             return CollectorRefusesError(f"the collector at {self.url}: {trouble[0]}", trouble[1])
@@ -204,8 +220,8 @@ class CollectorClient:
     def _has_new_token(self) -> bool:
         """Whether the collector has a new token; if so, requests carry it from now on."""
         found = _bearer(self._token_now() if self._token_now else "")
-        is_new = bool(found) and self._http.headers.get("Authorization") != found["Authorization"]
-        self._http.headers.update(found)
+        is_new = bool(found) and found != self._authorization
+        self._authorization = found or self._authorization
         return is_new
 
     def _follow_changes(self) -> None:
@@ -215,22 +231,15 @@ class CollectorClient:
             url = check_url(self._url_now()) if self._url_now else self.url
             if url != self.url or stamp != self._stamp:
                 context = _context_for(url, self._tls)
-                self.url, self._stamp, self._context, before = url, stamp, context, self._http
-                self._http = self._new_http(_authorization(before), before.timeout)
+                self.url, self._stamp, self._context, before = url, stamp, context, self._connection
+                self._connection = self._new_connection()
                 self._takes_packed = False
                 before.close()
         if self._deliveries is not None:
             self._deliveries.look_up(self.url)
 
-    def _new_http(self, headers: dict[str, str], timeout: httpx.Timeout) -> httpx.Client:
-        return httpx.Client(
-            base_url=self.url,
-            headers=headers,
-            timeout=timeout,
-            transport=self._transport,
-            trust_env=False,
-            verify=self._context or False,  # without a context it is plain HTTP
-        )
+    def _new_connection(self) -> Connection:
+        return self._connect(self.url, self._context, self._timeout_seconds)
 
 
 def _place(spool: Spool) -> str:
@@ -276,6 +285,8 @@ class Shipper:
         self._next_attempt = self._acknowledged_at = self._next_report = clock()
         self._failure: ServiceError | None = None
         self._is_closing = self._is_closed = False
+        self._empty_since_ns: int | None = None
+        self._next_look = 0.0
         self.sent_count = 0
         self.lost_count = 0
 
@@ -295,6 +306,8 @@ class Shipper:
         try:
             if self._recorder is not None:
                 self._parts += self._recorder.step()
+            elif self._has_nothing_new():
+                return
             self._trim()
             if self._clock() >= self._next_attempt:
                 if self._failure is not None and not self._is_closing and not self.waiting_count():
@@ -305,6 +318,19 @@ class Shipper:
             self._note_failure(error)
         except OSError as error:
             self._note_failure(CollectorDownError(f"the spool cannot be used: {error.strerror}"))
+
+    def _has_nothing_new(self) -> bool:
+        """Whether all was sent at the last look, and no file has come since. Raises: OSError."""
+        if self._left or self._is_closing or self._failure is not None:
+            return False
+        now, changed_ns = self._clock(), self._spool.changed_ns()
+        if now < self._next_look and changed_ns == self._empty_since_ns:
+            return True
+        self._next_look = now + LOOK_SECONDS
+        # Times of files are coarse: one that comes in the same moment would not show.
+        is_past = abs(time.time_ns() - changed_ns) > SAME_TIME_NS
+        self._empty_since_ns = changed_ns if is_past and not self._spool.waiting() else None
+        return self._empty_since_ns is not None
 
     def close(self, must_end: Callable[[], bool] = _never) -> bool:
         """After the capture: send the rest and inform the collector that this was all; whether it worked.
@@ -442,15 +468,26 @@ class ShippingThread:
 
 def check_url(url: str) -> str:
     """Return the collector's URL without a slash at its end. Raises: InputError if it is none."""
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL:
-        parsed = httpx.URL("")
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if not _is_url(url):
         raise InputError(f"{url!r} is no collector's URL", "give one such as http://127.0.0.1:8710")
-    if parsed.userinfo:
+    if "@" in urlsplit(url).netloc:
         raise InputError("a collector's URL holds no user and password", "give a token: --token-file or TWINTAP_TOKEN")
-    return str(parsed).rstrip("/")
+    return url.rstrip("/")
+
+
+def _is_url(url: str) -> bool:
+    """Whether it is one of HTTP that holds nothing which a URL cannot hold."""
+    try:
+        parsed = urlsplit(url)
+        has_port = parsed.port is None or parsed.port > 0
+    except ValueError:
+        return False
+    return (
+        parsed.scheme in ("http", "https")
+        and bool(parsed.hostname)
+        and has_port
+        and URL_TEXT.fullmatch(url) is not None
+    )
 
 
 def _context_for(url: str, tls: TlsFiles) -> ssl.SSLContext | None:
@@ -458,20 +495,16 @@ def _context_for(url: str, tls: TlsFiles) -> ssl.SSLContext | None:
     return client_context(tls) if url.startswith("https:") else None
 
 
-def _authorization(http: httpx.Client) -> dict[str, str]:
-    return {"Authorization": http.headers["Authorization"]} if "Authorization" in http.headers else {}
-
-
 def _bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _detail(answer: httpx.Response) -> str:
+def _detail(answer: Answer) -> str:
     try:
-        detail = answer.json()["detail"]
+        detail = answer.field("detail")
     except (ValueError, KeyError, TypeError):
-        detail = answer.reason_phrase
-    return f"{answer.status_code}: {detail}"
+        detail = answer.reason
+    return f"{answer.status}: {detail}"
 
 
 def _remedy(status_code: int) -> str:

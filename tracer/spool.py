@@ -22,7 +22,8 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,6 +46,9 @@ MEMORY = Path("/dev/shm")
 """A file system in memory, where the system has one."""
 DEFAULT_SHARES = divide_memory(DEFAULT_MIB << 20, 1)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+STATE_SECONDS = 5.0
+"""How old the stored state of a killed agent may be, if segments were only acknowledged since."""
 
 _SENT_FILE = "sent.json"
 _BEFORE_FILE = "sent.json.before"
@@ -101,13 +105,16 @@ class Spool:
     `folder` is on the disk; `overflow`, in memory, takes segments while that has no space.
     """
 
-    def __init__(self, folder: Path, overflow: Path | None = None) -> None:
+    def __init__(self, folder: Path, overflow: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.folder = folder
         self.overflow = overflow
         self.session, self.host, self.incarnation = folder.parts[-3:]
         self.stem = incarnation_stem(self.host, self.incarnation)
         self._lock: int | None = None  # descriptor of the lock file
         self._state: SpoolState | None = None
+        self._stored: SpoolState | None = None
+        self._stored_at = 0.0
         self.notices: list[str] = []
         """What was found damaged or unfinished in it, a line for the operator on each."""
 
@@ -127,6 +134,7 @@ class Spool:
     def close(self) -> None:
         """Release the spool, so that another agent may take it."""
         if self._lock is not None:
+            self._store()
             os.close(self._lock)
             self._lock = None
             self._state = None
@@ -142,6 +150,11 @@ class Spool:
             except OSError as error:
                 self.notices.append(f"what an agent was writing in {folder} cannot be kept now: {error.strerror}")
 
+    def changed_ns(self) -> int:
+        """When a file came into its folders or left them, by this host's clock. Raises: OSError."""
+        folders = [folder for folder in (self.folder, self.overflow) if folder is not None]
+        return max((folder.stat().st_mtime_ns for folder in folders if folder.is_dir()), default=0)
+
     def waiting(self) -> list[tuple[int, Path]]:
         """Return (number, path) of the segments to send, in order."""
         return sorted([*segments(self.folder, self.stem), *self.overflow_segments()])
@@ -155,7 +168,7 @@ class Spool:
     def state(self) -> SpoolState:
         """Return the stored state."""
         if self._state is None:
-            self._state = self._read_state()
+            self._state = self._stored = self._read_state()
         return self._state
 
     def next_number(self) -> int:
@@ -204,17 +217,20 @@ class Spool:
             return False
 
     def _note(self, number: int, lost_count: int) -> None:
-        state = self.state()
-        self._remember(SpoolState(max(state.last_number, number), state.lost_count + lost_count))
+        before = self.state()
+        self._state = SpoolState(max(before.last_number, number), before.lost_count + lost_count)
+        if lost_count or not before.last_number or self._clock() - self._stored_at >= STATE_SECONDS:
+            self._store()
 
-    def _remember(self, state: SpoolState) -> None:
-        """Store the state in memory, and on the disk as soon as that has room."""
-        before = self._state
-        self._state = state
+    def _store(self) -> None:
+        """Store the state on the disk, or as soon as that has room."""
+        state, before = self._state, self._stored
+        if state is None or state == before or not self.folder.is_dir():
+            return
         try:
-            if before is not None and (self.folder / _SENT_FILE).exists():
-                write_durably(self.folder / _BEFORE_FILE, json.dumps(asdict(before)))
+            write_durably(self.folder / _BEFORE_FILE, json.dumps(asdict(before or state)))
             write_durably(self.folder / _SENT_FILE, json.dumps(asdict(state)))
+            self._stored, self._stored_at = state, self._clock()
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
@@ -234,7 +250,7 @@ class Spool:
         except (FileNotFoundError, ValueError):
             before = SpoolState()
         known = max((number for number, _ in self.waiting()), default=0)
-        # What it said before is at most one segment behind.
+        # What it said before is behind, which does no harm: the collector knows what it has acknowledged.
         last_number = before.last_number + 1 if before.last_number else max(0, known - 1)
         return SpoolState(last_number, before.lost_count)
 

@@ -11,9 +11,8 @@ import socket
 import ssl
 import time
 from dataclasses import dataclass
+from http.client import HTTPException
 from urllib.parse import urlsplit
-
-import httpx
 
 from tracer.tls import NO_TLS
 
@@ -43,6 +42,16 @@ ALERTS = {
 }
 """Ends of the names of alerts."""
 
+ENDED = (
+    ConnectionAbortedError,
+    ConnectionResetError,
+    BrokenPipeError,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+    HTTPException,
+)
+"""The other side ended a connection that was open, or answered what is no HTTP."""
+
 Trouble = tuple[str, str]
 """What is wrong, and what to do."""
 
@@ -69,7 +78,7 @@ def tls_trouble(error: BaseException, url: str, context: ssl.SSLContext | None) 
     Arguments: `context`, with which the connection was opened; None for plain HTTP.
     """
     found = _ssl_error(error)
-    if found is None and isinstance(error, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError):
+    if found is None and isinstance(error, ENDED):
         found = _error_of_probe(url, context)
         if context is None and found is None:
             return _speaks_tls(url)

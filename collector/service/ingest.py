@@ -325,7 +325,7 @@ def incarnation_status(folder: Path) -> IncarnationStatus:
         expired_count=gone,
         missing_count=missing_count,
         missing=tuple(islice(_gaps(gone, runs, announced), min(missing_count, SHOWN_MISSING_COUNT))),
-        closed=closing is not None and closing.last_number >= last_number and missing_count <= closing.lost_count,
+        closed=closing is not None and missing_count <= closing.lost_count,
     )
 
 

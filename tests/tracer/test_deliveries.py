@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.helpers.answering import connections_to
 from tests.tracer.test_shipping import FakeCollector
 from tracer import _capture, deliveries, shipping
 from tracer.deliveries import Endpoint, OwnDeliveries, collector_endpoints
@@ -66,7 +67,7 @@ def test_the_name_is_looked_up_before_every_connection_and_at_no_other_time(monk
     monkeypatch.setattr(shipping.time, "monotonic", lambda: now[0])
     own = OwnDeliveries("http://collector:8710", lambda url: frozenset(looks.append(url) or ()))
     fake = FakeCollector()
-    client = CollectorClient("http://collector:8710", "", httpx.MockTransport(fake.answer), own)
+    client = CollectorClient("http://collector:8710", "", connections_to(fake.answer), own)
 
     def looks_during(step: Callable[[], object]) -> int:
         before = len(looks)
@@ -80,8 +81,8 @@ def test_the_name_is_looked_up_before_every_connection_and_at_no_other_time(monk
         with pytest.raises(CollectorDownError):
             put()
 
-    def refuse(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused", request=request)
+    def refuse(_request: httpx.Request) -> httpx.Response:
+        raise ConnectionRefusedError
 
     assert [looks_during(put), looks_during(put)] == [1, 0]
     now[0] += shipping.KEPT_SECONDS + 1

@@ -18,6 +18,7 @@ from collector.service.app import MOST_ANALYSES, create_app
 from collector.service.live import Counters
 from collector.service.settings import CollectorSettings
 from collector.trace.model import HostInfo, TraceInfo
+from tests.helpers.answering import connections_to
 from tests.helpers.app_client import AppClient
 from tests.helpers.script_traces import write_script_trace
 from tracer import _capture
@@ -212,6 +213,13 @@ def test_a_host_is_closed_when_all_that_was_announced_is_here(client: AppClient)
     assert close(last_number=999_999_999)["missing_count"] == 999_999_999 - 3, "without listing them all"
 
 
+def test_an_incarnation_is_closed_by_an_agent_that_knows_of_less_than_is_here(client: AppClient) -> None:
+    """What a killed agent stored of its state is some seconds old; the next one closes what that left."""
+    for number in (1, 2, 3):
+        put(client, number)
+    assert client.post(f"{path_of()}/close", json={"last_number": 1}).json()["closed"] is True
+
+
 def test_a_full_disk_is_507_and_the_next_try_works(
     client: AppClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,7 +399,7 @@ def test_an_agent_and_a_collector_lose_nothing_while_the_collectors_disk_is_full
         return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
 
     spools = open_spools(Destination("http://testserver", "s1", "", tmp_path / "spool", 1 << 20), "proxy")
-    agent = CollectorClient("http://testserver", transport=httpx.MockTransport(forward))
+    agent = CollectorClient("http://testserver", connect=connections_to(forward))
     notices: list[str] = []
     now = [0.0]
     limits = SpoolLimits(1 << 20)

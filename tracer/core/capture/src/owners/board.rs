@@ -2,8 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::key::Key;
 use super::look::Answer;
@@ -60,10 +63,12 @@ impl KnownEnd {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Board {
     state: Mutex<State>,
     has_inside: AtomicBool,
+    /// Readable while there is something new for the thread that looks.
+    news: EventFd,
 }
 
 #[derive(Debug, Default)]
@@ -81,6 +86,30 @@ pub struct State {
 }
 
 impl Board {
+    /// `None` if the kernel has no descriptor for it.
+    pub fn open() -> Option<Self> {
+        let news = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).ok()?;
+        Some(Board {
+            state: Mutex::default(),
+            has_inside: AtomicBool::default(),
+            news,
+        })
+    }
+
+    /// A descriptor that is readable while there is something new.
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
+    }
+
+    /// Nothing is new from now on, until something comes.
+    pub fn note_read(&self) {
+        let _ = self.news.read(); // it fails if there was nothing
+    }
+
+    fn announce(&self) {
+        let _ = self.news.write(1); // it fails at 2^64 - 1 unread ones, and is readable then
+    }
+
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,6 +132,20 @@ impl Board {
         state.left_out_count += questions.len().saturating_sub(room) as u64;
         questions.truncate(room);
         state.questions.append(questions);
+        drop(state);
+        self.announce();
+    }
+
+    /// From now on these interfaces are captured.
+    pub fn set_interfaces(&self, names: Vec<String>) {
+        self.state().interfaces = Some(names);
+        self.announce();
+    }
+
+    /// Has the thread that looks end.
+    pub fn end(&self) {
+        self.state().ends = true;
+        self.announce();
     }
 }
 

@@ -34,8 +34,10 @@ const DELAYS: [Duration; 5] = [
 ];
 /// Looks after which a connection's socket is there, if this host has it.
 const SURELY_THERE: usize = 2;
-/// The longest sleep; limits the delay of ends that only the ring shows, and of the end.
-const POLL_MS: u16 = 20;
+/// The longest sleep while nothing comes.
+const IDLE_MS: u16 = 500;
+/// The sleep while the budget is spent, or an interface is down.
+const PAUSE_MS: u16 = 20;
 /// Ends in one batch.
 const BATCH_LEN: usize = 256;
 /// Statements that wait for an end's owner.
@@ -69,7 +71,7 @@ impl Owners {
     /// Starts the thread; `None` if this kernel answers no questions about sockets. It takes one part of a processor in
     /// `parts`, or in 50 if that is less.
     pub fn start(interfaces: &[String], parts: u32) -> Option<Self> {
-        let board = Arc::new(Board::default());
+        let board = Arc::new(Board::open()?);
         let looker = Looker::open()?;
         let least_depth = Arc::new(AtomicU8::new(0));
         let taps = interfaces.iter().filter_map(|name| SynTap::open(name).ok()).collect();
@@ -144,7 +146,7 @@ impl Owners {
 
     /// From now on these interfaces are captured.
     pub fn set_interfaces(&mut self, names: Vec<String>) {
-        self.board.state().interfaces = Some(names);
+        self.board.set_interfaces(names);
     }
 
     /// Has the ends of packets noted so far looked for.
@@ -198,7 +200,7 @@ impl Owners {
 
 impl Drop for Owners {
     fn drop(&mut self) {
-        self.board.state().ends = true;
+        self.board.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic there was already printed
         }
@@ -241,35 +243,36 @@ impl Run {
         }
     }
 
-    /// Sleeps until a SYN comes or a look is due; while the budget is spent, whatever comes.
+    /// Sleeps until a SYN or a question comes, or a look is due; while the budget is spent, whatever comes.
     fn sleep(&self, allowed: bool) {
-        let now = Instant::now();
-        let next = self
-            .due
-            .iter()
-            .filter_map(|queue| queue.front())
-            .map(|(due, _)| *due)
-            .min();
-        let wait = next.map_or(POLL_MS, |due| {
-            let wait_ms = due.saturating_duration_since(now).as_millis() as u16;
-            (wait_ms + u16::from(due > now)).min(POLL_MS)
-        });
+        if !allowed {
+            thread::sleep(Duration::from_millis(u64::from(PAUSE_MS)));
+            return;
+        }
         let mut polled: Vec<PollFd> = self
             .taps
             .iter()
-            .map(|tap| PollFd::new(tap.fd(), PollFlags::POLLIN))
+            .map(|tap| tap.fd())
+            .chain([self.board.news()])
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
             .collect();
-        if !allowed {
-            polled.clear();
-        }
-        let wait = if allowed { wait } else { POLL_MS };
-        let failing = poll(&mut polled, wait).is_err()
+        let failing = poll(&mut polled, self.longest_sleep_ms(Instant::now())).is_err()
             || polled
                 .iter()
                 .any(|fd| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLERR)));
         if failing {
-            thread::sleep(Duration::from_millis(u64::from(POLL_MS))); // an interface that is down
+            thread::sleep(Duration::from_millis(u64::from(PAUSE_MS))); // an interface that is down
         }
+        self.board.note_read();
+    }
+
+    /// Until the next look is due.
+    fn longest_sleep_ms(&self, now: Instant) -> u16 {
+        let next = self.due.iter().filter_map(|queue| queue.front()).map(|(due, _)| *due);
+        next.min().map_or(IDLE_MS, |due| {
+            let wait_ms = due.saturating_duration_since(now).as_millis() as u16;
+            (wait_ms + u16::from(due > now)).min(IDLE_MS)
+        })
     }
 
     fn follow_interfaces(&mut self) {
