@@ -46,8 +46,8 @@ DAEMONS = (
 )
 """All daemons, by the names in their User-Agent."""
 
-MEDIA = ("none", "hdd", "ssd")
-_OF_MEDIA = ("read_bytes_per_s", "write_bytes_per_s", "cache_mib")
+MEDIA = ("none", "hdd", "ssd", "hdd-2016", "ssd-2016")
+_OF_MEDIA = ("read_bytes_per_s", "write_bytes_per_s", "cache_mib", "audit_reads_per_s")
 FILESYSTEMS = ("", "ext3", "ext4", "xfs")
 XFS_MIN_MIB = 300
 """mkfs.xfs makes no smaller one."""
@@ -78,6 +78,8 @@ class Disk:
     read_bytes_per_s: int = 0  # of the medium, instead of its own …
     write_bytes_per_s: int = 0
     cache_mib: int = 0  # room of a page cache before it
+    audit_reads_per_s: int = 0  # what an auditor reads of it meanwhile, one read after the other
+    synced: bool = True  # whether a sync waits for the medium; false: it is left in a cache that a power cut empties
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +102,25 @@ class Service:
 
 
 @dataclasses.dataclass(frozen=True)
+class Processor:
+    """A host's modelled processor (`servers/processor.py`); without cores there is none."""
+
+    cores: int = 0
+    request_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Service to the time of one core that one of its requests takes."""
+
+    def __post_init__(self) -> None:
+        """Raises: TopologyError."""
+        if not isinstance(self.cores, int) or self.cores < 0:
+            raise TopologyError(f"topology: processor.cores is {self.cores!r}, not a number from 0 on")
+        for service, value in self.request_ms.items():
+            if not isinstance(value, int | float) or value < 0 or not self.cores:
+                raise TopologyError(
+                    f"topology: processor.request_ms.{service} is {value!r}: it needs cores, and a number from 0 on"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
 class Host:
     """One machine of the cluster."""
 
@@ -110,6 +131,7 @@ class Host:
     disks: tuple[Disk, ...] = ()
     store: str = ""
     """The store that it is part of, where the cluster has several."""
+    processor: Processor = Processor()
 
     def disk(self, device: str) -> Disk:
         """The storage of a device; the default for a device that is not in the topology."""
@@ -138,6 +160,8 @@ class Link:
     rate_bits_per_s: int = 1_000_000_000
     burst_bytes: int = 16_384
     queue_latency_ms: int = 50
+    somaxconn: int = 0
+    """The longest listen queue on each host; 0: as long as the kernel and the servers have it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -538,6 +562,7 @@ def _host(entry: dict[str, Any], making: _Making) -> Host:
         tuple(Device(name, device["name"], zone, device.get("weight", 1.0)) for device in entry.get("devices", ())),
         tuple(_disk(device) for device in entry.get("devices", ())),
         entry.get("store", ""),
+        Processor(**entry.get("processor", {})),
     )
 
 

@@ -163,6 +163,7 @@ EXTENSION = "_core"
 
 
 SERVER_FLOORS = (
+    ("processor",),
     ("http",),
     ("disks", "auth", "balancer", "foreign", "open_files"),
     ("databases",),

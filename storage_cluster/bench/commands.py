@@ -43,7 +43,9 @@ from tracer.secret_rules import argv_without_secrets
 RUNS = Path("runs")
 """Where runs go by default."""
 SIMPLE = ("put", "get")
-_SIMPLE_OPTIONS = ("count", "size_bytes", "concurrency", "retries_max", "container", "seconds")
+_SIMPLE_OPTIONS = (
+    *("count", "size_bytes", "concurrency", "retries_max", "container", "seconds", "connects_max", "connections_max"),
+)
 
 
 @click.group()
@@ -62,6 +64,20 @@ def command() -> None:
 )
 @click.option(
     "--retries", "retries_max", default=3, show_default=True, type=click.IntRange(0), help="put, get: per operation."
+)
+@click.option(
+    "--connects",
+    "connects_max",
+    default=0,
+    type=click.IntRange(0),
+    help="put, get: attempts at a connection, of the retries; 0: all of them.",
+)
+@click.option(
+    "--connections",
+    "connections_max",
+    default=0,
+    type=click.IntRange(0),
+    help="put, get: as many may be open; those beyond fail, as without open files. 0: all.",
 )
 @click.option("--seconds", default=0.0, type=click.FloatRange(0.0), help="put, get: end after this time, done or not.")
 @click.option(

@@ -160,6 +160,8 @@ class Work:
     driver: str = ""  # "": all of them
     acceptable_failures_ppm: int = 200_000
     retries_max: int = 0
+    connects_max: int = 0  # attempts at a connection, within those; 0: no other limit
+    connections_max: int = 0  # of the process, as a limit on its open files has it: those beyond fail; 0: none
     keep_alive: bool = True
     open_loop: OpenLoop | None = None  # None: closed loop
     ramp: tuple[Step, ...] = ()

@@ -15,6 +15,8 @@ def workload(
     retries_max: int,
     container: str,
     seconds: float = 0.0,
+    connects_max: int = 0,
+    connections_max: int = 0,
 ) -> Workload:
     """Put objects `object-000000`, `object-000001`, … once each; or get them, after putting those that are missing.
 
@@ -37,7 +39,8 @@ def workload(
         put = dataclasses.replace(put, kind=Kind.READ, name="get", sizes=None, hash_check=True)
     main = Work(
         operation, None, (put,), workers=workers, total_ops=count, runtime_s=seconds,
-        retries_max=retries_max, acceptable_failures_ppm=1_000_000,
+        retries_max=retries_max, connects_max=connects_max, connections_max=connections_max,
+        acceptable_failures_ppm=1_000_000,
     )  # fmt: skip
     return Workload(operation, (*stages, _stage(operation, main)), source="command")
 

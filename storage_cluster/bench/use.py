@@ -2,6 +2,7 @@
 
     cpu_percent                         100 is one core; all that ran on the host (`hosts/counters.py`)
     cpu_wait_percent                    of the time, somebody there wanted a processor and had none (only with groups)
+    processor_busy_percent              of the time, for a host with a modelled processor: requests kept its cores busy
     disk_busy_percent.DEVICE            of the time, for a device with `media`
     disk_read_bytes_per_s.DEVICE, disk_written_bytes_per_s.DEVICE    the same device
     read_bytes_per_s, written_bytes_per_s    from and to real disks, by the host's processes
@@ -145,6 +146,8 @@ def _rates(last: Reading, now: Reading) -> Iterator[tuple[str, float]]:
     yield "cpu_percent", per_s(last.cpu_ns, now.cpu_ns) / 1e7
     if last.cpu_wait_ns is not None and now.cpu_wait_ns is not None:
         yield "cpu_wait_percent", per_s(last.cpu_wait_ns, now.cpu_wait_ns) / 1e7
+    if last.processor_ns is not None and now.processor_ns is not None:
+        yield "processor_busy_percent", per_s(last.processor_ns, now.processor_ns) / 1e7
     yield "read_bytes_per_s", per_s(last.disk_bytes[0], now.disk_bytes[0])
     yield "written_bytes_per_s", per_s(last.disk_bytes[1], now.disk_bytes[1])
     for name in last.network_bytes.keys() & now.network_bytes.keys():

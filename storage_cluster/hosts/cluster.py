@@ -90,6 +90,8 @@ class HostStatus:
     net_inode: int
     clock: ClockStatus | None = None
     devices: tuple[DeviceStatus, ...] = ()
+    cores: int = 0
+    """Of its modelled processor; 0: it has none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,7 +207,9 @@ def status(state_dir: Path) -> ClusterStatus:
         environment=client_environment(topology),
         hosts=tuple(
             dataclasses.replace(
-                _host_status(found, host, faults), devices=_devices(state_dir, topology.host(host.host))
+                _host_status(found, host, faults),
+                devices=_devices(state_dir, topology.host(host.host)),
+                cores=topology.host(host.host).processor.cores,
             )
             for host in found.hosts
         ),

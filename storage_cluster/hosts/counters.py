@@ -20,6 +20,7 @@ from pathlib import Path
 
 from storage_cluster.hosts.cluster import HostStatus
 from storage_cluster.hosts.groups import HostGroup
+from storage_cluster.servers import processor
 from storage_cluster.servers.disks import medium
 
 TCP_COUNTERS = {
@@ -44,6 +45,7 @@ class Reading:
     network_bytes: dict[str, tuple[int, int]]  # by interface
     tcp: dict[str, int]
     media: dict[str, medium.Counters]  # by device
+    processor_ns: int | None = None  # time that requests took of the modelled processor; None: there is none
 
 
 class HostCounters:
@@ -52,6 +54,7 @@ class HostCounters:
     def __init__(self, host: HostStatus, state_dir: Path) -> None:
         self._host = host
         self._group = HostGroup.of(state_dir, host.host)
+        self._logs_dir = state_dir / "logs" / host.host
         self._newcomers_ns: int | None = None  # what processes had used before they came into the group
         self._cpu, self._read, self._written = _Sum(), _Sum(), _Sum()
 
@@ -68,6 +71,7 @@ class HostCounters:
             _network_bytes(some, self._host.interfaces) if some else {},
             _tcp(some) if some else {},
             {device.name: medium.read_counters(Path(device.counters_file)) for device in modelled},
+            processor.busy_ns(self._logs_dir) if self._host.cores else None,
         )
 
     def _use(self, pids: Sequence[int]) -> tuple[int, tuple[int, int]]:

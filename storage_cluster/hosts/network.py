@@ -36,7 +36,7 @@ def connect(topology: Topology, switch_pid: int, host_pids: Mapping[str, int]) -
     """Connect every host to the switch. Each pid is of a process in that host's namespaces. Raises: RuntimeError."""
     namespaces.run_inside(switch_pid, functools.partial(_make_switch, topology.link, host_pids))
     for host in topology.hosts:
-        configure = functools.partial(_configure_host, host.address, topology.link.subnet_prefix_len)
+        configure = functools.partial(_configure_host, host.address, topology.link)
         namespaces.run_inside(host_pids[host.name], configure)
 
 
@@ -90,16 +90,26 @@ def _make_switch(link: Link, host_pids: Mapping[str, int]) -> None:
         netlink.link("set", index=bridge, state="up")
 
 
-def _configure_host(address: str, prefix_len: int) -> None:
+def _configure_host(address: str, link: Link) -> None:
     from pyroute2 import IPRoute  # noqa: PLC0415
 
     _quiet_ipv6()
+    if link.somaxconn:
+        _limit_listen_queues(link.somaxconn)
     with IPRoute() as netlink:
         index = netlink.link_lookup(ifname=HOST_INTERFACE)[0]
-        netlink.addr("add", index=index, address=address, prefixlen=prefix_len, family=socket.AF_INET)
+        netlink.addr("add", index=index, address=address, prefixlen=link.subnet_prefix_len, family=socket.AF_INET)
         set_offload(HOST_INTERFACE, tso=True, gso=True, gro=True)
         netlink.link("set", index=netlink.link_lookup(ifname="lo")[0], state="up")
         netlink.link("set", index=index, state="up")
+
+
+def _limit_listen_queues(length: int) -> None:
+    """Set how many connections a listening socket of this host holds at most. Raises: RuntimeError."""
+    try:
+        Path("/proc/sys/net/core/somaxconn").write_text(str(length), "ascii")
+    except OSError as error:
+        raise RuntimeError(f"listen queues of {length}: {error.strerror}") from None
 
 
 def _quiet_ipv6() -> None:

@@ -5,6 +5,7 @@ processes start the very same thing. A process imports its own kind of server on
 fifteen takes twice as long to start.
 """
 
+import asyncio
 import contextlib
 import dataclasses
 import functools
@@ -15,11 +16,13 @@ from pathlib import Path
 
 from storage_cluster import services
 from storage_cluster.ring import Rings, file_of
+from storage_cluster.servers.disks.audit import audit
 from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.servers.http.access_log import AccessLog, proxy_line, storage_line
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.front import Front, given_transaction_id, own_transaction_id, segments
 from storage_cluster.servers.http.messages import Call
+from storage_cluster.servers.processor import SUFFIX, Processor
 from storage_cluster.topology import (
     GATEWAY_SERVICE,
     PROXY_SERVICE,
@@ -58,6 +61,10 @@ async def running(
         try:
             async with contextlib.AsyncExitStack() as closing:
                 front = SERVERS[service.name](_Parts(topology, backend, devices, log, log_file), closing)
+                modelled = topology.host(service.host).processor
+                if request_ms := modelled.request_ms.get(service.name):
+                    front.processor = Processor(modelled.cores, request_ms / 1e3, log_file.with_suffix(SUFFIX))
+                    closing.callback(front.processor.close)
                 async with _serving(front, bound):
                     yield
         finally:
@@ -142,6 +149,10 @@ def _object(parts: _Parts, closing: contextlib.AsyncExitStack) -> Front:
 
     server = object_server.ObjectServer(parts.devices, parts.backend, parts.log_file.with_suffix(".turns.jsonl"))
     closing.callback(server.close)
+    for disk in parts.topology.host(parts.devices.host).disks:
+        if disk.audit_reads_per_s:
+            auditing = asyncio.create_task(audit(parts.devices.medium(disk.name), disk.audit_reads_per_s))
+            closing.callback(auditing.cancel)
     return Front(server.handle, parts.log, segments(object_server.PATH_SEGMENT_COUNT), given_transaction_id)
 
 

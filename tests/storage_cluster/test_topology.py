@@ -46,6 +46,23 @@ def test_the_papers_three_machines() -> None:
     assert (len(paper.devices), paper.ring.replicas) == (1, 1)
 
 
+def test_the_papers_machines_as_they_were() -> None:
+    then = topology.load(topology.find("paper-2016"))
+    assert then.link.somaxconn == 128
+    assert {host.name: host.processor.cores for host in then.hosts} == {"client": 2, "proxy": 2, "storage": 4}
+    assert then.host("proxy").processor.request_ms == {"proxy": 8.0}
+    assert topology.load(topology.find("paper")).host("proxy").processor.cores == 0
+
+
+@pytest.mark.parametrize(
+    "processor", [{"cores": -1}, {"request_ms": {"proxy": 1.0}}, {"cores": 1, "request_ms": {"a": "b"}}]
+)
+def test_a_processor_that_is_none_is_refused(document: dict, processor: dict) -> None:
+    document["host"][1]["processor"] = processor
+    with pytest.raises(topology.TopologyError, match="processor"):
+        topology.parse(document)
+
+
 def test_clients_go_to_the_balancer_where_there_is_one() -> None:
     balanced = topology.load(topology.find("balanced"))
     assert [each.host for each in balanced.gateways] == ["gateway1", "gateway2"]
@@ -55,7 +72,9 @@ def test_clients_go_to_the_balancer_where_there_is_one() -> None:
 
 
 def test_a_topology_is_found_by_name_or_path() -> None:
-    assert topology.bundled_names() == ["balanced", "paper", "papio", "several-proxies", "six-hosts", "two-back-ends"]
+    assert topology.bundled_names() == [
+        *("balanced", "paper", "paper-2016", "papio", "several-proxies", "six-hosts", "two-back-ends"),
+    ]
     assert topology.find("six-hosts") == topology.BUNDLED_FILE
     assert str(topology.find("mine.toml")) == "mine.toml"
 

@@ -18,6 +18,7 @@ import asyncio
 import dataclasses
 import errno
 import hashlib
+import os
 import socket
 import struct
 import time
@@ -25,6 +26,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from httptools import HttpParserError, HttpResponseParser
+
+from storage_cluster.bench.engine.limits import Allowance
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -124,8 +127,10 @@ class Connection:
         *,
         keep_alive: bool = True,
         loop: asyncio.AbstractEventLoop | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         self._loop = loop or asyncio.get_running_loop()
+        self._allowance = allowance or Allowance(0)
         self._endpoint = endpoint
         self._timeouts = timeouts
         self._keep_alive = keep_alive
@@ -251,7 +256,7 @@ class Connection:
 
     def _connect(self) -> None:
         try:
-            made = socket.socket(self._endpoint.family, socket.SOCK_STREAM)
+            made = self._socket_if_allowed()
         except OSError:  # no descriptors left
             self._begin(self._timeouts.connect_s)
             self._loop.call_soon(self._finish, "connect_failed")
@@ -269,6 +274,16 @@ class Connection:
             self._loop.add_writer(made.fileno(), self._on_writable)
         else:
             self._loop.call_soon(self._finish, _connect_kind(code))
+
+    def _socket_if_allowed(self) -> socket.socket:
+        """A new socket. Raises: OSError."""
+        if not self._allowance.take():
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        try:
+            return socket.socket(self._endpoint.family, socket.SOCK_STREAM)
+        except OSError:
+            self._allowance.give_back()
+            raise
 
     def _on_writable(self) -> None:
         if self._socket is None:
@@ -393,6 +408,7 @@ class Connection:
         made, self._socket = self._socket, None
         if made is None:
             return
+        self._allowance.give_back()
         self._loop.remove_reader(made.fileno())
         self._loop.remove_writer(made.fileno())
         self._writing = self._connecting = False

@@ -21,3 +21,25 @@ def allow_connections(count: int) -> None:
             f"{count:,} connections need {needed:,} open files, and only {hard:,} are allowed",
             f"run: ulimit -n {needed}, or use fewer workers",
         ) from None
+
+
+class Allowance:
+    """How many connections may be open at once, as a program's limit on open files would have it."""
+
+    def __init__(self, count: int) -> None:
+        """`count`: 0 for as many as are wanted."""
+        self._left = count if count else None
+
+    def take(self) -> bool:
+        """Take one; False if all are taken."""
+        if self._left is None:
+            return True
+        if not self._left:
+            return False
+        self._left -= 1
+        return True
+
+    def give_back(self) -> None:
+        """One is closed."""
+        if self._left is not None:
+            self._left += 1

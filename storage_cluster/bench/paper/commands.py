@@ -82,13 +82,24 @@ def paper() -> None:
 @click.option(
     "--seconds",
     type=click.FloatRange(0.0),
-    help="Longest time of a point, from 128 at once on 15 times that; 0: none.  [default: 10]",
+    help="Longest time of a point, from 128 at once on 9 times that; 0: none.  [default: 10]",
 )
+@click.option(
+    "--topology",
+    "setup",
+    default=experiment_000.SETUPS[0],
+    show_default=True,
+    type=click.Choice(experiment_000.SETUPS),
+    help="The paper's machines on this one, or with their processors, disks and queues modelled.",
+)
+@click.option("--rounds", default=experiment_000.ROUNDS, show_default=True, type=click.IntRange(1), help="Sweeps.")
 @click.option("--no-traces", is_flag=True, help="Do not record the traces of pictures 15 and 16 and of failures.")
 @_PUBLISH
 def paper_000(
     quick: bool,
     folder: Path,
+    setup: str,
+    rounds: int,
     media: tuple[str, ...],
     sizes: tuple[str, ...],
     seconds: float | None,
@@ -98,14 +109,19 @@ def paper_000(
     """Uploads on HDD and SSD, 1 to 2,048 at once: throughput, failures, use of the hosts (figures 3 to 14)."""
     base = experiment_000.QUICK if quick else experiment_000.Plan()
     plan = dataclasses.replace(
-        base, media=media or base.media, sizes=sizes or base.sizes, seconds=base.seconds if seconds is None else seconds
+        base,
+        media=media or base.media,
+        sizes=sizes or base.sizes,
+        seconds=base.seconds if seconds is None else seconds,
+        setup=setup,
+        rounds=rounds,
     )
     with operator_errors():
         _make_folders(folder, publish)
         todo = experiment_000.points(plan, folder)
         points.do(todo, folder, _notify)
         series = experiment_000.collect_results(plan, points.load(todo, folder))
-        traced = [] if no_traces else traces.record(todo, traces.worst(series, todo), folder, _notify)
+        traced = [] if no_traces else _traces_000(plan, todo, series, folder)
         found = statements_000.statements(series, traces.accounts(traced))
         found += statements_000.of_pictures({each.folder.name: each.parts_ns for each in traced})
         made = outcome.figures(series, traced)
@@ -115,6 +131,13 @@ def paper_000(
     for each in traced:
         click.echo(f"{each.title}: tracer view {each.folder}")
     click.echo(f"charts: {file}; pictures and text: {(publish or folder) / page.TEXT}")
+
+
+def _traces_000(
+    plan: experiment_000.Plan, todo: list[points.Point], series: experiment_000.Series, folder: Path
+) -> list[traces.Traced]:
+    """The pictures' traces and those of the points where most went wrong."""
+    return traces.record(experiment_000.pictures(plan, folder), traces.worst(series, todo), folder, _notify)
 
 
 @paper.command("001")

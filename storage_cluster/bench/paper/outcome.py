@@ -10,19 +10,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from storage_cluster.bench.paper import arrows, charts, page, pictures
-from storage_cluster.bench.paper.experiment_000 import Found, Series
+from storage_cluster.bench.paper import arrows, charts, page, pictures, words_000
+from storage_cluster.bench.paper.experiment_000 import HOSTS, Found, Series
 from storage_cluster.bench.paper.points import Notify
 from storage_cluster.bench.paper.statements import Statement
+from storage_cluster.bench.paper.statements_000 import FIGURES_15
 from storage_cluster.bench.paper.traces import Traced
 
-_WIDE, _WITH_START = ("figure-15", "figure-16"), "figure-16"  # the paper's sentence is about the start, too
+_WIDE, _WITH_START = (*FIGURES_15, "figure-16"), "figure-16"  # the paper's sentence is about the start, too
+_BESIDE = {f"figure-{number:02}": said for number, said in words_000.SAID.items()}
 _ROWS = (
     ("objects/s", lambda found: f"{found.throughput_per_s:,.0f}"),
     ("objects in the time measured", lambda found: f"{found.objects_count:,}"),
     ("retries", lambda found: f"{found.retries_count:,}"),
     ("failures", lambda found: f"{found.failures_count:,}"),
-    ("storage disk busy, %", lambda found: f"{found.io_percent['storage']:.0f}"),
+    ("unfinished when the time was over", lambda found: f"{found.unfinished_count:,}"),
+    ("all rounds, objects/s", lambda found: " / ".join(f"{rate:,.0f}" for rate in found.rounds_per_s) or "-"),
+    (
+        "I/O client / proxy / storage, %",
+        lambda found: " / ".join(f"{found.io_percent.get(host, 0):.0f}" for host in HOSTS),
+    ),
     ("CPU client / proxy / storage, %", lambda found: " / ".join(f"{v:.0f}" for v in found.cpu_percent.values())),
     (
         "waiting for a processor, %",
@@ -47,7 +54,7 @@ def write_html(
     made: Mapping[str, Any], found: Sequence[Statement], traced: Sequence[Traced], folder: Path, title: str
 ) -> Path:
     """The page; its file."""
-    return page.write_html(made, found, traced, folder, title, wide=_WIDE)
+    return page.write_html(made, found, traced, folder, title, wide=_WIDE, beside=_BESIDE)
 
 
 def publish(
@@ -65,7 +72,16 @@ def publish(
     lines = [*page.head_lines("000", command), "", *page.statement_lines(found)]
     for (media, size), points in series.items():
         lines += ["", f"## {size} on {media.upper()}", "", *_table(points)]
-    lines += ["", "## Figures", "", *(f"![{file.stem}]({file.name})" for file in drawn)]
+    lines += ["", "## Figures, beside what the paper says of its own", ""]
+    lines += [
+        "Its curves are printed without numbers, so its words stand here.",
+        "",
+        "| the paper | here |",
+        "|---|---|",
+    ]
+    with_words = [file for file in drawn if file.stem in _BESIDE]
+    lines += [f"| {page.cell(_BESIDE[file.stem])} | ![{file.stem}]({file.name}) |" for file in with_words]
+    lines += ["", *(f"![{file.stem}]({file.name})" for file in drawn if file not in with_words)]
     for each in traced:
         if each.findings:
             lines += ["", f"## {each.title}", "", *(f"- {text}" for text in each.findings)]

@@ -15,7 +15,8 @@ from storage_cluster.bench.paper.traces import Traced
 PAGE, TEXT = "report.html", "README.md"
 _STYLE = """body{font:14px system-ui;max-width:1200px;margin:1rem auto;padding:0 1rem}.charts{display:grid;
 grid-template-columns:repeat(auto-fill,minmax(380px,1fr))}.wide{grid-column:1/-1}td,th{text-align:left;
-padding:.3rem .6rem;border-bottom:1px solid #ddd;vertical-align:top}pre{overflow-x:auto}"""
+padding:.3rem .6rem;border-bottom:1px solid #ddd;vertical-align:top}pre{overflow-x:auto}.beside{grid-column:1/-1;
+display:grid;grid-template-columns:minmax(200px,1fr) 960px;align-items:center;font-size:1.2rem}"""
 
 
 def write_html(
@@ -25,13 +26,13 @@ def write_html(
     folder: Path,
     title: str,
     wide: Collection[str] = (),
+    beside: Mapping[str, str] | None = None,
 ) -> Path:
-    """The page, which needs nothing from elsewhere; its file."""
+    """The page, which needs nothing from elsewhere; its file. `beside`: figure to the paper's words for it."""
     from plotly.io import to_html  # noqa: PLC0415  of another extra
 
     parts = [
-        f"<div{' class=wide' if name in wide else ''}>"
-        f"{to_html(each, include_plotlyjs=number == 0, full_html=False)}</div>"
+        f"{_html_before(name, wide, beside or {})}{to_html(each, include_plotlyjs=number == 0, full_html=False)}</div>"
         for number, (name, each) in enumerate(made.items())
     ]
     page = (
@@ -72,6 +73,12 @@ def write_text(lines: Sequence[str], folder: Path) -> Path:
 def cell(text: str) -> str:
     """A text as a cell of a table in Markdown."""
     return text.replace("|", "\\|")
+
+
+def _html_before(name: str, wide: Collection[str], beside: Mapping[str, str]) -> str:
+    if said := beside.get(name):
+        return f"<div class=beside><p><b>The paper:</b> {html.escape(said)}</p>"
+    return f"<div{' class=wide' if name in wide else ''}>"
 
 
 def _html_row(each: Statement) -> str:

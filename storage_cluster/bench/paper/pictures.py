@@ -23,15 +23,18 @@ _FLAGS = (
     *("--disable-sync", "--no-first-run", "--virtual-time-budget=60000", "--dump-dom"),
 )
 _PAGE = """<!doctype html><meta charset=utf-8><script>{plotly}</script><body><script>
-Promise.all({figures}.map(async ([name, figure, width]) => {{
-  figure.layout.width = width; figure.layout.height = {height};
-  return name + " " + await Plotly.toImage(figure, {{format: "png", width, height: {height}}});
+Promise.all({figures}.map(async ([name, figure, width, height]) => {{
+  figure.layout.width = width; figure.layout.height = height;
+  return name + " " + await Plotly.toImage(figure, {{format: "png", width, height}});
 }})).then((made) => {{ document.body.innerHTML = ""; document.body.textContent = "\\n" + made.join("\\n") + "\\n"; }});
 </script>"""
 
 
 def draw(figures: Mapping[str, Any], folder: Path, notify: Notify, wide: Collection[str] = ()) -> list[Path]:
-    """Write NAME.png for each figure, if there is a browser; the files. `wide` ones are twice as wide."""
+    """Write NAME.png for each figure, if there is a browser; the files. `wide` ones are twice as wide.
+
+    A figure that states its width has its own size.
+    """
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         notify(f"no pictures as PNG: they are drawn by a browser ({', '.join(BROWSERS)}), and none is installed")
@@ -59,6 +62,13 @@ def _page(figures: Mapping[str, Any], wide: Collection[str]) -> str:
     from plotly.offline import get_plotlyjs  # noqa: PLC0415  of another extra
 
     parts = [
-        [name, json.loads(figure.to_json()), WIDTH * (2 if name in wide else 1)] for name, figure in figures.items()
+        [name, json.loads(figure.to_json()), *_size(figure, WIDTH * (2 if name in wide else 1))]
+        for name, figure in figures.items()
     ]
-    return _PAGE.format(plotly=get_plotlyjs(), figures=json.dumps(parts).replace("</", "<\\/"), height=HEIGHT)
+    return _PAGE.format(plotly=get_plotlyjs(), figures=json.dumps(parts).replace("</", "<\\/"))
+
+
+def _size(figure: Any, width: int) -> tuple[int, int]:
+    """Width and height of a picture."""
+    own = figure.layout.width
+    return (own, figure.layout.height or HEIGHT) if own else (width, HEIGHT)

@@ -15,6 +15,10 @@ from storage_cluster.bench.paper.statements import Statement
 from storage_cluster.servers.http.front import ACCEPT_BACKLOG
 
 PLATEAU_SHARE = 0.9  # of the peak's throughput: no fall yet
+RISEN_SHARE = 0.95  # of it: no rise is left, since neighbouring points of a plateau differ by so much by chance
+SEEN_SHARE = (
+    0.005  # of a point's objects: fewer are not to be seen in the paper's figures, whose text was read off them
+)
 BUSY_PERCENT = 90.0
 IDLE_PERCENT = 10.0
 FULL_SHARE = 0.85  # of all cores
@@ -26,12 +30,21 @@ _SAID_OF_15 = "figure 15: uploads one at a time spend long in the proxy, not in 
 _WHY_OF_15 = (
     "here an upload is durable when it is answered (synced, on a disk with its write cache off), and the proxy is light"
 )
+FIGURES_15 = {
+    "figure-15": "",
+    "figure-15-ssd": "SSD, synced",
+    "figure-15-ssd-unsynced": "SSD, not synced",
+    "figure-15-hdd": "HDD, synced",
+    "figure-15-hdd-unsynced": "HDD, not synced",
+}
+"""Traces of figure 15's command, and what they were made with; the paper does not say what its own was made with."""
 _SAID_OF_16 = "figure 16: the longest part of one upload by `swift` is before the client's first packet"
 _IN_TURN = "what is uploaded passes client, network, proxy and servers in turn, and the disk waits for it"
-_QUEUES = (
-    f"no listen queue turned a connection away: one holds {ACCEPT_BACKLOG:,} here, and {PAPERS_QUEUE} on Ubuntu 16.04 "
-    "(which the paper had) unless it is tuned"
-)
+_QUEUES = {
+    False: f"no listen queue turned a connection away: one holds {ACCEPT_BACKLOG:,} here, and {PAPERS_QUEUE} on Ubuntu "
+    "16.04 (which the paper had) unless it is tuned",
+    True: f"no listen queue of {PAPERS_QUEUE} turned a connection away",
+}
 Accounts = Mapping[str, Sequence[str]]
 """Medium to what the trace of its worst point shows to be wrong."""
 
@@ -52,16 +65,29 @@ def of_pictures(parts_ns: Mapping[str, Mapping[str, int]]) -> list[Statement]:
 
     Arguments: `parts_ns`, of the traces `figure-15` and `figure-16`.
     """
-    made = []
-    if parts := parts_ns.get("figure-15"):
-        proxy, storage = _at(parts, "proxy"), _at(parts, "account", "container", "object")
-        found = f"{proxy / 1e6:.1f} ms in the proxy, {storage / 1e6:.1f} ms in the storage node's servers"
-        made.append(Statement(_SAID_OF_15, found, proxy > storage, _WHY_OF_15 if proxy <= storage else ""))
+    made: list[Statement] = []
+    made += _time_in_proxy({title: parts_ns[name] for name, title in FIGURES_15.items() if parts_ns.get(name)})
     if parts := parts_ns.get("figure-16"):
         longest = max(parts, key=lambda label: parts[label])
         found = f"{parts[longest] / 1e6:,.0f} of {sum(parts.values()) / 1e6:,.0f} ms {longest}"
         made.append(Statement(_SAID_OF_16, found, longest.startswith("before its first packet")))
     return made
+
+
+def _time_in_proxy(parts_by_title: Mapping[str, Mapping[str, int]]) -> Iterator[Statement]:
+    """Figure 15: as the paper if it is so with any of the disks that the paper may have had, synced or not."""
+    if not parts_by_title:
+        return
+    texts: list[str] = []
+    longer: list[str] = []
+    others: list[str] = []
+    for title, parts in parts_by_title.items():
+        proxy, storage = _at(parts, "proxy"), _at(parts, "account", "container", "object")
+        text = f"{proxy / 1e6:.1f} ms in the proxy, {storage / 1e6:.1f} ms in the storage node's servers"
+        texts.append(f"{title}: {text}" if title else text)
+        (longer if proxy > storage else others).append(title)
+    why = f"not so with {', '.join(others)}" if longer and others else _WHY_OF_15 if others else ""
+    yield Statement(_SAID_OF_15, "; ".join(texts), bool(longer), why)
 
 
 def _at(parts: Mapping[str, int], *servers: str) -> int:
@@ -92,13 +118,14 @@ def _held_against(series: Series) -> list[Statement]:
 def _rise(by_size: dict[str, list[Found]], said: str, limit: int) -> Iterator[Statement]:
     if not by_size:
         return
-    tops = {size: peak(found).concurrency for size, found in by_size.items()}
+    tops = {size: _rise_end(found).concurrency for size, found in by_size.items()}
     ends = {
         size: max(f.concurrency for f in found if f.throughput_per_s >= PLATEAU_SHARE * peak(found).throughput_per_s)
         for size, found in by_size.items()
     }
     text = "; ".join(
-        f"{size}: {peak(found).throughput_per_s:.0f}/s at {tops[size]}, within 10 % of it up to {ends[size]}"
+        f"{size}: {peak(found).throughput_per_s:.0f}/s, rises up to {tops[size]:,}, "
+        f"within 10 % of it up to {ends[size]:,}"
         for size, found in by_size.items()
     )
     reached = all(found[-1].concurrency > limit for found in by_size.values())
@@ -108,16 +135,40 @@ def _rise(by_size: dict[str, list[Found]], said: str, limit: int) -> Iterator[St
     yield Statement(said, text, agrees if reached else None)
 
 
+def _rise_end(series: Sequence[Found]) -> Found:
+    """The point at which a rise has ended."""
+    most = RISEN_SHARE * peak(series).throughput_per_s
+    return next(found for found in series if found.throughput_per_s >= most)
+
+
 def _first(
     by_size: dict[str, list[Found]], said: str, limit: int, count: Callable[[Found], int]
 ) -> Iterator[Statement]:
     if not by_size:
         return
-    first = {size: next((f.concurrency for f in found if count(f)), None) for size, found in by_size.items()}
-    text = "; ".join(f"{size}: {f'first at {at:,}' if at else 'none'}" for size, at in first.items())
+    first = {
+        size: next((f.concurrency for f in found if _is_seen(f, count(f))), None) for size, found in by_size.items()
+    }
+    text = "; ".join(
+        f"{size}: {f'first at {at:,}' if at else 'none'}{_too_few(by_size[size], at, count)}"
+        for size, at in first.items()
+    )
     reached = all(found[-1].concurrency > limit for found in by_size.values())
     agrees = all(at is not None and at > limit for at in first.values())
     yield Statement(said, text, agrees if reached else None)
+
+
+def _is_seen(found: Found, count: int) -> bool:
+    """Whether so many of a point's objects are to be seen in a figure."""
+    objects_count = found.objects_count + found.failures_count + found.unfinished_count
+    return count >= max(1, SEEN_SHARE * objects_count)
+
+
+def _too_few(series: Sequence[Found], until: int | None, count: Callable[[Found], int]) -> str:
+    """What there was before, too little to be seen in a figure."""
+    before = (f for f in series if count(f) and (until is None or f.concurrency < until))
+    listed = ", ".join(f"{count(f):,} at {f.concurrency:,}" for f in before)
+    return f" (before it {listed})" if listed else ""
 
 
 def _failures(by_size: dict[str, list[Found]], said: str, limit: int) -> Iterator[Statement]:
@@ -170,8 +221,9 @@ def _storage_bound(hdd: dict[str, list[Found]]) -> Iterator[Statement]:
             ((size, f) for size, series in hdd.items() for f in series), key=lambda each: each[1].cpu_percent["client"]
         )
         agrees = most["client"] <= IDLE_PERCENT
+        of = "all its cores" if top.is_modelled else "one core"
         why = "" if agrees else f"the most is at {top.concurrency:,} with {size}, {top.throughput_per_s:,.0f} objects/s"
-        yield Statement(said, f"at most {most['client']:.0f} % (of one core)", agrees, why)
+        yield Statement(said, f"at most {most['client']:.0f} % (of {of})", agrees, why)
 
 
 def _proxy_cpu_overtakes_disks(ssd: dict[str, list[Found]]) -> Iterator[Statement]:
@@ -217,7 +269,7 @@ def _why(statement: Statement, series: Series, accounts: Accounts) -> str:
     points = [each for found in of_medium.values() for each in found]
     if not any(word in statement.said for word in ("retries", "failures")):
         return _limits(of_medium)
-    parts = [] if any(map(_turned_away, points)) else [_QUEUES]
+    parts = [] if any(map(_turned_away, points)) else [_QUEUES[any(each.is_modelled for each in points)]]
     if "failures above" in statement.said and not any(each.failures_count for each in points):
         parts.append("nothing went wrong" if not any(map(_retries, points)) else "a retry mended whatever went wrong")
     findings = [f"{medium.upper()}: {text}" for medium in media for text in accounts.get(medium, ())[:QUOTED_COUNT]]
@@ -258,10 +310,13 @@ def _limit(found: Found) -> str:
     wait = max(found.cpu_wait_percent.values(), default=0.0)
     if disk >= BUSY_PERCENT:
         return f"the disk is full ({disk:.0f} %)"
+    host = max(found.cpu_percent, key=lambda each: found.cpu_percent[each])
+    own = f"{host} {found.cpu_percent[host]:.0f}"
+    if found.is_modelled:
+        full = found.cpu_percent[host] >= 100 * FULL_SHARE
+        return f"the processor of {own} % is full" if full else f"disk {disk:.0f} %, most processor: {own} %"
     if cpu >= FULL_SHARE * most:
         return f"the machine's processor, which all hosts share, is full ({cpu:.0f} of {most} %)"
     if wait >= WAIT_PERCENT:
         return f"processes wait for a processor {wait:.0f} % of the time (the hosts use {cpu:.0f} of {most} %)"
-    host = max(found.cpu_percent, key=lambda each: found.cpu_percent[each])
-    own = f"{host} {found.cpu_percent[host]:.0f}"
     return f"neither disk ({disk:.0f} %) nor processor ({cpu:.0f} of {most} %; most: {own}) is full"

@@ -10,12 +10,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from storage_cluster.bench.paper.experiment_000 import Series, name
 from storage_cluster.bench.paper.points import Notify, Point
+from storage_cluster.bench.paper.statements_000 import FIGURES_15
 from storage_cluster.hosts import cluster, state
 
 _CAUSES = (
@@ -66,18 +67,31 @@ def accounts(traced: Sequence[Traced]) -> dict[str, tuple[str, ...]]:
     return {each.folder.name.removeprefix("trace-").partition("-")[0]: each.findings for each in of_points}
 
 
-def record(points: Sequence[Point], worst_points: Sequence[Point], folder: Path, notify: Notify) -> list[Traced]:
-    """Record the traces that do not exist yet. Raises: ClusterError."""
+def record(pictures: Mapping[str, Path], worst_points: Sequence[Point], folder: Path, notify: Notify) -> list[Traced]:
+    """Record the traces that do not exist yet: of these pictures, by their topologies, and points.
+
+    Raises: ClusterError.
+    """
     two = (*_TRACER, "bench", "run", "put", "--count", "2", "--size", "1")
     todo = [
-        ("Figure 15: two objects of 1 B by the load generator", "figure-15", points[0].topology, two),
-        ("Figure 16: one object of 1 B by `swift`", "figure-16", points[0].topology, _upload(folder)),
+        *(
+            (f"Figure 15: two objects of 1 B by the load generator{_suffix(name)}", name, topology, two)
+            for name, topology in pictures.items()
+            if name.startswith("figure-15")
+        ),
+        ("Figure 16: one object of 1 B by `swift`", "figure-16", pictures["figure-16"], _upload(folder)),
         *(
             (f"Where most went wrong: {each.name}", f"trace-{each.name}", each.topology, _again(each))
             for each in worst_points
         ),
     ]
     return [_record(title, folder / where, topology, argv, folder, notify) for title, where, topology, argv in todo]
+
+
+def _suffix(name: str) -> str:
+    """What a picture was made with, as its title has it."""
+    with_what = FIGURES_15.get(name, "")
+    return f" ({with_what})" if with_what else ""
 
 
 def _again(point: Point) -> tuple[str, ...]:

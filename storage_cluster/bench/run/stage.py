@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 
 from storage_cluster.bench.engine.connection import Timeouts
-from storage_cluster.bench.engine.limits import CONNECTIONS_MAX, allow_connections
+from storage_cluster.bench.engine.limits import CONNECTIONS_MAX, Allowance, allow_connections
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.model import AuthConfig, Kind, Stage, StorageConfig, Work
 from storage_cluster.bench.results.figures import Tally
@@ -111,7 +111,10 @@ class Runner:
         if key not in self._storages or not work.auth.cached:
             self._storages[key] = await open_storage(*key, self._timeouts, self._login)
         timeouts = timeouts_of(work.storage, self._timeouts)
-        return Bench(stage.name, work, self._storages[key], self._recorder, self._shared, self._seed, timeouts)
+        return Bench(
+            *(stage.name, work, self._storages[key], self._recorder, self._shared, self._seed, timeouts),
+            allowance=Allowance(work.connections_max),
+        )
 
     async def _pause(self, seconds: float) -> None:
         sleeping = asyncio.ensure_future(self._sleep(seconds))

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from storage_cluster.bench.engine.connection import Connection, Reply, Timeouts
+from storage_cluster.bench.engine.limits import Allowance
 from storage_cluster.bench.model import Kind, Operation, Work
 from storage_cluster.bench.results.recorder import Recorder
 from storage_cluster.bench.results.rows import Row
@@ -59,6 +60,13 @@ class Bench:
     pause: Pause = dataclasses.field(default_factory=Pause)
     stopping: bool = False  # called off: no new operations
     indices: Iterator[int] = dataclasses.field(default_factory=itertools.count)
+    allowance: Allowance = dataclasses.field(default_factory=lambda: Allowance(0))
+
+    def connection(self) -> Connection:
+        """A connection that will be made when it is needed."""
+        return Connection(
+            self.storage.endpoint, self.timeouts, keep_alive=self.work.keep_alive, allowance=self.allowance
+        )
 
 
 class Source(Protocol):
@@ -78,7 +86,7 @@ class Worker:
         self._bench = bench
         self._place = place
         self._rng = random.Random(f"{bench.seed}/{bench.stage}/{bench.work.name}/{place.index}")
-        self._connection = Connection(bench.storage.endpoint, bench.timeouts, keep_alive=bench.work.keep_alive)
+        self._connection = bench.connection()
         self._more: list[Connection] = []
         self._mix = _Mix(bench.work.operations, place, self._rng, bench.shared)
 
@@ -107,6 +115,7 @@ class Worker:
         index = next(bench.indices)
         request = bench.storage.request(order, keep_alive=bench.work.keep_alive)
         hashed = order.hash_check and order.kind is Kind.READ
+        unconnected = 0
         for attempt in itertools.count(1):
             try:
                 reply = await self._connection.exchange(request.head, request.body, hashed=hashed)
@@ -114,7 +123,9 @@ class Worker:
                 self._record(order, title, index, attempt, self._connection.reply, "cancelled", due, final=True)
                 raise
             error = bench.storage.fault(order, reply)
-            final = not error or attempt > bench.work.retries_max or not bench.storage.may_retry(order, reply)
+            unconnected = unconnected + 1 if error.startswith("connect") else 0
+            given_up = attempt > bench.work.retries_max or (0 < bench.work.connects_max <= unconnected)
+            final = not error or given_up or not bench.storage.may_retry(order, reply)
             moved_bytes = request.body_len or reply.body_len
             self._record(order, title, index, attempt, reply, error, due, final=final, moved_bytes=moved_bytes)
             if reply.status == 401:
@@ -145,9 +156,8 @@ class Worker:
 
     def _connections(self) -> list[Connection]:
         """The worker's own connection, and as many more as an order may need."""
-        bench = self._bench
-        while len(self._more) < bench.storage.connections_max - 1:
-            self._more.append(Connection(bench.storage.endpoint, bench.timeouts, keep_alive=bench.work.keep_alive))
+        while len(self._more) < self._bench.storage.connections_max - 1:
+            self._more.append(self._bench.connection())
         return [self._connection, *self._more]
 
     def give_up(self, due: int) -> None:

@@ -72,7 +72,9 @@ class Devices:
             disk = self._topology.host(self.host).disk(device)
             profile = medium.profile_of(disk.media, disk.read_bytes_per_s, disk.write_bytes_per_s)
             cache = PageCache(disk.cache_mib * MIB) if disk.cache_mib else None
-            self._media[device] = Medium(self._data_dir / device, self._medium_dir, profile, cache=cache)
+            self._media[device] = Medium(
+                self._data_dir / device, self._medium_dir, profile, cache=cache, synced=disk.synced
+            )
         return self._media[device]
 
     def remove_drafts(self) -> None:

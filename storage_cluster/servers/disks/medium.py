@@ -22,6 +22,15 @@ product specification; power-loss protected, so a sync is a write). The share of
 that such drives reach with deep queues. The form of the disk model is that of Ruemmler and Wilkes, "An introduction to
 disk drive modeling", IEEE Computer 27(3), 1994, with an average in place of the seek curve.
 
+`hdd-2016`, `ssd-2016`: what a lab of 2016 had in a desktop machine. A disk of 3 TB: 7,200 rpm, 8.5 ms seek (Seagate
+Barracuda ST3000DM001 product manual), 150 MB/s; the second of two journal writes in a row comes when its place has just
+passed under the head, so it takes a turn. An SSD of 512 GB on SATA without power-loss protection: 520 and 470 MB/s,
+90,000 and 80,000 IOPS (the rated ones of its class), and a flush that waits for its flash: 2.5 ms, our figure from the
+400 or so synced 4 KiB writes per second that such drives reach one at a time where they are tried as journals. Of a
+file's two journal writes each is a flush, a write and a flush (libata does not use FUA), and the flush before the
+second finds nothing: three flushes for two syncs. Flushes that wait at the same time are done as one (Linux,
+block/blk-flush.c); that a queue of 32 saves 85 % of their time is ours, too.
+
 A device may have another bandwidth than its profile's, and a page cache before it (`page_cache.py`): reads that find
 all they want there do not come to the medium, not even to its faults. Without one every read does, as after a cold
 start.
@@ -72,6 +81,10 @@ class Profile:
     write_latency_ns: int
     read_bytes_per_s: int
     write_bytes_per_s: int
+    sync_busy_ns: int = 0
+    """What a sync costs beside its transfer: a flush of the write cache, or the turn of a disk that was just missed."""
+    sync_gain: float = 0.0
+    """The share of it that the deepest queue saves: flushes that wait at once are done as one."""
 
     def busy_s(self, size_bytes: float, transfer_bytes: int, *, is_read: bool) -> float:
         """How long it is busy with so many bytes, in transfers of that size that each position anew."""
@@ -83,6 +96,10 @@ class Profile:
 PROFILES = {
     "hdd": Profile(8_200_000, 8_333_000, 0, 0, 0, 0, 130_000_000, 130_000_000),
     "ssd": Profile(0, 0, _NS // 72_000, _NS // 33_000, 110_000, 52_000, 500_000_000, 490_000_000),
+    "hdd-2016": Profile(8_500_000, 8_333_000, 0, 0, 0, 0, 150_000_000, 150_000_000, 8_333_000, 0.55),
+    "ssd-2016": Profile(
+        *(0, 0, _NS // 90_000, _NS // 80_000, 100_000, 60_000, 520_000_000, 470_000_000, 3_750_000, 0.85)
+    ),
 }
 """Profiles by name; `none`, which costs nothing, is not among them."""
 
@@ -166,10 +183,14 @@ class Medium:
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         source: random.Random | None = None,
         cache: PageCache | None = None,
+        *,
+        synced: bool = True,
     ) -> None:
+        """`synced`: whether a sync waits for the medium; else what it would write is written later."""
         self._device_dir = device_dir
         self._profile = profile
         self._cache = cache
+        self._synced = synced
         self._monotonic_ns = monotonic_ns
         self._random = source or random.Random()
         self._fault_file = f"{state_dir / device_dir.name}.fault"
@@ -213,8 +234,8 @@ class Medium:
             self._cache.write(stream, METADATA_PAGE, METADATA_BYTES)
 
     def sync(self) -> float:
-        """Write the file system's journal."""
-        return self._transfer("sync", JOURNAL_BYTES, -1)
+        """Write the file system's journal; without syncs it is written behind, with what else there is."""
+        return self._transfer("sync", JOURNAL_BYTES, -1) if self._synced else 0.0
 
     def _transfer(self, kind: str, size_bytes: int, stream: int) -> float:
         if not self.is_modelled:
@@ -258,6 +279,8 @@ class Medium:
         if mean_ns and not goes_on:
             positioning_ns = profile.seek_ns + self._random.uniform(0, profile.turn_ns)
             busy_ns += round(positioning_ns * _shrink(backlog_ns / mean_ns))
+        if kind == "sync" and profile.sync_busy_ns:
+            busy_ns += round(profile.sync_busy_ns * _shrink(backlog_ns / profile.sync_busy_ns, profile.sync_gain))
         return (profile.read_latency_ns if is_read else profile.write_latency_ns), busy_ns
 
     def _look_for_fault(self) -> None:
@@ -317,7 +340,7 @@ class Writing:
         return self._medium.sync()
 
 
-def _shrink(backlog: float) -> float:
+def _shrink(backlog: float, gain: float = _QUEUE_GAIN) -> float:
     """The share of the positioning time that is left with a queue; `backlog` is its length in whole positioning times.
 
     The queued ones were shrunk, too, so there are more of them than the backlog says: found by iteration.
@@ -325,5 +348,5 @@ def _shrink(backlog: float) -> float:
     shrink = 1.0
     for _ in range(_ITERATIONS):
         queue = min(_QUEUE_MAX, 1 + backlog / shrink)
-        shrink = 1 - _QUEUE_GAIN * math.log2(queue) / math.log2(_QUEUE_MAX)
+        shrink = 1 - gain * math.log2(queue) / math.log2(_QUEUE_MAX)
     return shrink

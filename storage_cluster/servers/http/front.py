@@ -27,6 +27,7 @@ from storage_cluster.servers.http.messages import (
 )
 from storage_cluster.servers.http.streams import Clock
 from storage_cluster.servers.http.times import new_transaction_id
+from storage_cluster.servers.processor import Processor
 
 ACCEPT_BACKLOG = 4096
 SHUTDOWN_GRACE_S = 1.0
@@ -59,6 +60,8 @@ class Front:
     names_of: NamesOf
     transaction_id_of: TransactionIdOf
     reply_to: ReplyTo = swift_reply
+    processor: Processor | None = None
+    """The modelled one, if the topology has it."""
     _connections: set[InboundConnection] = dataclasses.field(default_factory=set)
 
     async def serve(self, listening: socket.socket) -> asyncio.Server:
@@ -82,6 +85,8 @@ class Front:
 
     async def _serve(self, exchange: Exchange) -> None:
         start_ns = time.time_ns()
+        if self.processor is not None:
+            self.processor.spend()
         head = exchange.head
         raw_path, _, query = head.target.partition("?")
         call = Call(

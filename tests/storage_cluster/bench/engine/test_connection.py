@@ -371,3 +371,17 @@ def test_a_timer_is_never_early() -> None:
         return late
 
     assert min(asyncio.run(wait())) >= 0
+
+
+def test_connections_beyond_the_allowance_fail_until_one_is_closed() -> None:
+    async def use(store: TinyStore) -> None:
+        allowance = limits.Allowance(1)
+        first, second = (Connection(endpoint(store.port), PATIENT, allowance=allowance) for _ in range(2))
+        assert (await first.exchange(GET)).error == ""
+        assert (await second.exchange(GET)).error == "connect_failed"
+        assert (await first.exchange(GET)).error == ""  # it is kept: no new one
+        first.close()
+        assert (await second.exchange(GET)).error == ""
+        second.close()
+
+    with_store(use)

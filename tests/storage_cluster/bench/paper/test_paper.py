@@ -13,7 +13,16 @@ import pytest
 from storage_cluster import topology
 from storage_cluster.bench import formats
 from storage_cluster.bench.errors import RunError
-from storage_cluster.bench.paper import arrows, experiment_000, experiment_004, outcome, pictures, points, traces
+from storage_cluster.bench.paper import (
+    arrows,
+    charts,
+    experiment_000,
+    experiment_004,
+    outcome,
+    pictures,
+    points,
+    traces,
+)
 from storage_cluster.bench.paper.experiment_000 import CONCURRENCY, HOSTS, Found, Plan, Series
 from storage_cluster.bench.paper.statements import as_text
 from storage_cluster.bench.paper.statements_000 import of_pictures, statements
@@ -88,7 +97,7 @@ def test_failures_are_not_known_while_uploads_are_retried() -> None:
     cut = [dataclasses.replace(make_found(c, 1.0, retried=c), unfinished_count=c * (c > 512)) for c in CONCURRENCY]
     (said,) = (each for each in statements({("hdd", "1B"): cut}) if "failures above" in each.said)
     assert (said.agrees, said.found) == (None, "1B: none; 1B: 2,048 still retrying at 2,048 when the time was over")
-    failed = [*cut[:-1], dataclasses.replace(cut[-1], failures_count=1)]
+    failed = [*cut[:-1], dataclasses.replace(cut[-1], failures_count=30)]
     (said,) = (each for each in statements({("hdd", "1B"): failed}) if "failures above" in each.said)
     assert (said.agrees, said.found) == (True, "1B: first at 2,048")
 
@@ -98,25 +107,31 @@ def test_the_points_are_the_papers(tmp_path: Path) -> None:
     assert len(made) == 2 * 3 * 12
     assert made[0].name == "hdd-1B-0001"
     assert made[-1].argv[:5] == ("put", "--count", "2048", "--size", "1000000")
-    assert [made[at].argv[-1] for at in (0, 6, 7, 11)] == ["10", "10", "150", "150"]
+    assert [made[at].argv[-1] for at in (0, 6, 7, 11)] == ["10", "10", "90", "90"]
+    again = experiment_000.points(Plan(setup="paper-2016", rounds=2), tmp_path / "")
+    assert [again[at].name for at in (0, 72)] == ["hdd-1B-0001", "hdd-1B-0001-round-2"]
+    assert again[0].argv[-4:] == ("--connects", "2", "--connections", "1024")
+    (device,) = topology.load(tmp_path / "hdd.toml").host("storage").disks
+    assert device.media == "hdd-2016"
+    made = experiment_000.points(Plan(), tmp_path)
     for media in ("hdd", "ssd"):
         (device,) = topology.load(tmp_path / f"{media}.toml").host("storage").disks
         assert device.media == media
 
 
-def write_run(where: Path, *, state: str = "done") -> None:
-    """A run of ten uploads in a second, beside samples of that time and of before."""
+def write_run(where: Path, *, state: str = "done", seconds: int = 1) -> None:
+    """A run of ten uploads in a second or more, beside samples of that time and of before."""
     where.mkdir(parents=True)
     file, tally = RowFile.create(where / rows.FILE_NAME), Tally()
     for n in range(10):
         row = Row(
-            n, 0, "PUT", "local", 1, "e", "c/o", "", START + n * 10**8, 1, 10**8, "put", "put", "put", 201, 1, True,
-            True, 0, -1, "tx", 1,
+            n, 0, "PUT", "local", 1, "e", "c/o", "", START + n * 10**8 * seconds, 1, 10**8 * seconds,
+            "put", "put", "put", 201, 1, True, True, 0, -1, "tx", 1,
         )  # fmt: skip
         tally.add(row)
         file.write(as_line(row))
     file.close()
-    stages = (StageInfo("put", (WorkInfo("put", 1, 0.0),), START, START + 10**9),)
+    stages = (StageInfo("put", (WorkInfo("put", 1, 0.0),), START, START + seconds * 10**9),)
     folder.save(where, RunInfo("put", "command", "x", START, stages, state), tally)
     samples = SampleFile.create(where / FILE_NAME)
     samples.add([Sample("proxy", START - 1, "cpu_percent", 99.0)])
@@ -142,6 +157,52 @@ def test_what_is_drawn_from_a_run(tmp_path: Path) -> None:
     assert one.io_percent["storage"] == 90.0
     assert (one.objects_count, one.elapsed_s, one.turned_away["proxy"]) == (10, pytest.approx(1.0), pytest.approx(8.0))
     assert one.unfinished_count == 0  # nothing was retried: the time of the point was over
+
+
+def test_what_had_no_end_when_the_time_was_over_is_counted(tmp_path: Path) -> None:
+    plan = Plan(("hdd",), ("1B",), (1, 256), objects_count=12)
+    for concurrency in plan.concurrency:
+        write_run(tmp_path / f"hdd-1B-{concurrency:04d}")
+    runs = points.load(experiment_000.points(plan, tmp_path), tmp_path)
+    few, many = experiment_000.collect_results(plan, runs)["hdd", "1B"]
+    assert (few.unfinished_count, many.unfinished_count) == (0, 2)  # of 12 objects ten are there
+
+
+def test_the_median_round_stands_for_a_point(tmp_path: Path) -> None:
+    plan = Plan(("hdd",), ("1B",), (1,), rounds=3)
+    for number, seconds in ((1, 1), (2, 4), (3, 2)):
+        write_run(tmp_path / experiment_000.name("hdd", "1B", 1, number), seconds=seconds)
+    (one,) = experiment_000.collect_results(plan, points.load(experiment_000.points(plan, tmp_path), tmp_path))[
+        "hdd", "1B"
+    ]
+    assert one.rounds_per_s == pytest.approx((10.0, 2.5, 5.0))
+    assert one.throughput_per_s == pytest.approx(5.0)
+
+
+def test_use_of_a_modelled_machine_is_of_all_its_cores() -> None:
+    use = {("proxy", "processor_busy_percent"): 40.0, ("proxy", "cpu_percent"): 9.0, ("client", "cpu_percent"): 8.0}
+    assert experiment_000._cpu_percent(use, "proxy", 2) == 40.0
+    assert experiment_000._cpu_percent(use, "client", 2) == 4.0
+    assert experiment_000._cpu_percent(use, "client", 0) == 8.0
+    moved = {("client", "written_bytes_per_s"): 13e6, ("storage", "disk_busy_percent.d1"): 70.0}
+    assert experiment_000._io_percent(moved, "client") == pytest.approx(10.0)
+    assert experiment_000._io_percent(moved, "storage") == 70.0
+
+
+def test_charts_hide_nothing_of_what_happened() -> None:
+    cut = dataclasses.replace(
+        make_found(2048, 1.0, failed=3, retried=9), unfinished_count=1963, rounds_per_s=(0.5, 1.0, 2.0)
+    )
+    made = charts.figures({("hdd", "1MB"): [make_found(1, 2.0), cut]})
+    drawn = {trace.name: trace for trace in made["figure-05"].data}
+    assert list(drawn["unfinished when the time was over"].y) == [0, 1963]
+    assert list(drawn["failures"].y) == [0, 3] and list(drawn["retries"].text) == ["", "9"]
+    assert (drawn["throughput"].error_y.array[1], drawn["throughput"].error_y.arrayminus[1]) == (1.0, 0.5)
+    panels = [made["figure-05"].layout[f"yaxis{number}"] for number in (2, 3, 4)]
+    assert [panel.title.text for panel in panels] == ["failures", "unfinished", "retries"]
+    assert panels[1].range[1] > 1963
+    names = [trace.name for trace in made["figure-11"].data]
+    assert names == [f"{host} {what}" for host in HOSTS for what in ("CPU", "I/O")]
 
 
 def test_differences_are_explained() -> None:
@@ -210,6 +271,36 @@ def test_what_the_pictures_say() -> None:
     other = of_pictures({"figure-15": {proxy: 5, "in swift-object": 3, "in swift-account": 3}, "figure-16": {proxy: 3}})
     assert [each.agrees for each in other] == [False, False]
     assert of_pictures({}) == []
+    parts = {"figure-15-ssd": {proxy: 5, "in swift-object": 9}, "figure-15-ssd-unsynced": {proxy: 5}}
+    (both,) = of_pictures(parts)
+    assert both.agrees and both.why == "not so with SSD, synced"
+    assert both.found.startswith("SSD, synced: 0.0 ms in the proxy")
+
+
+def test_a_rise_ends_where_the_peak_is_nearly_reached() -> None:
+    rates = [10, 20, 40, 60, 80, 97, 99, 100, 99, 98, 50, 40]
+    curve = [make_found(c, float(rate)) for c, rate in zip(CONCURRENCY, rates, strict=True)]
+    (said,) = (each for each in statements({("hdd", "1B"): curve}) if "HDD: throughput rises" in each.said)
+    assert (said.agrees, said.found) == (True, "1B: 100/s, rises up to 32, within 10 % of it up to 512")
+    late = [dataclasses.replace(each, throughput_per_s=float(each.concurrency)) for each in curve]
+    assert [each.agrees for each in statements({("hdd", "1B"): late}) if "rises" in each.said] == [False]
+
+
+def test_so_few_that_no_figure_shows_them_are_listed_but_not_the_first() -> None:
+    curve = [
+        dataclasses.replace(make_found(c, 1.0, retried=1 if c == 128 else 40 * (c > 256)), objects_count=2048)
+        for c in CONCURRENCY
+    ]
+    (said,) = (each for each in statements({("ssd", "1B"): curve}) if "SSD: retries" in each.said)
+    assert (said.agrees, said.found) == (True, "1B: first at 512 (before it 1 at 128)")
+    visible = [dataclasses.replace(each, retries_count=11 if each.concurrency == 128 else 0) for each in curve]
+    assert [each.agrees for each in statements({("ssd", "1B"): visible}) if "SSD: retries" in each.said] == [False]
+
+
+def test_the_processor_of_a_modelled_machine_is_named_as_the_limit() -> None:
+    series = [dataclasses.replace(make_found(c, float(c), io=50.0, proxy=95.0), is_modelled=True) for c in CONCURRENCY]
+    (said,) = (each.why for each in statements({("hdd", "1B"): series}) if "HDD: throughput rises" in each.said)
+    assert "the processor of proxy 95 % is full" in said
 
 
 def a_picture(tmp_path: Path) -> Traced:
@@ -274,13 +365,14 @@ def test_figures_become_pictures(tmp_path: Path) -> None:
         pytest.skip(f"no browser: none of {', '.join(pictures.BROWSERS)} (apt install chromium)")
     made = outcome.figures({("hdd", "1B"): [make_found(1, 1.0), make_found(2, 2.0)]}, [])
     messages: list[str] = []
-    files = pictures.draw(made, tmp_path, messages.append, wide=("figure-09",))
+    size = charts.WIDTH, charts.HEIGHT
+    files = pictures.draw(made, tmp_path, messages.append)
     assert [file.name for file in files] == ["figure-03.png", "figure-09.png"]
     assert messages == []
-    for file, times in zip(files, (1, 2), strict=True):
+    for file, times in zip(files, (1, 1), strict=True):
         content = file.read_bytes()
         assert content[:8] == b"\x89PNG\r\n\x1a\n"
-        assert struct.unpack(">II", content[16:24]) == (times * pictures.WIDTH, pictures.HEIGHT)
+        assert struct.unpack(">II", content[16:24]) == (times * size[0], size[1])
 
 
 def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,12 +403,13 @@ def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     worst = traces.worst(as_the_paper(), todo)
     assert [point.name for point in worst] == ["hdd-1B-0512", "ssd-1B-2048"]
     assert traces.worst({("hdd", "1B"): [make_found(1, 1.0)]}, todo) == []
-    (failed, *_) = traces.record(todo, [], tmp_path, messages.append)
+    shown = experiment_000.pictures(Plan(), tmp_path)
+    (failed, *_) = traces.record(shown, [], tmp_path, messages.append)
     assert (failed.findings, messages[1]) == ((), "  no trace of it (it said nothing); the next time it is tried again")
     broken.clear()
     ran.clear()
     for _ in range(2):  # the second time nothing is done again
-        made = traces.record(todo, worst, tmp_path, lambda line: None)
+        made = traces.record(shown, worst, tmp_path, lambda line: None)
         names = [each.folder.name for each in made]
         assert names == ["figure-15", "figure-16", "trace-hdd-1B-0512", "trace-ssd-1B-2048"]
         assert {each.said for each in made} == {"all of it\n"}

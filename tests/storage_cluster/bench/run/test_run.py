@@ -186,6 +186,17 @@ def test_retries_end(tmp_path: Path) -> None:
     assert [(row.attempt, row.final) for row in main_rows(run)] == [(1, False), (2, False), (3, True)]
 
 
+def test_a_connection_that_cannot_be_made_ends_an_operation_sooner(tmp_path: Path) -> None:
+    workload = simple.workload(
+        "put", count=3, size_bytes=1, concurrency=3, retries_max=10, container="b", connects_max=2, connections_max=2
+    )
+    run, _ = run_workload(workload, tmp_path)
+    (key,) = (key for key in run.tally.figures if key.stage == "put")
+    figures = run.tally.figures[key]
+    assert (figures.successes_count, figures.failures_count, figures.retries_count) == (2, 1, 1)
+    assert [row.error for row in main_rows(run, "put") if row.error] == ["connect_failed"] * 2
+
+
 def test_an_expired_token_is_renewed(tmp_path: Path) -> None:
     def expire(seen: Seen) -> object:
         return response(401) if seen.headers.get("x-auth-token") == "token1" and "objects" in seen.name else None

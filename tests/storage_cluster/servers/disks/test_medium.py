@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_cluster.servers.disks.medium import PROFILES, Medium, profile_of, read_counters
+from storage_cluster.servers.disks.medium import PROFILES, Medium, Writing, profile_of, read_counters
 
 
 class Bench:
@@ -156,3 +156,26 @@ def test_how_long_a_medium_is_busy_counts_positioning() -> None:
     disk = PROFILES["hdd"]
     assert disk.busy_s(13e6, 1_000_000, is_read=True) == pytest.approx(0.1 + 13 * 0.0123665)
     assert PROFILES["ssd"].busy_s(49e6, 1_000_000, is_read=False) == pytest.approx(0.1 + 49 / 33_000, rel=1e-4)
+
+
+def test_a_flush_of_2016_takes_its_time_and_many_at_once_share_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "ssd-2016")
+    assert bench.medium.sync() == pytest.approx(3.75e-3, rel=0.01)
+    together = [bench.medium.sync() for _ in range(32)]
+    assert together[-1] < 0.5 * 33 * 3.75e-3
+    assert bench.medium.read(4096, 1) > together[-1]  # it waits like everything else
+
+
+def test_a_second_journal_write_in_a_row_costs_a_turn_of_the_disk(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "hdd-2016")
+    first = bench.medium.sync()
+    bench.now_ns += round(first * 1e9)
+    assert bench.medium.sync() == pytest.approx(8.333e-3, rel=0.01)
+
+
+def test_without_syncs_nobody_waits_though_the_medium_is_as_busy_with_what_is_written(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "hdd-2016")
+    unsynced = Medium(tmp_path / "d1", tmp_path, PROFILES["hdd-2016"], lambda: bench.now_ns, synced=False)
+    assert Writing(unsynced, 1).sync() == 0.0
+    assert (bench.counters.writes_count, bench.counters.syncs_count) == (1, 0)
+    assert bench.counters.busy_ns > 8_500_000
