@@ -17,6 +17,7 @@ from types import FrameType
 
 from storage_cluster import topology as topologies
 from storage_cluster.bench.errors import RunError
+from storage_cluster.bench.paper import drivers_004
 from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.folder import Run
 from storage_cluster.faults import control
@@ -34,6 +35,7 @@ class Point:
     argv: tuple[str, ...]
     topology: Path
     cpu_share: float = 0.0  # of one core, that each host but the client has; 0: all share the machine's
+    on_drivers: bool = False  # `tracer bench submit` to drivers on all hosts without services; else `bench run`
 
 
 def do(points: Sequence[Point], folder: Path, notify: Notify) -> None:
@@ -80,6 +82,9 @@ def _run(point: Point, folder: Path, state_dir: Path) -> None:
     where = folder / point.name
     if where.exists():
         where.rename(where.with_name(f"{where.name}.unfinished-{os.getpid()}"))
+    if point.on_drivers:
+        drivers_004.run(state_dir, point.argv, where)
+        return
     argv = [sys.executable, "-m", "tracer", "bench", "run", *point.argv, "-o", str(where)]
     environment = os.environ | {state.STATE_DIR_VARIABLE: str(state_dir)}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)

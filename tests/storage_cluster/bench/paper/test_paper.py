@@ -1,11 +1,13 @@
 """The papers' experiments: which points, what is drawn from their runs, what the statements say to made-up curves."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import struct
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.paper import (
     arrows,
     charts,
+    charts_004,
+    drivers_004,
     experiment_000,
     experiment_004,
     outcome,
@@ -32,6 +36,7 @@ from storage_cluster.bench.results.figures import Tally
 from storage_cluster.bench.results.folder import RunInfo, StageInfo, WorkInfo
 from storage_cluster.bench.results.rows import Row, RowFile, as_line
 from storage_cluster.bench.use import FILE_NAME, Sample, SampleFile
+from storage_cluster.hosts import cluster
 
 START = 1_700_000_000_000_000_000
 
@@ -353,10 +358,10 @@ def test_what_goes_into_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "| at once | 1 | 2 |" in text and "- a finding" in text
     assert len(messages) == 1 and "no pictures as PNG" in messages[0]
     runs = [points.Point("small-1", ("w",), tmp_path), points.Point("large-1", ("--set", "x.sizes=c(64)MB"), tmp_path)]
-    line = experiment_004.Line("small write", 1.5, 2.0, 3.0, 99.5, 10.0)
+    line = experiment_004.Line("small write", 1.5, 2.0, 3.0, 99.5, 1.0, 1.75, 1)
     text = experiment_004.publish([line], runs, tmp_path / "e", ("tracer", "x")).read_text("utf-8")
-    assert "Means of 1 runs on the bundled cluster (6 hosts, 3 replicas)" in text and "10 of 64 MB" in text
-    assert "| small write | 1.50 | 2.00 | 3.0 | 99.50 % | 10.0 % of the mean |" in text
+    assert "Medians of 1 rounds from 7 hosts of load, one of them" in text and "10 objects of 64 MB" in text
+    assert "| small write | 1.50 | 1.00 to 1.75 | 2.00 | 3.0 | 99.50 % |" in text
 
 
 @pytest.mark.browser
@@ -446,16 +451,49 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_document_004_is_cosbench_files_and_means(tmp_path: Path) -> None:
-    made = experiment_004.points(experiment_004.Plan(large_mb=64), tmp_path)
+    made = experiment_004.points(experiment_004.Plan(runs_count=3, large_mb=64), tmp_path)
     assert [point.name for point in made] == ["small-1", "large-1", "small-2", "large-2", "small-3", "large-3"]
+    assert all(point.on_drivers for point in made)
     for point in made[:2]:
         workload, _ = formats.load(Path(point.argv[0]))
         assert workload.source == "cosbench"
     assert "write.write.write.sizes=c(64)MB" in made[1].argv
-    mean = experiment_004._mean("t", [(10.0, 1.0, 5.0, 100.0), (20.0, 3.0, 7.0, 50.0)])
-    assert (mean.operations_per_s, mean.megabytes_per_s, mean.response_90_ms, mean.success_percent) == (15, 2, 6, 75)
-    assert mean.spread_percent == pytest.approx(100 * 10 / 15)
-    assert "t" in experiment_004.as_text([mean])
+    parts = [(10.0, 1.0, 5.0, 100.0), (900.0, 3.0, 7.0, 50.0), (20.0, 2.0, 6.0, 75.0)]
+    line = experiment_004._median("small t", parts)
+    assert (line.operations_per_s, line.megabytes_per_s, line.response_90_ms, line.success_percent) == (20, 2, 6, 75)
+    assert (line.least_per_s, line.greatest_per_s, line.rounds_count) == (10, 900, 3)
+    assert "900.00" in experiment_004.as_text([line])
+    (rate, *_), _ = charts_004.figures([line])["small"].data, charts_004.figures([])["large"]
+    assert (rate.error_y.array[0], rate.error_y.arrayminus[0]) == (880, 10)
+
+
+def test_each_host_of_load_gets_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+    shutil.copy(topology.find("paper-004"), tmp_path / "topology.toml")
+    hosts = topology.load(tmp_path / "topology.toml").hosts
+    status = cluster.ClusterStatus(
+        *(True, str(tmp_path), "client", {"ST_AUTH": "a", "ST_USER": "u", "ST_KEY": "k"}),
+        tuple(cluster.HostStatus(host.name, (host.address,), (), (), ("enter", host.name), 0) for host in hosts),
+    )
+    monkeypatch.setattr(drivers_004.cluster, "status", lambda _: status)
+
+    @contextlib.contextmanager
+    def server(argv: list[str], environment: dict[str, str]) -> Iterator[None]:
+        assert len(environment[drivers_004.TOKEN_VARIABLE]) == 32
+        ran.append(argv)
+        yield
+
+    def submit(argv: list[str], environment: dict[str, str]) -> None:
+        ran.append(argv)
+        (tmp_path / "small-1.controller" / "runs" / "20261126T1").mkdir(parents=True)
+
+    monkeypatch.setattr(drivers_004, "_server", server)
+    monkeypatch.setattr(drivers_004, "_submit", submit)
+    drivers_004.run(tmp_path, ("w.xml",), tmp_path / "small-1")
+    assert [argv[1] for argv in ran] == ["client", *(f"driver{n}" for n in range(2, 8)), "client", "client"]
+    assert ran[7].count("--driver") == 7 and "10.77.0.17:18088" in ran[7]
+    assert ran[8][-8:] == ["w.xml", "--auth", "a", "--user", "u", "--key", "k", "--wait"]
+    assert (tmp_path / "small-1").is_dir()
 
 
 @pytest.mark.parametrize(("free", "mb"), [(10**12, 1024), (30 * 10**9, 256), (10**9, 16), (0, 16)])
