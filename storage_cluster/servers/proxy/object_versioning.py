@@ -18,13 +18,14 @@ from multidict import CIMultiDict
 
 from storage_cluster.servers.http.content_type import with_swift_bytes
 from storage_cluster.servers.http.messages import PLAIN, Call, Handler, Refusal, Reply
+from storage_cluster.servers.object.server import CLIENT_METADATA
 from storage_cluster.servers.object.updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.object_names import quote_path
 from storage_cluster.servers.proxy.object_rules import apply_expiry, settle_type
-from storage_cluster.servers.proxy.slo_put import SLO_ETAG
-from storage_cluster.servers.proxy.symlink import TARGET_SYSMETA
+from storage_cluster.servers.proxy.slo_put import SLO_ETAG, SLO_SIZE
+from storage_cluster.servers.proxy.symlink import BYTES_SYSMETA, ETAG_SYSMETA, TARGET_SYSMETA
 from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE, check_reply, current, may_write, put_as
 from storage_cluster.servers.proxy.version_names import (
     ARCHIVE,
@@ -44,6 +45,8 @@ ID = "X-Object-Version-Id"
 _CURRENT_ID = "X-Object-Current-Version-Id"
 _NULL = "null"
 _EXPIRY = ("X-Delete-At", "X-Delete-After")
+_OF_POINTERS = tuple(name for name in CLIENT_METADATA if name not in ("x-delete-at", "x-object-manifest"))
+"""Headers that a pointer has as well as the version, by their beginnings."""
 
 Names = tuple[str, ...]
 
@@ -99,7 +102,9 @@ class ObjectVersioning:
         reply = await inner(put)
         if not reply.is_success:
             return reply
-        pointer = _Pointer(version_id, reply.headers["Etag"], put.body.bytes_in, put.headers["Content-Type"])
+        etag = put.headers.get(ETAG_SYSMETA) or reply.headers["Etag"]
+        size = put.headers.get(SLO_SIZE) or put.headers.get(BYTES_SYSMETA) or put.body.bytes_in
+        pointer = _Pointer(version_id, etag, int(size), put.headers["Content-Type"])
         pointed = await inner(pointer.put(call, put.headers.get(f"{OVERRIDE}Etag"), expiry))
         if not pointed.is_success:
             return pointed
@@ -133,14 +138,19 @@ class _Pointer:
         """
         sized = "swift_bytes" in self.content_type
         shown = (listed or self.etag).partition("; symlink_")[0]
-        headers = {
-            "Content-Type": self.content_type if sized else with_swift_bytes(self.content_type, self.size),
-            TARGET_SYSMETA: quote_path(*_version(call, self.version_id)[1:]),
-            POINTER: self.version_id,
-            POINTER_ETAG: self.etag,
-            POINTER_BYTES: str(self.size),
-            f"{OVERRIDE}Etag": f"{shown}; symlink_path={_location(call, self.version_id)}; version_symlink=true",
-        } | dict(expiry or {})
+        given = {name: value for name, value in call.headers.items() if name.lower().startswith(_OF_POINTERS)}
+        headers = (
+            given
+            | {
+                "Content-Type": self.content_type if sized else with_swift_bytes(self.content_type, self.size),
+                TARGET_SYSMETA: quote_path(*_version(call, self.version_id)[1:]),
+                POINTER: self.version_id,
+                POINTER_ETAG: self.etag,
+                POINTER_BYTES: str(self.size),
+                f"{OVERRIDE}Etag": f"{shown}; symlink_path={_location(call, self.version_id)}; version_symlink=true",
+            }
+            | dict(expiry or {})
+        )
         return call.derive(method="PUT", headers=headers, body=b"", source=SOURCE)
 
 
@@ -152,14 +162,17 @@ async def _read(call: Call, inner: Handler) -> Reply:
         shown = {"": f"{quote_path(*call.names[1:])}?version-id={version_id}", "-Etag": reply.headers[POINTER_ETAG]}
         shown["-Bytes"] = reply.headers[POINTER_BYTES]
         reply.headers.update({f"X-Symlink-Target{name}": value for name, value in shown.items()})
-    inside = f"/v1/{quote_path(call.names[0], archive_container(call.names[1]))}/"
-    location = reply.headers.get("Content-Location", "")
+    inside, location = _inside(call), reply.headers.get("Content-Location", "")
     if location.startswith(inside):
         version_id = split_archive_name(unquote(location.removeprefix(inside), errors="surrogateescape"))[1]
         reply.headers["Content-Location"] = _location(call, version_id)
-    if reply.is_success or reply.status in (304, 404, 409, 412, 416):
-        reply.headers[ID] = version_id if reply.status != 404 else _NULL
+    reply.headers[ID] = version_id if reply.status != 404 else _NULL
     return reply
+
+
+def _inside(call: Call) -> str:
+    """What the locations of all versions begin with."""
+    return f"/v1/{quote_path(call.names[0], archive_container(call.names[1]))}/"
 
 
 async def _read_version(call: Call, inner: Handler, version_id: str) -> Reply:
@@ -180,10 +193,11 @@ async def _read_version(call: Call, inner: Handler, version_id: str) -> Reply:
 
 
 async def _read_null(call: Call, inner: Handler) -> Reply:
-    """What is at the object's own name, unless that is a pointer. Raises: Refusal (404)."""
-    if await _current_id(call, inner) is not None:
-        raise Refusal(404)
+    """What the object is, unless a version is where its contents are. Raises: Refusal (404)."""
     reply = await inner(call)
+    if reply.is_success and reply.headers.get("Content-Location", "").startswith(_inside(call)):
+        await reply.close()
+        raise Refusal(404)
     if reply.is_success:
         reply.headers[ID] = _NULL
     return reply

@@ -31,6 +31,7 @@ _ETAG, _BYTES = "X-Symlink-Target-Etag", "X-Symlink-Target-Bytes"
 _ALL = (_TARGET, _ACCOUNT, _ETAG, _BYTES)
 TARGET_SYSMETA = "X-Object-Sysmeta-Symlink-Target"
 _SYSMETA = {name: name.replace("X-", "X-Object-Sysmeta-", 1) for name in _ALL}
+ETAG_SYSMETA, BYTES_SYSMETA = _SYSMETA[_ETAG], _SYSMETA[_BYTES]
 _EMPTY_ETAG = etag_of()
 _FORM = f"{_TARGET} header must be of the form <container name>/<object name>"
 _POSTED = "The requested POST was applied to a symlink. POST directly to the target to apply requested metadata."
