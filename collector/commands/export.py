@@ -4,11 +4,15 @@ from pathlib import Path
 
 import click
 
-from collector.export import csv, perfetto
+from collector.export import csv, perfetto, workload
 from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError
 
-FORMATS = {"csv": (csv.write, "{}.csv"), "perfetto": (perfetto.write, "{}.perfetto.json")}
+FORMATS = {
+    "csv": (csv.write, "{}.csv"),
+    "perfetto": (perfetto.write, "{}.perfetto.json"),
+    "workload": (workload.write, "{}.requests.jsonl"),
+}
 """By format: its writer, and the default name of its output beside the trace."""
 
 
@@ -17,7 +21,9 @@ FORMATS = {"csv": (csv.write, "{}.csv"), "perfetto": (perfetto.write, "{}.perfet
 @click.option("-o", "--output", "place", type=click.Path(path_type=Path), help="File, or folder for csv.")
 @click.argument("trace", metavar="TRACE")
 def command(*, trace: str, form: str, place: Path | None) -> None:
-    """Write TRACE in another tool's format: csv (a file for each table), perfetto (ui.perfetto.dev)."""
+    """Write TRACE in another tool's format: csv (a file for each table), perfetto (ui.perfetto.dev), workload (the
+    requests of its clients at their times, with hashed names, for `tracer bench run`).
+    """
     if form not in FORMATS:
         raise InputError(f"a trace cannot be written as {form}", f"formats: {', '.join(FORMATS)}")
     stored = Trace(trace)

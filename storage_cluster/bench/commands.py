@@ -14,7 +14,7 @@ import click
 import uvloop
 from click.core import ParameterSource
 
-from storage_cluster.bench import formats, parameters, simple, use
+from storage_cluster.bench import formats, from_trace, parameters, simple, use
 from storage_cluster.bench.distributed.client import cancel, status, submit
 from storage_cluster.bench.distributed.commands import controller, driver
 from storage_cluster.bench.engine.connection import Timeouts
@@ -87,6 +87,7 @@ def command() -> None:
     "--set", "settings", multiple=True, metavar="PARAMETER=VALUE", help="Use this value instead of the file's."
 )
 @click.option("--sweep", "sweeps", multiple=True, metavar="PARAMETER=A,B,…", help="A run for each value.")
+@click.option("--speed", type=click.FloatRange(0.001), help="FILE of a trace: so many times as fast.  [default: 1]")
 @click.option("--cluster", "on_cluster", is_flag=True, help="FILE: use the cluster that is up, whatever FILE says.")
 @store_options
 @click.option(
@@ -117,6 +118,7 @@ def run(
     *,
     settings: tuple[str, ...],
     sweeps: tuple[str, ...],
+    speed: float | None,
     on_cluster: bool,
     store: StoreWords,
     connect_s: float,
@@ -134,7 +136,8 @@ def run(
     """
     with operator_errors():
         made, sweep = _workload(workload, simple_options)
-        for name, value in _pairs(settings).items():
+        given_settings = _pairs(settings) | ({"replay.replay.speed": f"{speed}"} if speed else {})
+        for name, value in given_settings.items():
             made = parameters.change(made, name, value)
         sweep = sweep | {name: values.split(",") for name, values in _pairs(sweeps).items()}
         for line in (*made.notices, *_of_drivers(made)):
@@ -206,6 +209,7 @@ def compare(first: Path, second: Path) -> None:
         click.echo(comparing.as_text(*runs, comparing.compare(*runs)))
 
 
+command.add_command(from_trace.command)
 command.add_command(driver)
 command.add_command(controller)
 command.add_command(submit)

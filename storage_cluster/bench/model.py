@@ -26,6 +26,7 @@ class Kind(enum.StrEnum):
     WRITE = "write"
     DELETE = "delete"
     LIST = "list"
+    HEAD = "head"
 
 
 LIMITS = ("runtime_s", "total_ops", "total_bytes", "rampup_s", "rampdown_s")
@@ -73,6 +74,18 @@ OBJECTS = Names(constant(1), "myobjects_")
 """COSBench's prefixes; they are also ours."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Planned:
+    """One request of a schedule."""
+
+    due_ns: int  # since the schedule's first
+    kind: Kind
+    container: str
+    object: str = ""
+    size_bytes: int = 0
+    status: int = 0  # what was answered when it was asked first; 0: not known
+
+
 @dataclasses.dataclass(frozen=True)
 class Operation:
     """One kind of request of a work."""
@@ -92,6 +105,7 @@ class Operation:
     delete_container: bool = False  # cleanup: after the objects
     skip_present: bool = False  # prepare: objects of the right size that are there are not put again
     delete_after_s: int = 0  # objects expire
+    planned: tuple[Planned, ...] = ()  # a scan: these, not what `containers` and `objects` name
 
     @property
     def title(self) -> str:
@@ -165,6 +179,8 @@ class Work:
     keep_alive: bool = True
     open_loop: OpenLoop | None = None  # None: closed loop
     ramp: tuple[Step, ...] = ()
+    schedule: tuple[Planned, ...] = ()  # an open loop of these requests
+    speed: float = 1.0  # of the schedule: 2 is twice as fast
     storage: StorageConfig = StorageConfig()
     auth: AuthConfig = AuthConfig()
 

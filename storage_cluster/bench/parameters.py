@@ -50,15 +50,19 @@ def describe_parameters(workload: Workload) -> dict[str, str]:
             if work.open_loop is not None:
                 found[f"{place}.rate_per_s"] = f"{work.open_loop.rate_per_s:g}"
                 found[f"{place}.arrivals"] = str(work.open_loop.arrivals)
+            if work.schedule:
+                found[f"{place}.speed"] = f"{work.speed:g}"
             limits = {name: getattr(work, name) for name in (*LIMITS, "retries_max")}
             found |= {f"{place}.{name}": f"{value:g}" for name, value in limits.items() if value}
-            for operation in work.operations:
+            for operation in () if work.schedule else work.operations:
                 found |= _describe_operation(f"{place}.{operation.title}", operation, len(work.operations) > 1)
     return found
 
 
 def _describe_operation(place: str, operation: Operation, in_mix: bool) -> dict[str, str]:
     found = {f"{place}.ratio": f"{operation.ratio:g}"} if in_mix else {}
+    if operation.planned:
+        return found
     found[f"{place}.containers"] = str(operation.containers.selector)
     if operation.objects is not None:
         found[f"{place}.objects"] = str(operation.objects.selector)
@@ -90,6 +94,8 @@ class _Changer:
         if self._parameter in ("rate_per_s", "arrivals"):
             load = self._set(work.open_loop or OpenLoop(1.0), self._parameter)
             return dataclasses.replace(work, open_loop=load)
+        if self._parameter == "speed" and not float(self._value) > 0:
+            raise ValueError("a speed is greater than 0")
         return self._set(work, *(field.name for field in dataclasses.fields(Work)))
 
     def _operation(self, operation: Operation) -> Operation:

@@ -82,6 +82,8 @@ def deal_out(left: Mapping[str, Sequence[Share]], drivers: Sequence[str]) -> lis
 def _has_more(work: Work, share: Share) -> bool:
     if work.is_scan:
         return True
+    if work.schedule:
+        return False  # what was due meanwhile is over, and whose the rest was is not known
     exhausted = (work.total_ops and not share.ops_left) or (work.total_bytes and not share.bytes_left)
     over = work.runtime_s and share.elapsed_s >= work.rampup_s + work.runtime_s + work.rampdown_s
     return not (exhausted or over)

@@ -150,6 +150,7 @@ class Connection:
         self._length: int | None = None
         self._until_close = False
         self._in_response = False
+        self._is_head = False
         self._chunked = False
 
     @property
@@ -176,6 +177,7 @@ class Connection:
         self._kept = [] if kept else None
         self._headers_kept = kept or headers_kept
         self._in_response = False
+        self._is_head = head.startswith(b"HEAD ")
         done = self._done = self._loop.create_future()
         if self._socket is None:
             self._connect()
@@ -230,7 +232,11 @@ class Connection:
             self._reply.status = status
             if status >= 400 and self._kept is None:
                 self._kept = []
-            self._until_close = self._length is None and not self._chunked and status not in (204, 304)
+            bodiless = status in (204, 304) or self._is_head
+            self._until_close = self._length is None and not self._chunked and not bodiless
+            if self._is_head:  # no body comes, whatever its length is said to be: the parser would wait for it
+                self._finish("")
+                self._parser = HttpResponseParser(self)
 
     def on_body(self, body: bytes) -> None:
         """A part of the response's body."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.formats.cosbench import parse_cosbench
+from storage_cluster.bench.formats.schedule import is_schedule, parse_schedule
 from storage_cluster.bench.formats.ssbench import parse_ssbench
 from storage_cluster.bench.formats.toml import Sweep, parse_toml
 from storage_cluster.bench.model import Workload
@@ -19,7 +20,10 @@ def load(path: Path) -> tuple[Workload, Sweep]:
 
 
 def parse(content: bytes, file: str) -> tuple[Workload, Sweep]:
-    """The same from a file's content: COSBench's XML, ssbench's JSON, or our TOML. Raises: WorkloadError."""
+    """The same from a file's content: COSBench's XML, ssbench's JSON, a trace's requests, or our TOML.
+
+    Raises: WorkloadError.
+    """
     start = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if start == b"<":
         return parse_cosbench(content, file), {}
@@ -27,4 +31,6 @@ def parse(content: bytes, file: str) -> tuple[Workload, Sweep]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise WorkloadError(f"{file} is no text", "give COSBench XML, ssbench JSON or TOML") from None
+    if is_schedule(text):
+        return parse_schedule(text, file), {}
     return (parse_ssbench(text, file), {}) if start == b"{" else parse_toml(text, file)

@@ -34,6 +34,7 @@ class WorkInfo:
     name: str
     workers: int
     runtime_s: float  # 0: until all was done, which may end it before its time, too
+    is_schedule: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +199,7 @@ def _stage_info(stage: Stage) -> StageInfo:
 
 def _work_info(work: Work) -> WorkInfo:
     limited = work.total_ops or work.total_bytes
-    return WorkInfo(work.name, work.workers_max, 0.0 if limited else work.runtime_s)
+    return WorkInfo(work.name, work.workers_max, 0.0 if limited else work.runtime_s, bool(work.schedule))
 
 
 def _info(found: dict) -> RunInfo:

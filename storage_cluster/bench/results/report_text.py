@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from storage_cluster.bench.results.figures import PERCENTILES, SLOWEST_COUNT, Figures, Key, Slow, text_ms
 from storage_cluster.bench.results.folder import Run
+from storage_cluster.bench.run.schedule import Lateness, lateness_ns
 
 SLOWEST_SHOWN = 5
 STATUS = "status"
@@ -22,6 +23,7 @@ def as_text(run: Run) -> str:
         workers = sum(works[work].workers for work in {key.work for key in keys})
         lines.append(f"\n{name} ({workers:,} {'worker' if workers == 1 else 'workers'})")
         lines += _table(run, keys)
+        lines += _lateness(run, [work.name for work in stage.works if work.is_schedule])
     lines += _slowest(slow for figures in run.tally.figures.values() for slow in figures.slowest)
     return "\n".join(lines)
 
@@ -53,6 +55,15 @@ def _table(run: Run, keys: list[Key]) -> Iterator[str]:
         figures = run.tally.figures[key]
         title = key.operation if key.operation == key.work or len(keys) == 1 else f"{key.work}/{key.operation}"
         yield f"  {title:<14}" + _figures(figures, run.info.elapsed_s(key, figures))
+
+
+def _lateness(run: Run, works: list[str]) -> Iterator[str]:
+    """How late the requests of a schedule began."""
+    late = Lateness.of_times(lateness_ns(run.rows(), works)) if works else None
+    if late is not None:
+        shown = zip(("median", "99 %", "most"), late.percentiles_ns, strict=True)
+        times = ", ".join(f"{name} {text_ms(value)} ms" for name, value in shown)
+        yield f"  began later than planned: {times} ({late.count:,} requests)"
 
 
 def _figures(figures: Figures, elapsed_s: float) -> str:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from storage_cluster.bench.model import Division, Kind, Operation
+from storage_cluster.bench.run.schedule import order_of
 from storage_cluster.bench.selectors import Next, Selector
 from storage_cluster.bench.storage import Order
 
@@ -127,6 +128,9 @@ class DrawFromPopulation:
 
 def scan(operation: Operation, place: Place, rng: random.Random, shared: Shared) -> Iterator[Order]:
     """A worker's part of what is gone over once."""
+    if operation.planned:
+        yield from map(order_of, operation.planned[place.index :: place.count])
+        return
     size = operation.sizes.selector.chooser(rng) if operation.sizes else None
     for container, objects in _containers(operation, place, shared):
         if operation.make_container:

@@ -22,6 +22,7 @@ from storage_cluster.bench.model import Kind, OpenLoop, Work
 from storage_cluster.bench.run.arrivals import Ramp, arrivals
 from storage_cluster.bench.run.orders import Place, scan
 from storage_cluster.bench.run.pause import Pause
+from storage_cluster.bench.run.schedule import Plan
 from storage_cluster.bench.run.worker import Bench, Window, Worker
 from storage_cluster.bench.storage import Order
 
@@ -106,11 +107,15 @@ async def run_work(bench: Bench, share: Share) -> None:
     work = bench.work
     started = time.perf_counter_ns() - round(share.elapsed_s * _NS)
     bench.window = _window(work, started, bench.pause)
+    if work.schedule:
+        bench.plan = Plan(work, share.first, share.count, share.total)
     workers = [Worker(bench, Place(share.first + n, share.total)) for n in range(share.count)]
     budget = Budget(bench, share, started)
     try:
         if work.is_scan:
             await _run_all(_scan(bench, worker) for worker in workers)
+        elif bench.plan is not None:
+            await _play(bench.plan, workers, budget, started)
         elif work.open_loop is not None:
             await _open(bench, work.open_loop, workers, budget, share, started)
         else:
@@ -175,6 +180,16 @@ async def _my_turn(ramp: Ramp, index: int, budget: Budget, started: int) -> None
         if min(due_s, stop_s) <= now_s:
             return
         await asyncio.sleep(max(min(due_s, stop_s) - now_s, _RAMP_CHECK_S))
+
+
+async def _play(plan: Plan, workers: list[Worker], budget: Budget, started: int) -> None:
+    dispatch = Dispatch(workers, budget)
+    with Timer() as timer:
+        try:
+            await dispatch.run(plan.due_times(started), timer.wait_until)
+            await dispatch.drain()
+        finally:
+            await dispatch.cancel()
 
 
 async def _open(

@@ -22,9 +22,17 @@ from storage_cluster.bench.results.rows import Row
 from storage_cluster.bench.run.orders import Draw, DrawFromPopulation, Place, Shared
 from storage_cluster.bench.run.parts import RECONNECT_DELAY_S, PartsSender
 from storage_cluster.bench.run.pause import Pause
+from storage_cluster.bench.run.schedule import Plan
 from storage_cluster.bench.storage import Order, StepError, Storage
 
-_OPS = {Kind.READ: "GET", Kind.LIST: "LIST", Kind.DELETE: "DELETE", Kind.CLEANUP: "DELETE", Kind.DISPOSE: "DELETE"}
+_OPS = {
+    Kind.READ: "GET",
+    Kind.HEAD: "HEAD",
+    Kind.LIST: "LIST",
+    Kind.DELETE: "DELETE",
+    Kind.CLEANUP: "DELETE",
+    Kind.DISPOSE: "DELETE",
+}
 
 
 @dataclasses.dataclass
@@ -58,6 +66,7 @@ class Bench:
     timeouts: Timeouts = dataclasses.field(default_factory=Timeouts)
     window: Window = dataclasses.field(default_factory=Window)
     pause: Pause = dataclasses.field(default_factory=Pause)
+    plan: Plan | None = None  # of a schedule
     stopping: bool = False  # called off: no new operations
     indices: Iterator[int] = dataclasses.field(default_factory=itertools.count)
     allowance: Allowance = dataclasses.field(default_factory=lambda: Allowance(0))
@@ -88,7 +97,7 @@ class Worker:
         self._rng = random.Random(f"{bench.seed}/{bench.stage}/{bench.work.name}/{place.index}")
         self._connection = bench.connection()
         self._more: list[Connection] = []
-        self._mix = _Mix(bench.work.operations, place, self._rng, bench.shared)
+        self._mix = bench.plan or _Mix(bench.work.operations, place, self._rng, bench.shared)
 
     @property
     def place(self) -> Place:

@@ -27,6 +27,7 @@ _METHODS = {
     Kind.INIT: "PUT",
     Kind.READ: "GET",
     Kind.LIST: "GET",
+    Kind.HEAD: "HEAD",
     Kind.DELETE: "DELETE",
     Kind.CLEANUP: "DELETE",
     Kind.DISPOSE: "DELETE",

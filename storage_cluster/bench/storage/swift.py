@@ -26,6 +26,7 @@ _METHODS = {
     Kind.WRITE: "PUT",
     Kind.READ: "GET",
     Kind.LIST: "GET",
+    Kind.HEAD: "HEAD",
     Kind.DELETE: "DELETE",
     Kind.CLEANUP: "DELETE",
     Kind.DISPOSE: "DELETE",
