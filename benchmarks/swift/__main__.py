@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from benchmarks.swift import compare, hosts
+from benchmarks.swift import compare, functional, hosts
+from storage_cluster.hosts import state
 
 
 @click.group()
@@ -52,6 +53,14 @@ def execute(host: str, argv: tuple[str, ...]) -> None:
 def compare_stores(topology: Path | None, rounds: int, duration_s: float, nice: int, only: tuple[str, ...]) -> None:
     """PUT and GET of 1 KiB and 1 MiB on both stores; ONLY scenarios that contain one of these words."""
     compare.compare(topology, rounds, duration_s, nice, only)
+
+
+@command.command("functional")
+@click.argument("source", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("only", nargs=-1, type=click.Choice(functional.MODULES))
+def run_functional_tests(source: Path, only: tuple[str, ...]) -> None:
+    """Swift's own tests, from its source tree SOURCE, here and on the bundled cluster, both up; ONLY some modules."""
+    functional.run(source.resolve(), state.default_state_dir(), only)
 
 
 if __name__ == "__main__":

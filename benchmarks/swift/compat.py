@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 import click
 
+from benchmarks.swift import functional
 from testkit.loopback_store import LoopbackStore
 from testkit.swift_scenarios import AREAS, recording, run
 from testkit.swift_scenarios.known import reasons, unexplained_parts
@@ -40,7 +41,10 @@ Swift 2.30.1 answers them (status, headers and body), {explained} differ for a r
 The requests are written from the API reference and the documentation of each feature
 (`testkit/swift_scenarios`). Debian's Swift 2.30.1 with all its middlewares was asked them once; its answers are
 `tests/golden/swift-2.30.1.jsonl`. `make test` asks our store the same and compares, so that a disagreement that is not
-explained fails. Left out of the comparison is what differs from run to run (times, tokens, transaction ids), the order
+explained fails. The areas `products` are generated, of pairs of features: versions × kinds of objects × what is
+done to them × who asks (`testkit/swift_scenarios/products.py`).
+
+Left out of the comparison is what differs from run to run (times, tokens, transaction ids), the order
 of headers, counts that containers report to their account later, and lengths of bodies that are compared themselves.
 """
 _LEFT_OUT = """\
@@ -51,7 +55,13 @@ _LEFT_OUT = """\
 | several storage policies, erasure codes | one policy of replicas shows all the traffic there is to trace |
 | container sharding, container sync | no container of a traced workload grows so large; one cluster |
 | S3 API, Keystone, encryption, rate limits, `etag-quoter`, `/endpoints`, recon | no part of the Swift API |
-| Swift's own functional tests | the judges are written from the API reference; that suite is not used |
+"""
+_FUNCTIONAL = """\
+## Against Swift's own functional tests
+
+The tests of Swift 2.30.1's source tree (`test/functional`, without the S3 ones) run unchanged on Debian's Swift and on
+the bundled cluster: `python -m benchmarks.swift functional SOURCE`, which keeps the counts in
+`tests/golden/swift-functional.csv`. What real Swift, set up as here, skips does not count as run.
 """
 _ACCESS = """\
 Beyond tempauth, an access list may name `*:user`, a user of that name in any account, as with Keystone.
@@ -131,7 +141,9 @@ def page(areas: Sequence[AreaResult], clients: Sequence[tuple[str, str]]) -> Ite
         yield from (
             f"- {each.area}: `{each.wanted.request[:100]}`: {unexplained_parts(each)[0][:160]}" for each in still_open
         )
-    yield f"\n{_ACCESS}\n## Against unmodified clients\n"
+    yield f"\n{_ACCESS}\n{_FUNCTIONAL}"
+    yield from functional.table(functional.load())
+    yield "\n## Against unmodified clients\n"
     yield "What each does is in `tests/swift_compat/test_clients.py`.\n\n| client | tests passed |\n|---|---:|"
     yield from (f"| {client} | {result} |" for client, result in clients)
     yield f"\n{_LEFT_OUT}"

@@ -6,7 +6,7 @@ They are written from the API reference and the documentation of each feature. A
 
 from collections.abc import Callable
 
-from testkit.swift_scenarios import access, accounts, large, listings, objects, services, signed
+from testkit.swift_scenarios import access, accounts, large, listings, objects, products, services, signed
 from testkit.swift_scenarios.site import Exchange, Site
 
 AREAS: dict[str, Callable[[Site], None]] = {
@@ -39,6 +39,7 @@ AREAS: dict[str, Callable[[Site], None]] = {
     "object versioning": objects.object_versioning,
     "static large objects": large.static,
     "dynamic large objects": large.dynamic,
+    **{f"products: {versions}": products.area(versions) for versions in products.VERSIONS},
 }
 
 

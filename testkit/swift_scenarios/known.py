@@ -63,7 +63,7 @@ KNOWN = (
     Known(
         "Which form a listing has depends on Accept, and Vary says so; Swift's listings of versions do not.",
         r"vary: \(none\) → Accept",
-        area="object versioning",
+        area="object versioning|products: .*",
     ),
     Known(
         "Quotas count what the container holds now; Swift counts from a cache of up to a minute.",

@@ -104,8 +104,11 @@ class ObjectVersioning:
             return reply
         etag = put.headers.get(ETAG_SYSMETA) or reply.headers["Etag"]
         size = put.headers.get(SLO_SIZE) or put.headers.get(BYTES_SYSMETA) or put.body.bytes_in
+        listed = put.headers.get(f"{OVERRIDE}Etag")
+        if listed and ETAG_SYSMETA in put.headers:  # a static link is listed with the ETag that it demands
+            listed = "; ".join([etag, *listed.split("; ")[1:]])
         pointer = _Pointer(version_id, etag, int(size), put.headers["Content-Type"])
-        pointed = await inner(pointer.put(call, put.headers.get(f"{OVERRIDE}Etag"), expiry))
+        pointed = await inner(pointer.put(call, listed, expiry))
         if not pointed.is_success:
             return pointed
         reply.headers[ID] = version_id
