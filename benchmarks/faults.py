@@ -4,7 +4,8 @@ Brings up a cluster of its own. Clients write, overwrite, delete and read withou
 the seed) damages one host after the other: servers killed, stopped and restarted, links cut, lossy, slow and narrow,
 disks full and failing, bits flipped. After each round the clients stand still, the damage is cleared, and the run waits
 until all three replicas of every object and all three listings agree with the answers that clients got; then it
-continues.
+continues. Where the topology has storage policies (`--topology storage_cluster/topologies/policies.toml`), each has a
+container, and clients write to all of them; in what follows "all three" are then the replicas of the policy.
 
 What is promised, and so checked: with three replicas and damage to at most one host (one zone) at a time, and replicas
 converged before the next, every write that was answered with success is there byte for byte on all three devices, every
@@ -52,6 +53,8 @@ class Summary:
     objects: int
     acknowledged: int
     uncertain: int
+    by_container: dict[str, int]
+    """Acknowledged ones in each container: one for each storage policy."""
     lost: list[str]
     wrong: list[str]
     not_converged: list[str]
@@ -102,6 +105,28 @@ def _on_client_host(options: argparse.Namespace) -> None:
     sys.exit(0 if summary.has_passed else 1)
 
 
+_ACKNOWLEDGED = ("PUT 200", "PUT 201", "PARTS 200", "DELETE 204")
+
+
+@dataclasses.dataclass
+class Share:
+    """One container, those who write to it, and who reads its replicas."""
+
+    verifier: Verifier
+    container: str
+    clients: list[Client] = dataclasses.field(default_factory=list)
+
+    @property
+    def histories(self) -> list[History]:
+        """What became of each of its objects."""
+        return [history for client in self.clients for history in client.histories]
+
+    @property
+    def acknowledged_count(self) -> int:
+        """Writes and deletions that were acknowledged."""
+        return sum(client.counts[what] for client in self.clients for what in _ACKNOWLEDGED)
+
+
 class Run:
     """Clients, damage, and the judge."""
 
@@ -113,13 +138,34 @@ class Run:
         front = self._topology.proxies if api == "swift" else self._topology.gateways
         self._front_host = front[0].host
         self._access = _log_in() if api == "swift" else _s3_access(self._topology)
-        assert self._access.ask("PUT", f"/{CONTAINER}").status in (200, 201, 202)
-        account = f"AUTH_{self._topology.users[0].account}"
-        self._verifier = Verifier(self._topology, state_dir, account, CONTAINER)
         in_parts = self._access.write_in_parts if isinstance(self._access, S3Access) else None
-        self._clients = [Client(self._access, CONTAINER, number, seed, in_parts) for number in range(CLIENTS)]
+        self._shares = [
+            Share(self._verifier_of(container, policy), container)
+            for container, policy in self._make_containers().items()
+        ]
+        for number in range(max(CLIENTS, len(self._shares))):
+            share = self._shares[number % len(self._shares)]
+            share.clients.append(Client(self._access, share.container, number, seed, in_parts))
+        self._clients = [client for share in self._shares for client in share.clients]
         self._rounds: list[dict[str, object]] = []
         self._not_converged: list[str] = []
+
+    def _make_containers(self) -> dict[str, int]:
+        """A container for each storage policy that one may have (of S3 one in all), and the policy's index."""
+        if not isinstance(self._access, SwiftAccess):
+            assert self._access.ask("PUT", f"/{CONTAINER}").status in (200, 201, 202)
+            return {CONTAINER: self._topology.policies.default.index}
+        made = {}
+        for policy in self._topology.policies:
+            if not policy.deprecated:
+                name = f"{CONTAINER}-{policy.index}"
+                assert self._access.make_container(name, policy.name).status in (201, 202)
+                made[name] = policy.index
+        return made
+
+    def _verifier_of(self, container: str, policy: int) -> Verifier:
+        account = f"AUTH_{self._topology.users[0].account}"
+        return Verifier(self._topology, self._state_dir, account, container, policy)
 
     def run(self, seconds: float, round_limit: int | None, only: str) -> Summary:
         """All rounds, then the last judgement."""
@@ -148,7 +194,10 @@ class Run:
         control.ask(self._state_dir, {"order": "clear", "ids": None})
         self._stand_still()
         seen = self._counts() - before
-        took_s, left = self._verifier.settle(self._histories, self._patience_s)
+        took_s, left = 0.0, []
+        for share in self._shares:
+            share_s, share_left = share.verifier.settle(share.histories, self._patience_s)
+            took_s, left = took_s + share_s, left + share_left
         self._not_converged += left
         self._rounds.append(
             {
@@ -189,7 +238,7 @@ class Run:
         for history in self._histories:
             if history.acknowledged not in history.in_parts or history.is_retired:
                 continue
-            answer = self._access.ask("GET", f"/{CONTAINER}/{history.name}")
+            answer = self._access.ask("GET", f"/{CONTAINER}/{history.name}")  # of S3, so of the one container
             assert history.acknowledged is not None
             if answer.body != history.body(history.acknowledged):
                 found.append(f"{history.name}: {answer.status or answer.error}, not the bytes of its upload")
@@ -204,9 +253,15 @@ class Run:
             rounds=self._rounds,
             counts=dict(sorted(counts.items())),
             objects=len(histories),
-            acknowledged=sum(counts[what] for what in ("PUT 200", "PUT 201", "PARTS 200", "DELETE 204")),
+            acknowledged=sum(share.acknowledged_count for share in self._shares),
             uncertain=sum(history.is_retired for history in histories),
-            lost=[history.name for history in histories if self._verifier.is_lost(history)],
+            by_container={share.container: share.acknowledged_count for share in self._shares},
+            lost=[
+                f"{share.container}/{history.name}"
+                for share in self._shares
+                for history in share.histories
+                if share.verifier.is_lost(history)
+            ],
             wrong=[line for client in self._clients for line in client.wrong] + self._unreadable(),
             not_converged=self._not_converged,
         )
@@ -234,6 +289,8 @@ def _text(summary: Summary) -> str:
         f"{summary.objects} objects, {summary.acknowledged} acknowledged writes and deletions, "
         f"{summary.uncertain} without an answer"
     )
+    if len(summary.by_container) > 1:
+        lines.append(", ".join(f"{count} in {container}" for container, count in summary.by_container.items()))
     for what, found in (
         ("LOST", summary.lost),
         ("WRONG", summary.wrong),

@@ -41,8 +41,8 @@ def disagreements(data_dir: Path, rings: Mapping[str, Ring]) -> list[str]:
     """Replicas that are missing, that differ, or that lie on the wrong device; one line each."""
     devices = _devices(data_dir)
     found = list(_pending(devices))
-    for kind, ring in rings.items():
-        found += _find_misplaced(kind, ring, devices)
+    for ring in rings.values():
+        found += _find_misplaced(ring, devices)
     return found
 
 
@@ -87,16 +87,16 @@ def _pending(devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
             yield f"{host}/{name} has {count} undelivered updates for containers"
 
 
-def _find_misplaced(kind: str, ring: Ring, devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
+def _find_misplaced(ring: Ring, devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
     where: dict[tuple[int, str], dict[tuple[str, str], Path]] = collections.defaultdict(dict)
     for place, root in devices.items():
-        for partition, digest, directory in layout.hash_dirs(root, f"{kind}s"):
+        for partition, digest, directory in layout.hash_dirs(root, ring.directory):
             where[partition, digest][place] = directory
     for (partition, digest), directories in sorted(where.items()):
-        contents = {place: _content(kind, directory) for place, directory in directories.items()}
+        contents = {place: _content(ring.kind, directory) for place, directory in directories.items()}
         holders = {place: content for place, content in contents.items() if content}
         primaries = {(device.host, device.name) for device in ring.primaries(partition)}
-        what = f"{kind} {digest} (partition {partition})"
+        what = f"{ring.name} {digest} (partition {partition})"
         if not holders:
             continue
         if missing := sorted(primaries - holders.keys()):

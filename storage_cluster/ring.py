@@ -5,10 +5,10 @@ replicas, the primaries. The others follow as handoffs, where a replica goes whe
 those in zones that hold no replica yet, then those on hosts that hold none, then any, each group in an order drawn from
 (ring, partition, device), so that a dead device's load spreads over all.
 
-There is a ring for accounts, one for containers, one for objects. All three live in one file, `data/rings.json` below
-the cluster's state directory, beside the data that they place: `up` writes it, `tracer cluster ring rebalance` replaces
-it, and servers read it again when it changes. Where a cluster has several stores, each has such a file of its own,
-`rings-STORE.json`.
+There is a ring for accounts, one for containers, one for the objects of each policy. All live in one file,
+`data/rings.json` below the cluster's state directory, beside the data that they place: `up` writes it, `tracer cluster
+ring rebalance` replaces it, and servers read it again when it changes. Where a cluster has several stores, each has
+such a file of its own, `rings-STORE.json`.
 
 Source: the path's hash and the partition's bits are Swift's (swift.common.ring.ring: first 4 bytes, big-endian), as is
 the meaning of handoff; their order is weighted rendezvous hashing (Thaler and Ravishankar, IEEE/ACM ToN 6(1), 1998).
@@ -28,7 +28,8 @@ from pathlib import Path
 from storage_cluster.topology import Device, RingShape
 
 FILE_NAME = "rings.json"
-_FILE_VERSION = 1
+_FILE_VERSION = 2
+"""2: since accounts' databases know the policies of containers, so data that was kept before cannot be used."""
 _LOOK_AGAIN_S = 1.0
 
 
@@ -55,6 +56,22 @@ class Ring:
     shape: RingShape
     devices: tuple[Device, ...]
     table: tuple[tuple[int, ...], ...]  # [partition][replica] = index into devices
+
+    @property
+    def kind(self) -> str:
+        """What it places: account, container or object."""
+        return self.name.partition("-")[0]
+
+    @property
+    def directory(self) -> str:
+        """The directory of what it places, on each device."""
+        kind, dash, index = self.name.partition("-")
+        return f"{kind}s{dash}{index}"
+
+    @property
+    def quorum(self) -> int:
+        """A majority of the replicas."""
+        return self.shape.replicas // 2 + 1
 
     @property
     def partition_count(self) -> int:

@@ -23,6 +23,7 @@ import collections
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
+from storage_cluster.policies import ring_name
 from storage_cluster.ring import Ring
 from storage_cluster.ring_quotas import Tier, bounds, quotas
 from storage_cluster.services import RING_SERVICES
@@ -50,8 +51,14 @@ def rebalance(ring: Ring, devices: Sequence[Device]) -> Ring:
 
 
 def build_all(topology: Topology) -> list[Ring]:
-    """The three rings of a new cluster."""
-    return [build(name, topology.devices, topology.ring) for name in RING_SERVICES]
+    """The rings of a new cluster: for accounts, for containers, and for the objects of each policy."""
+    return [build(name, topology.devices, shape) for name, shape in shapes(topology).items()]
+
+
+def shapes(topology: Topology) -> dict[str, RingShape]:
+    """The rings that a cluster has, by name, and the shape of each."""
+    found = {name: topology.ring for name in RING_SERVICES if name != "object"}
+    return found | {ring_name(policy.index): topology.shape_of(policy) for policy in topology.policies}
 
 
 def moved_count(before: Ring, after: Ring) -> int:

@@ -19,6 +19,7 @@ from storage_cluster.errors import MissingResourceError
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
+from storage_cluster.policies import POLICY_INDEX, ring_name
 from storage_cluster.ring import Ring, path_hash
 from storage_cluster.servers.disks import layout
 from storage_cluster.services import RING_SERVICES
@@ -51,10 +52,21 @@ def command(context: click.Context) -> None:
 
 @command.command()
 @click.argument("path", metavar="PATH")
-def show(path: str) -> None:
+@click.option("--policy", metavar="NAME", default="", help="The storage policy of the object's container. [default: 0]")
+def show(path: str, policy: str) -> None:
     """Show a path's partition, its primaries and handoffs, where its files lie, and how to ask each server."""
     with operator_errors():
-        _print_placement(*_current(), tuple(path.strip("/").split("/", 2)))
+        topology, made = _current()
+        _print_placement(topology, made, tuple(path.strip("/").split("/", 2)), _policy_index(topology, policy))
+
+
+def _policy_index(topology: Topology, name: str) -> int:
+    """The index of a storage policy; 0 if none is named. Raises: MissingResourceError."""
+    found = topology.policies.by_name(name) if name else topology.policies.at(0)
+    if found is None:
+        names = ", ".join(policy.name for policy in topology.policies)
+        raise MissingResourceError(f"there is no storage policy {name!r}", f"there are: {names}")
+    return found.index
 
 
 @command.command()
@@ -104,8 +116,9 @@ def _current() -> tuple[Topology, dict[str, Ring]]:
     return topology, {ring.name: ring for ring in ring_builder.build_all(topology)}
 
 
-def _print_placement(topology: Topology, made: dict[str, Ring], names: tuple[str, ...]) -> None:
-    ring = made[RING_SERVICES[len(names) - 1]]
+def _print_placement(topology: Topology, made: dict[str, Ring], names: tuple[str, ...], policy: int) -> None:
+    kind = RING_SERVICES[len(names) - 1]
+    ring = made[ring_name(policy) if kind == "object" else kind]
     partition = ring.partition(*names)
     digest = path_hash(names, ring.shape.hash_suffix)
     primaries, handoffs = ring.primaries(partition), tuple(ring.handoffs(partition))
@@ -116,11 +129,11 @@ def _print_placement(topology: Topology, made: dict[str, Ring], names: tuple[str
         click.echo(f"  {_label(device)}  handoff")
     click.echo("\nask each server (on any host: tracer cluster exec client -- …):")
     for device in (*primaries, *handoffs):
-        click.echo(f"  {_curl(topology, ring.name, device, partition, names)}" + _suffix(device, primaries))
+        click.echo(f"  {_curl(topology, ring, device, partition, names)}" + _suffix(device, primaries))
     click.echo("\nfiles:")
     for device in (*primaries, *handoffs):
         root = default_state_dir() / "data" / device.host / device.name
-        directory = layout.hash_dir(root, f"{ring.name}s", partition, digest)
+        directory = layout.hash_dir(root, ring.directory, partition, digest)
         click.echo(f"  {directory}  {_list_names(directory)}" + _suffix(device, primaries))
 
 
@@ -132,10 +145,12 @@ def _suffix(device: Device, primaries: Sequence[Device]) -> str:
     return "" if device in primaries else "  # handoff"
 
 
-def _curl(topology: Topology, service_name: str, device: Device, partition: int, names: tuple[str, ...]) -> str:
-    service = topology.service(service_name, device.host)
+def _curl(topology: Topology, ring: Ring, device: Device, partition: int, names: tuple[str, ...]) -> str:
+    service = topology.service(ring.kind, device.host)
     path = quote(f"/{device.name}/{partition}/" + "/".join(names))
-    return f"curl -g -I {shlex.quote(f'http://{service.address}:{service.port}{path}')}"
+    index = ring.name.partition("-")[2]
+    header = f"-H '{POLICY_INDEX}: {index}' " if index else ""
+    return f"curl -g -I {header}{shlex.quote(f'http://{service.address}:{service.port}{path}')}"
 
 
 def _list_names(directory: Path) -> str:
@@ -158,7 +173,8 @@ def _change(change: Callable[[list[Device]], list[Device]]) -> None:
     state_dir = default_state_dir()
     before = cluster.load_rings(state_dir)
     devices = change(list(next(iter(before.values())).devices))
-    _check_enough(devices, next(iter(before.values())))
+    for ring in before.values():
+        _check_enough(devices, ring)
     after = [ring_builder.rebalance(ring, devices) for ring in before.values()]
     for device in devices:
         (state_dir / "data" / device.host / device.name / "tmp").mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storage_cluster import services
+from storage_cluster import policies, services
+from storage_cluster.policies import ONE, Policies, Policy
 from storage_cluster.services import RING_SERVICES
 
 BUNDLED_DIR = Path(__file__).with_name("topologies")
@@ -352,6 +353,11 @@ class Topology:
     routing: RoutingOptions = RoutingOptions()
     reservations: ReservationOptions = ReservationOptions()
     daemons: tuple[str, ...] = DAEMONS
+    policies: Policies = ONE
+
+    def shape_of(self, policy: Policy) -> RingShape:
+        """The shape of a policy's object ring."""
+        return dataclasses.replace(self.ring, replicas=policy.replicas or self.ring.replicas)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -499,10 +505,11 @@ def parse(document: dict[str, Any]) -> Topology:
             routing=RoutingOptions(**document.get("routing", {})),
             reservations=ReservationOptions(**document.get("reservations", {})),
             daemons=tuple(document.get("daemons", {}).get("run", DAEMONS)),
+            policies=policies.parse(document.get("policy", ())),
         )
     except KeyError as error:
         raise TopologyError(f"topology: {error.args[0]!r} is missing or unknown") from None
-    except TypeError as error:
+    except (TypeError, policies.PolicyError) as error:
         raise TopologyError(f"topology: {error}") from None
     _check(topology)
     return topology
@@ -634,8 +641,11 @@ def _check_store(topology: Topology, which: str) -> None:
             raise TopologyError(f"topology: at least one host{which} must run {PROXY_SERVICE!r}")
     if which and not topology.has_swift and not topology.gateways:
         raise TopologyError(f"topology: one host{which} must run {GATEWAY_SERVICE!r}")
-    if len(topology.devices) < topology.ring.replicas:
-        raise TopologyError(f"topology: {topology.ring.replicas} replicas{which} need as many devices")
+    for replicas in (topology.ring.replicas, *(policy.replicas for policy in topology.policies)):
+        if len(topology.devices) < replicas:
+            raise TopologyError(f"topology: {replicas} replicas{which} need as many devices")
+    if len(topology.policies) > 1 and topology.reservation_book is not None:
+        raise TopologyError("topology: reservations are about one storage policy, so there may be no other")
 
 
 def _check_routing(topology: Topology) -> None:

@@ -20,6 +20,7 @@ from storage_cluster import ring as rings
 from storage_cluster import ring_builder
 from storage_cluster import topology as topologies
 from storage_cluster.daemons import host as daemons
+from storage_cluster.policies import ONE, Policies
 from storage_cluster.ring import Ring
 from storage_cluster.servers import open_files, process
 from storage_cluster.topology import (
@@ -75,9 +76,11 @@ class LoopbackStore:
         cache_mib: int = 0,
         day_s: float = 86_400.0,
         book_of: Disk | None = None,
+        policies: Policies = ONE,
     ) -> None:
         """`book_of`: with a book of reservations, and this below every device."""
         self.root = root
+        self._policies = policies
         self._book_of = book_of
         self._s3 = S3Options(info_cache_s=0.0, cache_mib=cache_mib, lifecycle_day_s=day_s)
         self._daemons = names
@@ -198,6 +201,7 @@ class LoopbackStore:
             daemons=self._daemons,
             s3=self._s3,
             reservations=reservations,
+            policies=self._policies,
         )
 
     def bind(self, service: str, host: str) -> Service:

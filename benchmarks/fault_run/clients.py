@@ -59,6 +59,11 @@ class SwiftAccess:
         """One request on a connection of its own."""
         return ask(self.address, self.port, method, self.account_path + path, body, {"X-Auth-Token": self.token})
 
+    def make_container(self, name: str, policy: str) -> Answer:
+        """Make a container of a storage policy."""
+        headers = {"X-Auth-Token": self.token, "X-Storage-Policy": policy}
+        return ask(self.address, self.port, "PUT", f"{self.account_path}/{name}", headers=headers)
+
 
 @dataclasses.dataclass(frozen=True)
 class S3Access:

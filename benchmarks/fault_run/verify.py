@@ -12,6 +12,7 @@ from urllib.parse import quote
 from benchmarks.fault_run.clients import ask
 from benchmarks.fault_run.objects import History
 from storage_cluster import ring as rings
+from storage_cluster.policies import POLICY_INDEX, ring_name
 from storage_cluster.ring import Ring
 from storage_cluster.topology import Device, Topology
 
@@ -31,7 +32,9 @@ class Replica:
 class Verifier:
     """Asks the replicas of one container's objects."""
 
-    def __init__(self, topology: Topology, state_dir: Path, account: str, container: str) -> None:
+    def __init__(self, topology: Topology, state_dir: Path, account: str, container: str, policy: int = 0) -> None:
+        """`policy`: the container's storage policy."""
+        self._policy = policy
         self._topology = topology
         self._rings = rings.load(state_dir / "data" / rings.FILE_NAME)
         self._account = account
@@ -88,7 +91,7 @@ class Verifier:
             return [history for history, found in zip(histories, faults, strict=True) if found]
 
     def _replicas(self, name: str, *, handoffs: bool = False) -> list[Replica]:
-        ring = self._rings["object"]
+        ring = self._rings[ring_name(self._policy)]
         partition = ring.partition(self._account, self._container, name)
         devices = [*ring.primaries(partition), *(ring.handoffs(partition) if handoffs else ())]
         return [Replica(device, self._etag(device, partition, name)) for device in devices]
@@ -124,7 +127,8 @@ class Verifier:
     def _ask(self, service_name: str, device: Device, partition: int, name: str = "", query: str = ""):
         service = self._topology.service(service_name, device.host)
         path = "/".join((device.name, str(partition), self._account, self._container, *([name] if name else [])))
-        return ask(service.address, service.port, "GET", f"/{quote(path)}{query}")
+        headers = {POLICY_INDEX: str(self._policy)}
+        return ask(service.address, service.port, "GET", f"/{quote(path)}{query}", headers=headers)
 
     @staticmethod
     def _describe(history: History, etag: str) -> str:

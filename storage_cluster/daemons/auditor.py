@@ -31,7 +31,8 @@ class ObjectAuditor:
         """One pass over all objects."""
         counts: Counter[str] = Counter()
         for name, root in self._context.devices.dirs.items():
-            for _, path_hash, directory in layout.hash_dirs(root, "objects"):
+            found = (each for kind in layout.object_kinds(root) for each in layout.hash_dirs(root, kind))
+            for _, path_hash, directory in found:
                 read_bytes = await asyncio.to_thread(_check, ObjectDir(root, directory))
                 if read_bytes is None:
                     counts["damaged objects quarantined"] += 1

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from urllib.parse import urlencode
 
+from storage_cluster.policies import POLICY_INDEX
 from storage_cluster.servers.databases.updates import Parent
 from storage_cluster.servers.http.backend import Backend, BackendAnswer, device_path
 from storage_cluster.servers.http.times import TimestampMaker, new_transaction_id
+from storage_cluster.servers.proxy.objects import container_headers
 from storage_cluster.servers.proxy.replicas import Replicas
 
 LISTING_LIMIT = 1000
@@ -57,11 +59,25 @@ class InternalClient:
 
     async def delete_object(self, names: tuple[str, str, str], headers: Mapping[str, str]) -> BackendAnswer:
         """Delete an object on all its replicas, which update the container."""
-        return await self._delete(names, "Container", headers)
+        policy = await self._policy_of(names[:2])
+        common = self._with_time({**headers, **self.replicas.policy_headers(policy)})
+        per_replica = [common | parents for parents in container_headers(self.replicas, names, policy)]
+        return await self.replicas.change(names, "DELETE", per_replica.__getitem__, policy)
+
+    async def _policy_of(self, container: tuple[str, str]) -> int:
+        """The storage policy of a container; where there are several, its servers are asked."""
+        if len(self.backend.topology.policies) == 1:
+            return 0
+        found = await self.replicas.first(container, "HEAD", {"X-Trans-Id": new_transaction_id()})
+        return int(found.headers.get(POLICY_INDEX, "0"))
 
     async def delete_container(self, names: tuple[str, str]) -> BackendAnswer:
         """Delete a container on all its replicas, which update the account."""
-        return await self._delete(names, "Account", {})
+        ring = self.backend.rings["account"]
+        partition = ring.partition(names[0])
+        parents = [Parent.on_device("Account", self.backend, device, partition) for device in ring.primaries(partition)]
+        common = self._with_time({})
+        return await self.replicas.change(names, "DELETE", lambda index: common | parents[index].headers)
 
     async def delete_row(self, names: tuple[str, str, str]) -> bool:
         """Remove an object's name from a container's replicas; returns whether all of them accepted."""
@@ -75,11 +91,5 @@ class InternalClient:
             statuses.append(answer.status)
         return all(status == HTTPStatus.NOT_FOUND or 200 <= status < 300 for status in statuses)
 
-    async def _delete(self, names: tuple[str, ...], parent_kind: str, headers: Mapping[str, str]) -> BackendAnswer:
-        ring = self.backend.rings[parent_kind.lower()]
-        partition = ring.partition(*names[:-1])
-        parents = [
-            Parent.on_device(parent_kind, self.backend, device, partition) for device in ring.primaries(partition)
-        ]
-        common = {**headers, "X-Timestamp": self.clock.now(), "X-Trans-Id": new_transaction_id()}
-        return await self.replicas.change(names, "DELETE", lambda index: common | parents[index].headers)
+    def _with_time(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return {**headers, "X-Timestamp": self.clock.now(), "X-Trans-Id": new_transaction_id()}

@@ -24,7 +24,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from storage_cluster.daemons.daemon import DaemonContext, counts_text
+from storage_cluster.policies import POLICY_INDEX
+from storage_cluster.ring import Ring
 from storage_cluster.servers.disks import layout
+from storage_cluster.servers.disks.diskfile import ObjectDir
 from storage_cluster.servers.http.backend import NO_ANSWER, BackendAnswer, BackendUpload
 from storage_cluster.servers.http.times import timestamp_before
 from storage_cluster.servers.object.replication import (
@@ -63,6 +66,7 @@ class Agreement:
 class Work:
     """A partition on a device of this host that is to be compared."""
 
+    ring: Ring
     device: str
     root: Path
     partition: int
@@ -70,6 +74,10 @@ class Work:
     here: Device | None  # this device, if it is a primary
     found: Mapping[str, Files]
     digests: Digests
+
+    def object_dir(self, path_hash: str) -> ObjectDir:
+        """One of its objects."""
+        return object_dir(self.root, self.partition, path_hash, self.ring.directory)
 
     @property
     def others(self) -> list[Device]:
@@ -82,44 +90,48 @@ class ObjectReplicator:
 
     def __init__(self, context: DaemonContext) -> None:
         self._context = context
-        self._agreements: dict[tuple[str, int], Agreement] = {}
+        self._agreements: dict[tuple[str, str, int], Agreement] = {}
         self._counts: Counter[str] = Counter()
 
     async def run_once(self) -> str:
         """One pass over all partitions, handoffs first."""
         self._counts = Counter()
-        for name, root in self._context.devices.dirs.items():
-            partitions = self._partitions(name, root)
-            for start in range(0, len(partitions), COMPARED_MAX):
-                chosen = partitions[start : start + COMPARED_MAX]
-                await self._replicate(await asyncio.to_thread(self._due, name, root, chosen))
+        rings = self._context.backend.rings
+        for ring_name in [ring_name for ring_name in rings if rings[ring_name].kind == "object"]:
+            for name, root in self._context.devices.dirs.items():
+                partitions = self._partitions(rings[ring_name], name, root)
+                for start in range(0, len(partitions), COMPARED_MAX):
+                    chosen = partitions[start : start + COMPARED_MAX]
+                    due = await asyncio.to_thread(self._due, rings[ring_name], name, root, chosen)
+                    await self._replicate(rings[ring_name], due)
         return counts_text(self._counts)
 
-    def _partitions(self, name: str, root: Path) -> list[int]:
-        ring = self._context.backend.rings["object"]
-        found = [part for part in layout.partitions(root, "objects") if part < ring.partition_count]
+    def _partitions(self, ring: Ring, name: str, root: Path) -> list[int]:
+        found = [part for part in layout.partitions(root, ring.directory) if part < ring.partition_count]
         return sorted(found, key=lambda part: self._context.local_device(name, ring.primaries(part)) is not None)
 
-    def _due(self, name: str, root: Path, partitions: Sequence[int]) -> list[Work]:
+    def _due(self, ring: Ring, name: str, root: Path, partitions: Sequence[int]) -> list[Work]:
         """Those of these partitions that have changed or were not compared for long. Removes what is obsolete."""
-        ring, before = self._context.backend.rings["object"], timestamp_before(self._context.intervals.reclaim_age_s)
+        before = timestamp_before(self._context.intervals.reclaim_age_s)
         works = []
         for partition in partitions:
-            self._counts["tombstones reclaimed"] += _tidy(root, partition, before)
-            found = snapshot(root, partition, before)
+            self._counts["tombstones reclaimed"] += _tidy(root / ring.directory / str(partition), before)
+            found = snapshot(root, partition, before, ring.directory)
             primaries = ring.primaries(partition)
             here = self._context.local_device(name, primaries)
-            work = Work(name, root, partition, primaries, here, found, digests(found))
+            work = Work(ring, name, root, partition, primaries, here, found, digests(found))
             if found and not self._is_agreed(work):
                 works.append(work)
         return works
 
-    async def _replicate(self, works: list[Work]) -> None:
+    async def _replicate(self, ring: Ring, works: list[Work]) -> None:
         asked: dict[Device, list[int]] = {}
         for work in works:
             for device in work.others:
                 asked.setdefault(device, []).append(work.partition)
-        answers = await asyncio.gather(*[self._digests(device, partitions) for device, partitions in asked.items()])
+        answers = await asyncio.gather(
+            *[self._digests(ring, device, partitions) for device, partitions in asked.items()]
+        )
         theirs = dict(zip(asked, answers, strict=True))
         limit = asyncio.Semaphore(AT_ONCE)
         await asyncio.gather(*[self._settle(limit, work, theirs) for work in works])
@@ -135,17 +147,17 @@ class ObjectReplicator:
                 self._counts["handoff partitions emptied"] += 1
             else:
                 agreement = Agreement(work.digests, work.primaries, time.monotonic())
-                self._agreements[work.device, work.partition] = agreement
+                self._agreements[work.ring.name, work.device, work.partition] = agreement
 
     def _is_agreed(self, work: Work) -> bool:
-        known = self._agreements.get((work.device, work.partition))
+        known = self._agreements.get((work.ring.name, work.device, work.partition))
         if known is None or (known.digests, known.primaries) != (work.digests, work.primaries):
             return False
         return time.monotonic() - known.at_s < self._context.intervals.recheck_s
 
-    async def _digests(self, device: Device, partitions: list[int]) -> dict[int, Digests] | None:
+    async def _digests(self, ring: Ring, device: Device, partitions: list[int]) -> dict[int, Digests] | None:
         """The digests of these partitions on a device; None if it does not answer."""
-        answer = await self._ask("REPLICATE", device, f"/{device.name}", partitions)
+        answer = await self._ask(ring, "REPLICATE", device, f"/{device.name}", partitions)
         if not answer.is_success:
             return None
         return {int(partition): found for partition, found in json.loads(answer.body).items()}
@@ -163,22 +175,22 @@ class ObjectReplicator:
         ]
         for start in range(0, len(offered), OFFER_MAX):
             path, batch = f"/{device.name}/{work.partition}", dict(offered[start : start + OFFER_MAX])
-            answer = await self._ask("SSYNC", device, path, batch)
+            answer = await self._ask(work.ring, "SSYNC", device, path, batch)
             if not answer.is_success:
                 return False
             for path_hash, names in json.loads(answer.body).items():
                 for name in names:
-                    if not await self._send(work.root, work.partition, device, path_hash, name):
+                    if not await self._send(work, device, path_hash, name):
                         return False
         return True
 
-    async def _ask(self, method: str, device: Device, path: str, document: object) -> BackendAnswer:
-        backend = self._context.backend
-        return await backend.request(backend.service("object", device), method, path, {}, json.dumps(document).encode())
+    async def _ask(self, ring: Ring, method: str, device: Device, path: str, document: object) -> BackendAnswer:
+        backend, body = self._context.backend, json.dumps(document).encode()
+        return await backend.request(backend.service("object", device), method, path, _policy_headers(ring), body)
 
-    async def _send(self, root: Path, partition: int, device: Device, path_hash: str, name: str) -> bool:
-        backend = self._context.backend
-        file_path = object_dir(root, partition, path_hash).directory / name
+    async def _send(self, work: Work, device: Device, path_hash: str, name: str) -> bool:
+        backend, stored = self._context.backend, work.object_dir(path_hash)
+        file_path = stored.directory / name
         try:
             file = open(file_path, "rb")  # noqa: SIM115  closed below
         except FileNotFoundError:  # replaced by a newer version: the next pass sends that
@@ -186,12 +198,12 @@ class ObjectReplicator:
         with file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            headers = {MARK: "True", "Content-Length": str(size)}
-            path = f"/{device.name}/{partition}/{path_hash}/{name}"
+            headers = {MARK: "True", "Content-Length": str(size), **_policy_headers(work.ring)}
+            path = f"/{device.name}/{work.partition}/{path_hash}/{name}"
             upload = await backend.upload(backend.service("object", device), path, headers)
             status = NO_ANSWER if upload is None else await _pass_on(upload, file)
         if status == _DAMAGED_HERE:
-            await asyncio.to_thread(object_dir(root, partition, path_hash).quarantine)
+            await asyncio.to_thread(stored.quarantine)
             self._counts["damaged objects quarantined"] += 1
         self._counts["files pushed"] += status == _TAKEN[0]
         return status in _TAKEN
@@ -208,11 +220,17 @@ async def _pass_on(upload: BackendUpload, file: BinaryIO) -> int:
     return (await upload.answer()).status
 
 
-def _tidy(root: Path, partition: int, before: str) -> int:
+def _policy_headers(ring: Ring) -> dict[str, str]:
+    """Which policy's objects a request is about."""
+    index = ring.name.partition("-")[2]
+    return {POLICY_INDEX: index} if index else {}
+
+
+def _tidy(partition_dir: Path, before: str) -> int:
     """Remove old tombstones and empty directories; returns the number of tombstones."""
     count = 0
-    for suffix in layout.suffixes(root, "objects", partition):
-        for directory in sorted((root / "objects" / str(partition) / suffix).iterdir()):
+    for suffix in layout.suffixes(partition_dir.parent.parent, partition_dir.parent.name, int(partition_dir.name)):
+        for directory in sorted((partition_dir / suffix).iterdir()):
             names = names_in(directory)
             if is_reclaimable(names, before):
                 (directory / names[0]).unlink(missing_ok=True)
@@ -226,7 +244,7 @@ def _empty(work: Work) -> None:
     """Remove exactly the files that were listed before; files written since stay."""
     for files in work.found.values():
         for path_hash, names in files.items():
-            directory = object_dir(work.root, work.partition, path_hash).directory
+            directory = work.object_dir(path_hash).directory
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     (directory / name).unlink()

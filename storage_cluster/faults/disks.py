@@ -52,7 +52,7 @@ class DiskFaults:
             return ""
         source = random.Random(fault.parameters.seed)
         device_dir = self._state_dir / "data" / fault.host / fault.part
-        files = sorted(file for file in (device_dir / "objects").glob("*/*/*/*.data") if file.stat().st_size)
+        files = sorted(file for file in device_dir.glob("objects*/*/*/*/*.data") if file.stat().st_size)
         if not files:
             raise FaultError(f"no object is stored on {fault.target}", "upload some first")
         file = source.choice(files)

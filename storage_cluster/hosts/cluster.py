@@ -444,12 +444,12 @@ def _write_rings_of(state_dir: Path, topology: Topology, store: str) -> None:
         rings.save(ring_builder.build_all(topology), file)
         return
     kept = load_rings(state_dir, store)
-    for ring in kept.values():
-        if ring.shape != topology.ring:
-            raise MissingResourceError(
-                f"{state_dir / 'data'} holds data kept from a cluster with another [ring] ({ring.shape})",
-                "use that topology, or remove the data with: tracer cluster down",
-            )
+    if {ring.name: ring.shape for ring in kept.values()} != ring_builder.shapes(topology):
+        shapes = ", ".join(f"{ring.name} {ring.shape}" for ring in kept.values())
+        raise MissingResourceError(
+            f"{state_dir / 'data'} holds data kept from a cluster with another [ring] or [[policy]] ({shapes})",
+            "use that topology, or remove the data with: tracer cluster down",
+        )
     fitted = [ring_builder.rebalance(ring, _fitting(ring.devices, topology)) for ring in kept.values()]
     rings.save(fitted, file)
 

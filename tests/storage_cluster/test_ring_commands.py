@@ -56,6 +56,20 @@ def test_a_path_is_shown_with_its_servers_and_its_files(state_dir: Path) -> None
     assert run("show", "AUTH_test/c/o o") == shown
 
 
+def test_the_ring_of_an_objects_policy_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWINTAP_CLUSTER_DIR", str(tmp_path))
+    (tmp_path / "topology.toml").write_text(topologies.find("policies").read_text("utf-8"), "utf-8")
+    shown = run("show", "AUTH_test/c/o", "--policy", "Silver")
+    assert shown.startswith("object-1 ring, partition ")
+    assert shown.count("curl -g -I -H 'X-Backend-Storage-Policy-Index: 1' http://10.77.0.3") == 6
+    assert shown.count("/objects-1/") == 6
+    assert shown.count("# handoff") == 2 * 4
+    assert run("show", "AUTH_test/c/o", "--policy", "gold").startswith("object ring, partition ")
+    assert run("show", "AUTH_test/c", "--policy", "silver").startswith("container ring, partition ")
+    with pytest.raises(TracerError, match="no storage policy 'lead'; there are: gold, silver, bronze"):
+        run("show", "AUTH_test/c/o", "--policy", "lead")
+
+
 def test_shares_follow_what_is_changed(state_dir: Path) -> None:
     assert shares("storage1/d1") == "1 1 128 128 128"
     assert "object ring: 85 of 768 replicas move" in run("add", "storage3/d3")

@@ -73,7 +73,8 @@ def test_clients_go_to_the_balancer_where_there_is_one() -> None:
 
 def test_a_topology_is_found_by_name_or_path() -> None:
     assert topology.bundled_names() == [
-        *("balanced", "paper", "paper-004", "paper-2016", "papio", "several-proxies", "six-hosts", "two-back-ends"),
+        *("balanced", "paper", "paper-004", "paper-2016", "papio", "policies", "several-proxies"),
+        *("six-hosts", "two-back-ends"),
     ]
     assert topology.find("six-hosts") == topology.BUNDLED_FILE
     assert str(topology.find("mine.toml")) == "mine.toml"

@@ -4,14 +4,15 @@
 container servers, which report that a container was made, deleted or has changed its counts.
 """
 
+from storage_cluster.policies import Policies
 from storage_cluster.servers.databases.account_db import AccountDatabase, AccountStat, ContainerRow
 from storage_cluster.servers.databases.database_server import DatabaseServer
 from storage_cluster.servers.disks.devices import (
-    POLICY,
     Devices,
     Target,
     metadata_as_headers,
     metadata_headers,
+    policy_of,
     timestamp_of,
 )
 from storage_cluster.servers.http import listings
@@ -27,6 +28,7 @@ class AccountServer(DatabaseServer[AccountDatabase]):
 
     def __init__(self, devices: Devices) -> None:
         super().__init__("accounts", 1, AccountDatabase, devices)
+        self._policies = devices.policies
 
     async def _handle(self, call: Call, target: Target) -> Reply:
         if len(target.names) == 2 and call.method == "PUT":
@@ -78,29 +80,32 @@ class AccountServer(DatabaseServer[AccountDatabase]):
                 object_count=int(headers.get("X-Object-Count", "0")),
                 bytes_used=int(headers.get("X-Bytes-Used", "0")),
                 reported_timestamp=headers.get("X-Timestamp", "0"),
+                policy_index=policy_of(call),
             )
         )
         return reply(201)
 
     def _show(self, call: Call, target: Target) -> Reply:
         account = self._open(target)
-        headers = _stat_headers(account.stat())
+        headers = _stat_headers(account.stat(), self._policies)
         if call.method == "HEAD":
             return reply(204, headers)
         return reply(200, headers, listings.render(listings.select(listings.parse_query(call.query), account.entries)))
 
 
-def _stat_headers(stat: AccountStat) -> dict[str, str]:
-    counts = {
-        "Container-Count": str(stat.container_count),
-        "Object-Count": str(stat.object_count),
-        "Bytes-Used": str(stat.bytes_used),
-    }
-    of_policy = counts if stat.has_had_containers else {}
+def _stat_headers(stat: AccountStat, policies: Policies) -> dict[str, str]:
+    counts = {"X-Account": (stat.container_count, stat.object_count, stat.bytes_used)}
+    for index, of_policy in stat.by_policy.items():
+        policy = policies.at(index)
+        if policy is not None:
+            counts[f"X-Account-Storage-Policy-{policy.name}"] = of_policy
     return {
         "Content-Type": "application/json; charset=utf-8",
-        **{f"X-Account-{name}": count for name, count in counts.items()},
-        **{f"X-Account-Storage-Policy-{POLICY}-{name}": count for name, count in of_policy.items()},
+        **{
+            f"{head}-{name}": str(count)
+            for head, three in counts.items()
+            for name, count in zip(("Container-Count", "Object-Count", "Bytes-Used"), three, strict=True)
+        },
         "X-Timestamp": stat.created_timestamp,
         **metadata_as_headers(stat.metadata),
     }

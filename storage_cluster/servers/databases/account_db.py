@@ -29,6 +29,7 @@ class ContainerRow:
     object_count: int
     bytes_used: int
     reported_timestamp: str = "0"  # when its server said so of the counts
+    policy_index: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,8 @@ class AccountStat(Lifetime):
     object_count: int
     bytes_used: int
     metadata: Mapping[str, tuple[str, str]]  # header: value, timestamp
-    has_had_containers: bool
+    by_policy: Mapping[int, tuple[int, int, int]]
+    """Containers, objects and bytes of each storage policy that a container has, or has had."""
 
 
 class AccountDatabase(ReplicatedDatabase[ContainerRow]):
@@ -53,7 +55,7 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
     CREATE TABLE IF NOT EXISTS container (
         name TEXT PRIMARY KEY, put_timestamp TEXT NOT NULL, delete_timestamp TEXT NOT NULL,
         object_count INTEGER NOT NULL, bytes_used INTEGER NOT NULL, reported_timestamp TEXT NOT NULL,
-        change INTEGER NOT NULL
+        policy_index INTEGER NOT NULL, change INTEGER NOT NULL
     ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS container_change ON container (change);
     CREATE TABLE IF NOT EXISTS stat ({STAT_COLUMNS});
@@ -68,10 +70,12 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
         """State and counts."""
         if self._stat is None:
             row = self._sql.execute("SELECT * FROM stat").fetchone()
-            sums = self._sql.execute(
-                "SELECT COUNT(*), COALESCE(SUM(object_count), 0), COALESCE(SUM(bytes_used), 0)"
-                f" FROM container WHERE {_LIVE}"
-            ).fetchone()
+            found = self._sql.execute(
+                f"SELECT policy_index, SUM({_LIVE}), SUM(object_count * ({_LIVE})), SUM(bytes_used * ({_LIVE}))"
+                " FROM container GROUP BY policy_index ORDER BY policy_index"
+            ).fetchall()
+            by_policy = {policy: (containers, objects, size) for policy, containers, objects, size in map(tuple, found)}
+            sums = [sum(counts) for counts in zip((0, 0, 0), *by_policy.values(), strict=True)]
             metadata = {name: (value, at) for name, (value, at) in json.loads(row["metadata"]).items()}
             self._stat = AccountStat(
                 row["created_timestamp"],
@@ -81,7 +85,7 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
                 object_count=sums[1],
                 bytes_used=sums[2],
                 metadata=metadata,
-                has_had_containers=bool(self._sql.execute("SELECT EXISTS (SELECT 1 FROM container)").fetchone()[0]),
+                by_policy=by_policy,
             )
         return self._stat
 
@@ -108,11 +112,13 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
         self.merge([row])
 
     def newer(self, known: ContainerRow, stated: ContainerRow) -> ContainerRow:
-        """The latest creation, the latest deletion, and the counts that were reported last."""
+        """The latest creation, with its policy, the latest deletion, and the counts that were reported last."""
+        made = max(known, stated, key=lambda row: (row.put_timestamp, row.reported_timestamp, row.policy_index))
         counted = max(known, stated, key=lambda row: (row.reported_timestamp, row.object_count, row.bytes_used))
         return dataclasses.replace(
             counted,
-            put_timestamp=max(known.put_timestamp, stated.put_timestamp),
+            put_timestamp=made.put_timestamp,
+            policy_index=made.policy_index,
             delete_timestamp=max(known.delete_timestamp, stated.delete_timestamp),
         )
 

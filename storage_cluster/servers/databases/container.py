@@ -5,11 +5,11 @@ object servers. It reports the creation and deletion of a container to the accou
 container updater reports the counts a little later, once for many changes.
 """
 
+from storage_cluster.policies import POLICY_DEFAULT, POLICY_INDEX
 from storage_cluster.servers.databases.container_db import ContainerDatabase, ContainerStat, ObjectRow
 from storage_cluster.servers.databases.database_server import DatabaseServer
 from storage_cluster.servers.databases.updates import Parent, Update, report_headers
 from storage_cluster.servers.disks.devices import (
-    POLICY,
     Devices,
     Target,
     metadata_as_headers,
@@ -55,10 +55,14 @@ class ContainerServer(DatabaseServer[ContainerDatabase]):
 
     async def _put(self, call: Call, target: Target) -> Reply:
         container = self._open(target, create=True)
-        existed = container.stat().exists
-        container.put(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES))
+        before = container.stat()
+        asked = call.headers.get(POLICY_INDEX)
+        if before.exists and asked not in (None, str(before.policy_index)):
+            raise Refusal(409, headers={POLICY_INDEX: str(before.policy_index)})
+        policy_index = None if before.exists else int(asked or call.headers.get(POLICY_DEFAULT) or 0)
+        container.put(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES), policy_index)
         await self._report_to_account(call, target, container.stat())
-        return reply(202 if existed else 201)
+        return reply(202 if before.exists else 201)
 
     async def _delete(self, call: Call, target: Target) -> Reply:
         container = self._open(target)
@@ -99,9 +103,8 @@ class ContainerServer(DatabaseServer[ContainerDatabase]):
         return reply(200, headers, listings.render(entries))
 
     async def _report_to_account(self, call: Call, target: Target, stat: ContainerStat) -> None:
-        parent = Parent.named_in(call.headers, "Account")
         report = Update("PUT", target.names, report_headers(stat, self._clock.now()))
-        if parent is not None:  # if it is not delivered now, the container updater delivers it
+        for parent in Parent.all_named_in(call.headers, "Account"):  # if not now, the container updater delivers it
             await parent.send(self._backend, report, call.transaction_id)
 
 
@@ -112,6 +115,6 @@ def _stat_headers(stat: ContainerStat) -> dict[str, str]:
         "Content-Type": "application/json; charset=utf-8",
         "X-Timestamp": stat.created_timestamp,
         "Last-Modified": http_date(stat.put_timestamp),
-        "X-Storage-Policy": POLICY,
+        POLICY_INDEX: str(stat.policy_index),
         **metadata_as_headers(stat.metadata),
     }

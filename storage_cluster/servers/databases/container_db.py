@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from storage_cluster.policies import POLICY_INDEX
 from storage_cluster.servers.databases import database
 from storage_cluster.servers.databases.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, Lifetime, ReplicatedDatabase
 from storage_cluster.servers.http.content_type import split_swift_bytes
@@ -42,11 +43,17 @@ class ContainerStat(Lifetime):
     bytes_used: int
     metadata: Mapping[str, tuple[str, str]]  # header: value, timestamp
 
+    @property
+    def policy_index(self) -> int:
+        """The storage policy of its objects."""
+        return int(self.metadata.get(POLICY_INDEX, ("0", ""))[0])
+
 
 class ContainerDatabase(ReplicatedDatabase[ObjectRow]):
     """Reads and changes one container."""
 
     TABLE = "object"
+    FIRST_WINS = frozenset({POLICY_INDEX})
     SCHEMA = f"""
     CREATE TABLE IF NOT EXISTS object (
         name TEXT PRIMARY KEY, timestamp TEXT NOT NULL, size INTEGER NOT NULL,
@@ -77,13 +84,17 @@ class ContainerDatabase(ReplicatedDatabase[ObjectRow]):
             )
         return self._stat
 
-    def put(self, timestamp: str, metadata: Mapping[str, str]) -> None:
+    def put(self, timestamp: str, metadata: Mapping[str, str], policy_index: int | None = None) -> None:
         """Make the container, make it again or change it: these metadata headers are set (empty: removed).
 
-        The newest statement about a header wins. Raises: Refusal (400), and nothing is changed.
+        The newest statement about a header wins. `policy_index` is that of a container that has none yet: it stays, and
+        of two replicas that were made with different ones the older statement counts. Raises: Refusal (400), and
+        nothing is changed.
         """
         known = self.stat()
         merged = merged_metadata(known.metadata, timestamp, metadata, "container")
+        if policy_index is not None:
+            merged.setdefault(POLICY_INDEX, (str(policy_index), timestamp))
         self.set_stat(
             created_timestamp=min(known.created_timestamp or timestamp, timestamp),
             put_timestamp=max(timestamp, known.put_timestamp),

@@ -89,6 +89,8 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
 
     TABLE: ClassVar[str]
     SCHEMA: ClassVar[str]
+    FIRST_WINS: ClassVar[frozenset[str]] = frozenset()
+    """Headers of which the oldest statement since the last deletion counts, not the newest."""
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         """Raises: sqlite3.OperationalError if the file does not exist and `create` is False."""
@@ -180,7 +182,9 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         deleted = max(mine.delete_timestamp, other.delete_timestamp)
         metadata = dict(mine.metadata)
         for name, (value, at) in other.metadata.items():
-            metadata[name] = max(metadata.get(name, ("", "")), (value, at), key=lambda known: (known[1], known[0]))
+            known = metadata.get(name, ("", ""))
+            first = min if name in self.FIRST_WINS and min(known[1], at) > deleted else max
+            metadata[name] = first(known, (value, at), key=lambda stated: (stated[1], stated[0]))
         kept = {name: known for name, known in metadata.items() if known[1] > deleted}
         created = [at for at in (mine.created_timestamp, other.created_timestamp) if at]
         put = max(mine.put_timestamp, other.put_timestamp)

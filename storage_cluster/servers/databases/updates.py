@@ -12,10 +12,11 @@ import dataclasses
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
+from storage_cluster.policies import POLICY_INDEX
 from storage_cluster.servers.databases.container_db import ContainerStat
 from storage_cluster.servers.http.backend import Backend, device_path
 from storage_cluster.topology import Device, Service
@@ -38,13 +39,16 @@ class Parent:
         return cls(kind, service.address, service.port, partition, device.name)
 
     @classmethod
-    def named_in(cls, headers: Mapping[str, str], kind: str) -> "Parent | None":
-        """The replica that a request names; None if it names none."""
-        host, port = headers.get(f"X-{kind}-Host", "").rpartition(":")[::2]
-        partition, device = headers.get(f"X-{kind}-Partition", ""), headers.get(f"X-{kind}-Device", "")
-        if not (host and port.isdigit() and partition.isdigit() and device):
-            return None
-        return cls(kind, host, int(port), int(partition), device)
+    def all_named_in(cls, headers: Mapping[str, str], kind: str) -> "list[Parent]":
+        """The replicas that a request names."""
+        partition = headers.get(f"X-{kind}-Partition", "")
+        hosts, devices = (headers.get(f"X-{kind}-{name}", "").split(",") for name in ("Host", "Device"))
+        found = []
+        for place, device in zip(hosts, devices, strict=False):
+            host, _, port = place.rpartition(":")
+            if host and port.isdigit() and partition.isdigit() and device:
+                found.append(cls(kind, host, int(port), int(partition), device))
+        return found
 
     @property
     def headers(self) -> dict[str, str]:
@@ -61,6 +65,14 @@ class Parent:
         path = device_path(Device("", self.device, 0), self.partition, *update.names)
         answer = await backend.request(service, update.method, path, {**update.headers, "X-Trans-Id": transaction_id})
         return answer.is_success or answer.status == HTTPStatus.NOT_FOUND  # its container is gone: nothing to update
+
+
+def joined_headers(parents: Sequence[Parent]) -> dict[str, str]:
+    """The headers by which a request names several replicas, of one partition."""
+    joined = parents[0].headers
+    for name in (f"X-{parents[0].kind}-Host", f"X-{parents[0].kind}-Device"):
+        joined[name] = ",".join(parent.headers[name] for parent in parents)
+    return joined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,5 +131,6 @@ def report_headers(stat: ContainerStat, timestamp: str) -> dict[str, str]:
         "X-Delete-Timestamp": stat.delete_timestamp,
         "X-Object-Count": str(stat.object_count),
         "X-Bytes-Used": str(stat.bytes_used),
+        POLICY_INDEX: str(stat.policy_index),
         "X-Timestamp": timestamp,
     }

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from storage_cluster.policies import POLICY_INDEX, Policies
 from storage_cluster.ring import path_hash
 from storage_cluster.servers.disks import medium
 from storage_cluster.servers.disks.medium import Medium
@@ -16,9 +17,6 @@ from storage_cluster.servers.http.messages import Call, Refusal
 from storage_cluster.topology import Topology
 
 MIB = 1024**2
-POLICY = "Policy-0"
-"""The one storage policy there is: replicas on the object ring."""
-
 
 _DISK_ERRORS = {errno.ENOSPC: 507, errno.EDQUOT: 507, errno.EIO: 500, errno.EROFS: 500}
 _DATABASE_ERRORS = {sqlite3.SQLITE_FULL: 507, sqlite3.SQLITE_IOERR: 500, sqlite3.SQLITE_READONLY: 500}
@@ -48,6 +46,11 @@ class Devices:
         self._medium_dir = medium.directory(data_dir.parent.parent, host)
         self._media: dict[str, Medium] = {}
         self._directories: dict[str, Path] = {}
+
+    @property
+    def policies(self) -> Policies:
+        """The storage policies of the cluster."""
+        return self._topology.policies
 
     @property
     def root(self) -> Path:
@@ -117,6 +120,14 @@ def disk_errors() -> Iterator[None]:
         if status is None:
             raise
         raise Refusal(status) from error
+
+
+def policy_of(call: Call) -> int:
+    """The storage policy that a request to an object server is about. Raises: Refusal (400)."""
+    text = call.headers.get(POLICY_INDEX, "0")
+    if not text.isdigit():
+        raise Refusal(400, f"Invalid {POLICY_INDEX}")
+    return int(text)
 
 
 def timestamp_of(call: Call) -> str:

@@ -130,7 +130,7 @@ class ObjectDir:
 
     def quarantine(self) -> None:
         """Move all versions into the quarantine."""
-        layout.quarantine(self._device_dir, "objects", self.directory)
+        layout.quarantine(self._device_dir, self.directory.parents[2].name, self.directory)
 
     def write_tombstone(self, timestamp: str) -> None:
         """Delete the object, durably."""

@@ -1,6 +1,6 @@
 """The layout of a device's directories.
 
-<device>/accounts|containers|objects/<partition>/<last 3 of hash>/<hash>/   one account, container or object
+<device>/accounts|containers|objects[-<policy>]/<partition>/<last 3 of hash>/<hash>/   one account, container or object
          quarantined/<kind>/<hash>-<random>/                                what was found damaged
          async_pending/                                                     updates for containers, undelivered
          tmp/                                                               files in the making
@@ -8,6 +8,7 @@
 
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,11 @@ def hash_dirs(device_dir: Path, kind: str) -> Iterator[tuple[int, str, Path]]:
         for suffix in suffixes(device_dir, kind, partition):
             for directory in _directories(device_dir / kind / str(partition) / suffix):
                 yield partition, directory.name, directory
+
+
+def object_kinds(device_dir: Path) -> list[str]:
+    """The directories of a device's objects, one for each policy."""
+    return [entry.name for entry in _directories(device_dir) if re.fullmatch(r"objects(-\d+)?", entry.name)]
 
 
 def partitions(device_dir: Path, kind: str) -> list[int]:

@@ -5,7 +5,8 @@
     PUT /device/partition/hash/name        with X-Backend-Replication: one file as it lies on another replica, whole
 
 The names of a replica's files contain their versions (`diskfile`), so two suffix directories with the same digest of
-names hold the same versions. Whether the files are intact is checked by the auditor. A tombstone older than
+names hold the same versions. Each policy has directories of its own; requests say which they are about. Whether the
+files are intact is checked by the auditor. A tombstone older than
 `reclaim_age_s` no longer counts, and the replicator removes it.
 
 Source: Swift, swift.obj.replicator and ssync (`REPLICATE`, missing_check); pushing raw files is our own, as rsync does.
@@ -19,8 +20,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from storage_cluster.policies import directory_name
 from storage_cluster.servers.disks import layout
-from storage_cluster.servers.disks.devices import Devices
+from storage_cluster.servers.disks.devices import Devices, policy_of
 from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, newest_files
 from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.http.times import timestamp_before
@@ -28,6 +30,7 @@ from storage_cluster.servers.http.times import timestamp_before
 METHODS = ("REPLICATE", "SSYNC")
 MARK = "X-Backend-Replication"
 _MESSAGE_MAX_BYTES = 16_777_216
+OBJECTS = directory_name(0)
 _SUFFIXES = (".data", ".meta", ".ts")
 
 Files = dict[str, list[str]]
@@ -53,27 +56,29 @@ class ObjectReplication:
 
     async def handle(self, call: Call) -> Reply:
         """One call. Raises: Refusal."""
-        device_dir = self._devices.dir(call.names[0])
+        device_dir, kind = self._devices.dir(call.names[0]), directory_name(policy_of(call))
         if call.method == "REPLICATE":
             partitions = _partitions(await call.body.read(_MESSAGE_MAX_BYTES))
-            return _json_reply(await self._on_disk(functools.partial(self._digests, device_dir, partitions)))
+            return _json_reply(await self._on_disk(functools.partial(self._digests, device_dir, kind, partitions)))
         if len(call.names) < 2 or not call.names[1].isdigit():
             raise Refusal(400)
         partition = int(call.names[1])
         if call.method == "SSYNC":
             offered = _offer(await call.body.read(_MESSAGE_MAX_BYTES))
-            return _json_reply(await self._on_disk(functools.partial(_missing_files, device_dir, partition, offered)))
-        return await self._take(call, device_dir, partition)
+            return _json_reply(
+                await self._on_disk(functools.partial(_missing_files, device_dir, kind, partition, offered))
+            )
+        return await self._take(call, device_dir, kind, partition)
 
-    def _digests(self, device_dir: Path, partitions: list[int]) -> dict[int, Digests]:
+    def _digests(self, device_dir: Path, kind: str, partitions: list[int]) -> dict[int, Digests]:
         before = timestamp_before(self._reclaim_age_s)
-        return {partition: digests(snapshot(device_dir, partition, before)) for partition in partitions}
+        return {partition: digests(snapshot(device_dir, partition, before, kind)) for partition in partitions}
 
-    async def _take(self, call: Call, device_dir: Path, partition: int) -> Reply:
+    async def _take(self, call: Call, device_dir: Path, kind: str, partition: int) -> Reply:
         path_hash, name = (*call.names[2:], "", "")[:2]
         if not layout.is_hash(path_hash) or not _is_file_name(name):
             raise Refusal(400)
-        stored = object_dir(device_dir, partition, path_hash)
+        stored = object_dir(device_dir, partition, path_hash, kind)
         if name not in newest_files({name, *names_in(stored.directory)}):
             raise Refusal(409)
         self._devices.medium(call.names[0]).admit(call.body.length or 0)
@@ -89,9 +94,9 @@ class ObjectReplication:
         return reply(201)
 
 
-def object_dir(device_dir: Path, partition: int, path_hash: str) -> ObjectDir:
-    """An object known by its hash."""
-    return ObjectDir(device_dir, layout.hash_dir(device_dir, "objects", partition, path_hash))
+def object_dir(device_dir: Path, partition: int, path_hash: str, kind: str = OBJECTS) -> ObjectDir:
+    """An object known by its hash; `kind` is the directory of its policy."""
+    return ObjectDir(device_dir, layout.hash_dir(device_dir, kind, partition, path_hash))
 
 
 def names_in(directory: Path) -> list[str]:
@@ -102,9 +107,9 @@ def names_in(directory: Path) -> list[str]:
         return []
 
 
-def files_of(device_dir: Path, partition: int, suffix: str, reclaim_before: str) -> Files:
+def files_of(device_dir: Path, partition: int, suffix: str, reclaim_before: str, kind: str = OBJECTS) -> Files:
     """The current files of each object in a suffix directory, by hash; omits tombstones older than that moment."""
-    suffix_dir = device_dir / "objects" / str(partition) / suffix
+    suffix_dir = device_dir / kind / str(partition) / suffix
     found = {}
     for path_hash in _list_hashes(suffix_dir):
         names = sorted(newest_files(names_in(suffix_dir / path_hash)))
@@ -118,11 +123,11 @@ def is_reclaimable(names: list[str], reclaim_before: str) -> bool:
     return len(names) == 1 and names[0].endswith(".ts") and names[0] < reclaim_before
 
 
-def snapshot(device_dir: Path, partition: int, reclaim_before: str) -> dict[str, Files]:
+def snapshot(device_dir: Path, partition: int, reclaim_before: str, kind: str = OBJECTS) -> dict[str, Files]:
     """The current files of a partition, by suffix directory."""
     found = {
-        suffix: files_of(device_dir, partition, suffix, reclaim_before)
-        for suffix in layout.suffixes(device_dir, "objects", partition)
+        suffix: files_of(device_dir, partition, suffix, reclaim_before, kind)
+        for suffix in layout.suffixes(device_dir, kind, partition)
     }
     return {suffix: files for suffix, files in found.items() if files}
 
@@ -140,10 +145,10 @@ def digest_of(files: Files) -> str:
     return md5.hexdigest()
 
 
-def _missing_files(device_dir: Path, partition: int, offered: Files) -> Files:
+def _missing_files(device_dir: Path, kind: str, partition: int, offered: Files) -> Files:
     wanted = {}
     for path_hash, names in offered.items():
-        here = set(names_in(object_dir(device_dir, partition, path_hash).directory))
+        here = set(names_in(object_dir(device_dir, partition, path_hash, kind).directory))
         missing = sorted(newest_files(here | set(names)) - here)
         if missing:
             wanted[path_hash] = missing

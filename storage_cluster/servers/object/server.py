@@ -20,10 +20,18 @@ from typing import TypeVar
 
 from multidict import CIMultiDict
 
+from storage_cluster.policies import directory_name
 from storage_cluster.servers.databases.updates import PendingUpdates
 from storage_cluster.servers.disks import layout
 from storage_cluster.servers.disks.accesses import parse_access
-from storage_cluster.servers.disks.devices import Devices, Target, disk_errors, metadata_headers, timestamp_of
+from storage_cluster.servers.disks.devices import (
+    Devices,
+    Target,
+    disk_errors,
+    metadata_headers,
+    policy_of,
+    timestamp_of,
+)
 from storage_cluster.servers.disks.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
 from storage_cluster.servers.disks.transfers import Scheduler, Transfers, TurnsLog
 from storage_cluster.servers.http import conditions, ranges
@@ -99,7 +107,7 @@ class ObjectServer:
             return await self._handle(call, target)
 
     async def _handle(self, call: Call, target: Target) -> Reply:
-        directory = layout.hash_dir(target.device_dir, "objects", target.partition, target.hash)
+        directory = layout.hash_dir(target.device_dir, directory_name(policy_of(call)), target.partition, target.hash)
         stored = ObjectDir(target.device_dir, directory)
         if call.method == "PUT":
             return await self._put(call, target, stored)

@@ -9,12 +9,13 @@ Source: Swift, swift.obj.server (`container_update`, `delete_at_update`), "Conta
 
 import asyncio
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 
+from storage_cluster.policies import ring_name
 from storage_cluster.ring import path_hash
 from storage_cluster.servers.databases.updates import Parent, PendingUpdates, Update
-from storage_cluster.servers.disks.devices import Devices, Target
+from storage_cluster.servers.disks.devices import Devices, Target, policy_of
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.messages import Call
 from storage_cluster.servers.http.values import etag_of
@@ -45,14 +46,15 @@ class ObjectUpdates:
             "X-Etag": metadata.get(f"{OVERRIDE}Etag", etag),
             "X-Content-Type": metadata.get(f"{OVERRIDE}Content-Type", content_type),
         }
-        await self._deliver(
-            call, target, Parent.named_in(call.headers, "Container"), Update("PUT", target.names, update)
-        )
+        await self._deliver(call, target, self._containers(call), Update("PUT", target.names, update))
 
     async def container_delete(self, call: Call, target: Target, timestamp: str) -> None:
         """Report to the container that the object was deleted."""
         update = Update("DELETE", target.names, {"X-Timestamp": timestamp})
-        await self._deliver(call, target, Parent.named_in(call.headers, "Container"), update)
+        await self._deliver(call, target, self._containers(call), update)
+
+    def _containers(self, call: Call) -> list[Parent]:
+        return Parent.all_named_in(call.headers, "Container")
 
     async def expiry(
         self, call: Call, target: Target, timestamp: str, before: Mapping[str, str], after: Mapping[str, str]
@@ -70,17 +72,18 @@ class ObjectUpdates:
         ring = self._backend.rings["container"]
         partition = ring.partition(*entry.names[:2])
         devices = ring.primaries(partition)
-        device = devices[self._replica_index(target) % len(devices)]
+        device = devices[self._replica_index(call, target) % len(devices)]
         parent = Parent.on_device("Container", self._backend, device, partition)
-        await self._deliver(call, target, parent, Update(method, entry.names, headers))
+        await self._deliver(call, target, [parent], Update(method, entry.names, headers))
 
-    def _replica_index(self, target: Target) -> int:
+    def _replica_index(self, call: Call, target: Target) -> int:
         """Which of the object's replicas this device holds, so that each updates another replica of the queue."""
-        primaries = self._backend.rings["object"].primaries(int(target.partition))
+        primaries = self._backend.rings[ring_name(policy_of(call))].primaries(int(target.partition))
         here = [(self._devices.host, target.device_dir.name) == (device.host, device.name) for device in primaries]
         return here.index(True) if True in here else 0
 
-    async def _deliver(self, call: Call, target: Target, parent: Parent | None, update: Update) -> None:
-        if parent is not None and not await parent.send(self._backend, update, call.transaction_id):
+    async def _deliver(self, call: Call, target: Target, parents: Sequence[Parent], update: Update) -> None:
+        sent = [parent.send(self._backend, update, call.transaction_id) for parent in parents]
+        if not all(await asyncio.gather(*sent)):
             keep = functools.partial(PendingUpdates(target.device_dir).add, update, call.transaction_id)
             await asyncio.get_running_loop().run_in_executor(self._disk, keep)

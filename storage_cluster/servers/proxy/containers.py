@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from storage_cluster.policies import POLICY_DEFAULT, POLICY_INDEX
 from storage_cluster.servers.databases.updates import Parent
-from storage_cluster.servers.disks.devices import POLICY
 from storage_cluster.servers.http import limits
 from storage_cluster.servers.http.backend import BackendAnswer
 from storage_cluster.servers.http.messages import Call, Refusal, Reply
@@ -38,6 +38,7 @@ class Containers:
         self._context = context
         self._replicas = context.replicas
         self._infos = context.infos
+        self._policies = context.backend.topology.policies
 
     async def handle(self, call: Call, names: tuple[str, str]) -> Reply:
         """One request to a container."""
@@ -59,16 +60,29 @@ class Containers:
         query = listing_query(call)
         found = await self._replicas.first(names, call.method, {"X-Trans-Id": call.transaction_id}, query)
         await call.check_access(found.headers.get("X-Container-Read"))
-        return reply_to_client(call, found)
+        shown = reply_to_client(call, found)
+        policy = self._policies.at(int(found.headers.get(POLICY_INDEX, "0")))
+        if policy is not None:
+            shown.headers["X-Storage-Policy"] = policy.name
+        return shown
 
     async def _put(self, call: Call, names: tuple[str, str]) -> Reply:
         metadata = _metadata(call)
-        policy = call.headers.get("X-Storage-Policy") or POLICY
-        if policy.lower() != POLICY.lower():
-            raise Refusal(400, f"Invalid X-Storage-Policy {policy!r}", {"Content-Type": "text/plain"})
+        metadata |= self._policy_headers(call.headers.get("X-Storage-Policy", ""))
         limits.check_name("Container", as_clients_know(names[1]), limits.CONTAINER_NAME_MAX_LEN)
         await require_account(self._context, call, names[0])
         return reply_to_client(call, await self._change(call, names, metadata))
+
+    def _policy_headers(self, name: str) -> dict[str, str]:
+        """The policy that is asked for, or that of a container for which none is. Raises: Refusal (400)."""
+        if not name:
+            return {POLICY_DEFAULT: str(self._policies.default.index)}
+        policy = self._policies.by_name(name)
+        if policy is None:
+            raise Refusal(400, f"Invalid X-Storage-Policy {name!r}", {"Content-Type": "text/plain"})
+        if policy.deprecated:
+            raise Refusal(400, f"Storage Policy {policy.name!r} is deprecated")
+        return {POLICY_INDEX: str(policy.index)}
 
     async def _post(self, call: Call, names: tuple[str, str]) -> Reply:
         metadata = _metadata(call)

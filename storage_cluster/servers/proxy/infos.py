@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from storage_cluster.policies import POLICY_INDEX
 from storage_cluster.servers.http.messages import Call, Refusal
 from storage_cluster.servers.proxy.replicas import Replicas
 
@@ -70,6 +71,11 @@ class ContainerInfo(Info):
     def write_acl(self) -> str | None:
         """The list of who may write, besides the owner."""
         return self.headers.get("X-Container-Write")
+
+    @property
+    def policy_index(self) -> int:
+        """The storage policy of its objects."""
+        return int(self.headers.get(POLICY_INDEX, "0"))
 
     @property
     def object_count(self) -> int:

@@ -39,12 +39,15 @@ _THERE = (200, 206, 304, 412, 416)
 class ObjectReader:
     """Handles GET and HEAD of objects."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, policy: int = 0) -> None:
+        """`policy` is that of the objects' container."""
         self._replicas = replicas
+        self._policy = policy
+        self._policy_headers = replicas.policy_headers(policy)
 
     async def read(self, call: Call, names: tuple[str, str, str]) -> Reply:
         """The object, or that part of it which is asked for. Raises: Refusal (404, 412, 503)."""
-        devices = iter(self._replicas.readable(*names, reserved=ACCESS in call.headers))
+        devices = iter(self._replicas.readable(*names, policy=self._policy, reserved=ACCESS in call.headers))
         headers = {name: call.headers[name] for name in _PASSED_ON if name in call.headers}
         newest = is_true(call.headers.get("X-Newest"))
         found = await self._search(call, names, devices, headers, newest=newest)
@@ -66,7 +69,7 @@ class ObjectReader:
         newest: bool = False,
     ) -> BackendStream:
         """The first replica that has the object, or the newest of all. Raises: Refusal."""
-        _, partition, ring = self._replicas.placement(*names)
+        _, partition, ring = self._replicas.placement(*names, policy=self._policy)
         primaries, absent, gone, best = ring.primaries(partition), Absence(), "", None
         for device in devices:
             answer = await self._ask(call, names, device, headers)
@@ -85,7 +88,7 @@ class ObjectReader:
             return best
         if best is not None:
             best.close()
-        raise absent.refusal(self._replicas.quorum, deleted=bool(gone))
+        raise absent.refusal(ring.quorum, deleted=bool(gone))
 
     async def again(
         self, call: Call, names: tuple[str, str, str], devices: Iterable[Device], like: BackendStream, asked: str
@@ -104,10 +107,10 @@ class ObjectReader:
     async def _ask(
         self, call: Call, names: tuple[str, str, str], device: Device, headers: Mapping[str, str]
     ) -> BackendStream | None:
-        _, partition, _ = self._replicas.placement(*names)
+        _, partition, _ = self._replicas.placement(*names, policy=self._policy)
         backend = self._replicas.backend
         path = device_path(device, partition, *names)
-        sent = {**headers, "X-Trans-Id": call.transaction_id}
+        sent = {**headers, **self._policy_headers, "X-Trans-Id": call.transaction_id}
         answer = await backend.open(backend.service("object", device), call.method, path, sent)
         if answer is not None:
             answer.device = device
@@ -116,9 +119,9 @@ class ObjectReader:
     async def is_disowned(self, call: Call, names: tuple[str, str, str], stream: BackendStream) -> bool:
         """Whether the server of a body that broke off has put the object aside: then what it sent was damaged."""
         assert stream.device is not None
-        _, partition, _ = self._replicas.placement(*names)
+        _, partition, _ = self._replicas.placement(*names, policy=self._policy)
         backend, path = self._replicas.backend, device_path(stream.device, partition, *names)
-        headers = {"X-Trans-Id": call.transaction_id}
+        headers = {**self._policy_headers, "X-Trans-Id": call.transaction_id}
         answer = await backend.request(backend.service("object", stream.device), "HEAD", path, headers)
         return answer.status == HTTPStatus.NOT_FOUND
 

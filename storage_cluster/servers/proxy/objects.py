@@ -6,7 +6,7 @@ all its storage servers (10, 11), and the answer (12).
 
 from collections.abc import Mapping
 
-from storage_cluster.servers.databases.updates import Parent
+from storage_cluster.servers.databases.updates import Parent, joined_headers
 from storage_cluster.servers.disks.devices import metadata_headers
 from storage_cluster.servers.http.backend import BackendAnswer
 from storage_cluster.servers.http.messages import ACCESS, Call, Refusal, Reply, reply, usual_text
@@ -16,7 +16,7 @@ from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.object_reading import ObjectReader
 from storage_cluster.servers.proxy.object_rules import check_post, check_put
-from storage_cluster.servers.proxy.replicas import best_answer
+from storage_cluster.servers.proxy.replicas import Replicas, best_answer
 from storage_cluster.servers.proxy.upload import Upload
 
 ONLY_AT = "X-Backend-Only-At"
@@ -36,7 +36,6 @@ class Objects:
         self._replicas = context.replicas
         self._clock = context.clock
         self._infos = context.infos
-        self._reader = ObjectReader(context.replicas)
 
     async def handle(self, call: Call, names: Names) -> Reply:
         """One call about an object."""
@@ -45,15 +44,16 @@ class Objects:
         container = await self._infos.container(call, *names[:2])
         await call.check_access(container.read_acl if call.method in ("GET", "HEAD") else container.write_acl)
         require(container)
+        policy = container.policy_index
         if call.method in ("GET", "HEAD"):
-            return await self._reader.read(call, names)
+            return await ObjectReader(self._replicas, policy).read(call, names)
         if call.method == "PUT":
-            return await self._put(call, names)
+            return await self._put(call, names, policy)
         if call.method == "POST":
-            return await self._post(call, names)
-        return await self._change(call, names, {})
+            return await self._post(call, names, policy)
+        return await self._change(call, names, {}, policy)
 
-    async def _put(self, call: Call, names: Names) -> Reply:
+    async def _put(self, call: Call, names: Names, policy: int) -> Reply:
         check_put(call, names[2])
         timestamp = self._clock.now()
         headers = metadata_headers(call.headers, METADATA)
@@ -65,9 +65,9 @@ class Objects:
         for name in ("Etag", "If-None-Match", IF_TIMESTAMP):
             if name in call.headers:
                 headers[name] = call.headers[name]
-        upload = Upload(self._replicas, names, self._for_replicas(call, names, timestamp, headers))
+        upload = Upload(self._replicas, names, self._for_replicas(call, names, timestamp, headers, policy), policy)
         try:
-            best = best_answer(await upload.run(call), self._replicas.quorum)
+            best = best_answer(await upload.run(call), self._replicas.placement(*names, policy=policy)[2].quorum)
         except Refusal as refusal:
             if refusal.status != 409:
                 raise
@@ -78,19 +78,19 @@ class Objects:
             201, {"Etag": best.headers["Etag"], "Last-Modified": http_date(timestamp), **_replaced_upload(best)}
         )
 
-    async def _post(self, call: Call, names: Names) -> Reply:
+    async def _post(self, call: Call, names: Names, policy: int) -> Reply:
         check_post(call)
         headers = metadata_headers(call.headers, METADATA)
         if "Content-Type" in call.headers:
             headers["Content-Type"] = call.headers["Content-Type"]
-        return await self._change(call, names, headers)
+        return await self._change(call, names, headers, policy)
 
-    async def _change(self, call: Call, names: Names, headers: dict[str, str]) -> Reply:
+    async def _change(self, call: Call, names: Names, headers: dict[str, str], policy: int) -> Reply:
         if "X-If-Delete-At" in call.headers:
             headers["X-If-Delete-At"] = call.headers["X-If-Delete-At"]
         timestamp = just_after(call.headers[ONLY_AT]) if ONLY_AT in call.headers else self._clock.now()
-        per_replica = self._for_replicas(call, names, timestamp, headers)
-        best = await self._replicas.change(names, call.method, per_replica.__getitem__)
+        per_replica = self._for_replicas(call, names, timestamp, headers, policy)
+        best = await self._replicas.change(names, call.method, per_replica.__getitem__, policy)
         if not best.is_success:
             explained = "X-If-Delete-At" in headers and best.status in (400, 412)
             raise Refusal(best.status, best.body.decode() if explained else None)
@@ -98,15 +98,25 @@ class Objects:
             return reply(best.status, _replaced_upload(best))
         return _accepted_reply({k: v for k, v in best.headers.items() if k.lower().startswith("x-object-sysmeta-")})
 
-    def _for_replicas(self, call: Call, names: Names, timestamp: str, headers: dict[str, str]) -> list[dict[str, str]]:
-        _, partition, ring = self._replicas.placement(*names[:2])
+    def _for_replicas(
+        self, call: Call, names: Names, timestamp: str, headers: dict[str, str], policy: int
+    ) -> list[dict[str, str]]:
+        """The headers for each of the object's replicas."""
         common = headers | {"X-Timestamp": timestamp, "X-Trans-Id": call.transaction_id}
+        common |= self._replicas.policy_headers(policy)
         if ACCESS in call.headers:
             common[ACCESS] = call.headers[ACCESS]
-        return [
-            common | Parent.on_device("Container", self._replicas.backend, device, partition).headers
-            for device in ring.primaries(partition)
-        ]
+        return [common | parents for parents in container_headers(self._replicas, names, policy)]
+
+
+def container_headers(replicas: Replicas, names: Names, policy: int) -> list[dict[str, str]]:
+    """Which replicas of the container each of the object's replicas reports to: together all of them."""
+    _, partition, ring = replicas.placement(*names[:2])
+    containers = [
+        Parent.on_device("Container", replicas.backend, device, partition) for device in ring.primaries(partition)
+    ]
+    count = replicas.placement(*names, policy=policy)[2].shape.replicas
+    return [joined_headers(containers[index::count] or [containers[index % len(containers)]]) for index in range(count)]
 
 
 def _replaced_upload(best: BackendAnswer) -> dict[str, str]:

@@ -3,10 +3,11 @@
 `/auth/…` goes on to the auth server, for clients that expect both at one address, as with Swift's tempauth.
 """
 
+from storage_cluster.policies import Policies
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply, reply
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.info import DOCUMENT
+from storage_cluster.servers.proxy.info import document
 
 _INFO_ALLOWED = {"Allow": "HEAD, GET, OPTIONS"}
 _AUTH_HEADERS = ("X-Auth-User", "X-Auth-Key", "X-Storage-User", "X-Storage-Pass")
@@ -24,7 +25,7 @@ class Pages:
             return await inner(call)
         first, *rest = call.path[1:].split("/", 1)
         if first == "info" and not rest:
-            return _info(call.method)
+            return _info(call.method, self._backend.topology.policies)
         if first == "healthcheck" and not rest:
             return reply(200, {"Content-Type": "text/plain"}, b"OK")
         if first == "storage_url" and rest and call.method == "GET":
@@ -42,12 +43,12 @@ class Pages:
         return reply(found.status or 503, kept, found.body)
 
 
-def _info(method: str) -> Reply:
+def _info(method: str, policies: Policies) -> Reply:
     if method == "OPTIONS":
         return reply(200, _INFO_ALLOWED)
     if method not in ("GET", "HEAD"):
         raise Refusal(405, headers=_INFO_ALLOWED)
-    return reply(200, {"Content-Type": "application/json; charset=UTF-8"}, DOCUMENT)
+    return reply(200, {"Content-Type": "application/json; charset=UTF-8"}, document(policies))
 
 
 def _url(backend: Backend, call: Call) -> str:

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from storage_cluster.policies import POLICY_INDEX, ring_name
 from storage_cluster.ring import Ring
 from storage_cluster.servers.http.backend import Backend, BackendAnswer, device_path
 from storage_cluster.services import RING_SERVICES
@@ -30,17 +31,22 @@ class Replicas:
         self.backend = backend
         self.quorum = backend.topology.ring.replicas // 2 + 1
 
-    def placement(self, *names: str) -> tuple[str, int, Ring]:
-        """Ring name, partition and ring of account[, container[, object]]."""
-        ring = self.backend.rings[RING_SERVICES[len(names) - 1]]
-        return ring.name, ring.partition(*names), ring
+    def placement(self, *names: str, policy: int = 0) -> tuple[str, int, Ring]:
+        """Service, partition and ring of account[, container[, object]]; `policy` is the container's."""
+        kind = RING_SERVICES[len(names) - 1]
+        ring = self.backend.rings[ring_name(policy) if kind == "object" else kind]
+        return kind, ring.partition(*names), ring
 
-    def readable(self, *names: str, reserved: bool = False) -> list[Device]:
+    def policy_headers(self, policy: int) -> dict[str, str]:
+        """What says to an object server which policy is meant; nothing where there is one only."""
+        return {POLICY_INDEX: str(policy)} if len(self.backend.topology.policies) > 1 else {}
+
+    def readable(self, *names: str, policy: int = 0, reserved: bool = False) -> list[Device]:
         """Devices to read from, in the order to try: the primaries, shuffled to share the load, then the handoffs.
 
         `reserved`: first the one on which a reservation to read it is made.
         """
-        _, partition, ring = self.placement(*names)
+        _, partition, ring = self.placement(*names, policy=policy)
         primaries = list(ring.primaries(partition))
         if reserved:
             primaries = reading_order(ring, partition)
@@ -80,25 +86,30 @@ class Replicas:
         ]
         return [answer for answer in await asyncio.gather(*asked) if answer.is_success]
 
-    async def change(self, names: Sequence[str], method: str, headers_for: HeadersFor) -> BackendAnswer:
+    async def change(
+        self, names: Sequence[str], method: str, headers_for: HeadersFor, policy: int = 0
+    ) -> BackendAnswer:
         """A change, sent to all replicas; the answer that a majority agrees on, else 503."""
-        _, partition, ring = self.placement(*names)
+        service_name, partition, ring = self.placement(*names, policy=policy)
         handoffs = ring.handoffs(partition)
         tasks = {
-            asyncio.create_task(self._change_one(names, method, headers_for(index), device, handoffs))
+            asyncio.create_task(
+                self._change_one(service_name, partition, names, method, headers_for(index), device, handoffs)
+            )
             for index, device in enumerate(ring.primaries(partition))
         }
-        return best_answer(await first_and_rest(tasks, self.quorum), self.quorum)
+        return best_answer(await first_and_rest(tasks, ring.quorum), ring.quorum)
 
     async def _change_one(
         self,
+        service_name: str,
+        partition: int,
         names: Sequence[str],
         method: str,
         headers: Mapping[str, str],
         primary: Device,
         handoffs: Iterator[Device],
     ) -> BackendAnswer:
-        service_name, partition, _ = self.placement(*names)
         answer = BackendAnswer(503)
         for device in with_handoffs(primary, handoffs):
             service = self.backend.service(service_name, device)

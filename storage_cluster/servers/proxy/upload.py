@@ -26,18 +26,21 @@ _FINAL_STATUSES = (409, 412, 413, 416, 422)
 class Upload:
     """A PUT to all replicas of an object."""
 
-    def __init__(self, replicas: Replicas, names: tuple[str, str, str], headers_for: list[dict[str, str]]) -> None:
+    def __init__(
+        self, replicas: Replicas, names: tuple[str, str, str], headers_for: list[dict[str, str]], policy: int = 0
+    ) -> None:
         self._replicas = replicas
+        _, self._partition, self._ring = replicas.placement(*names, policy=policy)
+        self._quorum = self._ring.quorum
         self._names = names
         self._headers_for = headers_for
 
     async def run(self, call: Call) -> list[BackendAnswer]:
         """Connect, pass the body on, collect answers. Raises: Refusal (503) without a quorum, ClientGone."""
-        _, partition, ring = self._replicas.placement(*self._names)
-        handoffs = ring.handoffs(partition)
+        handoffs = self._ring.handoffs(self._partition)
         connecting = [
-            self._connect(headers, with_handoffs(device, handoffs), partition)
-            for headers, device in zip(self._headers_for, ring.primaries(partition), strict=True)
+            self._connect(headers, with_handoffs(device, handoffs), self._partition)
+            for headers, device in zip(self._headers_for, self._ring.primaries(self._partition), strict=True)
         ]
         uploads = [upload for upload in await asyncio.gather(*connecting) if upload is not None]
         try:
@@ -52,7 +55,7 @@ class Upload:
             if upload not in open_ones:
                 upload.give_up()
         answers = {asyncio.create_task(upload.answer()) for upload in open_ones}
-        return await first_and_rest(answers, self._replicas.quorum)
+        return await first_and_rest(answers, self._quorum)
 
     async def _connect(
         self, headers: Mapping[str, str], devices: Iterator[Device], partition: int
@@ -71,10 +74,10 @@ class Upload:
     def _open_or_refuse(self, uploads: list[BackendUpload]) -> list[BackendUpload]:
         early = [upload.early_status for upload in uploads]
         for status in _FINAL_STATUSES:
-            if early.count(status) >= self._replicas.quorum:
+            if early.count(status) >= self._quorum:
                 raise Refusal(status)
         open_ones = [upload for upload in uploads if not upload.is_answered or _is_success(upload)]
-        if len(open_ones) < self._replicas.quorum:
+        if len(open_ones) < self._quorum:
             raise Refusal(503)
         return open_ones
 
@@ -96,7 +99,7 @@ class Upload:
         for upload in list(uploads):
             if not await _send_chunk(chunk, upload):
                 uploads.remove(upload)
-        if len(uploads) < self._replicas.quorum:
+        if len(uploads) < self._quorum:
             raise Refusal(503)
 
 

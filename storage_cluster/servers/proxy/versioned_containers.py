@@ -26,6 +26,7 @@ class VersionedContainers:
 
     def __init__(self, context: ProxyContext) -> None:
         self._infos = context.infos
+        self._policies = context.backend.topology.policies
 
     async def handle(self, call: Call, inner: Handler) -> Reply:
         """One call about a container. Raises: Refusal (400, 409)."""
@@ -58,7 +59,11 @@ class VersionedContainers:
         if enabled and info.sysmeta("Container", ARCHIVE) is None:
             names = (call.names[0], archive_container(call.names[1]))
             call.headers[f"X-Container-Sysmeta-{ARCHIVE}"] = quote_path(names[1])
-            check_reply(await inner(call.derive(method="PUT", names=names, source=SOURCE, privileged=True)))
+            policy = self._policies.at(info.policy_index) if info.exists else None
+            name = policy.name if policy else call.headers.get("X-Storage-Policy", "")
+            headers = {"X-Storage-Policy": name} if name else {}
+            put = call.derive(method="PUT", names=names, headers=headers, source=SOURCE, privileged=True)
+            check_reply(await inner(put))
 
     async def _add_bytes(self, call: Call, reply: Reply) -> None:
         """Count the versions in, which take the container's room."""

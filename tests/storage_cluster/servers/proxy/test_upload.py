@@ -60,8 +60,8 @@ class Backend:
 def run(*servers: Server | None, chunks: tuple[bytes, ...] = (b"x" * 10, b"y" * 10)) -> list[int]:
     """Statuses of those that were counted. Devices are three primaries, then handoffs, in the order of `servers`."""
     devices = [SimpleNamespace(name=f"d{number}", host="h") for number in range(len(servers))]
-    ring = SimpleNamespace(primaries=lambda _: devices[:3], handoffs=lambda _: iter(devices[3:]))
-    replicas = SimpleNamespace(backend=Backend(*servers), quorum=2, placement=lambda *_: ("object", 0, ring))
+    ring = SimpleNamespace(primaries=lambda _: devices[:3], handoffs=lambda _: iter(devices[3:]), quorum=2)
+    replicas = SimpleNamespace(backend=Backend(*servers), placement=lambda *_, policy: ("object", policy, ring))
     upload = Upload(replicas, NAMES, [{}, {}, {}])  # type: ignore[arg-type]
 
     async def body():
