@@ -35,7 +35,15 @@ def _figure(kind: str, lines: Sequence[Line]) -> Any:
         1,
     ):
         shown = [f"{value:,.3g}" for value in values]
-        bars = go.Bar(x=at, y=values, text=shown, textposition="inside", error_y=error, marker={"color": "#2457c5"})
+        bars = go.Bar(
+            x=at,
+            y=values,
+            text=shown,
+            textposition="inside",
+            insidetextanchor="middle",
+            error_y=error,
+            marker={"color": "#2457c5"},
+        )
         made.add_trace(bars, row=1, col=column)
     rounds = lines[0].rounds_count if lines else 0
     made.update_yaxes(rangemode="tozero")
