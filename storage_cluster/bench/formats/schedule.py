@@ -42,7 +42,9 @@ def parse_schedule(text: str, file: str) -> Workload:
     about = _object(head, file, 1)
     if about.get("version") != VERSION:
         raise WorkloadError(f"{file}:1: version {about.get('version')!r} is not known, only {VERSION} is", _MEND)
-    planned = tuple(_planned(_object(line, file, at), file, at) for at, line in enumerate(lines, 2) if line.strip())
+    planned = tuple(
+        _read_request(_object(line, file, at), file, at) for at, line in enumerate(lines, 2) if line.strip()
+    )
     if not planned:
         raise WorkloadError(f"{file} holds no request", _MEND)
     planned = tuple(sorted(planned, key=lambda each: each.due_ns))
@@ -105,7 +107,7 @@ def _notices(about: dict[str, Any], file: str) -> Iterator[str]:
         yield f"{file}: {about['estimated']:,} sizes are estimates: the capture cut the heads that say them"
 
 
-def _planned(found: dict[str, Any], file: str, line: int) -> Planned:
+def _read_request(found: dict[str, Any], file: str, line: int) -> Planned:
     try:
         kind = Kind(found["kind"])
         made = Planned(
