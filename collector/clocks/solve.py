@@ -48,6 +48,9 @@ MOST_OFFSET_NS = 1 << 62
 NO_FRAME = 0xFFFFFFFF
 """After the last frame."""
 NO_TICKS: Mapping[str, int] = MappingProxyType({})
+MOST_TURNS = 200
+"""Iterations of the solver for each of its variables: clocks that make sense take up to four; beyond its numbers it
+may go round for ever."""
 MOST_ROUNDS = 20
 """Rounds that add packets which thinning dropped and which the solution places before their sending."""
 
@@ -277,7 +280,9 @@ def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None
     bounds += [(None, None)] * len(edges) + [(0, None)] * count
     for host in network.reference:
         bounds[host] = bounds[count + host] = (0, 0)
-    found = scipy.optimize.linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
+    found = scipy.optimize.linprog(
+        cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs", options={"maxiter": MOST_TURNS * size}
+    )
     if found.status != 0 or np.abs(found.x).max() > MOST_OFFSET_NS:  # jumps by decades are beyond its numbers
         return np.zeros(2 * count), False
     return found.x[: 2 * count], bool((found.x[2 * count : 2 * count + len(edges)] >= -0.5).all())
@@ -412,7 +417,7 @@ def _clock_table(
                 "to_host_ns": line.last_ns,
                 "from_frame": line.first_frame,
                 "to_frame": line.last_frame,
-                "offset_ns": base + network.rough_ns[index] + round(offsets[index]),
+                "offset_ns": _in_column(base + network.rough_ns[index] + round(offsets[index])),
                 "skew_ppb": int(skews[index]),
                 "uncertainty_ns": _whole_ns(uncertainty[index]) if index in uncertainty else None,
                 "likely_error_ns": _whole_ns(min(likely[index], uncertainty[index])) if index in likely else None,
@@ -421,6 +426,11 @@ def _clock_table(
             }
         )
     return pa.Table.from_pylist(rows, CLOCKS)
+
+
+def _in_column(offset_ns: int) -> int:
+    """The offset, or what of it a column holds: clocks that jump by decades have none that means anything."""
+    return max(-MOST_OFFSET_NS, min(offset_ns, MOST_OFFSET_NS))
 
 
 def _whole_ns(uncertainty_ns: float) -> int:
@@ -435,7 +445,7 @@ def _pair_table(
     for (a, b), bound in pairs.items():
         elapsed_ns = bound.knots_s * NS_PER_S
         reference = network.lines[network.reference[network.group[a]]]
-        shift = reference.first_ns - network.rough_ns[a] - round(offsets[a])
+        shift = _in_column(reference.first_ns - network.rough_ns[a] - round(offsets[a]))
         at = np.rint(elapsed_ns - skews[a] * bound.knots_s).astype(np.int64) + shift
         for send, receive in ((a, b), (b, a)):
             ends = {"send_host": network.lines[send].host, "receive_host": network.lines[receive].host}

@@ -88,6 +88,11 @@ class _Break:
     high: int
     end: int
 
+    @property
+    def hosts(self) -> tuple[str, str]:
+        """The two that the course is of."""
+        return self.course.a, self.course.b
+
     def span(self, host: str) -> tuple[int, int]:
         """Frames of `host` that the step lies between."""
         frames = self.course.frames(host)
@@ -103,6 +108,10 @@ class _Break:
         old, new = (_middle_line(self.course.bounds(*part)) for part in ((begin, self.high), (self.low, end)))
         before, after = (self.course.delays(line, begin, end) for line in (old, new))
         return self.course.frames(host)[begin:end], before, after
+
+
+Looks = dict[tuple[int, int], _Break | None]
+"""Stretches of a course to the first break of each; `None` where one line fits all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +131,9 @@ def find_steps(ways: Ways) -> Steps:
     peers = Counter(host for course in courses for host in (course.a, course.b))
     cuts: Cuts = {}
     between: dict[str, list[tuple[int, int]]] = {}
-    fitting: list[set[tuple[int, int]]] = [set() for _ in courses]
+    looks: list[Looks] = [{} for _ in courses]
     for _ in range(MOST_STEPS):
-        looked = (_first_break(course, cuts, known) for course, known in zip(courses, fitting, strict=True))
+        looked = (_first_break(course, cuts, known) for course, known in zip(courses, looks, strict=True))
         breaks = [found for found in looked if found is not None]
         if not breaks:
             break
@@ -182,20 +191,19 @@ def _course(ways: Ways, pair: tuple[str, str]) -> _Course:
     )
 
 
-def _first_break(course: _Course, cuts: Cuts, fitting: set[tuple[int, int]]) -> _Break | None:
+def _first_break(course: _Course, cuts: Cuts, known: Looks) -> _Break | None:
     """The first step in the course that the cuts do not explain.
 
-    Arguments: `fitting`, stretches of it that are known to fit a line; grows.
+    Arguments: `known`, what earlier looks at it found; grows.
     """
     lines = line_of(course.frame_a, cuts.get(course.a, [])) * (MOST_STEPS + 1)
     lines += line_of(course.frame_b, cuts.get(course.b, []))
     edges = [0, *(np.flatnonzero(np.diff(lines)) + 1).tolist(), len(lines)]
     for start, end in pairwise(edges):
-        if (start, end) in fitting:
-            continue
-        if not course.fits(start, end):
-            return _locate(course, start, end)
-        fitting.add((start, end))
+        if (start, end) not in known:
+            known[start, end] = None if course.fits(start, end) else _locate(course, start, end)
+        if known[start, end] is not None:
+            return known[start, end]
     return None
 
 
@@ -217,20 +225,30 @@ def _locate(course: _Course, start: int, end: int) -> _Break:
 
 
 def _culprit(breaks: list[_Break], peers: Counter[str]) -> tuple[str, list[_Break]]:
-    """Which host of the first break stepped, and the breaks that show it: as many of its own pairs as can be."""
-    first = breaks[0]
+    """Which host stepped first, and the breaks that show it: as many of its own pairs as can be.
 
-    def evidence(host: str) -> list[_Break]:
-        low, high = first.span(host)
-        own = [each for each in breaks if host in (each.course.a, each.course.b)]
+    A pair shows its first break only, so a step is sure to show in all pairs of its host where no other step is before
+    it. What is judged is such a break; in a ring of hosts, others would be put on the wrong host of two.
+    """
+
+    def evidence(host: str, near: _Break) -> list[_Break]:
+        low, high = near.span(host)
+        own = [each for each in breaks if host in each.hosts]
         return [each for each in own if each.span(host)[0] < high and each.span(host)[1] > low]
 
-    def score(host: str) -> tuple[bool, int, int, str]:
-        count = len(evidence(host))
+    def score(candidate: tuple[str, _Break]) -> tuple[bool, int, int, str]:
+        host, near = candidate
+        count = len(evidence(host, near))
         return count == peers[host], count, -peers[host], host
 
-    stepped = max((first.course.a, first.course.b), key=score)
-    return stepped, evidence(stepped)
+    first = [each for each in breaks if not any(_is_before(other, each) for other in breaks)]
+    stepped, near = max(((host, each) for each in first or breaks for host in each.hosts), key=score)
+    return stepped, evidence(stepped, near)
+
+
+def _is_before(one: _Break, other: _Break) -> bool:
+    """Whether a host that both are of saw all of one before the other."""
+    return any(one.span(host)[1] <= other.span(host)[0] for host in one.hosts if host in other.hosts)
 
 
 def _best_frame(evidence: list[_Break], host: str) -> int:
