@@ -14,7 +14,6 @@ Limits: a step smaller than the channel (about the least round trip) cannot be s
 hosts alone: the differences are right, but which one stepped is by lot.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -128,7 +127,6 @@ def find_steps(ways: Ways) -> Steps:
     Cost: for each step, a few tens of line fits for each pair whose stretches it cuts.
     """
     courses = [_course(ways, pair) for pair in ways if pair[0] < pair[1] and pair[::-1] in ways]
-    peers = Counter(host for course in courses for host in (course.a, course.b))
     cuts: Cuts = {}
     between: dict[str, list[tuple[int, int]]] = {}
     looks: list[Looks] = [{} for _ in courses]
@@ -137,7 +135,7 @@ def find_steps(ways: Ways) -> Steps:
         breaks = [found for found in looked if found is not None]
         if not breaks:
             break
-        stepped, evidence = _culprit(breaks, peers)
+        stepped, evidence = _culprit(breaks, courses, cuts)
         cuts[stepped] = sorted({*cuts.get(stepped, []), _best_frame(evidence, stepped)})
         low, high = zip(*(each.span(stepped) for each in evidence), strict=True)
         between.setdefault(stepped, []).append((min(low), max(high)))
@@ -196,15 +194,20 @@ def _first_break(course: _Course, cuts: Cuts, known: Looks) -> _Break | None:
 
     Arguments: `known`, what earlier looks at it found; grows.
     """
-    lines = line_of(course.frame_a, cuts.get(course.a, [])) * (MOST_STEPS + 1)
-    lines += line_of(course.frame_b, cuts.get(course.b, []))
-    edges = [0, *(np.flatnonzero(np.diff(lines)) + 1).tolist(), len(lines)]
+    edges = [0, *_edges(course, cuts), len(course.frame_a)]
     for start, end in pairwise(edges):
         if (start, end) not in known:
             known[start, end] = None if course.fits(start, end) else _locate(course, start, end)
         if known[start, end] is not None:
             return known[start, end]
     return None
+
+
+def _edges(course: _Course, cuts: Cuts) -> list[int]:
+    """Packets of a course at which a new line begins, of either host."""
+    lines = line_of(course.frame_a, cuts.get(course.a, [])) * (MOST_STEPS + 1)
+    lines += line_of(course.frame_b, cuts.get(course.b, []))
+    return (np.flatnonzero(np.diff(lines)) + 1).tolist()
 
 
 def _locate(course: _Course, start: int, end: int) -> _Break:
@@ -224,11 +227,12 @@ def _locate(course: _Course, start: int, end: int) -> _Break:
     return _Break(course, start, max(low, start + 1), high, until)
 
 
-def _culprit(breaks: list[_Break], peers: Counter[str]) -> tuple[str, list[_Break]]:
+def _culprit(breaks: list[_Break], courses: list[_Course], cuts: Cuts) -> tuple[str, list[_Break]]:
     """Which host stepped first, and the breaks that show it: as many of its own pairs as can be.
 
     A pair shows its first break only, so a step is sure to show in all pairs of its host where no other step is before
-    it. What is judged is such a break; in a ring of hosts, others would be put on the wrong host of two.
+    it. What is judged is such a break; in a ring of hosts, others would be put on the wrong host of two. A pair that
+    stays on one line is evidence against a host.
     """
 
     def evidence(host: str, near: _Break) -> list[_Break]:
@@ -236,14 +240,40 @@ def _culprit(breaks: list[_Break], peers: Counter[str]) -> tuple[str, list[_Brea
         own = [each for each in breaks if host in each.hosts]
         return [each for each in own if each.span(host)[0] < high and each.span(host)[1] > low]
 
-    def score(candidate: tuple[str, _Break]) -> tuple[bool, int, int, str]:
+    def others(host: str, shown: list[_Break]) -> list[_Course]:
+        own = [each for each in courses if host in (each.a, each.b)]
+        return [each for each in own if all(each is not one.course for one in shown)]
+
+    def score(candidate: tuple[str, _Break]) -> tuple[bool, int, int, int, str]:
         host, near = candidate
-        count = len(evidence(host, near))
-        return count == peers[host], count, -peers[host], host
+        shown = evidence(host, near)
+        silent = others(host, shown)
+        against = sum(_stays(each, cuts, host, near.span(host)) for each in silent)
+        return not against, len(shown), -against, -len(silent) - len(shown), host
 
     first = [each for each in breaks if not any(_is_before(other, each) for other in breaks)]
     stepped, near = max(((host, each) for each in first or breaks for host in each.hosts), key=score)
-    return stepped, evidence(stepped, near)
+    shown = evidence(stepped, near)
+    hidden = (_edge_in(each, cuts, stepped, near.span(stepped)) for each in others(stepped, shown))
+    return stepped, shown + [each for each in hidden if each is not None]
+
+
+def _stays(course: _Course, cuts: Cuts, host: str, span: tuple[int, int]) -> bool:
+    """Whether a course without a break in that span of a host's frames is on one line before and after it."""
+    frames = course.frames(host)
+    if frames.min() > span[0] or frames.max() < span[1]:
+        return False
+    return _edge_in(course, cuts, host, span) is None
+
+
+def _edge_in(course: _Course, cuts: Cuts, host: str, span: tuple[int, int]) -> _Break | None:
+    """Where a new line begins already in that span of a host's frames: its other host stepped then, too, and the two
+    steps show as one."""
+    frames, edges = course.frames(host), [0, *_edges(course, cuts), len(course.frame_a)]
+    for start, edge, end in zip(edges, edges[1:], edges[2:], strict=False):
+        if frames[edge - 1] < span[1] and frames[edge] > span[0]:
+            return _Break(course, start, edge, edge, end)
+    return None
 
 
 def _is_before(one: _Break, other: _Break) -> bool:
