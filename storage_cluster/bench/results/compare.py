@@ -25,6 +25,8 @@ CONFIDENCE = 0.95
 _LEAST_OPERATIONS = 20
 _BIN_RATIO = 1.002  # neighbouring response times that are counted as one
 _SEED = 1989
+SMALLEST_CHANGE = 0.0005
+"""Smaller ones are 0.0 % where they are shown."""
 PERCENTS = (50.0, 90.0, 95.0, 99.0)
 _FIGURES = (
     ("throughput", "op/s", True),
@@ -57,7 +59,7 @@ class Difference:
     @property
     def verdict(self) -> str:
         """The verdict in one word."""
-        if self.low <= 0 <= self.high:
+        if self.low <= SMALLEST_CHANGE and self.high >= -SMALLEST_CHANGE:
             return "no difference seen"
         return "better" if (self.change > 0) == self.more_is_better else "worse"
 

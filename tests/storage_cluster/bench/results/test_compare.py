@@ -60,6 +60,15 @@ def test_chance_is_no_difference(tmp_path: Path) -> None:
     assert {each.verdict for each in found.values()} == {"no difference seen"}
 
 
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [(100.6, "better"), (100.01, "no difference seen"), (99.99, "no difference seen"), (99.4, "worse")],
+)
+def test_what_is_shown_as_0_percent_is_no_difference(second: float, verdict: str) -> None:
+    change = second / 100 - 1
+    assert Difference("throughput", "op/s", 100, second, change, change, more_is_better=True).verdict == verdict
+
+
 def test_slow_seconds_widen_the_interval(tmp_path: Path) -> None:
     steady = differences(compare(make_run(tmp_path / "a", 1), make_run(tmp_path / "b", 2)))["mean"]
     waves = differences(compare(make_run(tmp_path / "c", 1, waves=20.0), make_run(tmp_path / "d", 2, waves=20.0)))[
