@@ -63,8 +63,8 @@ class Campaign:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it is paused, or about to be."""
-        return self._pause_wanted
+        """Whether it is paused: what was asked for is done at the next look at the drivers."""
+        return bool(self._paused_since_ns)
 
     def pause(self) -> None:
         """Begin no operation until `resume`; run times stand still."""
