@@ -43,8 +43,20 @@ def token_options(purpose: str, variable: str = VARIABLE) -> Callable[[Callable[
 def read_token(token: str | None, file: Path | None, variable: str = VARIABLE) -> str:
     """The token that was given by option, file, environment or prompt; "" if none was.
 
-    Raises: InputError for a file that cannot be read or is empty, for two tokens, or one on the command line.
+    Raises: InputError for a file that cannot be read or is empty, for two tokens, one on the command line, or one that
+        no header of HTTP can carry.
     """
+    return _of_header(_read(token, file, variable))
+
+
+def _of_header(token: str) -> str:
+    """The token. Raises: InputError if it is not of printable ASCII (RFC 9110 §5.5)."""
+    if not (token.isascii() and token.isprintable()):
+        raise InputError("the token holds characters that no HTTP header can carry", "use one of printable ASCII")
+    return token
+
+
+def _read(token: str | None, file: Path | None, variable: str) -> str:
     if token and file:
         raise InputError("--token and --token-file are both given", "give one of them")
     if file is not None:
@@ -56,7 +68,7 @@ def read_token(token: str | None, file: Path | None, variable: str = VARIABLE) -
         shown = "could read this one for a moment" if hidden else "can read this one"
         remedy = f"make another, and give it by --token-file, {variable}, or --token -, which asks for it"
         raise InputError(f"a token on the command line is no secret, others on this machine {shown}", remedy)
-    return os.environ.get(variable, "")
+    return os.environ.get(variable, "").strip()
 
 
 def make_up_token() -> str:

@@ -47,6 +47,18 @@ def test_the_environment_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tokens.read_token(None, None) == ""
 
 
+@pytest.mark.parametrize("secret", ["€uro", "é", "a\nb", "a\tb"])
+def test_one_that_no_header_can_carry_is_refused(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWINTAP_TOKEN", secret)
+    with pytest.raises(InputError, match="no HTTP header can carry; use one of printable ASCII"):
+        tokens.read_token(None, None)
+
+
+def test_a_line_end_behind_it_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWINTAP_TOKEN", "abc\n")
+    assert tokens.read_token(None, None) == "abc"
+
+
 def test_a_dash_asks_and_shows_nothing_of_it() -> None:
     @click.command()
     @tokens.token_options("It is a test's.")
