@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from storage_cluster.policies import POLICY_DEFAULT, POLICY_INDEX
+from storage_cluster.servers.databases.container import METADATA_PREFIXES
 from storage_cluster.servers.databases.updates import Parent
 from storage_cluster.servers.http import limits
 from storage_cluster.servers.http.backend import BackendAnswer
@@ -20,15 +21,6 @@ from storage_cluster.servers.proxy.container_sync import SYNC_TO, clean_sync_to
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.version_names import as_clients_know
-
-METADATA_PREFIXES = (
-    "x-container-meta-",
-    "x-container-sysmeta-",
-    "x-container-read",
-    "x-container-write",
-    "x-container-sync-key",
-    "x-container-sync-to",
-)
 
 
 class Containers:
