@@ -2,7 +2,8 @@
 
 Which answers are good, as COSBench's and ssbench's Swift clients have it: any 2xx; for what cleans up, also 404, since
 the thing is gone. Which are worth another try, as in ssbench's worker: no answer at all, 503, an expired token (401,
-after a new one), and 404 of a read or delete, which a replica that lags behind may say.
+after a new one), and 404 of a read or delete, which a replica that lags behind may say. And what a balancer answers for
+a proxy that died with the request (502) or that it waited for too long (504): without a balancer, no answer at all.
 
 Source: Object Storage API reference; ssbench 0.3.9, `worker.py`, for what is tried again.
 """
@@ -32,6 +33,7 @@ _METHODS = {
     Kind.DISPOSE: "DELETE",
 }
 _CHUNK_BYTES = 64 * 1024
+_RETRIED = frozenset((0, 401, 502, 503, 504))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +131,7 @@ class Swift:
 
     def may_retry(self, order: Order, reply: Reply) -> bool:
         """Whether trying again may help."""
-        return reply.status in (0, 401, 503) or (reply.status == 404 and order.kind in (Kind.READ, Kind.DELETE))
+        return reply.status in _RETRIED or (reply.status == 404 and order.kind in (Kind.READ, Kind.DELETE))
 
     async def renew(self, stale: Request) -> None:
         """Get a new token if the one of that request is still in use. Raises: NotRunningError."""

@@ -273,6 +273,9 @@ def test_a_write_that_the_store_holds_differently_is_reported() -> None:
     [
         (Kind.WRITE, 201, "", False),
         (Kind.WRITE, 503, "status", True),
+        (Kind.WRITE, 502, "status", True),
+        (Kind.READ, 504, "status", True),
+        (Kind.WRITE, 500, "status", False),
         (Kind.WRITE, 507, "status", False),
         (Kind.WRITE, 401, "status", True),
         (Kind.READ, 200, "", False),
