@@ -113,7 +113,7 @@ def _way(linked: pl.DataFrame, exchange_id: int) -> tuple[str, ...]:
 
 @pytest.mark.live
 def test_a_proxy_that_is_killed_under_load_loses_nothing(live: cluster.ClusterStatus) -> None:
-    """Runs last: the proxy stays dead. For a request under way the balancer answers 502, and the load tries it again."""
+    """Runs last: the proxy stays dead. The balancer answers 502 for a request under way, which is tried again."""
     before = _answered_count(live, "proxy1")
     bench = (*live.host("client").enter, TRACER)
     argv = (*bench, *PUT, "--count", "60", "--container", "killed")
