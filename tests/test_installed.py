@@ -34,7 +34,20 @@ from tracer.cli import SUMMARIES
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("tracer", "collector", "viewer", "storage_cluster")
-LEFT_OUT = (".git", ".venv", ".build", "target", "traces", "runs", "build", "dist", "docs", "testkit", "benchmarks")
+LEFT_OUT = (
+    ".git",
+    ".venv",
+    ".build",
+    "target",
+    "traces",
+    "runs",
+    "build",
+    "dist",
+    "docs",
+    "tests",
+    "testkit",
+    "benchmarks",
+)
 """At the top of the checkout, what no build needs; some of it is large, and cargo may be writing `target`."""
 MADE = ("target", "__pycache__", "_*.so", "_agent", "*.egg-info", ".*_cache", ".hypothesis")
 CARGO = """#!{python}
