@@ -18,6 +18,7 @@ from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 WIDEST_NS = 1 << 52
 LARGEST_ID = (1 << 63) - 1
 LONGEST_ROWS = 100_000
+MOST_TRANSACTIONS = 100
 
 
 class Section(TypedDict):
@@ -93,6 +94,14 @@ def add_routes(server: Flask, trace: TraceView) -> None:
         if number is None:
             abort(404, "no request of this trace has that transaction id")
         return Response(status=303, headers={"Location": request_link(number)})
+
+    @server.get("/api/transactions")
+    def transactions() -> Response:  # which of the requests that a load page lists have packets in this trace
+        ids = request.args.getlist("id")
+        if len(ids) > MOST_TRANSACTIONS:
+            abort(400, f"at most {MOST_TRANSACTIONS} ids")
+        known = [text for text, number in zip(ids, trace.load.numbers_of(ids), strict=True) if number is not None]
+        return jsonify(trace=trace.url.rstrip("/").rpartition("/")[2], known=known)
 
     @server.get("/connection/<int:number>")
     def connection(number: int) -> Response:  # from pages that have no timeline of their own

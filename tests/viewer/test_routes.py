@@ -232,3 +232,8 @@ def test_a_request_is_found_by_its_transaction_id(small: FlaskClient, small_trac
         number = int(response.headers["Location"].removeprefix("/#request=")) - 1
         assert small_trace.request_of(ids[found.index(response)]) == number
     assert small.get("/transaction/none", base_url="http://localhost").status_code == 404
+    asked = [ids[0], "none", "", ids[-1]]
+    answer = small.get("/api/transactions", query_string={"id": asked}, base_url="http://localhost")
+    assert answer.json == {"trace": Path(small_trace.url).name, "known": [ids[0], ids[-1]]}
+    many = small.get("/api/transactions", query_string={"id": ["x"] * 101}, base_url="http://localhost")
+    assert many.status_code == 400

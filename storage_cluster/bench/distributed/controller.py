@@ -6,6 +6,7 @@
     POST /api/runs/ID/pause, resume, cancel
     POST /api/runs/ID/rerun          the same once more, with settings changed
     GET  /api/runs/ID …              results: `results_api`
+    GET  /api/packets                which transaction ids have packets in the viewer's trace   ?id=&id=…
 
 Runs are folders below one directory; folders of earlier runs are the history.
 """
@@ -17,14 +18,15 @@ import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Query
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from storage_cluster.bench.distributed.campaign import Campaign
 from storage_cluster.bench.distributed.listening import guard
+from storage_cluster.bench.distributed.packets import ask_viewer
 from storage_cluster.bench.distributed.remote import Driver
 from storage_cluster.bench.distributed.results_api import add_results
 from storage_cluster.bench.distributed.wire import Mission
@@ -42,6 +44,7 @@ VIEWER = "http://127.0.0.1:8765"
 """Where `tracer view` serves a trace by default."""
 PAGE = Path(__file__).with_name("page")
 PAGE_FILES = {"page.css": "text/css", "page.js": "text/javascript", "charts.js": "text/javascript"}
+MOST_IDS = 100
 _RUN_ID = re.compile(r"[\w.-]+")
 
 
@@ -206,6 +209,10 @@ def _add_page(app: FastAPI, controller: Controller) -> None:
         drivers = [{"name": driver.name, "url": driver.url, "alive": driver.alive} for driver in controller.drivers]
         runs = [_outline(controller, key) for key in controller.history()]
         return {"drivers": drivers, "runs": runs, "viewer": controller.viewer}
+
+    @app.get("/api/packets")
+    async def packets(transaction_ids: Annotated[list[str], Query(alias="id", max_length=MOST_IDS)]) -> dict[str, Any]:
+        return (await ask_viewer(controller.viewer, transaction_ids))._asdict()
 
 
 def _add_rerun(app: FastAPI, controller: Controller) -> None:

@@ -204,12 +204,9 @@ async function showSlowest() {
   at("slowest").tBodies[0].replaceChildren(...found.requests.map((each) => {
     const row = document.createElement("tr"), link = element("td", "");
     if (each.transaction_id) {
-      const made = element("a", each.transaction_id);
-      made.href = `${viewer}/transaction/${encodeURIComponent(each.transaction_id)}`;
-      made.title = "in a trace of this run: tracer view TRACE";
-      made.target = "_blank";
-      made.rel = "noreferrer";
-      link.append(made);
+      const text = element("span", each.transaction_id);
+      text.dataset.id = each.transaction_id;
+      link.append(text);
     } else link.append(element("span", `no id; ${each.local_port ? `port ${each.local_port}` : "no connection"} of ${each.driver}, ${new Date(Number(BigInt(each.start_ns) / 1000000n)).toISOString()}`, "soft"));
     const took = each.error ? (each.failed_after_ns ? `failed after ${duration(each.failed_after_ns)}` : "failed") : duration(each.latency_ns);
     row.append(element("td", took, `num${each.error ? " bad" : ""}`), element("td", `${each.op} ${each.file}`),
@@ -217,6 +214,29 @@ async function showSlowest() {
       element("td", `${each.end_s.toFixed(2)} s`, "num"), link);
     return row;
   }));
+  linkToPackets(key);
+}
+
+// Ids that the viewer's trace knows become links to it. Not waited for: the viewer may be busy, or not there.
+async function linkToPackets(key) {
+  const spans = [...at("slowest").querySelectorAll("span[data-id]")];
+  at("packets").textContent = "";
+  if (!spans.length) return;
+  const ids = new URLSearchParams(spans.map((span) => ["id", span.dataset.id]));
+  let said;
+  try { said = await (await ask(`/api/packets?${ids}`)).json(); } catch { return; } // the loop says that the controller is gone
+  if (key !== shownSlowest) return;
+  const known = new Set(said.known), linked = spans.filter((span) => said.state === "token" || known.has(span.dataset.id));
+  for (const span of linked) {
+    const made = element("a", span.dataset.id);
+    Object.assign(made, { href: `${viewer}/transaction/${encodeURIComponent(span.dataset.id)}`, target: "_blank", rel: "noreferrer" });
+    span.replaceWith(made);
+  }
+  at("packets").textContent = said.state === "none"
+    ? `No viewer answers at ${viewer}. For packets: tracer record -o TRACE -- the load, then tracer view TRACE.`
+    : said.state === "token" ? `The viewer at ${viewer} asks for its token.`
+      : linked.length ? `${linked.length} of ${spans.length} have their packets in the trace ${said.trace}, open at ${viewer}.`
+        : `The trace ${said.trace}, open at ${viewer}, is not of this run: it has none of these.`;
 }
 
 async function showComparison(other) {

@@ -1,12 +1,16 @@
 """The controller's page in a browser: it shows drivers, takes a file and shows results, without errors."""
 
 import contextlib
+import http.server
+import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -40,6 +44,27 @@ def start(*argv: str) -> Iterator[str]:
     finally:
         running.terminate()
         running.communicate(timeout=SECONDS)
+
+
+class _KnowsAll(http.server.BaseHTTPRequestHandler):
+    """A viewer whose trace has every request that it is asked about."""
+
+    def do_GET(self) -> None:
+        ids = parse_qs(urlsplit(self.path).query)["id"]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"trace": "shop", "known": ids}).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextlib.contextmanager
+def viewer_of_all() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _KnowsAll) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def look_at_charts(page: Page) -> None:
@@ -77,8 +102,8 @@ def test_a_run_from_the_page(chromium: Browser, tmp_path: Path) -> None:
     file = tmp_path / "w.toml"
     file.write_text(WORKLOAD)
     driver = ("tracer", "bench", "driver", "--listen", "127.0.0.1:0", "--name", "d1", "--data", str(tmp_path / "d1"))
-    with start("benchmarks.instant_server", "0") as port, start(*driver) as url:
-        controller = ("tracer", "bench", "controller", "--listen", "127.0.0.1:0", "--driver", url)
+    with start("benchmarks.instant_server", "0") as port, start(*driver) as url, viewer_of_all() as viewer:
+        controller = ("tracer", "bench", "controller", "--listen", "127.0.0.1:0", "--driver", url, "--viewer", viewer)
         with start(*controller, "--data", str(tmp_path / "runs")) as page_url:
             page, faults = chromium.new_page(), list[str]()
             page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
@@ -105,8 +130,9 @@ def test_a_run_from_the_page(chromium: Browser, tmp_path: Path) -> None:
             page.locator("#other").select_option("")
             page.locator("#form").select_option("text")
             link = page.locator("#slowest a").first
-            expect(link).to_have_attribute(
-                "href", re.compile(r"^http://127.0.0.1:8765/transaction/tx0123456789abcdef01234-")
+            expect(link).to_have_attribute("href", re.compile(rf"^{viewer}/transaction/tx0123456789abcdef01234-"))
+            expect(page.locator("#packets")).to_have_text(
+                re.compile(rf"^(\d+) of \1 have their packets in the trace shop, open at {viewer}\.$")
             )
             look_at_charts(page)
             rerun_pause_and_stop(page)
