@@ -1,4 +1,4 @@
-"""Which of the requests of a run have packets in the trace that a viewer shows: their ids are links on the load page."""
+"""Which requests of a run have packets in the trace that a viewer shows: their ids are links on the load page."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
