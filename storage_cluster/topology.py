@@ -108,17 +108,22 @@ class Processor:
 
     cores: int = 0
     request_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """Service to the time of one core that one of its requests takes."""
+    """Service to the time of one core that one of its requests takes …"""
+    ms_per_mb: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """… and each MB (10**6 bytes) of its body."""
 
     def __post_init__(self) -> None:
         """Raises: TopologyError."""
         if not isinstance(self.cores, int) or self.cores < 0:
             raise TopologyError(f"topology: processor.cores is {self.cores!r}, not a number from 0 on")
-        for service, value in self.request_ms.items():
-            if not isinstance(value, int | float) or value < 0 or not self.cores:
-                raise TopologyError(
-                    f"topology: processor.request_ms.{service} is {value!r}: it needs cores, and a number from 0 on"
-                )
+        for option in ("request_ms", "ms_per_mb"):
+            for service, value in getattr(self, option).items():
+                if not isinstance(value, int | float) or value < 0 or not self.cores:
+                    raise TopologyError(
+                        f"topology: processor.{option}.{service} is {value!r}: it needs cores, and a number from 0 on"
+                    )
+        if without := self.ms_per_mb.keys() - self.request_ms.keys():
+            raise TopologyError(f"topology: processor.ms_per_mb.{min(without)} needs a request_ms of that service")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +166,8 @@ class Link:
     rate_bits_per_s: int = 1_000_000_000
     burst_bytes: int = 16_384
     queue_latency_ms: int = 50
+    card_queue_ms: int = 0
+    """How much a host's card queues, sending at the link's rate; 0: it sends as fast as the switch accepts."""
     somaxconn: int = 0
     """The longest listen queue on each host; 0: as long as the kernel and the servers have it."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks.swift import compare, functional, hosts
+from benchmarks.swift import compare, cost, functional, hosts
 from storage_cluster.hosts import state
 
 
@@ -53,6 +53,14 @@ def execute(host: str, argv: tuple[str, ...]) -> None:
 def compare_stores(topology: Path | None, rounds: int, duration_s: float, nice: int, only: tuple[str, ...]) -> None:
     """PUT and GET of 1 KiB and 1 MiB on both stores; ONLY scenarios that contain one of these words."""
     compare.compare(topology, rounds, duration_s, nice, only)
+
+
+@command.command("cost")
+@click.option("--rounds", default=2, show_default=True)
+@click.option("--duration", "duration_s", default=5.0, show_default=True, help="Seconds of each run.")
+def measure_cost(rounds: int, duration_s: float) -> None:
+    """Processor time of each server for a PUT of 1 KB and 1 MB: sets Swift up, measures, takes it down."""
+    cost.measure(rounds, duration_s)
 
 
 @command.command("functional")

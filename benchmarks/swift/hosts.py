@@ -21,6 +21,7 @@ from storage_cluster.hosts import namespaces, network, state
 from storage_cluster.topology import Host, Topology
 
 STATE_DIR_VARIABLE = "TWINTAP_SWIFT_DIR"
+TOPOLOGY_VARIABLE = "TWINTAP_SWIFT_TOPOLOGY"
 SWITCH = "switch"
 _START_PATIENCE_S = 60.0
 _STOP_GRACE_S = 3.0
@@ -62,8 +63,8 @@ def load() -> RunningSwift:
 
 
 def shape() -> Topology:
-    """The topology: the bundled cluster's."""
-    return topologies.load(topologies.BUNDLED_FILE)
+    """The topology: the bundled cluster's, or the one that the environment names."""
+    return topologies.load(topologies.find(os.environ.get(TOPOLOGY_VARIABLE, str(topologies.BUNDLED_FILE))))
 
 
 def environment() -> dict[str, str]:

@@ -63,7 +63,9 @@ async def running(
                 front = SERVERS[service.name](_Parts(topology, backend, devices, log, log_file), closing)
                 modelled = topology.host(service.host).processor
                 if request_ms := modelled.request_ms.get(service.name):
-                    front.processor = Processor(modelled.cores, request_ms / 1e3, log_file.with_suffix(SUFFIX))
+                    s_per_byte = modelled.ms_per_mb.get(service.name, 0.0) / 1e9
+                    file = log_file.with_suffix(SUFFIX)
+                    front.processor = Processor(modelled.cores, request_ms / 1e3, file, s_per_byte=s_per_byte)
                     closing.callback(front.processor.close)
                 async with _serving(front, bound):
                     yield

@@ -51,11 +51,21 @@ def test_the_papers_machines_as_they_were() -> None:
     assert then.link.somaxconn == 128
     assert {host.name: host.processor.cores for host in then.hosts} == {"client": 2, "proxy": 2, "storage": 4}
     assert then.host("proxy").processor.request_ms == {"proxy": 8.0}
+    assert then.host("proxy").processor.ms_per_mb == {"proxy": 3.8}
+    assert then.link.burst_bytes > 65_536  # or the token bucket would split super-segments, for 6 ms a MB
+    assert then.link.card_queue_ms and not topology.load(topology.find("paper")).link.card_queue_ms
     assert topology.load(topology.find("paper")).host("proxy").processor.cores == 0
 
 
 @pytest.mark.parametrize(
-    "processor", [{"cores": -1}, {"request_ms": {"proxy": 1.0}}, {"cores": 1, "request_ms": {"a": "b"}}]
+    "processor",
+    [
+        {"cores": -1},
+        {"request_ms": {"proxy": 1.0}},
+        {"cores": 1, "request_ms": {"a": "b"}},
+        {"cores": 1, "request_ms": {"proxy": 1.0}, "ms_per_mb": {"proxy": -1.0}},
+        {"cores": 1, "ms_per_mb": {"proxy": 1.0}},
+    ],
 )
 def test_a_processor_that_is_none_is_refused(document: dict, processor: dict) -> None:
     document["host"][1]["processor"] = processor

@@ -106,6 +106,8 @@ class Front:
             peer=exchange.connection.peer,
         )
         reply = await self._reply(call, raw_path)
+        if self.processor is not None:
+            self.processor.spend_on_body(call.body.bytes_in)
         await _send(exchange, call, reply)
         self.log.write(
             Served(

@@ -17,7 +17,7 @@ class Own:
         self.slept: list[float] = []
 
     def processor(self, file: Path) -> Processor:
-        return Processor(2, 0.008, file, self.slept.append, lambda: self.used_ns)
+        return Processor(2, 0.008, file, self.slept.append, lambda: self.used_ns, s_per_byte=4e-9)
 
 
 def test_a_request_costs_what_its_process_has_not_used_itself(tmp_path: Path) -> None:
@@ -28,6 +28,22 @@ def test_a_request_costs_what_its_process_has_not_used_itself(tmp_path: Path) ->
     modelled.spend()
     assert own.slept == pytest.approx([0.004, 0.003])  # of two cores as one that is twice as fast
     assert busy_ns(tmp_path) == 8_000_000
+    modelled.close()
+
+
+def test_a_body_costs_by_its_length_and_own_use_counts_once(tmp_path: Path) -> None:
+    own = Own()
+    modelled = own.processor(tmp_path / "proxy.processor")
+    modelled.spend()
+    own.used_ns += 3_000_000
+    modelled.spend_on_body(1_000_000)  # 4 ms, 3 of them used
+    own.used_ns += 2_000_000
+    modelled.spend()  # 8 ms, 2 of them used
+    own.used_ns += 5_000_000
+    modelled.spend_on_body(1_000_000)  # 4 ms, all of them used, and one more
+    modelled.spend()
+    assert own.slept == pytest.approx([0.004, 0.0005, 0.003, 0.0035])
+    assert busy_ns(tmp_path) == 16_000_000
     modelled.close()
 
 
