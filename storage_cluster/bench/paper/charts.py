@@ -22,6 +22,8 @@ _FIGURES = {
 }
 _COLOURS = {"client": "#2457c5", "proxy": "#c25700", "storage": "#1a7f4b"}
 _SYMBOLS = {"client": "circle", "proxy": "square", "storage": "diamond"}
+_WIDTHS = {"client": 11, "proxy": 6, "storage": 4}
+"""Of lines, in the order in which they are drawn: one that lies on another leaves its edges to be seen."""
 _COUNTS = (
     ("failures", "failures_count", "#c62828"),
     ("unfinished when the time was over", "unfinished_count", "#f2a900"),
@@ -103,12 +105,15 @@ def _use(key: tuple[str, str], points: Sequence[Found]) -> Any:
             ("CPU", [found.cpu_percent[host] for found in points], "dot"),
             ("I/O", [found.io_percent.get(host, 0.0) for found in points], "solid"),
         ):
-            line, marker = {"color": _COLOURS[host], "dash": dash, "width": 4}, {"size": 10, "symbol": _SYMBOLS[host]}
+            width = _WIDTHS[host] if what == "I/O" else 4
+            line = {"color": _COLOURS[host], "dash": dash, "width": width}
+            marker = {"size": width + 7, "symbol": _SYMBOLS[host]}
             made.add_trace(
                 go.Scatter(x=at, y=values, name=f"{host} {what}", mode="lines+markers", line=line, marker=marker)
             )
     of = "of all the machine's cores" if any(found.is_modelled for found in points) else "of one core"
-    made.update_yaxes(title_text=f"% (CPU: {of})", rangemode="tozero")
+    most = max(100.0, *(max(*found.cpu_percent.values(), *found.io_percent.values()) for found in points))
+    made.update_yaxes(title_text=f"% (CPU: {of})", range=[-3, 1.06 * most], dtick=20, zeroline=False)
     made.update_xaxes(title_text="at once")
     return _with_layout(made, f"Figure {_FIGURES[key] + 6}: use, {key[1]} on {key[0].upper()}")
 

@@ -208,6 +208,8 @@ def test_charts_hide_nothing_of_what_happened() -> None:
     assert panels[1].range[1] > 1963
     names = [trace.name for trace in made["figure-11"].data]
     assert names == [f"{host} {what}" for host in HOSTS for what in ("CPU", "I/O")]
+    io = [trace.line.width for trace in made["figure-11"].data if "I/O" in trace.name]
+    assert io == sorted(set(io), reverse=True)  # one over the other, both are seen
 
 
 def test_differences_are_explained() -> None:
