@@ -98,7 +98,7 @@ def _stat_headers(stat: AccountStat, policies: Policies) -> dict[str, str]:
     for index, of_policy in stat.by_policy.items():
         policy = policies.at(index)
         if policy is not None:
-            counts[f"X-Account-Storage-Policy-{policy.name}"] = of_policy
+            counts[f"X-Account-Storage-Policy-{policy.name.title()}"] = of_policy
     return {
         "Content-Type": "application/json; charset=utf-8",
         **{

@@ -7,7 +7,8 @@ peer, local. Nothing else in the project reads it.
 `logs/<host>/<service>.log` says the same as Swift's servers say it to syslog, for eyes and tools that know Swift's: the
 proxy (and auth) as proxy-logging does, the storage servers in their own format. Tokens are cut to 16 characters.
 
-Signatures and credentials in a query (presigned URLs, temporary URLs) are overwritten before either line is made.
+Signatures and credentials in a query (presigned URLs, temporary URLs) are overwritten before either line is made. Bytes
+that are no UTF-8, in a path or a header, are percent-encoded.
 
 Source: Swift, "Logs" (docs: logs.html); swift.common.middleware.proxy_logging, swift.common.utils (`get_log_line`).
 """
@@ -16,6 +17,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
@@ -26,6 +28,7 @@ from tracer.secret_rules import without_secrets
 _SECOND_NS = 1_000_000_000
 _TOKEN_SHOWN_LEN = 16
 _UNQUOTED = "/:"
+_NO_UTF8 = re.compile("[\udc80-\udcff]")  # as `surrogateescape` decodes such bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +63,7 @@ class AccessLog:
 
     def write(self, served: Served) -> None:
         """Append a request; it is in the files when this returns."""
-        served = _without_signature(served)
+        served = _printable(served)
         fields = {name: value for name, value in vars(served).items() if name not in ("headers", "source")}
         self._stream.write(json.dumps(fields) + "\n")
         self._stream.flush()
@@ -69,10 +72,12 @@ class AccessLog:
             self._text.flush()
 
 
-def _without_signature(served: Served) -> Served:
-    """The request without the secrets in its query; its path stays as it is."""
-    path, mark, query = served.path.partition("?")
-    return dataclasses.replace(served, path=path + without_secrets(mark + query)) if query else served
+def _printable(served: Served) -> Served:
+    """The request as text, without the secrets in its query; its path stays as it is."""
+    if served.path.isascii() and "?" not in served.path:
+        return served
+    path, mark, query = _as_utf8(served.path).partition("?")
+    return dataclasses.replace(served, path=path + (without_secrets(mark + query) if query else mark))
 
 
 def proxy_line(service: str, served: Served) -> str:
@@ -109,16 +114,22 @@ def proxy_line(service: str, served: Served) -> str:
 def storage_line(service: str, served: Served) -> str:
     """The line in the format of Swift's account, container and object servers."""
     moment = _moment("%d/%b/%Y:%H:%M:%S +0000", served.end_ns // _SECOND_NS)
-    headers, address = served.headers, served.peer.rpartition(":")[0]
+    address = served.peer.rpartition(":")[0]
+    referer, agent = (_as_utf8(served.headers.get(name, "-")) for name in ("Referer", "User-Agent"))
     return (
         f'{service}-server: {address} - - [{moment}] "{served.method} {served.path}" {served.status}'
-        f' {served.bytes_out or "-"} "{headers.get("Referer", "-")}" "{served.transaction_id}"'
-        f' "{headers.get("User-Agent", "-")}" {(served.end_ns - served.start_ns) / _SECOND_NS:.4f} "-" {os.getpid()} 0'
+        f' {served.bytes_out or "-"} "{referer}" "{served.transaction_id}"'
+        f' "{agent}" {(served.end_ns - served.start_ns) / _SECOND_NS:.4f} "-" {os.getpid()} 0'
     )
 
 
 def _field_text(value: str | None) -> str:
-    return "-" if value is None else quote(value, _UNQUOTED)
+    return "-" if value is None else quote(value, _UNQUOTED, errors="surrogateescape")
+
+
+def _as_utf8(text: str) -> str:
+    """A text from a request's head, in which bytes that are no UTF-8 are percent-encoded."""
+    return _NO_UTF8.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
 
 
 @functools.lru_cache(2)

@@ -149,7 +149,7 @@ def decoded_path(raw_path: str) -> str:
     if not raw_path.startswith("/"):  # absolute form: http://host/path
         raw_path = "/" + raw_path.partition("://")[2].partition("/")[2]
     try:
-        return unquote_to_bytes(raw_path).decode("utf-8")
+        return unquote_to_bytes(raw_path.encode("utf-8", "surrogateescape")).decode("utf-8")
     except UnicodeDecodeError:
         raise Refusal(412, "Invalid UTF8 or contains NULL") from None
 

@@ -58,7 +58,7 @@ class Exchange:
             self.keeps_alive = False
         if not self.keeps_alive:
             headers.append(("Connection", "close"))
-        elif self.head.minor_version == 0:
+        elif self.head.minor_version == 0 or self.head.headers.get("Connection", "").lower() == "keep-alive":
             headers.append(("Connection", "keep-alive"))
         self.answered = True
         self.bytes_out += len(body)

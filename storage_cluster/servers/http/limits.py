@@ -18,6 +18,7 @@ META_SUM_MAX_BYTES = 4096
 HEADER_MAX_BYTES = 8192
 FILE_MAX_BYTES = 5_368_709_122
 
+NO_UTF8 = "Metadata must be valid UTF-8"
 _PLAIN = {"Content-Type": "text/plain"}
 
 
@@ -51,17 +52,17 @@ def sum_trouble(items: Iterable[tuple[str, str]]) -> str | None:
 def _check_item(prefix: str, name: str, value: str) -> None:
     if not name:
         raise Refusal(400, "Metadata name cannot be empty", _PLAIN)
-    if prefix != "x-object-meta-" and (_has_bad_bytes(name) or _has_bad_bytes(value)):
-        raise Refusal(400, "Metadata must be valid UTF-8", _PLAIN)
+    if prefix != "x-object-meta-" and not (is_utf8(name) and is_utf8(value)):
+        raise Refusal(400, NO_UTF8, _PLAIN)
     if _byte_len(name) > META_NAME_MAX_BYTES:
         raise Refusal(400, f"Metadata name too long: {prefix}{name.title()}", _PLAIN)
     if _byte_len(value) > META_VALUE_MAX_BYTES:
         raise Refusal(400, f"Metadata value longer than {META_VALUE_MAX_BYTES}: {prefix}{name.title()}", _PLAIN)
 
 
-def _has_bad_bytes(text: str) -> bool:
-    """Whether a header held bytes that are no UTF-8: the parser makes lone surrogates of them."""
-    return any("\udc80" <= character <= "\udcff" for character in text)
+def is_utf8(text: str) -> bool:
+    """Whether a header held UTF-8 only: of other bytes the parser makes lone surrogates."""
+    return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
 
 
 def _byte_len(text: str) -> int:

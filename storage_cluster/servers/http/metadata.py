@@ -15,7 +15,12 @@ from storage_cluster.servers.http.messages import Refusal
 def merged_metadata(
     known: Mapping[str, tuple[str, str]], timestamp: str, headers: Mapping[str, str], kind: str
 ) -> dict[str, tuple[str, str]]:
-    """Stored metadata (header: value, timestamp) with a change merged in. Raises: Refusal (400) beyond the limits."""
+    """Stored metadata (header: value, timestamp) with a change merged in.
+
+    Raises: Refusal (400) beyond the limits, or for bytes that are no UTF-8.
+    """
+    if not all(limits.is_utf8(text) for pair in headers.items() for text in pair):
+        raise Refusal(400, limits.NO_UTF8)
     merged = dict(known)
     for name, value in headers.items():
         if timestamp >= merged.get(name, ("", ""))[1]:

@@ -11,6 +11,8 @@ everything but make or delete the account; then the container's list decides, th
 Source: Swift, tempauth (`authorize`, `denied_response`), and the answers of Swift 2.30.1.
 """
 
+from urllib.parse import quote
+
 from storage_cluster.servers.auth import RESELLER_PREFIX
 from storage_cluster.servers.http.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy import acl
@@ -85,7 +87,8 @@ class Auth:
 
 def challenge(call: Call) -> dict[str, str]:
     """The header that accompanies a 401."""
-    return {"Www-Authenticate": f'Swift realm="{call.names[0] if call.names else "unknown"}"'}
+    realm = quote(call.names[0]) if call.names else "unknown"
+    return {"Www-Authenticate": f'Swift realm="{realm}"'}
 
 
 def _owns(call: Call, account: str) -> bool:

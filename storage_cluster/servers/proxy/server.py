@@ -77,7 +77,7 @@ def names_of(path: str) -> tuple[str, ...]:
 
 
 def _no_names(path: str) -> Refusal:
-    if path == "/":
+    if path.startswith("//") or path == "/":
         return Refusal(404)
     segments = path.split("/", 3)
     return (

@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Iterable
+from urllib.parse import quote
 
 from storage_cluster.servers.http.messages import Authorize, Call, Refusal
 from storage_cluster.servers.proxy.infos import Infos
@@ -36,7 +37,7 @@ class Key:
 
         async def authorize(call: Call, _: str | None) -> None:
             if call.names[: len(self.scope)] != self.scope:
-                raise Refusal(401, headers={"Www-Authenticate": f'Swift realm="{call.names[0]}"'})
+                raise Refusal(401, headers={"Www-Authenticate": f'Swift realm="{quote(call.names[0])}"'})
 
         return authorize
 

@@ -1,14 +1,16 @@
 """The lines that servers write: JSON for programs, Swift's own form for people."""
 
 import dataclasses
+import functools
 import io
 import json
 import os
+from pathlib import Path
 
 import pytest
 from multidict import CIMultiDict
 
-from storage_cluster.servers.http.access_log import AccessLog, Served, proxy_line, storage_line
+from storage_cluster.servers.http.access_log import AccessLog, LineOf, Served, proxy_line, storage_line
 
 SERVED = Served(
     transaction_id="tx6825923c45e246578019d-006b004cf4",
@@ -51,6 +53,19 @@ def test_the_json_line_holds_no_token() -> None:
     }
     assert "AUTH_tk" not in stream.getvalue()
     assert text.getvalue() == "GET\n"
+
+
+@pytest.mark.parametrize("line_of", [functools.partial(proxy_line, "proxy"), functools.partial(storage_line, "object")])
+@pytest.mark.parametrize("path", ["/v1/\udce9", "/v1?\udce9=\udce9", "/v1/a?b=c"])
+def test_bytes_that_are_no_utf8_are_percent_encoded(path: str, line_of: LineOf, tmp_path: Path) -> None:
+    headers = CIMultiDict(dict.fromkeys(("Referer", "User-Agent", "X-Auth-Token", "Etag"), "\udce9"))
+    with (
+        (tmp_path / "json").open("w", encoding="utf-8") as stream,
+        (tmp_path / "text").open("w", encoding="utf-8") as text,
+    ):
+        AccessLog(stream, text, line_of).write(dataclasses.replace(SERVED, path=path, headers=headers))
+    assert json.loads((tmp_path / "json").read_bytes())["path"] == path.replace("\udce9", "%E9")
+    assert b"%E9" in (tmp_path / "text").read_bytes()
 
 
 @pytest.mark.parametrize(

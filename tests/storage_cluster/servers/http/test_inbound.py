@@ -1,6 +1,7 @@
 """A client's connection as scripts: bytes in, bytes out, time passing."""
 
 import asyncio
+import dataclasses
 import io
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -234,6 +235,27 @@ def test_a_stream_without_a_length_goes_out_in_chunks_or_up_to_the_end() -> None
         assert conversation.transport.closed
 
     talk(streaming(None), script)
+
+
+def test_bytes_that_are_no_utf8_are_refused_and_logged() -> None:
+    async def script(conversation: Conversation) -> None:
+        for path in (b"/\xe9", b"/%E9"):
+            heard = await conversation.say(b"GET %b?\xe9=1 HTTP/1.1\r\n\r\n" % path)
+            assert heard.endswith(b"\r\n\r\nInvalid UTF8 or contains NULL")
+        assert (await conversation.say(b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        assert [path for path, *_ in conversation.log] == ["/%E9?%E9=1", "/%E9?%E9=1", "/é"]
+
+    talk(lambda call: echo(dataclasses.replace(call, names=("x",))), script)
+
+
+def test_who_asks_for_a_lasting_connection_is_promised_one() -> None:
+    async def script(conversation: Conversation) -> None:
+        kept, head = b"Connection: keep-alive\r\n", b"GET /o HTTP/1.%d\r\nConnection: %b\r\n\r\n"
+        for minor in (0, 1):
+            assert await conversation.say(head % (minor, b"Keep-Alive")) == answer(b"GET o ", more=kept)
+        assert await conversation.say(head % (1, b"TE")) == answer(b"GET o ")
+
+    talk(echo, script)
 
 
 def test_a_body_that_breaks_off_or_is_shorter_than_announced_is_seen_to_be() -> None:
