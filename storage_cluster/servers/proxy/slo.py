@@ -61,7 +61,9 @@ class Slo:
         return await (_manifest(call, inner) if asked == "get" else self._show(call, inner))
 
     async def _head(self, call: Call, inner: Handler, segment: Asked) -> Reply:
-        names = (call.names[0], segment.container, segment.name)
+        if "\0" in segment.path:
+            return Refusal(412).reply()  # a name of the servers' own
+        names = (call.names[0], *segment.names)
         head = call.derive(method="HEAD", names=names, source="SLO")
         return await reply_of(functools.partial(self, inner=inner), head)
 

@@ -33,17 +33,23 @@ TOO_SMALL = "too small; each segment must be at least 1 byte."
 class Asked:
     """One entry of a manifest that a client sends: an object, or bytes in base64."""
 
-    container: str = ""
-    name: str = ""
+    path: str = ""
+    """As the client wrote it, with a slash before it or without."""
     etag: str | None = None
     size: int | None = None
     range: str | None = None
     data: str | None = None
 
     @property
-    def path(self) -> str:
-        """As the client wrote it, with its slash."""
-        return f"/{self.container}/{self.name}"
+    def full_path(self) -> str:
+        """`/container/name`."""
+        return "/" + self.path.lstrip("/")
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The object's container and name."""
+        container, _, name = self.full_path[1:].partition("/")
+        return container, name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,18 +60,18 @@ class Entry:
 
     @classmethod
     def from_head(cls, asked: Asked, headers: Mapping[str, str]) -> "Entry":
-        """What the object's HEAD says of it; the range is resolved."""
+        """What the object's HEAD says of it; the range is resolved, and left out if it is all of the object."""
         size = int(headers["Content-Length"])
         modified = parsedate_to_datetime(headers["Last-Modified"]).timetuple()
         fields = {
-            "name": asked.path,
+            "name": asked.full_path,
             "bytes": size,
             "hash": headers["Etag"].strip('"'),
             "content_type": headers.get("Content-Type", ""),
             "last_modified": time.strftime("%Y-%m-%dT%H:%M:%S.000000", modified),
         }
         part = resolve_range(asked.range, size)
-        if part is not None:
+        if part is not None and part.length < size:
             fields["range"] = f"{part.start}-{part.stop - 1}"
         if is_true(headers.get("X-Static-Large-Object")):
             fields["sub_slo"] = True
@@ -113,14 +119,16 @@ def parse_sent(text: bytes, target: str) -> list[Asked]:
         raise Refusal(400, "Manifest must be valid JSON.\n") from None
     if not isinstance(document, list):
         raise Refusal(400, "Manifest must be a list.\n")
-    complaints = [f"Index {at}: {trouble}\n" for at, item in enumerate(document) if (trouble := _trouble(item, target))]
+    last = len(document) - 1
+    troubles = [_trouble(item, target, last=at == last) for at, item in enumerate(document)]
+    complaints = [f"Index {at}: {trouble}" for at, trouble in enumerate(troubles) if trouble]
+    if document and all(isinstance(item, dict) and "data" in item for item in document):
+        complaints.append("Inline data segments require at least one object-backed segment.")
     if complaints:
-        raise Refusal(400, "".join(complaints), PLAIN)
+        raise Refusal(400, "".join(f"{complaint}\n" for complaint in complaints), PLAIN)
     entries = [_parse_asked(item) for item in document]
     if sum(entry.data is None for entry in entries) > SEGMENTS_MAX:
         raise Refusal(413, f"Number of object-backed segments must be <= {SEGMENTS_MAX}")
-    if entries and all(entry.data is not None for entry in entries):
-        raise Refusal(400, "Inline data segments require at least one object-backed segment.\n", PLAIN)
     return entries
 
 
@@ -153,32 +161,43 @@ def resolve_range(text: str | None, size: int) -> ranges.ByteRange | None:
     return found[0] if found else None
 
 
-def _trouble(item: Any, target: str) -> str | None:
-    """What is wrong with one entry of a client's manifest."""
+def _trouble(item: Any, target: str, *, last: bool) -> str | None:
+    """What is wrong with one entry of a client's manifest; only the last may stand for no bytes."""
     if not isinstance(item, dict):
         return "not a JSON object"
     if "data" in item:
         return _extra_keys(item, {"data"}) or _trouble_of_data(item["data"])
-    trouble = _extra_keys(item, {"path", "etag", "size_bytes", "range"})
-    if trouble:
-        return trouble
     if "path" not in item:
         return 'expected keys to include one of "path" or "data"'
-    if not isinstance(item["path"], str):
+    return (
+        _extra_keys(item, {"path", "etag", "size_bytes", "range"})
+        or _trouble_of_path(item["path"], item.get("etag"))
+        or _trouble_of_size(item.get("size_bytes"), last=last)
+        or ("manifest must not include itself as a segment" if _parse_asked(item).full_path == target else None)
+        or _trouble_of_range(item.get("range"), _size(item.get("size_bytes")))
+    )
+
+
+def _trouble_of_path(path: Any, etag: Any) -> str | None:
+    if not isinstance(path, str):
         return '"path" must be a string'
-    container, _, name = item["path"].lstrip("/").partition("/")
-    if not container or not name or "\0" in item["path"]:
+    if not isinstance(etag, str | None):
+        return '"etag" must be a string or null (if provided)'
+    if "/" not in path.strip("/"):
         return "path does not refer to an object. Path must be of the form /container/object."
-    if f"/{container}/{name}" == target:
-        return "manifest must not include itself as a segment"
-    size = _size(item.get("size_bytes"))
-    if size is not None and size < 0:
+    return None
+
+
+def _trouble_of_size(given: Any, *, last: bool) -> str | None:
+    try:
+        size = _size(given)
+    except (TypeError, ValueError):
         return "invalid size_bytes"
-    return _trouble_of_range(item.get("range"), size)
+    return TOO_SMALL if size is not None and size < 1 and not last else None
 
 
 def _trouble_of_range(text: Any, size: int | None) -> str | None:
-    if text is None:
+    if not text:
         return None
     if not isinstance(text, str) or ranges.parse_ranges(f"bytes={text}", 1) is None:
         return "invalid range"
@@ -203,17 +222,11 @@ def _extra_keys(item: Mapping[str, Any], known: set[str]) -> str | None:
 
 
 def _size(value: Any) -> int | None:
-    """The size an entry gives, None if it gives none, -1 if it makes no sense."""
-    if value is None:
-        return None
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return -1
+    """The size an entry gives, None if it gives none. Raises: TypeError, ValueError."""
+    return None if value is None else int(value)
 
 
 def _parse_asked(item: Mapping[str, Any]) -> Asked:
     if "data" in item:
         return Asked(data=item["data"])
-    container, _, name = item["path"].lstrip("/").partition("/")
-    return Asked(container, name, item.get("etag"), _size(item.get("size_bytes")), item.get("range"))
+    return Asked(item["path"], item.get("etag"), _size(item.get("size_bytes")), item.get("range"))

@@ -9,7 +9,7 @@ Source: Swift, "Static Large Objects"; answers as observed in Swift 2.30.
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from storage_cluster.servers.http import ranges, values
 from storage_cluster.servers.http.content_type import with_swift_bytes
@@ -108,35 +108,29 @@ async def _check_segments(call: Call, asked: Sequence[Asked], head: Head) -> lis
 
     firsts = {one.path: one for one in asked if one.data is None}
     replies = dict(zip(firsts, await asyncio.gather(*map(look, firsts.values())), strict=True))
-    objects = [(one.path, at == len(asked) - 1) for at, one in enumerate(asked) if one.data is None]
-    problems = [problem for path, last in objects if (problem := _trouble(path, replies[path], last=last))]
-    entries = []
-    for one in asked:
+    entries: list[Entry] = []
+    problems: list[Problem] = []
+    for at, one in enumerate(asked):
         if one.data is not None:
             entries.append(Entry({"data": one.data}))
         elif replies[one.path].status == 200:
             entries.append(Entry.from_head(one, replies[one.path].headers))
-            problems += _mismatches(one, entries[-1])
+            problems += _mismatches(one, entries[-1], last=at == len(asked) - 1)
+        else:
+            problems.append((one.path, f"{replies[one.path].status} {replies[one.path].phrase}"))
     if problems:
         raise Problems(call, problems)
     return entries
 
 
-def _trouble(path: str, reply: Reply, *, last: bool) -> Problem | None:
-    """What keeps an object from being a segment at all."""
-    if reply.status != 200:
-        return path, f"{reply.status} {reply.phrase}"
-    if reply.headers["Content-Length"] == "0" and not last:
-        return path, TOO_SMALL.capitalize()
-    return None
-
-
-def _mismatches(asked: Asked, found: Entry) -> list[Problem]:
-    problems, size = [], found.fields["bytes"]
-    if asked.size is not None and asked.size != size:
-        problems.append((asked.path, "Size Mismatch"))
-    if asked.etag is not None and asked.etag != found.fields["hash"]:
-        problems.append((asked.path, "Etag Mismatch"))
+def _mismatches(asked: Asked, found: Entry, *, last: bool) -> Iterator[Problem]:
+    """What a segment is not that the manifest says, or what keeps it from being one."""
+    size = found.fields["bytes"]
     if asked.range and ranges.parse_ranges(f"bytes={asked.range}", size) == []:
-        problems.append((asked.path, "Unsatisfiable Range"))
-    return problems
+        yield asked.path, "Unsatisfiable Range"
+    if size == 0 and not last:
+        yield asked.path, TOO_SMALL.capitalize()
+    if asked.size is not None and asked.size != size:
+        yield asked.path, "Size Mismatch"
+    if asked.etag is not None and asked.etag != found.fields["hash"]:
+        yield asked.path, "Etag Mismatch"

@@ -26,7 +26,8 @@ HEAD = {
         ({"path": 1}, '"path" must be a string'),
         ({"path": "/c/whole"}, "manifest must not include itself as a segment"),
         ({"path": "/c/o", "size_bytes": "x"}, "invalid size_bytes"),
-        ({"path": "/c/o", "size_bytes": -1}, "invalid size_bytes"),
+        ({"path": "c//"}, "path does not refer to an object. Path must be of the form /container/object."),
+        ({"path": "/c/o", "etag": 5}, '"etag" must be a string or null (if provided)'),
         ({"path": "/c/o", "range": 5}, "invalid range"),
         ({"path": "/c/o", "range": "junk"}, "invalid range"),
         ({"path": "/c/o", "range": "0-1,2-3"}, "multiple ranges (only one allowed)"),
@@ -35,7 +36,7 @@ HEAD = {
         ({"data": 5}, "data must be valid base64"),
         ({"data": ""}, "too small; each segment must be at least 1 byte."),
         ({"data": "aGVsbG8=", "etag": "x"}, 'extraneous keys "etag"'),
-        ({"etag": MD5}, 'expected keys to include one of "path" or "data"'),
+        ({"etag": MD5, "foo": 1}, 'expected keys to include one of "path" or "data"'),
         (7, "not a JSON object"),
     ],
 )
@@ -45,12 +46,24 @@ def test_complaints_name_the_entry(item: object, complaint: str) -> None:
     assert (refused.value.status, refused.value.text) == (400, f"Index 1: {complaint}\n")
 
 
+def test_only_the_last_segment_may_stand_for_no_bytes() -> None:
+    document = [{"path": "/c/o", "size_bytes": 0}, {"path": "/c/o", "size_bytes": "0", "range": ""}]
+    with pytest.raises(Refusal) as refused:
+        parse_sent(json.dumps(document).encode(), "/c/whole")
+    assert refused.value.text == "Index 0: too small; each segment must be at least 1 byte.\n"
+
+
 @pytest.mark.parametrize(
     ("text", "status", "complaint"),
     [
         (b"junk", 400, "Manifest must be valid JSON.\n"),
         (b"\xff", 400, "Manifest must be valid JSON.\n"),
         (b"{}", 400, "Manifest must be a list.\n"),
+        (
+            b'[{"data": "!"}]',
+            400,
+            "Index 0: data must be valid base64\nInline data segments require at least one object-backed segment.\n",
+        ),
         (b'[{"data": "aGVsbG8="}]', 400, "Inline data segments require at least one object-backed segment.\n"),
         (json.dumps([{"path": "/c/o"}] * 1001).encode(), 413, "Number of object-backed segments must be <= 1000"),
     ],
@@ -64,9 +77,9 @@ def test_complaints_about_the_whole(text: bytes, status: int, complaint: str) ->
 @pytest.mark.parametrize(
     ("item", "asked"),
     [
-        ({"path": "/c/a/b"}, Asked("c", "a/b")),
-        ({"path": "c/o", "etag": None, "size_bytes": None}, Asked("c", "o")),
-        ({"path": "/c/o", "etag": MD5, "size_bytes": "5", "range": "-2"}, Asked("c", "o", MD5, 5, "-2")),
+        ({"path": "/c/a/b"}, Asked("/c/a/b")),
+        ({"path": "c/o", "etag": None, "size_bytes": None}, Asked("c/o")),
+        ({"path": "/c/o", "etag": MD5, "size_bytes": "5", "range": "-2"}, Asked("/c/o", MD5, 5, "-2")),
     ],
 )
 def test_what_is_asked_for(item: dict, asked: Asked) -> None:
@@ -77,21 +90,28 @@ def test_what_is_asked_for(item: dict, asked: Asked) -> None:
     ("asked", "headers", "segment", "etag_part", "as_sent"),
     [
         (
-            Asked("c", "o"),
+            Asked("/c/o"),
             {},
             Segment(5, "c", "o", MD5),
             MD5,
             {"path": "/c/o", "etag": MD5, "size_bytes": 5},
         ),
         (
-            Asked("c", "o", range="-2"),
+            Asked("/c/o", range="-2"),
             {},
             Segment(2, "c", "o", MD5, 3, whole=False),
             f"{MD5}:3-4;",
             {"path": "/c/o", "etag": MD5, "size_bytes": 5, "range": "3-4"},
         ),
         (
-            Asked("c", "o"),
+            Asked("c/o", range="0-"),
+            {},
+            Segment(5, "c", "o", MD5),
+            MD5,
+            {"path": "/c/o", "etag": MD5, "size_bytes": 5},
+        ),
+        (
+            Asked("/c/o"),
             {"X-Static-Large-Object": "True", "Etag": f'"{MD5}"'},
             Segment(5, "c", "o", MD5, nested=True),
             MD5,
@@ -110,4 +130,4 @@ def test_inline_data() -> None:
     entry = Entry({"data": "aGVsbG8="})
     assert (entry.segment.data, entry.segment.length) == (b"hello", 5)
     assert sent_text([entry]) == b'[{"data": "aGVsbG8="}]'
-    assert etag_of([entry, Entry.from_head(Asked("c", "o"), HEAD)]) == "c8bf5a73d037dcc75247ceb76414aaf0"
+    assert etag_of([entry, Entry.from_head(Asked("/c/o"), HEAD)]) == "c8bf5a73d037dcc75247ceb76414aaf0"
