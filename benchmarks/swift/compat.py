@@ -95,10 +95,12 @@ def command(context: click.Context) -> None:
 @command.command()
 @click.argument("host")
 @click.argument("port", type=int)
-def record(host: str, port: int) -> None:
-    """Ask OpenStack Swift at HOST and PORT everything, and keep its answers."""
-    site = Site(host, port)
-    recording.save({area: run(site, area) for area in AREAS})
+@click.argument("only", nargs=-1, type=click.Choice(tuple(AREAS)))
+def record(host: str, port: int, only: tuple[str, ...]) -> None:
+    """Ask OpenStack Swift at HOST and PORT everything, or ONLY some areas, and keep its answers."""
+    site, known = Site(host, port), recording.load()
+    anew = {area: run(site, area) for area in only or AREAS}
+    recording.save({area: anew[area] if area in anew else known[area] for area in AREAS})
     click.echo(f"{recording.FILE.relative_to(ROOT)} is written.")
 
 

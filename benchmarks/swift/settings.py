@@ -11,6 +11,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from storage_cluster import ring_builder
 from storage_cluster.services import RING_SERVICES
 from storage_cluster.topology import Host, Service, Topology
 
@@ -60,9 +61,13 @@ _SWIFT_CONF = """\
 [swift-hash]
 swift_hash_path_suffix = {suffix}
 swift_hash_path_prefix =
-[storage-policy:0]
-name = Policy-0
-default = yes
+"""
+_POLICY = """\
+[storage-policy:{policy.index}]
+name = {policy.name}
+aliases = {aliases}
+default = {default}
+deprecated = {policy.deprecated}
 """
 _DEFAULTS = """\
 [DEFAULT]
@@ -101,7 +106,7 @@ DAEMONS = {
 def write(topology: Topology, host: Host, directory: Path, data_dir: Path) -> None:
     """All of one host's `/etc/swift` but the rings."""
     directory.mkdir(parents=True)
-    (directory / "swift.conf").write_text(_SWIFT_CONF.format(suffix=topology.ring.hash_suffix), "utf-8")
+    (directory / "swift.conf").write_text(_swift_conf(topology), "utf-8")
     (directory / "memcache.conf").write_text(_MEMCACHE_CONF, "utf-8")
     for service in swift_services(host):
         head = _DEFAULTS.format(
@@ -126,14 +131,13 @@ def swift_services(host: Host) -> list[Service]:
 
 
 def build_rings(topology: Topology, directory: Path) -> None:
-    """The three rings, by Swift's own builder. Raises: subprocess.CalledProcessError."""
+    """All rings, by Swift's own builder: two, and one for each policy. Raises: subprocess.CalledProcessError."""
     directory.mkdir(parents=True)
-    shape = topology.ring
-    for name in RING_SERVICES:
+    for name, shape in ring_builder.shapes(topology).items():
         builder = str(directory / f"{name}.builder")
         _ring_builder(builder, "create", str(shape.partition_power), str(shape.replicas), "0")
         for device in topology.devices:
-            service = topology.service(name, device.host)
+            service = topology.service(name.partition("-")[0], device.host)
             place = f"r1z{device.zone}-{service.address}:{service.port}/{device.name}"
             _ring_builder(builder, "add", place, str(device.weight))
         _ring_builder(builder, "rebalance", "1")
@@ -141,6 +145,14 @@ def build_rings(topology: Topology, directory: Path) -> None:
 
 def _ring_builder(*argv: str) -> None:
     subprocess.run(["swift-ring-builder", *argv], check=True, capture_output=True)
+
+
+def _swift_conf(topology: Topology) -> str:
+    policies = [
+        _POLICY.format(policy=each, aliases=", ".join(each.names), default=each is topology.policies.default)
+        for each in topology.policies
+    ]
+    return _SWIFT_CONF.format(suffix=topology.ring.hash_suffix) + "".join(policies)
 
 
 def _proxy() -> str:

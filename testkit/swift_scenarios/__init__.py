@@ -39,6 +39,8 @@ AREAS: dict[str, Callable[[Site], None]] = {
     "object versioning": objects.object_versioning,
     "static large objects": large.static,
     "dynamic large objects": large.dynamic,
+    "products: manifests": products.manifests,
+    "products: spellings": products.spellings,
     **{f"products: {versions}": products.area(versions) for versions in products.VERSIONS},
 }
 

@@ -93,6 +93,9 @@ def names(site: Site) -> None:
     """Names of all kinds, and paths that are none."""
     for path in ("/", "/v1", "/v1/", "/v1//c", "/v2/AUTH_test", "/v2", "/elsewhere", "/info/x", "/v1.0/AUTH_test"):
         site.ask("GET", f"/{path}")
+    for path in ("//", "//x", "//v1/AUTH_test", "/%2Fv1/AUTH_test", "///"):
+        site.ask("GET", f"/{path}")
+    site.ask("GET", "//v1/AUTH_x%22%0AContent-Length%3A%201%0A%0A%3Cb%3E%20y", user=None)
     for path in (
         "//o",
         "/c%00",

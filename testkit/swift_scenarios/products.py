@@ -8,16 +8,20 @@ Of the whole product every pair of features is there, in the same order each tim
     actions   nothing, overwrite, DELETE once and twice, POST, POST and PUT that expire, COPY, a manifest's DELETE
     readers   the owner; a reader and a writer by access list, nobody with `.r:*`, a stranger
 
+So are manifests of static large objects, from the fields of an entry (`manifests`), and paths and headers, from places
+and spellings (`spellings`).
+
 Names of objects that hold a manifest say so (`MANIFESTED`), since its ETag has times in it.
 """
 
 import dataclasses
+import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
-from testkit.swift_scenarios.site import MANIFESTED, Site
+from testkit.swift_scenarios.site import MANIFESTED, OWNER, Site
 
 READER = "test:tester3"
 LATER = "4102444800"
@@ -170,6 +174,66 @@ def choices() -> Iterator[tuple[str, str, Action, str]]:
     for (at, versions), (kind_at, kind), (action_at, action) in product:
         if (at + kind_at + action_at) % _SHARE == 0:
             yield versions, kind, action, next(readers)
+
+
+_FIELDS: Mapping[str, Sequence[object]] = {
+    "path": ("/parts/a1", "parts/a1", "//parts/a1", "/parts/none", "parts/empty", "/parts/", "parts//", "c/whole"),
+    "etag": (None, hashlib.md5(b"a1").hexdigest(), "0" * 32, 5),
+    "size_bytes": (None, 2, "2", 3, 0, -1, "x"),
+    "range": (None, "", "0-", "0-1", "1-", "-1", "-0", "9-", "x", "0-0,1-1", 5),
+}
+_REPORTS = (
+    ("", "text/plain"),
+    ("&heartbeat=on", "application/json"),
+    ("", "text/xml"),
+    ("&heartbeat=on", "text/plain"),
+)
+_FIELDS_SHARE = 5
+"""One of so many pairs of fields is taken; no axis has a multiple of it, so that each value is there."""
+
+
+def manifests(site: Site) -> None:
+    """PUTs of manifests of which one entry has every pair of fields; what is stored is shown."""
+    _prepare(site)
+    site.quietly("PUT", "/c")
+    site.quietly("PUT", "/parts/empty", {}, b"")
+    pairs = (
+        {one: value, other: value_of_other}
+        for one, other in itertools.combinations(_FIELDS, 2)
+        for value, value_of_other in itertools.product(_FIELDS[one], _FIELDS[other])
+    )
+    reports, orders = itertools.cycle(_REPORTS), itertools.cycle((1, 1, 1, -1, -1))
+    for fields in itertools.islice(pairs, 0, None, _FIELDS_SHARE):
+        query, accept = next(reports)
+        entries = [{"path": "/parts/a1"} | fields, {"path": "/parts/b1"}][:: next(orders)]
+        text = json.dumps(entries).encode()
+        site.ask("PUT", f"/c/whole?multipart-manifest=put{query}", {"Accept": accept}, text)
+        site.ask("GET", "/c/whole?multipart-manifest=get&format=raw")
+        site.quietly("DELETE", "/c/whole")
+
+
+_SPELLINGS = ("\xe9", "%E9", "\xc3\xa9", "%C3%A9", "%00", "%2F")
+_PLACES = ("/{}", "/c/{}", "/c?prefix={}&format=json", "/c?marker={}", "/c/o?x={}", "?prefix={}", "?{}=x")
+_HEADERS = (
+    *("Referer", "User-Agent", "X-Auth-Token", "Etag", "Content-Type", "X-Object-Meta-A", "X-Container-Meta-A"),
+    *("X-Account-Meta-A", "X-Container-Read", "X-Versions-Location", "X-Container-Meta-Web-Index", "X-Delete-At"),
+    *("X-Object-Manifest", "X-Symlink-Target", "Content-Disposition", "Range", "If-None-Match"),
+)
+
+
+def spellings(site: Site) -> None:
+    """Bytes that are no UTF-8, and others, raw and percent-encoded, wherever a client may send them."""
+    site.quietly("PUT", "/c")
+    site.quietly("PUT", "/c/o", {}, b"x")
+    for place, text, method in itertools.product(_PLACES, _SPELLINGS, ("PUT", "GET")):
+        if method == "GET" or "?" not in place:
+            site.ask(method, place.format(text), {}, b"" if method == "PUT" else None)
+    for name, text in itertools.product(_HEADERS, ("\xe9", "\xc3\xa9")):
+        path = "" if "Account" in name else "/c" if "Container" in name or "Versions" in name else "/c/o"
+        for method in ("POST", "GET") if path != "/c/o" else ("PUT", "GET"):
+            user = None if name == "X-Auth-Token" else OWNER
+            site.ask(method, path, {name: text}, b"" if method == "PUT" else None, user=user)
+        site.quietly("POST", "/c", {"X-Versions-Location": ""})
 
 
 def area(versions: str) -> Callable[[Site], None]:

@@ -125,7 +125,7 @@ class Site:
 
     def raw(self, port: int, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         """One request on a connection of its own."""
-        connection = http.client.HTTPConnection(self._host, port, timeout=60)
+        connection = _Connection(self._host, port, timeout=60)
         with contextlib.closing(connection):
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
@@ -146,6 +146,13 @@ class Site:
     def _names(self, path: str) -> list[str]:
         answer = self.quietly("GET", f"{path}?format=json")
         return [entry["name"] for entry in json.loads(answer.body)] if answer.status == 200 else []
+
+
+class _Connection(http.client.HTTPConnection):
+    """Sends a path's characters as they are, one byte each."""
+
+    def _encode_request(self, request: str) -> bytes:
+        return request.encode("latin-1")
 
 
 def _full(path: str) -> str:
