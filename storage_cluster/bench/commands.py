@@ -8,20 +8,20 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 import uvloop
 from click.core import ParameterSource
 
 from storage_cluster.bench import formats, from_trace, parameters, simple, use
+from storage_cluster.bench.cluster_store import is_of_cluster, names_its_store, on_client_host, store_of
 from storage_cluster.bench.distributed.client import cancel, status, submit
 from storage_cluster.bench.distributed.commands import controller, driver
 from storage_cluster.bench.engine.connection import Timeouts
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.formats import Sweep
 from storage_cluster.bench.login_options import StoreWords, store_options
-from storage_cluster.bench.model import StorageConfig, Workload
+from storage_cluster.bench.model import Workload
 from storage_cluster.bench.paper.commands import paper
 from storage_cluster.bench.progress import Progress
 from storage_cluster.bench.results import compare as comparing
@@ -30,9 +30,8 @@ from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.folder import Run
 from storage_cluster.bench.results.report_text import as_text
 from storage_cluster.bench.run import local
-from storage_cluster.bench.storage.opening import STORAGE_KINDS, Login
-from storage_cluster.bench.storage.swift import Credentials
-from storage_cluster.errors import MissingResourceError, NotRunningError
+from storage_cluster.bench.storage.opening import Login
+from storage_cluster.errors import MissingResourceError
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.cluster import ClusterStatus
 from storage_cluster.hosts.state import default_state_dir
@@ -143,9 +142,9 @@ def run(
         for line in (*made.notices, *_of_drivers(made)):
             click.echo(f"tracer: {line}", err=True)
         given = store.login()
-        is_named = given is not None or _names_its_store(made, on_cluster)
-        running = _on_client_host() if not is_named or _is_of_cluster(made, given) else None
-        login = given if is_named or running is None else _login(running, made)
+        is_named = given is not None or names_its_store(made, on_cluster)
+        running = on_client_host() if not is_named or is_of_cluster(made, given) else None
+        login = given if is_named or running is None else store_of(running, made)
         _check_writable(json_file, rows_file)
         plan = _Plan(made, sweep, login, seed, Timeouts(connect_s, read_s), running)
         for line in remove_leftovers(Path(tempfile.gettempdir())):
@@ -275,30 +274,6 @@ def _folder_name(values: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in values.items()).replace("/", "_")
 
 
-def _names_its_store(workload: Workload, on_cluster: bool) -> bool:
-    """Whether the file gives the store's address, or names a store of another kind."""
-    works = [work for stage in workload.stages for work in stage.works]
-    addresses = ("storage_url", "endpoint")
-    named = any(work.auth.kind != "none" or any(map(work.storage.option, addresses)) for work in works)
-    return not on_cluster and (named or any(work.storage.kind not in STORAGE_KINDS for work in works))
-
-
-def _is_of_cluster(workload: Workload, login: Login | None) -> bool:
-    """Whether the S3 stores that a file or the command names are servers of the cluster that is up.
-
-    Their addresses exist only on the cluster's hosts.
-    """
-    storages = {work.storage for stage in workload.stages for work in stage.works}
-    if login is not None:
-        storages = {login.credentials} if isinstance(login.credentials, StorageConfig) else set()
-    hosts = {urlsplit(storage.option("endpoint")).hostname for storage in storages}
-    try:
-        addresses = {address for host in cluster.status(default_state_dir()).hosts for address in host.addresses}
-    except NotRunningError:
-        return False
-    return bool(hosts) and hosts <= addresses
-
-
 def _of_drivers(workload: Workload) -> Iterator[str]:
     """Works that a file gives to one driver of several."""
     for work in (work for stage in workload.stages for work in stage.works if work.driver):
@@ -310,28 +285,6 @@ def _folder_for_now(stack: contextlib.ExitStack) -> Path:
     scratch = Scratch()
     stack.callback(scratch.cleanup)
     return Path(scratch.name) / "run"
-
-
-def _on_client_host() -> ClusterStatus:
-    """The cluster that is up, once this process is on its client host; otherwise it becomes one that is."""
-    running = cluster.status(default_state_dir())
-    client = running.host(running.client_host)
-    if not cluster.inside(client):
-        cluster.execute(default_state_dir(), client.host, (sys.executable, *sys.argv))
-    return running
-
-
-def _login(running: ClusterStatus, workload: Workload) -> Login:
-    """The cluster's own store: its S3 gateway for an S3 workload, with that one's options. Raises: WorkloadError."""
-    storages = [work.storage for stage in workload.stages for work in stage.works]
-    if all(storage.kind == "s3" for storage in storages):
-        if not running.s3:
-            raise WorkloadError("the cluster that is up has no S3 gateway", "give --s3 URL, or a Swift workload")
-        gateway = running.s3[0]
-        own = {"endpoint": gateway.url, "access_key": gateway.access_key, "secret_key": gateway.secret_key}
-        return Login(StorageConfig("s3", tuple((dict(storages[0].options) | own).items())))
-    found = running.environment
-    return Login(Credentials(found["ST_AUTH"], found["ST_USER"], found["ST_KEY"]))
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:

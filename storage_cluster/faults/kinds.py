@@ -116,9 +116,9 @@ class Fault:
         return self.target.partition("/")[2]
 
     def text(self) -> str:
-        """The fault in one line."""
-        given = " ".join(f"{name}={value}" for name, value in self.parameters.given_values().items())
-        return f"{self.kind} {self.target}" + (f" {given}" if given else "")
+        """The fault in one line, for people: `slow-disk storage2/d1, latency 200 ms`."""
+        given = self.parameters.given_values().items()
+        return ", ".join((f"{self.kind} {self.target}", *(_in_words(name, value) for name, value in given)))
 
 
 def parse(document: Mapping) -> Fault:
@@ -205,8 +205,30 @@ _OPTIONS = {
 }  # fmt: skip
 
 
+_UNITS = {
+    "probability": (100, " %"), "cpu_share": (100, " % of a core"), "rate_bits_per_s": (1e-6, " Mbit/s"),
+    "drift_ppb": (1e-3, " ppm"),
+}  # fmt: skip
+_DURATIONS = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000))
+
+
 def _option(name: str) -> str:
     return _OPTIONS.get(name, f"--{name}")
+
+
+def _in_words(name: str, value: str | float) -> str:
+    word = _option(name).removeprefix("--")
+    if isinstance(value, str):
+        return f"{word} {value}"
+    if name.endswith("_ns"):
+        return f"{word} {_duration(value)}"
+    scale, unit = _UNITS.get(name, (1, ""))
+    return f"{word} {value * scale:g}{unit}"
+
+
+def _duration(value_ns: float) -> str:
+    unit, size = next((each for each in _DURATIONS if abs(value_ns) >= each[1]), ("ns", 1))
+    return f"{value_ns / size:g} {unit}"
 
 
 def _options(names: Mapping[str, object]) -> str:

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import click
 
+from storage_cluster.bench.cluster_store import on_client_host
 from storage_cluster.bench.distributed.token import token_option
 from storage_cluster.errors import MissingResourceError
+from storage_cluster.hosts import cluster
+from storage_cluster.hosts.cluster import ClusterStatus
+from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
 
 _NAME = re.compile(r"[\w.-]+")
@@ -22,8 +26,12 @@ _NAME = re.compile(r"[\w.-]+")
     "--data", default=Path("driver"), show_default=True, type=click.Path(path_type=Path, file_okay=False),
     help="Folder for its own parts of runs.",
 )  # fmt: skip
+@click.option(
+    "--cluster", "on_cluster", is_flag=True,
+    help="From the client host of the cluster that is up, on its store where a workload names none.",
+)  # fmt: skip
 @token_option("The token that requests must carry.")
-def driver(listen: str, name: str, data: Path, token: str) -> None:
+def driver(*, listen: str, name: str, data: Path, on_cluster: bool, token: str) -> None:
     """Put load on a store as a controller orders, until Ctrl-C."""
     from storage_cluster.bench.distributed import driver as drivers  # noqa: PLC0415  FastAPI is slow to import
     from storage_cluster.bench.distributed import listening, service  # noqa: PLC0415
@@ -31,10 +39,21 @@ def driver(listen: str, name: str, data: Path, token: str) -> None:
     with operator_errors():
         if not _NAME.fullmatch(name):
             raise MissingResourceError(f"--name {name!r} is no name", "use letters, digits, dots and dashes")
-        listener = listening.bind(listen, token)
+        listener = listening.take_over() or listening.bind(listen, token)
+        running = _on_client_host(listener) if on_cluster else None
     host, port = listener.getsockname()[:2]
     click.echo(f"driver {name}: http://{host}:{port}  (Ctrl-C ends)")
-    service.serve(drivers.create_app(name, data, token), listener)
+    service.serve(drivers.create_app(name, data, token, running), listener)
+
+
+def _on_client_host(listener: socket.socket) -> ClusterStatus:
+    """The cluster, once this process is on its client host; orders still come by the socket outside."""
+    from storage_cluster.bench.distributed import listening  # noqa: PLC0415  FastAPI is slow to import
+
+    running = cluster.status(default_state_dir())
+    if not cluster.inside(running.host(running.client_host)):
+        listening.hand_on(listener)
+    return on_client_host()
 
 
 @click.command()

@@ -23,6 +23,7 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Response
 
+from storage_cluster.bench.cluster_store import names_its_store, store_of
 from storage_cluster.bench.distributed.listening import guard
 from storage_cluster.bench.distributed.wire import Mission, Status, load_shares
 from storage_cluster.bench.model import Workload
@@ -32,6 +33,7 @@ from storage_cluster.bench.results.recorder import Recorder
 from storage_cluster.bench.run.stage import Runner
 from storage_cluster.bench.run.work import Share
 from storage_cluster.errors import ClusterError
+from storage_cluster.hosts.cluster import ClusterStatus
 
 ROWS_AT_ONCE = 8 << 20
 
@@ -103,8 +105,8 @@ class _Doing:
         folders.save(self._folder, self._info, self._recorder.tally)
 
 
-def create_app(name: str, data: Path, token: str = "") -> FastAPI:
-    """The driver's service."""
+def create_app(name: str, data: Path, token: str = "", running: ClusterStatus | None = None) -> FastAPI:
+    """The driver's service; `running` is the cluster whose store is meant where a workload names none."""
     doing: dict[str, _Doing] = {}
 
     @contextlib.asynccontextmanager
@@ -134,7 +136,10 @@ def create_app(name: str, data: Path, token: str = "") -> FastAPI:
             raise HTTPException(422, f"not a mission ({error})") from None
         key = next(ids)
         try:
-            doing[key] = _Doing(mission, mission.workload(), data / key)
+            workload = mission.workload()
+            if running and not mission.login and not names_its_store(workload, on_cluster=False):
+                mission = dataclasses.replace(mission, login=store_of(running, workload))
+            doing[key] = _Doing(mission, workload, data / key)
         except ClusterError as error:
             raise HTTPException(422, str(error)) from None
         return {"id": key}

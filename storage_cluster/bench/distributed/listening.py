@@ -8,6 +8,7 @@ operator's browser.
 """
 
 import ipaddress
+import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ FORM = """<!doctype html><html lang=en><meta charset=utf-8><title>Twintap bench<
 <form method=post action=/token><label>The token that this service was given<br>
 <input type=password name=token autofocus autocomplete=off></label> <button>Open</button></form></html>
 """
+_HANDED_ON = "TWINTAP_BENCH_LISTENER"
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -52,6 +54,18 @@ def bind(text: str, token: str) -> socket.socket:
         raise MissingResourceError(
             f"cannot listen on {text} ({error.strerror})", "choose a free port of this host"
         ) from None
+
+
+def hand_on(listener: socket.socket) -> None:
+    """Leave the socket open for the program that this process becomes."""
+    listener.set_inheritable(True)
+    os.environ[_HANDED_ON] = str(listener.detach())
+
+
+def take_over() -> socket.socket | None:
+    """The socket that `hand_on` left; None if there is none."""
+    descriptor = os.environ.pop(_HANDED_ON, "")
+    return socket.socket(fileno=int(descriptor)) if descriptor else None
 
 
 def is_loopback(host: str) -> bool:

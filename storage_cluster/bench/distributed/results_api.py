@@ -137,7 +137,7 @@ def _axis(info: RunInfo) -> dict[str, Any]:
         ],
         "marks": [
             {"kind": mark.kind, "text": mark.text, "from_s": since(mark.time_ns), "to_s": since(mark.ended_ns)}
-            for mark in (*info.marks, *faults)
+            for mark in sorted((*info.marks, *faults), key=lambda each: each.time_ns)
         ],
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from storage_cluster.bench import commands, formats
+from storage_cluster.bench import cluster_store, commands, formats
 from storage_cluster.bench.commands import command
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.model import StorageConfig
@@ -193,16 +193,16 @@ def test_a_store_that_is_a_server_of_the_cluster_is_asked_on_the_client_host(
     host = HostStatus("proxy", ("10.77.0.20",), (), (), (), 1)
     running = ClusterStatus(True, "", "client", {}, (host,))
     monkeypatch.setattr(commands.cluster, "status", lambda _: running)
-    assert commands._is_of_cluster(workload, None) == is_inside
+    assert cluster_store.is_of_cluster(workload, None) == is_inside
     named = Login(StorageConfig("s3", (("endpoint", endpoint),)))
-    assert commands._is_of_cluster(workload, named) == is_inside
-    assert not commands._is_of_cluster(workload, Login(Credentials(endpoint, "u", "k")))
+    assert cluster_store.is_of_cluster(workload, named) == is_inside
+    assert not cluster_store.is_of_cluster(workload, Login(Credentials(endpoint, "u", "k")))
 
     def not_running(_: Path) -> ClusterStatus:
         raise NotRunningError("no cluster is up", "run: tracer cluster up")
 
     monkeypatch.setattr(commands.cluster, "status", not_running)
-    assert not commands._is_of_cluster(workload, named)
+    assert not cluster_store.is_of_cluster(workload, named)
 
 
 @pytest.mark.parametrize(
@@ -219,14 +219,14 @@ def test_an_s3_file_without_an_endpoint_is_for_the_clusters_gateway(
         '<work type="init" workers="1" config="containers=c(1)" /></workstage></workflow></workload>'
     )
     workload, _ = formats.load(file)
-    assert commands._names_its_store(workload, on_cluster=False) == named
-    assert not commands._names_its_store(workload, on_cluster=True)
+    assert cluster_store.names_its_store(workload, on_cluster=False) == named
+    assert not cluster_store.names_its_store(workload, on_cluster=True)
     gateway = GatewayStatus("http://10.0.0.1:8085", "test:tester", "testing", CacheStatus())
     running = ClusterStatus(True, "", "client", {}, (), s3=(gateway,))
-    storage = commands._login(running, workload).credentials
+    storage = cluster_store.store_of(running, workload).credentials
     assert isinstance(storage, StorageConfig) and storage.kind == "s3"
     assert [storage.option(name) for name in ("endpoint", "access_key", "secret_key", "payload")] == [
         "http://10.0.0.1:8085", "test:tester", "testing", "signed"
     ]  # fmt: skip
     with pytest.raises(WorkloadError, match="no S3 gateway"):
-        commands._login(ClusterStatus(True, "", "client", {}, ()), workload)
+        cluster_store.store_of(ClusterStatus(True, "", "client", {}, ()), workload)

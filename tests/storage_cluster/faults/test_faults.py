@@ -248,6 +248,32 @@ def test_an_order_that_is_none_is_answered(run: Run) -> None:
     assert not run.clear(7)["ok"]
 
 
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (Fault("stop", "storage1"), "stop storage1"),
+        (
+            Fault("slow-disk", "storage2/d1", Parameters(latency_ns=200_000_000)),
+            "slow-disk storage2/d1, latency 200 ms",
+        ),
+        (
+            Fault("reorder", "proxy", Parameters("client", "to", 0.015, delay_ns=1_500, seed=7)),
+            "reorder proxy, peer client, direction to, probability 1.5 %, delay 1.5 µs, seed 7",
+        ),
+        (Fault("bandwidth", "proxy", Parameters(rate_bits_per_s=2_500_000)), "bandwidth proxy, rate 2.5 Mbit/s"),
+        (Fault("cpu", "proxy", Parameters(cpu_share=0.2)), "cpu proxy, share 20 % of a core"),
+        (
+            Fault("clock", "proxy", Parameters(offset_ns=-3_000_000_000, drift_ppb=100_000)),
+            "clock proxy, offset -3 s, drift 100 ppm",
+        ),
+        (Fault("delay", "proxy", Parameters(delay_ns=0, jitter_ns=20)), "delay proxy, delay 0 ns, jitter 20 ns"),
+        (Fault("backlog", "proxy", Parameters(backlog_count=2)), "backlog proxy, backlog 2"),
+    ],
+)
+def test_a_fault_is_described_for_people(fault: Fault, text: str) -> None:
+    assert fault.text() == text
+
+
 RULE = Rule("", to_host=True, from_host=True, probability=1.0, delay_ns=100, jitter_ns=0, overtaken=False, seed=1)
 
 

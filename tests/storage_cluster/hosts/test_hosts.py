@@ -28,6 +28,24 @@ pytestmark = pytest.mark.live
 MSS = 1448
 SWIFT = str(Path(sys.executable).parent / "swift")
 
+WORKLOAD = """
+name = "ordered"
+[[stage]]
+name = "init"
+[[stage.work]]
+kind = "init"
+containers = "c(1)"
+container_prefix = "ordered"
+[[stage]]
+name = "main"
+[[stage.work]]
+kind = "prepare"
+containers = "c(1)"
+objects = "r(1,3)"
+sizes = "c(9)B"
+container_prefix = "ordered"
+"""
+
 SNIFFER = """
 import json, select, socket, struct, sys
 tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -164,6 +182,35 @@ def test_every_request_is_in_the_logs(live: cluster.ClusterStatus, tmp_path: Pat
     assert len(puts) == 3
     assert len({line["transaction_id"] for line in puts}) == 1
     assert {line["peer"].split(":")[0] for line in puts} == {live.host("proxy").addresses[0]}
+
+
+def test_a_driver_on_the_client_host_takes_orders_from_outside(live: cluster.ClusterStatus, tmp_path: Path) -> None:
+    (tmp_path / "w.toml").write_text(WORKLOAD)
+    environment = os.environ | {"TWINTAP_CLUSTER_DIR": live.state_dir}
+    bench = (sys.executable, "-m", "tracer", "bench")
+    driving = (*bench, "driver", "--cluster", "--name", "d1", "--listen", "127.0.0.1:0")
+    with _serving(driving, environment, tmp_path) as driver:
+        controlling = (*bench, "controller", "--driver", driver, "--listen", "127.0.0.1:0")
+        with _serving(controlling, environment, tmp_path) as controller:
+            wait_for(lambda: " answers" in _output(*bench, "status", controller), "the driver")
+            assert "4 operations" in _output(*bench, "submit", controller, str(tmp_path / "w.toml"), "--wait")
+    assert run_on(live, "client", SWIFT, "list", "ordered1").split() == ["myobjects_1", "myobjects_2", "myobjects_3"]
+
+
+@contextlib.contextmanager
+def _serving(argv: tuple[str, ...], environment: dict[str, str], folder: Path) -> Iterator[str]:
+    """A service while the context lasts; yields the address that it prints."""
+    with subprocess.Popen(argv, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        try:
+            line = running.stdout.readline()
+            yield next(word for word in line.split() if word.startswith("http://")).rstrip("/")
+        finally:
+            running.terminate()
+
+
+def _output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 def test_down_leaves_nothing_not_even_a_guest(tmp_path: Path) -> None:
