@@ -161,6 +161,18 @@ def test_the_servers_end_alone_shows_its_work_and_nothing_of_the_client() -> Non
     )
 
 
+def test_a_few_requests_without_their_clients_end_are_counted() -> None:
+    story = story_of(
+        """
+        client > proxy   0  10  90 100
+        - > proxy        - 210 300   -
+        client > proxy 400 410 490 500
+        """,
+        command=(0, 600),
+    )
+    assert " Of 1 of 3 requests the client's end was not captured: what it waited" in story.sentence
+
+
 def test_many_requests_name_the_slowest() -> None:
     story = story_of(
         """
