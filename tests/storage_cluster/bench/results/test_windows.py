@@ -65,6 +65,20 @@ def test_a_window_in_which_nothing_went_well_has_no_percentile_and_no_0() -> Non
     assert (found["operations"][0]["rate"][0], found["heat"]["counts"][0]) == (0.0, [0])
 
 
+@pytest.mark.parametrize(("over_s", "last"), [(0.15, 6.667), (0.2, 5.0), (0.05, None), (0.25, 4.0)])
+def test_a_rate_is_of_the_part_of_its_window_that_is_over(over_s: float, last: float | None) -> None:
+    made = Windows(STARTED_NS)
+    for start_ns in (0, NS):
+        row = rows.Row(
+            1, 0, "GET", "d1", 0, "e", "c/o", "", STARTED_NS + start_ns, -1, 3 * MS, "main", "main", "read", 200, 1,
+            True, True, 0, -1, "tx1", 1,
+        )  # fmt: skip
+        made.add(row)
+    found = describe(made, everything, STARTED_NS + NS + round(over_s * NS))
+    assert found["operations"][0]["rate"] == [4.0, 0.0, 0.0, 0.0, last]
+    assert found["duration_s"] == 1 + over_s
+
+
 def test_windows_widen_and_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_run(tmp_path / "run", Course(seconds=20.0, fault=(5.0, 9.0)))
     counts = []
