@@ -79,6 +79,7 @@ CLUSTER = [
     "httptools",
     "httpx",
     "numpy",
+    "pyeclib",
     "pyroute2",
     "python-swiftclient",
     "uvicorn",

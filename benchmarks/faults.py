@@ -5,7 +5,8 @@ the seed) damages one host after the other: servers killed, stopped and restarte
 disks full and failing, bits flipped. After each round the clients stand still, the damage is cleared, and the run waits
 until all three replicas of every object and all three listings agree with the answers that clients got; then it
 continues. Where the topology has storage policies (`--topology storage_cluster/topologies/policies.toml`), each has a
-container, and clients write to all of them; in what follows "all three" are then the replicas of the policy.
+container, and clients write to all of them; in what follows "all three" are then the replicas of the policy. Of
+fragments each sufficient set of a version's is decoded.
 
 What is promised, and so checked: with three replicas and damage to at most one host (one zone) at a time, and replicas
 converged before the next, every write that was answered with success is there byte for byte on all three devices, every

@@ -1,7 +1,8 @@
 """Checks whether the store has converged, by reading the devices directly rather than through the servers.
 
 A store has converged when every object, container and account lies on all its primaries and nowhere else, the replicas
-are equal (objects byte for byte, databases row for row), and no container update is still to be delivered.
+are equal (objects byte for byte, databases row for row; of fragments the versions, each primary with its own fragment),
+and no container update is still to be delivered. Archives that are not durable do not count.
 `disagreements` lists what differs from that; `losses` compares the devices with the writes that clients had confirmed.
 
 Both work with the cluster up or down. While things change, `disagreements` may list what is only under way: repeat it
@@ -21,7 +22,8 @@ from storage_cluster.servers.databases.container_db import ContainerDatabase
 from storage_cluster.servers.databases.replicated_db import peek
 from storage_cluster.servers.databases.updates import PendingUpdates
 from storage_cluster.servers.disks import layout
-from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, newest_files
+from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, check_file, newest_files
+from storage_cluster.servers.disks.fragments import Archive, current_files, held_as, with_index
 from storage_cluster.servers.object.replication import names_in, object_dir
 from storage_cluster.topology import Device
 
@@ -93,15 +95,21 @@ def _find_misplaced(ring: Ring, devices: Mapping[tuple[str, str], Path]) -> Iter
         for partition, digest, directory in layout.hash_dirs(root, ring.directory):
             where[partition, digest][place] = directory
     for (partition, digest), directories in sorted(where.items()):
-        contents = {place: _content(ring.kind, directory) for place, directory in directories.items()}
+        primaries = [(device.host, device.name) for device in ring.primaries(partition)]
+        if ring.kind == "object" and any(Archive.of(name) for each in directories.values() for name in names_in(each)):
+            contents = {
+                place: _fragments(each, primaries.index(place) if place in primaries else None)
+                for place, each in directories.items()
+            }
+        else:
+            contents = {place: _content(ring.kind, each) for place, each in directories.items()}
         holders = {place: content for place, content in contents.items() if content}
-        primaries = {(device.host, device.name) for device in ring.primaries(partition)}
         what = f"{ring.name} {digest} (partition {partition})"
         if not holders:
             continue
-        if missing := sorted(primaries - holders.keys()):
+        if missing := sorted(set(primaries) - holders.keys()):
             yield f"{what} is not on {_texts(missing)}"
-        if astray := sorted(holders.keys() - primaries):
+        if astray := sorted(holders.keys() - set(primaries)):
             yield f"{what} is on {_texts(astray)}, which is a handoff"
         if len(set(holders.values())) > 1:
             yield f"{what} differs between {_texts(sorted(holders))}"
@@ -118,6 +126,24 @@ def _content(kind: str, directory: Path) -> object:
     return peek(
         KINDS[kind], directory / f"{directory.name}.db", lambda database: repr(database.state().comparable_state)
     )
+
+
+def _fragments(directory: Path, index: int | None) -> object:
+    """A value that two devices with fragments share if each has its own of the same versions; falsy if it has none.
+
+    `index`: which fragment the device should have; None on a handoff, which should have none.
+    """
+    names = names_in(directory)
+    archives = [archive for archive in map(Archive.of, current_files(names)) if archive is not None]
+    strays = sorted(str(archive) for archive in archives if archive.durable and archive.index != index)
+    held = sorted(held_as(names, -1 if index is None else index))
+    try:
+        for name in held:
+            if index is not None:
+                check_file(directory / with_index(name, index), name)
+    except (DamagedFileError, FileNotFoundError):
+        return "damaged, or changes while it is read"
+    return tuple(strays + held)
 
 
 def _object_losses(data_dir: Path, ring: Ring, one: Expected) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Storage policies: in which ring, and in how many replicas, the objects of a container are kept.
+"""Storage policies: in which ring, and in how many replicas or fragments, the objects of a container are kept.
 
 A container has a policy from the moment it is made, and keeps it. The policy's index is in the name of its ring
 (`object`, `object-1`) and of its directories on the devices (`objects`, `objects-1`), and goes with every request to an
@@ -15,6 +15,14 @@ POLICY_INDEX = "X-Backend-Storage-Policy-Index"
 """The policy of a request to an object server, and the one that a container has or is to have; absent: 0."""
 POLICY_DEFAULT = "X-Backend-Storage-Policy-Default"
 """The policy of a container that is made without one being asked for."""
+
+REPLICATION = "replication"
+"""The kind of a policy whose devices each hold the whole object …"""
+ERASURE_CODING = "erasure_coding"
+"""… and of one whose devices each hold a fragment of it (`erasure`)."""
+
+FRAGMENTS_MAX = 32
+"""What liberasurecode can do."""
 
 
 class PolicyError(ValueError):
@@ -34,11 +42,23 @@ class Policy:
     """Of containers for which none is asked for."""
     deprecated: bool = False
     """No new container may have it."""
+    kind: str = REPLICATION
+    data_fragments: int = 0
+    """Of erasure coding: fragments that an object is read from …"""
+    parity_fragments: int = 0
+    """… and those beyond them, so many of which may be lost."""
+    segment_bytes: int = 1_048_576
+    """Of erasure coding: what is coded at once. What is stored was coded with it, so it must not change."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """All its names."""
         return (self.name, *self.aliases)
+
+    @property
+    def fragment_count(self) -> int:
+        """How many fragments of an object there are; 0 of replicas."""
+        return self.data_fragments + self.parity_fragments
 
 
 class Policies(tuple[Policy, ...]):
@@ -50,6 +70,11 @@ class Policies(tuple[Policy, ...]):
     def default(self) -> Policy:
         """The policy of containers for which none is asked for."""
         return next((policy for policy in self if policy.default), self[0])
+
+    @property
+    def have_fragments(self) -> bool:
+        """Whether one of them is erasure coding."""
+        return any(policy.kind == ERASURE_CODING for policy in self)
 
     def at(self, index: int) -> Policy | None:
         """The policy of that index; None if there is none."""
@@ -89,9 +114,27 @@ def parse(entries: Sequence[Mapping[str, Any]]) -> Policies:
     if sum(policy.default for policy in policies) > 1 or policies.default.deprecated:
         raise PolicyError("one policy is the default, and that is not deprecated")
     for policy in policies:
-        if policy.index < 0 or policy.replicas < 0:
-            raise PolicyError(f"{policy.name}: index and replicas are numbers from 0 on")
+        _check(policy)
     return policies
+
+
+def _check(policy: Policy) -> None:
+    """Raises: PolicyError for a policy that cannot be."""
+    if policy.index < 0 or policy.replicas < 0:
+        raise PolicyError(f"{policy.name}: index and replicas are numbers from 0 on")
+    if policy.kind == ERASURE_CODING:
+        if policy.replicas:
+            raise PolicyError(f"{policy.name}: an object has fragments or replicas, not both")
+        counts = policy.data_fragments, policy.parity_fragments
+        if min(*counts, policy.segment_bytes) < 1 or policy.fragment_count > FRAGMENTS_MAX:
+            raise PolicyError(
+                f"{policy.name}: {ERASURE_CODING} needs data_fragments, parity_fragments and segment_bytes from 1 on, "
+                f"and {FRAGMENTS_MAX} fragments at most"
+            )
+    elif policy.kind != REPLICATION:
+        raise PolicyError(f"{policy.name}: kind is {REPLICATION!r} or {ERASURE_CODING!r}")
+    elif policy.fragment_count:
+        raise PolicyError(f"{policy.name}: fragments need kind = {ERASURE_CODING!r}")
 
 
 def ring_name(index: int) -> str:
@@ -99,6 +142,11 @@ def ring_name(index: int) -> str:
     return f"object-{index}" if index else "object"
 
 
+def policy_index(ring: str) -> int:
+    """The policy of an object ring of that name."""
+    return int(ring.partition("-")[2] or 0)
+
+
 def directory_name(index: int) -> str:
-    """The name of a policy's directory on each device."""
+    """The name of a policy's directory on each device; `policy_index` takes it, too."""
     return f"objects-{index}" if index else "objects"

@@ -40,7 +40,7 @@ UPDATERS = ("object-updater", "container-updater")
 """Daemons that only deliver the updates of earlier requests."""
 
 DAEMONS = (
-    *("object-replicator", "container-replicator", "account-replicator"),
+    *("object-replicator", "object-reconstructor", "container-replicator", "account-replicator"),
     *("object-auditor", "container-auditor", "account-auditor"),
     *UPDATERS,
     *("object-expirer", "account-reaper", "s3-lifecycle"),
@@ -364,7 +364,7 @@ class Topology:
 
     def shape_of(self, policy: Policy) -> RingShape:
         """The shape of a policy's object ring."""
-        return dataclasses.replace(self.ring, replicas=policy.replicas or self.ring.replicas)
+        return dataclasses.replace(self.ring, replicas=policy.fragment_count or policy.replicas or self.ring.replicas)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -648,11 +648,15 @@ def _check_store(topology: Topology, which: str) -> None:
             raise TopologyError(f"topology: at least one host{which} must run {PROXY_SERVICE!r}")
     if which and not topology.has_swift and not topology.gateways:
         raise TopologyError(f"topology: one host{which} must run {GATEWAY_SERVICE!r}")
-    for replicas in (topology.ring.replicas, *(policy.replicas for policy in topology.policies)):
-        if len(topology.devices) < replicas:
-            raise TopologyError(f"topology: {replicas} replicas{which} need as many devices")
-    if len(topology.policies) > 1 and topology.reservation_book is not None:
-        raise TopologyError("topology: reservations are about one storage policy, so there may be no other")
+    counts = [
+        ("fragments" if each.fragment_count else "replicas", topology.shape_of(each)) for each in topology.policies
+    ]
+    for what, shape in (("replicas", topology.ring), *counts):
+        if len(topology.devices) < shape.replicas:
+            raise TopologyError(f"topology: {shape.replicas} {what}{which} need as many devices")
+    policies_found = topology.policies
+    if topology.reservation_book is not None and (len(policies_found) > 1 or policies_found.default.fragment_count):
+        raise TopologyError("topology: reservations are about one storage policy of replicas, so there may be no other")
 
 
 def _check_routing(topology: Topology) -> None:

@@ -2,28 +2,36 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
-from benchmarks.fault_run.clients import ask
+from benchmarks.fault_run.clients import Answer, ask
 from benchmarks.fault_run.objects import History
 from storage_cluster import ring as rings
+from storage_cluster.erasure import Code, code_of
 from storage_cluster.policies import POLICY_INDEX, ring_name
 from storage_cluster.ring import Ring
+from storage_cluster.servers.disks import fragments
 from storage_cluster.topology import Device, Topology
 
 THREADS = 6
 POLL_S = 0.5
+_INDEX, _SIZE = fragments.INDEX.lower(), fragments.SIZE.lower()
+_MOMENT = "x-backend-data-timestamp"
 _S3_ETAG = "x-object-sysmeta-s3-etag"  # of a manifest: the ETag of the object that it stands for
 
 
 @dataclasses.dataclass(frozen=True)
 class Replica:
-    """One object on one device: its ETag by what came over the wire, "" if there is none, "?…" if unknown."""
+    """One object on one device: its ETag by what came over the wire, "" if there is none, "?…" if unknown.
+
+    Of a fragment: that of the bytes which it gives with each sufficient set of the others; "damaged" if not all agree.
+    """
 
     device: Device
     etag: str
@@ -35,6 +43,7 @@ class Verifier:
     def __init__(self, topology: Topology, state_dir: Path, account: str, container: str, policy: int = 0) -> None:
         """`policy`: the container's storage policy."""
         self._policy = policy
+        self._code = code_of(topology.policies, policy)
         self._topology = topology
         self._rings = rings.load(state_dir / "data" / rings.FILE_NAME)
         self._account = account
@@ -94,15 +103,31 @@ class Verifier:
         ring = self._rings[ring_name(self._policy)]
         partition = ring.partition(self._account, self._container, name)
         devices = [*ring.primaries(partition), *(ring.handoffs(partition) if handoffs else ())]
-        return [Replica(device, self._etag(device, partition, name)) for device in devices]
+        answers = {device: self._ask("object", device, partition, name) for device in devices}
+        return [Replica(device, self._etag(answer, answers.values())) for device, answer in answers.items()]
 
-    def _etag(self, device: Device, partition: int, name: str) -> str:
-        answer = self._ask("object", device, partition, name)
+    def _etag(self, answer: Answer, answers: Iterable[Answer]) -> str:
+        """What an answer says, of a fragment together with those of the other devices."""
         if answer.status == 404:
             return ""
         if answer.status != 200:
             return f"? {answer.status or answer.error}"
+        if self._code is not None:
+            return self._decoded_etag(self._code, answer, answers)
         return answer.headers.get(_S3_ETAG) or hashlib.md5(answer.body, usedforsecurity=False).hexdigest()
+
+    @staticmethod
+    def _decoded_etag(code: Code, answer: Answer, answers: Iterable[Answer]) -> str:
+        """The ETag of what a fragment gives with others of its version."""
+        same = {
+            int(one.headers[_INDEX]): one.body
+            for one in answers
+            if one.status == 200 and one.headers[_MOMENT] == answer.headers[_MOMENT]
+        }
+        own, size = int(answer.headers[_INDEX]), int(answer.headers[_SIZE])
+        sets = [chosen for chosen in itertools.combinations(sorted(same), code.data_fragments) if own in chosen]
+        found = {_decode(code, {index: same[index] for index in chosen}, size) for chosen in sets}
+        return found.pop() if len(found) == 1 else "? too few fragments" if not found else "damaged"
 
     def _listings(self) -> list[tuple[Device, set[str] | None]]:
         ring: Ring = self._rings["container"]
@@ -136,3 +161,16 @@ class Verifier:
             return "absent"
         version = history.version_of(etag)
         return f"version {version}" if version is not None else etag if etag.startswith("?") else "DAMAGED"
+
+
+def _decode(code: Code, archives: Mapping[int, bytes], size: int) -> str:
+    """The ETag of an object of so many bytes from some of its archives, by index."""
+    md5, at = hashlib.md5(usedforsecurity=False), 0
+    for number in range(-(-size // code.segment_bytes)):
+        length = code.fragment_len(code.segment_len(number, size))
+        parts = {index: archive[at : at + length] for index, archive in archives.items()}
+        at += length
+        if not all(code.is_sound(part, index) for index, part in parts.items()):
+            return "damaged"
+        md5.update(code.decode(list(parts.values())))
+    return md5.hexdigest()

@@ -52,7 +52,6 @@ _LEFT_OUT = """\
 
 | feature | why |
 |---|---|
-| erasure codes | policies are of replicas: they show the traffic of several rings |
 | container-reconciler | no container of a traced workload is made again with another policy |
 | container sharding, container sync | no container of a traced workload grows so large; one cluster |
 | S3 API, Keystone, encryption, rate limits, `etag-quoter`, `/endpoints`, recon | no part of the Swift API |

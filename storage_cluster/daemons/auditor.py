@@ -1,8 +1,9 @@
 """The auditors: they read all stored data, and quarantine what differs from what was written.
 
-The object auditor reads every file to its end (body against ETag, footer against its MD5) at a limited rate. The
-account and container auditors let SQLite check a database and compare its rows with their digest and its counts. What
-is damaged goes to `quarantined/` on its device, and the other replicas' replicators bring a sound copy back.
+The object auditor reads every file to its end (body against ETag, footer against its MD5, each fragment of an archive
+against its checksum) at a limited rate. The account and container auditors let SQLite check a database and compare its
+rows with their digest and its counts. What is damaged goes to `quarantined/` on its device, and the other devices'
+replicators or reconstructors bring a sound copy back.
 
 A database's metadata (the `stat` row) has no checksum: a bit that flips there and leaves SQLite's structure whole is
 not found.
@@ -19,6 +20,7 @@ from storage_cluster.daemons.daemon import DaemonContext, counts_text
 from storage_cluster.daemons.database_replicator import KINDS, ask, places
 from storage_cluster.servers.disks import layout
 from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir
+from storage_cluster.servers.disks.fragments import object_at
 
 
 class ObjectAuditor:
@@ -33,7 +35,8 @@ class ObjectAuditor:
         for name, root in self._context.devices.dirs.items():
             found = (each for kind in layout.object_kinds(root) for each in layout.hash_dirs(root, kind))
             for _, path_hash, directory in found:
-                read_bytes = await asyncio.to_thread(_check, ObjectDir(root, directory))
+                stored = object_at(root, directory, self._context.devices.policies)
+                read_bytes = await asyncio.to_thread(_check, stored)
                 if read_bytes is None:
                     counts["damaged objects quarantined"] += 1
                     self._context.say(f"quarantined {name}/{path_hash}")

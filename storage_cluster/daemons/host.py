@@ -21,11 +21,12 @@ from storage_cluster.daemons.expirer import Expirer
 from storage_cluster.daemons.lifecycle import LifecycleDaemon
 from storage_cluster.daemons.object_replicator import ObjectReplicator
 from storage_cluster.daemons.reaper import Reaper
+from storage_cluster.daemons.reconstructor import Reconstructor
 from storage_cluster.daemons.requests import DaemonRequests
 from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
 from storage_cluster.ring import Rings, file_of
 from storage_cluster.servers.disks.devices import Devices
-from storage_cluster.topology import GATEWAY_SERVICE, Intervals, Topology
+from storage_cluster.topology import Intervals, Topology
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +35,15 @@ class Job:
 
     make: Callable[[DaemonContext], Daemon]
     interval_s: Callable[[Intervals], float]
-    service: str = ""
-    """It works only where the topology has this service; "": everywhere."""
+    is_needed: Callable[[Topology], bool] = lambda _: True
+    """Whether it has something to do in a topology."""
 
 
 JOBS = {
     "object-replicator": Job(ObjectReplicator, lambda intervals: intervals.replicate_s),
+    "object-reconstructor": Job(
+        Reconstructor, lambda intervals: intervals.replicate_s, lambda topology: topology.policies.have_fragments
+    ),
     "container-replicator": Job(
         lambda context: DatabaseReplicator(context, "container"), lambda intervals: intervals.replicate_s
     ),
@@ -55,7 +59,9 @@ JOBS = {
     "container-updater": Job(ContainerUpdater, lambda intervals: intervals.account_report_delay_s),
     "object-expirer": Job(Expirer, lambda intervals: intervals.expire_s),
     "account-reaper": Job(Reaper, lambda intervals: intervals.reap_s),
-    "s3-lifecycle": Job(LifecycleDaemon, lambda intervals: intervals.lifecycle_s, GATEWAY_SERVICE),
+    "s3-lifecycle": Job(
+        LifecycleDaemon, lambda intervals: intervals.lifecycle_s, lambda topology: bool(topology.gateways)
+    ),
 }
 
 
@@ -89,8 +95,7 @@ async def running(topology: Topology, host: str, data_dir: Path, logs_dir: Path)
 
 def _names(topology: Topology) -> list[str]:
     """The daemons that have something to do in this topology."""
-    services = {"", *(service.name for service in topology.services)}
-    return [name for name in topology.daemons if JOBS[name].service in services]
+    return [name for name in topology.daemons if JOBS[name].is_needed(topology)]
 
 
 async def _work(job: Job, context: DaemonContext, requests: DaemonRequests) -> NoReturn:

@@ -4,7 +4,7 @@ It asks the other devices for the digests of the suffix directories of the parti
 partitions at once, so that a comparison is one request), offers them the files of those that differ, and sends the
 files that they request. Files that this host lacks are sent by the other hosts' replicators. A device that is not among
 a partition's primaries (it was a handoff, or a primary of an older ring) is emptied of it as soon as all primaries have
-it.
+it. Fragments are the reconstructor's (`reconstructor`).
 
 A partition that has not changed since all others last agreed is not compared for `recheck_s`, so that an idle
 store causes little traffic; then it is compared again, since the other replicas may have lost something.
@@ -19,21 +19,26 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote
 
 from storage_cluster.daemons.daemon import DaemonContext, counts_text
-from storage_cluster.policies import POLICY_INDEX
+from storage_cluster.erasure import Code, code_of
+from storage_cluster.policies import POLICY_INDEX, policy_index
 from storage_cluster.ring import Ring
 from storage_cluster.servers.disks import layout
-from storage_cluster.servers.disks.diskfile import ObjectDir
+from storage_cluster.servers.disks.diskfile import ObjectDir, newest_files
+from storage_cluster.servers.disks.fragments import is_undecided
 from storage_cluster.servers.http.backend import NO_ANSWER, BackendAnswer, BackendUpload
 from storage_cluster.servers.http.times import timestamp_before
 from storage_cluster.servers.object.replication import (
+    FRAGMENT,
     MARK,
     Digests,
     Files,
+    Held,
     digests,
     is_reclaimable,
     names_in,
@@ -49,7 +54,7 @@ COMPARED_MAX = 256
 OFFER_MAX = 200
 """Objects in one SSYNC."""
 _READ_BYTES = 262_144
-_TAKEN = (201, 409)  # 409: it has something newer by now
+TAKEN = (201, 409)  # 409: it has something newer by now
 _DAMAGED_HERE = 422
 
 
@@ -60,6 +65,19 @@ class Agreement:
     digests: Digests
     primaries: tuple[Device, ...]
     at_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A device that is compared, and which fragment it should have; None: a replica."""
+
+    device: Device
+    fragment: int | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a request to it says of that."""
+        return {} if self.fragment is None else {FRAGMENT: str(self.fragment)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +98,11 @@ class Work:
         return object_dir(self.root, self.partition, path_hash, self.ring.directory)
 
     @property
+    def directory(self) -> Path:
+        """Where its objects are."""
+        return self.root / self.ring.directory / str(self.partition)
+
+    @property
     def others(self) -> list[Device]:
         """The primaries on other devices."""
         return [device for device in self.primaries if device != self.here]
@@ -96,15 +119,25 @@ class ObjectReplicator:
     async def run_once(self) -> str:
         """One pass over all partitions, handoffs first."""
         self._counts = Counter()
-        rings = self._context.backend.rings
-        for ring_name in [ring_name for ring_name in rings if rings[ring_name].kind == "object"]:
+        for ring in self._rings():
             for name, root in self._context.devices.dirs.items():
-                partitions = self._partitions(rings[ring_name], name, root)
+                partitions = self._partitions(ring, name, root)
                 for start in range(0, len(partitions), COMPARED_MAX):
                     chosen = partitions[start : start + COMPARED_MAX]
-                    due = await asyncio.to_thread(self._due, rings[ring_name], name, root, chosen)
-                    await self._replicate(rings[ring_name], due)
+                    due = await asyncio.to_thread(self._due, ring, name, root, chosen)
+                    await self._replicate(ring, due)
         return counts_text(self._counts)
+
+    def _rings(self) -> list[Ring]:
+        """Those of the policies that this daemon cares for."""
+        found = self._context.backend.rings
+        return [found[name] for name in found if found[name].kind == "object" and self._is_ours(found[name])]
+
+    def _is_ours(self, ring: Ring) -> bool:
+        return self._code(ring) is None
+
+    def _code(self, ring: Ring) -> Code | None:
+        return code_of(self._context.devices.policies, policy_index(ring.name))
 
     def _partitions(self, ring: Ring, name: str, root: Path) -> list[int]:
         found = [part for part in layout.partitions(root, ring.directory) if part < ring.partition_count]
@@ -116,31 +149,37 @@ class ObjectReplicator:
         works = []
         for partition in partitions:
             self._counts["tombstones reclaimed"] += _tidy(root / ring.directory / str(partition), before)
-            found = snapshot(root, partition, before, ring.directory)
             primaries = ring.primaries(partition)
             here = self._context.local_device(name, primaries)
+            found = snapshot(root, partition, before, ring.directory, self._compared_files(primaries, here))
             work = Work(ring, name, root, partition, primaries, here, found, digests(found))
-            if found and not self._is_agreed(work):
+            if self._is_due(work):
                 works.append(work)
         return works
 
+    def _compared_files(self, _: tuple[Device, ...], __: Device | None) -> Held:
+        """Which files of an object a device compares with the primaries, given these and itself if it is one."""
+        return newest_files
+
     async def _replicate(self, ring: Ring, works: list[Work]) -> None:
-        asked: dict[Device, list[int]] = {}
+        asked: dict[Asked, list[int]] = {}
         for work in works:
             for device in work.others:
-                asked.setdefault(device, []).append(work.partition)
-        answers = await asyncio.gather(
-            *[self._digests(ring, device, partitions) for device, partitions in asked.items()]
-        )
+                asked.setdefault(self._device_of(work, device), []).append(work.partition)
+        answers = await asyncio.gather(*[self._digests(ring, one, partitions) for one, partitions in asked.items()])
         theirs = dict(zip(asked, answers, strict=True))
         limit = asyncio.Semaphore(AT_ONCE)
         await asyncio.gather(*[self._settle(limit, work, theirs) for work in works])
 
+    def _device_of(self, _: Work, device: Device) -> "Asked":
+        return Asked(device)
+
     async def _settle(
-        self, limit: asyncio.Semaphore, work: Work, theirs: Mapping[Device, Mapping[int, Digests] | None]
+        self, limit: asyncio.Semaphore, work: Work, theirs: "Mapping[Asked, Mapping[int, Digests] | None]"
     ) -> None:
         async with limit:
-            if not all([await self._push(work, device, theirs[device]) for device in work.others]):
+            asked = [self._device_of(work, device) for device in work.others]
+            if not all([await self._push(work, one, theirs[one]) for one in asked]):
                 return
             if work.here is None:
                 await asyncio.to_thread(_empty, work)
@@ -149,46 +188,52 @@ class ObjectReplicator:
                 agreement = Agreement(work.digests, work.primaries, time.monotonic())
                 self._agreements[work.ring.name, work.device, work.partition] = agreement
 
+    def _is_due(self, work: Work) -> bool:
+        """Whether a partition has something, and has changed or was not compared for long."""
+        return bool(work.found) and not self._is_agreed(work)
+
     def _is_agreed(self, work: Work) -> bool:
         known = self._agreements.get((work.ring.name, work.device, work.partition))
         if known is None or (known.digests, known.primaries) != (work.digests, work.primaries):
             return False
         return time.monotonic() - known.at_s < self._context.intervals.recheck_s
 
-    async def _digests(self, ring: Ring, device: Device, partitions: list[int]) -> dict[int, Digests] | None:
+    async def _digests(self, ring: Ring, asked: "Asked", partitions: list[int]) -> dict[int, Digests] | None:
         """The digests of these partitions on a device; None if it does not answer."""
-        answer = await self._ask(ring, "REPLICATE", device, f"/{device.name}", partitions)
+        answer = await self._ask(ring, "REPLICATE", asked, f"/{asked.device.name}", partitions)
         if not answer.is_success:
             return None
         return {int(partition): found for partition, found in json.loads(answer.body).items()}
 
-    async def _push(self, work: Work, device: Device, theirs: Mapping[int, Digests] | None) -> bool:
+    async def _push(self, work: Work, asked: "Asked", theirs: Mapping[int, Digests] | None) -> bool:
         """Send a device what it lacks of a partition; returns whether it has all of it now."""
         if theirs is None:
             return False
         known = theirs.get(work.partition, {})
-        offered = [
-            item
-            for suffix in work.found
-            if known.get(suffix) != work.digests[suffix]
-            for item in work.found[suffix].items()
-        ]
+        differing = [work.found[suffix] for suffix in work.found if known.get(suffix) != work.digests[suffix]]
+        return await self._offer(work, asked, [item for files in differing for item in files.items()])
+
+    async def _offer(self, work: Work, asked: "Asked", offered: Sequence[tuple[str, list[str]]]) -> bool:
+        """Offer a device these files of objects, and send what it wants; returns whether it has all of them now."""
+        complete = True
         for start in range(0, len(offered), OFFER_MAX):
-            path, batch = f"/{device.name}/{work.partition}", dict(offered[start : start + OFFER_MAX])
-            answer = await self._ask(work.ring, "SSYNC", device, path, batch)
+            path, batch = f"/{asked.device.name}/{work.partition}", dict(offered[start : start + OFFER_MAX])
+            answer = await self._ask(work.ring, "SSYNC", asked, path, batch)
             if not answer.is_success:
                 return False
-            for path_hash, names in json.loads(answer.body).items():
-                for name in names:
-                    if not await self._send(work, device, path_hash, name):
-                        return False
-        return True
+            wanted: Files = json.loads(answer.body)
+            sent = [await self._send(work, asked, *one) for one in _each(wanted)]
+            complete = complete and all(sent)
+        return complete
 
-    async def _ask(self, ring: Ring, method: str, device: Device, path: str, document: object) -> BackendAnswer:
+    async def _ask(self, ring: Ring, method: str, asked: "Asked", path: str, document: object) -> BackendAnswer:
         backend, body = self._context.backend, json.dumps(document).encode()
-        return await backend.request(backend.service("object", device), method, path, _policy_headers(ring), body)
+        headers = policy_headers(ring) | asked.headers
+        return await backend.request(backend.service("object", asked.device), method, path, headers, body)
 
-    async def _send(self, work: Work, device: Device, path_hash: str, name: str) -> bool:
+    async def _send(self, work: Work, asked: "Asked", path_hash: str, name: str) -> bool:
+        """Send a device a file as it lies here; returns whether it has it, or something newer, now."""
+        device = asked.device
         backend, stored = self._context.backend, work.object_dir(path_hash)
         file_path = stored.directory / name
         try:
@@ -198,15 +243,20 @@ class ObjectReplicator:
         with file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            headers = {MARK: "True", "Content-Length": str(size), **_policy_headers(work.ring)}
-            path = f"/{device.name}/{work.partition}/{path_hash}/{name}"
+            headers = {MARK: "True", "Content-Length": str(size), **policy_headers(work.ring)}
+            path = f"/{device.name}/{work.partition}/{path_hash}/{quote(name)}"
             upload = await backend.upload(backend.service("object", device), path, headers)
             status = NO_ANSWER if upload is None else await _pass_on(upload, file)
         if status == _DAMAGED_HERE:
             await asyncio.to_thread(stored.quarantine)
             self._counts["damaged objects quarantined"] += 1
-        self._counts["files pushed"] += status == _TAKEN[0]
-        return status in _TAKEN
+        self._counts["files pushed"] += status == TAKEN[0]
+        return status in TAKEN
+
+
+def _each(files: Files) -> Iterator[tuple[str, str]]:
+    """The hash and name of each file."""
+    return ((path_hash, name) for path_hash, names in files.items() for name in names)
 
 
 async def _pass_on(upload: BackendUpload, file: BinaryIO) -> int:
@@ -220,18 +270,21 @@ async def _pass_on(upload: BackendUpload, file: BinaryIO) -> int:
     return (await upload.answer()).status
 
 
-def _policy_headers(ring: Ring) -> dict[str, str]:
+def policy_headers(ring: Ring) -> dict[str, str]:
     """Which policy's objects a request is about."""
     index = ring.name.partition("-")[2]
     return {POLICY_INDEX: index} if index else {}
 
 
 def _tidy(partition_dir: Path, before: str) -> int:
-    """Remove old tombstones and empty directories; returns the number of tombstones."""
+    """Remove old tombstones, archives that never became durable, and empty directories; the number of tombstones."""
     count = 0
     for suffix in layout.suffixes(partition_dir.parent.parent, partition_dir.parent.name, int(partition_dir.name)):
         for directory in sorted((partition_dir / suffix).iterdir()):
             names = names_in(directory)
+            for name in [name for name in names if is_undecided(name, before)]:
+                (directory / name).unlink(missing_ok=True)
+                names.remove(name)
             if is_reclaimable(names, before):
                 (directory / names[0]).unlink(missing_ok=True)
                 count += 1

@@ -7,7 +7,7 @@ of them are for others.
 from collections.abc import Mapping
 
 from storage_cluster.ring import Ring
-from storage_cluster.servers.http.backend import NO_ANSWER, Backend, BackendAnswer, BackendUpload
+from storage_cluster.servers.http.backend import NO_ANSWER, Backend, BackendAnswer, BackendStream, BackendUpload
 from storage_cluster.topology import Service, Topology
 
 
@@ -32,6 +32,15 @@ class DaemonRequests(Backend):
         if answer.status == NO_ANSWER:
             self._silent.add((service.address, service.port))
         return answer
+
+    async def open(self, service: Service, method: str, path: str, headers: Mapping[str, str]) -> BackendStream | None:
+        """An answer whose body is still to be read; None if the server does not answer. The caller closes it."""
+        if (service.address, service.port) in self._silent:
+            return None
+        stream = await super().open(service, method, path, headers)
+        if stream is None:
+            self._silent.add((service.address, service.port))
+        return stream
 
     async def upload(self, service: Service, path: str, headers: Mapping[str, str]) -> BackendUpload | None:
         """Begin a PUT and wait until the server asks for the body or answers; None if it does neither."""

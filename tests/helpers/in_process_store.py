@@ -4,7 +4,7 @@ For tests of daemons: what is asked of whom is noted in `requests`, a server can
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qsl, unquote
@@ -13,6 +13,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from storage_cluster import ring_builder
 from storage_cluster.daemons.daemon import DaemonContext
+from storage_cluster.policies import ONE, Policies
 from storage_cluster.ring import Ring, path_hash
 from storage_cluster.servers.databases.account import AccountServer
 from storage_cluster.servers.databases.container import ContainerServer
@@ -41,7 +42,7 @@ class Asked:
 class InProcessStore:
     """Four storage hosts in four zones, a device each, three replicas; so each partition has one handoff."""
 
-    def __init__(self, root: Path, intervals: Intervals | None = None) -> None:
+    def __init__(self, root: Path, intervals: Intervals | None = None, policies: Policies = ONE) -> None:
         self.root = root
         self.requests: list[Asked] = []
         self.down: set[str] = set()
@@ -51,6 +52,7 @@ class InProcessStore:
             (),
             RingShape(4, 3, "x"),
             intervals=intervals or Intervals(recheck_s=0),
+            policies=policies,
         )
         self.rings: Mapping[str, Ring] = {ring.name: ring for ring in ring_builder.build_all(self.topology)}
         self.devices = {name: Devices(self.topology, name, root / "data" / name) for name in HOSTS}
@@ -118,6 +120,11 @@ class InProcessStore:
         reply = await reply_of(self._servers[service.address, service.name], call)
         return BackendAnswer(reply.status, CIMultiDictProxy(reply.headers), await reply.read())
 
+    async def open(self, service: Service, method: str, path: str, headers: Mapping[str, str]) -> "Stream | None":
+        """An answer whose body is read afterwards; None if the server is down."""
+        answer = await self.request(service, method, path, headers)
+        return None if answer.status == NO_ANSWER else Stream(answer.status, answer.headers, answer.body)
+
     async def upload(self, service: Service, path: str, headers: Mapping[str, str]) -> "Upload | None":
         """A PUT whose body is still to come; None if the server is down."""
         return None if service.host in self.down else Upload(self, service, path, headers)
@@ -126,6 +133,23 @@ class InProcessStore:
     def _host(zone: int, name: str) -> Host:
         services = tuple(Service(kind, name, name, 1) for kind in ("account", "container", "object"))
         return Host(name, name, services, (Device(name, "d", zone),))
+
+
+@dataclasses.dataclass
+class Stream:
+    """An answer whose body is read afterwards."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body, in two pieces."""
+        yield self.body[:50]
+        yield self.body[50:]
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class Upload:
@@ -141,6 +165,9 @@ class Upload:
     def send(self, chunk: bytes) -> None:
         """A piece of the body."""
         self._body += chunk
+
+    def give_up(self) -> None:
+        """Nothing was sent yet."""
 
     async def answer(self) -> BackendAnswer:
         """What the server says."""

@@ -81,6 +81,15 @@ def test_clients_go_to_the_balancer_where_there_is_one() -> None:
     assert bundled.s3_endpoints == bundled.gateways
 
 
+def test_a_ring_has_as_many_devices_as_its_policy_has_replicas_or_fragments(document: dict) -> None:
+    found = topology.load(topology.find("policies"))
+    assert [found.shape_of(policy).replicas for policy in found.policies] == [3, 2, 1, 3]
+    assert [policy.name for policy in found.policies if policy.fragment_count] == ["coded"]
+    coded = {"name": "coded", "kind": "erasure_coding", "data_fragments": 5, "parity_fragments": 2}
+    with pytest.raises(topology.TopologyError, match="7 fragments need as many devices"):
+        topology.parse(document | {"policy": [coded]})
+
+
 def test_a_topology_is_found_by_name_or_path() -> None:
     assert topology.bundled_names() == [
         *("balanced", "paper", "paper-004", "paper-2016", "papio", "policies", "several-proxies"),

@@ -10,13 +10,15 @@ from pathlib import Path
 
 from storage_cluster.policies import POLICY_INDEX, Policies
 from storage_cluster.ring import path_hash
-from storage_cluster.servers.disks import medium
+from storage_cluster.servers.disks import layout, medium
 from storage_cluster.servers.disks.medium import Medium
 from storage_cluster.servers.disks.page_cache import PageCache
 from storage_cluster.servers.http.messages import Call, Refusal
 from storage_cluster.topology import Topology
 
 MIB = 1024**2
+BY_HASH = "X-Backend-Replication"
+"""Of a daemon's request: it knows an object by the hash of its path only, which stands for the names."""
 
 _DISK_ERRORS = {errno.ENOSPC: 507, errno.EDQUOT: 507, errno.EIO: 500, errno.EROFS: 500}
 _DATABASE_ERRORS = {sqlite3.SQLITE_FULL: 507, sqlite3.SQLITE_IOERR: 500, sqlite3.SQLITE_READONLY: 500}
@@ -98,6 +100,8 @@ class Devices:
     def target(self, call: Call, names_count: int) -> Target:
         """The target of a request; it must have this many names or one more. Raises: Refusal (400, 507)."""
         device, partition, *names = (*call.names, "", "")[: max(2, len(call.names))]
+        if BY_HASH in call.headers and len(names) == 1 and layout.is_hash(names[0]):
+            return Target(self.dir(device), partition, (), names[0], self.medium(device))
         if not partition.isdigit() or not names_count <= len(names) <= names_count + 1 or not all(names):
             raise Refusal(400, f"Invalid path: {call.path}")
         return Target(

@@ -23,7 +23,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from storage_cluster.servers.disks import layout
@@ -90,18 +90,22 @@ class ObjectDir:
         versions = self.versions()
         if versions.data <= versions.tombstone:
             return None
-        path = self.directory / f"{versions.data}.data"
         try:
-            footer, size = _read_footer(path)
+            return self._info_of(f"{versions.data}.data", versions.data, versions.meta)
         except FileNotFoundError:  # a newer version came between listing and opening
             return self.read_info()
-        metadata, timestamp, content_type = footer["metadata"], versions.data, footer["content_type"]
-        if versions.meta > versions.data:
-            posted, _ = _read_footer(self.directory / f"{versions.meta}.meta")
+
+    def _info_of(self, name: str, written: str, posted: str) -> ObjectInfo:
+        """What a data file, and the metadata file of that moment if it is later, say. Raises: DamagedFileError."""
+        path = self.directory / name
+        footer, size = read_footer(path)
+        metadata, timestamp, content_type = footer["metadata"], written, footer["content_type"]
+        if posted > written:
+            later, _ = read_footer(self.directory / f"{posted}.meta")
             staying = {name: value for name, value in metadata.items() if name.lower().startswith(_BOUND_TO_BODY)}
-            metadata, timestamp = posted["metadata"] | staying, versions.meta
-            content_type = posted["content_type"] or content_type
-        return ObjectInfo(path, size, footer["etag"], content_type, versions.data, timestamp, metadata)
+            metadata, timestamp = later["metadata"] | staying, posted
+            content_type = later["content_type"] or content_type
+        return ObjectInfo(path, size, footer["etag"], content_type, written, timestamp, metadata)
 
     def new_file(self) -> "NewFile":
         """A file to write a new version to."""
@@ -132,6 +136,11 @@ class ObjectDir:
         """Move all versions into the quarantine."""
         layout.quarantine(self._device_dir, self.directory.parents[2].name, self.directory)
 
+    @staticmethod
+    def current(names: Collection[str]) -> set[str]:
+        """Those of an object's files that count; the others are removed."""
+        return newest_files(names)
+
     def write_tombstone(self, timestamp: str) -> None:
         """Delete the object, durably."""
         with contextlib.closing(self.new_file()) as new:
@@ -149,16 +158,19 @@ class ObjectDir:
             os.rename(new.path, path)
         new.path = Path(path)
         new.committed = True
-        _sync_directory(directory)
+        self._sync()
         if not _journals_in_order(str(self._device_dir)):
             for one in changed:
                 _sync_directory(one)
         if not changed:
             self._remove_old()
 
+    def _sync(self) -> None:
+        _sync_directory(str(self.directory))
+
     def _remove_old(self) -> None:
         names = set(os.listdir(self.directory))
-        for name in names - newest_files(names):
+        for name in names - self.current(names):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.directory / name)
 
@@ -180,7 +192,7 @@ def check_file(path: Path, name: str) -> int:
     suffix = os.path.splitext(name)[1]
     if suffix not in (".data", ".meta"):
         return 0
-    footer, size = _read_footer(path)
+    footer, size = read_footer(path)
     if suffix == ".data" and _md5_of(path, size) != footer["etag"]:
         raise DamagedFileError(path)
     return size
@@ -210,11 +222,9 @@ class NewFile:
         if self._descriptor is not None or self.size > _HELD_MAX_BYTES:
             self.flush()
 
-    def write_footer(self, footer: dict[str, object]) -> None:
+    def write_footer(self, footer: Mapping[str, object]) -> None:
         """End the body."""
-        encoded = json.dumps(footer).encode()
-        length = len(encoded).to_bytes(_LENGTH_BYTES, "big")
-        self._held.append(encoded + _digest(encoded) + length + _MAGIC)
+        self._held.append(footer_bytes(footer))
 
     def flush(self) -> None:
         """Write what is buffered to the file. Raises: OSError."""
@@ -240,6 +250,12 @@ class NewFile:
                 self.path.unlink(missing_ok=True)
 
 
+def footer_bytes(footer: Mapping[str, object]) -> bytes:
+    """A footer as it stands at the end of a file."""
+    encoded = json.dumps(footer).encode()
+    return encoded + _digest(encoded) + len(encoded).to_bytes(_LENGTH_BYTES, "big") + _MAGIC
+
+
 def _create(path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -249,7 +265,8 @@ def _create(path: Path) -> int:
         return os.open(path, flags, 0o644)
 
 
-def _read_footer(path: Path) -> tuple[dict, int]:
+def read_footer(path: Path) -> tuple[dict, int]:
+    """A file's footer, and the length of the body before it. Raises: DamagedFileError, FileNotFoundError."""
     with open(path, "rb") as file:
         file_len = file.seek(0, os.SEEK_END)
         file.seek(max(0, file_len - _TRAILER_LEN))

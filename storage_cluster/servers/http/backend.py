@@ -92,6 +92,15 @@ class BackendUpload:
         """End the body, with headers after it."""
         self._connection.end_with_trailers(trailers)
 
+    async def send_and_be_asked_again(self, chunk: bytes) -> bool:
+        """Send a piece after which the server is to ask for the rest; False if it answers instead, or is gone."""
+        self._connection.expect_to_be_asked_again()
+        self._connection.send_chunk(chunk)
+        try:
+            return await self._connection.asked_for_body()
+        except OSError:
+            return False
+
     @property
     def is_blocked(self) -> bool:
         """Whether the server reads more slowly than data is sent."""

@@ -100,6 +100,7 @@ class Front:
                 exchange.send_continue if exchange.expects_continue else None,
                 framed=head.has_framing,
                 trailers=exchange.body.trailers,
+                ask_for_more=exchange.ask_for_more,
             ),
             target=head.target,
             transaction_id=self.transaction_id_of(raw_path, head.headers),

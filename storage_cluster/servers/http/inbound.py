@@ -52,6 +52,11 @@ class Exchange:
             self._continued = True
             self.connection.write(_CONTINUE)
 
+    async def ask_for_more(self) -> None:
+        """Send another `100 Continue`, amid a body whose sender waits for it; never behind the response's head."""
+        if not self.answered:
+            self.connection.write(_CONTINUE)
+
     def start(self, first_line: str, headers: list[tuple[str, str]], body: bytes = b"") -> None:
         """Send the response's head, with the body if it is known already."""
         if not self._body_may_be_left():

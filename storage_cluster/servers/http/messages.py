@@ -114,8 +114,11 @@ class Body:
         *,
         framed: bool = True,
         trailers: CIMultiDict[str] | None = None,
+        ask_for_more: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`ask_for_more`: sends another `100 Continue`."""
         self._chunks = chunks
+        self._ask_for_more = ask_for_more
         self.trailers: CIMultiDict[str] = CIMultiDict() if trailers is None else trailers
         """Headers that stand behind the body; whole once it was read."""
         self.announces_trailers = False
@@ -145,6 +148,11 @@ class Body:
         waiting, self._send_continue = self._send_continue, None
         if waiting is not None:
             await waiting()
+
+    async def ask_for_more(self) -> None:
+        """Send another `100 Continue` amid the body: its sender waits for it before the rest."""
+        if self._ask_for_more is not None:
+            await self._ask_for_more()
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         await self.proceed()

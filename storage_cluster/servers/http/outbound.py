@@ -92,6 +92,10 @@ class OutboundConnection(Sending, asyncio.Protocol):
             await self._wait()
         return self._head is None
 
+    def expect_to_be_asked_again(self) -> None:
+        """From now on `asked_for_body` waits for another `100 Continue`."""
+        self._continued = False
+
     def end_with_trailers(self, trailers: Mapping[str, str]) -> None:
         """End a body that is sent in chunks, with headers after it."""
         self._send(head_bytes("0", list(trailers.items())))

@@ -54,6 +54,12 @@ def parse_ranges(header: str | None, whole_len: int) -> list[ByteRange] | None:
     return [] if _excessive(specs, found) else found
 
 
+def single_range(header: str | None) -> tuple[int | None, int | None] | None:
+    """First and last position of the only range in a header (first None: the last so many bytes); None: not one."""
+    specs = _specs(header or "")
+    return specs[0] if len(specs) == 1 else None
+
+
 def reply_with_ranges(
     status: int, headers: CIMultiDict[str], whole_len: int, asked: str | None, source: Source
 ) -> Reply:

@@ -1,42 +1,55 @@
-"""The server's side of object replication: what an object server does for replicators.
+"""The server's side of object replication: what an object server does for replicators and reconstructors.
 
     REPLICATE /device, [partitions]        the digest of each suffix directory of these partitions, as JSON
     SSYNC /device/partition                which files of these objects are wanted ({hash: [names]} in and out)
     PUT /device/partition/hash/name        with X-Backend-Replication: one file as it lies on another replica, whole
 
+    GET /device/partition/hash             likewise: the body of an object of which only the hash is known
+
 The names of a replica's files contain their versions (`diskfile`), so two suffix directories with the same digest of
 names hold the same versions. Each policy has directories of its own; requests say which they are about. Whether the
-files are intact is checked by the auditor. A tombstone older than
+files are intact is checked by the auditor.
+
+Of fragments each device has another, so there names omit the index (`fragments.held_as`), and a reconstructor says with
+REPLICATE and SSYNC which one the device should have (`X-Backend-Ssync-Frag-Index`). An archive that is wanted, is there
+and is only not durable yet becomes so: who offers it knows that it was confirmed. A tombstone older than
 `reclaim_age_s` no longer counts, and the replicator removes it.
 
 Source: Swift, swift.obj.replicator and ssync (`REPLICATE`, missing_check); pushing raw files is our own, as rsync does.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from storage_cluster.policies import directory_name
 from storage_cluster.servers.disks import layout
-from storage_cluster.servers.disks.devices import Devices, policy_of
+from storage_cluster.servers.disks.devices import BY_HASH, Devices, policy_of
 from storage_cluster.servers.disks.diskfile import DamagedFileError, ObjectDir, newest_files
+from storage_cluster.servers.disks.fragments import Archive, FragmentDir, held_as, object_at, with_index
 from storage_cluster.servers.http.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.http.times import timestamp_before
 
 METHODS = ("REPLICATE", "SSYNC")
-MARK = "X-Backend-Replication"
+MARK = BY_HASH
+FRAGMENT = "X-Backend-Ssync-Frag-Index"
 _MESSAGE_MAX_BYTES = 16_777_216
 OBJECTS = directory_name(0)
 _SUFFIXES = (".data", ".meta", ".ts")
+_FILE_NAME = re.compile(r"\d+\.?\d*(#\d+)?(#d)?\.data|\d+\.?\d*\.(meta|ts)")
 
 Files = dict[str, list[str]]
 """Object's hash: names of its files."""
 Digests = dict[str, str]
 """Suffix directory: digest."""
+Held = Callable[[Collection[str]], set[str]]
+"""Of an object's files, what counts when two devices are compared."""
 OnDisk = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs blocking work on a thread."""
 
@@ -57,29 +70,45 @@ class ObjectReplication:
     async def handle(self, call: Call) -> Reply:
         """One call. Raises: Refusal."""
         device_dir, kind = self._devices.dir(call.names[0]), directory_name(policy_of(call))
+        index = _fragment_of(call)
         if call.method == "REPLICATE":
             partitions = _partitions(await call.body.read(_MESSAGE_MAX_BYTES))
-            return _json_reply(await self._on_disk(functools.partial(self._digests, device_dir, kind, partitions)))
+            found = functools.partial(self._digests, device_dir, kind, partitions, held_by(index))
+            return _json_reply(await self._on_disk(found))
         if len(call.names) < 2 or not call.names[1].isdigit():
             raise Refusal(400)
         partition = int(call.names[1])
         if call.method == "SSYNC":
             offered = _offer(await call.body.read(_MESSAGE_MAX_BYTES))
-            return _json_reply(
-                await self._on_disk(functools.partial(_missing_files, device_dir, kind, partition, offered))
-            )
+            missing = functools.partial(self._missing_files, device_dir, kind, partition, offered, index)
+            return _json_reply(await self._on_disk(missing))
         return await self._take(call, device_dir, kind, partition)
 
-    def _digests(self, device_dir: Path, kind: str, partitions: list[int]) -> dict[int, Digests]:
+    def _digests(self, device_dir: Path, kind: str, partitions: list[int], held: Held) -> dict[int, Digests]:
         before = timestamp_before(self._reclaim_age_s)
-        return {partition: digests(snapshot(device_dir, partition, before, kind)) for partition in partitions}
+        return {partition: digests(snapshot(device_dir, partition, before, kind, held)) for partition in partitions}
+
+    def _missing_files(self, device_dir: Path, kind: str, partition: int, offered: Files, index: int | None) -> Files:
+        wanted, held = {}, held_by(index)
+        for path_hash, names in offered.items():
+            stored = self._object(device_dir, kind, partition, path_hash)
+            here = held(names_in(stored.directory))
+            missing = newest_files(here | set(names)) - here
+            if isinstance(stored, FragmentDir) and index is not None:
+                missing = {name for name in missing if not _make_durable(stored, name, index)}
+            if missing:
+                wanted[path_hash] = sorted(missing)
+        return wanted
+
+    def _object(self, device_dir: Path, kind: str, partition: int, path_hash: str) -> ObjectDir:
+        return object_at(device_dir, layout.hash_dir(device_dir, kind, partition, path_hash), self._devices.policies)
 
     async def _take(self, call: Call, device_dir: Path, kind: str, partition: int) -> Reply:
         path_hash, name = (*call.names[2:], "", "")[:2]
         if not layout.is_hash(path_hash) or not _is_file_name(name):
             raise Refusal(400)
-        stored = object_dir(device_dir, partition, path_hash, kind)
-        if name not in newest_files({name, *names_in(stored.directory)}):
+        stored = self._object(device_dir, kind, partition, path_hash)
+        if name not in stored.current({name, *names_in(stored.directory)}):
             raise Refusal(409)
         self._devices.medium(call.names[0]).admit(call.body.length or 0)
         new = stored.new_file()
@@ -107,12 +136,19 @@ def names_in(directory: Path) -> list[str]:
         return []
 
 
-def files_of(device_dir: Path, partition: int, suffix: str, reclaim_before: str, kind: str = OBJECTS) -> Files:
+def held_by(index: int | None) -> Held:
+    """What counts for a device that should have the fragment of that index; None: a replica."""
+    return newest_files if index is None else functools.partial(held_as, index=index)
+
+
+def files_of(
+    device_dir: Path, partition: int, suffix: str, reclaim_before: str, kind: str = OBJECTS, held: Held = newest_files
+) -> Files:
     """The current files of each object in a suffix directory, by hash; omits tombstones older than that moment."""
     suffix_dir = device_dir / kind / str(partition) / suffix
     found = {}
     for path_hash in _list_hashes(suffix_dir):
-        names = sorted(newest_files(names_in(suffix_dir / path_hash)))
+        names = sorted(held(names_in(suffix_dir / path_hash)))
         if not is_reclaimable(names, reclaim_before):
             found[path_hash] = names
     return {path_hash: names for path_hash, names in found.items() if names}
@@ -123,10 +159,12 @@ def is_reclaimable(names: list[str], reclaim_before: str) -> bool:
     return len(names) == 1 and names[0].endswith(".ts") and names[0] < reclaim_before
 
 
-def snapshot(device_dir: Path, partition: int, reclaim_before: str, kind: str = OBJECTS) -> dict[str, Files]:
-    """The current files of a partition, by suffix directory."""
+def snapshot(
+    device_dir: Path, partition: int, reclaim_before: str, kind: str = OBJECTS, held: Held = newest_files
+) -> dict[str, Files]:
+    """The current files of a partition, by suffix directory; `held` chooses among an object's."""
     found = {
-        suffix: files_of(device_dir, partition, suffix, reclaim_before, kind)
+        suffix: files_of(device_dir, partition, suffix, reclaim_before, kind, held)
         for suffix in layout.suffixes(device_dir, kind, partition)
     }
     return {suffix: files for suffix, files in found.items() if files}
@@ -145,14 +183,21 @@ def digest_of(files: Files) -> str:
     return md5.hexdigest()
 
 
-def _missing_files(device_dir: Path, kind: str, partition: int, offered: Files) -> Files:
-    wanted = {}
-    for path_hash, names in offered.items():
-        here = set(names_in(object_dir(device_dir, partition, path_hash, kind).directory))
-        missing = sorted(newest_files(here | set(names)) - here)
-        if missing:
-            wanted[path_hash] = missing
-    return wanted
+def _make_durable(stored: FragmentDir, name: str, index: int) -> bool:
+    """Make an archive durable that is here already (`name` without its index); False if it is not here."""
+    archive = Archive.of(with_index(name, index))
+    if archive is None or dataclasses.replace(archive, durable=False) not in stored.archives():
+        return False
+    stored.make_durable(archive.timestamp, index)
+    return True
+
+
+def _fragment_of(call: Call) -> int | None:
+    """Which fragment the asked device should have; None of replicas. Raises: Refusal (400)."""
+    text = call.headers.get(FRAGMENT)
+    if text is not None and not text.isdigit():
+        raise Refusal(400, f"Invalid {FRAGMENT}")
+    return None if text is None else int(text)
 
 
 def _partitions(body: bytes) -> list[int]:
@@ -183,8 +228,7 @@ def _list_hashes(directory: Path) -> Iterable[str]:
 
 
 def _is_file_name(text: str) -> bool:
-    stem, suffix = os.path.splitext(text)
-    return suffix in _SUFFIXES and stem.replace(".", "", 1).isdigit()
+    return _FILE_NAME.fullmatch(text) is not None
 
 
 def _json_reply(document: object) -> Reply:

@@ -1,7 +1,9 @@
 """The object server: objects' bodies and metadata on this host's devices.
 
-`PUT|GET|HEAD|POST|DELETE /device/partition/account/container/object`, all from the proxy or from daemons. A change is
-on disk, and the container server has been informed of it (or has not answered), before the caller gets its 2xx.
+`PUT|GET|HEAD|POST|DELETE /device/partition/account/container/object`, all from the proxy or from daemons. Where the
+policy is erasure coding, what is put and got is an archive of fragments, and a PUT has two phases (`multiphase`). A
+change is on disk, and the container server has been informed of it (or has not answered), before the caller gets its
+2xx.
 
 Metadata comes and goes as headers: the user's (X-Object-Meta-), those that a client wants to see again
 (Content-Encoding, …), and what the proxy's features keep (sysmeta). A POST replaces all but sysmeta.
@@ -12,8 +14,9 @@ Source: Swift, swift.obj.server.
 import asyncio
 import functools
 import hashlib
+import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +25,7 @@ from multidict import CIMultiDict
 
 from storage_cluster.policies import directory_name
 from storage_cluster.servers.databases.updates import PendingUpdates
-from storage_cluster.servers.disks import layout
+from storage_cluster.servers.disks import fragments, layout
 from storage_cluster.servers.disks.accesses import parse_access
 from storage_cluster.servers.disks.devices import (
     Devices,
@@ -33,11 +36,13 @@ from storage_cluster.servers.disks.devices import (
     timestamp_of,
 )
 from storage_cluster.servers.disks.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
+from storage_cluster.servers.disks.fragments import FragmentDir, Preference, object_at
 from storage_cluster.servers.disks.transfers import Scheduler, Transfers, TurnsLog
 from storage_cluster.servers.http import conditions, ranges
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.content_type import with_swift_bytes_of
 from storage_cluster.servers.http.messages import ACCESS, BrokenOff, Call, Refusal, Reply, reply
+from storage_cluster.servers.http.multiphase import ARCHIVE_LEN, BOUNDARY, Documents
 from storage_cluster.servers.http.times import http_date
 from storage_cluster.servers.object import expiry
 from storage_cluster.servers.object.replication import ObjectReplication
@@ -64,6 +69,13 @@ CLIENT_METADATA = (
 """Headers that are kept, by their beginnings: those that a client may set …"""
 METADATA = (*CLIENT_METADATA, "x-static-large-object", "x-object-sysmeta-", "x-object-transient-sysmeta-")
 """… and those that the proxy's features set."""
+
+PREFERENCES = "X-Backend-Fragment-Preferences"
+"""With a GET of fragments: which are wanted (`disks.fragments`); without it only what is durable is given."""
+FRAGMENTS = "X-Backend-Fragments"
+"""With its answer: the indexes of the fragments that the device has, by their moments."""
+DURABLE = "X-Backend-Durable-Timestamp"
+"""With its answer: the moment of those that are durable."""
 
 IF_TIMESTAMP = "X-Backend-If-Timestamp"
 """With a PUT: refuse it unless the newest change of what is stored is of this moment."""
@@ -102,13 +114,14 @@ class ObjectServer:
             if self._replication.concerns(call):
                 return await self._replication.handle(call)
             target = self._devices.target(call, 3)
-            if len(target.names) != 3:
+            is_by_hash = call.method == "GET" and not target.names
+            if len(target.names) != 3 and not is_by_hash:
                 raise Refusal(400)
             return await self._handle(call, target)
 
     async def _handle(self, call: Call, target: Target) -> Reply:
         directory = layout.hash_dir(target.device_dir, directory_name(policy_of(call)), target.partition, target.hash)
-        stored = ObjectDir(target.device_dir, directory)
+        stored = object_at(target.device_dir, directory, self._devices.policies)
         if call.method == "PUT":
             return await self._put(call, target, stored)
         if call.method in ("GET", "HEAD"):
@@ -128,30 +141,47 @@ class ObjectServer:
         if call.headers.get("If-None-Match") == "*" and before is not None and not expiry.has_expired(before.metadata):
             raise Refusal(412)
         content_type = call.headers.get("Content-Type", "application/octet-stream")
-        target.medium.admit(call.body.length or 0)
+        documents = Documents(call.body, call.headers[BOUNDARY]) if BOUNDARY in call.headers else None
+        target.medium.admit(int(call.headers.get(ARCHIVE_LEN, call.body.length or 0)))
         new = stored.new_file()
         transfers = self._transfers(call, target)
         try:
-            async for chunk in call.body:
+            async for chunk in call.body if documents is None else documents.chunks():
                 new.write(chunk)
                 await transfers.write(len(chunk))
-            _check_etag(call, new)
-            metadata = metadata_headers(call.headers, METADATA) | metadata_headers(call.body.trailers, METADATA)
+            footers: Mapping[str, str] = call.body.trailers if documents is None else await documents.footers()
+            _check_etag(footers.get("Etag", call.headers.get("Etag", "")), new)
+            metadata = metadata_headers(call.headers, METADATA) | metadata_headers(footers, METADATA)
             await transfers.sync()
             await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
+            if documents is not None:
+                await documents.await_confirmation()
+                await transfers.sync()
+                await self._make_durable(stored, timestamp, metadata)
         finally:
             new.close()
             transfers.close()
-        await self._updates.container_put(call, target, timestamp, (new.size, new.etag, content_type), metadata)
+        row = _row(new.size, new.etag, content_type, metadata)
+        await self._updates.container_put(call, target, timestamp, row, metadata)
         await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, metadata)
         replaced = _replaced_upload(before, metadata)
         return reply(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp), **replaced})
+
+    async def _make_durable(self, stored: ObjectDir, timestamp: str, metadata: Mapping[str, str]) -> None:
+        """Raises: Refusal (503) if the archive is not there any more."""
+        assert isinstance(stored, FragmentDir)
+        try:
+            await self._on_disk(functools.partial(stored.make_durable, timestamp, int(metadata[fragments.INDEX])))
+        except FileNotFoundError:
+            raise Refusal(503) from None
 
     async def _get(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         transfers = self._transfers(call, target)
         await transfers.read_metadata()
         info = self._info(call, stored)
         headers = CIMultiDict(_info_headers(info))
+        if isinstance(stored, FragmentDir):
+            headers.update(_fragment_headers(stored))
         unwanted = conditions.check_conditions(call.headers, headers)
         if unwanted is not None:
             return unwanted
@@ -208,8 +238,8 @@ class ObjectServer:
         metadata = metadata_headers(call.headers, METADATA)
         await self._transfers(call, target).sync()
         await self._on_disk(functools.partial(stored.write_meta, timestamp, content_type, metadata))
-        described = (info.size, info.etag, content_type)
-        await self._updates.container_put(call, target, timestamp, described, info.metadata)
+        row = _row(info.size, info.etag, content_type, info.metadata)
+        await self._updates.container_put(call, target, timestamp, row, info.metadata)
         await self._updates.expiry(call, target, timestamp, info.metadata, metadata)
         return reply(202, {k: v for k, v in info.metadata.items() if k.startswith("X-Object-Sysmeta-")})
 
@@ -231,10 +261,12 @@ class ObjectServer:
 
     def _info(self, call: Call, stored: ObjectDir) -> ObjectInfo:
         """The stored object. Raises: Refusal (404 with the time of the newest change; 412 on If-Match)."""
-        info = _info_or_quarantine(stored)
+        info = _info_or_quarantine(stored, _preferences(call))
         if info is not None and not expiry.has_expired(info.metadata):
             return info
-        newest = stored.versions().newest
+        versions = stored.versions()
+        is_unwanted = info is None and versions.data > versions.tombstone
+        newest = "" if is_unwanted else versions.newest
         refused = conditions.absent(call.headers) if call.method in ("GET", "HEAD") else None
         text = None if refused is None else ""
         raise Refusal(refused.status if refused else 404, text, {"X-Backend-Timestamp": newest} if newest else None)
@@ -265,9 +297,9 @@ def _close(opened: int, transfers: Transfers) -> None:
     os.close(opened)
 
 
-def _info_or_quarantine(stored: ObjectDir) -> ObjectInfo | None:
+def _info_or_quarantine(stored: ObjectDir, preferences: Sequence[Preference] | None = None) -> ObjectInfo | None:
     try:
-        return stored.read_info()
+        return stored.read_info(preferences) if isinstance(stored, FragmentDir) else stored.read_info()
     except DamagedFileError:
         stored.quarantine()
         return None
@@ -284,10 +316,33 @@ def _check_newest(stored: ObjectDir, timestamp: str) -> None:
         raise Refusal(409, headers={"X-Backend-Timestamp": newest})
 
 
-def _check_etag(call: Call, new: NewFile) -> None:
-    wanted = call.headers.get("Etag", "").strip('"')
+def _check_etag(wanted: str, new: NewFile) -> None:
+    wanted = wanted.strip('"')
     if wanted and wanted != new.etag:
         raise Refusal(422)
+
+
+def _preferences(call: Call) -> list[Preference] | None:
+    """Which fragments a reader wants. Raises: Refusal (400)."""
+    text = call.headers.get(PREFERENCES)
+    try:
+        return None if text is None else fragments.parse_preferences(text)
+    except ValueError:
+        raise Refusal(400, f"Invalid {PREFERENCES}") from None
+
+
+def _row(size: int, etag: str, content_type: str, metadata: Mapping[str, str]) -> tuple[int, str, str]:
+    """What the container lists: of a fragment the size and ETag of the whole object."""
+    return int(metadata.get(fragments.SIZE, size)), metadata.get(fragments.ETAG, etag), content_type
+
+
+def _fragment_headers(stored: FragmentDir) -> dict[str, str]:
+    """Which fragments of an object are here, by moment, and which moment is durable."""
+    held: dict[str, list[int]] = {}
+    for archive in stored.archives():
+        held.setdefault(archive.timestamp, []).append(archive.index)
+    durable = stored.versions().data
+    return {FRAGMENTS: json.dumps(held)} | ({DURABLE: durable} if durable in held else {})
 
 
 def _read_all(opened: int, size: int) -> bytes:

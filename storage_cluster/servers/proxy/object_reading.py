@@ -32,7 +32,7 @@ _HOP_BY_HOP = (
     "X-Openstack-Request-Id",
     "Keep-Alive",
 )
-_THERE = (200, 206, 304, 412, 416)
+THERE = (200, 206, 304, 412, 416)
 """What only a replica that has the object answers; 412 also one that has not, then without its timestamp."""
 
 
@@ -48,10 +48,9 @@ class ObjectReader:
     async def read(self, call: Call, names: tuple[str, str, str]) -> Reply:
         """The object, or that part of it which is asked for. Raises: Refusal (404, 412, 503)."""
         devices = iter(self._replicas.readable(*names, policy=self._policy, reserved=ACCESS in call.headers))
-        headers = {name: call.headers[name] for name in _PASSED_ON if name in call.headers}
         newest = is_true(call.headers.get("X-Newest"))
-        found = await self._search(call, names, devices, headers, newest=newest)
-        reply = Reply(found.status, _end_to_end_headers(found.headers))
+        found = await self._search(call, names, devices, conditions_and_range(call), newest=newest)
+        reply = Reply(found.status, end_to_end_headers(found.headers))
         if call.method == "HEAD":
             found.close()
             return reply
@@ -76,7 +75,7 @@ class ObjectReader:
             if answer is None:
                 continue
             timestamp = answer.headers.get("X-Backend-Timestamp", "")
-            if answer.status not in _THERE or not timestamp:
+            if answer.status not in THERE or not timestamp:
                 answer.close()
                 absent.count(answer.status, counts=device in primaries or bool(timestamp))
                 gone = max(gone, timestamp)
@@ -212,7 +211,13 @@ def _newer(best: BackendStream | None, other: BackendStream) -> BackendStream:
     return newer
 
 
-def _end_to_end_headers(headers: Mapping[str, str]) -> CIMultiDict[str]:
+def conditions_and_range(call: Call) -> dict[str, str]:
+    """The headers of a read that go to the storage servers."""
+    return {name: call.headers[name] for name in _PASSED_ON if name in call.headers}
+
+
+def end_to_end_headers(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """Headers of a storage server's answer that are the client's, too."""
     kept = CIMultiDict(headers)
     for name in _HOP_BY_HOP:
         kept.popall(name, None)

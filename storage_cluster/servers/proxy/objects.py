@@ -13,6 +13,8 @@ from storage_cluster.servers.http.messages import ACCESS, Call, Refusal, Reply, 
 from storage_cluster.servers.http.times import http_date, just_after
 from storage_cluster.servers.object.server import IF_TIMESTAMP, METADATA, REPLACED_UPLOAD
 from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.fragment_reading import FragmentReader, without_archive
+from storage_cluster.servers.proxy.fragment_upload import FragmentUpload
 from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.object_reading import ObjectReader
 from storage_cluster.servers.proxy.object_rules import check_post, check_put
@@ -46,12 +48,16 @@ class Objects:
         require(container)
         policy = container.policy_index
         if call.method in ("GET", "HEAD"):
-            return await ObjectReader(self._replicas, policy).read(call, names)
+            return await self._reader(policy).read(call, names)
         if call.method == "PUT":
             return await self._put(call, names, policy)
         if call.method == "POST":
             return await self._post(call, names, policy)
         return await self._change(call, names, {}, policy)
+
+    def _reader(self, policy: int) -> ObjectReader:
+        code = self._replicas.code(policy)
+        return ObjectReader(self._replicas, policy) if code is None else FragmentReader(self._replicas, policy, code)
 
     async def _put(self, call: Call, names: Names, policy: int) -> Reply:
         check_put(call, names[2])
@@ -65,9 +71,9 @@ class Objects:
         for name in ("Etag", "If-None-Match", IF_TIMESTAMP):
             if name in call.headers:
                 headers[name] = call.headers[name]
-        upload = Upload(self._replicas, names, self._for_replicas(call, names, timestamp, headers, policy), policy)
+        upload = self._upload(names, self._for_replicas(call, names, timestamp, headers, policy), policy)
         try:
-            best = best_answer(await upload.run(call), self._replicas.placement(*names, policy=policy)[2].quorum)
+            best = best_answer(await upload.run(call), upload.quorum)
         except Refusal as refusal:
             if refusal.status != 409:
                 raise
@@ -75,8 +81,19 @@ class Objects:
         if not best.is_success:
             raise Refusal(best.status)
         return reply(
-            201, {"Etag": best.headers["Etag"], "Last-Modified": http_date(timestamp), **_replaced_upload(best)}
+            201,
+            {
+                "Etag": upload.etag or best.headers["Etag"],
+                "Last-Modified": http_date(timestamp),
+                **_replaced_upload(best),
+            },
         )
+
+    def _upload(self, names: Names, headers_for: list[dict[str, str]], policy: int) -> Upload:
+        code = self._replicas.code(policy)
+        if code is None:
+            return Upload(self._replicas, names, headers_for, policy)
+        return FragmentUpload(self._replicas, names, headers_for, policy, code)
 
     async def _post(self, call: Call, names: Names, policy: int) -> Reply:
         check_post(call)
@@ -96,7 +113,8 @@ class Objects:
             raise Refusal(best.status, best.body.decode() if explained else None)
         if best.status != 202:
             return reply(best.status, _replaced_upload(best))
-        return _accepted_reply({k: v for k, v in best.headers.items() if k.lower().startswith("x-object-sysmeta-")})
+        kept = {k: v for k, v in best.headers.items() if k.lower().startswith("x-object-sysmeta-")}
+        return _accepted_reply(without_archive(kept))
 
     def _for_replicas(
         self, call: Call, names: Names, timestamp: str, headers: dict[str, str], policy: int

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from storage_cluster.erasure import Code, code_of
 from storage_cluster.policies import POLICY_INDEX, ring_name
 from storage_cluster.ring import Ring
 from storage_cluster.servers.http.backend import Backend, BackendAnswer, device_path
@@ -36,6 +37,10 @@ class Replicas:
         kind = RING_SERVICES[len(names) - 1]
         ring = self.backend.rings[ring_name(policy) if kind == "object" else kind]
         return kind, ring.partition(*names), ring
+
+    def code(self, policy: int) -> Code | None:
+        """How a policy's objects are coded; None if it keeps replicas."""
+        return code_of(self.backend.topology.policies, policy)
 
     def policy_headers(self, policy: int) -> dict[str, str]:
         """What says to an object server which policy is meant; nothing where there is one only."""

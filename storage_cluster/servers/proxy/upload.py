@@ -31,18 +31,16 @@ class Upload:
     ) -> None:
         self._replicas = replicas
         _, self._partition, self._ring = replicas.placement(*names, policy=policy)
-        self._quorum = self._ring.quorum
+        self.quorum = self._ring.quorum
+        """So many servers must have it."""
+        self.etag = ""
+        """Of an object that the servers do not see whole, once it was sent; else theirs is its own."""
         self._names = names
         self._headers_for = headers_for
 
     async def run(self, call: Call) -> list[BackendAnswer]:
         """Connect, pass the body on, collect answers. Raises: Refusal (503) without a quorum, ClientGone."""
-        handoffs = self._ring.handoffs(self._partition)
-        connecting = [
-            self._connect(headers, with_handoffs(device, handoffs), self._partition)
-            for headers, device in zip(self._headers_for, self._ring.primaries(self._partition), strict=True)
-        ]
-        uploads = [upload for upload in await asyncio.gather(*connecting) if upload is not None]
+        uploads = [upload for upload in await self._connect_all() if upload is not None]
         try:
             open_ones = self._open_or_refuse(uploads)
             await call.body.proceed()
@@ -55,7 +53,16 @@ class Upload:
             if upload not in open_ones:
                 upload.give_up()
         answers = {asyncio.create_task(upload.answer()) for upload in open_ones}
-        return await first_and_rest(answers, self._quorum)
+        return await first_and_rest(answers, self.quorum)
+
+    async def _connect_all(self) -> list[BackendUpload | None]:
+        """An upload for each replica; None where no server accepted it."""
+        handoffs = self._ring.handoffs(self._partition)
+        connecting = [
+            self._connect(headers, with_handoffs(device, handoffs), self._partition)
+            for headers, device in zip(self._headers_for, self._ring.primaries(self._partition), strict=True)
+        ]
+        return await asyncio.gather(*connecting)
 
     async def _connect(
         self, headers: Mapping[str, str], devices: Iterator[Device], partition: int
@@ -74,10 +81,10 @@ class Upload:
     def _open_or_refuse(self, uploads: list[BackendUpload]) -> list[BackendUpload]:
         early = [upload.early_status for upload in uploads]
         for status in _FINAL_STATUSES:
-            if early.count(status) >= self._quorum:
+            if early.count(status) >= self._ring.quorum:
                 raise Refusal(status)
         open_ones = [upload for upload in uploads if not upload.is_answered or _is_success(upload)]
-        if len(open_ones) < self._quorum:
+        if len(open_ones) < self.quorum:
             raise Refusal(503)
         return open_ones
 
@@ -97,9 +104,9 @@ class Upload:
 
     async def _pass_on(self, chunk: bytes, uploads: list[BackendUpload]) -> None:
         for upload in list(uploads):
-            if not await _send_chunk(chunk, upload):
+            if not await send_chunk(chunk, upload):
                 uploads.remove(upload)
-        if len(uploads) < self._quorum:
+        if len(uploads) < self.quorum:
             raise Refusal(503)
 
 
@@ -107,7 +114,7 @@ def _is_success(upload: BackendUpload) -> bool:
     return upload.early_status // 100 == 2
 
 
-async def _send_chunk(chunk: bytes, upload: BackendUpload) -> bool:
+async def send_chunk(chunk: bytes, upload: BackendUpload) -> bool:
     """Send a piece, empty at the end; False if the server is gone, refuses, or answers before it has the whole body."""
     if upload.is_answered:
         return _is_success(upload) and not chunk

@@ -23,6 +23,9 @@ POLICIES = Policies(
 )
 
 
+CODED = {"kind": "erasure_coding", "data_fragments": 2, "parity_fragments": 1}
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
     with LoopbackStore(tmp_path_factory.mktemp("policies"), policies=POLICIES) as running:
@@ -208,6 +211,12 @@ def test_a_reaped_account_leaves_no_object_of_any_policy(busy_store: LoopbackSto
         ([{"name": "a", "default": True}, {"name": "b", "default": True}], "one policy is the default"),
         ([{"name": "a", "default": True, "deprecated": True}], "not deprecated"),
         ([{"name": "a", "replicas": -1}], "numbers from 0 on"),
+        ([{"name": "a", "kind": "mirrors"}], "kind is 'replication' or 'erasure_coding'"),
+        ([{"name": "a", "data_fragments": 2}], "fragments need kind"),
+        ([{"name": "a", **CODED, "replicas": 3}], "not both"),
+        ([{"name": "a", **CODED, "parity_fragments": 0}], "from 1 on"),
+        ([{"name": "a", **CODED, "segment_bytes": 0}], "from 1 on"),
+        ([{"name": "a", **CODED, "data_fragments": 32}], "32 fragments at most"),
     ],
 )
 def test_policies_that_cannot_be_are_named(entries: list[dict], named: str) -> None:
