@@ -66,10 +66,10 @@ def figure(picture: Picture) -> Any:
     for name, colour in _COLOURS.items():
         chosen = [arrow for arrow in picture.arrows if (arrow.kind == "data") == (name == _DATA)]
         points = list(_points(chosen, lanes, begin_ns))
-        marker = {"symbol": "arrow", "angleref": "previous", "size": [0, 8, 0] * len(chosen), "color": colour}
+        marker = {"symbol": "arrow", "angleref": "previous", "size": [0, 13, 0] * len(chosen), "color": colour}
         x, y = [at for at, _ in points], [lane for _, lane in points]
         made.add_trace(
-            go.Scatter(x=x, y=y, name=name, mode="lines+markers", line={"color": colour, "width": 1}, marker=marker)
+            go.Scatter(x=x, y=y, name=name, mode="lines+markers", line={"color": colour, "width": 1.5}, marker=marker)
         )
     before_ms = (first_ns - begin_ns) / 1e6
     if before_ms > 0:
@@ -78,8 +78,8 @@ def figure(picture: Picture) -> Any:
     made.update_yaxes(tickvals=list(range(len(lanes))), ticktext=lanes, autorange="reversed")
     made.update_xaxes(title_text="ms since the command began" if picture.began_ns else "ms since the first packet")
     made.update_layout(
-        title={"text": picture.title, "font": {"size": 14}}, template="plotly_white", height=420,
-        margin={"l": 60, "r": 20, "t": 40, "b": 40}, legend={"orientation": "h", "y": -0.2},
+        title={"text": picture.title, "font": {"size": 20}}, template="plotly_white", height=420, font={"size": 17},
+        margin={"l": 80, "r": 20, "t": 50, "b": 40}, legend={"orientation": "h", "y": -0.2},
     )  # fmt: skip
     return made
 

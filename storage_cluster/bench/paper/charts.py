@@ -26,7 +26,7 @@ _WIDTHS = {"client": 11, "proxy": 6, "storage": 4}
 """Of lines, in the order in which they are drawn: one that lies on another leaves its edges to be seen."""
 _COUNTS = (
     ("failures", "failures_count", "#c62828"),
-    ("unfinished when the time was over", "unfinished_count", "#f2a900"),
+    ("unfinished when the time was over", "unfinished_count", "#b77900"),
     ("retries", "retries_count", "#6b7a99"),
 )
 _FONT_SIZE, _TITLE_SIZE = 19, 22
@@ -73,8 +73,13 @@ def _throughput(key: tuple[str, str], points: Sequence[Found]) -> Any:
             row=row, col=1,
         )  # fmt: skip
         most = 1.6 * max(*values, 10)
-        made.update_yaxes(title_text=name.split()[0], range=[0, most], tickformat=",d", nticks=3, row=row, col=1)
+        made.update_yaxes(range=[0, most], tickformat=",d", nticks=3, row=row, col=1)
+        made.add_annotation(
+            text=name, font={"color": colour}, showarrow=False, x=0, y=1, xref="x domain", yref="y domain",
+            xanchor="left", yanchor="top", row=row, col=1,
+        )  # fmt: skip
     made.update_xaxes(title_text="at once", row=4, col=1)
+    made.update_layout(showlegend=False)  # each panel says what it shows
     return _with_layout(made, f"Figure {_FIGURES[key]}: {key[1]} on {key[0].upper()}")
 
 
