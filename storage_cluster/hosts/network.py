@@ -9,7 +9,7 @@
 Without the second half both ends of a cable would show the same packets, and every tool would look perfect.
 
 A burst (`burst_bytes`) below a super-segment has the shaper split it into packets that it passes on one by one: the
-receiver merges most differently, for 6.5 ms of a core for each MB and cable. With a larger one (0.8 ms) a super-segment
+receiver merges most differently, for 6.7 ms of a core for each MB and cable. With a larger one (0.8 ms) a super-segment
 is split behind the shaper, and merged again nearly as it was. With `card_queue_ms` a host's own card is shaped as well:
 then it is the host that waits if it has more to send than the link carries, as with a real card, and the switch loses
 nothing but where several hosts send to one.
