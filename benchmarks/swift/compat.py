@@ -6,6 +6,8 @@ store), and unmodified clients (`tests/swift_compat/test_clients.py`). The recor
     python -m benchmarks.swift up
     python -m benchmarks.swift exec client -- env PYTHONPATH=$PWD \\
         python -m benchmarks.swift.compat record 10.77.0.20 8080
+
+and that of storage policies with TWINTAP_SWIFT_TOPOLOGY=policies and `record-policies`.
 """
 
 import dataclasses
@@ -21,7 +23,7 @@ import click
 
 from benchmarks.swift import functional
 from testkit.loopback_store import LoopbackStore
-from testkit.swift_scenarios import AREAS, recording, run
+from testkit.swift_scenarios import AREAS, policies, recording, run
 from testkit.swift_scenarios.known import reasons, unexplained_parts
 from testkit.swift_scenarios.recording import Disagreement
 from testkit.swift_scenarios.site import Site
@@ -42,7 +44,8 @@ The requests are written from the API reference and the documentation of each fe
 (`testkit/swift_scenarios`). Debian's Swift 2.30.1 with all its middlewares was asked them once; its answers are
 `tests/golden/swift-2.30.1.jsonl`. `make test` asks our store the same and compares, so that a disagreement that is not
 explained fails. The areas `products` are generated, of pairs of features: versions × kinds of objects × what is
-done to them × who asks (`testkit/swift_scenarios/products.py`).
+done to them × who asks (`testkit/swift_scenarios/products.py`). The last four are of both stores with the storage
+policies of the topology `policies` (`tests/golden/swift-2.30.1-policies.jsonl`): three and two replicas, and fragments.
 
 Left out of the comparison is what differs from run to run (times, tokens, transaction ids), the order
 of headers, counts that containers report to their account later, and lengths of bodies that are compared themselves.
@@ -87,7 +90,7 @@ class AreaResult:
 def command(context: click.Context) -> None:
     """Write docs/swift-compat.md."""
     if context.invoked_subcommand is None:
-        PAGE.write_text("\n".join(page(list(judged_by_swift()), judged_by_clients())), "utf-8")
+        PAGE.write_text("\n".join(page([*judged_by_swift(), *judged_with_policies()], judged_by_clients())), "utf-8")
         click.echo(f"{PAGE.relative_to(ROOT)} is written.")
 
 
@@ -103,6 +106,16 @@ def record(host: str, port: int, only: tuple[str, ...]) -> None:
     click.echo(f"{recording.FILE.relative_to(ROOT)} is written.")
 
 
+@command.command("record-policies")
+@click.argument("host")
+@click.argument("port", type=int)
+def record_policies(host: str, port: int) -> None:
+    """Ask OpenStack Swift at HOST and PORT, up with the topology `policies`, what is about storage policies."""
+    site = Site(host, port)
+    recording.save({area: policies.run(site, area) for area in policies.AREAS}, policies.FILE)
+    click.echo(f"{policies.FILE.relative_to(ROOT)} is written.")
+
+
 def judged_by_swift() -> Iterator[AreaResult]:
     """Our store's answers against Swift's, by area."""
     recorded = recording.load()
@@ -111,6 +124,20 @@ def judged_by_swift() -> Iterator[AreaResult]:
         site = Site(proxy.address, proxy.port)
         for area in AREAS:
             found = run(site, area)
+            yield AreaResult(area, len(found), tuple(recording.disagreements(area, recorded[area], found)))
+
+
+def judged_with_policies() -> Iterator[AreaResult]:
+    """The same of a store with storage policies."""
+    recorded = recording.load(policies.FILE)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        LoopbackStore(Path(directory), policies=policies.POLICIES) as store,
+    ):
+        proxy = store.topology.service("proxy")
+        site = Site(proxy.address, proxy.port)
+        for area in policies.AREAS:
+            found = policies.run(site, area)
             yield AreaResult(area, len(found), tuple(recording.disagreements(area, recorded[area], found)))
 
 

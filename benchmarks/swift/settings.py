@@ -11,7 +11,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from storage_cluster import ring_builder
+from storage_cluster import erasure, ring_builder
+from storage_cluster.policies import ERASURE_CODING
 from storage_cluster.services import RING_SERVICES
 from storage_cluster.topology import Host, Service, Topology
 
@@ -68,6 +69,13 @@ name = {policy.name}
 aliases = {aliases}
 default = {default}
 deprecated = {policy.deprecated}
+"""
+_FRAGMENTS = """\
+policy_type = erasure_coding
+ec_type = {backend}
+ec_num_data_fragments = {policy.data_fragments}
+ec_num_parity_fragments = {policy.parity_fragments}
+ec_object_segment_size = {policy.segment_bytes}
 """
 _DEFAULTS = """\
 [DEFAULT]
@@ -150,6 +158,7 @@ def _ring_builder(*argv: str) -> None:
 def _swift_conf(topology: Topology) -> str:
     policies = [
         _POLICY.format(policy=each, aliases=", ".join(each.names), default=each is topology.policies.default)
+        + (_FRAGMENTS.format(policy=each, backend=erasure.BACKEND) if each.kind == ERASURE_CODING else "")
         for each in topology.policies
     ]
     return _SWIFT_CONF.format(suffix=topology.ring.hash_suffix) + "".join(policies)

@@ -51,7 +51,7 @@ KNOWN = (
     Known(
         "A PUT with a wrong ETag has no Last-Modified; Swift gives the time it would have had.",
         r"last-modified: <date> → \(none\)",
-        area="objects|products: spellings",
+        area="objects|objects of two replicas|products: spellings",
         request="PUT .*E[Tt]ag.*",
     ),
     Known(
@@ -70,6 +70,18 @@ KNOWN = (
         ".*",
         area="quotas",
         request="(PUT|COPY|HEAD) .*/c.*",
+    ),
+    Known(
+        "There is neither container sync nor a limit of rates, so `/info` names neither.",
+        r"body: '.*\"container_sync\".*\"ratelimit\".*' → '.*",
+        area="policies of containers",
+        request="GET /info.*",
+    ),
+    Known(
+        "Ranges are read of an object; Swift reads ranges of fragments, and refuses those of which too many overlap.",
+        r"status: 416 .* → 206 .*|content-range: .* → \(none\)|content-type: .* → multipart.*|body: .*",
+        area="objects in fragments",
+        request="GET .*Range: bytes=3-4,1048574-1048577,-3.*",
     ),
 )
 

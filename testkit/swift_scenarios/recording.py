@@ -31,20 +31,20 @@ class Disagreement:
         return found
 
 
-def save(answers: dict[str, list[Exchange]]) -> None:
+def save(answers: dict[str, list[Exchange]], file: Path = FILE) -> None:
     """Keep a recording."""
     lines = [
         json.dumps({"area": area} | dataclasses.asdict(exchange), ensure_ascii=False)
         for area, exchanges in answers.items()
         for exchange in exchanges
     ]
-    FILE.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
+    file.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
 
 
-def load() -> dict[str, list[Exchange]]:
+def load(file: Path = FILE) -> dict[str, list[Exchange]]:
     """The recording, by area."""
     answers: dict[str, list[Exchange]] = {}
-    for line in FILE.read_text("utf-8").splitlines():
+    for line in file.read_text("utf-8").splitlines():
         fields = json.loads(line)
         answers.setdefault(fields.pop("area"), []).append(Exchange(**fields))
     return answers

@@ -18,6 +18,7 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from http import HTTPStatus
 
 from multidict import CIMultiDict
 
@@ -78,11 +79,14 @@ class FragmentReader(ObjectReader):
         _show_whole(headers)
         if newest.status in _UNCHANGED_OR_UNWANTED:
             _close(found.held.values())
+            headers.popall("Content-Type", None)
             return Reply(newest.status, headers)
         sources = [_Source(index, stream, has_body=search.has_bodies) for index, stream in found.held.items()]
         body = _Body(self, call, names, self._code, found.timestamp, size, sources)
         headers.popall("Content-Range", None)
         reply = ranges.reply_with_ranges(200, headers, size, call.headers.get("Range"), body.chunks)
+        if reply.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            reply.headers.popall("Content-Type", None)  # as in Swift, though not with replicas
         reply.on_close = body.close
         return reply
 
