@@ -7,6 +7,7 @@ What only tests use lies in `tests/helpers/`.
 Capture files
     `netsim`            hosts, paths and TCP, simulated: each host's capture, and which packet became which
     `upload_captures`   two hosts' captures of many uploads, ten million packets in seconds, and floods of SYNs
+    `traffic_shapes`    the same for traffic of other shapes: kept connections, a bulk stream, loss, HTTP/2
     `hostile_captures`  captures whose every text tries to escape from where it is shown
     `capture_files`     pcap and pcapng byte by byte, in every variant that the formats allow
     `capture_records`   any capture file cut into its records, to be damaged and joined again
