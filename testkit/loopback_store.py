@@ -77,9 +77,13 @@ class LoopbackStore:
         day_s: float = 86_400.0,
         book_of: Disk | None = None,
         policies: Policies = ONE,
+        replicas: int = 3,
+        intervals: Intervals = INTERVALS,
     ) -> None:
         """`book_of`: with a book of reservations, and this below every device."""
         self.root = root
+        self._replicas = replicas
+        self._intervals = intervals
         self._policies = policies
         self._book_of = book_of
         self._s3 = S3Options(info_cache_s=0.0, cache_mib=cache_mib, lifecycle_day_s=day_s)
@@ -191,13 +195,13 @@ class LoopbackStore:
                 )
             )
         users = (*topologies.load(topologies.BUNDLED_FILE).users, User("other", "someone", "secret"))
-        ring = RingShape(partition_power=4, replicas=3, hash_suffix="test")
+        ring = RingShape(partition_power=4, replicas=self._replicas, hash_suffix="test")
         reservations = ReservationOptions(slice_mb=0.8, stripe_mb=0.1, remember_s=0.0)
         return Topology(
             tuple(hosts),
             users,
             ring,
-            intervals=INTERVALS,
+            intervals=self._intervals,
             daemons=self._daemons,
             s3=self._s3,
             reservations=reservations,
