@@ -20,17 +20,13 @@ def _figure(kind: str, lines: Sequence[Line]) -> Any:
 
     made = make_subplots(rows=1, cols=3, horizontal_spacing=0.12, subplot_titles=("op/s", "MB/s", "90 % within, s"))
     at = [each.title.removeprefix(f"{kind} ") for each in lines]
-    interval = {
-        "type": "data",
-        "symmetric": False,
-        "array": [each.greatest_per_s - each.operations_per_s for each in lines],
-        "arrayminus": [each.operations_per_s - each.least_per_s for each in lines],
-    }
+    rates = [(each.operations_per_s, each.least_per_s, each.greatest_per_s) for each in lines]
+    responses = [tuple(ms / 1e3 for ms in (each.response_90_ms, *each.responses_90_ms)) for each in lines]
     for column, (values, error) in enumerate(
         (
-            ([each.operations_per_s for each in lines], interval),
+            ([each.operations_per_s for each in lines], _interval(rates)),
             ([each.megabytes_per_s for each in lines], None),
-            ([each.response_90_ms / 1e3 for each in lines], None),
+            ([each.response_90_ms / 1e3 for each in lines], _interval(responses)),
         ),
         1,
     ):
@@ -49,9 +45,19 @@ def _figure(kind: str, lines: Sequence[Line]) -> Any:
     made.update_yaxes(rangemode="tozero")
     made.update_annotations(font_size=_FONT_SIZE)
     made.update_layout(
-        title={"text": f"{kind} objects: medians of {rounds} rounds; the line at op/s: all of them",
+        title={"text": f"{kind} objects: medians of {rounds} rounds; lines: all of them",
                "font": {"size": _TITLE_SIZE}},
         template="plotly_white", width=_WIDTH, height=_HEIGHT, font={"size": _FONT_SIZE}, showlegend=False,
         margin={"l": 60, "r": 20, "t": 90, "b": 50},
     )  # fmt: skip
     return made
+
+
+def _interval(found: Sequence[tuple[float, ...]]) -> dict[str, Any]:
+    """The least and the greatest of all rounds, as distances from the median; each is (median, least, greatest)."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [greatest - median for median, _, greatest in found],
+        "arrayminus": [median - least for median, least, _ in found],
+    }

@@ -361,10 +361,10 @@ def test_what_goes_into_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "| at once | 1 | 2 |" in text and "- a finding" in text
     assert len(messages) == 1 and "no pictures as PNG" in messages[0]
     runs = [points.Point("small-1", ("w",), tmp_path), points.Point("large-1", ("--set", "x.sizes=c(64)MB"), tmp_path)]
-    line = experiment_004.Line("small write", 1.5, 2.0, 3.0, 99.5, 1.0, 1.75, 1)
+    line = experiment_004.Line("small write", 1.5, 2.0, 3.0, 99.5, 0.5, 1.75, 1, (2.0, 4.0))
     text = experiment_004.publish([line], runs, tmp_path / "e", ("tracer", "x")).read_text("utf-8")
     assert "Medians of 1 rounds from 7 hosts of load, one of them" in text and "10 objects of 64 MB" in text
-    assert "| small write | 1.50 | 1.00 to 1.75 | 2.00 | 3.0 | 99.50 % |" in text
+    assert "| small write | 1.50 | 0.5000 to 1.75 | 2.00 | 3 | 2 to 4 | 99.50 % |" in text
 
 
 @pytest.mark.browser
@@ -466,8 +466,10 @@ def test_document_004_is_cosbench_files_and_means(tmp_path: Path) -> None:
     assert (line.operations_per_s, line.megabytes_per_s, line.response_90_ms, line.success_percent) == (20, 2, 6, 75)
     assert (line.least_per_s, line.greatest_per_s, line.rounds_count) == (10, 900, 3)
     assert "900.00" in experiment_004.as_text([line])
-    (rate, *_), _ = charts_004.figures([line])["small"].data, charts_004.figures([])["large"]
+    assert line.responses_90_ms == (5, 7)
+    (rate, _, response), _ = charts_004.figures([line])["small"].data, charts_004.figures([])["large"]
     assert (rate.error_y.array[0], rate.error_y.arrayminus[0]) == (880, 10)
+    assert (response.error_y.array[0], response.error_y.arrayminus[0]) == (0.001, 0.001)
 
 
 def test_each_host_of_load_gets_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
