@@ -142,6 +142,8 @@ class ObjectServer:
             raise Refusal(412)
         content_type = call.headers.get("Content-Type", "application/octet-stream")
         documents = Documents(call.body, call.headers[BOUNDARY]) if BOUNDARY in call.headers else None
+        if isinstance(stored, FragmentDir) is (documents is None):
+            raise Refusal(400, "An upload in two phases is for fragments, and another one for replicas")
         target.medium.admit(int(call.headers.get(ARCHIVE_LEN, call.body.length or 0)))
         new = stored.new_file()
         transfers = self._transfers(call, target)
@@ -152,6 +154,8 @@ class ObjectServer:
             footers: Mapping[str, str] = call.body.trailers if documents is None else await documents.footers()
             _check_etag(footers.get("Etag", call.headers.get("Etag", "")), new)
             metadata = metadata_headers(call.headers, METADATA) | metadata_headers(footers, METADATA)
+            if documents is not None and not metadata.get(fragments.INDEX, "").isdigit():
+                raise Refusal(400, f"Missing {fragments.INDEX}")
             await transfers.sync()
             await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
             if documents is not None:

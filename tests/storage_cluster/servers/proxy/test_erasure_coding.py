@@ -14,6 +14,7 @@ import pytest
 from storage_cluster import convergence
 from storage_cluster.policies import ERASURE_CODING, POLICY_INDEX, Policies, Policy
 from storage_cluster.ring import path_hash
+from storage_cluster.servers.http import multiphase
 from storage_cluster.topology import DAEMONS
 from testkit.loopback_store import STORAGE_HOSTS, Client, LoopbackStore
 from tests.helpers.polling import PATIENCE_S, wait_for
@@ -336,6 +337,18 @@ def test_a_server_refuses_what_it_cannot_read(store: LoopbackStore, header: str,
     method, path = ("REPLICATE", "/d1") if "Ssync" in header else ("GET", "/d1/1/AUTH_test/c/o")
     headers = {POLICY_INDEX: "1", header: value}
     assert store.ask(method, path, headers, service="object", host="storage1").status == 400
+
+
+@pytest.mark.parametrize(("policy", "boundary"), [("0", "b"), ("1", "b"), ("1", "")])
+def test_a_server_refuses_an_upload_that_does_not_fit_its_policy(
+    store: LoopbackStore, policy: str, boundary: str
+) -> None:
+    headers = {POLICY_INDEX: policy, "X-Timestamp": "1700000001.00000", "Content-Type": "text/plain"}
+    headers |= multiphase.request_headers(boundary) if boundary else {}
+    body = multiphase.before_body("b") + multiphase.after_body("b", {}) + multiphase.confirmation("b")
+    answer = store.ask("PUT", "/d1/1/AUTH_test/c/unfit", headers, body, service="object", host="storage1")
+    assert answer.status == 400
+    assert not list(store.root.glob("data/storage1/*/tmp/*"))
 
 
 def test_daemons_audit_rebuild_and_expire(tmp_path: Path) -> None:
