@@ -90,7 +90,10 @@ log_level = INFO
 devices = {devices}
 mount_check = false
 disable_fallocate = false
+conn_timeout = 5
+node_timeout = 30
 """
+"""The timeouts: on a busy machine Swift's own would make answers 503 that a calm one gives."""
 _STORAGE = """
 [pipeline:main]
 pipeline = healthcheck recon {name}-server
