@@ -35,7 +35,7 @@ class OneEnded:
     server_or_network_ns: int  # their time that is the server's or the network's
     network_at_least_ns: int | None  # the network's least part of it, by the fastest round trips; null without any
     client_unseen_count: int  # roots whose client's end was not captured
-    roots_count: int = 0
+    requests_count: int = 0
     which_end_unknown: bool = False  # some were captured at one end, and it is unknown at which
 
     @property
@@ -56,8 +56,8 @@ class OneEnded:
                 said += f"the network took at least about {in_words(self.network_at_least_ns)} of it "
                 said += "(the fastest round trips seen)."
         if self.client_unseen_count:
-            some = self.client_unseen_count < self.roots_count
-            end = f"Of {self.client_unseen_count:,} of {self.roots_count:,} requests the" if some else "The"
+            some = self.client_unseen_count < self.requests_count
+            end = f"Of {self.client_unseen_count:,} of {self.requests_count:,} requests the" if some else "The"
             said += (
                 f" {end} client's end was not captured: what it waited for connections and the network is not in this."
             )
@@ -76,7 +76,7 @@ def sum_one_ended(rows: pl.DataFrame) -> OneEnded:
         server_or_network_ns=int(blind["server_or_network_ns"].sum()),
         network_at_least_ns=int(share) if has_bound else None,
         client_unseen_count=len(roots.filter(pl.col("request_first_sent_trace_ns").is_null())),
-        roots_count=len(roots),
+        requests_count=len(roots),
         which_end_unknown=len(blind.filter(unknown)) > 0,
     )
 
