@@ -74,8 +74,9 @@ What real Swift skips, as it is set up here, does not count as run: what needs K
 accounts and containers in other domains), the middlewares `domain_remap` (with `staticweb` behind it) and
 `etag-quoter`, a second prefix of accounts with service tokens, and an operator who forbids to make accounts.
 
-Four of `tests` fail on Swift as it was set up when measured: its devices were too small for the objects of 5 GiB that
-a test announces (507), and a device that refused one is left out for a minute (503).
+Four of `tests` failed on Swift as it was set up when measured, and which ones was not kept. Probably its devices were
+too small for the objects of 5 GiB that a test announces (507), and a device that refused one is left out for a minute
+(503).
 """
 _ACCESS = """\
 Beyond tempauth, an access list may name `*:user`, a user of that name in any account, as with Keystone.

@@ -60,20 +60,20 @@ def texts(tree: Any) -> Iterator[str]:
             yield from texts(value)
 
 
-def outputs(url: str) -> Iterator[tuple[str, str]]:
-    """Where, and a text."""
+def outputs(url: str, *, by_both: bool) -> Iterator[tuple[str, str]]:
+    """Where, and a text; of pages with lanes by service and by host, or by service alone."""
     report, printed = build_report(url), io.StringIO()
     show(report, Console(file=printed, width=200, highlight=False))
     yield "report", printed.getvalue()
     yield "page of the report", SCRIPT.sub("", make_html(report))
     yield from (("report --json", text) for text in texts(json.loads(json.dumps(asdict(report)))))
-    yield from (("viewer", text) for text in texts_of_pages(open_trace(url)))
+    yield from (("viewer", text) for text in texts_of_pages(open_trace(url), ("", "nodes=hosts") if by_both else ("",)))
 
 
-def texts_of_pages(trace: TraceView) -> Iterator[str]:
+def texts_of_pages(trace: TraceView, queries: tuple[str, ...]) -> Iterator[str]:
     data = PageData(trace, Companions())
     for path in CONTENTS:
-        for query in ("", "nodes=hosts"):
+        for query in queries:
             yield from plain(page_content(data, Address.of(path, query)))
     yield from plain(page_meta(trace))
     for number in range(trace.summary.roots_count):
@@ -90,9 +90,9 @@ def plain(content: object) -> Iterator[str]:
     yield from texts(json.loads(json.dumps(content, cls=plotly.utils.PlotlyJSONEncoder)))
 
 
-def texts_without_names(url: str) -> list[str]:
+def texts_without_names(url: str, *, by_both: bool) -> list[str]:
     """Texts with a word for nothing in it, and where."""
-    return [f"{where}: {text[:300]}" for where, text in outputs(url) if NOTHING.search(text)]
+    return [f"{where}: {text[:300]}" for where, text in outputs(url, by_both=by_both) if NOTHING.search(text)]
 
 
 def test_a_word_for_nothing_is_found() -> None:
@@ -105,11 +105,11 @@ def test_a_word_for_nothing_is_found() -> None:
 def test_what_is_wrong_with_a_host_that_was_not_captured(script: str, tmp_path: Path) -> None:
     url = str(tmp_path / "trace")
     write_script_trace(url, script)
-    assert texts_without_names(url) == []
+    assert texts_without_names(url, by_both=False) == []
 
 
 @pytest.mark.parametrize("kept", [("client",), ("proxy",), ("storage1",), ("client", "storage2")], ids=" ".join)
 def test_a_capture_with_files_left_out(kept: tuple[str, ...], tmp_path: Path) -> None:
     url, folder = str(tmp_path / "trace"), CAPTURES / "swift-upload-1B"
     analyse(host_sources([str(folder / f"{host}.pcapng") for host in kept]), url, command=command_of([str(folder)]))
-    assert texts_without_names(url) == []
+    assert texts_without_names(url, by_both=True) == []
