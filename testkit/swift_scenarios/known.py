@@ -38,11 +38,6 @@ KNOWN = (
         request="PUT .*/c/refused.*multipart-manifest=put.*",
     ),
     Known(
-        "A segment's first trouble is reported; Swift goes on and finds that no object is left.",
-        r"body: 'Index 0: data must be valid base64.*",
-        area="static large objects",
-    ),
-    Known(
         "A dynamic large object that matches keeps its type and length; Swift forgets them.",
         r"(accept-ranges|content-length|content-type): .*",
         area="dynamic large objects",
