@@ -25,6 +25,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from testkit import chromium as browsers
 
+# Where a distribution keeps sysctl, nft or haproxy; on Debian no part of an ordinary user's search path.
+os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 

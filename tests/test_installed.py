@@ -148,8 +148,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     _run([sys.executable, "-c", make_sdist, folder], source, environment)
     (sdist,) = folder.glob("*.tar.gz")
     unpacked = folder / "unpacked"
-    with tarfile.open(sdist) as archive:
-        archive.extractall(unpacked, filter="data")
+    shutil.unpack_archive(sdist, unpacked)
     made = {"sdist": sdist}
     for name, where, build in (("wheel", source, "release"), ("wheel of the sdist", next(unpacked.iterdir()), "")):
         out = folder / name.replace(" ", "-")
