@@ -1,5 +1,6 @@
 """Packets that a link damages, between namespaces; and captures whose wrong checksums mean nothing."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from tests.collector.hops.test_host_drops_live import CLIENT, SERVER, rule
 from tests.helpers.system_tools import or_skip
 
 FLIPPED = "flip=0.03:500:2000"
+_STAYS = ("-Z", "root") if os.geteuid() == 0 else ()
+"""What keeps root's tcpdump what it is, so that it can write here; anybody else's stays so anyway."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +36,7 @@ def tcpdumps(folder: Path, *hosts: Host, snaplen: str = "0") -> Iterator[None]:
     """Captures whole packets at these hosts."""
     with ExitStack() as stack:
         for host in hosts:
-            argv = ("tcpdump", "-i", host.interface, "-s", snaplen, "-Z", "root", "-U")
+            argv = ("tcpdump", "-i", host.interface, "-s", snaplen, "-U", *_STAYS)
             argv += ("--immediate-mode", "-w", str(folder / f"{host.name}.pcap"))
             process = subprocess.Popen(
                 [*host.enter, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
