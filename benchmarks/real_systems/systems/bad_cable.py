@@ -31,7 +31,7 @@ class _BadCable(Scenario):
         took = {call.target: call.server_ns for call in logs.service_calls(lab.folder / "web.log", server, {})}
         for call in calls:
             call.server_ns = took[call.target]
-        errors = lab.tool("client", "nstat", "-az", "TcpInCsumErrors").split("TcpInCsumErrors")[1].split()[0]
+        errors = lab.tool("client", "nstat", "-asz", "TcpInCsumErrors").split("TcpInCsumErrors")[1].split()[0]
         more = {"damaged": int(errors), "served_ns": sum(call.server_ns or 0 for call in calls)}
         kind = "damaged_packets" if self.what == "flip" else "packet_loss"
         fault = Fault(f"{kind} at the client", (kind,), ("client", "web"))

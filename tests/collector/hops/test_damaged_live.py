@@ -20,8 +20,6 @@ from tests.collector.hops.test_host_drops_live import CLIENT, SERVER, rule
 from tests.helpers.system_tools import or_skip
 
 FLIPPED = "flip=0.03:500:2000"
-_STAYS = ("-Z", "root") if os.geteuid() == 0 else ()
-"""What keeps root's tcpdump what it is, so that it can write here; anybody else's stays so anyway."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +32,11 @@ def _tools() -> None:
 @contextmanager
 def tcpdumps(folder: Path, *hosts: Host, snaplen: str = "0") -> Iterator[None]:
     """Captures whole packets at these hosts."""
+    if os.geteuid():
+        pytest.skip("NOT TESTED, needs root: tcpdump changes its user, which a user's own namespace refuses")
     with ExitStack() as stack:
         for host in hosts:
-            argv = ("tcpdump", "-i", host.interface, "-s", snaplen, "-U", *_STAYS)
+            argv = ("tcpdump", "-i", host.interface, "-s", snaplen, "-Z", "root", "-U")
             argv += ("--immediate-mode", "-w", str(folder / f"{host.name}.pcap"))
             process = subprocess.Popen(
                 [*host.enter, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -82,7 +82,7 @@ def upload_and_count_drops(hosts: Pair, folder: Path, checksums: bool = True, ca
         captures(folder, hosts.a, hosts.b),
     ):
         hosts.a.run(sys.executable, "-c", CLIENT, hosts.b.address, "4")
-    counted = hosts.b.run("nstat", "-az", "TcpInCsumErrors").stdout
+    counted = hosts.b.run("nstat", "-asz", "TcpInCsumErrors").stdout
     return int(counted.split("TcpInCsumErrors")[1].split()[0])
 
 
