@@ -88,6 +88,16 @@ def add_routes(server: Flask, trace: TraceView) -> None:
         found = trace.first_trouble(number)
         return jsonify(None if found is None else asdict(found))
 
+    _add_links(server, trace)
+
+    @server.get("/api/<path:rest>")
+    def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
+        abort(404, f"nothing is served as {rest}")
+
+
+def _add_links(server: Flask, trace: TraceView) -> None:
+    """Ways into the timeline from other pages and tools."""
+
     @server.get("/transaction/<transaction_id>")
     def transaction(transaction_id: str) -> Response:  # what logs and `tracer bench` know a request by
         number = trace.request_of(transaction_id)
@@ -111,10 +121,6 @@ def add_routes(server: Flask, trace: TraceView) -> None:
         margin = max(found.to_ns - found.from_ns, 1_000_000)
         address = f"/#from={found.from_ns - margin}&to={found.to_ns + margin}&hop={found.hop}"
         return Response(status=303, headers={"Location": address})
-
-    @server.get("/api/<path:rest>")
-    def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
-        abort(404, f"nothing is served as {rest}")
 
 
 def _raw() -> bool:

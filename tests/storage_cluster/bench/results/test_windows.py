@@ -1,12 +1,18 @@
 """A run in windows of time: a late stall shows, failures have no response time, rows are read as they are written."""
 
+import asyncio
+import dataclasses
 import math
 from pathlib import Path
 
+import httpx
 import pytest
+from fastapi import FastAPI
 
+from storage_cluster.bench.distributed.results_api import add_results
 from storage_cluster.bench.results import comparable, rows, windows
 from storage_cluster.bench.results.figures import Key
+from storage_cluster.bench.results.folder import Mark, RunInfo
 from storage_cluster.bench.results.windows import NS, RunReader, Windows, describe, slowest
 from testkit.load_runs import MS, PREPARE_S, STARTED_NS, Course, write_run
 
@@ -128,3 +134,25 @@ def test_what_makes_two_runs_not_comparable_is_named(tmp_path: Path) -> None:
     assert comparable.judge(first, second).obstacles == ("main.main.write.sizes: c(64)KB in A, c(1)MB in B",)
     second.tally.figures.clear()
     assert "they have no operation in common" in comparable.judge(first, second).obstacles
+
+
+def test_what_happened_is_listed_in_the_order_of_time(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", Course(seconds=1.0))
+    later, earlier = (Mark("fault", text, STARTED_NS + after_s * NS) for text, after_s in (("b", 2), ("a", 1)))
+
+    class Runs:
+        def folder(self, key: str) -> Path:
+            return run.folder
+
+        def info(self, key: str) -> RunInfo:
+            return dataclasses.replace(run.info, marks=(later, earlier))
+
+    app = FastAPI()
+    add_results(app, Runs())
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            return await client.get("/api/runs/one/windows")
+
+    marks = asyncio.run(ask()).json()["marks"]
+    assert [(mark["text"], mark["from_s"]) for mark in marks] == [("a", 1.0), ("b", 2.0)]

@@ -28,7 +28,7 @@ BODY = bytes(range(100))
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> FragmentDir:
+def fragment_dir(tmp_path: Path) -> FragmentDir:
     (tmp_path / "tmp").mkdir()
     return FragmentDir(tmp_path, tmp_path / "objects-1" / "7" / "abc" / "hash", CODE)
 
@@ -37,16 +37,16 @@ def archive_of(index: int) -> bytes:
     return b"".join(CODE.encode(BODY[start : start + 64])[index] for start in (0, 64))
 
 
-def write(stored: FragmentDir, timestamp: str, index: int = 0, body: bytes | None = None) -> None:
-    new = stored.new_file()
+def write(fragment_dir: FragmentDir, timestamp: str, index: int = 0, body: bytes | None = None) -> None:
+    new = fragment_dir.new_file()
     new.write(archive_of(index) if body is None else body)
     metadata = {fragments.INDEX: str(index), fragments.SIZE: str(len(BODY)), fragments.ETAG: "whole"}
-    stored.commit_data(new, timestamp, "text/plain", metadata)
+    fragment_dir.commit_data(new, timestamp, "text/plain", metadata)
     new.close()
 
 
-def files(stored: FragmentDir) -> list[str]:
-    return sorted(os.listdir(stored.directory)) if stored.directory.exists() else []
+def files(fragment_dir: FragmentDir) -> list[str]:
+    return sorted(os.listdir(fragment_dir.directory)) if fragment_dir.directory.exists() else []
 
 
 @pytest.mark.parametrize(
@@ -82,46 +82,46 @@ def test_other_names_are_no_archives(text: str) -> None:
     assert Archive.of(text) is None
 
 
-def test_an_archive_is_the_newest_version_once_it_is_durable(stored: FragmentDir) -> None:
-    write(stored, T1)
-    stored.make_durable(T1, 0)
-    write(stored, T2)
-    assert files(stored) == [f"{T1}#0#d.data", f"{T2}#0.data"]
-    info = stored.read_info()
+def test_an_archive_is_the_newest_version_once_it_is_durable(fragment_dir: FragmentDir) -> None:
+    write(fragment_dir, T1)
+    fragment_dir.make_durable(T1, 0)
+    write(fragment_dir, T2)
+    assert files(fragment_dir) == [f"{T1}#0#d.data", f"{T2}#0.data"]
+    info = fragment_dir.read_info()
     assert info is not None and info.data_timestamp == T1
-    stored.make_durable(T2, 0)
-    assert files(stored) == [f"{T2}#0#d.data"]
-    info = stored.read_info()
+    fragment_dir.make_durable(T2, 0)
+    assert files(fragment_dir) == [f"{T2}#0#d.data"]
+    info = fragment_dir.read_info()
     assert info is not None and (info.data_timestamp, info.metadata[fragments.ETAG]) == (T2, "whole")
 
 
-def test_the_durable_name_is_synced(stored: FragmentDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(stored, T1)
+def test_the_durable_name_is_synced(fragment_dir: FragmentDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(fragment_dir, T1)
     steps: list[str] = []
     rename = os.rename
     monkeypatch.setattr(os, "rename", lambda *names: (rename(*names), steps.append("rename")))
     monkeypatch.setattr(diskfile, "_sync_directory", steps.append)
-    stored.make_durable(T1, 0)
-    assert steps == ["rename", str(stored.directory)]
+    fragment_dir.make_durable(T1, 0)
+    assert steps == ["rename", str(fragment_dir.directory)]
 
 
-def test_who_makes_it_durable_second_has_nothing_to_do(stored: FragmentDir) -> None:
-    write(stored, T1)
+def test_who_makes_it_durable_second_has_nothing_to_do(fragment_dir: FragmentDir) -> None:
+    write(fragment_dir, T1)
     for _ in range(2):
-        stored.make_durable(T1, 0)
-    stored.write_tombstone(T3)
-    stored.make_durable(T2, 0)  # it was replaced meanwhile
-    assert files(stored) == [f"{T3}.ts"]
-    stored.quarantine()
+        fragment_dir.make_durable(T1, 0)
+    fragment_dir.write_tombstone(T3)
+    fragment_dir.make_durable(T2, 0)  # it was replaced meanwhile
+    assert files(fragment_dir) == [f"{T3}.ts"]
+    fragment_dir.quarantine()
     with pytest.raises(FileNotFoundError):
-        stored.make_durable(T3, 0)
+        fragment_dir.make_durable(T3, 0)
 
 
-def test_metadata_of_a_later_post_is_read_with_it(stored: FragmentDir) -> None:
-    write(stored, T1)
-    stored.make_durable(T1, 0)
-    stored.write_meta(T2, "text/html", {"X-Object-Meta-A": "1"})
-    info = stored.read_info()
+def test_metadata_of_a_later_post_is_read_with_it(fragment_dir: FragmentDir) -> None:
+    write(fragment_dir, T1)
+    fragment_dir.make_durable(T1, 0)
+    fragment_dir.write_meta(T2, "text/html", {"X-Object-Meta-A": "1"})
+    info = fragment_dir.read_info()
     assert info is not None and (info.timestamp, info.data_timestamp, info.content_type) == (T2, T1, "text/html")
     assert info.metadata["X-Object-Meta-A"] == "1" and info.metadata[fragments.INDEX] == "0"
 
@@ -139,20 +139,20 @@ def test_metadata_of_a_later_post_is_read_with_it(stored: FragmentDir) -> None:
     ],
 )
 def test_a_reader_gets_what_it_prefers(
-    stored: FragmentDir, preferences: list[Preference] | None, wanted: tuple[str, str] | None
+    fragment_dir: FragmentDir, preferences: list[Preference] | None, wanted: tuple[str, str] | None
 ) -> None:
     for index in (0, 2):
-        write(stored, T1, index)
-    stored.make_durable(T1, 0)
-    write(stored, T2)
-    info = stored.read_info(preferences)
+        write(fragment_dir, T1, index)
+    fragment_dir.make_durable(T1, 0)
+    write(fragment_dir, T2)
+    info = fragment_dir.read_info(preferences)
     assert (info and (info.data_timestamp, info.metadata[fragments.INDEX])) == wanted
 
 
-def test_what_is_not_durable_is_only_for_who_asks_for_it(stored: FragmentDir) -> None:
-    write(stored, T1)
-    assert stored.read_info() is None
-    info = stored.read_info([])
+def test_what_is_not_durable_is_only_for_who_asks_for_it(fragment_dir: FragmentDir) -> None:
+    write(fragment_dir, T1)
+    assert fragment_dir.read_info() is None
+    info = fragment_dir.read_info([])
     assert info is not None and info.data_timestamp == T1
 
 
@@ -168,14 +168,14 @@ def test_preferences_go_as_text() -> None:
             parse_preferences(text)
 
 
-def test_a_check_reads_every_fragment(stored: FragmentDir) -> None:
-    write(stored, T1)
-    assert stored.check() == CODE.archive_len(len(BODY))
+def test_a_check_reads_every_fragment(fragment_dir: FragmentDir) -> None:
+    write(fragment_dir, T1)
+    assert fragment_dir.check() == CODE.archive_len(len(BODY))
     body = bytearray(archive_of(0))
     body[-1] ^= 1  # damaged before it was written: its own MD5 fits
-    write(stored, T2, body=bytes(body))
+    write(fragment_dir, T2, body=bytes(body))
     with pytest.raises(DamagedFileError):
-        stored.check()
+        fragment_dir.check()
 
 
 def test_an_archive_is_undecided_until_it_is_durable() -> None:
