@@ -84,6 +84,9 @@ def controller(listen: str, urls: tuple[str, ...], data: Path, on_loss: str, vie
     from storage_cluster.bench.distributed.remote import Driver  # noqa: PLC0415
 
     with operator_errors():
+        wrong = [url for url in urls if "://" in url and not url.startswith(("http://", "https://"))]
+        if wrong:
+            raise MissingResourceError(f"--driver {wrong[0]} is no driver's address", "for example 127.0.0.1:18088")
         found = [Driver(url if "://" in url else f"http://{url}", token) for url in urls]
         listener = listening.bind(listen, token)
     host, port = listener.getsockname()[:2]

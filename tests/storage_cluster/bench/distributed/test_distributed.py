@@ -514,3 +514,9 @@ def test_no_page_of_another_site_gives_orders(tmp_path: Path) -> None:
             assert (await client.get("/page/..%2fcontroller.py")).status_code == 404
 
     on_a_field(tmp_path, work)
+
+
+def test_a_drivers_address_of_another_kind_is_refused(tmp_path: Path) -> None:
+    words = ["controller", "--driver", "127.0.0.1:1", "--driver", "ftp://x", "--data", str(tmp_path)]
+    with pytest.raises(TracerError, match="--driver ftp://x is no driver's address"):
+        CliRunner().invoke(command, words, catch_exceptions=False)
