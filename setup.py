@@ -70,6 +70,7 @@ COLLECTOR = [
     "uvicorn",
 ]
 VIEWER = [*COLLECTOR, "dash", "plotly", "waitress", "zstandard"]
+SCALE = [*COLLECTOR, "dask", "distributed", "s3fs"]
 CLUSTER = [
     "aiohttp",
     "awscrt",
@@ -111,7 +112,8 @@ setup(
         "collector": COLLECTOR,
         "viewer": VIEWER,
         "cluster": CLUSTER,
-        "all": sorted({*VIEWER, *CLUSTER}),
+        "scale": SCALE,
+        "all": sorted({*VIEWER, *CLUSTER, *SCALE}),
         "test": TEST,
     },
 )
