@@ -8,6 +8,7 @@ Nothing is followed, decoded or remembered: no redirects, content codings, cooki
 
 import json
 import select
+import socket
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -60,21 +61,41 @@ class Connection(Protocol):
         ...
 
 
+class _HttpAt(HTTPConnection):
+    """A connection to one of the addresses of a name; requests and certificates name it by the name."""
+
+    address = ""  # empty: the first of the name's that answers
+
+    def connect(self) -> None:
+        """Open it. Raises: OSError."""
+        if not self.address:
+            return super().connect()
+        self.sock = socket.create_connection((self.address, self.port), self.timeout)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return None
+
+
+class _HttpsAt(HTTPSConnection, _HttpAt):
+    """The same with TLS, which `HTTPSConnection.connect` adds to what the next class opens."""
+
+
 class CollectorConnection:
     """A connection that is opened when it is needed, and again after it ended.
 
-    Arguments: `context`, with which it is opened for https.
+    Arguments: `context`, with which it is opened for https; `address`, at which the URL's name is asked, if it has
+        several.
     """
 
-    def __init__(self, url: str, context: ssl.SSLContext | None, timeout_seconds: float) -> None:
+    def __init__(self, url: str, context: ssl.SSLContext | None, timeout_seconds: float, address: str = "") -> None:
         parsed = urlsplit(url)
         self._prefix = parsed.path
         host = parsed.hostname or ""
         self._http = (
-            HTTPConnection(host, parsed.port, timeout=timeout_seconds)
+            _HttpAt(host, parsed.port, timeout=timeout_seconds)
             if context is None
-            else HTTPSConnection(host, parsed.port, timeout=timeout_seconds, context=context)
+            else _HttpsAt(host, parsed.port, timeout=timeout_seconds, context=context)
         )
+        self._http.address = address
 
     def request(self, method: str, path: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
         """As `Connection`."""

@@ -59,6 +59,8 @@ class Report:
     one_in: int = 1  # one of so many connections is kept now
     head_bytes: int | None = None  # of a payload that are kept now; None = what `payload` says
     left_out_count: int = 0  # packets of connections that were not kept
+    away: str = ""  # which of several collectors should take this host's segments, and why it does not
+    switches_count: int = 0  # how often segments went on to another collector
     ended: bool = False  # this is the last report
 
 
@@ -154,6 +156,8 @@ class Reporting:
             one_in=self._budget.rung.one_in,
             head_bytes=self._budget.rung.head_bytes,
             left_out_count=counts.left_out_count,
+            away=delivery.away,
+            switches_count=delivery.switches_count,
             ended=ended,
         )
 
@@ -166,6 +170,8 @@ class Delivery:
     lost_count: int
     problem: str
     tls_failures: TlsFailures = NO_FAILURES
+    away: str = ""
+    switches_count: int = 0
 
 
 def _size(path: Path) -> int:

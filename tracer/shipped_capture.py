@@ -15,6 +15,8 @@ from pathlib import Path
 
 from tracer import _capture
 from tracer.agent import WAIT_SECONDS, CaptureCounts, CaptureOptions, StopSignals, add_counts, run_capture
+from tracer.collector_choice import Collectors, Place, split_urls
+from tracer.collector_connection import CollectorConnection
 from tracer.cpu_budget import CpuBudget
 from tracer.deliveries import OwnDeliveries
 from tracer.errors import DiskFullError, InputError, ServiceError
@@ -31,7 +33,6 @@ from tracer.shipping import (
     CollectorRefusesError,
     Shipper,
     ShippingThread,
-    check_url,
 )
 from tracer.spool import Destination, Spool, open_spools, spool_error
 from tracer.tls import read_bundle
@@ -65,15 +66,17 @@ def run_shipped_capture(
     Raises: as `run_capture`, but for a full disk; ServiceError if the collector has not everything at the end. What it
         does not have stays in the spool and is sent by the next agent.
     """
-    deliveries = None if include_own else OwnDeliveries(check_url(destination.url))
-    token_now = partial(_token_now, destination)
-    client = CollectorClient(
-        destination.url,
-        destination.token,
-        deliveries=deliveries,
-        token_now=token_now,
-        url_now=partial(url_now, destination) if destination.url_file else None,
-        tls=destination.tls,
+    urls = split_urls(destination.url)
+    deliveries = None if include_own else OwnDeliveries(urls[0])
+    if deliveries is not None:
+        for url in urls[1:]:
+            deliveries.look_up(url)
+    client = Collectors(
+        urls,
+        options.host,
+        partial(_open_client, destination, deliveries),
+        on_notice,
+        urls_now=partial(urls_now, destination) if destination.url_file else None,
     )
     spools = open_spools(destination, options.host)
     spool = spools[-1]
@@ -135,7 +138,20 @@ def run_shipped_capture(
     return counts
 
 
-def _token_now(destination: Destination) -> str:
+def _open_client(destination: Destination, deliveries: OwnDeliveries | None, place: Place) -> CollectorClient:
+    """A client of one collector. Raises: InputError."""
+    return CollectorClient(
+        place.url,
+        destination.token,
+        partial(CollectorConnection, address=place.address),
+        deliveries,
+        token_now=partial(_token_now, destination, place.url),
+        tls=destination.tls,
+        name=str(place),
+    )
+
+
+def _token_now(destination: Destination, url: str) -> str:
     """The collector's token now: what its file or the bundle holds, or what a collector of this user left on this
     machine."""
     with suppress(InputError):  # it is being written
@@ -143,15 +159,15 @@ def _token_now(destination: Destination) -> str:
             return read_token(None, destination.token_file)
         if destination.tls.bundle is not None and (found := read_bundle(destination.tls.bundle).token):
             return found
-    return left_token_for(destination.url)
+    return left_token_for(url)
 
 
-def url_now(destination: Destination) -> str:
-    """Where the collector is now, as the file says that names it. Raises: InputError."""
+def urls_now(destination: Destination) -> tuple[str, ...]:
+    """Where the collectors are now, as the file says that names them. Raises: InputError."""
     file = destination.url_file
     if file is None or file == destination.tls.bundle:
-        return read_bundle(file).url if file else destination.url
-    return first_line(file, "address")
+        return split_urls(read_bundle(file).url if file else destination.url)
+    return split_urls(first_line(file, "address"))
 
 
 def _open_history(destination: Destination, spool: Spool) -> History:
@@ -175,7 +191,7 @@ def _recorder(history: History, spools: list[Spool], destination: Destination, r
 
 
 def _send_report(
-    client: CollectorClient,
+    client: Collectors,
     spool: Spool,
     reporting: Reporting,
     steering: Steering,
@@ -185,6 +201,7 @@ def _send_report(
     ended: bool,
 ) -> None:
     """Report; if the collector does not take it, the next one says as much."""
+    delivery = replace(delivery, away=client.away(), switches_count=client.switches_count)
     with suppress(CollectorDownError, CollectorRefusesError):
         answer = reporting.send(partial(client.report, spool), delivery, ended=ended)
         steering.take(read_orders(answer))

@@ -3,10 +3,10 @@
 A segment is first completed on this host's disk, in the spool. It is deleted only after the collector has acknowledged
 that it is durable there. After any failure (no answer, full disk at the collector, a refused token, another service
 there, a certificate that does not fit) it is sent again, at growing intervals; the token is read again where it was
-refused, the collector's address and the certificates where they are in files that changed, and its name is looked up
-again. Only a segment that is refused for what it is (too large, damaged on this disk) is set aside, so
-that it does not stop those after it. The collector identifies a segment by session, host, incarnation, number and hash:
-sending it twice is harmless.
+refused, the certificates where their files changed, and the collector's name is looked up again. Only a segment that is
+refused for what it is (too large, damaged on this disk) is set aside, so that it does not stop those after it. The
+collector identifies a segment by session, host, incarnation, number and hash: sending it twice is harmless, also to
+another one where there are several (`tracer.collector_choice`).
 
 An agent that is stopped retries until everything is delivered, or the collector has acknowledged nothing for
 `END_SECONDS`, or a second signal comes; a request that hangs may add its own timeout. Segments left then, or when an
@@ -103,17 +103,17 @@ class CollectorClient:
         connect: Connect = CollectorConnection,
         deliveries: OwnDeliveries | None = None,
         token_now: Callable[[], str] | None = None,
-        url_now: Callable[[], str] | None = None,
         tls: TlsFiles = SYSTEM,
+        name: str = "",
     ) -> None:
         """`connect` opens connections; `deliveries` learns of each address before a connection to it is opened;
-        `token_now` says what the token is after one was refused; `url_now`, where the collector is before a connection
-        is opened.
+        `token_now` says what the token is after one was refused; messages call the collector by `name`, or its URL.
 
         Raises: InputError for certificates that cannot be used.
         """
-        self._token_now, self._url_now, self._tls, self._connect = token_now, url_now, tls, connect
+        self._token_now, self._tls, self._connect = token_now, tls, connect
         self.url = check_url(url)
+        self._name = name or self.url
         self._stamp = tls.stamp()
         self._context = _context_for(self.url, tls)
         self._authorization = _bearer(token)
@@ -154,7 +154,7 @@ class CollectorClient:
             content = _capture.pack(content)
         answer = self._send("PUT", f"{_place(spool)}/segments/{number}", content=content, headers=headers)
         if self._response_field(answer, "acknowledged") is not True:
-            raise CollectorDownError(f"the collector at {self.url} did not acknowledge segment {number}")
+            raise CollectorDownError(f"the collector at {self._name} did not acknowledge segment {number}")
         self._sent_packed = ""
         self._note_types(answer)
 
@@ -179,7 +179,7 @@ class CollectorClient:
         try:
             return answer.field(key)
         except (ValueError, KeyError, TypeError):
-            raise CollectorRefusesError(f"what answers at {self.url} is no collector", "check the URL") from None
+            raise CollectorRefusesError(f"what answers at {self._name} is no collector", "check the URL") from None
 
     def _post(self, path: str, document: Mapping[str, object]) -> Answer:
         content = json.dumps(document, separators=(",", ":")).encode()
@@ -202,20 +202,20 @@ class CollectorClient:
             return self._send(method, path, content, headers)
         detail = _detail(answer)
         if answer.status in OF_THE_SEGMENT and method == "PUT":
-            raise SegmentRefusedError(f"the collector at {self.url} refuses a segment ({detail})")
+            raise SegmentRefusedError(f"the collector at {self._name} refuses a segment ({detail})")
         if answer.status >= 500 or answer.status in (408, 422, 429):
-            raise CollectorDownError(f"the collector at {self.url} cannot take segments now ({detail})")
+            raise CollectorDownError(f"the collector at {self._name} cannot take segments now ({detail})")
         self._answered_at = None  # before the next attempt, see whether it has moved
-        raise CollectorRefusesError(f"the collector at {self.url} refuses ({detail})", _remedy(answer.status))
+        raise CollectorRefusesError(f"the collector at {self._name} refuses ({detail})", _remedy(answer.status))
 
     def _no_answer(self, error: OSError | HTTPException) -> CollectorDownError | CollectorRefusesError:
         """The error for a request without an answer."""
         trouble = tls_trouble(error, self.url, self._context)
         if trouble is not None:
             self.tls_failures = self.tls_failures.with_one_more(trouble, time.time_ns())
-            return CollectorRefusesError(f"the collector at {self.url}: {trouble[0]}", trouble[1])
+            return CollectorRefusesError(f"the collector at {self._name}: {trouble[0]}", trouble[1])
         why = ERRNO.sub("", str(error)) or type(error).__name__
-        return CollectorDownError(f"the collector at {self.url} does not answer ({why})")
+        return CollectorDownError(f"the collector at {self._name} does not answer ({why})")
 
     def _has_new_token(self) -> bool:
         """Whether the collector has a new token; if so, requests carry it from now on."""
@@ -225,13 +225,12 @@ class CollectorClient:
         return is_new
 
     def _follow_changes(self) -> None:
-        """Before a connection is opened: read address and certificates again where they changed, look up the name."""
+        """Before a connection is opened: read certificates again where they changed, look up the name."""
         stamp = self._tls.stamp()
-        with suppress(InputError):  # it is being written: what was read before stays in use
-            url = check_url(self._url_now()) if self._url_now else self.url
-            if url != self.url or stamp != self._stamp:
-                context = _context_for(url, self._tls)
-                self.url, self._stamp, self._context, before = url, stamp, context, self._connection
+        with suppress(InputError):  # they are being written: what was read before stays in use
+            if stamp != self._stamp:
+                context = _context_for(self.url, self._tls)
+                self._stamp, self._context, before = stamp, context, self._connection
                 self._connection = self._new_connection()
                 self._takes_packed = False
                 before.close()
@@ -240,6 +239,31 @@ class CollectorClient:
 
     def _new_connection(self) -> Connection:
         return self._connect(self.url, self._context, self._timeout_seconds)
+
+
+class Collector(Protocol):
+    """What a shipper sends to: one collector (`CollectorClient`), or one of several."""
+
+    @property
+    def tls_failures(self) -> TlsFailures:
+        """Attempts that TLS ended."""
+        ...
+
+    def limit_waiting(self, seconds: float) -> None:
+        """From now on, fail a request during which nothing was sent or received for so long."""
+        ...
+
+    def check(self) -> None:
+        """Ask whether it takes anything."""
+        ...
+
+    def put_segment(self, spool: Spool, number: int, content: bytes) -> None:
+        """Send a segment; when this returns, it is durable."""
+        ...
+
+    def close_incarnation(self, spool: Spool) -> None:
+        """Notify it that no more segments of an incarnation come."""
+        ...
 
 
 def _place(spool: Spool) -> str:
@@ -260,7 +284,7 @@ class Shipper:
 
     def __init__(
         self,
-        client: CollectorClient,
+        client: Collector,
         spools: list[Spool],
         limits: SpoolLimits,
         notice: Notice,

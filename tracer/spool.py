@@ -60,7 +60,7 @@ _REFUSED_SUFFIX = ".refused"
 class Destination:
     """The collector to which an agent sends, and the folder for segments that it does not have yet."""
 
-    url: str
+    url: str  # of several collectors, separated by commas (`tracer.collector_choice`)
     session: str
     token: str
     spool: Path
@@ -80,6 +80,18 @@ class Destination:
     def limits(self) -> "SpoolLimits":
         """Of all spools together."""
         return SpoolLimits(self.spool_limit_bytes, self.memory.overflow_bytes, self.memory.listed_count)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders of its collectors in the spool. The first one takes what is captured now: the same whatever
+        the order of the URLs. What earlier agents left may be in each.
+
+        A collector that a file names may move, and what an earlier agent left is still for it.
+        """
+        if self.url_file is not None:
+            return (quote(str(self.url_file.absolute()), safe=""),)
+        names = (url.strip().split("://", 1)[-1].rstrip("/") for url in self.url.split(","))
+        return tuple(quote(name, safe="") for name in sorted({name for name in names if name}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,14 +361,13 @@ def open_spools(destination: Destination, host: str) -> list[Spool]:
     Raises: ResourceError if another agent captures this host for the session, or the spool cannot be written;
     DiskFullError if it can be made neither on the disk nor in memory.
     """
-    # A collector that a file names may move, and what an earlier agent left is still for it.
-    of_file = destination.url_file and str(destination.url_file.absolute())
-    collector = quote(of_file or destination.url.split("://", 1)[-1].rstrip("/"), safe="")
-    folder = destination.spool / collector
+    collectors = destination.folders
+    folder = destination.spool / collectors[0]
     memory = memory_folder()
-    roots = [folder, *([] if memory is None else [memory / collector])]
+    parents = [destination.spool, *([] if memory is None else [memory])]
     left = []
-    for found in _spools_of(host, roots):
+    there = (each for name in collectors for each in _spools_of(host, [parent / name for parent in parents]))
+    for found in sorted(there, key=lambda each: (each.incarnation, each.folder)):
         if found.open():
             found.rescue()
             left.append(found)
@@ -368,7 +379,7 @@ def open_spools(destination: Destination, host: str) -> list[Spool]:
                 "stop it, or give another --session or --host",
             )
     inner = Path(destination.session) / host / new_incarnation()
-    return [*left, _new_spool(folder / inner, None if memory is None else memory / collector / inner)]
+    return [*left, _new_spool(folder / inner, None if memory is None else memory / collectors[0] / inner)]
 
 
 def _new_spool(folder: Path, overflow: Path | None) -> Spool:

@@ -68,6 +68,11 @@ class TlsFailures:
         """These and another one."""
         return TlsFailures(self.count + 1, at_ns, "; ".join(trouble))
 
+    def joined_with(self, other: "TlsFailures") -> "TlsFailures":
+        """These and those; the last is the later one."""
+        later = max(self, other, key=lambda each: each.last_ns)
+        return TlsFailures(self.count + other.count, later.last_ns, later.last)
+
 
 NO_FAILURES = TlsFailures()
 

@@ -104,6 +104,8 @@ class Report(BaseModel, frozen=True):
     one_in: int = Field(default=1, ge=1, le=1 << 20)
     head_bytes: int | None = Field(default=None, ge=0)
     left_out_count: int = Field(default=0, ge=0)
+    away: str = _TEXT_OR_NOTHING
+    switches_count: int = Field(default=0, ge=0)
     ended: bool = False
 
 
@@ -155,6 +157,8 @@ class AgentStatus:
     one_in: int = 1  # one of so many connections is kept now
     head_bytes: int | None = None  # of a payload that are kept now; None: what `payload` says
     left_out_count: int = 0  # packets of connections that it did not keep
+    away: bool = False  # another collector should take its segments, and does not
+    switches_count: int = 0  # how often its segments went on to another collector
 
 
 Key = tuple[str, str, str]
@@ -267,6 +271,8 @@ def agent_status(key: Key, received: Received, now_ns: int, version: str) -> Age
         one_in=report.one_in,
         head_bytes=report.head_bytes,
         left_out_count=report.left_out_count,
+        away=bool(report.away),
+        switches_count=report.switches_count,
     )
     return replace(status, problems=tuple(_problems(status, received, version)))
 
@@ -307,6 +313,8 @@ def _problems(status: AgentStatus, received: Received, version: str) -> Iterator
             f"the last {_seconds(max(0, tls_failed_ns))} before its last report",
             report.tls_failure,
         )
+    if report.away and not report.ended:
+        yield Problem("delivers here, since the collector of its choice takes nothing", report.away)
     if report.refused:
         yield Problem("the orders of this page are not followed", report.refused)
     if report.dropped_count > (received.before.dropped_count if received.before else 0):

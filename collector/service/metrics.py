@@ -24,6 +24,7 @@ COUNTERS: tuple[tuple[str, str, Value], ...] = (
         lambda each: each.left_out_count,
     ),
     ("lost_segments", "Segments that were lost or refused.", lambda each: each.lost_count),
+    ("collector_switches", "Times its segments went on to another collector.", lambda each: each.switches_count),
     ("tls_failures", "Its attempts to reach the collector that TLS ended.", lambda each: each.tls_failures_count),
 )
 GAUGES: tuple[tuple[str, str, Value], ...] = (
@@ -32,6 +33,7 @@ GAUGES: tuple[tuple[str, str, Value], ...] = (
         "1 while the agent reports; 0 if it is silent or has ended.",
         lambda each: each.state in REPORTING,
     ),
+    ("away", "1 while another collector should take its segments, and does not.", lambda each: each.away),
     ("problems", "Things that are wrong with the agent; /api/agents says which.", lambda each: len(each.problems)),
     ("last_seen_seconds", "Time since its last report.", lambda each: each.last_seen_ns / 1e9),
     ("lag_seconds", "Age of the oldest segment that is not delivered.", lambda each: each.lag_ns / 1e9),

@@ -22,6 +22,7 @@ from collector.service.settings import CollectorSettings
 from collector.service.tls_gate import HandshakeLimits, TlsGate, protocol_with_tls
 from tests.helpers.polling import PATIENCE_S, wait_for
 from tracer.agent import CaptureOptions
+from tracer.collector_choice import LOOK_SECONDS, Collectors, Place, split_urls
 from tracer.errors import InputError
 from tracer.reports import Reporting
 from tracer.shipping import CollectorClient, CollectorDownError, CollectorRefusesError, Shipper
@@ -328,28 +329,40 @@ def test_an_agent_follows_its_collector_to_another_address(made: AuthorityFiles,
     file = tmp_path / "collector"
     with collector(tmp_path / "a", mutual(made)) as one, collector(tmp_path / "b", mutual(made)) as two:
         file.write_text(one.url)
-        with closing(
-            CollectorClient(one.url, TOKEN, tls=TlsFiles(bundle=made.agent), url_now=file.read_text)
-        ) as client:
-            client.check()
-            file.write_text(two.url)
-            client._answered_at = None
-            client.check()
-            assert client.url == two.url
-            file.write_text("http:/")
-            client._answered_at = None
-            client.check()
-            assert client.url == two.url, "what is no address is not followed"
+        asked: list[str] = []
+
+        def open_client(place: Place) -> CollectorClient:
+            asked.append(place.url)
+            return CollectorClient(place.url, TOKEN, tls=TlsFiles(bundle=made.agent))
+
+        now = [0.0]
+        collectors = Collectors(
+            [one.url], "a", open_client, one.note, urls_now=lambda: split_urls(file.read_text()), clock=lambda: now[0]
+        )
+        with closing(collectors):
+            collectors.check()
+            for text in (two.url, "http:/"):  # what is no address is not followed
+                file.write_text(text)
+                now[0] += LOOK_SECONDS
+                collectors.check()
+                assert asked == [one.url, two.url]
 
 
 def test_a_bundle_that_names_http_is_never_sent_https_unchecked(made: AuthorityFiles, tmp_path: Path) -> None:
     """An agent that moves from HTTP to HTTPS with files that cannot be used stays where it was."""
     with collector(tmp_path, TlsFiles(cert=made.collector)) as server:
-        client = CollectorClient(
-            f"http://127.0.0.1:{server.port}", TOKEN, tls=TlsFiles(ca=tmp_path / "none"), url_now=lambda: server.url
+        tls, before, now = TlsFiles(ca=tmp_path / "none"), f"http://127.0.0.1:{server.port}", [0.0]
+        collectors = Collectors(
+            [before],
+            "a",
+            lambda place: CollectorClient(place.url, TOKEN, tls=tls),
+            server.note,
+            urls_now=lambda: [server.url],
+            clock=lambda: now[0],
         )
-        with closing(client), pytest.raises(CollectorRefusesError, match="was sent plain HTTP"):
-            client.check()
+        now[0] += LOOK_SECONDS
+        with closing(collectors), pytest.raises(CollectorRefusesError, match="was sent plain HTTP"):
+            collectors.check()
 
 
 @pytest.mark.parametrize(

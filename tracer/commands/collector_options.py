@@ -9,19 +9,24 @@ from urllib.parse import urlsplit
 
 import click
 
+from tracer.collector_choice import split_urls
 from tracer.errors import InputError
-from tracer.shipping import check_url
 from tracer.tls import TlsFiles, client_context, open_secret_lines, read_bundle
 from tracer.tokens import first_line, read_token, token_options
 
 FILE = click.Path(path_type=Path)
 _OPTIONS = (
-    click.option("--collector", metavar="URL", help="Send segments to a collector (`tracer collect`)."),
+    click.option(
+        "--collector",
+        metavar="URL[,URL…]",
+        help="Send segments to a collector (`tracer collect`); of several, to the one that this host's name chooses, "
+        "and to the next while that takes none.",
+    ),
     click.option(
         "--collector-file",
         type=FILE,
         metavar="FILE",
-        help="Read the collector's URL from the first line of FILE, and again whenever the collector fails.",
+        help="Read the URL, or the URLs, from the first line of FILE, and again while the agent runs.",
     ),
     click.option(
         "--bundle",
@@ -48,7 +53,7 @@ _OPTIONS = (
 class CollectorAccess:
     """Where a collector is, and what opens it."""
 
-    url: str
+    url: str  # or several, separated by commas
     token: str
     token_file: Path | None
     url_file: Path | None
@@ -101,7 +106,8 @@ def collector_access(
     if not url:
         return None
     tls = TlsFiles(ca, cert, key, bundle)
-    check_encryption(check_url(url), plain_http=plain_http)
+    for each in split_urls(url):
+        check_encryption(each, plain_http=plain_http)
     client_context(tls)  # what cannot be used is said now
     for line in open_secret_lines(tls):
         warn(line)
