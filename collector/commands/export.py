@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from collector.commands.read_counts import say_reads
 from collector.export import csv, perfetto, workload
 from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError
@@ -35,3 +36,4 @@ def command(*, trace: str, form: str, place: Path | None) -> None:
     except OSError as error:
         raise ResourceError(f"{place}: cannot write it ({error.strerror})", "write it elsewhere with -o") from None
     click.echo(f"{len(written)} files in {place}" if len(written) > 1 else f"wrote {written[0]}")
+    say_reads(trace)

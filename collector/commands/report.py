@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from collector.commands.read_counts import say_reads
 from collector.reporting.html import write_html
 from collector.reporting.report import build_report
 from collector.reporting.text import show
@@ -29,6 +30,7 @@ def command(*, trace: str, other: str | None, html: Path | None, as_json: bool) 
     if html is not None:
         write_html(report, html)
         click.echo(f"page: {html}", err=as_json)
+    say_reads(trace, *([other] if other else []))
 
 
 def _escape_controls(document: str) -> str:

@@ -1,7 +1,9 @@
 """The store of tables as Parquet files in a directory, or at any fsspec URL: `memory://`, `s3://`, ….
 
-Writing a trace is atomic. On a local disk it is written under a temporary name beside its place and renamed; on an
-object store, which has no rename, `trace.json` is written last, and a directory without it is no trace.
+Writing a trace is atomic. On a local disk it is written under a temporary name beside its place and renamed. An object
+store has no rename: `trace.json`, which names the objects of the tables, is written last, and without it there is no
+trace. Where something lies already, the new tables have other names, so that readers of a trace that is replaced find
+all of it until then, and see it replaced afterwards.
 
 Tables are encoded by the core (`collector.trace.parquet`). Only columns by which rows are looked up have statistics; a
 column that is never null is stored as required, which saves its definition levels.
@@ -9,29 +11,35 @@ column that is never null is stored as required, which saves its definition leve
 
 import ctypes
 import errno
+import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from collector.trace import parquet as encoded
 from collector.trace.arrow import sharing_nulls
+from collector.trace.object_errors import code_of, library_errors, object_errors
+from collector.trace.object_sink import ObjectSink
+from collector.trace.object_tables import ObjectFile
+from collector.trace.objects import ObjectMark, Objects, objects_at, open_file_system
 from collector.trace.schema import TABLES
 from collector.trace.table_store import INDEX_FOLDER, ROW_GROUP_ROWS, EncodedRows, TableMark
 from tracer import scratch
-from tracer.errors import InputError, MissingDependencyError, ResourceError
+from tracer.errors import InputError, ResourceError
 
 INFO_FILE = "trace.json"
 LOOKED_UP_BY = ("host", "frame", "connection_id")
 """Columns with statistics, by which a reader skips row groups."""
+_TABLE_FILE = re.compile(rf"({'|'.join(TABLES)})(-[0-9a-f]{{8}})?\.parquet")
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """From Linux's <fcntl.h> and <linux/fs.h>."""
 
@@ -39,61 +47,78 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 class ParquetStore:
     """A directory of Parquet files and `trace.json`; a `TableStore`.
 
-    Arguments: `place`, where it is, if not at the `url` that messages name.
+    Arguments: `place`, where it is, if not at the `url` that messages name; `suffix`, what follows the names of tables
+    in a trace that is written.
     """
 
-    def __init__(self, url: str, place: str | None = None) -> None:
+    def __init__(self, url: str, place: str | None = None, suffix: str | None = None) -> None:
         self.url = url
-        self._fs, self._root = _filesystem(url)
+        self._fs, self._root = open_file_system(url)
         self._root = self._root if place is None else place
         self._is_local = isinstance(self._fs, LocalFileSystem)
         self.folder = Path(self._root) if self._is_local else None
+        self.objects: Objects | None = objects_at(url)
         self._open: dict[str, tuple[IO[bytes], encoded.Writer]] = {}
+        self._suffix = suffix
+        self._marks: dict[str, tuple[str, ObjectMark]] | None = None
 
     def exists(self) -> bool:
         """As `TableStore`."""
-        return bool(self._fs.exists(f"{self._root}/{INFO_FILE}"))
+        with object_errors(self.url):
+            return bool(self._fs.exists(f"{self._root}/{INFO_FILE}"))
 
     def read_document(self) -> bytes:
         """As `TableStore`."""
         try:
-            return bytes(self._fs.cat_file(f"{self._root}/{INFO_FILE}"))
+            document = self._whole(INFO_FILE)
         except (FileNotFoundError, NotADirectoryError):
-            raise _no_trace(self._fs, self._root, self.url) from None
+            with object_errors(self.url):
+                raise _no_trace(self._fs, self._root, self.url) from None
         except PermissionError:
             raise InputError(f"{self.url}: no permission to read it", "run as its owner") from None
+        self._marks = _marks_in(document)
+        return document
 
     @contextmanager
     def open_table(self, name: str) -> Iterator["_ParquetTable"]:
         """As `TableStore`."""
         try:
-            with _source(self._fs, self._path(name)) as file:
-                yield _ParquetTable(file)
+            yield self._local_table(name) if self.objects is None else self._object_table(self.objects, name)
         except pa.ArrowInvalid as error:
             raise InputError(f"{self.url}: its table {name} is damaged ({error})", "make the trace again") from None
 
     def table_mark(self, name: str) -> TableMark | None:
         """As `TableStore`."""
+        if self.objects is not None:
+            found = self._object_of(self.objects, name)
+            return None if found is None else TableMark(found[1].size_bytes, found[1].version)
         with _storage_errors(self.url):
-            if not self._fs.exists(self._path(name)):
+            path = Path(self._local_path(name))
+            if not path.exists():
                 return None
-            found = self._fs.info(self._path(name))
-        return TableMark(int(found.get("size") or 0), f"{found.get('mtime', '')}|{found.get('ETag', '')}")
+            status = path.stat()
+        return TableMark(status.st_size, f"{status.st_mtime}|")
 
     @contextmanager
     def replacement(self) -> Iterator["ParquetStore"]:
-        """As `TableStore`. On a local disk it is beside this one until it is whole, elsewhere at its place."""
+        """As `TableStore`. On a local disk it is beside this one until it is whole; elsewhere at its place, under names
+        that are not in use."""
         with _storage_errors(self.url):
+            old = _names_held(self._fs, self._root)
             _refuse_to_overwrite(self._fs, self._root, self.url)
         if self._is_local:
             with self._staging() as staging:
                 yield staging
             return
+        staged = ParquetStore(self.url, suffix=f"-{uuid.uuid4().hex[:8]}" if old else "")
+        try:
+            yield staged
+        except BaseException:
+            staged._discard()
+            raise
         with _storage_errors(self.url):
-            if self._fs.exists(self._root):
-                self._fs.rm(self._root, recursive=True)
-            self._fs.makedirs(self._root, exist_ok=True)
-        yield self
+            kept = {INFO_FILE, *staged._names_written()}
+            _remove(self._fs, [f"{self._root}/{name}" for name in old if name not in kept])
 
     @contextmanager
     def _staging(self) -> Iterator["ParquetStore"]:
@@ -131,19 +156,75 @@ class ParquetStore:
                 file.close()
 
     def write_document(self, document: bytes) -> None:
-        """As `TableStore`."""
-        with _storage_errors(self.url), self._fs.open(f"{self._root}/{INFO_FILE}", "wb") as file:
-            file.write(document)
+        """As `TableStore`. On an object store the document also says which objects the tables are."""
+        with _storage_errors(self.url):
+            if self.objects is not None:
+                document = _with_marks(document, self.objects, self._names_written())
+            with self._fs.open(f"{self._root}/{INFO_FILE}", "wb") as file:
+                file.write(document)
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{name}.parquet"
+        return f"{self._root}/{name}{self._suffix or ''}.parquet"
+
+    def _names_written(self) -> list[str]:
+        return [f"{name}{self._suffix or ''}.parquet" for name in TABLES]
+
+    def _whole(self, name: str) -> bytes:
+        return Path(self._root, name).read_bytes() if self.objects is None else self.objects.whole(name)
+
+    def _local_path(self, name: str) -> str:
+        """The file of a table; a copy of a trace from an object store may have another name for it."""
+        path = self._path(name)
+        if not os.path.exists(path) and os.path.exists(f"{self._root}/{INFO_FILE}"):
+            known = _marks_in(self._whole(INFO_FILE)).get(name)
+            path = path if known is None else f"{self._root}/{known[0]}"
+        return path
+
+    def _local_table(self, name: str) -> "_ParquetTable":
+        path = self._local_path(name)
+        with open(path, "rb"):  # for Python's errors: not there, no permission
+            return _ParquetTable(pq.ParquetFile(pa.memory_map(path), pre_buffer=False))
+
+    def _object_table(self, objects: Objects, name: str) -> "_ParquetTable":
+        found = self._object_of(objects, name)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path(name))
+        file = ObjectFile(objects, *found)
+        return _ParquetTable(pq.ParquetFile(file.source, metadata=file.metadata, pre_buffer=False), file)
+
+    def _object_of(self, objects: Objects, name: str) -> tuple[str, ObjectMark] | None:
+        """The name and the mark of a table's object: as `trace.json` says, else of that with the table's name."""
+        if self._marks is None:
+            self._marks = {} if self._suffix is not None else self._marks_of_trace()
+        if name not in self._marks:
+            own = f"{name}{self._suffix or ''}.parquet"
+            mark = objects.mark(own)
+            if mark is None or self._suffix is not None:  # while it is written, it may still change
+                return None if mark is None else (own, mark)
+            self._marks[name] = own, mark
+        return self._marks[name]
+
+    def _marks_of_trace(self) -> dict[str, tuple[str, ObjectMark]]:
+        try:
+            return _marks_in(self._whole(INFO_FILE))
+        except FileNotFoundError:
+            return {}
+
+    def _discard(self) -> None:
+        """Abort what is being uploaded, and remove what was written."""
+        for file, _ in self._open.values():
+            assert isinstance(file, ObjectSink)
+            file.discard()
+        with suppress(*library_errors()):
+            written = set(self._names_written())
+            _remove(self._fs, [f"{self._root}/{name}" for name in _names(self._fs, self._root) if name in written])
 
 
 class _ParquetTable:
-    """A table's file; a `StoredTable`, whose groups are Parquet's row groups."""
+    """A table's file; a `StoredTable`, whose groups are Parquet's row groups. `objects`, if it is an object."""
 
-    def __init__(self, file: Any) -> None:
-        self._parquet = pq.ParquetFile(file, pre_buffer=False)
+    def __init__(self, file: pq.ParquetFile, objects: ObjectFile | None = None) -> None:
+        self._parquet, self._objects = file, objects
         self.columns: list[str] = self._parquet.schema_arrow.names
         metadata = self._parquet.metadata
         self.groups_rows = [int(metadata.row_group(group).num_rows) for group in range(metadata.num_row_groups)]
@@ -153,7 +234,10 @@ class _ParquetTable:
         read."""
         if not columns or not groups:  # nothing, but so many rows of it
             return self._parquet.read_row_groups(groups, columns=columns)
-        return pa.concat_tables(sharing_nulls(self._parquet.read_row_group(each, columns=columns)) for each in groups)
+        each_group = groups if self._objects is None else self._objects.fetch_groups(columns, groups)
+        return pa.concat_tables(
+            sharing_nulls(self._parquet.read_row_group(each, columns=columns)) for each in each_group
+        )
 
     def may_hold(self, group: int, equal: Mapping[str, str | int]) -> bool:
         """As `StoredTable`, by the statistics of a row group."""
@@ -165,28 +249,41 @@ class _ParquetTable:
         return True
 
 
-def _filesystem(url: str) -> tuple[Any, str]:
+def _marks_in(document: bytes) -> dict[str, tuple[str, ObjectMark]]:
+    """Of each table the name and mark of its object, where `trace.json` says that."""
     try:
-        fs, root = fsspec.core.url_to_fs(url)
-    except ImportError as error:
-        raise MissingDependencyError(f"{url} cannot be opened: {error}") from None
-    except ValueError as error:
-        raise InputError(f"{url}: {error}", "give a directory or a URL such as s3://bucket/trace") from None
-    return fs, root.rstrip("/")
+        content = json.loads(document)
+        return {name: _mark_in(content["objects"][name]) for name in TABLES if name in content["objects"]}
+    except (ValueError, KeyError, TypeError):  # of a local trace, or damaged, which its reader reports
+        return {}
 
 
-def _source(fs: Any, path: str) -> Any:
-    """The file, for Arrow to read. It is no Python file: at exit, Arrow's threads inside one can abort the process
-    (apache/arrow issues 34314, 50482)."""
-    if isinstance(fs, LocalFileSystem):
-        with open(path, "rb"):  # for Python's errors: not there, no permission
-            return pa.memory_map(path)
-    return pa.BufferReader(fs.cat_file(path))
+def _mark_in(entry: Any) -> tuple[str, ObjectMark]:
+    name, size, version = entry["name"], entry["size_bytes"], entry["version"]
+    if not re.fullmatch(r"[\w-]+\.parquet", name) or not isinstance(size, int) or size < 0:
+        raise ValueError(name)  # it leads elsewhere
+    return name, ObjectMark(size, str(version))
+
+
+def _with_marks(document: bytes, objects: Objects, names: Sequence[str]) -> bytes:
+    marks = dict(zip(TABLES, ((name, objects.mark(name)) for name in names), strict=True))
+    content = {
+        table: {"name": name, "size_bytes": mark.size_bytes, "version": mark.version}
+        for table, (name, mark) in marks.items()
+        if mark is not None
+    }
+    return json.dumps(json.loads(document) | {"objects": content}, indent=1).encode()
 
 
 def _sink(fs: Any, path: str) -> Any:
     """The file, for Arrow to write. Arrow writes the pages of a local file without Python's lock."""
-    return pa.OSFile(path, "wb") if isinstance(fs, LocalFileSystem) else fs.open(path, "wb")
+    return pa.OSFile(path, "wb") if isinstance(fs, LocalFileSystem) else ObjectSink(fs, path)
+
+
+def _remove(fs: Any, paths: Sequence[str]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            fs.rm(path, recursive=path.endswith(INDEX_FOLDER))
 
 
 def _staging_path(root: str) -> str:
@@ -204,8 +301,8 @@ def _refuse_to_overwrite(fs: Any, root: str, url: str) -> None:
 def _is_trace_like(fs: Any, root: str) -> bool:
     """Whether there are only our own files: a trace, or the remains of one whose writing was interrupted on an object
     store."""
-    ours = {INFO_FILE, INDEX_FOLDER, "faults.jsonl", *(f"{name}.parquet" for name in TABLES)}
-    return all(name in ours for name in _names(fs, root))
+    ours = {INFO_FILE, INDEX_FOLDER, "faults.jsonl"}
+    return all(name in ours or _TABLE_FILE.fullmatch(name) for name in _names(fs, root))
 
 
 def _replace_directory(staging: Path, place: Path) -> None:
@@ -233,6 +330,16 @@ def _names(fs: Any, root: str) -> list[str]:
     return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in fs.ls(root, detail=False))
 
 
+def _names_held(fs: Any, root: str) -> list[str]:
+    """As `_names`; nothing where nothing is. An object store also says whether the bucket is there."""
+    try:
+        return _names(fs, root)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if code_of(error) == "NoSuchBucket":
+            raise
+        return []
+
+
 def _contents(fs: Any, root: str) -> str:
     names = _names(fs, root)
     shown = ", ".join(names[:5])
@@ -240,7 +347,7 @@ def _contents(fs: Any, root: str) -> str:
 
 
 def _no_trace(fs: Any, root: str, url: str) -> InputError:
-    if not fs.exists(root):
+    if url.startswith(("http://", "https://")) or not fs.exists(root):
         return InputError(f"{url}: no such trace", "make one with: tracer replay -o TRACE CAPTURE…")
     if not fs.isdir(root):
         return InputError(
@@ -255,7 +362,11 @@ def _no_trace(fs: Any, root: str, url: str) -> InputError:
 @contextmanager
 def _storage_errors(url: str) -> Iterator[None]:
     try:
-        yield
+        if "://" in url and not url.startswith("file://"):
+            with object_errors(url, "write"):
+                yield
+        else:
+            yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         next_step = {

@@ -141,6 +141,10 @@ class Trace:
         mark = self._store.table_mark(name)
         return mark.size_bytes if mark else 0
 
+    def stored_bytes(self) -> int:
+        """The stored size of all tables."""
+        return sum(map(self.table_bytes, TABLES))
+
     def fingerprint(self, info: TraceInfo) -> str:
         """A text that changes whenever a table does: the trace's creation time, and each table's size and version."""
         marks = [self._store.table_mark(name) for name in TABLES]

@@ -8,4 +8,7 @@ from collector.trace.writing import TraceWriter
 
 def write_table(url: str, name: str, table: pa.Table) -> None:
     """Write one table of a trace in place of the one that is there."""
-    TraceWriter(store_at(url)).write_table(name, table)
+    store = store_at(url)
+    TraceWriter(store).write_table(name, table)
+    if store.folder is None and store.exists():  # an object store's document says how long each table is
+        store.write_document(store.read_document())
