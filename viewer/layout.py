@@ -200,9 +200,16 @@ def head(trace: TraceView) -> list[Component]:
     return [
         html.H1(_with_code(trace.story.sentence)),
         _story_bar(trace.story),
-        html.P([brand, facts, quality_line(trace.pairing)], id="facts"),
+        html.P([brand, facts, quality_line(trace.pairing), *_reads(trace)], id="facts"),
         *(warning_line(each) for each in summary.warnings),
     ]
+
+
+def _reads(trace: TraceView) -> list[Component]:
+    """What was read of a trace on an object store; the page renews it with each answer."""
+    if trace.reads is None:
+        return []
+    return [html.Span(f"read {trace.reads.words}", id="reads", title=f"Read of {trace.url} by this viewer")]
 
 
 def _with_code(text: str) -> list[str | Component]:

@@ -8,7 +8,7 @@ from typing import TypedDict
 from flask import Flask, Response, abort, jsonify, request
 
 from collector.queries import Hop, TraceView, Usage
-from tracer.errors import InputError
+from tracer.errors import InputError, ResourceError
 from viewer import windows
 from viewer.details import request_details
 from viewer.pages.address import request_link
@@ -34,6 +34,12 @@ def add_routes(server: Flask, trace: TraceView) -> None:
     @server.errorhandler(InputError)
     def report_replacement(error: InputError) -> Response:  # a live trace was replaced while this one is viewed
         return Response(str(error), status=409, mimetype="text/plain")
+
+    @server.errorhandler(ResourceError)
+    def report_store(error: ResourceError) -> Response:  # the store of a trace that is far away does not answer
+        return Response(str(error), status=503, mimetype="text/plain")
+
+    _add_reads(server, trace)
 
     @server.get("/api/window")
     def window() -> Response:
@@ -93,6 +99,23 @@ def add_routes(server: Flask, trace: TraceView) -> None:
     @server.get("/api/<path:rest>")
     def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
         abort(404, f"nothing is served as {rest}")
+
+
+def _add_reads(server: Flask, trace: TraceView) -> None:
+    """Show what was read of a trace that is no directory, with each answer."""
+    if trace.reads is None:
+        return
+
+    @server.after_request
+    def add_reads(response: Response) -> Response:
+        assert trace.reads is not None
+        response.headers["X-Twintap-Read"] = f"read {trace.reads.words}"
+        return response
+
+    @server.get("/api/reads")
+    def reads() -> Response:
+        assert trace.reads is not None
+        return jsonify(asdict(trace.reads) | {"stored_bytes": trace.stored.stored_bytes()})
 
 
 def _add_links(server: Flask, trace: TraceView) -> None:

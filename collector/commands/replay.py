@@ -15,6 +15,7 @@ from collector.decode.sources import command_of, host_addresses, host_sources, s
 from collector.decode.time_range import EDGE_NS, parse_range
 from collector.decode.tls_keys import read_key_logs
 from collector.findings.thresholds import Thresholds
+from collector.queries.trace_index import publish_index
 from collector.reporting.report import build_report
 from collector.reporting.text import show
 from collector.services.rings import read_rings
@@ -94,5 +95,6 @@ def command(
         say_leftovers(place)
         with progress_display(quiet=quiet) as progress:
             analyse(sources, place, command=ran, samples=samples, options=options, progress=progress)
+        publish_index(place)
         show(build_report(place))
         click.echo(without_secrets(f"trace: {place}"))

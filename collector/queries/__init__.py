@@ -58,6 +58,7 @@ from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.ends import end_name
 from collector.trace.durations import in_words
 from collector.trace.model import CounterInfo
+from collector.trace.objects import ReadCount
 from collector.trace.packets import PacketFields
 from collector.trace.schema import HopKind, HopState, MessageKinds
 
@@ -107,6 +108,7 @@ __all__ = [
     "Pairing",
     "Pairs",
     "Problem",
+    "ReadCount",
     "Request",
     "RequestClass",
     "RequestOverlay",

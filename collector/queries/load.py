@@ -158,7 +158,7 @@ class Load:
     ) -> Overlay:
         """The packets of some rows of `table`, laid over each other; `window` as in `overlay.overlay`."""
         numbers = np.sort(requests["number"].to_numpy()).astype(np.int64)
-        zero_ns = self._trees.end_ns if aligned_at_end else self._trees.start_ns
+        zero_ns = np.asarray(self._trees.end_ns if aligned_at_end else self._trees.start_ns)
         groups = LaneGroups.of(self.lane_names(by_service))
         return overlay(self._hops.whole_hops(numbers), zero_ns, len(requests), groups, window)
 

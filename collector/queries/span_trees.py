@@ -4,8 +4,8 @@ A request is a root span and all spans below it. Its number is its rank by start
 for a trace, and safe in a URL. Times are int64 ns relative to the trace's start.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ TEXTS = (
     *("service", "method", "target", "protocol", "result", "status_class", "transaction_id"),
     *("operation", "bucket", "object_key", "upload"),
 )
+SPAN_ARRAYS = {"span-id": pl.col("span_id"), "span-request": pl.col("request"), "span-uncertain": UNCERTAIN}
+"""Kept by span as arrays, beside the table."""
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),
     *("request_bytes", "response_bytes", *ERRORS, "part", "result_code"),
@@ -121,14 +123,17 @@ def build_trees(shelf: Shelf, rows: RequestRows, silences: pa.Table, start_ns: i
     """Store the data of `SpanTrees` on the shelf. Memory: about 150 bytes a span, and `ROW_GROUP_ROWS` whole rows."""
     order, roots = _order(rows, start_ns)
     lists = _silence_lists(silences, start_ns)
-    parts = rows.in_order(order["row"].to_numpy(), ROW_GROUP_ROWS)
-    shelf.put_tables(
-        "spans",
-        (
-            _with_times(part, roots, start_ns).join(lists, on="span_id", how="left", maintain_order="left")
-            for part in parts
-        ),
-    )
+    kept: list[pl.DataFrame] = []
+
+    def parts() -> Iterator[pl.DataFrame]:
+        for part in rows.in_order(order["row"].to_numpy(), ROW_GROUP_ROWS):
+            made = _with_times(part, roots, start_ns).join(lists, on="span_id", how="left", maintain_order="left")
+            kept.append(made.select(*SPAN_ARRAYS.values()))
+            yield made
+
+    shelf.put_tables("spans", parts())
+    for name, column in zip(SPAN_ARRAYS, pl.concat(kept), strict=True):
+        shelf.put(name, column.to_numpy())
     request = order["request"].to_numpy()
     first = np.searchsorted(request, np.arange(int(request[-1]) + 2 if len(order) else 1))
     shelf.put("request-first-span", first.astype(np.int64))
@@ -146,9 +151,10 @@ class SpanTrees:
     """All spans of a trace, grouped by request."""
 
     def __init__(self, shelf: Shelf) -> None:
-        self._frame = shelf.table("spans")
-        self.span_ids: NDArray[np.int64] = self._frame["span_id"].to_numpy()
-        self.request_of_span: NDArray[np.int32] = self._frame["request"].to_numpy()
+        self._shelf = shelf
+        self.span_ids: NDArray[np.int64] = shelf.array("span-id")
+        self.request_of_span: NDArray[np.int32] = shelf.array("span-request")
+        self.uncertain: NDArray[np.bool_] = shelf.array("span-uncertain")  # whether its parent is
         self._first = shelf.array("request-first-span")
         self.start_ns: NDArray[np.int64] = shelf.array("request-start-ns")
         self.end_ns: NDArray[np.int64] = shelf.array("request-end-ns")
@@ -160,19 +166,19 @@ class SpanTrees:
 
     def request_of(self, transaction_id: str) -> int | None:
         """The first request with that transaction id. Cost: a search over all spans."""
-        found = self._frame.lazy().filter(pl.col("transaction_id") == transaction_id).select("request").head(1)
+        found = self.frame.lazy().filter(pl.col("transaction_id") == transaction_id).select("request").head(1)
         numbers = found.collect()["request"].to_list()
         return numbers[0] if numbers else None
 
     @property
     def frame(self) -> pl.DataFrame:
         """Every span with its exchange: the columns of both tables, `request`, `duration_ns`, and `start` and `end`
-        relative to the trace; sorted by request, root first."""
-        return self._frame
+        relative to the trace; sorted by request, root first. Cost: of an object, reading all of it once."""
+        return self._shelf.table("spans")
 
     def spans(self, request: int) -> tuple[Span, ...]:
         """The spans of a request, root first, each followed by its children in order of time."""
-        rows = self._frame.slice(int(self._first[request]), int(self._first[request + 1] - self._first[request]))
+        rows = self._rows(int(self._first[request]), int(self._first[request + 1] - self._first[request]))
         doubts = self._doubts(rows)
         return tuple(
             replace(_span(int(self._first[request]) + at, row), doubt=doubts.get(row["span_id"], ""))
@@ -181,23 +187,22 @@ class SpanTrees:
 
     def doubt(self, number: int) -> str:
         """The uncertainty of a span's parent in words, by the span's position; "" if it is certain."""
-        return next(iter(self._doubts(self._frame.slice(number, 1)).values()), "")
+        return next(iter(self._doubts(self._rows(number, 1)).values()), "")
 
-    @cached_property
-    def uncertain(self) -> NDArray[np.bool_]:
-        """Whether each span's parent is uncertain."""
-        found: NDArray[np.bool_] = self._frame.select(UNCERTAIN).to_series().to_numpy()
-        return found
+    def _rows(self, first: int, count: int) -> pl.DataFrame:
+        return self._shelf.rows("spans", first, count)
 
     def _doubts(self, rows: pl.DataFrame) -> dict[int, str]:
-        """The uncertainty of parents in words, by span id. Cost: a search over all spans, if any is uncertain."""
+        """The uncertainty of parents in words, by span id. Cost: a search over the ids of all spans, if any is
+        uncertain."""
         uncertain = rows.filter(UNCERTAIN)
         if not len(uncertain):
             return {}
         parents = ["parent_span_id", "alternative_parent_span_id"]
         wanted = pl.concat([uncertain[name].drop_nulls() for name in parents]).unique()
-        known = self._frame.lazy().filter(pl.col("span_id").is_in(wanted.implode())).collect()
-        titles = {row["span_id"]: _span(0, row).title for row in known.to_dicts()}
+        places = np.flatnonzero(np.isin(np.asarray(self.span_ids), wanted.to_numpy()))
+        known = [self._rows(int(place), 1).row(0, named=True) for place in places]
+        titles = {row["span_id"]: _span(0, row).title for row in known}
         return {
             row["span_id"]: describe_doubt(
                 titles.get(row["parent_span_id"], "a request"),
@@ -211,7 +216,7 @@ class SpanTrees:
     def root(self, request: int) -> Span:
         """The span that holds all others of a request."""
         first = int(self._first[request])
-        return _span(first, self._frame.row(first, named=True))
+        return _span(first, self._rows(first, 1).row(0, named=True))
 
     def spans_count(self, request: int) -> int:
         """How many spans a request has."""
@@ -219,13 +224,13 @@ class SpanTrees:
 
     def serving_depth(self) -> dict[str, int]:
         """For each host, the depth at which it serves most requests: its distance from the client."""
-        served = self._frame.filter(pl.col("server_host").is_not_null())
+        served = self.frame.filter(pl.col("server_host").is_not_null())
         counts = served.group_by("server_host", "depth").len().sort("len", "depth", descending=[False, True])
         return {str(host): int(depth) for host, depth, _ in counts.iter_rows()}  # the most frequent comes last
 
     def services(self) -> dict[str, tuple[str, ...]]:
         """Services that each host was seen to serve, by name."""
-        served = self._frame.filter(pl.col("server_host").is_not_null() & (pl.col("service") != ""))
+        served = self.frame.filter(pl.col("server_host").is_not_null() & (pl.col("service") != ""))
         found: dict[str, tuple[str, ...]] = {}
         for host, service in served.select("server_host", "service").unique().sort("service").iter_rows():
             found[str(host)] = (*found.get(str(host), ()), str(service))
@@ -233,7 +238,7 @@ class SpanTrees:
 
     def texts(self) -> pl.DataFrame:
         """The columns for a search: each span's `request`, connection, texts, hosts and results; by request."""
-        return self._frame.select(
+        return self.frame.select(
             *("request", "connection_id", "client_host", "server_host", "status", "result_code", "outcome"), *TEXTS
         )
 

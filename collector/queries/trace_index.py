@@ -1,8 +1,9 @@
 """Opens the index of a trace from a folder of files, and builds it first if it is missing or outdated.
 
-The index is in the trace's folder under `.index`; if that cannot be written, or the trace is on another machine, it is
-in the user's cache. It contains the fingerprint of its tables, so an outdated index is never used. A small trace is
-indexed in memory each time.
+The index is in the trace's folder under `.index`; if that cannot be written, it is in the user's cache. A trace on an
+object store has it there as one object, of which only what is looked at is read (`timeline.pack`); `publish_index`
+writes it when the trace is made. Without it, the index is built in the user's cache. It contains the fingerprint of its
+tables, so an outdated index is never used. A small trace is indexed in memory each time.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.hops.quality_summary import Pairing, read_pairing
+from collector.queries.answers import Request
 from collector.queries.lanes import command_span, lane_order
 from collector.queries.span_trees import SpanTrees, build_trees
 from collector.queries.timeline.build import (
@@ -32,6 +35,7 @@ from collector.queries.timeline.build import (
 )
 from collector.queries.timeline.columns import STATES, ArrowClass, HopColumns, Pairs, Seen
 from collector.queries.timeline.connection_kinds import ConnectionKinds
+from collector.queries.timeline.pack import PackedShelf, write_pack
 from collector.queries.timeline.shelf import Shelf
 from collector.queries.timeline.windows import HopIndex, build_windows
 from collector.reporting import story
@@ -39,15 +43,18 @@ from collector.reporting.request_rows import RequestRows
 from collector.reporting.story import Story
 from collector.services.service_names import ServiceNames
 from collector.trace.model import TraceInfo
+from collector.trace.object_errors import object_errors
 from collector.trace.reading import Trace
 from collector.trace.table_store import INDEX_FOLDER
 from tracer import scratch
 
-VERSION = 7
+VERSION = 8
 """Of the index; another one is built anew."""
 SMALL_BYTES = 4 << 20
 """Tables of hops smaller than this are indexed in memory: it takes less than a second."""
 CACHE = "twintap"
+LISTED = 200
+"""So many of the slowest requests are kept ready for a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,11 @@ class _Stamp:
 
 
 @dataclass(frozen=True, slots=True)
+class _Listed:
+    slowest: tuple[Request, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TraceIndex:
     """An opened index."""
 
@@ -88,6 +100,7 @@ class TraceIndex:
     request_first: NDArray[np.int64]  # where each request's hops begin in `request_rows`
     request_rows: NDArray[np.uint32]
     request_problems: NDArray[np.int32]  # how many of them are in trouble
+    slowest: tuple[Request, ...]  # of clients, slowest first: all, or `LISTED`
 
     @classmethod
     def read(cls, shelf: Shelf) -> "TraceIndex":
@@ -99,6 +112,7 @@ class TraceIndex:
             request_first=shelf.array("request-first"),
             request_rows=shelf.array("request-rows"),
             request_problems=shelf.array("request-problems"),
+            slowest=shelf.document("listed", _Listed).slowest,
         )
 
 
@@ -113,6 +127,9 @@ def open_index(trace: Trace, info: TraceInfo, progress: Progress | None = None) 
         build(shelf, trace, info, progress or _no_progress)
         return TraceIndex.read(shelf)
     mark = trace.fingerprint(info)
+    packed = _read_pack(trace, mark)
+    if packed is not None:
+        return packed
     for folder in _places(trace):
         found = _read_index(folder, mark)
         if found is not None:
@@ -125,6 +142,26 @@ def open_index(trace: Trace, info: TraceInfo, progress: Progress | None = None) 
         shelf = Shelf(Path(temporary))
         build(shelf, trace, info, progress or _no_progress)
         return TraceIndex.read(Shelf(Path(temporary)))
+
+
+def publish_index(url: str) -> None:
+    """Write the index of a trace on an object store beside it; nothing for a directory, or a small trace.
+
+    Cost: as `build`, and reading the hops that were written.
+    Raises: `InputError` if there is no trace, `ResourceError` if the index cannot be made or written.
+    """
+    trace = Trace(url)
+    objects = trace.objects
+    if objects is None or trace.table_bytes("hops") < SMALL_BYTES:
+        return
+    info = trace.info()
+    mark = trace.fingerprint(info)
+    with tempfile.TemporaryDirectory(prefix=f"{CACHE}-") as temporary:
+        shelf = Shelf(Path(temporary))
+        build(shelf, trace, info, _no_progress)
+        del shelf
+        with object_errors(url, "write the index of"):
+            write_pack(objects, _pack_name(mark), Path(temporary))
 
 
 def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> None:
@@ -173,7 +210,36 @@ def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> No
         pairing=read_pairing(trace),
     )
     shelf.put_document("facts", facts)
+    shelf.put_document("listed", _list_slowest(shelf, trees))
     progress(1.0)
+
+
+def request_row(trees: SpanTrees, first: NDArray[np.int64], problems: NDArray[np.int32], number: int) -> Request:
+    """A request as a row of a list; `first` and `problems` as in `TraceIndex`."""
+    root = trees.root(number)
+    return Request(
+        number=number,
+        title=root.title,
+        service=root.service,
+        client_host=root.client_host,
+        server_host=root.server_host,
+        status=root.status,
+        result=root.result,
+        complete=root.complete,
+        outcome=root.outcome,
+        start_ns=int(trees.start_ns[number]),
+        end_ns=int(trees.end_ns[number]),
+        duration_ns=int(trees.durations_ns[number]),
+        ended=root.ended,
+        spans_count=trees.spans_count(number),
+        hops_count=int(first[number + 1] - first[number]),
+        problems_count=int(problems[number]),
+    )
+
+
+def _list_slowest(shelf: Shelf, trees: SpanTrees) -> _Listed:
+    first, problems = shelf.array("request-first"), shelf.array("request-problems")
+    return _Listed(tuple(request_row(trees, first, problems, int(each)) for each in trees.slowest[:LISTED]))
 
 
 def _services_by_host(trees: SpanTrees, streams: pa.Table) -> dict[str, tuple[str, ...]]:
@@ -198,9 +264,29 @@ def _places(trace: Trace) -> list[Path]:
     """Where an index of the trace may be, best first."""
     folder = trace.folder
     name = hashlib.sha256(str(folder.resolve() if folder else trace.url).encode()).hexdigest()[:32]
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cached = Path(home) / CACHE / name
+    cached = _cache_folder() / name
     return [folder / INDEX_FOLDER, cached] if folder else [cached]
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / CACHE
+
+
+def _pack_name(mark: str) -> str:
+    return f"{INDEX_FOLDER}/{mark[:32]}-{VERSION}.pack"
+
+
+def _read_pack(trace: Trace, mark: str) -> TraceIndex | None:
+    """The index that is beside a trace on an object store; None if there is none, or it is damaged."""
+    if trace.objects is None:
+        return None
+    folder = _cache_folder()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return TraceIndex.read(PackedShelf(trace.objects, _pack_name(mark), folder if folder.is_dir() else None))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _read_index(folder: Path, mark: str) -> TraceIndex | None:
@@ -209,6 +295,7 @@ def _read_index(folder: Path, mark: str) -> TraceIndex | None:
     try:
         if shelf.document("stamp", _Stamp) != _Stamp(VERSION, mark):
             return None
+        shelf.table("spans")  # now, so that a damaged one is noticed
         return TraceIndex.read(shelf)
     except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged
         return None

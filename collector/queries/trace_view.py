@@ -28,11 +28,12 @@ from collector.queries.tables import Tables
 from collector.queries.timeline.build import Progress, chunks
 from collector.queries.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
 from collector.queries.timeline.windows import DensityCounts, EndCounts
-from collector.queries.trace_index import Facts, TraceIndex, open_index
+from collector.queries.trace_index import Facts, TraceIndex, open_index, request_row
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_trace
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.protocols import UNKNOWN
 from collector.trace.model import TraceInfo
+from collector.trace.objects import ReadCount
 from collector.trace.packets import read_packet
 from collector.trace.reading import Result, Trace
 from collector.trace.schema import ERRORS, HopState
@@ -68,6 +69,11 @@ class TraceView:
         self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
         self.summary = _summary(stored.name, info, facts, len(self._columns), self._trees)
+
+    @property
+    def reads(self) -> ReadCount | None:
+        """What was read of the trace, by this process; None if it is on this machine's disk."""
+        return None if self.stored.objects is None else self.stored.objects.count
 
     @property
     def pairs(self) -> Pairs:
@@ -254,30 +260,14 @@ class TraceView:
 
     def requests(self, limit: int) -> tuple[Request, ...]:
         """The slowest requests of clients, slowest first."""
-        return tuple(self.request(int(number)) for number in self._trees.slowest[:limit])
+        listed = self._made.slowest
+        more = self._trees.slowest[len(listed) : max(limit, len(listed))]
+        return (*listed[:limit], *(self.request(int(number)) for number in more))
 
     def request(self, number: int) -> Request:
         """One request as a row of a list."""
         assert self.has_request(number), number
-        root, first = self._trees.root(number), self._made.request_first
-        return Request(
-            number=number,
-            title=root.title,
-            service=root.service,
-            client_host=root.client_host,
-            server_host=root.server_host,
-            status=root.status,
-            result=root.result,
-            complete=root.complete,
-            outcome=root.outcome,
-            start_ns=int(self._trees.start_ns[number]),
-            end_ns=int(self._trees.end_ns[number]),
-            duration_ns=int(self._trees.durations_ns[number]),
-            ended=root.ended,
-            spans_count=self._trees.spans_count(number),
-            hops_count=int(first[number + 1] - first[number]),
-            problems_count=int(self._made.request_problems[number]),
-        )
+        return request_row(self._trees, self._made.request_first, self._made.request_problems, number)
 
     def request_of(self, transaction_id: str) -> int | None:
         """The number of the request with that transaction id; None if there is none. Cost: a search over all spans."""
@@ -343,6 +333,7 @@ class TraceView:
 
     def _arrows_of(self, rows: NDArray[np.intp]) -> Arrows:
         columns, pairs = self._columns, self._index.pairs
+        columns.fetch(rows)
         pair = columns.pair[rows]
         return Arrows(
             number=rows.astype(np.uint32),

@@ -40,6 +40,12 @@ class ReadCount:
     requests_count: int
     bytes_by_object: tuple[tuple[str, int], ...]  # most first
 
+    @property
+    def words(self) -> str:
+        """`3.1 MB in 41 requests`."""
+        noun = "request" if self.requests_count == 1 else "requests"
+        return f"{in_bytes(self.bytes_count)} in {self.requests_count:,} {noun}"
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectMark:
@@ -124,6 +130,14 @@ class Objects:
         with self._lock:
             self._bytes[name] += bytes_count
             self._requests[name] += requests_count
+
+
+def in_bytes(count: int) -> str:
+    """`3.1 MB`; units of 1,000."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
 
 
 def join_spans(spans: Sequence[Span]) -> list[Span]:

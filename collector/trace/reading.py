@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector.trace.model import TraceInfo, parse_info
+from collector.trace.objects import Objects
 from collector.trace.schema import ADDED, FORMAT_VERSION, TABLES
 from collector.trace.stores import store_at
 from collector.trace.table_store import StoredTable, TableStore
@@ -49,6 +50,11 @@ class Trace:
     def folder(self) -> Path | None:
         """Its folder on this machine's disk; None if it is elsewhere."""
         return self._store.folder
+
+    @property
+    def objects(self) -> Objects | None:
+        """The objects that its tables are; None if they are files of this machine, or something else."""
+        return self._store.objects
 
     def exists(self) -> bool:
         """Whether a whole trace is there."""

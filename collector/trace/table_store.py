@@ -14,6 +14,8 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from collector.trace.objects import Objects
+
 INDEX_FOLDER = ".index"
 """Folder within a trace's in which a viewer keeps an index to open it quickly; it can be deleted without loss."""
 ROW_GROUP_ROWS = 1 << 18
@@ -59,6 +61,10 @@ class TableStore(Protocol):
     @property
     def folder(self) -> Path | None:
         """The trace's folder on this machine's disk, where an index may lie; None if it has none."""
+
+    @property
+    def objects(self) -> Objects | None:
+        """The objects of an object store that hold the trace; None if it is held by anything else."""
 
     def exists(self) -> bool:
         """Whether a whole trace is here."""

@@ -56,6 +56,7 @@ class MemoryStore:
     """The place of one trace; a `TableStore`."""
 
     folder = None
+    objects = None
 
     def __init__(self, url: str, written: MemoryTrace | None = None) -> None:
         self.url, self._written = url, written

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.queries.timeline.paged import fetch_rows
 from collector.queries.timeline.shelf import Shelf, prefetch
 from collector.trace.schema import HopKind, HopState
 from collector.trace.time_columns import Int64Array
@@ -161,9 +162,17 @@ class HopColumns:
         return len(self.anchor_ns)
 
     def prefetch(self, first: int, last: int) -> None:
-        """Start reading these rows from disk, if they are there: all columns at once."""
+        """Start reading these rows from disk, or read them from an object, if they are there: all columns at once."""
+        prefetch(self._all(), first, last)
+        fetch_rows(self._all(), slice(first, last))
+
+    def fetch(self, rows: NDArray[np.intp]) -> None:
+        """Read these rows, if they are in an object: all columns at once."""
+        fetch_rows(self._all(), rows)
+
+    def _all(self) -> list[NDArray[Any]]:
         own = (getattr(self, name) for name in (*OWN_COLUMNS, *RAW_COLUMNS))
-        prefetch((column for column in (*own, *self.carried.values()) if column is not None), first, last)
+        return [column for column in (*own, *self.carried.values()) if column is not None]
 
     def sent_ns(self, rows: Rows) -> Int64Array:
         """When these hops were sent, MISSING_NS where that was not seen."""

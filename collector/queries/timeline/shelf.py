@@ -87,6 +87,10 @@ class Shelf:
             )  # in place; `pl.read_ipc` copies
         return typing.cast("pl.DataFrame", self._held[name])
 
+    def rows(self, name: str, first: int, count: int) -> pl.DataFrame:
+        """Some consecutive rows of the table of that name."""
+        return self.table(name).slice(first, count)
+
     def put_document(self, name: str, document: Any) -> None:
         """Keep a dataclass of plain values, dataclasses and tuples of them."""
         if self._folder is None:
@@ -102,7 +106,9 @@ class Shelf:
         """
         if name not in self._held:
             assert self._folder is not None, name
-            self._held[name] = _parse(json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8")), kind)
+            self._held[name] = parse_document(
+                json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8")), kind
+            )
         return typing.cast("Document", self._held[name])
 
     def _keep(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
@@ -125,17 +131,20 @@ def prefetch(arrays: Iterable[NDArray[Any]], first: int, last: int) -> None:
         array.base.madvise(mmap.MADV_WILLNEED, begin, array.offset + last * row_bytes - begin)
 
 
-def _parse(value: Any, kind: Any) -> Any:
-    """A value from JSON, converted to the type that a dataclass declares."""
+def parse_document(value: Any, kind: Any) -> Any:
+    """A value from JSON, converted to the type that a dataclass declares.
+
+    Raises: `ValueError`, `KeyError` or `TypeError` if it is not of this kind.
+    """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         each = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_parse(item, of) for item, of in zip(value, each, strict=True))
+        return tuple(parse_document(item, of) for item, of in zip(value, each, strict=True))
     if origin in (types.UnionType, typing.Union):
-        return None if value is None else _parse(value, arguments[0])
+        return None if value is None else parse_document(value, arguments[0])
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{name: _parse(value[name], hints[name]) for name in hints})  # type: ignore[operator]
+        return kind(**{name: parse_document(value[name], hints[name]) for name in hints})  # type: ignore[operator]
     if kind is float and isinstance(value, int):
         return float(value)
     if not isinstance(value, kind):

@@ -72,7 +72,7 @@ class HopIndex:
         self.problem_times_ns: Int64Array = shelf.array("problem-times-ns")
         self.cells = Cells(self.pairs)
         self._latest = shelf.array("latest-ns")
-        self._aside = {name: np.asarray(shelf.array(f"aside-{name}")) for name in ASIDE}
+        self._aside = {name: shelf.array(f"aside-{name}") for name in ASIDE}
         self._facts = shelf.document("windows", _Facts)
         self._levels = Levels(shelf, self._facts.shift, levels_count(self._facts.bins))
 
@@ -188,7 +188,8 @@ class HopIndex:
         return self.problem_rows[-(-first // step) * step : last : step].astype(np.intp)
 
     def _long_arrows_in(self, from_ns: int, to_ns: int) -> NDArray[np.intp]:
-        return np.asarray(self._aside["row"][(self._aside["begin"] <= to_ns) & (self._aside["end"] >= from_ns)])
+        row, begin, end = (np.asarray(self._aside[name]) for name in ASIDE)
+        return np.asarray(row[(begin <= to_ns) & (end >= from_ns)])
 
     def _with_long_arrows(self, low: int, high: int, from_ns: int, to_ns: int) -> NDArray[np.intp]:
         rows, aside = np.arange(low, high), self._long_arrows_in(from_ns, to_ns)

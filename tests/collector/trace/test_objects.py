@@ -113,7 +113,7 @@ def test_a_synthetic_trace_is_the_same_far_away(tmp_path: Path) -> None:
     assert near.exit_code == far.exit_code == 0
     assert near.stdout == far.stdout
     assert near.stderr == ""
-    assert re.fullmatch(rf"read [0-9.]+ kB in [0-9]+ requests from {URL} \(its tables: [0-9.]+ kB\)\n", far.stderr)
+    assert re.fullmatch(rf"read [0-9.]+ KB in [0-9]+ requests from {URL} \(its tables: [0-9.]+ KB\)\n", far.stderr)
     assert count_so_far()[0] < 3 * sum(path.stat().st_size for path in (tmp_path / "trace").iterdir())
 
 

@@ -9,7 +9,15 @@ const plainFetch = globalThis.fetch.bind(globalThis);
 function fetchFrom(revision, url, options = {}) {
   const headers = new Headers(options.headers);
   if (revision) headers.set("X-Twintap-Made", revision);
-  return plainFetch(url, { ...options, headers });
+  return plainFetch(url, { ...options, headers }).then(showReads);
+}
+
+/** What the server has read of a trace on an object store, which each of its answers says. @param {Response} response */
+function showReads(response) {
+  const place = document.getElementById("reads");
+  const text = response.headers.get("X-Twintap-Read");
+  if (place && text) place.textContent = text;
+  return response;
 }
 
 /** Let all requests of the page, Dash's included, name the revision that is shown. */
@@ -23,7 +31,8 @@ const shownRevision = () => trace.meta && trace.meta.made;
 async function answerOf(url, options, revision = shownRevision()) {
   const response = await fetchFrom(revision, url, options);
   if (response.ok) return response;
-  throw Object.assign(new Error(`the server answered ${response.status}`), { outdated: response.status === 409 });
+  const why = response.status === 503 ? await response.text() : `the server answered ${response.status}`;
+  throw Object.assign(new Error(why), { outdated: response.status === 409 });
 }
 
 /** A message, decoded. @param {string} url @param {AbortSignal} [signal] @param {string} [revision] @returns {Promise<Message>} */
