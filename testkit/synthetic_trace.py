@@ -98,7 +98,7 @@ def write_synthetic_trace(path: Path, recipe: Recipe) -> None:
         writer.write_info(made.info())
 
 
-def write_long_synthetic_trace(path: Path, recipe: Recipe, uploads_at_once: int) -> None:
+def write_long_synthetic_trace(path: Path | str, recipe: Recipe, uploads_at_once: int) -> None:
     """Write a trace as `write_synthetic_trace` does, a part of the uploads after the other, so that it may be larger
     than memory. Only the packets of the first part have their events."""
     with write_trace(str(path)) as writer:

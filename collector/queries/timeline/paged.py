@@ -60,6 +60,8 @@ class PagedFile:
             return
         with self._lock:
             missing = np.unique(pages[~self._have[pages]])
+            if not len(missing):  # another thread has read them
+                return
             starts = np.flatnonzero(np.diff(missing, prepend=-2) != 1)
             firsts, lasts = missing[starts], missing[np.append(starts[1:], len(missing)) - 1] + 1
             spans = [

@@ -1,7 +1,9 @@
 """An index on an object store says what one on disk says, and of it only what is looked at is read."""
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
@@ -193,3 +195,17 @@ def test_only_missing_pages_are_read(objects: Objects) -> None:
     with pytest.raises(InputError, match="cut off"):
         file.need(np.array([0]))
     assert Trace(URL).objects is not None
+
+
+def test_threads_that_need_the_same_pages_read_them_once(objects: Objects) -> None:
+    objects.fs.pipe_file(objects.path("x"), bytes(range(256)) * 2_048)
+    file = PagedFile(objects, "x", 256 * 2_048, None)
+    begin = threading.Barrier(8)
+
+    def need(_: int) -> None:
+        begin.wait()
+        file.need(np.array([1, 2]))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(need, range(8)))
+    assert objects.count.requests_count == 1
