@@ -71,7 +71,7 @@ def main(hops: tuple[int, ...], delay_ms: float, url: str | None, serve: Path | 
         return _serve(serve)
     if url is not None:
         return _measure(url)
-    with _store() as port, _delayed(port, delay_ms / 1e3) as endpoint:
+    with _store() as port, _delaying_proxy(port, delay_ms / 1e3) as endpoint:
         os.environ.update(KEYS, AWS_ENDPOINT_URL_S3=endpoint)
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         for count in hops:
@@ -102,7 +102,7 @@ def _store() -> Iterator[int]:
 
 
 @contextmanager
-def _delayed(port: int, delay_s: float) -> Iterator[str]:
+def _delaying_proxy(port: int, delay_s: float) -> Iterator[str]:
     """The URL of a proxy to a port of loopback that holds back what clients send."""
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
