@@ -1,7 +1,6 @@
 """`tracer collect`: run the collector service that agents send to."""
 
 import contextlib
-import fcntl
 import ipaddress
 import logging
 import os
@@ -26,16 +25,19 @@ from collector.service.door import Door, protocol_behind
 from collector.service.handshakes import Handshakes
 from collector.service.retention import limits_of
 from collector.service.settings import CollectorSettings
+from collector.service.shared_data import enter_folder
 from collector.service.tls_gate import TlsGate, protocol_with_tls
 from tracer.commands.log_options import log_options
 from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, PrivilegeError, ResourceError
 from tracer.interrupts import call_on_interrupt
-from tracer.service_log import hide, notice_to
+from tracer.service_log import Notice, hide, notice_to
 from tracer.tokens import leave_token, left_token, make_up_token, read_token, take_back, token_options
 
 DEFAULT_LISTEN = "127.0.0.1:8710"
 LOG = logging.getLogger("twintap.collector")
+LEFT_SECONDS = 3600.0
+"""What has not changed for so long is of no collector that still runs."""
 OTHERS = "give others --token-file"
 
 
@@ -78,6 +80,11 @@ OTHERS = "give others --token-file"
     metavar="GIB",
     help="Keep at most so much of each session: its oldest segments are deleted.  [default: keep all]",
 )
+@click.option(
+    "--shared",
+    is_flag=True,
+    help="Other collectors use the same --data (a file system that all mount): agents may send to any of them.",
+)
 @trigger_options
 @naming_options
 @thresholds_option
@@ -97,6 +104,7 @@ def command(
     own_services: Path | None,
     names: tuple[str, ...],
     thresholds: Thresholds,
+    shared: bool,
     **more: Any,
 ) -> None:
     """Receive segments from agents, and make traces from them, until Ctrl-C.
@@ -117,10 +125,8 @@ def command(
     say = notice_to(LOG)
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
-        _lock_folder(data)
-        ingest.clean(data)
-        for line in live.clean(data):
-            say(line)
+        enter_folder(data, partial(_clean, data, say), is_shared=shared)
+        ingest.clean(data, LEFT_SECONDS)
     _raise_descriptor_limit()
     with open_listener(address, port) as listener, contextlib.ExitStack() as left, _quiet_interrupt():
         said = [f"collecting at {'https' if tls else 'http'}://{_listener_text(listener)} into {data}"]
@@ -139,6 +145,7 @@ def command(
             names=called,
             thresholds=thresholds,
             triggers=triggers,
+            shared=shared,
         )
         handshakes = Handshakes()
         context = open_tls(tls, listener, secret, handshakes, say, left) if tls else None
@@ -164,16 +171,11 @@ def _server(app: FastAPI, gate: TlsGate | None) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def _lock_folder(data: Path) -> None:
-    """Keep other collectors out of the folder while this process lives. Raises: ResourceError if one is there."""
-    handle = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise ResourceError(f"another collector uses {data}", "give another --data, or end that one") from None
-    except OSError:  # a file system without locks
-        os.close(handle)
+def _clean(data: Path, say: Notice) -> None:
+    """Remove what killed collectors left, while none is there."""
+    ingest.clean(data)
+    for line in live.clean(data):
+        say(line)
 
 
 def _quiet_interrupt() -> contextlib.suppress:

@@ -73,7 +73,8 @@ def command(
     """Turn captures of several hosts (pcap, pcapng; also .gz, .zst) into a trace, and report it.
 
     A file's host is its stem unless given as HOST=FILE; several files of a host are read in the given order. In a
-    folder, each subfolder is a host; a folder that `tracer record` kept also says when the command ran. --from and --to
+    folder, each subfolder is a host; a folder that `tracer record` kept also says when the command ran. A session's
+    folder at a collector (DATA/sessions/NAME) is read, too: several are one, of which each has a part. --from and --to
     are times of each host's clock; of an agent's segments only those of that time are read.
     """
     tls_keys, unread = read_key_logs(keys)

@@ -2,6 +2,7 @@
 
 FILE          a capture; its host is what the agent wrote into it, else the file's stem
 HOST=FILE     the same, of that host; HOST=DIR, all captures in a folder
+SESSION       the folder of a session at a collector; several, of collectors that have a part each, are one session
 DIR           every folder below is a host with its captures in order of name; a loose capture is a FILE
 
 A folder that `tracer record` made also holds `command.json`, the command that ran, and when, and `samples.csv`, what
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from collector.capture_files.joined import file_runs
+from collector.decode import incarnations
 from collector.decode.host_capture import HostSource
 from collector.trace.model import CommandInfo
 from collector.trace.reading import Trace
@@ -39,22 +41,26 @@ GIVE_CAPTURES = "give capture files (.pcap, .pcapng), HOST=FILE, or a folder of 
 
 
 def host_sources(arguments: Sequence[str]) -> tuple[HostSource, ...]:
-    """Sources for `collector.analysis.analyse`, in the order given.
+    """Sources for `collector.analysis.analyse`: those of sessions, then the others in the order given.
 
     (For a name that no file can have, `os.path` returns false; `pathlib` raises.)
 
     Raises: `InputError` for what does not exist, or a folder without captures.
     """
     found: list[HostSource] = []
+    sessions: list[Path] = []
     for argument in arguments:
         host, path = _split_argument(argument)
-        if os.path.isdir(path):
+        if host is None and os.path.isdir(path) and incarnations.is_session(path):
+            sessions.append(path)
+        elif os.path.isdir(path):
             found.extend(_folder(host, path))
         elif os.path.exists(path):
             found.append(HostSource(host, (path,)))
         else:
             raise InputError(f"{path}: no such file or folder", GIVE_CAPTURES)
-    return tuple(found)
+    stored = incarnations.stored_incarnations(*sessions)
+    return (*incarnations.host_sources(incarnations.sequences(stored)), *found)
 
 
 def host_addresses(arguments: Sequence[str]) -> dict[str, frozenset[str]]:

@@ -1,7 +1,8 @@
 """The agents that report to a collector: how each of them is, and what is wrong with it.
 
 An agent reports every few seconds (`tracer.reports`), whether or not its segments are taken. The last report of each is
-kept beside its segments, so that a collector that was restarted still knows which agents it should hear from.
+kept beside its segments, so that a collector that was restarted still knows which agents it should hear from, and
+others that share the data directory know it, too.
 
 The answer to a report says when it was received. The next one says by how much the agent's clock is ahead of the
 collector's, at least and at most: it was sent before that time and answered after it.
@@ -21,12 +22,11 @@ from collector.capture_files.records import Severity
 from collector.findings.captures import AGENT_SILENT
 from collector.service.ingest import (
     CHOSEN_FILE,
-    host_folders,
-    incarnation_folders,
     incarnation_status,
     session_folders,
 )
-from collector.trace.data_directory import incarnation_folder
+from collector.service.shared_data import Version, file_version
+from collector.trace.data_directory import host_folders, incarnation_folder, incarnation_folders
 from collector.trace.durations import in_words
 from collector.trace.model import CounterInfo
 from tracer.private_files import write_durably
@@ -44,6 +44,8 @@ CLOCK_NS = 1_000_000_000
 """Difference of clocks from which it is reported; traces align clocks whatever they are."""
 TLS_FAILED_NS = 600_000_000_000
 """For so long after the last one, an agent's attempts that TLS ended are a problem: it may be back only for now."""
+OTHERS_NS = 2_000_000_000
+"""Between two looks at what other collectors have received."""
 FORGOTTEN_NS = 24 * 3_600 * 1_000_000_000
 """After so long, an agent that has ended is not listed."""
 _TEXT = Field(max_length=4096)
@@ -168,15 +170,20 @@ Key = tuple[str, str, str]
 class Agents:
     """The last report of every agent; safe to call from several threads."""
 
-    def __init__(self, data: Path, version: str, clock: Callable[[], int]) -> None:
-        self._data, self._version, self._clock = data, version, clock
+    def __init__(self, data: Path, version: str, clock: Callable[[], int], *, is_shared: bool = False) -> None:
+        """`is_shared`: other collectors keep reports there, too."""
+        self._data, self._version, self._clock, self._is_shared = data, version, clock, is_shared
         self._lock = threading.Lock()
-        self._received: dict[Key, Received] = dict(_stored_reports(data))
+        self._received: dict[Key, Received] = {}
+        self._versions: dict[Key, Version] = {}  # of the reports that were read or written
+        self._looked_ns = 0
+        self._read_stored()
 
     def note(self, session: str, host: str, incarnation: str, report: Report) -> int:
         """Note a report that comes now; returns the time. Raises: InputError for what is no name."""
         now_ns = self._clock()
         folder = incarnation_folder(self._data, session, host, incarnation)
+        self._look_at_others()
         with self._lock:
             known = self._received.get((session, host, incarnation))
             received = Received(report=report, received_ns=now_ns, before=known.report if known else None)
@@ -190,10 +197,14 @@ class Agents:
             if report.history is not None:
                 (folder / CHOSEN_FILE).touch()
             write_durably(folder / REPORT_FILE, received.model_dump_json())
+            if self._is_shared and (version := file_version(folder / REPORT_FILE)):
+                with self._lock:
+                    self._versions[session, host, incarnation] = version
         return now_ns
 
     def status(self) -> list[AgentStatus]:
         """Every agent by session and host; of each host the newest incarnation, and others that have not ended."""
+        self._look_at_others()
         now_ns = self._clock()
         with self._lock:
             received = sorted(self._received.items())
@@ -210,10 +221,33 @@ class Agents:
 
     def window_answer(self, session: str, host: str, window: str) -> WindowAnswer | None:
         """What the newest agent of a host that knows of a window has of it."""
+        self._look_at_others()
         with self._lock:
             received = [each.report for key, each in sorted(self._received.items()) if key[:2] == (session, host)]
         found = [answer for report in received for answer in report.windows if answer.window == window]
         return found[-1] if found else None
+
+    def _look_at_others(self) -> None:
+        """Read what other collectors have received, if some time has passed since the last look."""
+        if not self._is_shared:
+            return
+        with self._lock:
+            now_ns = self._clock()
+            if abs(now_ns - self._looked_ns) < OTHERS_NS:
+                return
+            self._looked_ns = now_ns
+        self._read_stored()
+
+    def _read_stored(self) -> None:
+        """Read the reports that are newer in the data directory than here."""
+        for key, file in _report_files(self._data):
+            version = file_version(file)
+            if version is None or self._versions.get(key) == version:
+                continue
+            with contextlib.suppress(OSError, ValidationError):
+                received = Received.model_validate_json(file.read_bytes())
+                with self._lock:
+                    self._received[key], self._versions[key] = received, version
 
     def _forget(self, key: Key) -> None:
         """Keep no report of an agent of which no more is expected."""
@@ -348,10 +382,9 @@ def _seconds(ns: int) -> str:
     return f"{ns / 1e9:,.0f} s"
 
 
-def _stored_reports(data: Path) -> Iterator[tuple[Key, Received]]:
-    """The reports that an earlier collector kept."""
-    for session in session_folders(data / "sessions"):
-        for folder in (folder for host in host_folders(session) for folder in incarnation_folders(host)):
-            with contextlib.suppress(OSError, ValidationError):
-                received = Received.model_validate_json((folder / REPORT_FILE).read_bytes())
-                yield (session.name, folder.parent.name, folder.name), received
+def _report_files(data: Path) -> Iterator[tuple[Key, Path]]:
+    """Where the reports of all agents are that an earlier collector kept, or another one."""
+    with contextlib.suppress(FileNotFoundError):  # a session was deleted just now
+        for session in session_folders(data / "sessions"):
+            for folder in (folder for host in host_folders(session) for folder in incarnation_folders(host)):
+                yield (session.name, folder.parent.name, folder.name), folder / REPORT_FILE

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 from urllib.parse import parse_qs
 
 from anyio import CapacityLimiter, to_thread
@@ -27,22 +27,25 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from collector.analysis import AnalysisOptions, analyse
+from collector.capture_files.stored import LAST_NS
 from collector.decode.host_capture import HostSource
+from collector.decode.incarnations import host_sources, sequences, stored_incarnations
 from collector.hops.quality_summary import WORST_COUNT, Pairing, read_pairing
 from collector.service import ingest, orders_routes, trigger_routes, window_routes
 from collector.service.agents import Agents, AgentStatus, Report
+from collector.service.arrivals import Arrival, ArrivalLog, ArrivalReading
 from collector.service.boundary import AnalysisError, contain_failures, log_failure, note_loop_failure
 from collector.service.browsers import BrowserGuard
 from collector.service.handshakes import Handshakes, Refusal
-from collector.service.incarnations import host_sources, sequences, stored_incarnations
 from collector.service.ingest import Closing, IncarnationStatus, Outcome, SessionStatus
 from collector.service.joining import Joining
 from collector.service.live import EDGE_NS, Analyse, Counters, LiveAnalysis, LiveStatus
+from collector.service.live import clean as remove_live_leftovers
 from collector.service.metrics import metrics_text
 from collector.service.orders import Orders, SessionOrders
 from collector.service.retention import Retention
 from collector.service.settings import CollectorSettings
-from collector.service.stored import LAST_NS
+from collector.service.shared_data import SharedData
 from collector.service.triggers import Triggers
 from collector.service.under_way import UnderWay
 from collector.service.windows import WindowRequest, Windows
@@ -50,6 +53,7 @@ from collector.trace.data_directory import incarnation_folder, session_folder, t
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError, TracerError
+from tracer.segments import incarnation_stem, segment_name
 from tracer.shipping import PACKED, PCAPNG
 
 LOG = logging.getLogger("twintap.collector")
@@ -124,6 +128,16 @@ class Storage(BaseModel):
     total_bytes: int
 
 
+class Work(Protocol):
+    """What goes on beside requests, in threads of its own."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End after what is under way."""
+
+
 class Health(BaseModel):
     """The service answers."""
 
@@ -135,42 +149,49 @@ def create_app(
 ) -> FastAPI:
     """Return the service for one data directory; `handshakes` that failed are among its metrics."""
     options = AnalysisOptions(names=settings.names, thresholds=settings.thresholds)
-    agents = Agents(settings.data, version("twintap"), time.time_ns)
+    shared = SharedData(settings.data) if settings.shared else None
+    may_work = partial(_does_chores, shared)
+    agents = Agents(settings.data, version("twintap"), time.time_ns, is_shared=settings.shared)
     live = LiveAnalysis(
         settings.data,
         settings.live_window_seconds,
         settings.live_limit_bytes,
         options=options,
         counters_of=agents.silent_counters,
+        publish=settings.shared,
     )
-
-    analysing = UnderWay()
-    retention = Retention(settings.data / "sessions", settings.retention, analysing.__contains__)
-    joining = Joining(settings.data / "sessions", settings.live_window_seconds, analysing.keep_out)
+    analysing = UnderWay(shared.session_lock) if shared else UnderWay()
+    sessions = settings.data / "sessions"
+    retention = Retention(sessions, settings.retention, analysing.keep_out, may_work=may_work)
+    joining = Joining(sessions, settings.live_window_seconds, analysing.keep_out, may_work=may_work)
     of_part = analysis or partial(_analyse, replace(options, edge_ns=EDGE_NS))
-    windows = Windows(settings.data, agents, partial(_make_trace, settings, analysing, of_part))
+    windows = Windows(settings.data, agents, partial(_make_trace, settings, analysing, of_part), shared=shared)
 
     triggers = Triggers(settings.triggers, agents, windows, live)
+
+    log = ArrivalLog(shared.arrivals, shared.name) if shared and settings.live_window_seconds else None
+    works: list[Work] = [live, windows, triggers, joining, retention]
+    if shared and log:
+        note, on_begin = partial(_note_arrival, settings.data, live), partial(_note_chores, settings.data)
+        works.append(ArrivalReading(shared, note, live.window_ns, on_begin))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_exception_handler(note_loop_failure)
-        live.start()
-        retention.start()
-        joining.start()
-        windows.start()
-        triggers.start()
+        for work in works:
+            work.start()
         yield
-        retention.stop()
-        await to_thread.run_sync(joining.stop)
-        await to_thread.run_sync(triggers.stop)
-        await to_thread.run_sync(windows.stop)
-        await to_thread.run_sync(live.stop)
+        for work in reversed(works):
+            await to_thread.run_sync(work.stop)
+        for ended in (log, shared):
+            if ended:
+                ended.close()
 
     app = FastAPI(
         title="Twintap collector", docs_url=None, redoc_url=None, openapi_url="/openapi.json", lifespan=lifespan
     )
     app.state.live = live
+    app.state.shared, app.state.arrivals = shared, log
     app.state.agents = agents
     app.state.windows = windows
     app.state.orders = SessionOrders(settings.data)
@@ -254,10 +275,19 @@ async def put_segment(
         fields = {"session": session, "host": host, "incarnation": incarnation, "segment": number}
         LOG.warning("segment %d of host %s was refused: %s", number, host, outcome.value, extra=fields)
     if outcome is Outcome.STORED:
-        live: LiveAnalysis = request.app.state.live
-        live.note_segment(session, host, incarnation, number, upload.place)
+        _note_stored(request, (session, host, incarnation, number), upload.place)
     response.status_code, response.headers["Accept"] = _STATUS[outcome], ACCEPT
     return Received(outcome=outcome, acknowledged=outcome.acknowledged)
+
+
+def _note_stored(request: Request, segment: tuple[str, str, str, int], place: FilePath) -> None:
+    """Have a segment in the live trace: here, or where the collector makes it that does the chores."""
+    log: ArrivalLog | None = request.app.state.arrivals
+    live: LiveAnalysis = request.app.state.live
+    if log is None:
+        live.note_segment(*segment, place)
+    else:
+        log.note(*segment)
 
 
 @_guarded.post("/sessions/{session}/hosts/{host}/incarnations/{incarnation}/close")
@@ -319,7 +349,7 @@ def get_session(session: Session, settings: Settings) -> SessionStatus:
 def delete_session(session: Session, request: Request, settings: Settings) -> None:
     """Delete all that was received of a session, and its trace. Agents that still send begin it anew."""
     if session in request.app.state.analysing:
-        raise HTTPException(status.HTTP_409_CONFLICT, "its analysis is running; try again when it is done")
+        raise _is_running(request, session)
     if not ingest.delete_session(settings.data, session):
         raise HTTPException(status.HTTP_404_NOT_FOUND, "there is no such session")
     windows: Windows = request.app.state.windows
@@ -331,7 +361,7 @@ def delete_session(session: Session, request: Request, settings: Settings) -> No
 def live_status(session: Session, request: Request) -> LiveStatus:
     """Say how live analysis of a session stands: its trace of the newest seconds, and how far that is behind."""
     live: LiveAnalysis = request.app.state.live
-    return live.status(session)
+    return live.status(session) if _does_chores(request.app.state.shared) else live.published_status(session)
 
 
 @_guarded.post("/sessions/{session}/analyse")
@@ -343,8 +373,9 @@ async def analyse_session(
     Two sessions are analysed at a time, others wait; a session that is being analysed or waits for it is refused.
     """
     under_way: UnderWay = request.app.state.analysing
-    if not under_way.begin(session):
-        raise HTTPException(status.HTTP_409_CONFLICT, "its analysis is running; try again when it is done")
+    session_folder(settings.data, session)  # a wrong name is said
+    if not await to_thread.run_sync(under_way.begin, session):
+        raise _is_running(request, session)
     try:
         counters = request.app.state.agents.silent_counters(session)
         state = request.app.state
@@ -354,6 +385,33 @@ async def analyse_session(
         return await to_thread.run_sync(make, limiter=request.app.state.analyses)
     finally:
         under_way.end(session)
+
+
+def _is_running(request: Request, session: str) -> HTTPException:
+    under_way: UnderWay = request.app.state.analysing
+    holder = under_way.holder(session)
+    where = f" at another collector ({holder})" if holder else ""
+    return HTTPException(status.HTTP_409_CONFLICT, f"its analysis is running{where}; try again when it is done")
+
+
+def _does_chores(shared: SharedData | None) -> bool:
+    """Whether this collector joins, deletes, gathers and analyses as segments arrive, for all that share its data."""
+    return shared is None or shared.does_chores
+
+
+def _note_chores(data: FilePath) -> None:
+    """This collector does the chores from now on: say so, and remove what a killed one left of live traces."""
+    LOG.info("this collector joins and deletes segments, gathers windows and makes live traces from now on")
+    for line in remove_live_leftovers(data):
+        LOG.info("%s", line)
+
+
+def _note_arrival(data: FilePath, live: LiveAnalysis, arrival: Arrival) -> None:
+    """Have a segment that some collector stored in the live trace. Raises: FileNotFoundError if it is gone."""
+    session, host, incarnation, number = arrival.session, arrival.host, arrival.incarnation, arrival.number
+    folder = incarnation_folder(data, session, host, incarnation)
+    place = folder / segment_name(incarnation_stem(host, incarnation), number)
+    live.note_segment(session, host, incarnation, number, place)
 
 
 def _make_trace(
@@ -383,7 +441,7 @@ def _analysis_of(
     from_ns: int = 0,
     to_ns: int = LAST_NS,
 ) -> Analysed:
-    found = stored_incarnations(session_folder(settings.data, session), from_ns, to_ns)
+    found = stored_incarnations(session_folder(settings.data, session), from_ns=from_ns, to_ns=to_ns)
     sources = host_sources(sequences(found))
     if not sources:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "nothing was received of this session, or in that time")

@@ -6,6 +6,7 @@
                                                 /expired.json   up to which number they were deleted, being too old
     DATA/sessions/<session>/live/                the trace of its newest seconds (`collector.service.live`)
     DATA/traces/<session>/                       the trace
+    DATA/collectors/                             of several collectors that share it (`collector.service.shared_data`)
 
 A segment may arrive packed (`tracer/core/packing`): it is turned back into pcapng, whose hash the agent sent, before
 anything else. It is written under a temporary name, synced, and renamed; then the directory is synced. So a file with
@@ -22,9 +23,10 @@ import json
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import islice
@@ -33,10 +35,10 @@ from typing import BinaryIO
 
 from collector import _core
 from collector.capture_files.joined import Run
-from collector.service.stored import find_hash, merged_runs, stored_files
-from collector.trace.data_directory import LIVE_FOLDER, session_folder, trace_folder
+from collector.capture_files.stored import find_hash, merged_runs, stored_files
+from collector.trace.data_directory import host_folders, incarnation_folders, session_folder, trace_folder
 from tracer.errors import ResourceError
-from tracer.segments import INCARNATION_PATTERN, NAME_PATTERN, incarnation_stem, segment_name
+from tracer.segments import NAME_PATTERN, incarnation_stem, segment_name
 
 LAST_SEGMENT_NUMBER = 999_999_999
 SHOWN_MISSING_COUNT = 100
@@ -283,11 +285,6 @@ def delete_session(data: Path, session: str) -> bool:
     return bool(found)
 
 
-def host_folders(session: Path) -> list[Path]:
-    """Return the folders of the hosts in a session's folder; none if that is not there."""
-    return sorted(path for path in session.iterdir() if _is_host(path)) if session.is_dir() else []
-
-
 def host_status(folder: Path) -> HostStatus:
     """Return what is in a host's folder, whose name is the host's."""
     found = tuple(incarnation_status(path) for path in incarnation_folders(folder))
@@ -300,11 +297,6 @@ def host_status(folder: Path) -> HostStatus:
         closed=all(each.closed for each in found),
         incarnations=found,
     )
-
-
-def incarnation_folders(folder: Path) -> list[Path]:
-    """Return the folders of a host's incarnations, in the order of their starts."""
-    return sorted(path for path in folder.iterdir() if INCARNATION_PATTERN.fullmatch(path.name))
 
 
 def incarnation_status(folder: Path) -> IncarnationStatus:
@@ -334,18 +326,25 @@ def is_chosen(folder: Path) -> bool:
     return (folder / CHOSEN_FILE).exists() or (folder.parent.parent / WINDOW_FILE).exists()
 
 
-def clean(data: Path) -> None:
-    """Remove segments that a killed collector received only in part, and the rest of what it was deleting."""
+def clean(data: Path, least_age_seconds: float = 0.0) -> None:
+    """Remove segments that a killed collector received only in part, and the rest of what it was deleting.
+
+    Arguments: `least_age_seconds`, for so long they have not changed, where others may be at work.
+    """
+    last_ns = time.time_ns() - round(least_age_seconds * 1e9)
     for path in (data / name for name in ("sessions", "traces")):
         for deleted in path.glob(".*.deleted"):
-            shutil.rmtree(deleted)
+            if _changed_ns(deleted) <= last_ns:
+                shutil.rmtree(deleted, ignore_errors=True)
     for path in (data / "sessions").glob("*/*/*/.*.incoming"):
-        path.unlink()
+        if _changed_ns(path) <= last_ns:
+            path.unlink(missing_ok=True)
 
 
-def _is_host(path: Path) -> bool:
-    """Whether it is a host's folder, not the live trace or one that is being written."""
-    return path.is_dir() and path.name != LIVE_FOLDER and NAME_PATTERN.fullmatch(path.name) is not None
+def _changed_ns(path: Path) -> int:
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime_ns
+    return 0
 
 
 def sync_directories(folder: Path, *, up: int) -> None:

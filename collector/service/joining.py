@@ -3,8 +3,8 @@
 A day of a hundred thousand segments is then a few hundred files, a third as large, and listed in milliseconds. A joined
 file holds the segments of one start of an agent that arrived within `SPAN_NS`, at most `MOST_BYTES` of them. It is
 written under a temporary name, synced and renamed; then its segments are removed. Until then they count as not there
-(`collector.service.stored`), so a collector that is killed at any point loses and doubles nothing. A disk without room
-for the joined file beside its segments delays joining, and an analysis that reads them delays their removal.
+(`collector.capture_files.stored`), so a collector that is killed at any point loses and doubles nothing. A disk without
+room for the joined file beside its segments delays joining, and an analysis that reads them delays their removal.
 
 A segment that arrives later than its neighbours were joined stays as it is, between them.
 Limit: retention deletes a joined file when its last segment has expired, so up to `SPAN_NS` or `MOST_BYTES` late.
@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from collector.capture_files.joined import joined_name, read_segments, write_joined, write_part
+from collector.capture_files.stored import StoredFile, files_twice, stored_files
 from collector.service.background import Background
-from collector.service.ingest import host_folders, incarnation_folders, session_folders
-from collector.service.stored import StoredFile, files_twice, stored_files
+from collector.service.ingest import session_folders
+from collector.trace.data_directory import host_folders, incarnation_folders
 from tracer.connection_choice import Connection, ConnectionChoice, copy_chosen
 from tracer.private_files import link_file, sync_folder, write_whole
 from tracer.segments import incarnation_stem, segment_name
@@ -137,7 +138,7 @@ class Joining:
     """Joins the segments of all sessions, in a thread of its own.
 
     Arguments: `sessions`, the folder of sessions; `live_window_seconds`, younger segments are left alone, and for
-        `AGE_NS` more.
+        `AGE_NS` more; `may_work`, whether this collector is to do it.
     """
 
     def __init__(
@@ -146,8 +147,9 @@ class Joining:
         live_window_seconds: float,
         exclusion: Exclusion,
         clock: Callable[[], int] = time.time_ns,
+        may_work: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._sessions, self._exclusion, self._clock = sessions, exclusion, clock
+        self._sessions, self._exclusion, self._clock, self._may_work = sessions, exclusion, clock, may_work
         self._age_ns = AGE_NS + round(live_window_seconds * 1e9)
         self._background = Background("joining", CHECK_SECONDS, self._step_and_report)
 
@@ -161,7 +163,7 @@ class Joining:
 
     def step(self) -> int:
         """Join what is old enough now; how many segments."""
-        return sum(self._join(*each) for each in self._incarnations())
+        return sum(self._join(*each) for each in self._incarnations()) if self._may_work() else 0
 
     def _incarnations(self) -> Iterator[tuple[str, Path]]:
         for session in session_folders(self._sessions):

@@ -27,11 +27,12 @@ line for a session's first failed round, its tenth, its hundredth and so on; the
 """
 
 import contextlib
+import json
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -40,15 +41,16 @@ import pyarrow.compute as pc
 from collector.analysis import AnalysisOptions, analyse
 from collector.capture_files.records import Severity
 from collector.decode.host_capture import HostSource
+from collector.decode.incarnations import Incarnation, host_sources, sequences
 from collector.execution import memory
 from collector.findings.capture_gaps import DROPS
 from collector.service.boundary import contain_failures, log_failure
-from collector.service.incarnations import Incarnation, host_sources, sequences
-from collector.trace.data_directory import live_error_file, live_folder
+from collector.trace.data_directory import live_error_file, live_folder, live_status_file
 from collector.trace.model import CounterInfo, TraceInfo
 from collector.trace.reading import Trace
 from collector.trace.schema import HopState
 from tracer.errors import TracerError
+from tracer.private_files import write_whole
 from tracer.scratch import remove_leftovers
 
 INTERVAL_NS = 500_000_000
@@ -180,8 +182,11 @@ class LiveAnalysis:
         counters_of: Callable[[str], Counters] = lambda _session: (),
         clock: Clock = time.monotonic_ns,
         wall_clock: Clock = time.time_ns,
+        publish: bool = False,
     ) -> None:
-        """`counters_of`: what else the trace of a session is to count."""
+        """`counters_of`: what else the trace of a session is to count; `publish`: leave the status of each session for
+        other collectors that share the data directory."""
+        self._publish = publish
         self._counters_of = counters_of
         self._data, self._window_seconds, self._most_bytes = data, window_seconds, most_bytes
         self._analysis, self._clock, self._wall_clock = analysis or partial(_analyse_window, options), clock, wall_clock
@@ -189,6 +194,11 @@ class LiveAnalysis:
         self._changed = threading.Condition()
         self._stopped = False
         self._threads: list[threading.Thread] = []
+
+    @property
+    def window_ns(self) -> int:
+        """What is kept in a live trace, by arrival."""
+        return int(self._window_seconds * 1e9)
 
     def start(self) -> None:
         """Begin to work, unless the window is 0."""
@@ -216,7 +226,7 @@ class LiveAnalysis:
             self._sessions.move_to_end(session)
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
-            oldest_ns = segment.arrived_ns - int(self._window_seconds * 1e9)
+            oldest_ns = segment.arrived_ns - self.window_ns
             known.segments = [one for one in known.segments if one.arrived_ns >= oldest_ns]
             known.segments.append(segment)
             known.waiting_since_ns = known.waiting_since_ns if known.waiting_count else segment.arrived_ns
@@ -236,6 +246,16 @@ class LiveAnalysis:
                 waiting_count=known.waiting_count,
                 behind_seconds=behind_ns / 1e9,
             )
+
+    def published_status(self, session: str) -> LiveStatus:
+        """How live analysis of a session stands at the collector that makes its trace, as of its last round.
+
+        Raises: InputError for what is no name.
+        """
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return LiveStatus(**json.loads(live_status_file(self._data, session).read_bytes()))
+        with self._changed:
+            return self._status_of_unknown(session)
 
     def step(self, *, only_quick: bool = False) -> int | None:
         """Run the round that is due, if one is; ns until the next may be due, None if nothing waits.
@@ -288,6 +308,8 @@ class LiveAnalysis:
         """Run a round and note what it made."""
         session = begun.session
         status = self._round(session.status, begun.segments, begun.started_ns, begun.first_ns)
+        if self._publish:
+            _publish_status(self._data, replace(status, running=True))
         with self._changed:
             failed = _failure_after(session.failed, begun.first_ns, self._clock()) if status.error else None
             session.status, session.in_round, session.failed = status, False, failed
@@ -362,6 +384,12 @@ def _note_error(data: Path, status: LiveStatus) -> None:
             note.write_text(status.error + "\n")
         else:
             note.unlink(missing_ok=True)
+
+
+def _publish_status(data: Path, status: LiveStatus) -> None:
+    """Leave it for other collectors; one that cannot be written now is there after the next round."""
+    with contextlib.suppress(OSError):
+        write_whole(live_status_file(data, status.session), json.dumps(asdict(status)).encode())
 
 
 def _least_bytes(segments: Sequence[_Segment]) -> int:

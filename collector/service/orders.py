@@ -3,7 +3,8 @@
     DATA/sessions/<session>/orders.json
 
 Agents get it in the answers to their reports, and never keep more than their own operators allow (`tracer.orders`).
-Each reports what it does, and what it refused.
+Each reports what it does, and what it refused. The file is read again when it is another one: another collector that
+shares the directory may have written it.
 """
 
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from collector.service.ingest import disk_errors
+from collector.service.shared_data import Version, file_version
 from collector.trace.data_directory import session_folder
 from tracer import _capture
 from tracer.cpu_budget import LEAST_CPU_PERCENT, MOST_CPU_PERCENT
@@ -44,18 +46,20 @@ class SessionOrders:
 
     def __init__(self, data: Path) -> None:
         self._data, self._lock = data, threading.Lock()
-        self._known: dict[str, Orders] = {}
+        self._known: dict[str, tuple[Version | None, Orders]] = {}
 
     def get(self, session: str) -> Orders:
         """The orders of a session; the defaults if none were given. Raises: InputError for what is no name."""
-        folder = session_folder(self._data, session)
+        file = session_folder(self._data, session) / ORDERS_FILE
         with self._lock:
-            if session not in self._known:
+            version = file_version(file)
+            known = self._known.get(session)
+            if known is None or known[0] != version:  # another collector may have given them
                 found = Orders()
                 with suppress(OSError, ValidationError):
-                    found = Orders.model_validate_json((folder / ORDERS_FILE).read_bytes())
-                self._known[session] = found
-            return self._known[session]
+                    found = Orders.model_validate_json(file.read_bytes())
+                known = self._known[session] = version, found
+            return known[1]
 
     def give(self, session: str, orders: Orders) -> None:
         """Have all agents of a session follow these. Raises: InputError for a wrong filter or policy; ResourceError."""
@@ -68,7 +72,7 @@ class SessionOrders:
         with self._lock, disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             write_durably(folder / ORDERS_FILE, orders.model_dump_json())
-            self._known[session] = orders
+            self._known[session] = file_version(folder / ORDERS_FILE), orders
 
     def forget(self, session: str) -> None:
         """It was deleted."""

@@ -14,20 +14,20 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.capture_files.stored import stored_files
 from collector.service.background import Background
 from collector.service.ingest import (
     EXPIRED_FILE,
     WINDOW_FILE,
     disk_errors,
     expired_up_to,
-    host_folders,
-    incarnation_folders,
     session_folders,
 )
-from collector.service.stored import stored_files
+from collector.trace.data_directory import host_folders, incarnation_folders
 from tracer.errors import ResourceError
 from tracer.private_files import write_durably
 
@@ -104,17 +104,20 @@ def delete_expired(session: Path, limits: RetentionLimits, now_ns: int) -> int:
 class Retention:
     """Keeps all sessions within the limits, in a thread of its own.
 
-    Arguments: `sessions`, the folder of sessions; `is_busy` says whether a session's segments are being read.
+    Arguments: `sessions`, the folder of sessions; `exclusion`, a context in which no analysis of a session begins,
+        False if one is running; `may_work`, whether this collector is to do it.
     """
 
     def __init__(
         self,
         sessions: Path,
         limits: RetentionLimits,
-        is_busy: Callable[[str], bool],
+        exclusion: Callable[[str], AbstractContextManager[bool]],
         clock: Callable[[], int] = time.time_ns,
+        may_work: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._sessions, self._limits, self._is_busy, self._clock = sessions, limits, is_busy, clock
+        self._sessions, self._limits, self._exclusion, self._clock = sessions, limits, exclusion, clock
+        self._may_work = may_work
         self._background = Background("retention", CHECK_SECONDS, self._step_and_report)
 
     def start(self) -> None:
@@ -128,15 +131,15 @@ class Retention:
 
     def step(self) -> int:
         """Delete what has expired now; how many segments."""
-        return sum(self._clean(folder) for folder in session_folders(self._sessions) if not self._is_kept(folder))
-
-    def _is_kept(self, folder: Path) -> bool:
-        """Whether nothing is deleted of a session now: it is being read, or it is a window."""
-        return self._is_busy(folder.name) or (folder / WINDOW_FILE).exists()
+        if not self._may_work():
+            return 0
+        found = (folder for folder in session_folders(self._sessions) if not (folder / WINDOW_FILE).exists())
+        return sum(map(self._clean, found))
 
     def _clean(self, session: Path) -> int:
         try:
-            return delete_expired(session, self._limits, self._clock())
+            with self._exclusion(session.name) as is_free:
+                return delete_expired(session, self._limits, self._clock()) if is_free else 0
         except (OSError, ResourceError) as error:
             fields = {"session": session.name}
             log.warning("what has expired of session %s cannot be deleted: %s", session.name, error, extra=fields)

@@ -22,3 +22,4 @@ class CollectorSettings:
     names: tuple[tuple[str, str], ...] = ()  # what the operator calls servers: `HOST:PORT` and the name
     thresholds: Thresholds = DEFAULTS  # by which findings are judged
     triggers: TriggerSettings = NO_TRIGGERS
+    shared: bool = False  # other collectors use the same directory

@@ -165,7 +165,8 @@ class Triggers:
         return window
 
     def _quiet_until_ns(self, trigger: _Trigger, session: str) -> int:
-        fired_ns = trigger.fired_ns.get(session)
+        opened = [each.opened_ns for each in self._windows_of(trigger) if each.session == session]  # also by others
+        fired_ns = max([*opened, *filter(None, [trigger.fired_ns.get(session)])], default=None)
         return self._started_ns if fired_ns is None else fired_ns + self._settings.hold_off_ns
 
     def _windows_of(self, trigger: _Trigger) -> list[Window]:

@@ -33,13 +33,18 @@ from collector.service.ingest import (
     WINDOW_FILE,
     Closing,
     close_incarnation,
-    host_folders,
-    incarnation_folders,
     incarnation_status,
     session_folders,
 )
 from collector.service.joining import copy_packets, copy_segments
-from collector.trace.data_directory import host_folder, incarnation_folder, session_folder
+from collector.service.shared_data import SharedData, Version, file_version
+from collector.trace.data_directory import (
+    host_folder,
+    host_folders,
+    incarnation_folder,
+    incarnation_folders,
+    session_folder,
+)
 from collector.trace.model import CounterInfo
 from tracer.connection_choice import parse_choice
 from tracer.errors import InputError, TracerError
@@ -48,6 +53,8 @@ from tracer.private_files import write_durably
 
 LOG = logging.getLogger("twintap.collector")
 STEP_SECONDS = 0.25
+OTHERS_SECONDS = 1.0
+"""Between two looks at the windows that other collectors have opened."""
 SILENT_NS = 10_000_000_000
 """A recorder reports every 2 s; one that did not for so long is waited for no more."""
 ARRIVAL_NS = 3_000_000_000
@@ -136,11 +143,20 @@ class Windows:
     """All windows of a collector; safe to call from several threads."""
 
     def __init__(
-        self, data: Path, agents: Agents, make_trace: MakeTrace, clock: Callable[[], int] = time.time_ns
+        self,
+        data: Path,
+        agents: Agents,
+        make_trace: MakeTrace,
+        clock: Callable[[], int] = time.time_ns,
+        shared: SharedData | None = None,
     ) -> None:
+        """`shared`: other collectors open windows, too, and one of them works on all."""
         self._data, self._agents, self._make_trace, self._clock = data, agents, make_trace, clock
+        self._shared, self._next_look = shared, 0.0
         self._lock = threading.RLock()
-        self._windows = {window.window: window for window in _stored_windows(data)}
+        self._windows: dict[str, Window] = {}
+        self._versions: dict[str, Version] = {}  # of the files that were read
+        self._read_stored(keep_known=False)
         self._first_tried = set[str]()
         self._background = Background("windows", STEP_SECONDS, self.step)
 
@@ -183,6 +199,7 @@ class Windows:
 
     def all(self, session: str | None = None) -> list[Window]:
         """The windows of a session, or all; the newest first."""
+        self._look_at_others()
         with self._lock:
             found = [each.model_copy(deep=True) for each in self._windows.values()]
         return sorted(
@@ -191,6 +208,7 @@ class Windows:
 
     def get(self, name: str) -> Window | None:
         """A window; None if there is none of that name."""
+        self._look_at_others()
         with self._lock:
             found = self._windows.get(name)
             return found.model_copy(deep=True) if found else None
@@ -203,6 +221,7 @@ class Windows:
 
     def requests_for(self, session: str, host: str) -> list[WindowRequest]:
         """What a recorder is to be asked for now."""
+        self._look_at_others()
         now_ns = self._clock()
         with self._lock:
             return [
@@ -217,6 +236,9 @@ class Windows:
 
     def step(self) -> None:
         """Look at every window that is not done."""
+        if self._shared is not None and not self._shared.does_chores:
+            return
+        self._look_at_others()
         with self._lock:
             windows = list(self._windows.values())
         agents = {(each.session, each.host): each for each in self._agents.status()}
@@ -358,10 +380,46 @@ class Windows:
         at = time.strftime("%Y%m%dT%H%M%S", time.gmtime(to_ns // 10**9))
         name = f"{session[:NAME_LEN]}-{at}"
         count = 1
-        while name in self._windows or session_folder(self._data, name).exists():
+        while name in self._windows or not self._is_new(session_folder(self._data, name)):
             count += 1
             name = f"{session[:NAME_LEN]}-{at}-{count}"
         return name
+
+    def _is_new(self, folder: Path) -> bool:
+        """Whether a session's folder was not there; it is made, so that another collector finds it."""
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            return False
+        except OSError:  # a full disk is said where segments are refused
+            return not folder.exists()
+        return True
+
+    def _look_at_others(self) -> None:
+        """Read the windows of other collectors, if some time has passed since the last look. The one that works on
+        them knows more than is stored."""
+        if self._shared is None or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + OTHERS_SECONDS
+        self._read_stored(keep_known=self._shared.does_chores)
+
+    def _read_stored(self, *, keep_known: bool) -> None:
+        """Read the windows that are stored; forget those that are stored no more."""
+        with self._lock:
+            there = set[str]()
+            for folder in session_folders(self._data / "sessions"):
+                version = file_version(folder / WINDOW_FILE)
+                if version is None:
+                    continue
+                there.add(folder.name)
+                if self._versions.get(folder.name) == version:
+                    continue
+                self._versions[folder.name] = version
+                if (window := _stored_window(folder)) and not (keep_known and window.window in self._windows):
+                    self._windows[window.window] = window
+            for gone in self._versions.keys() - there:
+                del self._versions[gone]
+                self._windows.pop(gone, None)
 
     def _store(self, window: Window) -> None:
         with contextlib.suppress(OSError):  # a full disk is said where segments are refused
@@ -417,11 +475,11 @@ def clock_text(at_ns: int) -> str:
     return time.strftime("%H:%M:%S UTC", time.gmtime(at_ns // 10**9))
 
 
-def _stored_windows(data: Path) -> Iterator[Window]:
-    """The windows that an earlier collector opened; those whose trace it was making are made again."""
-    for folder in session_folders(data / "sessions"):
-        with contextlib.suppress(OSError, ValidationError):
-            window = Window.model_validate_json((folder / WINDOW_FILE).read_bytes())
-            if window.state is WindowState.ANALYSING:
-                window.state = WindowState.GATHERING
-            yield window
+def _stored_window(folder: Path) -> Window | None:
+    """The window that an earlier collector opened, or another one. If its trace was being made, that is done again."""
+    with contextlib.suppress(OSError, ValidationError):
+        window = Window.model_validate_json((folder / WINDOW_FILE).read_bytes())
+        if window.state is WindowState.ANALYSING:
+            window.state = WindowState.GATHERING
+        return window
+    return None

@@ -10,9 +10,10 @@ Names are checked (`tracer.segments`), so that no path leaves the directory.
 from pathlib import Path
 
 from tracer.errors import InputError
-from tracer.segments import check_incarnation, check_name
+from tracer.segments import INCARNATION_PATTERN, NAME_PATTERN, check_incarnation, check_name
 
 LIVE_ERROR_FILE = ".live.error"
+LIVE_STATUS_FILE = ".live.status"
 LIVE_FOLDER = "live"
 """It lies beside the hosts of a session, so no host can have this name."""
 
@@ -37,6 +38,11 @@ def live_error_file(data: Path, session: str) -> Path:
     return session_folder(data, session) / LIVE_ERROR_FILE
 
 
+def live_status_file(data: Path, session: str) -> Path:
+    """Return where the last live round's status is for other collectors. Raises: InputError for what is no name."""
+    return session_folder(data, session) / LIVE_STATUS_FILE
+
+
 def host_folder(data: Path, session: str, host: str) -> Path:
     """Return where a host's segments are. Raises: InputError for what is no name."""
     if host == LIVE_FOLDER:
@@ -47,3 +53,18 @@ def host_folder(data: Path, session: str, host: str) -> Path:
 def incarnation_folder(data: Path, session: str, host: str, incarnation: str) -> Path:
     """Return where an incarnation's segments are. Raises: InputError for what is no name."""
     return host_folder(data, session, host) / check_incarnation(incarnation)
+
+
+def host_folders(session: Path) -> list[Path]:
+    """Return the folders of the hosts in a session's folder; none if that is not there."""
+    return sorted(path for path in session.iterdir() if _is_host(path)) if session.is_dir() else []
+
+
+def incarnation_folders(folder: Path) -> list[Path]:
+    """Return the folders of a host's incarnations, in the order of their starts."""
+    return sorted(path for path in folder.iterdir() if INCARNATION_PATTERN.fullmatch(path.name))
+
+
+def _is_host(path: Path) -> bool:
+    """Whether it is a host's folder, not the live trace or one that is being written."""
+    return path.is_dir() and path.name != LIVE_FOLDER and NAME_PATTERN.fullmatch(path.name) is not None

@@ -13,9 +13,10 @@ import zstandard
 from collector.analysis import AnalysisOptions, analyse
 from collector.capture_files.joined import file_runs, find_joined, parse_name
 from collector.capture_files.readers import open_capture
+from collector.capture_files.stored import StoredFile, stored_files
 from collector.decode.host_capture import HostSource
+from collector.decode.incarnations import host_sources, sequences, stored_incarnations
 from collector.service.app import create_app
-from collector.service.incarnations import host_sources, sequences, stored_incarnations
 from collector.service.joining import (
     MOST_BYTES,
     SPAN_NS,
@@ -27,7 +28,6 @@ from collector.service.joining import (
 from collector.service.live import Counters
 from collector.service.retention import Retention, RetentionLimits
 from collector.service.settings import CollectorSettings
-from collector.service.stored import StoredFile, stored_files
 from collector.service.under_way import UnderWay
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
@@ -190,7 +190,7 @@ def test_a_joined_file_expires_with_its_last_segment(bench: Bench) -> None:
     bench.send(3, 4)
     limits = RetentionLimits(age_ns=10 * SECOND)
     for now_s, expected in ((12, 0), (13, 2)):
-        retention = Retention(bench.data / "sessions", limits, lambda _: False, lambda at=now_s: at * SECOND)
+        retention = Retention(bench.data / "sessions", limits, UnderWay().keep_out, lambda at=now_s: at * SECOND)
         assert retention.step() == expected
     assert joined_names(bench)[1:] == ["000003.pcapng", "000004.pcapng"]
     assert (bench.status()["expired_count"], bench.status()["missing_count"]) == (2, 0)
@@ -254,7 +254,7 @@ def traffic(folder: Path) -> Path:
 
 
 def hops_of(session: Path, trace: Path, from_ns: int = 0, to_ns: int = OLD) -> pl.DataFrame:
-    sources = host_sources(sequences(stored_incarnations(session, from_ns, to_ns)))
+    sources = host_sources(sequences(stored_incarnations(session, from_ns=from_ns, to_ns=to_ns)))
     analyse(sources, str(trace), options=AnalysisOptions(workers=1))
     return pl.DataFrame(Trace(str(trace)).read("hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
 

@@ -10,6 +10,7 @@ from collector.service import ingest
 from collector.service.app import create_app
 from collector.service.retention import Kept, Retention, RetentionLimits, limits_of, numbers_beyond
 from collector.service.settings import CollectorSettings
+from collector.service.under_way import UnderWay
 from tests.collector.service.test_ingest import INCARNATION, LATER, SEGMENT, file_of, files, path_of, put
 from tests.helpers.app_client import AppClient
 
@@ -59,7 +60,7 @@ def test_what_has_expired_is_deleted_and_not_missing(tmp_path: Path) -> None:
     client = AppClient(create_app(CollectorSettings(tmp_path)))
     arrive(tmp_path, client, (1, 2, 4, 5))
     arrive(tmp_path, client, (7,), LATER)
-    retention = Retention(tmp_path / "sessions", RetentionLimits(age_ns=3), lambda _: False, lambda: 6)
+    retention = Retention(tmp_path / "sessions", RetentionLimits(age_ns=3), UnderWay().keep_out, lambda: 6)
     assert retention.step() == 2
     assert [name for name in files(tmp_path) if name.endswith("g")] == [file_of(4), file_of(5), file_of(7, LATER)]
     (host,) = client.get("/api/sessions/s1").json()["hosts"]
@@ -74,7 +75,9 @@ def test_what_has_expired_is_deleted_and_not_missing(tmp_path: Path) -> None:
 def test_a_session_that_is_being_read_is_left_alone(tmp_path: Path) -> None:
     client = AppClient(create_app(CollectorSettings(tmp_path)))
     arrive(tmp_path, client, (1, 2))
-    busy = Retention(tmp_path / "sessions", RetentionLimits(size_bytes=1), {"s1"}.__contains__)
+    analysing = UnderWay()
+    analysing.begin("s1")
+    busy = Retention(tmp_path / "sessions", RetentionLimits(size_bytes=1), analysing.keep_out)
     assert busy.step() == 0
     assert len(files(tmp_path)) == 2
 
@@ -100,7 +103,7 @@ def test_what_a_killed_collector_was_deleting_is_removed(tmp_path: Path) -> None
         half.mkdir(parents=True)
         (half / "x").write_bytes(SEGMENT)
     assert ingest.sessions(tmp_path) == []
-    assert Retention(tmp_path / "sessions", RetentionLimits(size_bytes=1), lambda _: True).step() == 0
+    assert Retention(tmp_path / "sessions", RetentionLimits(size_bytes=1), UnderWay().keep_out).step() == 0
     ingest.clean(tmp_path)
     assert files(tmp_path) == []
 

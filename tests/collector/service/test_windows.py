@@ -227,7 +227,7 @@ def test_a_window_is_not_deleted_by_retention_and_survives_a_restart(bench: Benc
     for number in (1, 2, 3):
         put(bench.client, number, session=window, host="web1")
         put(bench.client, number, host="web1")
-    retention = Retention(tmp_path / "sessions", RetentionLimits(size_bytes=0), lambda _: False)
+    retention = Retention(tmp_path / "sessions", RetentionLimits(size_bytes=0), UnderWay().keep_out)
     assert retention.step() == 2, "of the session itself all but the newest"
     again = Bench(tmp_path)
     assert again.report("web1")[0]["window"] == window

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.service.incarnations import Incarnation, host_sources, sequences, stored_incarnations
+from collector.decode.incarnations import Incarnation, host_sources, sequences, stored_incarnations
 
 FIRST, SECOND = "20261125T225248-0a1b2c", "20261125T225300-ffffff"
 

@@ -5,6 +5,9 @@ agent first sends what earlier ones left. Their segments are one host's capture,
 `twintap.since` shows. Where segments of two incarnations arrived in turns, two agents ran at the same time: a cloned
 machine has the name of its original. Such incarnations are separate sources, and their own addresses decide whether
 they are one host (`collector.decode.host_identity`).
+
+Collectors with data directories of their own have each a part of a session, also of one incarnation: together they are
+read in the order of numbers.
 """
 
 from collections import Counter
@@ -12,14 +15,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.capture_files.stored import LAST_NS, StoredFile, pieces, stored_files
 from collector.decode.host_capture import HostSource
-from collector.service.ingest import host_folders, incarnation_folders
-from collector.service.stored import LAST_NS, pieces, stored_files
+from collector.trace.data_directory import host_folders, incarnation_folders
 
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """What was received of one start of an agent."""
+    """What was received of one start of an agent, by one collector or several."""
 
     host: str
     name: str
@@ -33,15 +36,27 @@ class Incarnation:
         return self.files[0].parent
 
 
-def stored_incarnations(session: Path, from_ns: int = 0, to_ns: int = LAST_NS) -> list[Incarnation]:
-    """All incarnations in a session's folder of which a segment was received, with those that arrived in a time."""
+def stored_incarnations(*sessions: Path, from_ns: int = 0, to_ns: int = LAST_NS) -> list[Incarnation]:
+    """All incarnations of which a segment was received, with those that arrived in a time.
+
+    Arguments: `sessions`, the folders of a session at each collector that has some of it. A segment that several of
+        them have is taken once.
+    """
+    stored: dict[tuple[str, str], list[StoredFile]] = {}
+    for host in (host for session in sessions for host in host_folders(session)):
+        for folder in incarnation_folders(host):
+            stored.setdefault((host.name, folder.name), []).extend(stored_files(folder))
     found = []
-    for folder in (folder for host in host_folders(session) for folder in incarnation_folders(host)):
-        stored = stored_files(folder)
-        if files := tuple(pieces(stored, from_ns, to_ns)):
-            arrived_ns = min(each.first_ns for each in stored), max(each.last_ns for each in stored)
-            found.append(Incarnation(folder.parent.name, folder.name, files, *arrived_ns))
+    for key, those in stored.items():
+        if files := tuple(pieces(those, from_ns, to_ns)):
+            arrived_ns = min(each.first_ns for each in those), max(each.last_ns for each in those)
+            found.append(Incarnation(*key, files, *arrived_ns))
     return found
+
+
+def is_session(folder: Path) -> bool:
+    """Whether a folder is that of a session, as a collector keeps it."""
+    return any(incarnation_folders(host) for host in host_folders(folder))
 
 
 def sequences(incarnations: Iterable[Incarnation]) -> list[list[Incarnation]]:

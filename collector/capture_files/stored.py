@@ -62,9 +62,18 @@ def files_twice(folder: Path) -> list[Path]:
 
 
 def pieces(files: Iterable[StoredFile], from_ns: int = 0, to_ns: int = LAST_NS) -> list[Path]:
-    """The captures to read, in the order of numbers: of joined files those runs whose segments arrived in a time."""
-    found = ((run, each.path) for each in files for run in each.runs_between(from_ns, to_ns))
-    return [run_path(path, run) for run, path in sorted(found)]
+    """The captures to read, in the order of numbers: of joined files those runs whose segments arrived in a time.
+
+    Arguments: `files` of one incarnation, of one collector or several; of segments that are in two of them one is read.
+    """
+    found = sorted((run, each.path) for each in files for run in each.runs_between(from_ns, to_ns))
+    chosen: list[Path] = []
+    taken = 0
+    for (first, last), path in found:
+        if last > taken:
+            chosen.append(run_path(path, (max(first, taken + 1), last)))
+            taken = last
+    return chosen
 
 
 def find_hash(folder: Path, number: int) -> bytes | None:
