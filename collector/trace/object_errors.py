@@ -15,6 +15,7 @@ from tracer.errors import InputError, ResourceError, TracerError
 
 LOGIN = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (docs/object-storage.md)"
 ENDPOINT = "check AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, and whether the store is up"
+OTHER_LOGIN, OTHER_ENDPOINT = "ask who runs the server for access", "check the URL, and whether the server is up"
 AGAIN = "run the command again"
 _NO_LOGIN = {
     *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError"),
@@ -69,21 +70,22 @@ def code_of(error: BaseException) -> str:
 def _to_tracer_error(error: BaseException, url: str, doing: str) -> TracerError:
     code, names = code_of(error), {each.__name__ for each in type(error).__mro__}
     what = f"{url}: cannot {doing} the trace"
+    login, endpoint = (LOGIN, ENDPOINT) if url.startswith(("s3://", "s3a://")) else (OTHER_LOGIN, OTHER_ENDPOINT)
     if code == "NoSuchBucket":
         return InputError(f"{url}: no such bucket", "make it first, or correct the URL")
     if names & _NO_LOGIN:
-        return InputError(f"{what} (no credentials are set)", LOGIN)
+        return InputError(f"{what} (no credentials are set)", login)
     if isinstance(error, PermissionError) or getattr(error, "status", 0) in (401, 403):
-        return InputError(f"{what} (the store denies it{f': {code}' if code else ''})", LOGIN)
+        return InputError(f"{what} (the store denies it{f': {code}' if code else ''})", login)
     if "ParamValidationError" in names or code == "InvalidBucketName":
         return InputError(f"{url}: this is no name of a bucket", "correct the URL: s3://BUCKET/TRACE")
     if names & _NOT_REACHED:
-        return ResourceError(f"{what} ({_place(error)}cannot be reached)", ENDPOINT)
+        return ResourceError(f"{what} ({_place(error)}cannot be reached)", endpoint)
     if code in ("SlowDown", "503", "ServiceUnavailable") or getattr(error, "errno", None) == errno.EBUSY:
         return ResourceError(f"{what} (the store is too busy, also when asked again)", "try again later")
     if names & _BROKEN:
         return ResourceError(f"{what} (the connection broke, also when tried again)", AGAIN)
-    return ResourceError(f"{what} ({_reason(error)})", ENDPOINT)
+    return ResourceError(f"{what} ({_reason(error)})", endpoint)
 
 
 def _place(error: BaseException) -> str:

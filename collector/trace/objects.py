@@ -116,6 +116,11 @@ class Objects:
                 if isinstance(each, BaseException):
                     raise self._cut_off(name) if code_of(each) in ("InvalidRange", "416") else each
         self._note(name, sum(map(len, found)), len(wanted))
+        if any(len(data) > end - begin for data, (begin, end) in zip(found, wanted, strict=True)):
+            raise InputError(
+                f"{self.url}: its server sends whole files where ranges of bytes are asked for",
+                "serve it by one that knows them, such as nginx, or copy the trace here",
+            )
         if any(len(data) != end - begin for data, (begin, end) in zip(found, wanted, strict=True)):
             raise self._cut_off(name)
         return list(zip(begins, found, strict=True))

@@ -37,6 +37,7 @@ from tracer import scratch
 from tracer.errors import InputError, ResourceError
 
 INFO_FILE = "trace.json"
+HTTP = ("http://", "https://")
 LOOKED_UP_BY = ("host", "frame", "connection_id")
 """Columns with statistics, by which a reader skips row groups."""
 _TABLE_FILE = re.compile(rf"({'|'.join(TABLES)})(-[0-9a-f]{{8}})?\.parquet")
@@ -103,6 +104,10 @@ class ParquetStore:
     def replacement(self) -> Iterator["ParquetStore"]:
         """As `TableStore`. On a local disk it is beside this one until it is whole; elsewhere at its place, under names
         that are not in use."""
+        if self.url.startswith(HTTP):
+            raise InputError(
+                f"{self.url}: a trace can be read by HTTP, not written", "write it to a directory or s3://"
+            )
         with _storage_errors(self.url):
             old = _names_held(self._fs, self._root)
             _refuse_to_overwrite(self._fs, self._root, self.url)
@@ -347,7 +352,7 @@ def _contents(fs: Any, root: str) -> str:
 
 
 def _no_trace(fs: Any, root: str, url: str) -> InputError:
-    if url.startswith(("http://", "https://")) or not fs.exists(root):
+    if url.startswith(HTTP) or not fs.exists(root):
         return InputError(f"{url}: no such trace", "make one with: tracer replay -o TRACE CAPTURE…")
     if not fs.isdir(root):
         return InputError(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.trace.objects import Objects
-from tracer.errors import ResourceError
+from tracer.errors import InputError, ResourceError
 
 PAGE_BYTES = 64 << 10
 FENCE_ROWS = 16 << 10
@@ -68,7 +68,12 @@ class PagedFile:
                 (int(first) * PAGE_BYTES, min(int(last) * PAGE_BYTES, self._size))
                 for first, last in zip(firsts, lasts, strict=True)
             ]
-            for begin, data in self._objects.read(self._name, spans):
+            try:
+                found = self._objects.read(self._name, spans)
+            except FileNotFoundError:
+                what = f"{self._objects.url} was removed, or made anew, since it was opened"
+                raise InputError(what, "open it again with `tracer view`") from None
+            for begin, data in found:
                 self._write(begin, data)
             self._have[missing] = True
 

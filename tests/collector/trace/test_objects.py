@@ -3,7 +3,10 @@
 import errno
 import json
 import re
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +241,37 @@ def test_an_error_of_one_range_is_raised() -> None:
 
     with pytest.raises(InputError, match=r"its object hops\.parquet is cut off"):
         Objects(URL, Failing(), "/x").read("hops.parquet", [(0, 5), (10**6, 10**6 + 5)])
+
+
+def test_a_server_that_knows_no_ranges_is_named() -> None:
+    class Whole(MemoryFileSystem):
+        def cat_ranges(self, *_: Any, **__: Any) -> list[Any]:
+            return [b"0123456789"]
+
+    with pytest.raises(InputError, match="sends whole files where ranges of bytes are asked for"):
+        Objects(URL, Whole(), "/x").read("hops.parquet", [(0, 5)])
+
+
+@pytest.fixture
+def web_server(tmp_path: Path) -> Iterator[str]:
+    """A web server of this folder; it answers ranges as far as a table is short."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_trace_is_read_by_http_and_not_written(tmp_path: Path, web_server: str) -> None:
+    write_synthetic_trace(tmp_path / "trace", Recipe(uploads_count=1))
+    near, far = Trace(str(tmp_path / "trace")), Trace(f"{web_server}/trace")
+    assert far.info() == near.info()
+    assert far.read("clocks").equals(near.read("clocks"))
+    with pytest.raises(InputError, match="no such trace"):
+        Trace(f"{web_server}/none").info()
+    with pytest.raises(InputError, match="can be read by HTTP, not written"), write_trace(f"{web_server}/new"):
+        pass
+    with pytest.raises(ResourceError, match=r"the store cannot be reached\); check the URL"):
+        Trace("http://127.0.0.1:1/trace").info()

@@ -18,7 +18,6 @@ from collector.queries.timeline.paged import PagedArray, PagedFile
 from collector.queries.timeline.shelf import Shelf
 from collector.queries.trace_index import publish_index
 from collector.trace.objects import Objects, objects_at, read_count
-from collector.trace.reading import Trace
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tracer.errors import InputError
 
@@ -194,7 +193,9 @@ def test_only_missing_pages_are_read(objects: Objects) -> None:
     objects.fs.pipe_file(objects.path("x"), b"")
     with pytest.raises(InputError, match="cut off"):
         file.need(np.array([0]))
-    assert Trace(URL).objects is not None
+    objects.fs.rm(objects.path("x"))
+    with pytest.raises(InputError, match="was removed, or made anew, since it was opened"):
+        file.need(np.array([0]))
 
 
 def test_threads_that_need_the_same_pages_read_them_once(objects: Objects) -> None:
