@@ -25,7 +25,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,8 @@ def _delaying_proxy(port: int, delay_s: float) -> Iterator[str]:
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
-        await asyncio.gather(pass_on(reader, back, delay_s), pass_on(there, writer, 0), return_exceptions=True)
+        with suppress(asyncio.CancelledError):  # at the end
+            await asyncio.gather(pass_on(reader, back, delay_s), pass_on(there, writer, 0), return_exceptions=True)
 
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
