@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from collector.clocks.alignment import align
 from collector.clocks.evidence import Evidence, ways_of
 from collector.clocks.solve import solve
-from collector.clocks.steps import refine_steps
+from collector.clocks.steps import hops_near, refine_steps
 from testkit.clock_traffic import SECOND_NS, START_NS
 
 Floats, Ints = NDArray[np.float64], NDArray[np.int64]
@@ -137,7 +137,7 @@ def run(seed: int, hosts_count: int, span_s: float) -> str:
     begin_s = time.process_time()
     evidence = Evidence(counts)
     evidence.add(ways_of(hops))
-    aligned = align(hops, solve(refine_steps(evidence, lambda: [ways_of(hops)]), windows))
+    aligned = align(hops, solve(refine_steps(evidence, lambda near: [hops_near(ways_of(hops), near)]), windows))
     spent_s = time.process_time() - begin_s
     error = np.abs(aligned["one_way_delay_ns"].to_numpy() - (packets.received_ns - packets.sent_ns))
     wrong = error > aligned["uncertainty_ns"].to_numpy() + SLACK_NS

@@ -24,26 +24,28 @@ from typing import Any, Self
 ONE_THREAD = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Read by the libraries when they are imported, so the analysis is imported after they are set."""
 
-WRITER = "collector.trace.writing:TraceWriter"
+ENCODE = "collector.trace.writing:RowEncoder.encode"
+APPEND = "collector.trace.writing:TraceWriter.append_encoded"
+REBUILD = "collector.analysis.rebuild_stage"
 STAGES: dict[str, tuple[str, ...]] = {
     "decode": ("collector.capture_files.readers:CaptureReader.rows",),
-    "note hosts, spread over partitions": ("collector.analysis:scan",),
-    "events of a partition": ("collector.decode.captures:Scan.take",),
+    "note hosts, spread over partitions": ("collector.analysis.pipeline:scan",),
+    "events of a partition": ("collector.decode.decoded:Decoder.take",),
     "match: the core": ("collector._core:match_events",),
     "match: columns out": ("collector.hops.matching:match",),
-    "clocks: evidence": ("collector.clocks.evidence:ways_of", "collector.clocks.evidence:Evidence.essential"),
-    "clocks: solve": ("collector.clocks.solve:solve", "collector.analysis:refine_steps"),
-    "align": ("collector.analysis:align", "collector.analysis:settle_windows"),
-    "exchanges": ("collector.analysis:build_exchanges",),
+    "clocks: evidence": ("collector.clocks.evidence:ways_of", "collector.clocks.evidence:essential"),
+    "clocks: solve": ("collector.clocks.solve:solve", "collector.analysis.pipeline:refine_steps"),
+    "align": (f"{REBUILD}:align", f"{REBUILD}:settle_windows"),
+    "exchanges": (f"{REBUILD}:build_exchanges",),
     "quality and troubles": (
-        "collector.analysis:hop_counts",
-        "collector.analysis:quality_of",
+        f"{REBUILD}:hop_counts",
+        f"{REBUILD}:quality_of",
         "collector.findings.symptoms:collect_symptoms",
     ),
     "spans, findings": ("collector.requests.spans:link", "collector.findings.diagnosis:build_findings"),
-    "write events": (f"{WRITER}.encode/events", f"{WRITER}.append_encoded/events"),
-    "write hops": (f"{WRITER}.encode/hops", f"{WRITER}.append_encoded/hops"),
-    "write the other tables": (f"{WRITER}.encode", f"{WRITER}.append_encoded"),
+    "write events": (f"{ENCODE}/events", f"{APPEND}/events"),
+    "write hops": (f"{ENCODE}/hops", f"{APPEND}/hops"),
+    "write the other tables": (ENCODE, APPEND),
 }
 """Title to `module:name`; after a `/`, only calls whose first argument is that."""
 REST = "the rest"
@@ -60,6 +62,9 @@ class Inline:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+    def shutdown(self) -> None:
+        """Nothing to end."""
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """A result that is there already."""
@@ -125,7 +130,7 @@ def places() -> Iterator[tuple[Any, str, dict[str, str]]]:
 def _instrument(profile: Profile) -> None:
     for owner, name, titles in places():
         setattr(owner, name, profile.with_timing(getattr(owner, name), titles))
-    for module in ("collector.analysis", "collector.decode.captures"):
+    for module in ("collector.analysis.pipeline", "collector.execution.engine", "collector.decode.host_capture"):
         vars(importlib.import_module(module))["ThreadPoolExecutor"] = Inline
 
 

@@ -45,6 +45,11 @@ def choose_file(file: Path) -> None:
     _chosen.clear()
 
 
+def choose(choice: SecretChoice) -> None:
+    """From here on, in this process, these options are in force."""
+    _chosen[:] = [choice]
+
+
 def keep_secrets(wanted: bool = True) -> None:
     """From now on overwrite nothing, as the operator requested; with `wanted=False`, overwrite again."""
     _chosen[:] = [SecretChoice(are_kept=True)] if wanted else []

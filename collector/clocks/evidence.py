@@ -97,29 +97,35 @@ def by_clock(ways: Ways, clock_of: Mapping[str, str]) -> Ways:
     return {pair: _join(parts) for pair, parts in found.items()}
 
 
+def are_many(frames: Mapping[str, int]) -> bool:
+    """Whether captures of so many frames, by host, are so long that their evidence will be thinned."""
+    return sum(frames.values()) > MOST_HOPS
+
+
+def essential(ways: Ways, frames: Mapping[str, int]) -> Ways:
+    """What to add to `Evidence` of a partition's hops: the hulls, if the captures are so long that it comes to that
+    anyway."""
+    if not are_many(frames):
+        return ways
+    return {pair: _hulls(way, frames[pair[0]], SPANS) for pair, way in ways.items()}
+
+
 class Evidence:
     """Hops of many partitions, by direction; where they are more than `most_hops`, the largest are thinned to what
     bounds a line.
 
     Arguments: `frames`, how many each host's capture has, which cuts it at the same `spans` places whenever it is
-    thinned. Memory: 32 bytes for each of `most_hops`, and one partition's hops.
+    thinned; `thinned`, whether what is added was thinned (`essential`).
+    Memory: 32 bytes for each of `most_hops`, and one partition's hops.
     """
 
-    def __init__(self, frames: Mapping[str, int], most_hops: int = MOST_HOPS, spans: int = SPANS) -> None:
-        self.thinned = False
-        self._frames, self._most_hops, self._spans, self._most_spans = frames, most_hops, spans, spans
+    def __init__(
+        self, frames: Mapping[str, int], most_hops: int = MOST_HOPS, spans: int = SPANS, *, thinned: bool = False
+    ) -> None:
+        self.thinned = thinned
+        self._frames, self._most_hops, self._spans = frames, most_hops, spans
         self._parts: dict[tuple[str, str], list[Way]] = {}
         self._count: dict[tuple[str, str], int] = {}
-
-    def essential(self, ways: Ways) -> Ways:
-        """What to add of a partition's hops: the hulls, if the captures are so long that it comes to that anyway.
-
-        Threads may do it side by side.
-        """
-        if sum(self._frames.values()) <= self._most_hops:
-            return ways
-        self.thinned = True
-        return {pair: _hulls(way, self._frames[pair[0]], self._most_spans) for pair, way in ways.items()}
 
     def add(self, ways: Ways) -> None:
         """Take in the hops of a partition."""

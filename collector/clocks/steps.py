@@ -27,6 +27,9 @@ from collector.clocks.evidence import Evidence, Ints, Way, Ways, merge_ways
 Cuts = dict[str, list[int]]
 """Host to the frames at which a new line begins, ascending."""
 
+Frames = dict[str, list[tuple[int, int]]]
+"""For each host, first and last frame of stretches of its capture."""
+
 MOST_STEPS = 256
 """Of all hosts together; a clock that steps more often has no line to speak of."""
 LOOK_AHEAD = 256
@@ -118,7 +121,7 @@ class Steps:
     """Where clocks were stepped: `cuts`, and for each of a host's cuts the frames it must lie between."""
 
     cuts: Cuts
-    between: dict[str, list[tuple[int, int]]]
+    between: Frames
 
 
 def find_steps(ways: Ways) -> Steps:
@@ -128,7 +131,7 @@ def find_steps(ways: Ways) -> Steps:
     """
     courses = [_course(ways, pair) for pair in ways if pair[0] < pair[1] and pair[::-1] in ways]
     cuts: Cuts = {}
-    between: dict[str, list[tuple[int, int]]] = {}
+    between: Frames = {}
     looks: list[Looks] = [{} for _ in courses]
     for _ in range(MOST_STEPS):
         looked = (_first_break(course, cuts, known) for course, known in zip(courses, looks, strict=True))
@@ -142,10 +145,10 @@ def find_steps(ways: Ways) -> Steps:
     return Steps(cuts, between)
 
 
-def refine_steps(evidence: Evidence, parts: Callable[[], Iterable[Ways]]) -> Ways:
+def refine_steps(evidence: Evidence, parts: Callable[[Frames], Iterable[Ways]]) -> Ways:
     """The hops of `evidence`; if it was thinned, with those around each step that it shows.
 
-    Arguments: `parts` gives all hops again, some at a time, as often as it is called.
+    Arguments: `parts` gives, of all hops, those that `hops_near` finds for the given frames, some at a time.
     """
     ways: Ways = evidence.ways()
     for _ in range(MOST_LOOKS):
@@ -153,14 +156,19 @@ def refine_steps(evidence: Evidence, parts: Callable[[], Iterable[Ways]]) -> Way
         if not between:
             break
         evidence = evidence.finer()
-        for part in parts():
-            evidence.add({pair: near for pair, way in part.items() if len((near := _near(pair, way, between)).send_ns)})
+        for part in parts(between):
+            evidence.add(part)
         ways = merge_ways(ways, evidence.ways())
     return ways
 
 
-def _near(pair: tuple[str, str], way: Way, between: dict[str, list[tuple[int, int]]]) -> Way:
+def hops_near(ways: Ways, between: Frames) -> Ways:
     """The hops that one of their hosts saw where its clock may have been stepped."""
+    near = {pair: _near(pair, way, between) for pair, way in ways.items()}
+    return {pair: way for pair, way in near.items() if len(way.send_ns)}
+
+
+def _near(pair: tuple[str, str], way: Way, between: Frames) -> Way:
     near = np.zeros(len(way.send_ns), dtype=np.bool_)
     for host, frames in zip(pair, (way.send_frame, way.receive_frame), strict=True):
         for low, high in between.get(host, []):

@@ -6,11 +6,9 @@ packets of a partition. Several hosts are read in parallel.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import Self
 
@@ -21,19 +19,30 @@ from numpy.typing import NDArray
 from collector.capture_files.joined import locate
 from collector.capture_files.owners import MOST_ENDS, Owners
 from collector.capture_files.readers import TlsKeys, open_capture
-from collector.capture_files.records import Columns, Severity
+from collector.capture_files.records import Severity
 from collector.decode import capture_sets, copies, merged_captures
 from collector.decode.absurd_stamps import FAR_NS, Believed, believed_stamps
 from collector.decode.activity import HostActivity
 from collector.decode.checksums import Checksum, tcp_checksum, tcp_payload
 from collector.decode.containers import containers
-from collector.decode.forwarders import forwarded_pairs, forwarded_rows, without_forwarded_traffic
+from collector.decode.decoded import Decoded, Decoder
+from collector.decode.forwarders import forwarded_pairs, without_forwarded_traffic
 from collector.decode.host_addresses import is_loopback, own_addresses
-from collector.decode.host_capture import LAST_BITS, LAST_FRAME, MORE_BITS, HostCapture, HostSource, Reading, read_host
+from collector.decode.host_capture import (
+    LAST_BITS,
+    LAST_FRAME,
+    MORE_BITS,
+    HostCapture,
+    HostSource,
+    Reading,
+    ReadsCaptures,
+    file_size,
+    read_in_threads,
+)
 from collector.decode.host_identity import sources_by_address, sources_by_host, sources_by_interface, sources_by_name
 from collector.decode.input_limits import LIMITED, InputLimits, PartitionFull
 from collector.decode.kept_counters import kept_counters
-from collector.decode.partitions import AddressOrder, HostView, Partitions
+from collector.decode.partitions import HostView, Packets
 from collector.decode.time_range import TimeRange, narrow_sources
 from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
 from collector.trace.model import CounterInfo, HostInfo
@@ -46,8 +55,6 @@ GZIP_RATIO = 6
 EVENTS_PER_PARTITION = 500_000
 """Bounds memory: about 400 bytes an event while a partition's stages run."""
 MOST_PARTITION_BITS = 10
-READERS_COUNT = 2
-"""Hosts read in parallel."""
 UNREADABLE_REMEDY = (
     "the agent may not see which processes these ends of connections belong to: to record them, start it as root with "
     "--owners processes"
@@ -62,26 +69,6 @@ LOOKED_AT_ONCE = 1_024
 NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Packets of some connections, from all hosts, and excerpts of what they carry.
-
-    `events`: columns for the core's matching (`EVENT_COLUMNS`, and those that `partitions.Taken` adds); their `*_place`
-    and address columns are indices in `hosts`, `points` and `addresses`. `excerpts`: columns `EXCERPT_COLUMNS` with
-    their bytes, and `event_row`, each one's row in `events`. `forwarded`: rows seen by a host that only forwards them
-    (`collector.decode.forwarders`); None if there are none. `owners`: what agents state of who owns connections, by
-    host; hosts without a statement are left out.
-    """
-
-    events: Columns
-    excerpts: Columns
-    hosts: pa.StringArray
-    points: pa.StringArray
-    addresses: pa.StringArray
-    forwarded: NDArray[np.bool_] | None = None
-    owners: Mapping[str, Owners] = field(default_factory=dict)
-
-
 class Scan:
     """All captures, read once. A context manager: on exit, its files on disk are removed.
 
@@ -93,33 +80,24 @@ class Scan:
     A node's containers are hosts, too (`collector.decode.containers`): `clock_of` names the clock that each of them
     uses; `clock_windows` and `frames` have each clock's first and last timestamp, and its number of frames;
     `ticks_ns`, how coarse its timestamps are, where coarser than 1 ns; `kept`, what the agents of a host stated that
-    they kept, where they did.
+    they kept, where they did. `decoder`, which takes the partitions' packets, in this process or in another one.
     """
 
     def __init__(
         self,
         captures: list[HostCapture],
-        partitions: Partitions,
+        partitions: Packets,
         counters: Sequence[CounterInfo],
         ranks: Mapping[str, int],
     ) -> None:
         traffic = [capture.traffic() for capture in captures]
-        self._forwarded = forwarded_pairs(traffic)
+        forwarded = forwarded_pairs(traffic)
         named = [capture.named_addresses for capture in captures]
-        own = own_addresses(list(map(without_forwarded_traffic, traffic, self._forwarded, named)))
+        own = own_addresses(list(map(without_forwarded_traffic, traffic, forwarded, named)))
         lanes = _lanes(captures, own, partitions.addresses())
         own = [mine - {address for lane in lanes for address in lane.addresses} for mine in own]
         self._partitions, texts = partitions, partitions.addresses()
-        order = np.argsort(texts)
-        self._number_of_rank = order
-        self._texts = pa.array(texts, pa.string()).take(pa.array(order))
-        loopback = np.array([is_loopback(text) for text in texts], dtype=np.bool_)
-        self._order = AddressOrder(np.argsort(order).astype(np.uint32), loopback[order])
-        self._names = pa.array([*(capture.host for capture in captures), *(lane.name for lane in lanes)], pa.string())
-        points = [f"{capture.host}/{name}" for capture in captures for name in capture.interfaces]
-        self._points = pa.array(points, pa.string())
-        self._views = list(_views(captures, own, loopback, lanes))
-        of_captures = zip(captures, own, self._forwarded, strict=True)
+        of_captures = zip(captures, own, forwarded, strict=True)
         infos = [replace(_host_info(capture, mine, texts), on_path=bool(pairs)) for capture, mine, pairs in of_captures]
         split = {lane.capture for lane in lanes}
         kept = [info for number, info in enumerate(infos) if own[number] or number not in split]
@@ -148,9 +126,7 @@ class Scan:
             of_host = captures[lane.capture].host
             self.activities[lane.name] = HostActivity((self.activities[of_host].points[lane.interface],))
             self.interfaces[lane.name] = (self.interfaces[of_host][lane.interface],)
-        unsettled = [
-            number for number, mine in enumerate(own) if not (mine or number in split or self._forwarded[number])
-        ]
+        unsettled = [number for number, mine in enumerate(own) if not (mine or number in split or forwarded[number])]
         undirected = [_undirected_counter(captures[number]) for number in unsettled]
         of_files = [counter for capture in captures for counter in capture_sets.by_name(capture.counters)]
         absurd = [capture.absurd.counter(capture.host) for capture in captures]
@@ -165,8 +141,9 @@ class Scan:
             *of_kept,
             *(counter for counter in (*absurd, *undirected) if counter is not None),
         )
-        self._owners = _stated_owners(captures, self.clock_of)
-        self._captures, self._copies, self._lock = captures, [0] * len(captures), Lock()
+        self._captures = captures
+        owners = _stated_owners(captures, self.clock_of)
+        self.decoder = _decoder(captures, partitions, own, lanes, forwarded, owners)
 
     def __enter__(self) -> Self:
         return self
@@ -242,29 +219,17 @@ class Scan:
         """The number of packets in the largest partition not taken yet."""
         return sum(self._partitions.largest(number) for number in range(len(self._captures)))
 
-    def copies(self) -> tuple[CounterInfo, ...]:
-        """Counters of packets omitted as copies, for each capture, in the partitions taken so far."""
-        with self._lock:
-            found = zip(self._captures, self._copies, strict=True)
-            return tuple(
-                copies.copies_counter(capture.host, capture.files, capture.copied, count)
-                for capture, count in found
-                if capture.copied and count
-            )
+    def copies(self, counts: Sequence[int]) -> tuple[CounterInfo, ...]:
+        """Counters of packets omitted as copies; `counts`, for each capture how many they are (`Decoded.copies`)."""
+        return tuple(
+            copies.copies_counter(capture.host, capture.files, capture.copied, count)
+            for capture, count in zip(self._captures, counts, strict=True)
+            if capture.copied and count
+        )
 
     def take(self, number: int) -> Decoded | None:
-        """The events and excerpts of one partition, by host and frame; None if it is empty.
-
-        A partition can be taken only once.
-        """
-        taken = self._partitions.take(number, self._views, self._order)
-        if taken is None:
-            return None
-        with self._lock:
-            self._copies = [known + count for known, count in zip(self._copies, taken.copies.tolist(), strict=True)]
-        addresses = self._texts.take(pa.array(taken.addresses))
-        forwarded = forwarded_rows(taken.events, self._forwarded, self._number_of_rank[taken.addresses])
-        return Decoded(taken.events, taken.excerpts, self._names, self._points, addresses, forwarded, self._owners)
+        """As `Decoder.take`."""
+        return self.decoder.take(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,10 +282,36 @@ def _owner_counters(captures: Sequence[HostCapture]) -> Iterator[CounterInfo]:
                 yield CounterInfo(capture.host, name, str(severity), count, remedy)
 
 
+def _decoder(
+    captures: Sequence[HostCapture],
+    packets: Packets,
+    own: Sequence[frozenset[int]],
+    lanes: Sequence[_Lane],
+    forwarded: Sequence[frozenset[tuple[int, int]]],
+    owners: Mapping[str, Owners],
+) -> Decoder:
+    texts = packets.addresses()
+    order = np.argsort(texts)
+    loopback = np.array([is_loopback(text) for text in texts], dtype=np.bool_)
+    points = [f"{capture.host}/{name}" for capture in captures for name in capture.interfaces]
+    return Decoder(
+        packets=packets,
+        views=list(_views(captures, own, loopback, np.argsort(order).astype(np.uint32), lanes)),
+        hosts=pa.array([*(capture.host for capture in captures), *(lane.name for lane in lanes)], pa.string()),
+        points=pa.array(points, pa.string()),
+        addresses=pa.array(texts, pa.string()).take(pa.array(order)),
+        is_loopback=loopback[order],
+        numbers=order,
+        forwarded=forwarded,
+        owners=owners,
+    )
+
+
 def _views(
     captures: Sequence[HostCapture],
     own: Sequence[frozenset[int]],
     loopback: NDArray[np.bool_],
+    rank: NDArray[np.uint32],
     lanes: Sequence[_Lane],
 ) -> Iterator[HostView]:
     first_point = 0
@@ -329,7 +320,7 @@ def _views(
         is_own[list(mine)] = True
         of_capture = [lane for lane in lanes if lane.capture == number]
         behind = tuple((address, lane.host, lane.interface) for lane in of_capture for address in lane.addresses)
-        yield HostView(is_own, first_point, behind, capture.copied.ways if capture.copied else ())
+        yield HostView(is_own, rank, first_point, behind, capture.copied.ways if capture.copied else ())
         first_point += len(capture.interfaces)
 
 
@@ -353,6 +344,7 @@ def scan(
     limits: InputLimits = LIMITED,
     keys: TlsKeys | None = None,
     wanted: TimeRange | None = None,
+    read: ReadsCaptures = read_in_threads,
 ) -> Scan:
     """Read the captures of all hosts.
 
@@ -360,7 +352,7 @@ def scan(
     `partition_bits`: there are 2^n partitions, by default chosen by the files' sizes; `progress` is notified of the
     progress; `addresses` of hosts given by the operator, which override what captures show; `limits` of the input;
     `keys` that open connections of TLS, to which those that the captures hold are added; `wanted`, the time to read,
-    by each host's clock.
+    by each host's clock; `read`, which reads them in this process or in others.
     Raises: `InputError` for a file that is no capture, addresses of an unknown host, or if no capture holds a TCP
     packet; `ResourceError` if there is no room for intermediate data.
     """
@@ -371,16 +363,16 @@ def scan(
         raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
     how = Reading(spill, partition_bits, progress, addresses, limits, keys=keys or TlsKeys(), wanted=wanted)
     known_count = how.keys.connections_count()
-    captures, partitions = _read_captures(named, how)
+    captures, partitions = _read_captures(named, how, read)
     if how.keys.connections_count() > known_count:
         # Keys that one capture holds may open connections in another one, or before the block that holds them.
         partitions.close()
-        captures, partitions = _read_captures(named, how)
+        captures, partitions = _read_captures(named, how, read)
     believed = _believed_ranges(named, captures)
     if believed:
         partitions.close()
         how = replace(how, believed=believed)
-        captures, partitions = _read_captures(named, how)
+        captures, partitions = _read_captures(named, how, read)
     merged = [
         place
         for place, source in enumerate(named)
@@ -393,14 +385,14 @@ def scan(
         partitions.close()
         alike = {name: [place for place in places if place not in merged] for name, places in alike.items()}
         apart = sources_by_interface(named, merged, captures)
-        captures, partitions = _read_captures([source for source, _ in apart], how)
+        captures, partitions = _read_captures([source for source, _ in apart], how, read)
         named, split = sources_by_address(named, apart, captures, partitions.addresses())
         partitions.close()
-        captures, partitions = _read_captures(named, how)
+        captures, partitions = _read_captures(named, how, read)
     hosts, counters = sources_by_host(named, alike, captures)
     if hosts != named:
         partitions.close()
-        captures, partitions = _read_captures(hosts, how)
+        captures, partitions = _read_captures(hosts, how, read)
     return Scan(captures, partitions, [*split, *counters], ranks)
 
 
@@ -414,26 +406,27 @@ def _believed_ranges(named: Sequence[HostSource], captures: Sequence[HostCapture
     return found
 
 
-def _read_captures(named: Sequence[HostSource], how: Reading) -> tuple[list[HostCapture], Partitions]:
+def _read_captures(named: Sequence[HostSource], how: Reading, read: ReadsCaptures) -> tuple[list[HostCapture], Packets]:
     """The captures of the named hosts, and their packets in as many partitions as needed. Raises: as `scan`."""
     if how.partition_bits is not None:
-        return _read_into(how.partition_bits, named, replace(how, limits=replace(how.limits, in_partition=LAST_FRAME)))
+        return _read_into(
+            how.partition_bits, named, replace(how, limits=replace(how.limits, in_partition=LAST_FRAME)), read
+        )
     for bits in range(_partition_bits(named), LAST_BITS, MORE_BITS):
         with suppress(PartitionFull):
-            return _read_into(bits, named, how)
-    return _read_into(LAST_BITS, named, how)
+            return _read_into(bits, named, how, read)
+    return _read_into(LAST_BITS, named, how, read)
 
 
-def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[list[HostCapture], Partitions]:
+def _read_into(
+    bits: int, named: Sequence[HostSource], how: Reading, read: ReadsCaptures
+) -> tuple[list[HostCapture], Packets]:
     """The result of `_read_captures` with 2^`bits` partitions. Raises: `PartitionFull` if one is too large and more
     partitions are allowed."""
-    partitions = Partitions(bits, len(named), how.spill)
     how.progress.begin(Stage.READ)
-    done = CountedProgress(how.progress, sum(_size(path) for source in named for path in source.files))
+    done = CountedProgress(how.progress, sum(file_size(path) for source in named for path in source.files))
+    captures, packets = read(bits, named, how, done)
     try:
-        with ThreadPoolExecutor(READERS_COUNT) as pool:
-            jobs = [pool.submit(read_host, *job, partitions, done, how) for job in enumerate(named)]
-            captures = [job.result() for job in jobs]
         if not any(capture.notes.events_count for capture in captures):
             files = ", ".join(file for capture in captures for file in capture.files)
             when = " in that time" if how.wanted else ""
@@ -442,30 +435,23 @@ def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[li
             raise InputError(what, other_times if how.wanted else "capture with a filter that includes tcp")
         for capture in captures:
             if capture.host in how.addresses:
-                capture.named_addresses = frozenset(map(partitions.address_number, how.addresses[capture.host]))
-        partitions.finish()
+                capture.named_addresses = frozenset(map(packets.address_number, how.addresses[capture.host]))
+        packets.finish()
     except BaseException:
-        partitions.close()
+        packets.close()
         raise
-    return captures, partitions
+    return captures, packets
 
 
 def _partition_bits(sources: Iterable[HostSource]) -> int:
     """Enough partitions that each holds about `EVENTS_PER_PARTITION`, judged by the files' sizes."""
     sizes = [
-        _size(path) * (GZIP_RATIO if locate(path)[0].suffix in (".gz", ".zst") else 1)
+        file_size(path) * (GZIP_RATIO if locate(path)[0].suffix in (".gz", ".zst") else 1)
         for source in sources
         for path in source.files
     ]
     wanted = sum(sizes) / BYTES_PER_PACKET / EVENTS_PER_PARTITION
     return min(MOST_PARTITION_BITS, max(0, int(np.ceil(np.log2(max(wanted, 1))))))
-
-
-def _size(path: Path) -> int:
-    file, part = locate(path)
-    if part is not None:
-        return part[1]
-    return file.stat().st_size if file.is_file() else 0
 
 
 def _host_info(capture: HostCapture, own: frozenset[int], texts: Sequence[str]) -> HostInfo:

@@ -7,6 +7,7 @@ host. This module only finds candidates, which are put into one partition; the m
 Memory: up to `MOST_IN_MEMORY` fingerprints; more are written to files by their hash, which are processed one by one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,10 +72,17 @@ class Handshakes:
         number = _file_number(held)
         found = []
         for place in range(1 << FILES_BITS):
-            path = self._path(place)
-            kept = np.fromfile(path, dtype=ROW) if path.exists() else held[:0]
-            found.append(_pairs(np.concatenate([kept, held[number == place]])))
+            found.append(_pairs(np.concatenate([self._in_file(place), held[number == place]])))
         return _moves(np.concatenate(found))
+
+    def save(self, path: Path) -> None:
+        """Write all to a new file, for `moves_of_files`. Raises: OSError."""
+        held = np.concatenate([np.empty(0, dtype=ROW), *self._rows])
+        number = _file_number(held)
+        with path.open("wb") as file:
+            for place in range(1 << FILES_BITS):
+                self._in_file(place).tofile(file)
+                held[number == place].tofile(file)
 
     def close(self) -> None:
         """Release everything, also on disk."""
@@ -94,9 +102,29 @@ class Handshakes:
         self._rows.clear()
         self._count = 0
 
+    def _in_file(self, place: int) -> NDArray[np.void]:
+        """Those that were moved to a file, of one number."""
+        is_there = self._folder is not None and self._path(place).exists()
+        return np.fromfile(self._path(place), dtype=ROW) if is_there else np.empty(0, dtype=ROW)
+
     def _path(self, place: int) -> Path:
         assert self._folder is not None
         return Path(self._folder.name) / f"{place:02}.handshakes"
+
+
+def moves_of_files(paths: Sequence[Path]) -> Moves:
+    """The keys to be replaced, by the fingerprints that `Handshakes.save` wrote of different hosts.
+
+    Memory: 8 bytes for each of a file, and all fingerprints of one number.
+    """
+    files = [np.memmap(path, dtype=ROW, mode="r") if path.stat().st_size else np.empty(0, dtype=ROW) for path in paths]
+    places = np.arange((1 << FILES_BITS) + 1, dtype=np.uint64)
+    ends = [np.searchsorted(_file_number(rows), places) for rows in files]
+    found = [
+        _pairs(np.concatenate([rows[end[place] : end[place + 1]] for rows, end in zip(files, ends, strict=True)]))
+        for place in range(1 << FILES_BITS)
+    ]
+    return _moves(np.concatenate(found))
 
 
 def _file_number(rows: NDArray[np.void]) -> Keys:

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.capture_files.joined import parse_name
+from collector.capture_files.joined import locate, parse_name
 from collector.capture_files.kept import Kept
 from collector.capture_files.owners import Owners
 from collector.capture_files.readers import CaptureReader, Drops, EndpointClues, Interface, TlsKeys, open_capture
@@ -20,7 +22,7 @@ from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointAct
 from collector.decode.checksums import COOKED_2
 from collector.decode.host_addresses import Traffic
 from collector.decode.input_limits import InputLimits, PartitionFull, cut_counter
-from collector.decode.partitions import ELSEWHERE, Activity, Notes, Partitions
+from collector.decode.partitions import ELSEWHERE, Activity, Notes, Packets, Partitions
 from collector.execution.progress import CountedProgress, Progress
 from collector.services.services import clues, id_headers
 from collector.trace.model import CounterInfo, PointInfo
@@ -28,6 +30,8 @@ from tracer.errors import InputError
 
 LAST_BITS, MORE_BITS = 12, 4
 """If a partition holds too much of a host, partitions are increased up to 2^`LAST_BITS`, by `MORE_BITS` at a time."""
+READERS_COUNT = 2
+"""Hosts that `read_in_threads` reads at a time."""
 LAST_FRAME = (1 << 32) - 2
 """The highest frame number of a host; the next number means none. The reader omits packets of a file beyond it."""
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
@@ -227,6 +231,32 @@ class Reading:
     """The first and last stamp of the packets to read, by each host's clock."""
 
 
+class ReadsCaptures(Protocol):
+    """Reads the captures of all hosts."""
+
+    def __call__(
+        self, bits: int, sources: Sequence[HostSource], how: Reading, progress: CountedProgress
+    ) -> tuple[list[HostCapture], Packets]:
+        """The captures of the hosts, in their order, and their packets in 2^`bits` partitions.
+
+        Raises: `PartitionFull`, or as `collector.decode.captures.scan`.
+        """
+
+
+def read_in_threads(
+    bits: int, sources: Sequence[HostSource], how: Reading, progress: CountedProgress
+) -> tuple[list[HostCapture], Packets]:
+    """As `ReadsCaptures`: some hosts at a time, in threads of this process."""
+    partitions = Partitions(bits, len(sources), how.spill)
+    try:
+        with ThreadPoolExecutor(READERS_COUNT) as pool:
+            jobs = [pool.submit(read_host, *job, partitions, progress, how) for job in enumerate(sources)]
+            return [job.result() for job in jobs], partitions
+    except BaseException:
+        partitions.close()
+        raise
+
+
 def read_host(
     number: int, source: HostSource, partitions: Partitions, progress: CountedProgress, how: Reading
 ) -> HostCapture:
@@ -311,6 +341,14 @@ def _note_file(number: int, capture: HostCapture, reader: CaptureReader, partiti
     capture.elsewhere_count += sum(each.packets_count for each, place in of_interfaces if place == ELSEWHERE)
     for seen in reader.clues:
         capture.clues.setdefault((seen.address, seen.port), []).append(seen)
+
+
+def file_size(path: Path) -> int:
+    """The bytes of a capture file, or of its part of one; 0 if it is no file."""
+    file, part = locate(path)
+    if part is not None:
+        return part[1]
+    return file.stat().st_size if file.is_file() else 0
 
 
 def _statistics_span(drops: Drops, span: Span) -> Span:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from collector.capture_files.readers import CaptureReader, Rows
 from collector.capture_files.records import Columns, by_name
 from collector.decode.containers import Passage
 from collector.decode.copies import Copying
-from collector.decode.handshakes import Handshakes
+from collector.decode.handshakes import Handshakes, Moves
 from collector.decode.merged_captures import Sighted
 from collector.execution.spill import spill_errors
 
@@ -57,21 +58,36 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """The facts needed to interpret a host's packets: its own addresses (with loopback ones) and its first point; for
-    addresses that are lanes, each one's number, host and interface; and the copies in its capture."""
+    """The facts needed to interpret a host's packets; addresses are by their numbers in these packets.
 
-    own: NDArray[np.bool_]  # by number
+    `own`, its own addresses (with loopback ones); `rank`, of an address among the sorted texts of all; `first_point`,
+    the number of its first one; `lanes`, of addresses that are lanes: address, host and interface; `copying`, the
+    copies in its capture.
+    """
+
+    own: NDArray[np.bool_]
+    rank: NDArray[np.uint32]
     first_point: int
     lanes: tuple[tuple[int, int, int], ...] = ()
     copying: tuple[Copying, ...] = ()
 
+    def with_numbers(self, numbers: NDArray[np.uint32]) -> "HostView":
+        """The same facts for packets of which an address has number n where this view has `numbers[n]`."""
+        new: dict[int, int] = {}
+        if self.lanes or self.copying:
+            new = {number: place for place, number in enumerate(numbers.tolist())}
+        lanes = [(new[address], host, place) for address, host, place in self.lanes if address in new]
+        copying = [
+            (new[src], new[dst], place, times, longest_ns)
+            for src, dst, place, times, longest_ns in self.copying
+            if src in new and dst in new
+        ]
+        return HostView(self.own[numbers], self.rank[numbers], self.first_point, tuple(lanes), tuple(copying))
 
-@dataclass(frozen=True, slots=True)
-class AddressOrder:
-    """`rank`: an address's position among all sorted texts, by number; `is_loopback`, by rank."""
 
-    rank: NDArray[np.uint32]
-    is_loopback: NDArray[np.bool_]
+SavedPart = tuple[int, int, int, int]
+"""The place of a host's packets of a partition in a file: where rows begin, their bytes, their number, the excerpts'
+bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +101,40 @@ class Taken:
     copies: NDArray[np.uint32]
 
 
+class Packets(Protocol):
+    """Packets of all hosts by partition, once they are read: `Partitions`, or in files that processes share."""
+
+    bits: int
+
+    def __len__(self) -> int: ...
+
+    def largest(self, host: int) -> int:
+        """The most packets of a host in one partition so far."""
+
+    def sights(self, host: int) -> Sequence[Sighted]:
+        """The sights of a sample of a host's packets; addresses are by number, of this host's or of all."""
+
+    def address_number(self, text: str) -> int:
+        """The number of an address, new or known."""
+
+    def addresses(self) -> list[str]:
+        """All addresses, by number."""
+
+    def finish(self) -> None:
+        """Put 4-tuples that may be one connection into one partition. Raises: `ResourceError`."""
+
+    def take(self, number: int, views: Sequence[HostView], is_loopback: NDArray[np.bool_]) -> Taken | None:
+        """The packets of a partition, by host and frame; None if it is empty.
+
+        Arguments: `is_loopback`, of each address, by its rank.
+        """
+
+    def close(self) -> None:
+        """Release everything, also on disk."""
+
+
 class Partitions:
-    """Packets by partition; those that do not fit in memory are in an unnamed file in `spill`."""
+    """Packets by partition, in this process; those that do not fit in memory are in an unnamed file in `spill`."""
 
     def __init__(
         self, bits: int, hosts_count: int, spill: Path | None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES
@@ -157,15 +205,42 @@ class Partitions:
 
         Raises: `ResourceError` as `add`.
         """
-        moves = self._handshakes.moves()
+        self.regroup(self._handshakes.moves())
+
+    def regroup(self, moves: Moves) -> None:
+        """Put packets of some keys into the partitions of others; none can be added any more. Raises: as `finish`."""
         with spill_errors(self._spill):
             self._core.finish(moves.keys, moves.to)
 
-    def take(self, number: int, views: Sequence[HostView], order: AddressOrder) -> Taken | None:
-        """Remove and return the packets of a partition, by host and frame; None if it is empty."""
-        hosts = [(view.own, view.first_point, list(view.lanes), list(view.copying)) for view in views]
+    def save(self, host: int, path: Path) -> list[SavedPart]:
+        """Move a host's packets to a new file, from which other processes `load` them; their places, by partition.
+
+        Raises: `ResourceError` if there is no room.
+        """
+        with spill_errors(path.parent):
+            return self._core.save(host, path)
+
+    def save_handshakes(self, path: Path) -> None:
+        """Write the fingerprints of handshakes to a new file, for `handshakes.moves_of_files`. Raises: as `save`."""
+        with spill_errors(path.parent):
+            self._handshakes.save(path)
+
+    def load(self, number: int, host: int, path: Path, saved: SavedPart) -> None:
+        """Read into a partition what another process saved of a host; addresses keep the numbers that they had there.
+
+        Raises: `ResourceError` if they fit neither in memory nor on disk.
+        """
         with spill_errors(self._spill):
-            taken = self._core.take(number, hosts, order.rank, order.is_loopback)
+            self._core.load(number, host, path, saved)
+
+    def take(self, number: int, views: Sequence[HostView], is_loopback: NDArray[np.bool_]) -> Taken | None:
+        """Remove and return the packets of a partition, by host and frame; None if it is empty.
+
+        Arguments: `is_loopback`, of each address, by its rank.
+        """
+        hosts = [(view.own, view.rank, view.first_point, list(view.lanes), list(view.copying)) for view in views]
+        with spill_errors(self._spill):
+            taken = self._core.take(number, hosts, is_loopback)
         if taken is None:
             return None
         events, excerpts, addresses, copies = taken

@@ -7,9 +7,10 @@ stay in memory.
 Cost: each row once to disk and back if memory is full; a sort of each slab. Memory: the keys, the limit, one slab.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Self
 
@@ -26,7 +27,9 @@ BATCH_ROWS = 1 << 11
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Run:
+    """Rows in the order of their keys, in memory or in a file that `write_run` wrote."""
+
     keys: NDArray[np.int64]
     kept: pa.Table | Path
 
@@ -41,13 +44,43 @@ class _Run:
         return pa.Table.from_batches(batches).slice(start - first * BATCH_ROWS, end - start)
 
 
+def sort_rows(table: pa.Table, keys: NDArray[np.int64]) -> Run:
+    """A table in the order of `keys`, which has one key for each row."""
+    order = np.argsort(keys, kind="stable")
+    return Run(keys[order], table.take(pa.array(order)).combine_chunks())
+
+
+def write_run(table: pa.Table, path: Path) -> None:
+    """Write the rows of a run to a file. Raises: OSError."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+        out.write_table(table, max_chunksize=BATCH_ROWS)
+
+
+def merge_runs(runs: Sequence[Run], rows: int) -> Iterator[pa.Table]:
+    """All rows by key, about `rows` at a time; rows with equal keys in the order of their runs."""
+    if not runs:
+        return
+    every = np.sort(np.concatenate([run.keys for run in runs]))
+    edges = np.unique(every[::rows])
+    ends = [[*np.searchsorted(run.keys, edges[1:]).tolist(), len(run.keys)] for run in runs]
+    starts = [0] * len(runs)
+    for slab in range(len(edges)):
+        parts = [(run, start, end[slab]) for run, start, end in zip(runs, starts, ends, strict=True)]
+        starts = [end for _, _, end in parts]
+        taken = [(run, start, end) for run, start, end in parts if start < end]
+        keys = np.concatenate([run.keys[start:end] for run, start, end in taken])
+        table = pa.concat_tables([run.part(start, end) for run, start, end in taken])
+        yield table.take(pa.array(np.argsort(keys, kind="stable")))
+
+
 class SortedRuns:
-    """Runs that are added one by one, then read together. A context manager: on exit, its files are removed."""
+    """Runs that are added by several threads, then read together. A context manager: on exit, its files are removed."""
 
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
         self._spill, self._room = spill, most_in_memory_bytes
-        self._runs: list[_Run] = []
+        self._runs: dict[int, Run] = {}
         self._folder: Scratch | None = None
+        self._lock = Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -58,39 +91,31 @@ class SortedRuns:
         if self._folder is not None:
             self._folder.cleanup()
 
-    def put(self, table: pa.Table, keys: NDArray[np.int64]) -> None:
-        """Keep a table as a run, in the order of `keys`, which has one key for each row.
+    def put(self, number: int, table: pa.Table, keys: NDArray[np.int64]) -> None:
+        """Keep a table as the run of this number, in the order of `keys`, which has one key for each row.
 
         Raises: `ResourceError` if it fits neither in memory nor on disk.
         """
-        order = np.argsort(keys, kind="stable")
-        table, keys = table.take(pa.array(order)).combine_chunks(), keys[order]
-        if not table.num_rows:
+        run = sort_rows(table, keys)
+        assert isinstance(run.kept, pa.Table)
+        if not len(run.keys):
             return
-        if table.nbytes <= self._room:
-            self._room -= table.nbytes
-            self._runs.append(_Run(keys, table))
-            return
-        with spill_errors(self._spill):
-            if self._folder is None:
-                self._folder = Scratch(self._spill)
-            path = Path(self._folder.name) / f"{len(self._runs):05}.arrow"
-            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
-                out.write_table(table, max_chunksize=BATCH_ROWS)
-        self._runs.append(_Run(keys, path))
+        with self._lock:
+            fits = run.kept.nbytes <= self._room
+            self._room -= run.kept.nbytes if fits else 0
+        if not fits:
+            run = self._to_file(number, run.kept, run.keys)
+        self._runs[number] = run
 
     def slabs(self, rows: int) -> Iterator[pa.Table]:
-        """All rows by key, about `rows` at a time; rows with equal keys in the order of their runs."""
-        if not self._runs:
-            return
-        every = np.sort(np.concatenate([run.keys for run in self._runs]))
-        edges = np.unique(every[::rows])
-        ends = [[*np.searchsorted(run.keys, edges[1:]).tolist(), len(run.keys)] for run in self._runs]
-        starts = [0] * len(self._runs)
-        for slab in range(len(edges)):
-            parts = [(run, start, end[slab]) for run, start, end in zip(self._runs, starts, ends, strict=True)]
-            starts = [end for _, _, end in parts]
-            taken = [(run, start, end) for run, start, end in parts if start < end]
-            keys = np.concatenate([run.keys[start:end] for run, start, end in taken])
-            table = pa.concat_tables([run.part(start, end) for run, start, end in taken])
-            yield table.take(pa.array(np.argsort(keys, kind="stable")))
+        """As `merge_runs`, in the order of their numbers."""
+        return merge_runs([self._runs[number] for number in sorted(self._runs)], rows)
+
+    def _to_file(self, number: int, table: pa.Table, keys: NDArray[np.int64]) -> Run:
+        with spill_errors(self._spill):
+            with self._lock:
+                if self._folder is None:
+                    self._folder = Scratch(self._spill)
+            path = Path(self._folder.name) / f"{number:05}.arrow"
+            write_run(table, path)
+        return Run(keys, path)

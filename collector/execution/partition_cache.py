@@ -1,6 +1,7 @@
 """Keeps tables between two passes over the partitions: in memory while they fit, otherwise in a temporary folder."""
 
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Self
 
@@ -13,12 +14,14 @@ MOST_IN_MEMORY_BYTES = 3 << 28
 
 
 class PartitionCache:
-    """Tables for each partition, put once and taken once. A context manager: on exit, its files are removed."""
+    """Tables for each partition, put once and taken once, by several threads. A context manager: on exit, its files are
+    removed."""
 
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
         self._spill, self._room = spill, most_in_memory_bytes
         self._held: dict[int, tuple[pa.Table, ...] | int] = {}
         self._folder: Scratch | None = None
+        self._lock = Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -35,8 +38,10 @@ class PartitionCache:
         Raises: `ResourceError` if they fit neither in memory nor on disk.
         """
         size = sum(table.nbytes for table in tables)
-        if size <= self._room:
-            self._room -= size
+        with self._lock:
+            fits = size <= self._room
+            self._room -= size if fits else 0
+        if fits:
             self._held[number] = tables
             return
         with spill_errors(self._spill):
@@ -63,13 +68,10 @@ class PartitionCache:
         self._held[number] = ()
         return tables
 
-    def numbers(self) -> list[int]:
-        """The partitions that have tables, ascending."""
-        return sorted(self._held)
-
     def _path(self, number: int, place: int) -> Path:
-        if self._folder is None:
-            self._folder = Scratch(self._spill)
+        with self._lock:
+            if self._folder is None:
+                self._folder = Scratch(self._spill)
         return Path(self._folder.name) / f"{number:05}-{place}.arrow"
 
 

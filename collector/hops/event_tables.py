@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from collector.capture_files.records import EVENT_COLUMNS, Columns
-from collector.decode.captures import Decoded
+from collector.decode.decoded import Decoded
 from collector.trace.arrow import ALL_VALID, dictionary_array, nullable
 from collector.trace.schema import EVENTS, conform
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from collector import _core
 from collector.capture_files.records import Columns, by_name
-from collector.decode.captures import Decoded
+from collector.decode.decoded import Decoded
 from collector.hops.connection_changes import connection_changes, message_kinds
 from collector.hops.event_tables import event_table
 from collector.hops.messages import message_table, recognised_protocols

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from collector import _core
 from collector.capture_files.records import HEAD_COLUMNS, HEAD_STRINGS, by_name
-from collector.decode.captures import Decoded
+from collector.decode.decoded import Decoded
 from collector.trace.arrow import bits, dictionary_array, nullable
 from collector.trace.schema import MESSAGES, conform
 from collector.trace.wire_text import head_batch

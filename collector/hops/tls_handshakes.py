@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from collector import _core
 from collector.capture_files.records import by_name
-from collector.decode.captures import Decoded
+from collector.decode.decoded import Decoded
 from collector.trace.arrow import bits, dictionary_array
 from collector.trace.wire_text import string_array_from_wire
 

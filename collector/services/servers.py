@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from collector.capture_files.readers import EndpointClues
 
@@ -64,25 +65,47 @@ class Server:
         return self.host, self.port
 
 
+class ServerRows(NamedTuple):
+    """What the connections of a partition show of servers, one row for each different one, with its `count`."""
+
+    servers: pl.DataFrame
+    swapped: pl.DataFrame
+    """Of connections whose client's port was asked by others, with both ends swapped."""
+    owners: pl.DataFrame
+    """Without a count."""
+
+
+def server_rows(connections: pa.Table, asked: NDArray[np.uint16]) -> ServerRows:
+    """What these connections show of servers. Arguments: `asked`, as `Servers.asked`."""
+    rows = pl.DataFrame(connections.select([*_SERVER, *_CLIENT, _ASKED, *_OWNER]))
+    texts = pl.col(pl.Categorical).cast(pl.String)
+    at_asked = rows.filter(pl.Series(np.isin(rows["client_port"].to_numpy(), asked))).with_columns(texts)
+    swapped = at_asked.select(
+        server_host="client_host", server_addr="client_addr", server_port="client_port", client_host="server_host",
+        translated_server_addr=pl.lit(None), translated_server_port=pl.lit(None), tls_server_name=pl.lit(None),
+    )  # fmt: skip
+    owners = rows.filter(pl.any_horizontal(pl.col(_OWNER).is_not_null())).select(*_SERVER, *_OWNER).unique()
+    servers = rows.group_by(*_SERVER, "client_host", _ASKED).len("count").with_columns(texts)
+    return ServerRows(servers, swapped.group_by(pl.all()).len("count"), owners.with_columns(texts))
+
+
 class Servers:
     """The servers in the connections of all partitions.
 
-    Arguments: `clues`, by captured host.
+    Arguments: `clues`, by captured host. `asked`: the ports at which clues show requests.
     """
 
     def __init__(self, clues: Mapping[str, Clues]) -> None:
         self._clues, self._found = clues, dict[tuple[str, int], Server]()
         asked = {port for of in clues.values() for (_, port), seen in of.items() if any(map(_is_asked, seen))}
-        self._asked = np.array(sorted(asked), dtype=np.uint16)
+        self.asked = np.array(sorted(asked), dtype=np.uint16)
 
-    def add(self, connections: pa.Table) -> None:
-        """Add the servers of these connections."""
-        rows = pl.DataFrame(connections.select([*_SERVER, *_CLIENT, _ASKED, *_OWNER]))
-        by_server = rows.group_by(*_SERVER, "client_host", _ASKED).len("count")
-        for row in by_server.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows(named=True):
+    def add(self, found: ServerRows) -> None:
+        """Add the servers of a partition."""
+        for row in found.servers.rows(named=True):
             self._note(row, row["translated_server_port"] or row["server_port"])
-        self._note_owners(rows)
-        for row in self._with_ends_swapped(rows):
+        self._note_owners(found.owners)
+        for row in filter(self._is_server, found.swapped.rows(named=True)):
             self._note(row, row["server_port"])
 
     def all(self) -> list[Server]:
@@ -97,22 +120,9 @@ class Servers:
             server.ends.clear()
         return sorted(self._found.values(), key=lambda server: (server.port, server.host))
 
-    def _with_ends_swapped(self, rows: pl.DataFrame) -> list[dict[str, object]]:
-        """Connections captured without their SYN whose end with the higher port is the server: rows with both ends
-        swapped."""
-        at = np.isin(rows["client_port"].to_numpy(), self._asked)
-        some = rows.filter(pl.Series(at)).with_columns(pl.col(pl.Categorical).cast(pl.String))
-        turned = some.select(
-            server_host="client_host", server_addr="client_addr", server_port="client_port", client_host="server_host",
-            translated_server_addr=pl.lit(None), translated_server_port=pl.lit(None), tls_server_name=pl.lit(None),
-        )  # fmt: skip
-        found = turned.group_by(pl.all()).len("count").rows(named=True)
-        return [row for row in found if self._is_server(row)]
-
-    def _note_owners(self, rows: pl.DataFrame) -> None:
+    def _note_owners(self, owners: pl.DataFrame) -> None:
         """Note who owns the servers' ends of connections."""
-        known = rows.filter(pl.any_horizontal(pl.col(_OWNER).is_not_null())).select(*_SERVER, *_OWNER).unique()
-        for row in known.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows(named=True):
+        for row in owners.rows(named=True):
             port = row["translated_server_port"] or row["server_port"]
             server = self._found.get((str(row["server_host"] or row["server_addr"]), int(port)))
             if server is not None and len(server.owners) < MOST_OWNERS:

@@ -4,8 +4,10 @@ Any thread can encode rows; the encoded bytes are then written in order.
 """
 
 import base64
+import copyreg
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -16,15 +18,42 @@ from collector import _core
 from collector.trace.arrow import one_chunk
 
 MAGIC = b"PAR1"
+COPIED_BYTES = 1 << 22
+"""Read from a file at once."""
 Field = tuple[NDArray[Any], NDArray[np.uint8] | None, NDArray[np.uint8] | list[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
+class FileBytes:
+    """Bytes of a file."""
+
+    path: Path
+    begin: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
-    """Encoded rows of a table with this schema."""
+    """Encoded rows of a table with this schema: of each row group its bytes, here or in a file, and its layout."""
 
     schema: pa.Schema
-    groups: Sequence[tuple[NDArray[np.uint8], _core.RowGroup]]
+    groups: Sequence[tuple[NDArray[np.uint8] | FileBytes, _core.RowGroup]]
+
+    def files(self) -> frozenset[Path]:
+        """The files that hold their bytes."""
+        return frozenset(data.path for data, _ in self.groups if isinstance(data, FileBytes))
+
+    def to_file(self, path: Path) -> "Rows":
+        """The same rows, with their bytes in a new file. Raises: OSError."""
+        groups: list[tuple[FileBytes, _core.RowGroup]] = []
+        begin = 0
+        with path.open("wb") as file:
+            for data, group in self.groups:
+                assert isinstance(data, np.ndarray), "bytes are moved once"
+                file.write(data.data)
+                groups.append((FileBytes(path, begin, data.nbytes), group))
+                begin += data.nbytes
+        return Rows(self.schema, groups)
 
 
 def encode(table: pa.Table, looked_up_by: Sequence[str], group_rows: int) -> Rows:
@@ -50,8 +79,21 @@ class Writer:
         """Append rows."""
         assert rows.schema.equals(self.schema), "rows of one file have one schema"
         for data, group in rows.groups:
-            self._file.write(data.data)
+            if isinstance(data, FileBytes):
+                self._copy(data)
+            else:
+                self._file.write(data.data)
             self._table.add(group)
+
+    def _copy(self, data: FileBytes) -> None:
+        with data.path.open("rb") as source:
+            source.seek(data.begin)
+            left = data.length
+            while left:
+                part = source.read(min(left, COPIED_BYTES))
+                assert part, f"{data.path} is cut off"
+                self._file.write(part)
+                left -= len(part)
 
     def close(self) -> None:
         """Write the file's footer."""
@@ -106,3 +148,6 @@ def _bits(buffer: pa.Buffer, array: pa.Array) -> NDArray[np.uint8]:
     if not odd:
         return whole
     return np.packbits(np.unpackbits(whole, bitorder="little")[odd:][: len(array)], bitorder="little")
+
+
+copyreg.pickle(_core.RowGroup, lambda group: (_core.RowGroup.from_bytes, (group.to_bytes(),)))

@@ -142,6 +142,11 @@ class ParquetStore:
         """As `TableStore`."""
         return encoded.encode(table, LOOKED_UP_BY, ROW_GROUP_ROWS)
 
+    def to_file(self, rows: EncodedRows, path: Path) -> encoded.Rows:
+        """As `TableStore`."""
+        assert isinstance(rows, encoded.Rows)
+        return rows.to_file(path)
+
     def append(self, name: str, rows: EncodedRows) -> None:
         """As `TableStore`."""
         assert isinstance(rows, encoded.Rows)
@@ -150,6 +155,8 @@ class ParquetStore:
                 file = _sink(self._fs, self._path(name))
                 self._open[name] = file, encoded.Writer(file, rows.schema)
             self._open[name][1].write(rows)
+        for path in rows.files():
+            path.unlink(missing_ok=True)
 
     def finish(self, name: str) -> None:
         """As `TableStore`."""

@@ -94,6 +94,13 @@ class TableStore(Protocol):
     def encode(self, name: str, table: pa.Table) -> EncodedRows:
         """Rows of a table, ready to be appended. Safe to call from several threads at once."""
 
+    def to_file(self, rows: EncodedRows, path: Path) -> EncodedRows:
+        """The same rows, small enough to be sent to another process: their bytes are in a new file, which is removed
+        once they are appended.
+
+        Raises: OSError.
+        """
+
     def append(self, name: str, rows: EncodedRows) -> None:
         """Append rows to a table; the first rows after `finish` begin it anew.
 

@@ -1,9 +1,11 @@
 """Writes a trace: rows of its tables as they come, and `trace.json` last. One writer at a time."""
 
 import json
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -12,6 +14,33 @@ from collector.trace.reading import Trace
 from collector.trace.schema import TABLES, conform
 from collector.trace.stores import store_at
 from collector.trace.table_store import EncodedRows, TableStore
+
+
+@dataclass(frozen=True, slots=True)
+class RowEncoder:
+    """Encodes rows for the trace at a URL, in any process.
+
+    Arguments: `folder`, to which the encoded bytes go, so that other processes can append them; None to keep them here.
+    """
+
+    url: str
+    folder: Path | None = None
+
+    def encode(self, name: str, table: pa.Table) -> EncodedRows:
+        """Rows of a table for `TraceWriter.append_encoded`. Safe to call from several threads at once.
+
+        Arguments: `name` is a key of `collector.trace.schema.TABLES`; `table` holds at least its columns, in types that
+        cast; others are written after them.
+        Raises: OSError if there is no room in `folder`.
+        """
+        table = conform(name, table)
+        whole = {column.name for column in TABLES[name] if not column.nullable}
+        fields = [column.with_nullable(column.name not in whole) for column in table.schema]
+        store = store_at(self.url)
+        rows = store.encode(name, table.cast(pa.schema(fields)))
+        if self.folder is None:
+            return rows
+        return store.to_file(rows, self.folder / f"{name}-{uuid.uuid4().hex}.rows")
 
 
 class TraceWriter:
@@ -25,26 +54,15 @@ class TraceWriter:
         self._open: set[str] = set()
         self._complete: set[str] = set()
 
-    def encode(self, name: str, table: pa.Table) -> EncodedRows:
-        """Rows of a table for `append_encoded`. Safe to call from several threads at once.
-
-        Arguments: `name` is a key of `collector.trace.schema.TABLES`; `table` holds at least its columns, in types that
-        cast; others are written after them.
-        """
-        table = conform(name, table)
-        whole = {column.name for column in TABLES[name] if not column.nullable}
-        fields = [column.with_nullable(column.name not in whole) for column in table.schema]
-        return self._store.encode(name, table.cast(pa.schema(fields)))
-
     def append(self, name: str, table: pa.Table) -> None:
         """Append rows to a table; a table never written is empty.
 
         Raises: `ResourceError` if they cannot be written.
         """
-        self.append_encoded(name, self.encode(name, table))
+        self.append_encoded(name, RowEncoder(self._store.url).encode(name, table))
 
     def append_encoded(self, name: str, rows: EncodedRows) -> None:
-        """Append rows from `encode`. Raises: as `append`."""
+        """Append rows from a `RowEncoder`. Raises: as `append`."""
         self._open.add(name)
         self._store.append(name, rows)
 

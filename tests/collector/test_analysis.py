@@ -161,7 +161,7 @@ def test_troubles_of_many_partitions_add_up_as_those_of_one(tmp_path: Path, monk
     net.run()
     sources = [HostSource(host, tuple(write_segments(net, tmp_path, host, []))) for host in ("client", "server")]
     analyse(sources, str(tmp_path / "whole"), options=AnalysisOptions(partition_bits=0))
-    monkeypatch.setattr("collector.analysis.SYMPTOMS_AT_ONCE", 2)
+    monkeypatch.setattr("collector.analysis.rebuild_stage.SYMPTOMS_AT_ONCE", 2)
     analyse(sources, str(tmp_path / "parts"), options=AnalysisOptions(partition_bits=4))
     ids = ["connection_id", "span_id"]
     whole, parts = (table(tmp_path / trace, "findings").drop(ids) for trace in ("whole", "parts"))

@@ -10,7 +10,7 @@ from collector.clocks.alignment import align
 from collector.clocks.bounds import Bounds, fits_line, lowest_points, possible_lines
 from collector.clocks.evidence import Evidence, Way, ways_of
 from collector.clocks.solve import _separating, own_clocks, solve
-from collector.clocks.steps import find_steps, refine_steps
+from collector.clocks.steps import find_steps, hops_near, refine_steps
 from testkit.clock_traffic import DAY_NS, SECOND_NS, START_NS, SkewedClock, cut_to, simulate_hops
 
 STAR = [("proxy", "client"), ("proxy", "storage1"), ("proxy", "storage2")]
@@ -166,7 +166,8 @@ def test_a_step_that_thinned_evidence_shows_roughly_is_looked_at_again() -> None
     stamped = [(given_.hops[f"{end}_host"].to_numpy() == "b") & (times < at_ns) for end, times in own]
     true_cut = sum(int(each.sum()) for each in stamped) + 1
     rough = find_steps(evidence.ways()).cuts["b"]
-    (cut,) = find_steps(refine_steps(evidence, lambda: map(ways_of, quarters))).cuts["b"]
+    refined = refine_steps(evidence, lambda near: [hops_near(ways_of(quarter), near) for quarter in quarters])
+    (cut,) = find_steps(refined).cuts["b"]
     assert cut == true_cut != rough[0]
 
 

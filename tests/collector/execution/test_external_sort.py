@@ -20,7 +20,7 @@ def test_slabs_hold_all_rows_by_key(tmp_path: Path, in_memory_bytes: int) -> Non
     parts = [random.integers(0, 30_000, size) for size in (0, 1, 7_000, 3 * BATCH_ROWS, 12_345)]
     with SortedRuns(tmp_path, in_memory_bytes) as runs:
         for number, keys in enumerate(parts):
-            runs.put(run(keys, f"host{number}"), keys)
+            runs.put(number, run(keys, f"host{number}"), keys)
         slabs = list(runs.slabs(1000))
     keys = np.concatenate([slab["key"].to_numpy() for slab in slabs])
     assert (keys == np.sort(np.concatenate(parts))).all()
@@ -33,7 +33,7 @@ def test_slabs_hold_all_rows_by_key(tmp_path: Path, in_memory_bytes: int) -> Non
 def test_equal_keys_keep_the_order_they_came_in() -> None:
     with SortedRuns() as runs:
         for number in range(3):
-            runs.put(run(np.zeros(2, dtype=np.int64), f"host{number}"), np.zeros(2, dtype=np.int64))
+            runs.put(number, run(np.zeros(2, dtype=np.int64), f"host{number}"), np.zeros(2, dtype=np.int64))
         (slab,) = runs.slabs(1)
     assert slab["host"].to_pylist() == ["host0", "host0", "host1", "host1", "host2", "host2"]
 
@@ -41,4 +41,4 @@ def test_equal_keys_keep_the_order_they_came_in() -> None:
 def test_a_disk_without_room_is_the_operators(tmp_path: Path) -> None:
     keys = np.arange(3)
     with SortedRuns(tmp_path / "absent", 0) as runs, pytest.raises(ResourceError, match="no room"):
-        runs.put(run(keys, "a"), keys)
+        runs.put(0, run(keys, "a"), keys)

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from collector import analysis
+from collector.analysis import match_stage, pipeline, rebuild_stage
 from collector.commands.replay import command
 from collector.decode.sources import host_sources
 from collector.findings.diagnosis import find
@@ -178,10 +179,10 @@ def test_each_stage_of_an_analysis_is_given_the_thresholds(tmp_path: Path, monke
 
         monkeypatch.setattr(owner, name, record_call)
 
-    watch(analysis, "host_drops", 3, "limits")
-    watch(analysis, "hop_counts", 2, "late_ns")
-    watch(analysis.symptoms, "collect_symptoms", 9, "limits")
-    watch(analysis.diagnosis, "build_findings", 9, "thresholds")
+    watch(match_stage, "host_drops", 3, "limits")
+    watch(rebuild_stage, "hop_counts", 2, "late_ns")
+    watch(rebuild_stage.symptoms, "collect_symptoms", 9, "limits")
+    watch(pipeline.diagnosis, "build_findings", 9, "thresholds")
     options = analysis.AnalysisOptions(thresholds=thresholds)
     analysis.analyse(host_sources([str(CAPTURES)]), str(tmp_path / "trace"), options=options)
     expected = {"host_drops": thresholds.host_drops, "hop_counts": 7, "collect_symptoms": thresholds.of_symptoms}

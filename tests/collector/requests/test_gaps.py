@@ -10,7 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from collector.analysis import analyse, exchanges_of_partition
+from collector.analysis import analyse
+from collector.analysis.rebuild_stage import exchanges_of_partition
 from collector.decode.sources import host_sources
 from collector.findings.capture_gaps import Holes, Missed
 from collector.findings.captures import capture_findings

@@ -5,7 +5,7 @@
 //! less room (an MSS, a SACK), it is stored as its most common value, one bit for each row that says whether it
 //! differs, and the values that differ. A packet of 71 bytes takes about 35.
 //!
-//! Little-endian, without padding between columns. A block never leaves the process that wrote it.
+//! Little-endian, without padding between columns. Only processes of the same version read a block.
 
 use std::ops::Range;
 

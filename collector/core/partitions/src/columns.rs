@@ -15,12 +15,12 @@ const LOOPBACK: u8 = 3;
 /// The options' bit for timestamps.
 const TIMESTAMPS: u8 = 0x01;
 
-/// What is needed to interpret a host's rows; vectors are indexed by an address's number in all captures.
+/// What is needed to interpret a host's rows; vectors are indexed by an address's number in these rows.
 #[derive(Clone, Copy, Debug)]
 pub struct HostView<'a> {
     /// The host's own addresses, loopback ones too.
     pub is_own: &'a [bool],
-    /// Rank of each address among all addresses' texts.
+    /// Rank of each address among the texts of all captures' addresses.
     pub rank: &'a [u32],
     pub first_point: u16,
     /// For each address that is a lane of its own, the lane's host and the interface that leads there; empty if there
@@ -96,6 +96,14 @@ pub struct Columns {
 }
 
 impl Columns {
+    /// No rows yet, of captures with so many addresses.
+    pub(crate) fn for_addresses(count: usize) -> Self {
+        Self {
+            occurs: vec![false; count],
+            ..Self::default()
+        }
+    }
+
     /// Add the packed rows and excerpts of the next host.
     pub(crate) fn add_host(&mut self, host: u16, packed: &[Vec<u8>], packed_excerpts: &[Vec<u8>], view: &HostView) {
         let start = self.events.len();
@@ -106,7 +114,6 @@ impl Columns {
         let all_count = self.events.len();
         self.leave_out_copies(start, view);
         self.copies.push((all_count - self.events.len()) as u32);
-        self.occurs.resize(view.rank.len(), false);
         self.host.resize(self.events.len(), host);
         self.assign_to_lanes(start, view);
         self.localise(start, view);

@@ -1,6 +1,7 @@
 //! An excerpt as one run of bytes, so that it is written in one piece, whatever the number of its columns.
 //!
-//! Little-endian, in the order of the columns, without padding. It never leaves the process that wrote it.
+//! Little-endian, in the order of the columns, without padding. Only processes of the same
+//! version read it.
 
 use twintap_protocols::excerpt::ExcerptColumns;
 use twintap_protocols::with_excerpt_columns;

@@ -1,7 +1,9 @@
 //! The partitions: stores batches of decoded packets, and returns the columns of one partition at a time.
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -44,6 +46,15 @@ pub struct Syns {
 pub struct Moves<'a> {
     pub keys: &'a [u64],
     pub to: &'a [u64],
+}
+
+/// Where `Partitions::save` wrote a host's packets of one partition: rows from `begin` on, then excerpts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedPart {
+    pub begin: u64,
+    pub rows_len: usize,
+    pub rows_count: usize,
+    pub excerpts_len: usize,
 }
 
 /// Events and excerpts of all hosts by partition. Threads may add to different hosts at the same time.
@@ -167,7 +178,7 @@ impl Partitions {
     /// # Errors
     /// The operating system fails to write or read the file.
     pub fn take(&self, number: usize, views: &[HostView], is_loopback: &[bool]) -> io::Result<Option<Columns>> {
-        let mut columns = Columns::default();
+        let mut columns = Columns::for_addresses(is_loopback.len());
         let parts: Vec<Part> = self
             .hosts
             .iter()
@@ -180,6 +191,50 @@ impl Partitions {
         }
         columns.finish(is_loopback);
         Ok((!columns.events.is_empty()).then_some(columns))
+    }
+
+    /// Move a host's packets to a new file, from which other processes `load` them. Returns their places, by partition.
+    ///
+    /// # Errors
+    /// The operating system fails to write or read a file.
+    pub fn save(&self, host: usize, path: &Path) -> io::Result<Vec<SavedPart>> {
+        let (mut file, mut begin) = (BufWriter::new(File::create(path)?), 0);
+        let mut saved = Vec::with_capacity(self.len());
+        for part in &mut lock(&self.hosts[host]).parts {
+            let mut part = std::mem::take(part);
+            let mut write = |buffer: &mut Buffer| -> io::Result<usize> {
+                let chunks = buffer.take(&self.spill)?;
+                chunks.iter().try_for_each(|chunk| file.write_all(chunk))?;
+                Ok(chunks.iter().map(Vec::len).sum())
+            };
+            let (rows_len, excerpts_len) = (write(&mut part.rows)?, write(&mut part.excerpts)?);
+            saved.push(SavedPart {
+                begin,
+                rows_len,
+                rows_count: part.rows_count,
+                excerpts_len,
+            });
+            begin += (rows_len + excerpts_len) as u64;
+        }
+        file.into_inner()?.sync_all()?;
+        Ok(saved)
+    }
+
+    /// Read into a partition what `save` wrote of a host; addresses keep the numbers that they had there.
+    ///
+    /// # Errors
+    /// The operating system fails to write or read a file.
+    pub fn load(&self, number: usize, host: usize, path: &Path, saved: SavedPart) -> io::Result<()> {
+        let mut bytes = vec![0; saved.rows_len + saved.excerpts_len];
+        File::open(path)?.read_exact_at(&mut bytes, saved.begin)?;
+        let (rows, excerpts) = bytes.split_at(saved.rows_len);
+        {
+            let part = &mut lock(&self.hosts[host]).parts[number];
+            part.rows_count += saved.rows_count;
+            part.rows.push(rows);
+            part.excerpts.push(excerpts);
+        }
+        self.note_bytes(bytes.len())
     }
 
     /// All batches are added: if any were moved to the file, move the remaining ones too, so that later stages have the

@@ -14,7 +14,7 @@ use twintap_partitions::copies::Copying;
 use twintap_partitions::handshakes::{SynAckSight, pairs};
 use twintap_partitions::keys::Addresses;
 use twintap_partitions::notes::Notes;
-use twintap_partitions::partitions::{Moves, Origin, Partitions};
+use twintap_partitions::partitions::{Moves, Origin, Partitions, SavedPart};
 use twintap_partitions::sights::{PacketSights, Sight};
 
 use crate::decode::{CaptureFile, Rows, event_arrays, excerpt_arrays, lock};
@@ -69,10 +69,12 @@ type ActivityFields = (
     Vec<(u32, u32, u16, u64)>,
     Vec<(u32, u32, Vec<Sight>)>,
 );
-/// A host: its own addresses by number; its first point; (address, host, interface) of addresses that are lanes; and
-/// (source, destination, interface, times, longest ns) of packets that its capture copies.
+/// A host: by the number of an address in its packets, whether it is its own, and its rank among the texts of all
+/// addresses; its first point; (address, host, interface) of addresses that are lanes; and (source, destination, interface,
+/// times, longest ns) of packets that its capture copies.
 type HostFields<'py> = (
     PyReadonlyArray1<'py, bool>,
+    PyReadonlyArray1<'py, u32>,
     u16,
     Vec<(u32, u16, u16)>,
     Vec<(u32, u32, u16, u8, i64)>,
@@ -84,6 +86,9 @@ type PartitionColumns<'py> = (
     Bound<'py, PyArray1<u32>>,
     Bound<'py, PyArray1<u32>>,
 );
+
+/// As the fields of `SavedPart`, in their order.
+type SavedFields = (u64, usize, usize, usize);
 
 #[pymethods]
 impl PyPartitions {
@@ -212,19 +217,38 @@ impl PyPartitions {
         })?)
     }
 
-    /// The columns of a partition, or None if it is empty; the partition is emptied. `rank` is the rank of each address
-    /// among the texts of all addresses, and the index into `is_loopback`. Raises OSError.
+    /// Move a host's packets to a new file, for `load` by other processes. Returns for each partition where they begin
+    /// there, the length of their rows, how many they are, and the length of their excerpts. Raises OSError.
+    fn save(&self, py: Python<'_>, host: usize, path: PathBuf) -> PyResult<Vec<SavedFields>> {
+        let saved = py.detach(|| self.partitions.save(host, &path))?;
+        let fields = |saved: &SavedPart| (saved.begin, saved.rows_len, saved.rows_count, saved.excerpts_len);
+        Ok(saved.iter().map(fields).collect())
+    }
+
+    /// Read into a partition what `save` wrote of a host; addresses keep the numbers that they had there. Raises OSError.
+    fn load(&self, py: Python<'_>, number: usize, host: usize, path: PathBuf, saved: SavedFields) -> PyResult<()> {
+        let (begin, rows_len, rows_count, excerpts_len) = saved;
+        let saved = SavedPart {
+            begin,
+            rows_len,
+            rows_count,
+            excerpts_len,
+        };
+        Ok(py.detach(|| self.partitions.load(number, host, &path, saved))?)
+    }
+
+    /// The columns of a partition, or None if it is empty; the partition is emptied. `is_loopback` is indexed by an
+    /// address's rank. Raises OSError.
     fn take<'py>(
         &self,
         py: Python<'py>,
         number: usize,
         hosts: Vec<HostFields<'py>>,
-        rank: PyReadonlyArray1<'py, u32>,
         is_loopback: PyReadonlyArray1<'py, bool>,
     ) -> PyResult<Option<PartitionColumns<'py>>> {
-        let (rank, is_loopback) = (rank.as_slice()?, is_loopback.as_slice()?);
-        let lane_of_address = |(_, _, lanes, _): &HostFields<'py>| {
-            let mut found = vec![None; if lanes.is_empty() { 0 } else { rank.len() }];
+        let is_loopback = is_loopback.as_slice()?;
+        let lane_of_address = |(is_own, _, _, lanes, _): &HostFields<'py>| {
+            let mut found = vec![None; if lanes.is_empty() { 0 } else { is_own.len().unwrap_or(0) }];
             for &(address, host, interface) in lanes {
                 if let Some(lane) = found.get_mut(address as usize) {
                     *lane = Some(Lane { host, interface });
@@ -233,18 +257,22 @@ impl PyPartitions {
             found
         };
         let lanes: Vec<Vec<Option<Lane>>> = hosts.iter().map(lane_of_address).collect();
-        let copying: Vec<Vec<Copying>> = hosts.iter().map(|(_, _, _, rules)| copying_rules(rules)).collect();
-        let is_own = hosts.iter().map(|(own, ..)| Ok::<_, PyErr>(own.as_slice()?.to_vec()));
-        let is_own = is_own.collect::<PyResult<Vec<_>>>()?;
-        let of_hosts = is_own.iter().zip(&lanes).zip(&copying).zip(&hosts);
+        let copying: Vec<Vec<Copying>> = hosts.iter().map(|(.., rules)| copying_rules(rules)).collect();
+        let by_address = hosts
+            .iter()
+            .map(|(own, rank, ..)| Ok::<_, PyErr>((own.as_slice()?, rank.as_slice()?)));
+        let by_address = by_address.collect::<PyResult<Vec<_>>>()?;
+        let of_hosts = by_address.iter().zip(&lanes).zip(&copying).zip(&hosts);
         let views: Vec<HostView> = of_hosts
-            .map(|(((is_own, lanes), copying), (_, first_point, ..))| HostView {
-                is_own,
-                rank,
-                first_point: *first_point,
-                lanes,
-                copying,
-            })
+            .map(
+                |(((&(is_own, rank), lanes), copying), (_, _, first_point, ..))| HostView {
+                    is_own,
+                    rank,
+                    first_point: *first_point,
+                    lanes,
+                    copying,
+                },
+            )
             .collect();
         let Some(columns) = py.detach(|| self.partitions.take(number, &views, is_loopback))? else {
             return Ok(None);

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use twintap_tables::{Column, ColumnKind, ColumnSchema, Footer, RowGroup, Schema, Values};
 
 use crate::decode::lock;
@@ -33,6 +34,21 @@ type Field<'py> = (Bound<'py, PyAny>, Option<PyReadonlyArray1<'py, u8>>, Option<
 enum Texts<'py> {
     Bytes(PyReadonlyArray1<'py, u8>),
     List(Vec<String>),
+}
+
+#[pymethods]
+impl PyRowGroup {
+    /// The layout that `to_bytes` gave. Raises ValueError.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
+        let group = RowGroup::from_bytes(bytes).ok_or_else(|| PyValueError::new_err("no layout of a row group"))?;
+        Ok(Self(group))
+    }
+
+    /// The layout as bytes, for another process.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_bytes())
+    }
 }
 
 #[pymethods]

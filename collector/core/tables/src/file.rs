@@ -54,21 +54,21 @@ pub struct Schema {
 /// Layout of an encoded row group.
 #[derive(Debug)]
 pub struct RowGroup {
-    len: usize,
-    rows: usize,
-    chunks: Vec<Chunk>,
+    pub(crate) len: usize,
+    pub(crate) rows: usize,
+    pub(crate) chunks: Vec<Chunk>,
 }
 
 /// Place and encoding of a column in its row group.
 #[derive(Debug)]
-struct Chunk {
-    begin: usize,
-    dictionary_len: usize,
-    end: usize,
-    uncompressed: usize,
-    encoding: Encoding,
-    codec: Compression,
-    statistics: Option<Statistics>,
+pub(crate) struct Chunk {
+    pub(crate) begin: usize,
+    pub(crate) dictionary_len: usize,
+    pub(crate) end: usize,
+    pub(crate) uncompressed: usize,
+    pub(crate) encoding: Encoding,
+    pub(crate) codec: Compression,
+    pub(crate) statistics: Option<Statistics>,
 }
 
 impl Schema {

@@ -12,6 +12,7 @@
 pub mod bits;
 pub mod chunk;
 pub mod file;
+mod layout;
 pub mod numbers;
 pub mod texts;
 pub mod values;

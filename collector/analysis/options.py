@@ -1,0 +1,41 @@
+"""Settings of an analysis."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from collector.capture_files.readers import TlsKeys
+from collector.decode.input_limits import LIMITED, InputLimits
+from collector.decode.time_range import TimeRange
+from collector.findings.thresholds import DEFAULTS, Thresholds
+from collector.services.rings import Ring
+from collector.trace.model import CounterInfo
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisOptions:
+    """Settings of an analysis."""
+
+    align_clocks: bool = True
+    """If false, no clock is corrected; then delays may be negative."""
+    workers: int | None = None
+    """Partitions processed in parallel; None for one on each core."""
+    partition_bits: int | None = None
+    """2^n partitions; None to choose by the captures' sizes."""
+    edge_ns: int = 0
+    """An unmatched packet closer to an edge of a host's capture is `outside_window`, not lost."""
+    addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Addresses by host, where a capture alone does not show them."""
+    rings: tuple[Ring, ...] = ()
+    """Ring files, if given: they assign partitions to the devices of a store."""
+    counters: tuple[CounterInfo, ...] = ()
+    """Counters of events before the analysis, for example during the transfer of captures."""
+    limits: InputLimits = LIMITED
+    """Limits of the input."""
+    names: tuple[tuple[str, str], ...] = ()
+    """The operator's names of servers: `HOST:PORT` and the name."""
+    thresholds: Thresholds = DEFAULTS
+    """By which findings are judged."""
+    keys: TlsKeys = field(default_factory=TlsKeys)
+    """Secrets that open connections of TLS. They are in no table, and nothing shows them."""
+    wanted: TimeRange | None = None
+    """The time to analyse, by each host's clock; None for all of it."""
