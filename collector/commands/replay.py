@@ -1,10 +1,12 @@
 """`tracer replay`: builds a trace from captures of several hosts."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from collector.analysis import AnalysisOptions, analyse
+from collector.analysis.places import Places
 from collector.commands.address_option import address_option
 from collector.commands.naming_options import naming_options, operators_names
 from collector.commands.progress_text import progress_display
@@ -20,6 +22,7 @@ from collector.reporting.report import build_report
 from collector.reporting.text import show
 from collector.services.rings import read_rings
 from tracer.commands.secret_options import secret_options
+from tracer.errors import InputError, MissingDependencyError
 from tracer.secret_rules import without_secrets
 
 
@@ -48,6 +51,23 @@ from tracer.secret_rules import without_secrets
 @click.option("--from", "from_time", metavar="TIME", help="Leave out packets before TIME (2026-11-26T14:05:30, UTC).")
 @click.option("--to", "to_time", metavar="TIME", help="Leave out packets after TIME.")
 @click.option(
+    "--engine",
+    metavar="URL",
+    help="Analyse on the Dask cluster of the scheduler at dask://HOST:PORT; dask:// starts one here.",
+)
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Start N worker processes here, of 2 GiB at most each.  [default: threads of one process]",
+)
+@click.option(
+    "--scratch",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="A folder that all workers share, for intermediate data.  [default: beside the trace]",
+)
+@click.option(
     "--no-limits",
     is_flag=True,
     help="Accept compressed captures, connections and requests of any size and number; memory is then not bounded.",
@@ -66,6 +86,9 @@ def command(
     keys: tuple[Path, ...],
     from_time: str | None,
     to_time: str | None,
+    engine: str | None,
+    workers: int | None,
+    scratch: Path | None,
     no_limits: bool,
     quiet: bool,
     captures: tuple[str, ...],
@@ -75,7 +98,8 @@ def command(
     A file's host is its stem unless given as HOST=FILE; several files of a host are read in the given order. In a
     folder, each subfolder is a host; a folder that `tracer record` kept also says when the command ran. A session's
     folder at a collector (DATA/sessions/NAME) is read, too: several are one, of which each has a part. --from and --to
-    are times of each host's clock; of an agent's segments only those of that time are read.
+    are times of each host's clock; of an agent's segments only those of that time are read. --engine and --workers give
+    the same trace as one process (docs/scale.md).
     """
     tls_keys, unread = read_key_logs(keys)
     wanted = parse_range(from_time, to_time)
@@ -95,7 +119,29 @@ def command(
     with trace_place(trace) as place:
         say_leftovers(place)
         with progress_display(quiet=quiet) as progress:
-            analyse(sources, place, command=ran, samples=samples, options=options, progress=progress)
+            where = _places(place, engine, workers, scratch, keys)
+            analyse(sources, place, command=ran, samples=samples, options=options, progress=progress, places=where)
         publish_index(place)
         show(build_report(place))
         click.echo(without_secrets(f"trace: {place}"))
+
+
+def _places(
+    trace: str, engine: str | None, workers: int | None, scratch: Path | None, keys: Sequence[Path]
+) -> Places | None:
+    """Where to analyse, as the options say; None for this process.
+
+    Raises: `InputError` for options that do not fit; `MissingDependencyError` without Dask; as `DaskPlaces`.
+    """
+    if engine is None and workers is None:
+        if scratch is not None:
+            raise InputError("--scratch is for worker processes", "give --workers or --engine, too")
+        return None
+    try:
+        from collector.analysis.dask_places import DaskPlaces, scheduler_address  # noqa: PLC0415 - others need no Dask
+    except ImportError:
+        raise MissingDependencyError("Dask is not installed", "run: pip install 'twintap[scale]'") from None
+    scheduler = scheduler_address(engine) if engine else None
+    if scheduler and workers:
+        raise InputError("--workers starts a cluster here, --engine uses a running one", "give one of them")
+    return DaskPlaces(trace, scheduler, workers, scratch, keys)
