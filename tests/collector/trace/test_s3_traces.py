@@ -18,7 +18,8 @@ from collector.trace.reading import Trace
 from collector.trace.writing import write_trace
 from testkit.loopback_store import LoopbackStore
 from tests.helpers.s3_clients import client_of
-from tracer.errors import InputError, TracerError
+from tests.helpers.unreliable_proxy import UnreliableProxy, unreliable_proxy
+from tracer.errors import InputError, ResourceError, TracerError
 
 CAPTURES = str(Path(__file__).parents[3] / "captures" / "bench-2-puts")
 s3fs = pytest.importorskip("s3fs", reason="NOT TESTED: the extra `scale` is not installed")
@@ -106,3 +107,38 @@ def test_an_upload_that_fails_midway_leaves_nothing(client: Any, monkeypatch: py
     assert "Contents" not in client.list_objects_v2(Bucket="midway")
     assert not Trace("s3://midway/trace").exists()
     assert fsspec.filesystem("s3").find("midway") == []
+
+
+@pytest.fixture
+def proxy(store: LoopbackStore, client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnreliableProxy]:
+    """What the commands take for the store."""
+    with unreliable_proxy(store.topology.service("s3").port) as running:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", running.url)
+        forget_connections()
+        yield running
+
+
+def test_what_is_busy_or_breaks_is_asked_again(client: Any, proxy: UnreliableProxy) -> None:
+    client.create_bucket(Bucket="busy")
+    with write_trace("s3://busy/trace") as writer:
+        writer.write_info(TraceInfo(created_ns=7, tool_version="0", hosts=()))
+    proxy.faults = ["busy", "cut", "busy"]
+    assert Trace("s3://busy/trace").info().created_ns == 7
+    assert proxy.faults == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"), [("busy", "the store is too busy, also when asked again"), ("cut", "the connection broke")]
+)
+def test_what_stays_so_is_said_in_one_line(
+    client: Any, proxy: UnreliableProxy, monkeypatch: pytest.MonkeyPatch, fault: str, message: str
+) -> None:
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    client.create_bucket(Bucket=f"stays-{fault}")
+    with write_trace(f"s3://stays-{fault}/trace") as writer:
+        writer.write_info(TraceInfo(created_ns=7, tool_version="0", hosts=()))
+    proxy.faults = [fault] * 99
+    found = run(report.command, f"s3://stays-{fault}/trace").exception
+    assert isinstance(found, ResourceError)
+    assert message in str(found)
