@@ -52,7 +52,7 @@ while going:
 connection.close()
 print(number, flush=True)
 """
-"""Fifty requests a second on one connection until SIGTERM; then their number."""
+"""One request after another on one connection until SIGTERM; then their number."""
 GET = """
 import sys, urllib.request
 headers = {"Authorization": "Bearer " + sys.argv[2]}

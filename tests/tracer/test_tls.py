@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -23,11 +24,12 @@ from collector.service.tls_gate import HandshakeLimits, TlsGate, protocol_with_t
 from tests.helpers.polling import PATIENCE_S, wait_for
 from tracer.agent import CaptureOptions
 from tracer.collector_choice import LOOK_SECONDS, Collectors, Place, split_urls
+from tracer.collector_connection import CollectorConnection
 from tracer.errors import InputError
 from tracer.reports import Reporting
 from tracer.shipping import CollectorClient, CollectorDownError, CollectorRefusesError, Shipper
 from tracer.spool import Spool, SpoolLimits
-from tracer.tls import TlsFiles, client_context, following_context, read_bundle, server_context
+from tracer.tls import SYSTEM, TlsFiles, client_context, following_context, read_bundle, server_context
 
 NOW = datetime.now(UTC)
 NAMES = ("127.0.0.1", "localhost")
@@ -402,3 +404,26 @@ def test_nothing_is_probed_for_long(made: AuthorityFiles) -> None:
         with closing(client), pytest.raises(CollectorDownError, match="does not answer"):
             client.check()
         assert time.monotonic() - began < 30
+
+
+def test_an_address_of_a_name_is_asked_by_the_name(made: AuthorityFiles, tmp_path: Path) -> None:
+    """No resolver knows the name; whether the certificate names it is judged all the same."""
+
+    def said_by(url: str, address: str, tls: TlsFiles) -> str:
+        connect = partial(CollectorConnection, address=address)
+        with closing(CollectorClient(url, TOKEN, connect, tls=tls, name=f"{url} ({address})")) as client:
+            try:
+                client.check()
+            except (CollectorDownError, CollectorRefusesError) as error:
+                return str(error)
+        return ""
+
+    with collector(tmp_path / "plain", None) as server:
+        assert said_by(f"http://collectors.invalid:{server.port}", "127.0.0.1", SYSTEM) == ""
+        refused = said_by(f"http://collectors.invalid:{server.port}", "127.0.0.2", SYSTEM)
+    assert "(127.0.0.2) does not answer" in refused
+    with collector(tmp_path / "tls", mutual(made)) as server:
+        bundle = TlsFiles(bundle=made.agent)
+        assert said_by(f"https://127.0.0.1:{server.port}", "127.0.0.1", bundle) == ""
+        other = said_by(f"https://collectors.invalid:{server.port}", "127.0.0.1", bundle)
+        assert "its certificate does not name collectors.invalid" in other
