@@ -171,8 +171,8 @@ def _capture_path(url: str, file: str, host: str) -> Path:
         if joined := find_joined(place):
             return joined
     what = f"the capture of {host} is not there any more ({file})"
-    place = f", or into {trace}.captures" if "://" not in url else ""
-    raise InputError(what, f"put it back{place}; packets are not kept in a trace")
+    beside = f", or into {trace}.captures" if "://" not in url else ""
+    raise InputError(what, f"put it back{beside}; packets are not kept in a trace")
 
 
 def _block(kind: int, body: bytes) -> bytes:
