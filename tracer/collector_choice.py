@@ -266,7 +266,7 @@ class Collectors:
     def _note_taker(self, candidate: _Candidate) -> None:
         """It has just taken something: say so if another one did before, or should."""
         before, self._current = self._current, candidate
-        candidate.failure = ""
+        candidate.failure, candidate.passed_until = "", 0.0
         if before is candidate or len(self._candidates) == 1:
             return
         if before is None and candidate is self._candidates[0]:

@@ -126,6 +126,7 @@ class Storage(BaseModel):
     data: str
     free_bytes: int
     total_bytes: int
+    chores: str = ""  # of collectors that share it, who joins, deletes and makes live traces; empty: it is not shared
 
 
 class Work(Protocol):
@@ -327,10 +328,12 @@ def list_refusals(request: Request) -> list[Refusal]:
 
 
 @_guarded.get("/storage")
-def storage(settings: Settings) -> Storage:
-    """Say how much room the disk of the data folder has."""
+def storage(settings: Settings, request: Request) -> Storage:
+    """Say how much room the disk of the data folder has, and who of the collectors that share it does the chores."""
     usage = shutil.disk_usage(settings.data)
-    return Storage(data=str(settings.data), free_bytes=usage.free, total_bytes=usage.total)
+    shared: SharedData | None = request.app.state.shared
+    chores = shared.chores_text() if shared else ""
+    return Storage(data=str(settings.data), free_bytes=usage.free, total_bytes=usage.total, chores=chores)
 
 
 @_guarded.get("/sessions")
@@ -373,7 +376,6 @@ async def analyse_session(
     Two sessions are analysed at a time, others wait; a session that is being analysed or waits for it is refused.
     """
     under_way: UnderWay = request.app.state.analysing
-    session_folder(settings.data, session)  # a wrong name is said
     if not await to_thread.run_sync(under_way.begin, session):
         raise _is_running(request, session)
     try:
@@ -479,7 +481,8 @@ def metrics(request: Request) -> PlainTextResponse:
     """Give the agents' status, and how many connections TLS refused, to Prometheus."""
     agents: Agents = request.app.state.agents
     handshakes: Handshakes = request.app.state.handshakes
-    text = metrics_text(agents.status(), handshakes.counts(), handshakes.last_ns())
+    does_chores = _does_chores(request.app.state.shared)
+    text = metrics_text(agents.status(), handshakes.counts(), handshakes.last_ns(), does_chores=does_chores)
     return PlainTextResponse(text, media_type=CONTENT_TYPE_LATEST)
 
 

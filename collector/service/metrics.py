@@ -49,21 +49,33 @@ GAUGES: tuple[tuple[str, str, Value], ...] = (
 )
 
 
-def metrics_text(agents: Sequence[AgentStatus], refused: Mapping[str, int], refused_ns: Mapping[str, int]) -> bytes:
+def metrics_text(
+    agents: Sequence[AgentStatus],
+    refused: Mapping[str, int],
+    refused_ns: Mapping[str, int],
+    *,
+    does_chores: bool = True,
+) -> bytes:
     """All metrics in Prometheus' text format.
 
-    Arguments: `refused`, connections by the reason for which TLS refused them; `refused_ns`, when the last one was.
+    Arguments: `refused`, connections by the reason for which TLS refused them; `refused_ns`, when the last one was;
+        `does_chores`, whether this collector joins, deletes and makes live traces for all that share its data.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Metrics(agents, refused, refused_ns))
+    registry.register(_Metrics(agents, refused, refused_ns, does_chores))
     return generate_latest(registry)
 
 
 class _Metrics(Collector):
     def __init__(
-        self, agents: Sequence[AgentStatus], refused: Mapping[str, int], refused_ns: Mapping[str, int]
+        self,
+        agents: Sequence[AgentStatus],
+        refused: Mapping[str, int],
+        refused_ns: Mapping[str, int],
+        does_chores: bool,
     ) -> None:
         self._agents, self._refused, self._refused_ns = agents, refused, refused_ns
+        self._does_chores = does_chores
 
     def collect(self) -> Iterator[Metric]:
         """Each metric with the samples of all agents."""
@@ -83,6 +95,8 @@ class _Metrics(Collector):
         for reason, at_ns in self._refused_ns.items():
             last.add_metric((reason,), at_ns / 1e9)
         yield last
+        text = "1 if this collector joins and deletes segments and makes live traces, for all that share its data."
+        yield GaugeMetricFamily("twintap_collector_does_chores", text, value=float(self._does_chores))
 
 
 def _add(metric: CounterMetricFamily | GaugeMetricFamily, agents: Iterable[AgentStatus], value: Value) -> None:

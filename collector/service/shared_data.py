@@ -27,6 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tracer.errors import ResourceError
+from tracer.segments import check_name
 
 FOLDER = "collectors"
 TAKE_OVER_SECONDS = 1.0
@@ -124,13 +125,13 @@ class SharedData:
                     self._chores.take()
             return self._chores.is_held
 
-    def chores_holder(self) -> str:
-        """Host and process of the collector that does the chores; empty if none does."""
-        return self._chores.holder()
+    def chores_text(self) -> str:
+        """Who does the chores, for the operator."""
+        return "this collector" if self.does_chores else self._chores.holder() or "nobody"
 
     def session_lock(self, session: str) -> FileLock:
-        """The lock of a session's analysis. Arguments: `session`, a checked name."""
-        return FileLock(self._folder / "analyses" / session, self._holder)
+        """The lock of a session's analysis. Raises: InputError for what is no name."""
+        return FileLock(self._folder / "analyses" / check_name("session", session), self._holder)
 
     def close(self) -> None:
         """Let another collector do the chores."""

@@ -182,6 +182,23 @@ def test_while_none_takes_segments_they_wait_and_the_first_that_is_back_has_them
     assert scene.said[-1] == "the collector takes segments again"
 
 
+def test_one_that_failed_for_a_moment_does_not_have_the_others_asked_with_each_request(scene: Scene) -> None:
+    first, second, third = scene.order
+    scene.faults = {first: refuses, second: refuses, third: refuses}
+    scene.capture(1)
+    scene.shipper.step()
+    del scene.faults[second]
+    scene.now += 1
+    scene.shipper.step()
+    asked = len(scene.bodies[first])
+    for number in range(2, 6):
+        scene.capture(number)
+        scene.now += 1
+        scene.shipper.step()
+    assert scene.numbers() == [[], [1, 2, 3, 4, 5], []]
+    assert len(scene.bodies[first]) == asked
+
+
 def test_a_segment_whose_acknowledgement_was_lost_goes_to_the_next_as_the_same(scene: Scene) -> None:
     first, second, _ = scene.order
 

@@ -161,6 +161,13 @@ def test_two_collectors_do_not_analyse_one_session_at_once(two: Two, monkeypatch
     assert two.other.post("/api/sessions/s1/analyse").status_code == 200, "when it is done"
 
 
+def test_what_is_no_name_is_no_lock(two: Two) -> None:
+    for name in ("..", "a b", "-x"):
+        assert two.one.request("DELETE", f"/api/sessions/{name}").status_code in (400, 404, 405)
+        assert two.one.post(f"/api/sessions/{name}/analyse").status_code in (400, 404, 405)
+    assert not list((two.data / "collectors").glob("analyses/*"))
+
+
 def test_nothing_that_another_collector_reads_is_removed(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in (1, 2):
         put(two.one, number)
@@ -195,12 +202,18 @@ def test_one_collector_does_the_chores_and_another_takes_over(two: Two) -> None:
     now = [0.0]
     first, second = SharedData(two.data / "x", lambda: now[0]), SharedData(two.data / "x", lambda: now[0])
     assert (first.does_chores, second.does_chores) == (True, False)
-    assert second.chores_holder() == f"host {os.uname().nodename}, process {os.getpid()}"
+    holder = f"host {os.uname().nodename}, process {os.getpid()}"
+    assert (first.chores_text(), second.chores_text()) == ("this collector", holder)
     first.close()
     assert not second.does_chores, "it asks once a second"
     now[0] += 1
     assert (second.does_chores, first.does_chores) == (True, False)
     second.close()
+    now[0] += 1
+    said = [client.get("/api/storage").json()["chores"] for client in (two.one, two.other)]
+    assert said == ["this collector", holder]
+    metrics = [client.get("/metrics").text for client in (two.one, two.other)]
+    assert ["twintap_collector_does_chores 1.0" in text for text in metrics] == [True, False]
 
 
 def test_chores_are_done_by_one(two: Two) -> None:
