@@ -13,6 +13,7 @@ import click
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.address_option import address_option
+from collector.commands.far_index import write_far_index
 from collector.commands.naming_options import naming_options, operators_names
 from collector.commands.progress_text import progress_display
 from collector.commands.record_hosts import record_hosts
@@ -21,7 +22,6 @@ from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import TRACES, say_leftovers, trace_place
 from collector.decode.sources import COMMAND_FILE, SAMPLES_FILE, host_addresses, host_sources, samples_of, write_command
 from collector.findings.thresholds import Thresholds
-from collector.queries.trace_index import publish_index
 from collector.reporting.report import build_report
 from collector.reporting.text import show
 from collector.service.recording import TRACER, Cluster, Recording, find_cluster, record
@@ -164,7 +164,7 @@ def _analyse(captures: Path, trace: str, command: CommandInfo | None, options: A
         sources, samples = host_sources(given), samples_of(given)
         with progress_display(quiet=quiet) as progress:
             analyse(sources, trace, command=command, samples=samples, options=options, progress=progress)
-        publish_index(trace)
+        write_far_index(trace)
     except (TracerError, KeyboardInterrupt):
         click.echo(f"tracer: the captures are kept; to analyse them again: tracer replay {captures}", err=True)
         raise

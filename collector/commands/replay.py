@@ -8,6 +8,7 @@ import click
 from collector.analysis import AnalysisOptions, analyse
 from collector.analysis.places import Places
 from collector.commands.address_option import address_option
+from collector.commands.far_index import write_far_index
 from collector.commands.naming_options import naming_options, operators_names
 from collector.commands.progress_text import progress_display
 from collector.commands.thresholds_option import thresholds_option
@@ -17,7 +18,6 @@ from collector.decode.sources import command_of, host_addresses, host_sources, s
 from collector.decode.time_range import EDGE_NS, parse_range
 from collector.decode.tls_keys import read_key_logs
 from collector.findings.thresholds import Thresholds
-from collector.queries.trace_index import publish_index
 from collector.reporting.report import build_report
 from collector.reporting.text import show
 from collector.services.rings import read_rings
@@ -121,7 +121,7 @@ def command(
         with progress_display(quiet=quiet) as progress:
             where = _places(place, engine, workers, scratch, keys)
             analyse(sources, place, command=ran, samples=samples, options=options, progress=progress, places=where)
-        publish_index(place)
+        write_far_index(place)
         show(build_report(place))
         click.echo(without_secrets(f"trace: {place}"))
 

@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from collector.commands import export, replay, report
+from collector.queries import open_trace, trace_index
 from collector.trace import object_sink
 from collector.trace.model import TraceInfo
-from collector.trace.objects import objects_at
+from collector.trace.objects import objects_at, read_count
 from collector.trace.reading import Trace
 from collector.trace.writing import write_trace
 from testkit.loopback_store import LoopbackStore
@@ -53,7 +54,10 @@ def run(command: Any, *arguments: str) -> Result:
     return CliRunner().invoke(command, arguments)
 
 
-def test_a_trace_is_made_reported_compared_and_exported(client: Any, tmp_path: Path) -> None:
+def test_a_trace_is_made_reported_compared_and_exported(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_index, "SMALL_BYTES", 0)
     client.create_bucket(Bucket="made")
     url, near = "s3://made/a/trace", str(tmp_path / "trace")
     for place in (url, near, url):  # the last replaces the first
@@ -64,8 +68,12 @@ def test_a_trace_is_made_reported_compared_and_exported(client: Any, tmp_path: P
     assert run(report.command, "--compare", url, near).exit_code == 0
     assert run(export.command, "--to", "csv", "-o", str(tmp_path / "csv"), url).exit_code == 0
     assert len(list((tmp_path / "csv").iterdir())) == 12
-    keys = [each["Key"] for each in client.list_objects_v2(Bucket="made", Prefix="a/trace/hops")["Contents"]]
-    assert len(keys) == 1
+    for prefix in ("a/trace/hops", "a/trace/.index/"):
+        assert client.list_objects_v2(Bucket="made", Prefix=prefix)["KeyCount"] == 1
+    assert open_trace(url).summary == open_trace(near).summary
+    count = read_count(url)
+    assert count is not None
+    assert any(name.endswith(".pack") for name, _ in count.bytes_by_object)
 
 
 def test_what_is_missing_or_denied_is_said_in_one_line(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
