@@ -156,12 +156,11 @@ def publish_index(url: str) -> None:
         return
     info = trace.info()
     mark = trace.fingerprint(info)
-    with tempfile.TemporaryDirectory(prefix=f"{CACHE}-") as temporary:
+    with object_errors(url, "write the index of"), tempfile.TemporaryDirectory(prefix=f"{CACHE}-") as temporary:
         shelf = Shelf(Path(temporary))
         build(shelf, trace, info, _no_progress)
         del shelf
-        with object_errors(url, "write the index of"):
-            write_pack(objects, _pack_name(mark), Path(temporary))
+        write_pack(objects, _pack_name(mark), Path(temporary))
 
 
 def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> None:

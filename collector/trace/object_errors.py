@@ -73,6 +73,10 @@ def _to_tracer_error(error: BaseException, url: str, doing: str) -> TracerError:
     login, endpoint = (LOGIN, ENDPOINT) if url.startswith(("s3://", "s3a://")) else (OTHER_LOGIN, OTHER_ENDPOINT)
     if code == "NoSuchBucket":
         return InputError(f"{url}: no such bucket", "make it first, or correct the URL")
+    if getattr(error, "errno", None) == errno.ENOSPC:
+        return ResourceError(
+            f"{what} (no space left on this machine)", "free some space, or set TMPDIR to a larger disk"
+        )
     if names & _NO_LOGIN:
         return InputError(f"{what} (no credentials are set)", login)
     if isinstance(error, PermissionError) or getattr(error, "status", 0) in (401, 403):

@@ -1,5 +1,6 @@
 """An index on an object store says what one on disk says, and of it only what is looked at is read."""
 
+import errno
 import json
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from collector.queries.timeline.shelf import Shelf
 from collector.queries.trace_index import publish_index
 from collector.trace.objects import Objects, objects_at, read_count
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
-from tracer.errors import InputError
+from tracer.errors import InputError, ResourceError
 
 URL = "memory://pack-test/trace"
 RECIPE = Recipe(uploads_count=40, lost_share=0.05)
@@ -210,3 +211,13 @@ def test_threads_that_need_the_same_pages_read_them_once(objects: Objects) -> No
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(need, range(8)))
     assert objects.count.requests_count == 1
+
+
+def test_an_index_without_room_is_the_operators(far: TraceView, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Shelf, "put", full)
+    with pytest.raises(ResourceError, match=r"cannot write the index of the trace \(no space left.*set TMPDIR"):
+        publish_index(URL)
+    assert open_trace(URL).summary == far.summary
