@@ -117,7 +117,7 @@ def command(
     )
     sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
     with trace_place(trace) as place:
-        say_leftovers(place)
+        say_leftovers(place, *([scratch] if scratch else []))
         with progress_display(quiet=quiet) as progress:
             where = _places(place, engine, workers, scratch, keys)
             analyse(sources, place, command=ran, samples=samples, options=options, progress=progress, places=where)

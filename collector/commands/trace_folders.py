@@ -33,10 +33,10 @@ def trace_place(given: str | None) -> Iterator[str]:
             folder.rmdir()
 
 
-def say_leftovers(trace: str) -> None:
-    """Remove leftovers of killed runs beside this trace and in the temporary folder, and report it."""
+def say_leftovers(trace: str, *more: Path) -> None:
+    """Remove leftovers of killed runs beside this trace, in the temporary folder and in `more`, and report it."""
     beside = [] if "://" in trace else [Path(trace).parent]
-    for line in remove_leftovers(*beside, Path(tempfile.gettempdir())):
+    for line in remove_leftovers(*beside, Path(tempfile.gettempdir()), *more):
         click.echo(f"tracer: {line}", err=True)
 
 

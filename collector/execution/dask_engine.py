@@ -201,9 +201,8 @@ def _lost_processes() -> Iterator[None]:
         what = f"{error.allowed_failures + 1} of Dask's workers ended, one after the other, on the same partition"
         next_step = "see their logs: if memory ran out, give them more, or analyse shorter times (--from, --to)"
         raise ResourceError(what, next_step) from None
-    except (CancelledError, CommClosedError, TimeoutError, ConnectionError) as error:
-        what = f"Dask's scheduler was lost ({_first_line(error)})"
-        raise ResourceError(what, "run it again: nothing was written") from None
+    except (CancelledError, CommClosedError, TimeoutError, ConnectionError):
+        raise ResourceError("Dask's scheduler was lost", "run it again: nothing was written") from None
 
 
 def _first_line(error: BaseException) -> str:

@@ -27,7 +27,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     """
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with spill_errors(path.parent):
+        with spill_errors(path.parent, "give --scratch another folder"):
             yield part
             os.replace(part, path)
     finally:

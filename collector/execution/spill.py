@@ -7,10 +7,14 @@ from pathlib import Path
 
 from tracer.errors import ResourceError
 
+OTHER_FOLDER = "set TMPDIR to a larger disk"
+
 
 @contextmanager
-def spill_errors(folder: Path | None) -> Iterator[None]:
+def spill_errors(folder: Path | None, otherwise: str = OTHER_FOLDER) -> Iterator[None]:
     """A context for writing intermediate data to `folder` (the system's temporary one if None).
+
+    Arguments: `otherwise`, what an operator can do if no space can be freed there.
 
     Raises: `ResourceError` if there is no room.
     """
@@ -20,5 +24,5 @@ def spill_errors(folder: Path | None) -> Iterator[None]:
         where = folder or tempfile.gettempdir()
         raise ResourceError(
             f"no room for intermediate data in {where} ({error.strerror or error})",
-            "free some space there, or set TMPDIR to a larger disk",
+            f"free some space there, or {otherwise}",
         ) from None

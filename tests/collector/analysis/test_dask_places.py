@@ -141,7 +141,7 @@ class WaitsForever:
 def test_a_scheduler_that_ends(tmp_path: Path) -> None:
     with _own_cluster(tmp_path) as (address, scheduler), DaskEngine(address, tmp_path) as engine:
         threading.Timer(1.0, scheduler.kill).start()
-        with pytest.raises(ResourceError, match=r"Dask's scheduler was lost .*nothing was written"):
+        with pytest.raises(ResourceError, match=r"Dask's scheduler was lost; .*nothing was written"):
             list(engine.results(WaitsForever(), [1]))
 
 
