@@ -37,5 +37,7 @@ class AnalysisOptions:
     """By which findings are judged."""
     keys: TlsKeys = field(default_factory=TlsKeys)
     """Secrets that open connections of TLS. They are in no table, and nothing shows them."""
+    file_names: Mapping[str, str] = field(default_factory=dict)
+    """What the trace calls files, by their paths: the URLs of those that were fetched; others by their paths."""
     wanted: TimeRange | None = None
     """The time to analyse, by each host's clock; None for all of it."""

@@ -85,7 +85,7 @@ def analyse(
         info = TraceInfo(
             created_ns=time.time_ns(),
             tool_version=version("twintap"),
-            hosts=captures.hosts,
+            hosts=tuple(_with_names_of_files(host, options.file_names) for host in captures.hosts),
             counters=(*captures.counters, *options.counters),
             command=command,
             secrets=secret_rules.choice(),
@@ -322,6 +322,10 @@ def _with_names(table: pa.Table, names: ServiceNames) -> pa.Table:
     return table.set_column(
         table.schema.get_field_index("service"), "service", rename_services(table["service"], names)
     )
+
+
+def _with_names_of_files(host: HostInfo, names: Mapping[str, str]) -> HostInfo:
+    return replace(host, files=tuple(names.get(file, file) for file in host.files)) if names else host
 
 
 def _with_coverage(info: TraceInfo, captures: Scan, covered: Mapping[str, HostCoverage]) -> TraceInfo:

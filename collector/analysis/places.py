@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from collector.decode.host_capture import ReadsCaptures, read_in_threads
-from collector.decode.shared_packets import RunsJobs, SharedReader
+from collector.decode.shared_packets import SharedReader
 from collector.execution.engine import Engine, Runs, Tables, ThreadEngine
 from collector.execution.external_sort import SortedRuns
 from collector.execution.partition_cache import PartitionCache
@@ -58,17 +58,13 @@ class HerePlaces:
         self._open.close()
 
 
-class ElsewhereEngine(Engine, RunsJobs, Protocol):
-    """Runs work on partitions, and other jobs, in processes that share a folder."""
-
-
 class SharedPlaces:
     """`Places` in a folder that several processes share. What is in the folder, its owner removes.
 
     Arguments: `engine`, which runs work in these processes; `key_logs`, files with secrets of TLS.
     """
 
-    def __init__(self, trace_url: str, folder: Path, engine: ElsewhereEngine, key_logs: Sequence[Path] = ()) -> None:
+    def __init__(self, trace_url: str, folder: Path, engine: Engine, key_logs: Sequence[Path] = ()) -> None:
         self.spill: Path | None = folder
         self.engine: Engine = engine
         self.read: ReadsCaptures = SharedReader(engine, folder, key_logs)

@@ -1,18 +1,21 @@
 """`tracer replay`: builds a trace from captures of several hosts."""
 
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from collector.analysis import AnalysisOptions, analyse
-from collector.analysis.places import Places
+from collector.analysis.places import HerePlaces, Places
 from collector.commands.address_option import address_option
 from collector.commands.far_index import write_far_index
 from collector.commands.naming_options import naming_options, operators_names
 from collector.commands.progress_text import progress_display
 from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import say_leftovers, trace_place
+from collector.decode.far_captures import FarCaptures
 from collector.decode.input_limits import LIMITED, UNLIMITED
 from collector.decode.sources import command_of, host_addresses, host_sources, samples_of
 from collector.decode.time_range import EDGE_NS, parse_range
@@ -73,7 +76,7 @@ from tracer.secret_rules import without_secrets
     help="Accept compressed captures, connections and requests of any size and number; memory is then not bounded.",
 )
 @click.option("--quiet", is_flag=True, help="Do not show progress.")
-@click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR...")
+@click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR|URL...")
 def command(
     *,
     trace: str | None,
@@ -97,9 +100,10 @@ def command(
 
     A file's host is its stem unless given as HOST=FILE; several files of a host are read in the given order. In a
     folder, each subfolder is a host; a folder that `tracer record` kept also says when the command ran. A session's
-    folder at a collector (DATA/sessions/NAME) is read, too: several are one, of which each has a part. --from and --to
-    are times of each host's clock; of an agent's segments only those of that time are read. --engine and --workers give
-    the same trace as one process (docs/scale.md).
+    folder at a collector (DATA/sessions/NAME) is read, too: several are one, of which each has a part. What is at a URL
+    (s3://BUCKET/FOLDER, https://…) is fetched for the time of the analysis. --from and --to are times of each host's
+    clock; of an agent's segments only those of that time are read. --engine and --workers give the same trace as one
+    process (docs/scale.md).
     """
     tls_keys, unread = read_key_logs(keys)
     wanted = parse_range(from_time, to_time)
@@ -115,28 +119,36 @@ def command(
         wanted=wanted,
         edge_ns=0 if wanted is None else EDGE_NS,
     )
-    sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
     with trace_place(trace) as place:
         say_leftovers(place, *([scratch] if scratch else []))
-        with progress_display(quiet=quiet) as progress:
-            where = _places(place, engine, workers, scratch, keys)
-            analyse(sources, place, command=ran, samples=samples, options=options, progress=progress, places=where)
+        with (
+            progress_display(quiet=quiet) as progress,
+            _places(place, engine, workers, scratch, keys) as where,
+            FarCaptures(captures, where.spill or Path(tempfile.gettempdir()), where.engine) as near,
+        ):
+            analyse(
+                host_sources(near.arguments),
+                place,
+                command=command_of(near.arguments),
+                samples=samples_of(near.arguments),
+                options=replace(options, file_names=near.names),
+                progress=progress,
+                places=where,
+            )
         write_far_index(place)
         show(build_report(place))
         click.echo(without_secrets(f"trace: {place}"))
 
 
-def _places(
-    trace: str, engine: str | None, workers: int | None, scratch: Path | None, keys: Sequence[Path]
-) -> Places | None:
-    """Where to analyse, as the options say; None for this process.
+def _places(trace: str, engine: str | None, workers: int | None, scratch: Path | None, keys: Sequence[Path]) -> Places:
+    """Where to analyse, as the options say.
 
     Raises: `InputError` for options that do not fit; `MissingDependencyError` without Dask; as `DaskPlaces`.
     """
     if engine is None and workers is None:
         if scratch is not None:
             raise InputError("--scratch is for worker processes", "give --workers or --engine, too")
-        return None
+        return HerePlaces(trace)
     try:
         from collector.analysis.dask_places import DaskPlaces, scheduler_address  # noqa: PLC0415 - others need no Dask
     except ImportError:

@@ -9,10 +9,9 @@ Secrets of TLS never leave the process that read them. If a capture holds some, 
 
 import copyreg
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +21,8 @@ from collector.decode.handshakes import Moves, moves_of_files
 from collector.decode.host_capture import HostCapture, HostSource, Reading, file_size, read_host
 from collector.decode.merged_captures import Sighted
 from collector.decode.partitions import HostView, Partitions, SavedPart, Taken
+from collector.execution.engine import Engine
 from collector.execution.progress import SILENT, CountedProgress
-
-Job = TypeVar("Job")
-Result = TypeVar("Result")
-
-
-class RunsJobs(Protocol):
-    """Runs a function for each of several jobs, in any processes that share the folder."""
-
-    def results(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterable[Result]:
-        """What `work` returns for each job, in their order. Both go to other processes.
-
-        Raises: what `work` raises.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +77,7 @@ class SharedReader:
     Arguments: `folder`, which all processes share; `key_logs`, files with secrets of TLS.
     """
 
-    jobs: RunsJobs
+    engine: Engine
     folder: Path
     key_logs: Sequence[Path] = ()
 
@@ -122,7 +109,7 @@ class SharedReader:
             for number, source in enumerate(sources)
         ]
         found = []
-        for one, source in zip(self.jobs.results(_read_into_folder, jobs), sources, strict=True):
+        for one, source in zip(self.engine.results(_read_into_folder, jobs), sources, strict=True):
             one.capture.files = tuple(map(str, source.files))
             progress.note_completed(one.capture.packets_count, sum(map(file_size, source.files)))
             found.append(one)
@@ -173,7 +160,7 @@ class SharedPackets:
         moves = moves_of_files([saved.handshakes for saved in self._hosts])
         if len(moves.keys):
             jobs = [_MoveJob(number, saved, self.bits, moves) for number, saved in enumerate(self._hosts)]
-            self._hosts = list(self._reader.jobs.results(_move, jobs))
+            self._hosts = list(self._reader.engine.results(_move, jobs))
 
     def take(self, number: int, views: Sequence[HostView], is_loopback: NDArray[np.bool_]) -> Taken | None:
         """As `Partitions.take`, but the packets stay: a partition can be taken again."""

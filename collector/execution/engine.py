@@ -5,7 +5,7 @@ returns small ones, which are stored in the order of the partitions. So a trace 
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from collector.execution.ordered_pool import run_in_order
 
+Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
@@ -59,6 +60,12 @@ class Engine(Protocol):
         Raises: the first exception of `work` or `store`; `ResourceError` if what runs the work is lost.
         """
 
+    def results(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[Result]:
+        """What `work` returns for each job, in their order. Jobs and results may go to other processes and back.
+
+        Raises: as `run`.
+        """
+
 
 class ThreadEngine:
     """Runs work in threads of this process, `workers` at a time (None: one on each core). A context manager."""
@@ -85,3 +92,7 @@ class ThreadEngine:
     ) -> None:
         """As `Engine`."""
         run_in_order(self._pool, 1 if one_at_a_time else self._workers, parts, work, store)
+
+    def results(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[Result]:
+        """As `Engine`."""
+        return self._pool.map(work, jobs)

@@ -170,6 +170,9 @@ def _capture_path(url: str, file: str, host: str) -> Path:
             return place
         if joined := find_joined(place):
             return joined
+    if "://" in file:
+        what = f"the capture of {host} was fetched from {file} to make the trace"
+        raise InputError(what, f"fetch it again, into {trace}.captures; packets are not kept in a trace")
     what = f"the capture of {host} is not there any more ({file})"
     beside = f", or into {trace}.captures" if "://" not in url else ""
     raise InputError(what, f"put it back{beside}; packets are not kept in a trace")
