@@ -17,18 +17,17 @@ two short runs) from a real difference. Slow and typical requests are chosen by 
 differs between them: the test shows which.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import scipy
 from numpy.typing import NDArray
 
 from collector.reporting import story
 from collector.reporting.failed_connects import CONNECTION_COLUMNS
 from collector.reporting.request_rows import RequestRows
+from collector.reporting.significance import half_width_95, p_values_of_many, rank_test
 from collector.reporting.stage_times import STAGE_COLUMNS, clients_roots, merge_directions_alike, stages_of
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
@@ -166,7 +165,7 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
         _StageTests.of(kind, *(group.filter(pl.col("kind") == kind) for group in (first, second))) for kind in enough
     ]
     p_values = np.concatenate([each.p_values for each in tested]) if tested else np.zeros(0)
-    corrected = scipy.stats.false_discovery_control(p_values, method="by") if len(p_values) else p_values
+    corrected = p_values_of_many(p_values)
     pieces = np.split(corrected, np.cumsum([len(each.stages) for each in tested])[:-1]) if tested else []
     compared = [each.compare_kind(piece, first_name, second_name) for each, piece in zip(tested, pieces, strict=True)]
     compared.sort(key=lambda kind: -abs(kind.second.mean_ns - kind.first.mean_ns) * kind.second.requests_count)
@@ -195,13 +194,9 @@ class _StageTests:
         stages = tuple(sorted({*first["stage"].unique(), *second["stage"].unique()}))
         tables = [_table(group, stages) for group in (first, second)]
         blocks = [_block_means(table) for table in tables]
-        tested = scipy.stats.mannwhitneyu(*blocks, axis=0)
-        with warnings.catch_warnings():  # if a stage always takes the same time; its interval is then 0
-            warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
-            interval = scipy.stats.ttest_ind(*blocks, axis=0, equal_var=False).confidence_interval(0.95)
-        half_widths = np.nan_to_num((interval.high - interval.low) / 2)
+        p_values, half_widths = rank_test(*blocks), half_width_95(*blocks)
         means = (tables[0].mean(axis=0), tables[1].mean(axis=0))
-        return cls(kind, stages, means, half_widths, tested.pvalue, (tables[0].sum(axis=1), tables[1].sum(axis=1)))
+        return cls(kind, stages, means, half_widths, p_values, (tables[0].sum(axis=1), tables[1].sum(axis=1)))
 
     def compare_kind(self, corrected: Doubles, first_name: str, second_name: str) -> KindComparison:
         columns = (*self.means, self.half_widths)
@@ -236,11 +231,12 @@ def _per_request(stages: pl.DataFrame) -> pl.DataFrame:
 
 def _table(stages: pl.DataFrame, columns: tuple[str, ...]) -> Doubles:
     """Requests in order of time × stages, ns."""
-    wide = stages.pivot("stage", index=["began_trace_ns", "trace_id"], values="duration_ns").sort(
-        "began_trace_ns", "trace_id"
-    )
-    missing = [pl.lit(0).alias(name) for name in columns if name not in wide.columns]
-    return wide.with_columns(missing).select(columns).fill_null(0).to_numpy().astype(np.float64)
+    ordered = stages.sort("began_trace_ns", "trace_id")
+    request = ordered["trace_id"].rle_id().to_numpy()
+    stage = ordered["stage"].cast(pl.Enum(columns)).to_physical().to_numpy()
+    table = np.zeros((int(request[-1]) + 1, len(columns)))
+    table[request, stage] = ordered["duration_ns"].to_numpy()
+    return table
 
 
 def _block_means(table: Doubles) -> Doubles:
