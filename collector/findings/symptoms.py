@@ -19,6 +19,7 @@ from collector.hops.captured_until import CapturedUntil
 from collector.hops.counts import HopCounts, hop_counts
 from collector.hops.failed_connections import (
     HandshakeThresholds,
+    connection_attempts,
     failed_handshakes,
     merge_groups,
     unusable_connections,
@@ -160,12 +161,12 @@ def _rare_symptoms(
 ) -> dict[str, pl.DataFrame]:
     """The symptoms among notable hops and exchanges that were cut or failed."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
-    ends = _frame(connections, CONNECTION_COLUMNS)
+    ends, tried = _frame(connections, CONNECTION_COLUMNS), connection_attempts(packets)
     return {
         "lost": stalls(damaged.without_damaged(packets, damaged_packets), "data"),
         "recovered": recoveries.recoveries(packets, limits.recoveries),
-        "failed_handshakes": failed_handshakes(packets, ends, captured, limits.handshakes),
-        "unusable_connections": unusable_connections(packets, ends, captured),
+        "failed_handshakes": failed_handshakes(tried, ends, captured, limits.handshakes),
+        "unusable_connections": unusable_connections(tried, ends, captured),
         "ended": _ended_requests(asked),
         "missed": _missed_packets(packets),
         "cut": _cut_requests(asked, captured, connections_with_gaps, limits.requests),

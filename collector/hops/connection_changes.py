@@ -57,7 +57,7 @@ class Changes(NamedTuple):
         return self._asdict()
 
 
-def connection_changes(messages: pa.Table, protocols: list[str | None], first_id: int) -> Changes:
+def connection_changes(messages: pa.Table, protocols: pa.Array, first_id: int) -> Changes:
     """The changes of connections.
 
     Arguments: the table `messages` of these connections; their protocols, in the order of their ids, which begin with
@@ -65,11 +65,11 @@ def connection_changes(messages: pa.Table, protocols: list[str | None], first_id
     """
     kind = numbers(messages["head_kind"])
     place = numbers(messages["connection_id"]) - first_id
+    protocol, names = indices(protocols)
     changed: dict[int, str] = {}
     for each, name in CHANGED.items():
         of_kind = np.flatnonzero(kind == each)
-        others = np.array([protocol != name for protocol in protocols] or [False])
-        rows = of_kind[others[place[of_kind]]] if len(of_kind) else of_kind
+        rows = of_kind[protocol[place[of_kind]] != (names.index(name) if name in names else len(names))]
         changed |= dict.fromkeys(_with_change(messages, kind, place, rows, each), name)
     return Changes(_texts(changed, len(protocols)), _texts(_closings(messages, kind, place), len(protocols)))
 

@@ -42,20 +42,20 @@ class HandshakeThresholds:
 
 
 def failed_handshakes(
-    hops: pl.DataFrame, connections: pl.DataFrame, captured: CapturedUntil, limits: HandshakeThresholds
+    tried: pl.DataFrame, connections: pl.DataFrame, captured: CapturedUntil, limits: HandshakeThresholds
 ) -> pl.DataFrame:
     """Handshakes that failed or were late, one row for each `GROUP`.
 
-    Arguments: hops of connections in trouble; their rows of `connections`; until when captures ran; thresholds.
+    Arguments: `tried`, from `connection_attempts`; their rows of `connections`; until when captures ran; thresholds.
     Returns: `count` (connections), `vain` (packets without effect), `cost_ns` (sum of all waits), `begin_ns`, `end_ns`
     (first to last), and for the longest wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; longest
     first.
     """
-    tried = _attempts(hops).join(_with_reuse(connections, limits.time_wait_ns), on="connection_id")
+    tried = tried.join(connections, on="connection_id")
     tried = tried.with_columns(captured.of(tried, "from_trace_ns"))
-    tried = tried.with_columns(fate=_fate(limits.unanswered_least_ns), why=_reason())
-    failed = tried.filter(pl.col("fate").is_not_null()).with_columns(
-        to_trace_ns=pl.coalesce("up_ns", "last_ns"), span_id=pl.lit(None, pl.Int64)
+    failed = tried.with_columns(fate=_fate(limits.unanswered_least_ns)).filter(pl.col("fate").is_not_null())
+    failed = failed.join(_reuse(connections, failed, limits.time_wait_ns), on="connection_id").with_columns(
+        why=_reason(), to_trace_ns=pl.coalesce("up_ns", "last_ns"), span_id=pl.lit(None, pl.Int64)
     )
     failed = failed.with_columns(worst_ns=pl.col("to_trace_ns") - pl.col("from_trace_ns"))
     return (
@@ -73,7 +73,7 @@ def failed_handshakes(
     )
 
 
-def unusable_connections(hops: pl.DataFrame, connections: pl.DataFrame, captured: CapturedUntil) -> pl.DataFrame:
+def unusable_connections(tried: pl.DataFrame, connections: pl.DataFrame, captured: CapturedUntil) -> pl.DataFrame:
     """Connections that were not usable when the client wanted them: refused, not answered, or answered late.
 
     Arguments: as for `failed_handshakes`. Where both hosts left the connection out before an answer could have been
@@ -81,9 +81,7 @@ def unusable_connections(hops: pl.DataFrame, connections: pl.DataFrame, captured
     Returns: `connection_id, client_host, server` (its host, or its address where that was not captured), `server_port,
     began_ns, refused_ns` (null for those that were not refused), one row each.
     """
-    tried = _attempts(hops).filter(
-        pl.col("spoke_ns").is_null() & (pl.col("up_ns").is_null() | (pl.col("attempts") > 1))
-    )
+    tried = tried.filter(pl.col("spoke_ns").is_null() & (pl.col("up_ns").is_null() | (pl.col("attempts") > 1)))
     tried = tried.join(connections, on="connection_id")
     if captured.sampling:
         answered = pl.col("up_ns").is_not_null() | pl.col("reset_ns").is_not_null()
@@ -128,22 +126,28 @@ def _reason() -> pl.Expr:
     return known.when(ignored).then(pl.lit("ignored")).otherwise(pl.lit("unseen"))
 
 
-def _with_reuse(connections: pl.DataFrame, time_wait_ns: int) -> pl.DataFrame:
-    """`connections` with `reused`: one of the same addresses and ports ended less than `time_wait_ns` before."""
+def _reuse(connections: pl.DataFrame, failed: pl.DataFrame, time_wait_ns: int) -> pl.DataFrame:
+    """The `connection_id` of those with the ends of a failed one, and `reused`: one of the same ends ended less than
+    `time_wait_ns` before."""
     ends = ["client_addr", "client_port", "server_addr", "server_port"]
-    ordered = connections.sort("first_host_ns", "connection_id")
+    alike = connections.join(failed, on=ends, how="semi", nulls_equal=True)
+    ordered = alike.sort("first_host_ns", "connection_id")
     since = pl.col("first_host_ns") - pl.col("last_host_ns").shift().over(ends)
-    return ordered.with_columns(reused=(since < time_wait_ns).fill_null(value=False))
+    return ordered.select("connection_id", reused=(since < time_wait_ns).fill_null(value=False))
 
 
-def _attempts(hops: pl.DataFrame) -> pl.DataFrame:
+def connection_attempts(hops: pl.DataFrame) -> pl.DataFrame:
     """Connections whose SYN was seen, one row each: how often it was sent (`attempts`), how often without effect
     (`vain`), `lost`, and `ignored` (it arrived and was not answered before the next one, or ever); answers sent and
-    lost; when the connection was established."""
+    lost; when the connection was established.
+
+    Arguments: hops of connections in trouble.
+    """
     kind, at = pl.col("kind"), pl.coalesce("send_trace_ns", "receive_trace_ns")
     syns = hops.filter(kind == "syn").with_columns(at=at).sort("connection_id", "at")
-    tried = syns.join(_answers(hops), on="connection_id", how="left")
-    following = pl.col("at").shift(-1).over("connection_id")
+    tried = syns.join(_answers(hops), on="connection_id", how="left", maintain_order="left")
+    is_followed = pl.col("connection_id") == pl.col("connection_id").shift(-1)
+    following = pl.when(is_followed).then(pl.col("at").shift(-1))
     vain = pl.col("answered_ns").is_null() | following.is_not_null()
     arrived = (pl.col("state") == "matched") & pl.col("receive_trace_ns").is_not_null()
     ignored = arrived & (pl.col("answered_ns").is_null() | (pl.col("answered_ns") > following).fill_null(value=False))
@@ -172,16 +176,18 @@ def _answers(hops: pl.DataFrame) -> pl.DataFrame:
     kind, at = pl.col("kind"), pl.coalesce("send_trace_ns", "receive_trace_ns")
     arrival, lost = pl.coalesce("receive_trace_ns", "send_trace_ns"), pl.col("state") == "lost"
     answer, client = kind == "syn_ack", pl.col("from_client")
-    last = pl.col("send_trace_ns").filter(answer).max()
     after = client & ~kind.is_in(["syn", "rst"])
-    return hops.group_by("connection_id").agg(
-        answered_ns=at.filter(answer).min(),
-        last_answer_ns=last,
-        up_ns=arrival.filter(answer & ~lost).min(),
+    found = hops.group_by("connection_id").agg(
+        answered_ns=pl.when(answer).then(at).min(),
+        last_answer_ns=pl.when(answer).then("send_trace_ns").max(),
+        up_ns=pl.when(answer & ~lost).then(arrival).min(),
         answers=answer.sum().cast(pl.Int64),
         answers_lost=(answer & lost).sum().cast(pl.Int64),
         acks_lost=(after & lost & (pl.col("stream_start") <= 0)).sum().cast(pl.Int64),
-        acks_ignored=(after & (pl.col("receive_trace_ns") < last)).sum().cast(pl.Int64),
-        spoke_ns=at.filter(kind == "data").min(),
-        reset_ns=at.filter((kind == "rst") & ~client).min(),
+        spoke_ns=pl.when(kind == "data").then(at).min(),
+        reset_ns=pl.when((kind == "rst") & ~client).then(at).min(),
     )
+    early = hops.filter(after).join(found.select("connection_id", "last_answer_ns"), on="connection_id")
+    early = early.filter(pl.col("receive_trace_ns") < pl.col("last_answer_ns"))
+    ignored = early.group_by("connection_id").agg(acks_ignored=pl.len().cast(pl.Int64))
+    return found.join(ignored, on="connection_id", how="left")

@@ -129,7 +129,7 @@ def _connection_table(
     columns = {"connection_id": nullable(np.arange(n, dtype=np.int64) + first_connection_id)}
     columns |= recognised_protocols(decoded, matched["places"], first_connection_id, n, is_of_end)
     columns |= handshake_columns(decoded, matched["places"], first_connection_id, n, is_of_end)
-    columns |= connection_changes(messages, columns["protocol"].to_pylist(), first_connection_id).columns()
+    columns |= connection_changes(messages, columns["protocol"], first_connection_id).columns()
     for side in ("client", "server"):
         isn = found[f"{side}_isn"]
         columns |= {

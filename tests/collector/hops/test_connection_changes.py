@@ -38,7 +38,7 @@ def table(*rows: tuple[int, bool, int, HeadKind, dict[str, object]]) -> pa.Table
 
 def changed_to(protocol: str | None, *rows: tuple[bool, int, HeadKind]) -> str | None:
     messages = table(*((7, *row, {}) for row in rows))
-    return connection_changes(messages, [protocol], 7).changed_to.to_pylist()[0]
+    return connection_changes(messages, pa.array([protocol], pa.string()), 7).changed_to.to_pylist()[0]
 
 
 ASKED, SWITCHED = (CLIENT, 0, HTTP_REQUEST), (SERVER, 0, HTTP_RESPONSE)
@@ -67,7 +67,7 @@ def test_a_connection_changes_where_both_directions_do(
 
 def closing(*rows: tuple[bool, HeadKind, dict[str, object]]) -> str | None:
     messages = table(*((7, side, 10 * place, kind, more) for place, (side, kind, more) in enumerate(rows)))
-    return connection_changes(messages, ["http/2"], 7).closing.to_pylist()[0]
+    return connection_changes(messages, pa.array(["http/2"]), 7).closing.to_pylist()[0]
 
 
 def test_who_says_first_how_it_closes_is_named() -> None:
