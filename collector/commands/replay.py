@@ -26,6 +26,7 @@ from collector.reporting.text import show
 from collector.services.rings import read_rings
 from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, MissingDependencyError
+from tracer.installation import install_command
 from tracer.secret_rules import without_secrets
 
 
@@ -152,7 +153,7 @@ def _places(trace: str, engine: str | None, workers: int | None, scratch: Path |
     try:
         from collector.analysis.dask_places import DaskPlaces, scheduler_address  # noqa: PLC0415 - others need no Dask
     except ImportError:
-        raise MissingDependencyError("Dask is not installed", "run: pip install 'twintap[scale]'") from None
+        raise MissingDependencyError("Dask is not installed", f"run: {install_command('scale')}") from None
     scheduler = scheduler_address(engine) if engine else None
     if scheduler and workers:
         raise InputError("--workers starts a cluster here, --engine uses a running one", "give one of them")

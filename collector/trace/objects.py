@@ -18,6 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from collector.trace.object_errors import code_of, object_errors
 from tracer.errors import InputError, MissingDependencyError
+from tracer.installation import install_command
 
 GAP_BYTES = 64 << 10
 """What lies between two ranges is read with them if it is no longer: 1 ms a request and 100 MB/s make it cheaper."""
@@ -184,7 +185,7 @@ def open_file_system(url: str) -> tuple[Any, str]:
             fs, root = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         extra = EXTRAS.get(scheme)
-        install = f"pip install 'twintap[{extra}]'" if extra else ""
+        install = f"run: {install_command(extra)}" if extra else ""
         raise MissingDependencyError(f"{url} cannot be opened: {error}", install) from None
     except ValueError as error:
         raise InputError(f"{url}: {error}", "give a directory or a URL such as s3://bucket/trace") from None

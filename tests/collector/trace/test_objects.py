@@ -230,7 +230,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
-    with pytest.raises(MissingDependencyError, match=r"Install s3fs.*pip install 'twintap\[scale\]'"):
+    with pytest.raises(MissingDependencyError, match=r"Install s3fs.*; run: .*scale\]'"):
         open_file_system("s3://bucket/trace")
 
 
