@@ -8,12 +8,14 @@ worker ended; that is why work may only write to places that can be written agai
 import logging
 import os
 import pickle
+import signal
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib.metadata import version
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -25,6 +27,7 @@ from distributed.security import Security
 
 from collector.execution.shared_folder import whole_file
 from tracer.errors import InputError, ResourceError, ServiceError, TracerError
+from tracer.interrupts import defer_interrupts
 
 SCHEME = "dask"
 CONNECT_S = 15
@@ -116,7 +119,7 @@ class DaskEngine:
                 self._client.cancel(futures)
 
     def _start_cluster(self, workers: int) -> Client:
-        with dask.config.set(SETTINGS):
+        with dask.config.set(SETTINGS), _not_for_workers():
             self._cluster = LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
@@ -150,6 +153,21 @@ class DaskEngine:
                 what = f"Dask's worker {worker} cannot write to {self._folder}"
                 raise InputError(what, "give --scratch a folder that this machine and all workers share")
         mark.unlink()
+
+
+@contextmanager
+def _not_for_workers() -> Iterator[None]:
+    """A context in which processes are started that Ctrl-C in a terminal does not reach: this one ends them.
+
+    They inherit the mask of the thread that starts them, as do threads: workers that are started later, too.
+    """
+    resource_tracker.ensure_running()  # to start it would unblock the signal
+    with defer_interrupts():
+        earlier = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
 
 
 def _connect(address: str) -> Client:
