@@ -60,6 +60,7 @@ COLLECTOR = [
     "cryptography",
     "fastapi",
     "fsspec",
+    "highspy",
     "networkx",
     "numpy",
     "polars",

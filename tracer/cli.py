@@ -3,6 +3,7 @@
 A command is imported only when it is used, so an agent host needs no more than `tracer`'s own dependencies.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -82,6 +83,7 @@ def limit_threads() -> None:
 
 
 def _load(point: EntryPoint) -> click.Command:
+    gc.disable()  # it would look a dozen times through all that is imported, for a sixth of the time
     try:
         command: click.Command = point.load()
     except ImportError as error:
@@ -92,6 +94,9 @@ def _load(point: EntryPoint) -> click.Command:
         raise click.ClickException(
             f"`tracer {point.name}` needs {missing}, which is not installed; run: {install_command(EXTRAS[package])}"
         ) from None
+    finally:
+        gc.freeze()  # nor later: what is imported stays
+        gc.enable()
     return command
 
 

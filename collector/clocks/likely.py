@@ -26,9 +26,9 @@ time on test: Epstein and Sobel (1954). Calibration: `benchmarks/likely_error.py
 
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from collector.clocks.bounds import Floats
@@ -142,7 +142,7 @@ def likely_errors(packets: PacketsBetween, line: Line, knots_s: Floats, bound_ns
     there, back = (side.lowest(line.skew_ppb) for side in (packets.there, packets.back))
     if min(there.used_count, back.used_count) < 2:
         return bound_ns
-    by_skew, by_there, by_back, by_path, cut_there, cut_back = _uniform()
+    by_skew, by_there, by_back, path_normal, cut_there, cut_back = draws()
     skews = _skews(there, back, line.skew_ppb, by_skew)
     middle = float(np.median(skews))
     wait_there = there.waits(middle, by_there) + packets.tick_ns * cut_there
@@ -152,7 +152,7 @@ def likely_errors(packets: PacketsBetween, line: Line, knots_s: Floats, bound_ns
     possible = least >= 0
     if possible.sum() < LEAST_POSSIBLE:
         return bound_ns
-    asymmetry = ASYMMETRY / NORMAL_95 * scipy.special.ndtri(by_path)
+    asymmetry = ASYMMETRY / NORMAL_95 * path_normal
     offset = (upper - lower - wait_there + wait_back - asymmetry * least) / 2
     theta = (offset[:, None] + np.multiply.outer(skews, knots_s))[possible]
     error = np.abs(theta - (line.offset_ns + line.skew_ppb * knots_s))
@@ -165,9 +165,24 @@ def likely_with_ticks(likely_ns: Floats, tick_ns: int) -> Floats:
 
 
 @cache
-def _uniform() -> Floats:
-    """Points that fill a cube evenly, shape (6, samples)."""
-    return scipy.stats.qmc.Halton(6, scramble=False).random(SAMPLES + 1)[1:].T
+def draws() -> Floats:
+    """Points that fill a cube evenly, shape (6, samples); of the fourth coordinate, the normal quantiles."""
+    points = np.array([_van_der_corput(base) for base in (2, 3, 5, 7, 11, 13)])
+    points[3] = [NormalDist().inv_cdf(share) for share in points[3].tolist()]
+    return points
+
+
+def _van_der_corput(base: int) -> Floats:
+    """The first `SAMPLES` numbers, their digits in this base reversed behind the point: several primes fill a cube.
+
+    Source: Halton, "On the efficiency of certain quasi-random sequences of points" (1960).
+    """
+    rest, places, share = np.arange(1, SAMPLES + 1), np.zeros(SAMPLES), 1.0 / base
+    while rest.any():
+        rest, digit = np.divmod(rest, base)
+        places += digit * share
+        share /= base
+    return places
 
 
 def _skews(there: Side, back: Side, near_ppb: float, uniform: Floats) -> Floats:

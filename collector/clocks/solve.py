@@ -30,7 +30,6 @@ from types import MappingProxyType
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import scipy
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import NS_PER_S, Alignment
@@ -38,6 +37,7 @@ from collector.clocks.bounds import MAX_SKEW_PPB, Bounds, Floats, Polygon, lowes
 from collector.clocks.evidence import Ways
 from collector.clocks.likely import Line, PacketsBetween, likely_errors, likely_with_ticks, side_of
 from collector.clocks.line_graph import LineGraph
+from collector.clocks.linear_programs import LinearProgram, Places
 from collector.clocks.steps import Cuts, find_steps, line_of
 from collector.trace.schema import CLOCKS
 
@@ -94,11 +94,6 @@ class _Network:
     def main_reference(self) -> int:
         """The reference of the largest group, whose clock is the trace's."""
         return max(self.reference, key=lambda line: self.group.count(self.group[line]))
-
-
-def load_solver() -> None:
-    """Import the solver, which takes a second, while there is nothing to solve yet."""
-    assert scipy.optimize.linprog is not None
 
 
 def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]], ticks_ns: Mapping[str, int] = NO_TICKS) -> Alignment:
@@ -270,28 +265,30 @@ def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None
     edges = sorted({(min(p.a, p.b), max(p.a, p.b)) for p in packets})
     margin_of = {edge: 2 * count + index for index, edge in enumerate(edges)}
     size = 3 * count + len(edges)  # offsets, skews, margins, absolute skews
-    matrix, limits = _constraints(packets, margin_of, size, count)
     span = np.array([line.last_ns - line.first_ns for line in network.lines], dtype=np.float64)
-    cost = np.zeros(size)
-    cost[2 * count : 2 * count + len(edges)] = -1.0
-    cost[2 * count + len(edges) :] = SKEW_PRICE * np.maximum(span, 1.0) / NS_PER_S
-    bounds: list[tuple[float | None, float | None]] = [(None, None)] * count
-    bounds += [(-MAX_SKEW_PPB, MAX_SKEW_PPB)] * count if skews is None else [(s, s) for s in skews.tolist()]
-    bounds += [(None, None)] * len(edges) + [(0, None)] * count
+    costs = np.zeros(size)
+    costs[2 * count : 2 * count + len(edges)] = -1.0
+    costs[2 * count + len(edges) :] = SKEW_PRICE * np.maximum(span, 1.0) / NS_PER_S
+    lower, upper = np.full(size, -np.inf), np.full(size, np.inf)
+    upper[count : 2 * count] = MAX_SKEW_PPB if skews is None else skews
+    lower[count : 2 * count] = -MAX_SKEW_PPB if skews is None else skews
+    lower[2 * count + len(edges) :] = 0.0
     for host in network.reference:
-        bounds[host] = bounds[count + host] = (0, 0)
-    found = scipy.optimize.linprog(
-        cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs", options={"maxiter": MOST_TURNS * size}
-    )
-    if found.status != 0 or np.abs(found.x).max() > MOST_OFFSET_NS:  # jumps by decades are beyond its numbers
+        lower[[host, count + host]] = upper[[host, count + host]] = 0.0
+    program = LinearProgram(costs, lower, upper, *_constraints(packets, margin_of, size, count))
+    found = program.solve(MOST_TURNS * size)
+    if found is None or np.abs(found).max() > MOST_OFFSET_NS:  # jumps by decades are beyond its numbers
         return np.zeros(2 * count), False
-    return found.x[: 2 * count], bool((found.x[2 * count : 2 * count + len(edges)] >= -0.5).all())
+    return found[: 2 * count], bool((found[2 * count : 2 * count + len(edges)] >= -0.5).all())
 
 
 def _constraints(
     packets: list[_Packets], margin_of: dict[tuple[int, int], int], size: int, count: int
-) -> tuple["scipy.sparse.csr_array", Floats]:
-    """margin - theta_a(send) + theta_b(receive) <= residual, and |skew| as a variable of its own."""
+) -> tuple[Places, Places, Floats, Floats]:
+    """margin - theta_a(send) + theta_b(receive) <= residual, and |skew| as a variable of its own.
+
+    Returns: rows, columns and values of the matrix; the limits.
+    """
     rows, columns, values, limits = [], [], [], []
     row = 0
     for p in packets:
@@ -318,8 +315,7 @@ def _constraints(
             values.append(np.array([sign, -1.0]))
             limits.append(np.zeros(1))
             row += 1
-    entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-    return scipy.sparse.csr_array(entries, shape=(row, size)), np.concatenate(limits)
+    return np.concatenate(rows), np.concatenate(columns), np.concatenate(values), np.concatenate(limits)
 
 
 def _violations(network: _Network, offsets: Floats, skews: Floats) -> list[_Packets]:

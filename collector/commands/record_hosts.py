@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from collector.clocks.solve import load_solver
 from collector.commands.remote_options import RemoteChoice
 from collector.remote.preflight import Plan, Problem, check_interfaces, disk_problem, host_line
 from collector.remote.progress import progress_line
@@ -103,7 +102,6 @@ def _record_during(
     """Run the command, or wait for Ctrl-C, while progress is shown; then end everywhere."""
     hurry, stopped = threading.Event(), threading.Event()
     shown = threading.Thread(target=_show_progress, args=(recording, stopped, bool(argv)), daemon=True)
-    threading.Thread(target=load_solver, daemon=True).start()  # for the analysis, which is next
     ran, status = None, 0
     try:
         shown.start()

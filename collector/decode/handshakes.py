@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from collector import _core
@@ -142,6 +141,8 @@ def _moves(pairs: NDArray[np.uint64]) -> Moves:
     """Every key of a connected group is replaced by the least key of the group."""
     if not len(pairs):
         return Moves(np.empty(0, np.uint64), np.empty(0, np.uint64))
+    import scipy  # noqa: PLC0415  every replay would wait for it
+
     keys, number = np.unique(pairs, return_inverse=True)
     ends = number.reshape(-1, 2).T
     links = scipy.sparse.coo_array(

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy
 
 from benchmarks.likely_error import errors_of
 from collector.clocks.alignment import Alignment, align, share_clocks
 from collector.clocks.evidence import ways_of
-from collector.clocks.likely import Line, PacketsBetween, likely_errors, likely_with_ticks, side_of
+from collector.clocks.likely import SAMPLES, Line, PacketsBetween, draws, likely_errors, likely_with_ticks, side_of
 from collector.clocks.solve import solve
 from testkit.clock_paths import SCENARIOS, Scenario, short_queues
 from testkit.clock_traffic import OneWay, SkewedClock, simulate_hops, simulate_ways
@@ -119,3 +120,9 @@ def test_what_is_outside_the_assumption_is_within_the_bound_only() -> None:
     errors = [errors_of(scenario.draw(seed)) for seed in range(12)]
     assert np.mean([each.covered_share() for each in errors]) < 0.5, "docs/pairing.md says so"
     assert all(each.bounded_share() == 1.0 for each in errors)
+
+
+def test_the_points_of_the_samples_are_those_of_scipy() -> None:
+    expected = scipy.stats.qmc.Halton(6, scramble=False).random(SAMPLES + 1)[1:].T
+    expected[3] = scipy.special.ndtri(expected[3])
+    assert draws() == pytest.approx(expected)

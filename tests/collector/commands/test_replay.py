@@ -1,6 +1,8 @@
 """`tracer replay`, from the command line to the printed report."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,17 @@ def test_a_folder_of_captures_becomes_a_trace_and_a_report(tmp_path: Path) -> No
         "storage2",
         "storage3",
     ]
+
+
+def test_a_short_capture_waits_for_no_library_that_only_others_need(tmp_path: Path) -> None:
+    program = (
+        "import sys; from collector.commands.replay import command; command(sys.argv[1:], standalone_mode=False); "
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    argv = [sys.executable, "-c", program, "-o", str(tmp_path / "trace"), str(CAPTURES)]
+    loaded = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
+    assert "polars" in loaded
+    assert {"scipy", "networkx", "pandas", "fastapi", "uvicorn", "dash", "plotly", "duckdb"}.isdisjoint(loaded)
 
 
 def test_clocks_are_left_alone_if_asked(tmp_path: Path) -> None:
