@@ -83,11 +83,12 @@ def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32], 
         pl.col(pl.Categorical).cast(pl.String), sack=pl.Series(sack_hash[mine.to_numpy(zero_copy_only=False)] != 0)
     )
     rows = rows.filter(~pl.col("duplicate")).sort("connection_id", "host", "host_ns", "frame")
-    found = [
-        (connection, host, frame, waited)
-        for (connection, host), of_host in rows.group_by("connection_id", "host", maintain_order=True)
-        for frame, waited in _at_host(of_host, limits)
-    ]
+    groups = rows.group_by("connection_id", "host", maintain_order=True).len()
+    packets, found, end = _packets(rows), [], 0
+    for connection, host, count in groups.iter_rows():
+        begin, end = end, end + count
+        of_host = {name: values[begin:end] for name, values in packets.items()}
+        found += [(connection, host, frame, waited) for frame, waited in _at_host(of_host, limits)]
     return pl.DataFrame(found, FOUND, orient="row").to_arrow()
 
 
@@ -97,24 +98,36 @@ def twice_received_connections(hops: pa.Table) -> pa.Array:
     return hops["connection_id"].filter(again).unique()
 
 
-def _at_host(rows: pl.DataFrame, limits: HostDropThresholds) -> Iterator[tuple[int, int]]:
+def _packets(rows: pl.DataFrame) -> Columns:
+    """What `_at_host` needs of each packet."""
+    direction, has_ack = pl.col("direction"), (pl.col("flags") & ACK) > 0
+    wanted = rows.select(
+        *("host_ns", "window", "sack"),
+        pl.col("seq", "ack", "payload_len", "frame", "tsval").cast(pl.Int64).fill_null(0),
+        came=((direction == "receive") & (pl.col("payload_len") > 0)).fill_null(value=False),
+        went=((direction == "send") & has_ack).fill_null(value=False),
+        is_syn=(pl.col("flags") & SYN) > 0,
+    )
+    return {column.name: column.to_numpy() for column in wanted}
+
+
+def _at_host(packets: Columns, limits: HostDropThresholds) -> Iterator[tuple[int, int]]:
     """The frames of a connection that one host's TCP never had, and the waits; from all packets that the host saw."""
-    came = rows.filter((pl.col("direction") == "receive") & (pl.col("payload_len") > 0))
-    went = rows.filter((pl.col("direction") == "send") & ((pl.col("flags") & ACK) > 0))
-    if came.is_empty() or went.is_empty():
+    columns = {name: values[packets["came"]] for name, values in packets.items()}
+    went = {name: values[packets["went"]] for name, values in packets.items()}
+    if not len(columns["seq"]) or not len(went["seq"]):
         return
-    columns = {name: came[name].to_numpy().astype(np.int64) for name in ("host_ns", "seq", "payload_len", "frame")}
     base = int(columns["seq"][0])
     start = sequence_offsets(columns["seq"], base)
     acks = {
-        "at": went["host_ns"].to_numpy(),
-        "ack": sequence_offsets(went["ack"].to_numpy().astype(np.int64), base),
-        "sack": went["sack"].to_numpy(),
-        "closed": went["window"].to_numpy() == 0,
+        "at": went["host_ns"],
+        "ack": sequence_offsets(went["ack"], base),
+        "sack": went["sack"],
+        "closed": went["window"] == 0,
     }
-    answers = went.filter((pl.col("flags") & SYN) > 0)["host_ns"].to_numpy()
+    answers = went["host_ns"][went["is_syn"]]
     answered_ns = answers.max(initial=np.iinfo(np.int64).min)
-    stamps = came["tsval"].fill_null(0).to_numpy().astype(np.int64)
+    stamps = columns["tsval"]
     newest = np.maximum.accumulate(sequence_offsets(stamps, int(stamps[0])))
     reach = np.concatenate([[start[0]], np.maximum.accumulate(start + columns["payload_len"])[:-1]])
     reached_ns = np.iinfo(np.int64).min
