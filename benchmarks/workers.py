@@ -124,9 +124,13 @@ def measure(files: Sequence[Path], packets_count: int, workers: int, folder: Pat
 
 def _look(process: psutil.Process, cost: Cost) -> None:
     try:
-        cost.own.look(process)
-        for child in process.children(recursive=True):
+        alive = process.children(recursive=True)
+        for child in alive:
             cost.others.setdefault(child.pid, Process()).look(child)
+        cost.own.look(process)
+        for pid in cost.others.keys() - {child.pid for child in alive}:  # the kernel adds those that have ended
+            cost.own.written -= cost.others[pid].written
+            cost.own.read -= cost.others[pid].read
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return  # it has just ended
 
