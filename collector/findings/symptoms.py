@@ -41,7 +41,7 @@ from collector.trace.threshold import threshold
 
 HOP_COLUMNS = (
     *("connection_id", "kind", "from_client", "send_host", "receive_host", "state", "attempt", "exchange_id"),
-    *("stream_start", "stream_end", "send_trace_ns", "receive_trace_ns"),
+    *("stream_start", "stream_end", "send_trace_ns", "receive_trace_ns", "receive_frame"),
 )
 CONNECTION_COLUMNS = (
     *("connection_id", "client_host", "server_host", "client_addr", "client_port", "server_addr", "server_port"),
@@ -130,11 +130,12 @@ def collect_symptoms(
     """
     counts = hop_counts(hops, by_flow=False) if counts is None else counts
     streams, exchanges = stream_ids(exchanges), requests_of(exchanges)
-    notable, ended = _rows(hops, counts.notable_rows), _rows(exchanges, _cut_or_failed(exchanges))
+    packets = _frame(_rows(hops.select(HOP_COLUMNS), counts.notable_rows))
+    ended = _frame(_rows(exchanges.select(EXCHANGE_COLUMNS), _cut_or_failed(exchanges)))
     connections_with_gaps = NO_CONNECTIONS if pieces is None else pieces.gaps["connection_id"].unique()
     rare = (
-        _rare_symptoms(notable, connections, ended, captured, limits, damaged_packets, connections_with_gaps)
-        if notable.num_rows or ended.num_rows
+        _rare_symptoms(packets, connections, ended, captured, limits, damaged_packets, connections_with_gaps)
+        if len(packets) or len(ended)
         else _no_symptoms()
     )
     return Symptoms(
@@ -144,24 +145,23 @@ def collect_symptoms(
         rates=counts.rates,
         paused=sender_pauses.pauses_by_host_pair(paused, hops, limits.pauses, streams),
         behind=head_of_line.head_of_line(exchanges, limits.head_of_line),
-        dropped=host_drops.drops_by_host_pair(drops, _frame(notable, [*HOP_COLUMNS, "receive_frame"])),
+        dropped=host_drops.drops_by_host_pair(drops, packets),
         unseen=pl.DataFrame(schema=gaps.MISSED) if pieces is None else gaps.missed_bytes(pieces.gaps, hops),
-        damaged=damaged.damaged_by_host_pair(damaged_packets, _frame(notable, HOP_COLUMNS)),
+        damaged=damaged.damaged_by_host_pair(damaged_packets, packets),
     )
 
 
 def _rare_symptoms(
-    hops: pa.Table,
+    packets: pl.DataFrame,
     connections: pa.Table,
-    exchanges: pa.Table,
+    asked: pl.DataFrame,
     captured: CapturedUntil,
     limits: SymptomThresholds,
     damaged_packets: pl.DataFrame | None = None,
     connections_with_gaps: pl.Series = NO_CONNECTIONS,
 ) -> dict[str, pl.DataFrame]:
     """The symptoms among notable hops and exchanges that were cut or failed."""
-    packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
-    ends, tried = _frame(connections, CONNECTION_COLUMNS), connection_attempts(packets)
+    ends, tried = _frame(connections.select(CONNECTION_COLUMNS)), connection_attempts(packets)
     return {
         "lost": stalls(damaged.without_damaged(packets, damaged_packets), "data"),
         "recovered": recoveries.recoveries(packets, limits.recoveries),
@@ -178,7 +178,8 @@ def _rare_symptoms(
 def _no_symptoms() -> dict[str, pl.DataFrame]:
     """The result for a partition without trouble, as most are: it saves thirty queries."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
-    return _rare_symptoms(hops, connections, exchanges, CapturedUntil(0), DEFAULT_LIMITS)
+    packets, asked = _frame(hops.select(HOP_COLUMNS)), _frame(exchanges.select(EXCHANGE_COLUMNS))
+    return _rare_symptoms(packets, connections, asked, CapturedUntil(0), DEFAULT_LIMITS)
 
 
 def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
@@ -224,10 +225,8 @@ FAILED = ("server_host", "service", "status", "result")
 EVIDENCE = ("connection_id", "span_id", "from_trace_ns", "to_trace_ns")
 
 
-def _frame(table: pa.Table, names: Sequence[str]) -> pl.DataFrame:
-    frame = pl.from_arrow(table.select(names))
-    assert isinstance(frame, pl.DataFrame)
-    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+def _frame(table: pa.Table) -> pl.DataFrame:
+    return pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def _merge_groups(groups: pl.DataFrame, keys: Sequence[str], counts: Sequence[str], worst: str) -> pl.DataFrame:

@@ -177,16 +177,20 @@ def _answers(hops: pl.DataFrame) -> pl.DataFrame:
     arrival, lost = pl.coalesce("receive_trace_ns", "send_trace_ns"), pl.col("state") == "lost"
     answer, client = kind == "syn_ack", pl.col("from_client")
     after = client & ~kind.is_in(["syn", "rst"])
-    found = hops.group_by("connection_id").agg(
-        answered_ns=pl.when(answer).then(at).min(),
-        last_answer_ns=pl.when(answer).then("send_trace_ns").max(),
-        up_ns=pl.when(answer & ~lost).then(arrival).min(),
-        answers=answer.sum().cast(pl.Int64),
-        answers_lost=(answer & lost).sum().cast(pl.Int64),
-        acks_lost=(after & lost & (pl.col("stream_start") <= 0)).sum().cast(pl.Int64),
-        spoke_ns=pl.when(kind == "data").then(at).min(),
-        reset_ns=pl.when((kind == "rst") & ~client).then(at).min(),
+    each = hops.filter(kind != "syn").select(  # by columns: polars evaluates what is in `agg` group by group
+        "connection_id",
+        answered_ns=pl.when(answer).then(at),
+        last_answer_ns=pl.when(answer).then("send_trace_ns"),
+        up_ns=pl.when(answer & ~lost).then(arrival),
+        answers=answer.cast(pl.Int64),
+        answers_lost=(answer & lost).cast(pl.Int64),
+        acks_lost=(after & lost & (pl.col("stream_start") <= 0)).cast(pl.Int64),
+        spoke_ns=pl.when(kind == "data").then(at),
+        reset_ns=pl.when((kind == "rst") & ~client).then(at),
     )
+    earliest, latest = pl.col("answered_ns", "up_ns", "spoke_ns", "reset_ns").min(), pl.col("last_answer_ns").max()
+    counts = pl.col("answers", "answers_lost", "acks_lost").sum()
+    found = each.group_by("connection_id").agg(earliest, latest, counts)
     early = hops.filter(after).join(found.select("connection_id", "last_answer_ns"), on="connection_id")
     early = early.filter(pl.col("receive_trace_ns") < pl.col("last_answer_ns"))
     ignored = early.group_by("connection_id").agg(acks_ignored=pl.len().cast(pl.Int64))
