@@ -140,7 +140,7 @@ def slow_against_typical(stages: pl.DataFrame) -> Comparison:
 
     Arguments: `stages`, from `collector.reporting.stage_times.request_stages`.
     """
-    took = stages.group_by("trace_id", "kind").agg(took=pl.col("duration_ns").sum())
+    took = stages.group_by("trace_id").agg(pl.col("kind").first(), took=pl.col("duration_ns").sum())
 
     def limit(share: float) -> pl.Expr:
         return pl.col("took").quantile(share, "linear").over("kind")

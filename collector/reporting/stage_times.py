@@ -74,14 +74,18 @@ def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
         *("trace_id", "kind", "began_trace_ns", "is_asked", "service"),
         failed_server=pl.when(story.IS_FAILED_CONNECT).then("server_host"),
         is_root=pl.col("depth") == 0,
+        is_alone=pl.col("trace_id").is_unique(),
     )
     parts = []
     for name in _FRONT:
         part = of.with_columns(duration_ns=rows[name]).filter((pl.col("duration_ns") > 0) & pl.col("is_asked"))
         stage = _stage_names(part, _stages(name), "is_root", "service", "failed_server")
-        parts.append(part.select("trace_id", "kind", "began_trace_ns", "duration_ns", stage=stage))
+        parts.append(part.select("trace_id", "kind", "began_trace_ns", "duration_ns", "is_alone", stage=stage))
     del of, rows
-    return _with_merged_directions(_sum_stages(pl.concat(parts)), _split_unknown(roots))
+    stages = pl.concat(parts)
+    sums = _sum_stages(stages.filter(~pl.col("is_alone")))
+    alone = stages.filter("is_alone").select(sums.columns)  # nothing to add up: each stage is there once
+    return _with_merged_directions(pl.concat([alone, sums]), _split_unknown(roots))
 
 
 def _kinds() -> pl.Expr:
