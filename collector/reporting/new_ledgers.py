@@ -60,10 +60,10 @@ def trace_with(rows: RequestRows, root: int, more: pl.DataFrame | None, silences
     others.
     """
     if more is None or root not in more["trace_id"]:
-        return rows.below(root)
+        return rows.below(root)[0]
     ledger = _ledger_with(rows, more, silences)
     mine = with_rows(rows.columns("trace_id"), more)["trace_id"].to_numpy() == root
-    whole = with_rows(rows.below(root), more.filter(pl.col("trace_id") == root))
+    whole = with_rows(rows.below(root)[0], more.filter(pl.col("trace_id") == root))
     return whole.with_columns(
         **{name: series.filter(pl.Series(mine)) for name, series in ledger_series(ledger).items()}
     )

@@ -200,7 +200,7 @@ def _collect_facts(trace: Trace, info: TraceInfo, other_url: str | None, others:
         stages=_stages(stages) if requests.count >= FEWEST_FOR_STAGES else (),
         slow=slow_against_typical(stages),
         against=None if others is None else compare(others, stages, other_url or "", trace.url),
-        slowest_spans=_span_bars(rows.below(requests.slowest[0].span_id)) if requests.slowest else (),
+        slowest_spans=_span_bars(rows.below(requests.slowest[0].span_id)[0]) if requests.slowest else (),
         findings=_findings(trace),
         troubles=tuple(
             counter
@@ -280,7 +280,6 @@ def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
     among = roots if len(roots) else left
     largest = among.top_k(SLOWEST_COUNT, by=["duration_ns", "exchange_id"], reverse=[False, True])
     slowest = largest.sort("duration_ns", "exchange_id", descending=[True, False])["exchange_id"].to_list()
-    of_slowest = every.below(*slowest)
 
     def figure(value: float | None) -> int | None:
         return None if value is None else round(value)
@@ -304,7 +303,7 @@ def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
         one_ended=sum_one_ended(
             every.columns(*ONE_ENDED_COLUMNS).filter(pl.col("trace_id").is_in(roots["trace_id"].implode()))
         ),
-        slowest=tuple(_request_line(of_slowest.filter(pl.col("trace_id") == root)) for root in slowest),
+        slowest=tuple(map(_request_line, every.below(*slowest))),
     )
 
 

@@ -5,7 +5,7 @@ queries over all requests read only the columns that they need, and whole rows a
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -31,10 +31,11 @@ class RequestRows:
     read_some: Callable[
         [str, NDArray[np.int64]], pa.Table
     ]  # from a table's name and row numbers, ascending: whole rows
+    _below: dict[int, pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of_trace(cls, trace: Trace) -> Self:
-        """The rows of a trace, read again at each use, which then may raise `InputError`."""
+        """The rows of a trace, read again at each use (`below` keeps some), which then may raise `InputError`."""
         return cls(
             trace.read,
             lambda name, rows: pa.concat_tables(
@@ -99,12 +100,16 @@ class RequestRows:
         sorter = np.argsort(ids, kind="stable")
         return sorter[np.searchsorted(ids, own, sorter=sorter)]
 
-    def below(self, *roots: int) -> pl.DataFrame:
-        """All columns of some root requests and of all spans below them; texts as strings."""
-        wanted = pl.Series(roots, dtype=pl.Int64)
-        spans = self.read_some("spans", self._places("spans", "trace_id", wanted))
-        ids = pl.Series(spans["span_id"].to_numpy(), dtype=pl.Int64)
-        return join_spans(spans, self.read_some("exchanges", self._places("exchanges", "exchange_id", ids)))
+    def below(self, *roots: int) -> list[pl.DataFrame]:
+        """For each of these root requests all columns of it and of the spans below it; texts as strings.
+        They are kept: a report shows the slowest in several ways, and reading them takes whole row groups."""
+        lacking = [root for root in roots if root not in self._below]
+        if lacking:
+            spans = self.read_some("spans", self._places("spans", "trace_id", pl.Series(lacking, dtype=pl.Int64)))
+            ids = pl.Series(spans["span_id"].to_numpy(), dtype=pl.Int64)
+            rows = join_spans(spans, self.read_some("exchanges", self._places("exchanges", "exchange_id", ids)))
+            self._below.update({root: rows.filter(pl.col("trace_id") == root) for root in lacking})
+        return [self._below[root] for root in roots]
 
     def _places(self, table: str, column: str, values: pl.Series) -> NDArray[np.int64]:
         """The rows of a table whose `column` has one of `values`."""

@@ -346,7 +346,7 @@ def _quorum_of_one(rows: RequestRows, named: pl.DataFrame) -> str:
     """The sentence about the quorum of the only request with parallel calls; "" if there are several such requests."""
     called = named.lazy().filter(pl.col("depth") == 1).group_by("trace_id").len()
     asking = called.filter(pl.col("len") > 1).collect()
-    return _quorum(rows.below(asking["trace_id"][0])) if len(asking) == 1 else ""
+    return _quorum(rows.below(asking["trace_id"][0])[0]) if len(asking) == 1 else ""
 
 
 def _quorum(rows: pl.DataFrame) -> str:

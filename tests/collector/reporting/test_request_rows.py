@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from collector.reporting.request_rows import TIMES, RequestRows
 from collector.requests.spans import link
@@ -72,10 +73,25 @@ def test_the_earliest_is_the_first_of_all_times(source: object, tmp_path: Path) 
 def test_below_roots_is_all_that_was_done_for_them(source: object, tmp_path: Path) -> None:
     rows: RequestRows = source(tmp_path)  # type: ignore[operator]
     whole = rows.whole()
-    for roots, ids in (((1,), [1, 2]), ((3, 1), [1, 2, 3]), ((), []), ((77,), [])):
+    for roots, ids in (((1,), [[1, 2]]), ((3, 1), [[3], [1, 2]]), ((), []), ((77,), [[]])):
         found = rows.below(*roots)
-        assert found["exchange_id"].to_list() == ids
-        assert found.equals(whole.filter(pl.col("exchange_id").is_in(ids)))
+        assert [each["exchange_id"].to_list() for each in found] == ids
+        assert all(each.equals(whole.filter(pl.col("exchange_id").is_in(each["exchange_id"]))) for each in found)
+
+
+def test_rows_below_a_root_are_read_once() -> None:
+    spans, exchanges = tables()
+    stored, reads = RequestRows.of_tables(spans, exchanges), list[str]()
+
+    def read_some(name: str, rows: NDArray[np.int64]) -> pa.Table:
+        reads.append(name)
+        return stored.read_some(name, rows)
+
+    rows = RequestRows(stored.read, read_some)
+    first = rows.below(1, 3)
+    again = [*rows.below(1), *rows.below(3)]
+    assert all(map(pl.DataFrame.equals, first, again))
+    assert reads == ["spans", "exchanges"]
 
 
 @SOURCES
