@@ -34,7 +34,7 @@ from collector.requests.head_of_line import HeadOfLineThresholds
 from collector.requests.results import StatusClass, has_class
 from collector.requests.streams import requests_of, stream_ids
 from collector.services.service_names import ServiceNames, place_of
-from collector.trace.arrow import numbers
+from collector.trace.arrow import numbers, plain_texts
 from collector.trace.request_times import BEGIN, END, REQUEST_END, RESPONSE_BEGIN, RESPONSE_END
 from collector.trace.schema import TABLES
 from collector.trace.threshold import threshold
@@ -226,7 +226,7 @@ EVIDENCE = ("connection_id", "span_id", "from_trace_ns", "to_trace_ns")
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
-    return pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return pl.DataFrame(plain_texts(table))
 
 
 def _merge_groups(groups: pl.DataFrame, keys: Sequence[str], counts: Sequence[str], worst: str) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from collector.decode.activity import HostActivity, Span
 from collector.hops.coverage import EDGE_NS, HostCoverage, covers, union
 from collector.hops.matching import STATES
 from collector.hops.sampling import ALL_KEPT, Sampling, connection_depths, depth_at, with_depths
+from collector.trace.arrow import plain_texts
 from collector.trace.schema import HopState
 
 NO_ROWS = np.empty(0, dtype=np.int64)
@@ -92,7 +93,7 @@ def settle_windows(hops: pa.Table, connections: pa.Table, windows: CaptureWindow
     if not hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count:
         return hops
     names = ["connection_id", "send_host", "receive_host", "send_trace_ns", "receive_trace_ns", "state"]
-    frame = pl.DataFrame(hops.select(names)).with_columns(pl.col("send_host", "receive_host", "state").cast(pl.String))
+    frame = pl.DataFrame(plain_texts(hops.select(names)))
     outside, doubtful = _outside_windows(frame, connections, windows)
     states = hops["state"].combine_chunks()
     codes = states.indices.to_numpy().astype(np.int32)
@@ -121,10 +122,8 @@ def _outside_windows(
         alone=lone_send | lone_receive,
     )
     missing = missing.filter("alone", pl.col("state").is_in(UNSEEN))
-    ends = pl.DataFrame(connections.select(["connection_id", "client_addr", "server_addr"]))
-    missing = missing.join(
-        ends.with_columns(pl.col("client_addr", "server_addr").cast(pl.String)), on="connection_id", how="left"
-    )
+    ends = pl.DataFrame(plain_texts(connections.select(["connection_id", "client_addr", "server_addr"])))
+    missing = missing.join(ends, on="connection_id", how="left")
     found, doubtful = [NO_ROWS], [NO_ROWS]
     for (host, *pair), rows in missing.group_by("host", "client_addr", "server_addr"):
         at = rows["at"].fill_null(0).to_numpy()

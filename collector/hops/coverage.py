@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from collector.clocks.alignment import to_trace_ns
 from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointActivity, Span
 from collector.hops.sampling import ALL_KEPT, Sampling, with_depths
+from collector.trace.arrow import plain_texts
 from collector.trace.schema import HopState
 
 Ints = NDArray[np.int64]
@@ -160,7 +161,7 @@ def missing_packets(
     if not len(rows):
         return pl.DataFrame(schema=MISSING_SCHEMA)
     names = ["connection_id", "send_host", "receive_host", "send_host_ns", "receive_host_ns"]
-    lone = pl.DataFrame(hops.select(names).take(rows)).with_columns(pl.col("send_host", "receive_host").cast(pl.String))
+    lone = pl.DataFrame(plain_texts(hops.select(names).take(rows)))
     sent = pl.col("send_host_ns").is_null()
     stamp = pl.coalesce("send_host_ns", "receive_host_ns")
     found = lone.select(
@@ -172,8 +173,8 @@ def missing_packets(
     ).drop_nulls()
     if depths is not None:
         found = found.filter(~sampling.ever_left_out(with_depths(found, depths), "host"))
-    ends = pl.DataFrame(connections.select(["connection_id", "client_addr", "server_addr"]))
-    found = found.join(ends.with_columns(pl.col("client_addr", "server_addr").cast(pl.String)), on="connection_id")
+    ends = pl.DataFrame(plain_texts(connections.select(["connection_id", "client_addr", "server_addr"])))
+    found = found.join(ends, on="connection_id")
     keys = [name for name in MISSING_SCHEMA if name != "count"]
     return found.group_by(keys).agg(pl.len().alias("count")).cast(MISSING_SCHEMA)
 

@@ -86,6 +86,14 @@ def codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[n
 ALL_VALID: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 
 
+def plain_texts(table: pa.Table) -> pa.Table:
+    """The table with texts in place of dictionaries: polars takes these faster than it takes categories and casts them,
+    above all where most texts differ."""
+    is_coded = pa.types.is_dictionary
+    kinds = [field.with_type(pa.string()) if is_coded(field.type) else field for field in table.schema]
+    return table.cast(pa.schema(kinds))
+
+
 def nullable(values: NDArray[Any], validity: NDArray[np.uint8] = ALL_VALID) -> pa.Array:
     """An Arrow array of numbers, not copied; `validity` has a bit for each value that is not null, or is empty."""
     bits = pa.py_buffer(validity) if len(validity) else None

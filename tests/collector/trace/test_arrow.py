@@ -10,6 +10,7 @@ from collector.trace.arrow import (
     nullable_where,
     numbers,
     one_chunk,
+    plain_texts,
     sharing_nulls,
     take_rows,
     unify_dictionaries,
@@ -98,3 +99,9 @@ def test_first_known_of_columns_without_any_is_not_to_be_written() -> None:
     assert found.tolist() == [-7, -7, -7]
     assert not found.flags.writeable
     assert coalesce(table, ["a", "c"], -7).tolist() == [-7, 2, 3]
+
+
+def test_plain_texts_keep_order_nulls_and_other_columns() -> None:
+    coded = pa.chunked_array([HOSTS.chunk(0).dictionary_encode(), HOSTS.chunk(1).dictionary_encode()])
+    table = pa.table({"host": coded, "port": [1, 2, None, 4]})
+    assert plain_texts(table).equals(pa.table({"host": HOSTS, "port": [1, 2, None, 4]}))
