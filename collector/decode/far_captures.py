@@ -21,6 +21,8 @@ from tracer.errors import InputError, ResourceError, TracerError
 from tracer.scratch import Scratch
 from tracer.secret_rules import without_secrets
 
+DOING = "read the capture"
+
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
@@ -33,8 +35,8 @@ class _Fetch:
     @classmethod
     def do(cls, job: "_Fetch") -> None:
         """Fetch it. Raises: `InputError`, `ResourceError`."""
-        fs, path = open_file_system(job.url)
-        with whole_file(job.to) as part, object_errors(job.url):
+        fs, path = open_file_system(job.url, DOING)
+        with whole_file(job.to) as part, object_errors(job.url, DOING):
             fs.get_file(path, str(part))
 
 
@@ -97,12 +99,12 @@ class FarCaptures:
 
 def _files_at(url: str, folder: Path) -> tuple[list[_Fetch], Path]:
     """The files of a URL that are to be fetched into `folder`, and where the file, or the folder, will be."""
-    fs, root = open_file_system(url)
+    fs, root = open_file_system(url, DOING)
     found: dict[str, Any] = {}
     try:
-        with object_errors(url):
+        with object_errors(url, DOING):
             if fs.isfile(root):
-                to = folder / PurePosixPath(root).name
+                to = folder / PurePosixPath(root.partition("?")[0]).name  # what follows may be a signature
                 return [_Fetch(url, _size(fs.info(root)), to)], to
             found = fs.find(root, detail=True)
     except (FileNotFoundError, NotADirectoryError):
@@ -115,7 +117,7 @@ def _files_at(url: str, folder: Path) -> tuple[list[_Fetch], Path]:
             below = PurePosixPath(path).relative_to(root)
             jobs.append(_Fetch(f"{scheme}://{path.lstrip('/')}", _size(about), folder / below))
     if not jobs:
-        raise InputError(f"{without_secrets(url)}: no capture is there", GIVE_CAPTURES)
+        raise InputError(f"no capture is at {without_secrets(url)}", GIVE_CAPTURES)
     return jobs, folder
 
 

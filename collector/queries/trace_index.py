@@ -156,7 +156,10 @@ def publish_index(url: str) -> None:
         return
     info = trace.info()
     mark = trace.fingerprint(info)
-    with object_errors(url, "write the index of"), tempfile.TemporaryDirectory(prefix=f"{CACHE}-") as temporary:
+    with (
+        object_errors(url, "write the index of the trace"),
+        tempfile.TemporaryDirectory(prefix=f"{CACHE}-") as temporary,
+    ):
         shelf = Shelf(Path(temporary))
         build(shelf, trace, info, _no_progress)
         del shelf

@@ -45,7 +45,7 @@ def library_errors() -> tuple[type[BaseException], ...]:
 
 
 @contextmanager
-def object_errors(url: str, doing: str = "read") -> Iterator[None]:
+def object_errors(url: str, doing: str = "read the trace") -> Iterator[None]:
     """Raise `ResourceError`, or `InputError` for what the user named wrongly, in place of a library's error.
 
     `FileNotFoundError` passes, unless the bucket is missing: the caller knows what else may be.
@@ -69,7 +69,7 @@ def code_of(error: BaseException) -> str:
 
 def _to_tracer_error(error: BaseException, url: str, doing: str) -> TracerError:
     code, names = code_of(error), {each.__name__ for each in type(error).__mro__}
-    what = f"{url}: cannot {doing} the trace"
+    what = f"{url}: cannot {doing}"
     login, endpoint = (LOGIN, ENDPOINT) if url.startswith(("s3://", "s3a://")) else (OTHER_LOGIN, OTHER_ENDPOINT)
     if code == "NoSuchBucket":
         return InputError(f"{url}: no such bucket", "make it first, or correct the URL")

@@ -173,14 +173,17 @@ def read_count(url: str) -> ReadCount | None:
     return None if objects is None else objects.count
 
 
-def open_file_system(url: str) -> tuple[Any, str]:
-    """fsspec's file system for a URL or a directory, and the path there. Raises: as `objects_at`."""
+def open_file_system(url: str, doing: str = "read the trace") -> tuple[Any, str]:
+    """fsspec's file system for a URL or a directory, and the path there. Raises: as `objects_at`.
+
+    Arguments: `doing`, what for, in the words of an error.
+    """
     scheme, separator, _ = url.partition("://")
     if separator and urlsplit(url).password is not None:
         what = f"{scheme}://…@{urlsplit(url).hostname}: the URL contains a password, which would be shown and logged"
         raise InputError(what, "leave it out, and set credentials as docs/object-storage.md describes")
     try:
-        with object_errors(url):
+        with object_errors(url, doing):
             options = {"use_listings_cache": False} if separator and scheme != "file" else {}
             fs, root = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:

@@ -375,7 +375,7 @@ def _no_trace(fs: Any, root: str, url: str) -> InputError:
 def _storage_errors(url: str) -> Iterator[None]:
     try:
         if "://" in url and not url.startswith("file://"):
-            with object_errors(url, "write"):
+            with object_errors(url, "write the trace"):
                 yield
         else:
             yield

@@ -57,6 +57,6 @@ def test_errors_name_the_url(tmp_path: Path, store: str) -> None:
     assert f"{store}/bad.pcap is " in str(error)
     assert str(tmp_path) not in str(error)
     for url in (f"{store}/absent.pcap", "memory://nothing"):
-        assert f"{url}: no capture is there; give capture files" in str(replay_to(tmp_path / "trace", url))
+        assert f"no capture is at {url}; give capture files" in str(replay_to(tmp_path / "trace", url))
     assert "nosuch://a" in str(replay_to(tmp_path / "trace", "nosuch://a/b.pcap"))
     assert list(tmp_path.iterdir()) == []
