@@ -27,6 +27,10 @@ ONE_ENDED_COLUMNS = (
 """Columns that `sum_one_ended` needs."""
 
 
+MOST_NAMED = 2
+"""Servers that are named in a sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class OneEnded:
     """Sums over spans of which only one end was captured; times in ns."""
@@ -37,6 +41,7 @@ class OneEnded:
     client_unseen_count: int  # roots whose client's end was not captured
     requests_count: int = 0
     which_end_unknown: bool = False  # some were captured at one end, and it is unknown at which
+    incomplete_hosts: tuple[str, ...] = ()  # servers of all of them, if all were captured, but not to the end
 
     @property
     def words(self) -> str:
@@ -49,7 +54,10 @@ class OneEnded:
             )
         elif self.server_unseen_count:
             spent = in_words(self.server_or_network_ns)
-            said += f" Of {spent} only the client's end was captured, which does not separate server and network: "
+            seen = "only the client's end was captured"
+            if self.incomplete_hosts:
+                seen = f"the capture of {' and '.join(self.incomplete_hosts)} does not hold all packets"
+            said += f" Of {spent} {seen}, which does not separate server and network: "
             if self.network_at_least_ns is None:
                 said += "how much the network took does not show."
             else:
@@ -70,6 +78,7 @@ def sum_one_ended(rows: pl.DataFrame) -> OneEnded:
     share = blind.select(pl.min_horizontal("round_trip_ns", "server_or_network_ns").filter(_has_bound()).sum()).item()
     has_bound = len(blind.filter(_has_bound())) > 0
     roots = rows.filter((pl.col("depth") == 0) & (pl.col("critical_ns") > 0))
+    servers = blind["server_host"].cast(pl.String).unique().sort()
     unknown = pl.col("client_host").is_null() & pl.col("server_host").is_null()
     return OneEnded(
         server_unseen_count=len(blind),
@@ -78,6 +87,7 @@ def sum_one_ended(rows: pl.DataFrame) -> OneEnded:
         client_unseen_count=len(roots.filter(pl.col("request_first_sent_trace_ns").is_null())),
         requests_count=len(roots),
         which_end_unknown=len(blind.filter(unknown)) > 0,
+        incomplete_hosts=() if servers.null_count() or len(servers) > MOST_NAMED else tuple(servers),
     )
 
 

@@ -148,6 +148,8 @@ def test_one_end_does_not_separate_the_server_and_the_network() -> None:
         "Of 527.0 µs only the client's end was captured, which does not separate server and network: "
         "the network took at least about 25.0 µs of it (the fastest round trips seen)."
     )
+    cut = story_of("client > server/proxy 30 - - 600 first=557")
+    assert "Of 527.0 µs the capture of server does not hold all packets, which does not separate" in cut.sentence
     unbounded = story_of("client > -/proxy 30 - - 600 first=557")
     assert unbounded.sentence.endswith("how much the network took does not show.")
 
