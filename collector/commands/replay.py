@@ -1,5 +1,6 @@
 """`tracer replay`: builds a trace from captures of several hosts."""
 
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,6 +29,9 @@ from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, MissingDependencyError
 from tracer.installation import install_command
 from tracer.secret_rules import without_secrets
+
+MOST_WORKERS_A_CORE = 8
+"""More would only wait for each other, and take minutes to start."""
 
 
 @click.command("replay")
@@ -157,4 +161,8 @@ def _places(trace: str, engine: str | None, workers: int | None, scratch: Path |
     scheduler = scheduler_address(engine) if engine else None
     if scheduler and workers:
         raise InputError("--workers starts a cluster here, --engine uses a running one", "give one of them")
+    cores = os.cpu_count() or 1
+    if workers and workers > MOST_WORKERS_A_CORE * cores:
+        most = f"give at most {MOST_WORKERS_A_CORE * cores}, or those of other machines with --engine"
+        raise InputError(f"{workers} workers are too many for the {cores} cores of this machine", most)
     return DaskPlaces(trace, scheduler, workers, scratch, keys)

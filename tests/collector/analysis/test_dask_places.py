@@ -164,6 +164,7 @@ def test_a_scheduler_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Mo
     [
         (("--scratch", "scratch"), "--scratch is for worker processes"),
         (("--engine", "dask://127.0.0.1:1", "--workers", "2"), "--workers starts a cluster here"),
+        (("--workers", "50000"), "50000 workers are too many for the "),
     ],
 )
 def test_options_that_do_not_fit(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
