@@ -185,7 +185,7 @@ class Collectors:
         first, current = self._candidates[0], self._current
         if current is None or current is first or not first.failure:
             return ""
-        return f"{first.place}: {first.failure}"
+        return first.failure if str(first.place) in first.failure else f"{first.place}: {first.failure}"
 
     def close(self) -> None:
         """Close all connections."""

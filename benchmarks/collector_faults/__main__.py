@@ -90,7 +90,7 @@ def _row(fault: Fault, went_on_s: float | None, found: Counts) -> str:
     data = "one" if fault.is_shared else "each its own"
     went_on = "" if went_on_s is None else f"{went_on_s:.1f} s"
     seen = " / ".join(f"{found.requests_seen.get(host, 0):,}" for host in ("a", "b"))
-    counts = (found.captured, found.in_trace, found.lost, found.doubled, found.segments_sent, found.segments)
+    counts = (found.captured, found.in_trace, found.lost, found.surplus_count, found.segments_sent, found.segments)
     numbers = " | ".join(f"{count:,}" for count in counts)
     at_both = "" if fault.is_shared else f"{found.held_twice:,}"
     return f"| {data} | {fault.text} | {went_on} | {found.requests_sent:,} | {seen} | {numbers} | {at_both} |"

@@ -119,7 +119,7 @@ class Counts:
         return max(0, self.captured - self.in_trace)
 
     @property
-    def doubled(self) -> int:
+    def surplus_count(self) -> int:
         """Packets that the trace has more often than they were captured."""
         return max(0, self.in_trace - self.captured)
 

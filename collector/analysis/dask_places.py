@@ -13,6 +13,7 @@ import dask.config
 
 from collector.analysis.places import SharedPlaces
 from collector.execution.dask_engine import SCHEME, DaskEngine
+from collector.execution.shared_folder import GIVE_ANOTHER
 from collector.execution.spill import spill_errors
 from collector.services import services
 from tracer import secret_rules
@@ -60,7 +61,9 @@ class DaskPlaces(SharedPlaces):
         beside = Path(trace_url).parent if "://" not in trace_url else Path(tempfile.gettempdir())
         parent = (scratch or beside).absolute()
         with ExitStack() as opened:
-            with spill_errors(parent):
+            if scratch is not None and not parent.is_dir():
+                raise InputError(f"{scratch} is no folder", "make it, or give another one with --scratch")
+            with spill_errors(parent, GIVE_ANOTHER):
                 parent.mkdir(parents=True, exist_ok=True)
                 made = Scratch(parent)
             opened.callback(made.cleanup)

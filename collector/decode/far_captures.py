@@ -15,8 +15,9 @@ from typing import Any, Self
 from collector.decode.sources import CAPTURE_NAME, COMMAND_FILE, GIVE_CAPTURES, SAMPLES_FILE
 from collector.execution.engine import Engine
 from collector.execution.shared_folder import whole_file
-from collector.trace.object_errors import object_errors
+from collector.trace.object_errors import library_errors, object_errors
 from collector.trace.objects import in_bytes, open_file_system
+from collector.trace.parquet_store import HTTP
 from tracer.errors import InputError, ResourceError, TracerError
 from tracer.scratch import Scratch
 from tracer.secret_rules import without_secrets
@@ -77,6 +78,9 @@ class FarCaptures:
         prefix, url = (f"{host}=", rest) if sign and "://" not in host else ("", argument)
         if "://" not in url or Path(argument).exists():
             return []
+        if url.startswith("file://"):
+            self.arguments[place] = f"{prefix}{open_file_system(url, DOING)[1]}"
+            return []
         if not self._folder.name:
             scratch = Scratch(self._parent)
             opened.callback(scratch.cleanup)
@@ -106,9 +110,13 @@ def _files_at(url: str, folder: Path) -> tuple[list[_Fetch], Path]:
             if fs.isfile(root):
                 to = folder / PurePosixPath(root.partition("?")[0]).name  # what follows may be a signature
                 return [_Fetch(url, _size(fs.info(root)), to)], to
+            if url.startswith(HTTP):
+                fs.info(root)  # raises, with its cause: what answers is a file
             found = fs.find(root, detail=True)
-    except (FileNotFoundError, NotADirectoryError):
-        pass  # nothing is there
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if isinstance(error.__cause__, library_errors()) and not isinstance(error.__cause__, FileNotFoundError):
+            with object_errors(url, DOING):
+                raise error.__cause__ from None
     scheme = url.partition("://")[0]
     jobs = []
     for path, about in sorted(found.items()):
@@ -117,7 +125,7 @@ def _files_at(url: str, folder: Path) -> tuple[list[_Fetch], Path]:
             below = PurePosixPath(path).relative_to(root)
             jobs.append(_Fetch(f"{scheme}://{path.lstrip('/')}", _size(about), folder / below))
     if not jobs:
-        raise InputError(f"no capture is at {without_secrets(url)}", GIVE_CAPTURES)
+        raise InputError(f"{without_secrets(url)} holds no capture", GIVE_CAPTURES)
     return jobs, folder
 
 

@@ -45,21 +45,24 @@ def host_sources(arguments: Sequence[str]) -> tuple[HostSource, ...]:
 
     (For a name that no file can have, `os.path` returns false; `pathlib` raises.)
 
-    Raises: `InputError` for what does not exist, or a folder without captures.
+    Raises: `InputError` for what does not exist or may not be read, or a folder without captures.
     """
     found: list[HostSource] = []
     sessions: list[Path] = []
-    for argument in arguments:
-        host, path = _split_argument(argument)
-        if host is None and os.path.isdir(path) and incarnations.is_session(path):
-            sessions.append(path)
-        elif os.path.isdir(path):
-            found.extend(_folder(host, path))
-        elif os.path.exists(path):
-            found.append(HostSource(host, (path,)))
-        else:
-            raise InputError(f"{path}: no such file or folder", GIVE_CAPTURES)
-    stored = incarnations.stored_incarnations(*sessions)
+    try:
+        for argument in arguments:
+            host, path = _split_argument(argument)
+            if host is None and os.path.isdir(path) and incarnations.is_session(path):
+                sessions.append(path)
+            elif os.path.isdir(path):
+                found.extend(_folder(host, path))
+            elif os.path.exists(path):
+                found.append(HostSource(host, (path,)))
+            else:
+                raise InputError(f"{path}: no such file or folder", GIVE_CAPTURES)
+        stored = incarnations.stored_incarnations(*sessions)
+    except PermissionError as error:
+        raise InputError(f"{error.filename}: this user may not read it", "run as its owner, or with sudo") from None
     return (*incarnations.host_sources(incarnations.sequences(stored)), *found)
 
 

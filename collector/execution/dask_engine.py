@@ -12,7 +12,7 @@ import signal
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from importlib.metadata import version
 from multiprocessing import resource_tracker
@@ -24,12 +24,13 @@ import dask.config
 from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed.comm import CommClosedError
 from distributed.security import Security
+from distributed.utils import silence_logging_cmgr
 
 from collector.execution.shared_folder import whole_file
 from tracer.errors import InputError, ResourceError, ServiceError, TracerError
 from tracer.interrupts import defer_interrupts
 
-SCHEME = "dask"
+SCHEME, TLS = "dask", "tls://"
 CONNECT_S = 15
 WORKER_BYTES = 2 << 30
 """A worker of a local cluster is ended when it takes 95 % of it."""
@@ -66,6 +67,8 @@ class DaskEngine:
     ) -> None:
         self._folder, self._prepare = folder, prepare
         self._cluster: Any = None
+        self._open = ExitStack()
+        self._open.enter_context(silence_logging_cmgr(logging.CRITICAL))  # what is lost is said below, in one line
         try:
             self._client = _connect(address) if address else self._start_cluster(workers or os.cpu_count() or 1)
             self._check_workers()
@@ -88,6 +91,7 @@ class DaskEngine:
         if self._cluster is not None:
             self._cluster.close(timeout=10)
             self._cluster = None
+        self._open.close()
 
     def run(
         self,
@@ -144,8 +148,12 @@ class DaskEngine:
             what, next_step = "the Dask scheduler has no worker", "start some: dask worker SCHEDULER --nthreads 1"
             raise ServiceError(what, next_step) from None
         with _lost_processes():
-            found = self._client.run(_look_around, mark)
-        for worker, (tool_version, sees_mark) in sorted(found.items()):
+            found = self._client.run(_look_around, mark, on_error="return")
+        for worker, about in sorted(found.items()):
+            if isinstance(about, BaseException):
+                what = f"Dask's worker {worker} cannot run twintap ({_first_line(about)})"
+                raise InputError(what, f"install twintap {version('twintap')} there, with its extra `scale`")
+            tool_version, sees_mark = about
             if tool_version != version("twintap"):
                 what = f"Dask's worker {worker} has version {tool_version} of twintap, this is {version('twintap')}"
                 raise InputError(what, "install the same version there")
@@ -171,11 +179,27 @@ def _not_for_workers() -> Iterator[None]:
 
 
 def _connect(address: str) -> Client:
+    with_tls = address.startswith(TLS)
+    if with_tls:
+        _check_certificates()
     try:
         return Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         what = f"no Dask scheduler answers at {address} ({_first_line(error)})"
-        raise ServiceError(what, "start one: dask scheduler") from None
+        its_tls = "if it runs, its certificates are of another authority" if with_tls else "if it runs, it may want TLS"
+        raise ServiceError(what, f"start one: dask scheduler; {its_tls} (docs/scale.md)") from None
+
+
+def _check_certificates() -> None:
+    """Raises: `InputError` if what Dask's configuration names for a client of TLS is not there or is not whole."""
+    try:
+        found = Security().get_connection_args("client")["ssl_context"]
+        reason = "" if found else "no certificate or key of a client is named"
+    except (OSError, ValueError, TypeError) as error:
+        reason = _first_line(error)
+    if reason:
+        what = f"Dask's configuration (distributed.comm.tls) gives no certificates that can be used ({reason})"
+        raise InputError(what, "name ca-file, client.cert and client.key there, or none of them")
 
 
 def _look_around(mark: Path) -> tuple[str, bool]:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from collector.execution.external_sort import Run, merge_runs, sort_rows, write_run
 from collector.execution.spill import spill_errors
 
+GIVE_ANOTHER = "give another folder with --scratch"
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
@@ -27,7 +29,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     """
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with spill_errors(path.parent, "give --scratch another folder"):
+        with spill_errors(path.parent, GIVE_ANOTHER):
             yield part
             os.replace(part, path)
     finally:

@@ -348,7 +348,8 @@ def _problems(status: AgentStatus, received: Received, version: str) -> Iterator
             report.tls_failure,
         )
     if report.away and not report.ended:
-        yield Problem("delivers here, since the collector of its choice takes nothing", report.away)
+        remedy = f"{report.away}; when it does, they go there again"
+        yield Problem("delivers here, since the collector of its choice takes nothing", remedy)
     if report.refused:
         yield Problem("the orders of this page are not followed", report.refused)
     if report.dropped_count > (received.before.dropped_count if received.before else 0):

@@ -51,7 +51,7 @@ class PagedFile:
             last = len(self._have)
         self._have[first:last] = True
 
-    def need(self, pages: NDArray[np.int64]) -> None:
+    def read_pages(self, pages: NDArray[np.int64]) -> None:
         """Read those of these pages that were not read before, all at once.
 
         Raises: as `Objects.read`; `ResourceError` if there is no room for them.
@@ -100,7 +100,7 @@ class PagedArray:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
-        self.file.need(self.pages_of(key))
+        self.file.read_pages(self.pages_of(key))
         return self._mapped[key]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -151,4 +151,4 @@ def fetch_rows(arrays: Iterable[Any], key: Any) -> None:
     """Read these rows of those of the arrays that are paged, all at once; all lie in one file."""
     paged = [array for array in arrays if isinstance(array, PagedArray)]
     if paged:
-        paged[0].file.need(np.concatenate([array.pages_of(key) for array in paged]))
+        paged[0].file.read_pages(np.concatenate([array.pages_of(key) for array in paged]))

@@ -1,6 +1,8 @@
 """An analysis on a Dask cluster: the same trace as here, what is refused, and what happens when processes end."""
 
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import dask.config
 import pytest
 from click.testing import CliRunner
 from distributed import LocalCluster
@@ -43,6 +46,7 @@ def test_a_running_cluster_makes_the_same_trace(tmp_path: Path, scheduler: str) 
     code, said = replay_bundled(tmp_path / "here")
     assert code == 0, said
     engine = scheduler.replace("tcp://", "dask://")
+    (tmp_path / "scratch").mkdir()
     code, said = replay_bundled(tmp_path / "there", "--engine", engine, "--scratch", str(tmp_path / "scratch"))
     assert code == 0, said
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
@@ -145,6 +149,37 @@ def test_a_scheduler_that_ends(tmp_path: Path) -> None:
             list(engine.results(WaitsForever(), [1]))
 
 
+def test_dask_itself_says_nothing_meanwhile(tmp_path: Path, scheduler: str) -> None:
+    """It would log stack traces of its attempts to reach a scheduler that ended, ahead of our line."""
+    shown, log = io.StringIO(), logging.getLogger("distributed")
+    handler = logging.StreamHandler(shown)
+    log.addHandler(handler)
+    try:
+        with DaskEngine(scheduler, tmp_path):
+            log.error("inside")
+        log.error("after it")
+    finally:
+        log.removeHandler(handler)
+    assert shown.getvalue() == "after it\n"
+
+
+def test_a_worker_that_cannot_run_this_program(tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> None:
+        raise ModuleNotFoundError("No module named 'collector'")
+
+    monkeypatch.setattr(dask_engine, "_look_around", refuse)
+    with pytest.raises(InputError, match=r"cannot run twintap \(No module named 'collector'\); install twintap"):
+        DaskEngine(scheduler, tmp_path)
+
+
+def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("none")
+    for settings in ({"ca-file": str(tmp_path / "bad.pem")}, {"ca-file": str(tmp_path / "absent.pem")}, {}):
+        named = {f"distributed.comm.tls.{name}": value for name, value in settings.items()}
+        with dask.config.set(named), pytest.raises(InputError, match="no certificates that can be used"):
+            DaskEngine("tls://127.0.0.1:1", tmp_path)
+
+
 def test_what_is_no_engine_is_refused() -> None:
     assert scheduler_address("dask://") is None
     assert scheduler_address("dask://[::1]:8786") == "tcp://[::1]:8786"
@@ -164,6 +199,7 @@ def test_a_scheduler_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Mo
     [
         (("--scratch", "scratch"), "--scratch is for worker processes"),
         (("--engine", "dask://127.0.0.1:1", "--workers", "2"), "--workers starts a cluster here"),
+        (("--workers", "2", "--scratch", "/dev/null"), "/dev/null is no folder; make it"),
         (("--workers", "50000"), "50000 workers are too many for the "),
     ],
 )

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from collector.commands import replay
 from collector.trace.reading import Trace
 from tests.collector.analysis.test_shared_places import contents
-from tracer.errors import InputError
+from tracer.errors import TracerError
 
 BUNDLED = Path(__file__).resolve().parents[3] / "captures" / "bench-2-puts"
 
@@ -27,9 +27,9 @@ def store() -> Iterator[str]:
     fs.rm("/captures", recursive=True)
 
 
-def replay_to(place: Path, *arguments: str) -> Exception | None:
+def replay_to(place: Path, *arguments: str) -> TracerError | None:
     error = CliRunner().invoke(replay.command, ["--quiet", "-o", str(place), *arguments]).exception
-    assert error is None or isinstance(error, InputError)
+    assert error is None or isinstance(error, TracerError)
     return error
 
 
@@ -57,6 +57,14 @@ def test_errors_name_the_url(tmp_path: Path, store: str) -> None:
     assert f"{store}/bad.pcap is " in str(error)
     assert str(tmp_path) not in str(error)
     for url in (f"{store}/absent.pcap", "memory://nothing"):
-        assert f"no capture is at {url}; give capture files" in str(replay_to(tmp_path / "trace", url))
+        assert f"{url} holds no capture; give capture files" in str(replay_to(tmp_path / "trace", url))
     assert "nosuch://a" in str(replay_to(tmp_path / "trace", "nosuch://a/b.pcap"))
+    for url in ("http://127.0.0.1:1/a.pcap", "https://nosuch.invalid/a.pcap"):
+        assert f"{url}: cannot read the capture (" in str(replay_to(tmp_path / "trace", url))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_url_is_its_path(tmp_path: Path) -> None:
+    assert replay_to(tmp_path / "trace", f"file://{BUNDLED}") is None
+    (files, *_) = [host.files for host in Trace(str(tmp_path / "trace")).info().hosts]
+    assert files == (str(BUNDLED / "client.pcapng"),)

@@ -106,3 +106,12 @@ def test_a_name_that_no_file_can_have_is_a_hosts_or_no_file(name: str, tmp_path:
     assert samples_of([f"{name}={capture}"]) is None
     with pytest.raises(InputError, match="no such file"):
         host_sources([name])
+
+
+def test_a_folder_that_may_not_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(InputError, match=r"this user may not read it; run as its owner"):
+        host_sources([str(folder)])

@@ -187,16 +187,16 @@ def test_a_paged_array_answers_like_an_array(objects: Objects, tmp_path: Path) -
 def test_only_missing_pages_are_read(objects: Objects) -> None:
     objects.fs.pipe_file(objects.path("x"), bytes(range(256)) * 2_048)
     file = PagedFile(objects, "x", 256 * 2_048, None)
-    file.need(np.array([1, 2, 7]))
+    file.read_pages(np.array([1, 2, 7]))
     assert (objects.count.bytes_count, objects.count.requests_count) == (3 * paged.PAGE_BYTES, 2)
-    file.need(np.array([2, 3]))
+    file.read_pages(np.array([2, 3]))
     assert objects.count.bytes_count == 4 * paged.PAGE_BYTES
     objects.fs.pipe_file(objects.path("x"), b"")
     with pytest.raises(InputError, match="cut off"):
-        file.need(np.array([0]))
+        file.read_pages(np.array([0]))
     objects.fs.rm(objects.path("x"))
     with pytest.raises(InputError, match="was removed, or made anew, since it was opened"):
-        file.need(np.array([0]))
+        file.read_pages(np.array([0]))
 
 
 def test_threads_that_need_the_same_pages_read_them_once(objects: Objects) -> None:
@@ -204,12 +204,12 @@ def test_threads_that_need_the_same_pages_read_them_once(objects: Objects) -> No
     file = PagedFile(objects, "x", 256 * 2_048, None)
     begin = threading.Barrier(8)
 
-    def need(_: int) -> None:
+    def read_two(_: int) -> None:
         begin.wait()
-        file.need(np.array([1, 2]))
+        file.read_pages(np.array([1, 2]))
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(need, range(8)))
+        list(pool.map(read_two, range(8)))
     assert objects.count.requests_count == 1
 
 
