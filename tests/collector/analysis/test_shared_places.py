@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from collector.analysis import AnalysisOptions, analyse
+from collector.analysis import AnalysisOptions, analyse, match_stage
 from collector.analysis.places import SharedPlaces
+from collector.clocks.evidence import Ways
+from collector.clocks.steps import Frames, hops_near
 from collector.decode import captures, host_capture
 from collector.decode.input_limits import InputLimits
 from collector.decode.sources import host_sources
@@ -143,7 +145,15 @@ def test_steps_of_a_clock_in_evidence_that_is_thinned(tmp_path: Path, monkeypatc
     for number in range(40):
         net.connect("client", "server", 40_000 + number, 500, 20_000, at_ns=number * 20_000_000)
     net.run()
+    looks: list[int] = []
+
+    def look_near(ways: Ways, between: Frames) -> Ways:
+        looks.append(len(between))
+        return hops_near(ways, between)
+
+    monkeypatch.setattr(match_stage, "hops_near", look_near)
     trace = assert_same(tmp_path, net.write(tmp_path), PARTS)
+    assert looks, "partitions were looked at again"
     assert Trace(str(trace)).read("clocks")["host"].to_pylist().count("server") == 2
 
 
