@@ -41,3 +41,5 @@ class AnalysisOptions:
     """What the trace calls files, by their paths: the URLs of those that were fetched; others by their paths."""
     wanted: TimeRange | None = None
     """The time to analyse, by each host's clock; None for all of it."""
+    period: TimeRange | None = None
+    """The trace is to hold the requests that began within [from, to) (`collector.analysis.period`); None for all."""

@@ -1,6 +1,7 @@
 """The stages of an analysis in their order, and `analyse`, which runs them over the captures of several hosts."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from collector.analysis.match_stage import ClockFacts, LookNearSteps, MatchedPart, MatchedParts, MatchStage
 from collector.analysis.options import AnalysisOptions
+from collector.analysis.period import PeriodEdges, RequestsOfPeriod, range_to_read
 from collector.analysis.places import HerePlaces, Places
 from collector.analysis.rebuild_stage import Aligned, RebuildStage, RebuiltPart, RebuiltParts
 from collector.clocks import evidence as clock_evidence
@@ -78,7 +80,7 @@ def analyse(
             options.addresses,
             options.limits,
             options.keys,
-            options.wanted,
+            options.wanted if options.period is None else range_to_read(options.period),
             where.read,
         ) as captures,
     ):
@@ -90,6 +92,7 @@ def analyse(
             command=command,
             secrets=secret_rules.choice(),
             thresholds=options.thresholds.changes(),
+            period=options.period,
         )
         with write_trace(trace_url) as writer:
             used = None if samples is None else _of_hosts(samples, info)
@@ -137,7 +140,7 @@ class Pipeline:
         with ThreadPoolExecutor() as self._pool:
             self._run_alongside(memory.give_back)
             merged = self._pool.submit(self._merged_symptoms)
-            linked, streams = self._link_exchanges()
+            linked, streams = self._link_exchanges(alignment)
             self._build_findings(merged, linked, alignment, captured, streams)
             for job in self._jobs:
                 job.result()
@@ -253,24 +256,31 @@ class Pipeline:
         """The symptoms of all partitions."""
         return symptoms.with_services(symptoms.merge_symptoms(self._rebuilt.parts), ServiceNames(self._info.services))
 
-    def _link_exchanges(self) -> tuple[pa.Table, pa.Table]:
+    def _link_exchanges(self, alignment: Alignment) -> tuple[pa.Table, pa.Table]:
         """Link the exchanges of all partitions, and write them, their silences, spans and streams.
 
         Returns: what findings need of the spans; the streams.
         """
-        silences = self._rebuilt.all_silences()
+        silences, streams = self._rebuilt.all_silences(), self._rebuilt.streams.table()
+        if self._options.period is None:
+            linked = spans.link_all(map(requests_of, self._write_exchanges(self._final_exchanges())), silences)
+        else:
+            edges = PeriodEdges.on(self._options.period, alignment.clocks)
+            chosen = RequestsOfPeriod(edges)
+            linked = chosen.spans(spans.link_all(map(requests_of, chosen.note(self._final_exchanges())), silences))
+            deque(self._write_exchanges(map(chosen.exchanges, self._final_exchanges())), maxlen=0)
+            silences = chosen.silences(silences)
+            streams = streams.filter(edges.overlap(streams["begin_trace_ns"], streams["end_trace_ns"]))
         self._writer.write_table("silences", silences)
-        linked = spans.link_all(map(requests_of, self._write_exchanges()), silences)
-        streams = self._rebuilt.streams.table()
         self._writer.write_table("streams", _with_names(streams, ServiceNames(self._info.services)))
         self._run_alongside(memory.give_back)
         self._run_alongside(self._writer.write_table, "spans", linked)
         return linked.select(SPAN_COLUMNS), streams
 
-    def _write_exchanges(self) -> Iterator[pa.Table]:
-        """All exchanges by time, a slab at a time; each is written while the next one is merged."""
+    def _write_exchanges(self, slabs: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The same slabs of exchanges; each is written while the next one is merged."""
         before: Future[None] | None = None
-        for slab in self._final_exchanges():
+        for slab in slabs:
             if before is not None:
                 before.result()
             before = self._pool.submit(self._writer.append, "exchanges", slab)
@@ -314,6 +324,9 @@ class Pipeline:
             self._options.thresholds,
             turns if len(overlapping) else (),
         )
+        if info.period is not None:
+            edges = PeriodEdges.on(info.period, alignment.clocks)
+            found = found.filter(edges.overlap(found["from_trace_ns"], found["to_trace_ns"]))
         self._writer.write_table("findings", found)
 
 

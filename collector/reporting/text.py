@@ -19,6 +19,7 @@ from collector.hops.quality import HostPair
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.hops.tls_words import TlsLine, line_words
 from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
+from collector.reporting.period_words import period_words
 from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
 from collector.reporting.served_by import ServedBy, served_words
 from collector.reporting.story import Part, Story
@@ -66,6 +67,8 @@ def show(report: Report, console: Console | None = None) -> None:
     console.width = console.width if console.is_terminal else WIDTH
     with console.capture() as above:
         _paragraph(console, report.story.sentence, "bold")
+        if period := period_words(report.info.period):
+            _paragraph(console, period, "dim", 2)
         _show_troubles(console, report.troubles)
         _show_parts(console, report.story, FEWEST_PARTS if report.stages else MOST_PARTS)
     with console.capture() as below:

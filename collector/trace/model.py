@@ -104,6 +104,7 @@ class TraceInfo:
         default_factory=SecretChoice
     )  # the rules by which its packets and texts were overwritten
     thresholds: tuple[ThresholdInfo, ...] = ()  # the thresholds of findings that differ from the defaults
+    period: tuple[int, int] | None = None  # only requests that began within [from, to) are in it; null for all
     format_version: int = FORMAT_VERSION
 
 
@@ -118,6 +119,7 @@ def parse_info(document: dict[str, Any]) -> TraceInfo:
         services=tuple(_parse_services(document["services"])),
         secrets=SecretChoice(**document.get("secrets", {})),
         thresholds=tuple(ThresholdInfo(**each) for each in document.get("thresholds", ())),
+        period=tuple(document["period"]) if document.get("period") else None,
     )
 
 

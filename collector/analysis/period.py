@@ -1,0 +1,134 @@
+"""The requests of a period: a trace of an hour holds those that began in it, whole, although packets cross its edges.
+
+1. Captures are read from `MARGIN_NS` before the period until as long after it, by each host's clock.
+2. All exchanges of that time are linked, so that a call finds the parent that began before the period.
+3. A request belongs to the period in which its root began. That is one stamp of one host, its client's if that was
+   captured: over successive periods each request is counted once, whatever the clocks' offsets.
+4. `exchanges`, `silences` and `spans` hold the requests of the period; `streams` and `findings` what overlaps it;
+   `events`, `hops`, `messages`, `connections` and `quality` all that was read.
+
+Limits: a request that lasts longer than `MARGIN_NS` beyond the period's end has no end in its trace; calls that it
+makes later have no parent in theirs. Hosts' clocks may differ by less than `MARGIN_NS`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from collector import _core
+from collector.analysis.options import AnalysisOptions
+from collector.clocks.alignment import to_trace_ns
+from collector.decode.time_range import EDGE_NS, TimeRange
+from collector.requests.critical_path import NONE
+from collector.trace.arrow import coalesce, indices
+from collector.trace.request_times import BEGIN, earliest_ns
+from collector.trace.schema import ID_STRIDE_BITS
+from collector.trace.time_columns import UNSEEN, Int64Array
+
+MARGIN_NS = 60_000_000_000
+"""Packets of so long before and after a period are read, too."""
+NO_IDS: Int64Array = np.empty(0, np.int64)
+
+
+def options_of_period(options: AnalysisOptions, period: TimeRange) -> AnalysisOptions:
+    """Options for the trace of a period [from, to), by each host's clock."""
+    return replace(options, period=period, edge_ns=EDGE_NS)
+
+
+def range_to_read(period: TimeRange) -> TimeRange:
+    """The first and the last stamp to read for a period [from, to), by each host's clock."""
+    return period[0] - MARGIN_NS, period[1] + MARGIN_NS
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodEdges:
+    """When a period [from, to) begins and ends by each host's clock, in trace times (ns); the last of `edges`, of shape
+    (hosts + 1, 2), is for what has no clock."""
+
+    places: Mapping[str, int]
+    edges: Int64Array
+
+    @classmethod
+    def on(cls, period: TimeRange, clocks: pa.Table) -> "PeriodEdges":
+        """The edges of a period by the table `clocks`."""
+        hosts = clocks["host"].unique().to_pylist()
+        names = pa.array([host for host in hosts for _ in period], pa.string())
+        of_hosts = to_trace_ns(names, pa.array([*period] * len(hosts), pa.int64()), clocks)
+        return cls({host: place for place, host in enumerate(hosts)}, np.vstack([of_hosts.reshape(-1, 2), [period]]))
+
+    def clocks_of(self, exchanges: pa.Table) -> NDArray[np.int16]:
+        """By whose clock each exchange begins, as a place in `edges`: its client's or, if that has none, its
+        server's."""
+        found = np.full(exchanges.num_rows, len(self.places), np.int16)
+        for side in ("server_host", "client_host"):
+            code, names = indices(exchanges[side])
+            place = np.array([*(self.places.get(name, -1) for name in names), -1], np.int16)[code]
+            found = np.where(place >= 0, place, found)
+        return found
+
+    def hold(self, begin_ns: Int64Array, clocks: NDArray[np.int16]) -> NDArray[np.bool_]:
+        """Whether each trace time lies within the period, by these clocks."""
+        first, end = self.edges[clocks].T
+        return (first <= begin_ns) & (begin_ns < end)
+
+    def overlap(self, begin: pa.ChunkedArray, end: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Whether each interval of trace times overlaps the period; one without times does."""
+        from_ns, to_ns = self.edges[-1].tolist()
+        is_before, is_after = (
+            pc.less(pc.coalesce(end, begin), from_ns),
+            pc.greater_equal(pc.coalesce(begin, end), to_ns),
+        )
+        return pc.invert(pc.fill_null(pc.or_(is_before, is_after), fill_value=False))
+
+
+@dataclass(slots=True)
+class RequestsOfPeriod:
+    """Chooses the rows of a period's tables: first of spans, then of exchanges, a part after the other, then of
+    silences."""
+
+    edges: PeriodEdges
+    _ids: list[Int64Array] = field(default_factory=list)
+    _clocks: list[NDArray[np.int16]] = field(default_factory=list)
+    _spans: Int64Array = field(default_factory=lambda: NO_IDS)
+    _kept: list[Int64Array] = field(default_factory=list)
+
+    def note(self, exchanges: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The same parts of `exchanges`; notes by whose clock each begins."""
+        for part in exchanges:
+            self._ids.append(coalesce(part, ["exchange_id"], NONE))
+            self._clocks.append(self.edges.clocks_of(part))
+            yield part
+
+    def spans(self, spans: pa.Table) -> pa.Table:
+        """Those whose root began within the period, after `note` has seen all exchanges. A root without a beginning
+        belongs to none."""
+        roots = spans.filter(pc.is_null(spans["parent_span_id"]))
+        begun, ids = coalesce(roots, ["start_trace_ns"], UNSEEN), coalesce(roots, ["span_id"], NONE)
+        (rows,) = _core.places(np.concatenate([NO_IDS, *self._ids]), [ids], ID_STRIDE_BITS)
+        clocks = np.concatenate([np.empty(0, np.int16), *self._clocks])[rows]
+        kept = spans.filter(_are_among(spans, "trace_id", [ids[(begun != UNSEEN) & self.edges.hold(begun, clocks)]]))
+        self._spans = coalesce(kept, ["span_id"], NONE)
+        return kept
+
+    def exchanges(self, part: pa.Table) -> pa.Table:
+        """Those of these spans, and turns of streams that began within the period."""
+        is_turn = pc.fill_null(part["is_stream"], fill_value=False).to_numpy()
+        begin_ns = BEGIN.times(part)
+        begin_ns = np.where(begin_ns == UNSEEN, earliest_ns(part), begin_ns)
+        begun_turn = pa.array(is_turn & self.edges.hold(begin_ns, self.edges.clocks_of(part)))
+        kept = part.filter(pc.or_(begun_turn, _are_among(part, "exchange_id", [self._spans])))
+        self._kept.append(coalesce(kept, ["exchange_id"], NONE))
+        return kept
+
+    def silences(self, silences: pa.Table) -> pa.Table:
+        """Those of messages of these exchanges."""
+        return silences.filter(_are_among(silences, "exchange_id", self._kept))
+
+
+def _are_among(table: pa.Table, column: str, ids: Sequence[Int64Array]) -> pa.Array:
+    """Whether the id of each row is one of these."""
+    return pa.array(np.isin(coalesce(table, [column], NONE), np.concatenate([NO_IDS, *ids])))

@@ -1,0 +1,18 @@
+"""What a trace of a period says of its times."""
+
+from datetime import UTC, datetime
+
+
+def period_words(period: tuple[int, int] | None) -> str:
+    """`requests that began from 2026-11-27 14:00:00 to 15:00:00 UTC; …`; empty for a trace of all that was captured.
+
+    Arguments: the period [from, to), ns since the epoch.
+    """
+    if period is None:
+        return ""
+    begin, end = (datetime.fromtimestamp(edge / 1e9, UTC) for edge in period)
+    until = f"{end:%H:%M:%S}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
+    return (
+        f"requests that began from {begin:%Y-%m-%d %H:%M:%S} to {until} UTC; "
+        "packets of the minute before and of the minute after are here, too"
+    )
