@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from collector.capture_files.readers import TlsKeys
+from collector.decode.carried import NOTHING_CARRIED, Carried
 from collector.decode.input_limits import LIMITED, InputLimits
 from collector.decode.time_range import TimeRange
 from collector.findings.thresholds import DEFAULTS, Thresholds
@@ -43,3 +44,5 @@ class AnalysisOptions:
     """The time to analyse, by each host's clock; None for all of it."""
     period: TimeRange | None = None
     """The trace is to hold the requests that began within [from, to) (`collector.analysis.period`); None for all."""
+    carried: Carried = NOTHING_CARRIED
+    """What is known of connections from before the packets that are read."""

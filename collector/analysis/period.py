@@ -21,22 +21,58 @@ from numpy.typing import NDArray
 
 from collector import _core
 from collector.analysis.options import AnalysisOptions
+from collector.capture_files.readers import Following
 from collector.clocks.alignment import to_trace_ns
+from collector.decode.carried import Carried, Followed
 from collector.decode.time_range import EDGE_NS, TimeRange
 from collector.requests.critical_path import NONE
 from collector.trace.arrow import coalesce, indices
+from collector.trace.reading import Trace
 from collector.trace.request_times import BEGIN, earliest_ns
 from collector.trace.schema import ID_STRIDE_BITS
 from collector.trace.time_columns import UNSEEN, Int64Array
 
 MARGIN_NS = 60_000_000_000
 """Packets of so long before and after a period are read, too."""
+MAX_SERVERS = 1 << 16
+"""At most so many servers are carried on."""
 NO_IDS: Int64Array = np.empty(0, np.int64)
 
 
 def options_of_period(options: AnalysisOptions, period: TimeRange) -> AnalysisOptions:
     """Options for the trace of a period [from, to), by each host's clock."""
     return replace(options, period=period, edge_ns=EDGE_NS)
+
+
+@dataclass(slots=True)
+class ConnectionsCarried:
+    """Carries what is known of connections from the traces of periods to those after them, of the same captures.
+
+    `servers`: addresses and ports that answered a SYN in earlier periods, the newest last.
+    """
+
+    servers: dict[tuple[str, int], None] = field(default_factory=dict)
+    _following: dict[str, Following] = field(default_factory=dict)
+    _followed: Followed | None = None
+
+    def options(self, options: AnalysisOptions, period: TimeRange) -> AnalysisOptions:
+        """As `options_of_period`, with what is known from before."""
+        self._followed = Followed(self._following, copy_at_ns=range_to_read((period[1], period[1]))[0])
+        carried = Carried(frozenset(self.servers), self._followed)
+        return replace(options_of_period(options, period), carried=carried)
+
+    def note(self, trace: Trace) -> None:
+        """Note what the trace that was made with these options shows, for the periods after it."""
+        if self._followed is not None:
+            self._following = self._following | self._followed.after
+        ends = trace.read("connections", ["server_addr", "server_port", "client_isn", "server_isn"])
+        shaken = ends.filter(pc.and_(pc.is_valid(ends["client_isn"]), pc.is_valid(ends["server_isn"])))
+        known = shaken.group_by(["server_addr", "server_port"]).aggregate([])
+        for end in sorted(zip(known["server_addr"].to_pylist(), known["server_port"].to_pylist(), strict=True)):
+            self.servers.pop(end, None)
+            self.servers[end] = None
+        while len(self.servers) > MAX_SERVERS:
+            del self.servers[next(iter(self.servers))]
 
 
 def range_to_read(period: TimeRange) -> TimeRange:

@@ -82,6 +82,7 @@ def analyse(
             options.keys,
             options.wanted if options.period is None else range_to_read(options.period),
             where.read,
+            options.carried,
         ) as captures,
     ):
         info = TraceInfo(

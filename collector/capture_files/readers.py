@@ -27,6 +27,8 @@ TlsKeys = _core.TlsKeys
 """Secrets of TLS connections, which stay in the core."""
 Rows = _core.Rows
 """A run of decoded packets that stays in the core."""
+Following = _core.Following
+"""What is known of the connections of a host's capture at one moment; it stays in the core."""
 BATCH_PACKETS = 131_072
 """Packets in a batch: about 10 MiB of columns."""
 CACHED_PACKETS = 32_768
@@ -204,6 +206,23 @@ class CaptureReader:
         of each, and the connections of TLS that were opened. Must be called before anything is read; `before` must
         have been read to its end."""
         self._open().go_on_from(before._open())
+
+    def follow(self, before: Following) -> None:
+        """Continue the connections that were followed at an earlier moment of the same host's capture. Must be called
+        before anything is read."""
+        self._open().follow(before)
+
+    def copy_following_at(self, host_ns: int) -> None:
+        """Copy the state of followed connections before the first packet with this stamp or a later one."""
+        self._open().copy_following_at(host_ns)
+
+    def copied_following(self) -> Following | None:
+        """The copy, once; None if no such packet came."""
+        return self._open().copied_following()
+
+    def take_following(self) -> Following:
+        """The state of followed connections at the end of what was read; nothing can be read any more."""
+        return self._open().take_following()
 
     def add_keys_to(self, keys: TlsKeys) -> None:
         """Add the secrets of TLS connections that the file holds, as far as it was read (pcapng's secrets blocks)."""

@@ -23,6 +23,7 @@ from collector.capture_files.records import Severity
 from collector.decode import capture_sets, copies, merged_captures
 from collector.decode.absurd_stamps import FAR_NS, Believed, believed_stamps
 from collector.decode.activity import HostActivity
+from collector.decode.carried import NOTHING_CARRIED, Carried
 from collector.decode.checksums import Checksum, tcp_checksum, tcp_payload
 from collector.decode.containers import containers
 from collector.decode.decoded import Decoded, Decoder
@@ -69,6 +70,10 @@ LOOKED_AT_ONCE = 1_024
 NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
 
 
+class NoPacketsError(InputError):
+    """The captures hold no TCP packet, or none of the time that was asked for."""
+
+
 class Scan:
     """All captures, read once. A context manager: on exit, its files on disk are removed.
 
@@ -89,6 +94,7 @@ class Scan:
         partitions: Packets,
         counters: Sequence[CounterInfo],
         ranks: Mapping[str, int],
+        known_servers: frozenset[tuple[str, int]] = frozenset(),
     ) -> None:
         traffic = [capture.traffic() for capture in captures]
         forwarded = forwarded_pairs(traffic)
@@ -143,7 +149,8 @@ class Scan:
         )
         self._captures = captures
         owners = _stated_owners(captures, self.clock_of)
-        self.decoder = _decoder(captures, partitions, own, lanes, forwarded, owners)
+        servers = _servers(captures, known_servers, partitions)
+        self.decoder = _decoder(captures, partitions, own, lanes, forwarded, owners, servers)
 
     def __enter__(self) -> Self:
         return self
@@ -289,14 +296,19 @@ def _decoder(
     lanes: Sequence[_Lane],
     forwarded: Sequence[frozenset[tuple[int, int]]],
     owners: Mapping[str, Owners],
+    servers: Iterable[tuple[int, int]],
 ) -> Decoder:
     texts = packets.addresses()
     order = np.argsort(texts)
+    rank = np.argsort(order).astype(np.uint32)
+    ports: dict[int, list[int]] = {}
+    for address, port in sorted(servers):
+        ports.setdefault(int(rank[address]), []).append(port)
     loopback = np.array([is_loopback(text) for text in texts], dtype=np.bool_)
     points = [f"{capture.host}/{name}" for capture in captures for name in capture.interfaces]
     return Decoder(
         packets=packets,
-        views=list(_views(captures, own, loopback, np.argsort(order).astype(np.uint32), lanes)),
+        views=list(_views(captures, own, loopback, rank, lanes)),
         hosts=pa.array([*(capture.host for capture in captures), *(lane.name for lane in lanes)], pa.string()),
         points=pa.array(points, pa.string()),
         addresses=pa.array(texts, pa.string()).take(pa.array(order)),
@@ -304,7 +316,17 @@ def _decoder(
         numbers=order,
         forwarded=forwarded,
         owners=owners,
+        servers=ports,
     )
+
+
+def _servers(
+    captures: Iterable[HostCapture], known: frozenset[tuple[str, int]], packets: Packets
+) -> set[tuple[int, int]]:
+    """Addresses, by number, and ports that answered a SYN in these captures or are `known` from before."""
+    number = {text: place for place, text in enumerate(packets.addresses())}
+    before = {(number[text], port) for text, port in known if text in number}
+    return before.union(*(capture.notes.servers for capture in captures))
 
 
 def _views(
@@ -345,6 +367,7 @@ def scan(
     keys: TlsKeys | None = None,
     wanted: TimeRange | None = None,
     read: ReadsCaptures = read_in_threads,
+    carried: Carried = NOTHING_CARRIED,
 ) -> Scan:
     """Read the captures of all hosts.
 
@@ -352,7 +375,7 @@ def scan(
     `partition_bits`: there are 2^n partitions, by default chosen by the files' sizes; `progress` is notified of the
     progress; `addresses` of hosts given by the operator, which override what captures show; `limits` of the input;
     `keys` that open connections of TLS, to which those that the captures hold are added; `wanted`, the time to read,
-    by each host's clock; `read`, which reads them in this process or in others.
+    by each host's clock; `read`, which reads them in this process or in others; `carried`, what is known from before.
     Raises: `InputError` for a file that is no capture, addresses of an unknown host, or if no capture holds a TCP
     packet; `ResourceError` if there is no room for intermediate data.
     """
@@ -361,7 +384,10 @@ def scan(
     if unknown:
         known = ", ".join(str(source.host) for source in named)
         raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
-    how = Reading(spill, partition_bits, progress, addresses, limits, keys=keys or TlsKeys(), wanted=wanted)
+    how = Reading(
+        spill, partition_bits, progress, addresses, limits, keys=keys or TlsKeys(), wanted=wanted,
+        followed=carried.followed,
+    )  # fmt: skip
     known_count = how.keys.connections_count()
     captures, partitions = _read_captures(named, how, read)
     if how.keys.connections_count() > known_count:
@@ -393,7 +419,7 @@ def scan(
     if hosts != named:
         partitions.close()
         captures, partitions = _read_captures(hosts, how, read)
-    return Scan(captures, partitions, [*split, *counters], ranks)
+    return Scan(captures, partitions, [*split, *counters], ranks, carried.servers)
 
 
 def _believed_ranges(named: Sequence[HostSource], captures: Sequence[HostCapture]) -> Believed:
@@ -432,7 +458,7 @@ def _read_into(
             when = " in that time" if how.wanted else ""
             what = f"no TCP packet{when} in {files or 'the given captures'}"
             other_times = "give other times: they are of each host's clock, in UTC"
-            raise InputError(what, other_times if how.wanted else "capture with a filter that includes tcp")
+            raise NoPacketsError(what, other_times if how.wanted else "capture with a filter that includes tcp")
         for capture in captures:
             if capture.host in how.addresses:
                 capture.named_addresses = frozenset(map(packets.address_number, how.addresses[capture.host]))

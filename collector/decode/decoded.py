@@ -24,6 +24,7 @@ class Decoded:
     their bytes, and `event_row`, each one's row in `events`. `forwarded`: rows seen by a host that only forwards them
     (`collector.decode.forwarders`); None if there are none. `owners`: what agents state of who owns connections, by
     host; hosts without a statement are left out. `copies`: for each capture, how many packets are omitted as copies.
+    `servers`: ends of connections (as in columns `*_end`) and ports that are known to be servers'.
     """
 
     events: Columns
@@ -34,6 +35,7 @@ class Decoded:
     forwarded: NDArray[np.bool_] | None = None
     owners: Mapping[str, Owners] = field(default_factory=dict)
     copies: NDArray[np.uint32] = field(default_factory=lambda: NO_COPIES)
+    servers: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Decoder:
     """What is needed to take and interpret the packets of a partition, in any process that reaches `packets`.
 
     `views`, one for each capture; `hosts` and `points`, names; `addresses`, texts in their order, whose position is an
-    address's rank; `is_loopback` and `numbers`, by rank; `forwarded`, as from `forwarders.forwarded_pairs`.
+    address's rank; `is_loopback` and `numbers`, by rank; `forwarded`, as from `forwarders.forwarded_pairs`; `servers`,
+    ports that are known to be servers', by the rank of their address.
     """
 
     packets: Packets
@@ -53,6 +56,7 @@ class Decoder:
     numbers: NDArray[np.int64]
     forwarded: Sequence[frozenset[tuple[int, int]]]
     owners: Mapping[str, Owners]
+    servers: Mapping[int, Sequence[int]]
 
     def take(self, number: int) -> Decoded | None:
         """The events and excerpts of one partition, by host and frame; None if it is empty. Take each only once."""
@@ -62,4 +66,16 @@ class Decoder:
         addresses = self.addresses.take(pa.array(taken.addresses))
         forwarded = forwarded_rows(taken.events, self.forwarded, self.numbers[taken.addresses])
         columns = (taken.events, taken.excerpts, self.hosts, self.points, addresses)
-        return Decoded(*columns, forwarded, self.owners, taken.copies)
+        return Decoded(*columns, forwarded, self.owners, taken.copies, self._servers(taken.addresses))
+
+    def _servers(self, addresses: NDArray[np.uint32]) -> list[tuple[int, int]]:
+        """The servers of a partition with these addresses (ranks). An address of loopback is an end of its own at each
+        host, as the core numbers it."""
+        found: list[tuple[int, int]] = []
+        count = len(addresses)
+        ranks = np.fromiter(self.servers, np.uint32, len(self.servers))
+        for place in np.flatnonzero(np.isin(addresses, ranks)).tolist():
+            rank = int(addresses[place])
+            hosts = range(1, len(self.hosts) + 1) if self.is_loopback[rank] else range(1)
+            found += ((place + host * count, port) for host in hosts for port in self.servers[rank])
+        return found

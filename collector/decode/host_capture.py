@@ -19,6 +19,7 @@ from collector.capture_files.stamps import StampCounts, add_statements
 from collector.decode import copies, merged_captures
 from collector.decode.absurd_stamps import STAMPS_ABSURD, Absurd, Believed
 from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointActivity, Span
+from collector.decode.carried import Followed
 from collector.decode.checksums import COOKED_2
 from collector.decode.host_addresses import Traffic
 from collector.decode.input_limits import InputLimits, PartitionFull, cut_counter
@@ -229,6 +230,8 @@ class Reading:
     """Secrets that open connections of TLS; those that captures hold are added."""
     wanted: Span | None = None
     """The first and last stamp of the packets to read, by each host's clock."""
+    followed: Followed | None = None
+    """What is known of connections from before; None to carry nothing on."""
 
 
 class ReadsCaptures(Protocol):
@@ -263,6 +266,7 @@ def read_host(
     assert source.host is not None
     capture = HostCapture(source.host, tuple(map(str, source.files)), chosen=source.interfaces, wanted=how.wanted)
     cut: CounterInfo | None = None
+    following = _Following(source.host, how.followed)
     with ExitStack() as opened:
         before: CaptureReader | None = None
         for path in source.files:
@@ -280,20 +284,54 @@ def read_host(
             if before is not None:
                 reader.go_on_from(before)
                 before.close()
+            following.take_up(reader)
             cut = _spread_file(number, capture, reader, partitions, progress, how.limits)
             how.limits.check_expansion(path, reader)
             reader.add_keys_to(how.keys)
             _note_file(number, capture, reader, partitions)
             before = reader
+            following.note(reader)
             if cut is not None:
                 capture.counters.append(cut)
                 break
+        following.end(before)
     capture.notes, capture.activity = partitions.notes(number), partitions.activity(number)
     capture.points = tuple(_with_stamps(point, capture.stamps.get(point.interface)) for point in capture.points)
     sights = partitions.sights(number)
     capture.copied = copies.copied_packets(sights, capture.activity.passed)
     capture.is_twice = capture.copied is None and merged_captures.is_twice(sights)
     return capture
+
+
+@dataclass(slots=True)
+class _Following:
+    """Takes up what is known of a host's connections with its first file, and copies it for the next period."""
+
+    host: str
+    followed: Followed | None
+    _is_first: bool = True
+    _is_copied: bool = False
+
+    def take_up(self, reader: CaptureReader) -> None:
+        """Before a file is read."""
+        if self.followed is None:
+            return
+        before = self.followed.before.get(self.host)
+        if self._is_first and before is not None:
+            reader.follow(before)
+        self._is_first = False
+        if not self._is_copied:
+            reader.copy_following_at(self.followed.copy_at_ns)
+
+    def note(self, reader: CaptureReader) -> None:
+        """After a file was read."""
+        if self.followed is not None and (found := reader.copied_following()) is not None:
+            self.followed.after[self.host], self._is_copied = found, True
+
+    def end(self, last: CaptureReader | None) -> None:
+        """After the host's last file: if all packets came before the copy was due, it is made now."""
+        if self.followed is not None and last is not None and not self._is_copied:
+            self.followed.after[self.host] = last.take_following()
 
 
 def _spread_file(

@@ -44,6 +44,7 @@ class Notes:
     own: frozenset[int]  # addresses that the host sent from or received at
     others: frozenset[int]  # at the other end of these; an address in both only passed through
     gaps_ns: dict[tuple[int, int], tuple[int, int, int]]  # as `host_addresses.Traffic.gaps_ns`
+    servers: frozenset[tuple[int, int]] = frozenset()  # addresses and ports that answered a SYN
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +168,11 @@ class Partitions:
 
     def notes(self, host: int) -> Notes:
         """The facts about a host from its packets so far."""
-        events_count, unknown_count, first_ns, last_ns, pairs, own, others, answers = self._core.notes(host)
+        events_count, unknown_count, first_ns, last_ns, pairs, own, others, answers, servers = self._core.notes(host)
         by_pair = {(src, dst): count for src, dst, count in pairs}
         gaps_ns = {(ack, seq): (asker, answerer, ns) for ack, seq, asker, answerer, ns in answers}
         ends = (frozenset(own), frozenset(others))
-        return Notes(events_count, unknown_count, first_ns, last_ns, by_pair, *ends, gaps_ns)
+        return Notes(events_count, unknown_count, first_ns, last_ns, by_pair, *ends, gaps_ns, frozenset(servers))
 
     def file_span(self, host: int, frames_before: int) -> tuple[int, int] | None:
         """First and last timestamp (ns) of the host's file that was added last; None if it has no packet.

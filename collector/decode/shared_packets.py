@@ -102,7 +102,7 @@ class SharedReader:
         with_keys: Sequence[Path],
     ) -> list[_HostRead]:
         believed = {path.absolute(): ranges for path, ranges in how.believed.items()}
-        elsewhere = replace(how, spill=None, progress=SILENT, believed=believed)
+        elsewhere = replace(how, spill=None, progress=SILENT, believed=believed, followed=None)
         logs, with_keys = [[path.absolute() for path in paths] for paths in (self.key_logs, with_keys)]
         jobs = [
             _ReadJob(number, _absolute(source), len(sources), bits, self.folder, elsewhere, logs, with_keys)
@@ -241,6 +241,7 @@ def _with_numbers(capture: HostCapture, numbers: NDArray[np.uint32]) -> HostCapt
         own=frozenset(of[address] for address in notes.own),
         others=frozenset(of[address] for address in notes.others),
         gaps_ns={answer: (of[asker], of[answerer], ns) for answer, (asker, answerer, ns) in notes.gaps_ns.items()},
+        servers=frozenset((of[address], port) for address, port in notes.servers),
     )
     capture.activity = replace(
         activity,

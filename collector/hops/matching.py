@@ -64,7 +64,7 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     Cost: linear in packets, ~0.1-0.3 µs each on one core.
     """
     is_of_end = None if decoded.forwarded is None else ~decoded.forwarded[decoded.excerpts["event_row"]]
-    found = _core.match_events(*_without_forwarded(decoded, first_connection_id, is_of_end))
+    found = _core.match_events(*_without_forwarded(decoded, first_connection_id, is_of_end), decoded.servers)
     placed = (
         by_name(found["events"]) if decoded.forwarded is None else _with_forwarded(found["events"], decoded.forwarded)
     )

@@ -17,11 +17,12 @@ macro_rules! define_columns {
         #[derive(Clone, Copy, Debug, Default)]
         pub struct Event { $(pub $name: $kind,)* }
 
-        /// Events by column, and the host of each address.
+        /// Events by column, the host of each address, and known servers.
         #[derive(Clone, Debug, Default)]
         pub struct Columns {
             $(pub $name: Vec<$kind>,)*
             pub host_of_address: Vec<u16>,
+            pub servers: Vec<(u32, u16)>,
         }
 
         impl Columns {
@@ -30,7 +31,7 @@ macro_rules! define_columns {
             }
 
             pub fn events(&self) -> Events<'_> {
-                Events { $($name: &self.$name,)* host_of_address: &self.host_of_address }
+                Events { $($name: &self.$name,)* host_of_address: &self.host_of_address, servers: &self.servers }
             }
         }
     };
@@ -60,6 +61,7 @@ fn parse(data: &[u8]) -> Columns {
     columns.host_of_address = (0..owners & 3)
         .map(|address| HOSTS[usize::from(owners >> (2 + 2 * address) & 3)])
         .collect();
+    columns.servers = (0..owners & 1).map(|_| (1, 80)).collect();
     let mut host_ns = 0_i64;
     for bytes in rest.as_chunks::<EVENT_LEN>().0.iter().take(EVENT_LIMIT) {
         let [place, flags, s0, s1, l0, l1, a0, a1, time, shift, id, stamp] = *bytes;

@@ -465,7 +465,7 @@ fn incarnation(
     for (side, host) in hosts.into_iter().enumerate() {
         sides[side].own_host = if host == NO_HOST { owner(side) } else { host };
     }
-    let client = client_side(packets, &parts, &sides);
+    let client = client_side(events, packets, &parts, &sides);
     let edges = parts
         .iter()
         .filter_map(|part| packets[part.clone()].first().zip(packets[part.clone()].last()));
@@ -580,8 +580,9 @@ fn busiest_host(hosts: &[SeenByHost], count: impl Fn(&SeenByHost) -> usize, owne
         .map_or(NO_HOST, |seen| seen.host)
 }
 
-/// The side that sent a SYN without ACK; else the one that did not send the SYN-ACK; else the one with the higher port.
-fn client_side(packets: &[Packet], parts: &[Range<usize>], sides: &[Side; 2]) -> usize {
+/// The side that sent a SYN without ACK; else the one that did not send the SYN-ACK; else the one whose peer is known to
+/// be a server; else the one with the higher port.
+fn client_side(events: &Events, packets: &[Packet], parts: &[Range<usize>], sides: &[Side; 2]) -> usize {
     let sent = |side: usize, ack: bool| {
         rows_of(packets, parts, side)
             .take(8)
@@ -593,6 +594,11 @@ fn client_side(packets: &[Packet], parts: &[Range<usize>], sides: &[Side; 2]) ->
     } else if sent(1, false) || sent(0, true) {
         1
     } else {
-        usize::from(sides[1].port > sides[0].port)
+        let is_server = |side: &Side| events.servers.binary_search(&(side.addr, side.port)).is_ok();
+        match (is_server(&sides[0]), is_server(&sides[1])) {
+            (true, false) => 1,
+            (false, true) => 0,
+            _ => usize::from(sides[1].port > sides[0].port),
+        }
     }
 }

@@ -137,6 +137,8 @@ input_table! {
     } beside {
         /// The host that each address belongs to, `NO_HOST` or missing where it is not a captured one's.
         host_of_address: &'a [u16] = &[],
+        /// Addresses and ports that are known to be servers', ascending.
+        servers: &'a [(u32, u16)] = &[],
     }
 }
 

@@ -89,6 +89,10 @@ fn run(packets: &[Packet]) -> MatchResult {
 }
 
 fn run_with(packets: &[Packet], host_of_address: &[u16]) -> MatchResult {
+    run_knowing(packets, host_of_address, &[])
+}
+
+fn run_knowing(packets: &[Packet], host_of_address: &[u16], servers: &[(u32, u16)]) -> MatchResult {
     let column = |get: fn(&Packet) -> u32| packets.iter().map(get).collect::<Vec<u32>>();
     let small = |get: fn(&Packet) -> u16| packets.iter().map(get).collect::<Vec<u16>>();
     let direction: Vec<u8> = packets
@@ -117,6 +121,7 @@ fn run_with(packets: &[Packet], host_of_address: &[u16]) -> MatchResult {
         window_scale: &packets.iter().map(|p| p.scale).collect::<Vec<_>>(),
         sack_hash: &column(|_| 0),
         host_of_address,
+        servers,
     };
     match_events(&events, 0, &[])
 }
@@ -884,4 +889,27 @@ fn an_answer_that_left_before_the_next_request_came_crossed_it() {
         packet(CLIENT, false, 4 * MS, 931, 30).ack(200),
     ];
     assert_eq!(crossings(&after_handshake(&pipelined)), [(false, 0, 50, 100)]);
+}
+
+#[test]
+fn without_a_handshake_the_known_server_is_the_server() {
+    // The gRPC server has a higher port than its client.
+    let packets = [client_send(0, 100, 10), server_receive(5, 100, 10)].map(|one| Packet {
+        tuple: (0, 40_000, 1, 50_051),
+        ..one
+    });
+    let client = |servers: &[(u32, u16)]| {
+        run_knowing(&packets, &[CLIENT, SERVER], servers)
+            .connections
+            .client_port[0]
+    };
+    assert_eq!(client(&[]), 50_051, "by the ports alone");
+    assert_eq!(client(&[(1, 50_051)]), 40_000);
+    assert_eq!(client(&[(0, 40_000)]), 50_051);
+    assert_eq!(
+        client(&[(0, 40_000), (1, 50_051)]),
+        50_051,
+        "both are known: by the ports"
+    );
+    assert_eq!(client(&[(1, 50_052), (2, 50_051)]), 50_051);
 }

@@ -10,6 +10,9 @@ use crate::sights::Sights;
 
 /// Pairs of addresses from which a host's own addresses are inferred: bounds memory where sources are forged.
 pub const MAX_PAIRS: usize = 1 << 16;
+/// Servers that are noted, at most.
+pub const MAX_SERVERS: usize = 1 << 16;
+const SYN_ACK: u16 = 0x12;
 /// Bits of the hash by which recent pairs are counted in an array before the map: a capture has few pairs, and most
 /// packets belong to recent ones.
 const RECENT_BITS: u32 = 8;
@@ -32,6 +35,8 @@ pub struct Notes {
     pub own: FxHashSet<u32>,
     pub others: FxHashSet<u32>,
     pub answers: Answers,
+    /// Addresses and ports that answered a SYN.
+    pub servers: FxHashSet<(u32, u16)>,
     /// When which of the host's interfaces captured, and what passed them.
     pub activity: Activity,
     pub sights: Sights,
@@ -54,6 +59,7 @@ impl Notes {
         self.span_ns = Some((known.0.min(first), known.1.max(last)));
         self.events_count += events.len() as u64;
         self.answers.add(events, &number);
+        self.note_servers(events, &number);
         self.activity.add(events, frames_before, (first, last), &place);
         self.sights.add(events, &number, &place);
         let counts_pairs = self.pairs.len() < MAX_PAIRS;
@@ -71,6 +77,17 @@ impl Notes {
                 self.others.insert(src);
             } else {
                 self.unknown_count += count;
+            }
+        }
+    }
+}
+
+impl Notes {
+    fn note_servers(&mut self, events: &EventColumns, number: impl Fn(u32) -> u32) {
+        for (row, flags) in events.flags.iter().enumerate() {
+            if flags & SYN_ACK == SYN_ACK && self.servers.len() < MAX_SERVERS {
+                self.servers
+                    .insert((number(events.src_addr[row]), events.src_port[row]));
             }
         }
     }
@@ -118,6 +135,26 @@ mod tests {
         let mut events = EventColumns::default();
         events.extend(&rows);
         events
+    }
+
+    #[test]
+    fn who_answers_a_syn_is_a_server() {
+        let packet = |flags, src_addr, src_port| Event {
+            flags,
+            src_addr,
+            src_port,
+            ..Event::default()
+        };
+        let mut events = EventColumns::default();
+        events.extend(&[
+            packet(0x02, 1, 4000),
+            packet(0x52, 2, 80),
+            packet(0x10, 3, 80),
+            packet(0x14, 4, 81),
+        ]);
+        let mut notes = Notes::default();
+        notes.add(&events, 0, |address| address + 10, |interface| interface);
+        assert_eq!(notes.servers, FxHashSet::from_iter([(12, 80)]));
     }
 
     #[test]

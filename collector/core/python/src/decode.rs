@@ -28,6 +28,7 @@ use crate::tls_keys::TlsKeys;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CaptureFile>()?;
+    module.add_class::<Following>()?;
     module.add_class::<Rows>()?;
     module.add_function(wrap_pyfunction!(decode_counters, module)?)
 }
@@ -77,6 +78,17 @@ pub struct CaptureFile {
     position: File,
     /// Where in it the capture begins.
     begin: u64,
+}
+
+/// What is known of a host's connections at one moment of its capture: of protocols whose messages depend on those
+/// before them, and of encrypted ones that are opened.
+#[pyclass(frozen, module = "collector._core")]
+pub struct Following(Mutex<reader::Following>);
+
+impl Following {
+    fn following(&self) -> reader::Following {
+        lock(&self.0).clone()
+    }
 }
 
 /// Decoded rows that stay in the core; `Partitions` stores them.
@@ -150,15 +162,30 @@ impl CaptureFile {
     /// Continue with the connections of HTTP/2 that were followed in the previous file of the same capture, which must
     /// not be read any more, and with those that were opened in it.
     fn go_on_from(&self, before: PyRef<'_, Self>) {
-        let (frames, opener) = {
-            let mut before = before.lock();
-            (before.take_frames(), before.take_opener())
-        };
-        let mut reader = self.lock();
-        reader.set_frames(frames);
-        if opener.is_some() {
-            reader.set_opener(opener);
-        }
+        let following = before.lock().take_following();
+        self.lock().follow(following);
+    }
+
+    /// Continue with the connections that were followed at a moment of the same host's capture.
+    fn follow(&self, before: PyRef<'_, Following>) {
+        let following = before.following();
+        self.lock().follow(following);
+    }
+
+    /// Copy the state of connections that are followed, once packets with this stamp (ns) or a later one come.
+    fn copy_following_at(&self, host_ns: i64) {
+        self.lock().copy_following_at(host_ns);
+    }
+
+    /// The copy, if it was made; None later.
+    fn copied_following(&self) -> Option<Following> {
+        let found = self.lock().copied_following();
+        found.map(|following| Following(Mutex::new(following)))
+    }
+
+    /// The state at the end of what was read, which is read no more.
+    fn take_following(&self) -> Following {
+        Following(Mutex::new(self.lock().take_following()))
     }
 
     /// Add to `keys` the secrets that the file holds, as far as it was read.

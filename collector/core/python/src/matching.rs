@@ -17,6 +17,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Pair all transfers; connections are numbered from `first_connection_id`, and `places` are those of the rows `asked`.
+/// `servers`: addresses and ports that are known to be servers'.
 /// See `collector/_core.pyi`.
 #[pyfunction(name = "match_events")]
 fn match_events_py<'py>(
@@ -24,8 +25,10 @@ fn match_events_py<'py>(
     columns: &Bound<'py, PyDict>,
     first_connection_id: i64,
     asked: PyReadonlyArray1<'py, u32>,
+    mut servers: Vec<(u32, u16)>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let asked = asked.as_slice()?;
+    servers.sort_unstable();
     let columns = Columns::of(columns)?;
     let (events, frames): (Events, &[u32]) = (columns.table()?, columns.column("frame")?);
     if frames.len() != events.host.len() {
@@ -38,6 +41,7 @@ fn match_events_py<'py>(
         let owners = host_of_address(events.direction, events.host, events.src_addr, events.dst_addr);
         let owned = Events {
             host_of_address: &owners,
+            servers: &servers,
             ..events
         };
         let mut matched = match_events(&owned, first_connection_id, asked);

@@ -59,6 +59,7 @@ type NoteFields = (
     Vec<u32>,
     Vec<u32>,
     Vec<(u32, u32, u32, u32, i64)>,
+    Vec<(u32, u16)>,
 );
 /// For each file: packets before it, first and last stamp. For each interface that captured: its number, first and last
 /// stamp, packets. Silences (interface, from, to); (source, destination, interface, packets); passages (source,
@@ -149,6 +150,7 @@ impl PyPartitions {
                 notes.own.iter().copied().collect(),
                 notes.others.iter().copied().collect(),
                 notes.answers.gaps.iter().map(answer).collect(),
+                notes.servers.iter().copied().collect(),
             )
         })
     }

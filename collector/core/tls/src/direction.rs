@@ -46,6 +46,7 @@ const FINISHED: u8 = 20;
 const KEY_UPDATE: u8 = 24;
 
 /// What both directions of a connection know.
+#[derive(Clone)]
 pub(crate) struct Negotiation {
     pub client_random: Random,
     pub secrets: Secrets,
@@ -75,6 +76,7 @@ pub(crate) struct Piece<'a> {
     pub bytes: &'a [u8],
 }
 
+#[derive(Clone)]
 struct HeldPiece {
     seq: u32,
     wire_len: u32,
@@ -82,11 +84,13 @@ struct HeldPiece {
 }
 
 /// How the records that come next are protected.
+#[derive(Clone)]
 enum Protection {
     Plain,
     Sealed(Sealing),
 }
 
+#[derive(Clone)]
 struct Sealing {
     /// None if they cannot be known.
     keys: Option<Keys>,
@@ -116,6 +120,7 @@ struct OpenedRecord {
     is_plain: bool,
 }
 
+#[derive(Clone)]
 pub(crate) struct Direction {
     /// 0 for the client's, 1 for the server's.
     side: usize,
@@ -655,7 +660,7 @@ fn record_len(header: &[u8; HEADER_LEN]) -> Option<usize> {
 }
 
 /// Divides a direction's handshake records into messages, which may be cut by records anywhere.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Messages {
     header: Vec<u8>,
     /// Bytes of the current message that are still to come.

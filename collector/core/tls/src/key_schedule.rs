@@ -12,6 +12,7 @@ use crate::key_log::{Random, Secret};
 use crate::suites::{Cipher, EXPLICIT_NONCE_LEN, Hash, NONCE_LEN, Suite};
 
 /// A cipher, and what each nonce is made of.
+#[derive(Clone)]
 pub struct Keys {
     pub cipher: Cipher,
     /// Combined with the number of a record by XOR; of TLS 1.2 with GCM or CCM its first 4 bytes alone.

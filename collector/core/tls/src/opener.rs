@@ -2,6 +2,7 @@
 //!
 //! Bounds: [`MAX_CONNECTIONS`], each as [`crate::direction`] says; [`HELD_BYTES`] of packets held back, of all of them.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ const HELD_BYTES: usize = 64 << 20;
 const MAX_COUNTED: usize = 1 << 17;
 const HANDSHAKE: u8 = 22;
 
+#[derive(Clone)]
 struct Connection {
     shared: Negotiation,
     /// The client's and the server's.
@@ -36,6 +38,7 @@ struct Connection {
 }
 
 /// Opens the connections whose secrets a key log holds.
+#[derive(Clone)]
 pub struct TlsOpener {
     keys: Arc<KeyLog>,
     /// By their client's direction.
@@ -154,6 +157,21 @@ impl Opener for TlsOpener {
             self.forget(&client);
         }
         !is_closed
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Opener> {
+        Box::new(self.clone())
+    }
+
+    fn take_keys(&mut self, newer: &dyn Opener) {
+        if let Some(newer) = newer.as_any().downcast_ref::<Self>() {
+            self.keys = Arc::clone(&newer.keys);
+            self.counted.clear();
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

@@ -90,6 +90,7 @@ impl Aead {
 }
 
 /// A cipher with its key.
+#[derive(Clone)]
 pub enum Cipher {
     Aes128Gcm(Box<Aes128Gcm>),
     Aes256Gcm(Box<Aes256Gcm>),

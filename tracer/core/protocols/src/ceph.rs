@@ -138,7 +138,7 @@ fn frame_len(header: &[u8]) -> Option<FrameLen> {
 }
 
 /// Reads the frames of one direction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Reader {
     /// Frames before the next one may be missing.
     is_after_gap: bool,
@@ -180,6 +180,10 @@ impl FrameReader for Reader {
 
     fn lose(&mut self) {
         self.is_after_gap = true;
+    }
+
+    fn boxed_clone(&self) -> Box<dyn FrameReader> {
+        Box::new(self.clone())
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Kinds {
 }
 
 /// Writes excerpts, in buffers that are reused.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Writer {
     /// The first bytes.
     pub solid: Vec<u8>,

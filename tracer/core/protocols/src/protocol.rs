@@ -83,6 +83,14 @@ pub trait FrameReader: std::fmt::Debug + Send {
     fn read(&mut self, frame: &[u8], said: &mut Vec<u8>);
     /// Frames are missing between the last one and the next.
     fn lose(&mut self);
+    /// A copy, which reads on from here by itself.
+    fn boxed_clone(&self) -> Box<dyn FrameReader>;
+}
+
+impl Clone for Box<dyn FrameReader> {
+    fn clone(&self) -> Self {
+        (**self).boxed_clone()
+    }
 }
 
 /// A frame that was read.
@@ -136,6 +144,14 @@ pub trait Scanner: std::fmt::Debug + Send {
     fn scan(&mut self, bytes: &[u8], found: OnMessage<'_>) -> Scan;
     /// The bytes that continue those read before are missing, and so may be others: another message comes next.
     fn lose(&mut self, found: OnMessage<'_>);
+    /// A copy, which reads on from here by itself.
+    fn boxed_clone(&self) -> Box<dyn Scanner>;
+}
+
+impl Clone for Box<dyn Scanner> {
+    fn clone(&self) -> Self {
+        (**self).boxed_clone()
+    }
 }
 
 /// Called with each message that was found.

@@ -56,7 +56,7 @@ pub struct Direction {
     pub interface: u16,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Flow {
     /// Place of its protocol in the registry.
     protocol: u8,
@@ -72,7 +72,7 @@ struct Flow {
 }
 
 /// How a direction is followed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Walk {
     Framed(FramedWalk),
     Scanned {
@@ -83,7 +83,7 @@ enum Walk {
 }
 
 /// Follows frames from one header to the next.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct FramedWalk {
     framing: &'static Framing,
     reader: Box<dyn FrameReader>,
@@ -135,7 +135,7 @@ enum Outcome {
 }
 
 /// Follows the frames of all connections in a capture.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Frames {
     flows: HashMap<Direction, Flow, RandomState>,
     held_bytes: usize,

@@ -7,6 +7,7 @@
 //!
 //! Bounds: [`MAX_PLACES`] records of each direction.
 
+use std::any::Any;
 use std::collections::VecDeque;
 
 use crate::counters::Counters;
@@ -32,6 +33,18 @@ pub trait Opener: Send {
         counters: &mut Counters,
         found: &mut dyn FnMut(RecordFound<'_>, &mut Counters),
     ) -> bool;
+    /// A copy, which opens on from here by itself.
+    fn boxed_clone(&self) -> Box<dyn Opener>;
+    /// Open what comes with the keys of a newer opener of the same kind.
+    fn take_keys(&mut self, newer: &dyn Opener);
+    /// This opener, for `take_keys`.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl Clone for Box<dyn Opener> {
+    fn clone(&self) -> Self {
+        (**self).boxed_clone()
+    }
 }
 
 /// What an opener finds in a direction, in the order of its bytes.
@@ -68,7 +81,7 @@ pub struct Record<'a> {
 }
 
 /// Sequence numbers of a direction's clear bytes, and of the bytes on the wire from which they were opened.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Places {
     /// Of the first byte of each record's content: among clear bytes, and on the wire. Ascending.
     starts: VecDeque<(u32, u32)>,

@@ -91,6 +91,22 @@ pub struct PacketCopy {
     pub data: Vec<u8>,
 }
 
+/// A copy of the state of connections that are followed.
+#[cold]
+fn following(decoder: &Decoder) -> Following {
+    Following {
+        frames: decoder.frames.clone(),
+        opener: decoder.opener.clone(),
+    }
+}
+
+/// What is known of connections that are followed, at one moment of a capture.
+#[derive(Clone, Default)]
+pub struct Following {
+    pub frames: Frames,
+    pub opener: Option<Box<dyn Opener>>,
+}
+
 /// A capture file being read.
 pub struct Reader<R> {
     input: Input<R>,
@@ -103,6 +119,9 @@ pub struct Reader<R> {
     stamp_filter: StampFilter,
     /// The stamps of packets that are decoded, inclusive.
     wanted: (i64, i64),
+    /// Before the first packet from this stamp on, `copy` is made.
+    copy_at_ns: i64,
+    copy: Option<Following>,
     damaged_frames: Vec<u32>,
     frame: u32,
     is_done: bool,
@@ -187,6 +206,8 @@ impl<R: Read> Reader<R> {
             section: Section::default(),
             stamp_filter: StampFilter::default(),
             wanted: (i64::MIN, i64::MAX),
+            copy_at_ns: i64::MAX,
+            copy: None,
             damaged_frames: Vec::new(),
             frame: 0,
             is_done: false,
@@ -223,24 +244,39 @@ impl<R: Read> Reader<R> {
         self.stamp_filter.frames()
     }
 
-    /// Continue with the connections whose frames were followed in the host's previous file ([`Self::take_frames`]).
-    pub fn set_frames(&mut self, frames: Frames) {
-        self.decoder.frames = frames;
+    /// Continue with the connections that were followed in the host's previous file ([`Self::take_following`]).
+    /// What opens encrypted ones gets the keys of this reader's.
+    pub fn follow(&mut self, before: Following) {
+        self.decoder.frames = before.frames;
+        if let Some(mut opener) = before.opener {
+            if let Some(newer) = &self.decoder.opener {
+                opener.take_keys(newer.as_ref());
+            }
+            self.decoder.opener = Some(opener);
+        }
     }
 
-    /// Take the state of connections whose frames are followed, which may continue in the host's next file.
-    pub fn take_frames(&mut self) -> Frames {
-        std::mem::take(&mut self.decoder.frames)
+    /// Take the state of connections that are followed, which may continue in the host's next file.
+    pub fn take_following(&mut self) -> Following {
+        Following {
+            frames: std::mem::take(&mut self.decoder.frames),
+            opener: self.decoder.opener.take(),
+        }
+    }
+
+    /// Copy the state of connections that are followed, once packets with this stamp or a later one come.
+    pub fn copy_following_at(&mut self, host_ns: i64) {
+        self.copy_at_ns = host_ns;
+    }
+
+    /// The copy, if it was made.
+    pub fn copied_following(&mut self) -> Option<Following> {
+        self.copy.take()
     }
 
     /// Open encrypted connections, from here on.
     pub fn set_opener(&mut self, opener: Option<Box<dyn Opener>>) {
         self.decoder.opener = opener;
-    }
-
-    /// Take what opens encrypted connections, which may continue in the host's next file.
-    pub fn take_opener(&mut self) -> Option<Box<dyn Opener>> {
-        self.decoder.opener.take()
     }
 
     /// Count what is noticed outside of reading.
@@ -364,6 +400,10 @@ impl<R: Read> Reader<R> {
         if host_ns < self.wanted.0 || host_ns > self.wanted.1 {
             self.counters.bump(CounterKind::OutsideTime);
             return;
+        }
+        if host_ns >= self.copy_at_ns {
+            self.copy_at_ns = i64::MAX;
+            self.copy = Some(following(&self.decoder));
         }
         let packet = Packet {
             frame: self.frame,

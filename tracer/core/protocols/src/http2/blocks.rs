@@ -40,7 +40,7 @@ const PRIORITY_LEN: usize = 5;
 const PROMISED_LEN: usize = 4;
 
 /// The header blocks of one direction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HeaderBlocks {
     decoder: Decoder,
     block: Vec<u8>,
@@ -93,6 +93,10 @@ impl FrameReader for HeaderBlocks {
         self.block.clear();
         self.is_broken = true;
     }
+
+    fn boxed_clone(&self) -> Box<dyn FrameReader> {
+        Box::new(self.clone())
+    }
 }
 
 impl HeaderBlocks {
@@ -132,7 +136,7 @@ impl FrameHeader {
 }
 
 /// The fields of a block, as far as they are known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Fields {
     method: Vec<u8>,
     target: Vec<u8>,

@@ -47,7 +47,7 @@ pub struct Field {
 pub struct InvalidBlockError;
 
 /// The decoder of one direction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Decoder {
     /// The newest first.
     entries: VecDeque<Field>,

@@ -164,7 +164,7 @@ struct Line {
     is_quiet: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ClientScanner {
     /// Bytes of the current request before those that are scanned.
     len: u64,
@@ -218,6 +218,10 @@ impl Scanner for ClientScanner {
     fn lose(&mut self, _: OnMessage<'_>) {
         self.held.clear();
         (self.len, self.held_len, self.batch) = (0, 0, None);
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Scanner> {
+        Box::new(self.clone())
     }
 }
 

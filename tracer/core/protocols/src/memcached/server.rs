@@ -40,7 +40,7 @@ const WORDS: &[&[u8]] = &[
 ];
 static WORDS_INDEX: NameIndex<64> = NameIndex::new(WORDS);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ServerScanner {
     /// Bytes of the current answer before those that are scanned.
     len: u64,
@@ -115,6 +115,10 @@ impl Scanner for ServerScanner {
         }
         self.held.clear();
         (self.len, self.held_len, self.is_begun, self.is_announced) = (0, 0, false, false);
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Scanner> {
+        Box::new(self.clone())
     }
 }
 

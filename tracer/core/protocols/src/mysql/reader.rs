@@ -37,7 +37,7 @@ enum Side {
     Server,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Messages {
     side: Option<Side>,
     /// Packets may be missing before the next one.
@@ -59,7 +59,7 @@ impl Default for Messages {
 }
 
 /// A row, what it names, and the statement of which it says something.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NamedRow {
     flags: u8,
     result_code: i32,
@@ -129,6 +129,10 @@ impl FrameReader for Messages {
     fn lose(&mut self) {
         self.is_after_gap = true;
         self.server.state = State::Between;
+    }
+
+    fn boxed_clone(&self) -> Box<dyn FrameReader> {
+        Box::new(self.clone())
     }
 }
 
@@ -214,7 +218,7 @@ enum State {
     Prepared(u32),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Server {
     state: State,
     last_number: u8,

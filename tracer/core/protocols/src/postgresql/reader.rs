@@ -37,7 +37,7 @@ const NAME_MAX_LEN: usize = 256;
 /// The name of a statement that was not seen.
 const UNSEEN: &str = "(statement not captured)";
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Messages {
     side: Option<Side>,
     /// Messages may be missing before the next one.
@@ -46,7 +46,7 @@ pub struct Messages {
     server: Server,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Client {
     statements: HashMap<Box<[u8]>, Shape>,
     /// The request whose Sync has not come.
@@ -56,7 +56,7 @@ struct Client {
 }
 
 /// A request of several messages.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Request {
     parsed: Option<Shape>,
     /// The first statement that it executes; without a verb if that is not known.
@@ -66,7 +66,7 @@ struct Request {
     named: Shape,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Server {
     is_answering: bool,
     result: i32,
@@ -121,6 +121,10 @@ impl FrameReader for Messages {
         self.client.is_copying = false;
         self.server.is_answering = false;
         self.server.result = DUE;
+    }
+
+    fn boxed_clone(&self) -> Box<dyn FrameReader> {
+        Box::new(self.clone())
     }
 }
 

@@ -29,7 +29,7 @@ const INLINE_KEPT: usize = 256;
 /// Longest header of which a part is kept for the next packet.
 const HEADER_LIMIT: usize = 32;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ClientScanner {
     /// Bytes of the current command before those that are scanned.
     len: u64,
@@ -68,7 +68,7 @@ pub(super) enum Kind {
 }
 
 /// What is known of the current command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Words {
     /// Words that come next, and the number of the next one.
     left: u32,
@@ -148,6 +148,10 @@ impl Scanner for ClientScanner {
         }
         self.begin();
         self.len = 0;
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Scanner> {
+        Box::new(self.clone())
     }
 }
 

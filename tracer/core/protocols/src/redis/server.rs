@@ -23,7 +23,7 @@ const DEPTH_LIMIT: usize = 32;
 const HELD_LIMIT: usize = 32;
 const COPYING: &[u8] = b"REPLCONF";
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ServerScanner {
     /// Bytes of the current answer before those that are scanned.
     len: u64,
@@ -81,6 +81,10 @@ impl Scanner for ServerScanner {
         }
         self.begin();
         self.len = 0;
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Scanner> {
+        Box::new(self.clone())
     }
 }
 

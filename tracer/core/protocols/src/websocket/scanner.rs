@@ -8,7 +8,7 @@ use crate::protocol::{OnMessage, ReadFrame, Scan, Scanner};
 const SKIP_MOST: u64 = 1 << 30;
 
 /// Finds frames; each is passed on with its flags and the code of a close, 0 if it has none.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FrameScanner {
     /// The current frame's header so far, and the code of a close behind it.
     start: Vec<u8>,
@@ -96,5 +96,9 @@ impl Scanner for FrameScanner {
         }
         self.start.clear();
         (self.rest, self.is_after_gap) = (0, true);
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Scanner> {
+        Box::new(self.clone())
     }
 }
