@@ -150,7 +150,7 @@ FLOORS = (
     ("requests",),
     ("findings",),
     ("reporting", "analysis"),
-    ("export",),
+    ("export", "series"),
     ("queries",),
     ("service",),
     ("remote",),

@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ from collector.commands.address_option import address_option
 from collector.commands.far_index import write_far_index
 from collector.commands.naming_options import naming_options, operators_names
 from collector.commands.progress_text import progress_display
+from collector.commands.replay_series import parse_length, replay_series
 from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import say_leftovers, trace_place
 from collector.decode.far_captures import FarCaptures
@@ -59,6 +61,11 @@ MOST_WORKERS_A_CORE = 8
 @click.option("--from", "from_time", metavar="TIME", help="Leave out packets before TIME (2026-11-26T14:05:30, UTC).")
 @click.option("--to", "to_time", metavar="TIME", help="Leave out packets after TIME.")
 @click.option(
+    "--every",
+    metavar="TIME",
+    help="Make a trace of each 10m, 1h, 1d … (UTC), and a summary of each, in the folder of -o: a series.",
+)
+@click.option(
     "--engine",
     metavar="URL",
     help="Analyse on the Dask cluster of the scheduler at dask://HOST:PORT; dask:// starts one here.",
@@ -94,6 +101,7 @@ def command(
     keys: tuple[Path, ...],
     from_time: str | None,
     to_time: str | None,
+    every: str | None,
     engine: str | None,
     workers: int | None,
     scratch: Path | None,
@@ -108,8 +116,10 @@ def command(
     folder at a collector (DATA/sessions/NAME) is read, too: several are one, of which each has a part. What is at a URL
     (s3://BUCKET/FOLDER, https://…) is fetched for the time of the analysis. --from and --to are times of each host's
     clock; of an agent's segments only those of that time are read. --engine and --workers give the same trace as one
-    process (docs/scale.md).
+    process (docs/scale.md). --every makes a series of traces (docs/series.md), which goes on where it ended if it is
+    made again.
     """
+    length_ns = None if every is None else parse_length(every)
     tls_keys, unread = read_key_logs(keys)
     wanted = parse_range(from_time, to_time)
     options = AnalysisOptions(
@@ -126,6 +136,10 @@ def command(
     )
     with trace_place(trace) as place:
         say_leftovers(place, *([scratch] if scratch else []))
+        if length_ns is not None:
+            make = partial(_places, engine=engine, workers=workers, scratch=scratch, keys=keys)
+            replay_series(captures, place, length_ns, options, make, quiet=quiet)
+            return
         with (
             progress_display(quiet=quiet) as progress,
             _places(place, engine, workers, scratch, keys) as where,

@@ -10,6 +10,10 @@ from collector.commands.read_counts import say_reads
 from collector.reporting.html import write_html
 from collector.reporting.report import build_report
 from collector.reporting.text import show
+from collector.series.overview import build_overview
+from collector.series.series import Series, is_series
+from collector.series.text import show_overview
+from tracer.errors import InputError
 from tracer.plain_text import is_safe
 
 
@@ -21,7 +25,16 @@ from tracer.plain_text import is_safe
 @click.option("--compare", "other", metavar="OTHER", help="Also show what differs from that trace, by stage.")
 @click.argument("trace", metavar="TRACE")
 def command(*, trace: str, other: str | None, html: Path | None, as_json: bool) -> None:
-    """Show on one screen what happened in TRACE and where the time went."""
+    """Show on one screen what happened in TRACE and where the time went; or in a series of traces, and when."""
+    if is_series(Path(trace)):
+        if other is not None or html is not None:
+            raise InputError(f"{trace} is a series of traces", "name the trace of one of its periods")
+        overview = build_overview(Series(Path(trace)))
+        if as_json:
+            click.echo(_escape_controls(json.dumps(asdict(overview), indent=1, ensure_ascii=False)))
+        else:
+            show_overview(overview)
+        return
     report = build_report(trace, other)
     if as_json:
         click.echo(_escape_controls(json.dumps(asdict(report), indent=1, ensure_ascii=False)))

@@ -55,6 +55,16 @@ def narrow_sources(sources: Sequence[HostSource], wanted: TimeRange) -> list[Hos
     return [replace(source, files=tuple(_files_in(source.files, wanted))) for source in sources]
 
 
+def files_at_edges(files: Sequence[Path]) -> list[Path]:
+    """The files that may hold the first or the last packet: of an agent's segments the first and the last three (the
+    very last ones may be empty), of others all."""
+    found: list[Path] = []
+    for stem, run in groupby(files, _stem):
+        series = list(run)
+        found += series if not stem else [each for at, each in enumerate(series) if at < 1 or at >= len(series) - 3]
+    return found
+
+
 def _files_in(files: Sequence[Path], wanted: TimeRange) -> list[Path]:
     found: list[Path] = []
     for stem, run in groupby(files, _stem):

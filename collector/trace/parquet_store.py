@@ -366,6 +366,10 @@ def _no_trace(fs: Any, root: str, url: str) -> InputError:
             f"{url} is a file; a trace is a directory", f"for a capture file: tracer replay -o TRACE {url}"
         )
     held = _contents(fs, root)
+    if fs.exists(f"{root}/series.json"):
+        return InputError(
+            f"{url} is a series of traces", "name one of the folders in it, which is the trace of a period"
+        )
     if not held:
         return InputError(f"{url} is an empty directory, no trace", "make one with: tracer replay -o TRACE CAPTURE…")
     return InputError(f"{url} is no trace (it holds {held})", f"if these are captures: tracer replay -o TRACE {url}")

@@ -1,0 +1,1 @@
+"""Series: the traces of successive periods, and the summaries that stay when a trace is removed."""

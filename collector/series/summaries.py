@@ -1,0 +1,213 @@
+"""The summary of a period: what stays of its requests, packets and findings when its trace is removed.
+
+- `requests`: requests by the minute in which they began, and by class (`CLASS`): how many, how they ended, and how long
+  they took, as a histogram with `BUCKETS_PER_OCTAVE` buckets for each factor of two. Histograms of any classes and
+  times add up, and a percentile of a sum is at most 2.2 % off. Of clients' own requests also where their time went,
+  with all that was called for them: the columns of the ledger.
+- `packets`: hops by the minute and by hosts: matched, lost, retransmitted.
+- `findings`: the table of the trace as it is.
+
+What counts as a client's own request, as failed and as abandoned is what a report counts. Durations are those of
+requests that were not abandoned.
+Cost: a pass over each table. Memory: the columns of the exchanges, a row group of the hops.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from collector.reporting.request_rows import RequestRows
+from collector.requests.outcomes import Outcome, is_abandoned
+from collector.requests.spans import LEDGER_COLUMNS
+from collector.services.client_requests import of_clients
+from collector.trace.reading import Trace
+from collector.trace.schema import HopState
+from tracer.errors import InputError
+
+MINUTE_NS = 60 * 10**9
+BUCKETS_PER_OCTAVE = 16
+CLASS = ("server_host", "service", "protocol", "method", "operation", "is_client")
+MOST_CLASSES = 200
+"""At most so many classes of a period are kept apart, those with the most requests; all others are one, `OTHER`."""
+OTHER = "other"
+COUNTS = ("requests_count", "failed_count", "abandoned_count", "unknown_count", "request_bytes", "response_bytes")
+TABLES = ("requests", "packets", "findings")
+HOP_COLUMNS = (
+    "send_host",
+    "receive_host",
+    "send_trace_ns",
+    "receive_trace_ns",
+    "state",
+    "attempt",
+    "stream_start",
+    "stream_end",
+)
+PACKET_COUNTS = ("hops_count", "matched_count", "lost_count", "retransmitted_count", "bytes")
+_TEXTS = ("server_host", "service", "protocol", "method", "operation")
+_OF_REQUESTS = (
+    *("exchange_id", "trace_id", "depth", "client_host", *_TEXTS, "background", "outcome"),
+    *("request_bytes", "response_bytes", "start_trace_ns", "end_trace_ns", "pause_ns", "duration_ns"),
+)
+
+
+def write_summary(trace: Trace, from_ns: int, to_ns: int, place: Path) -> None:
+    """Write the summary of a trace to a folder, in place of one that is there. Raises: OSError, InputError."""
+    partial = place.with_name(f".{place.name}.00000000.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for name, table in zip(TABLES, make_summary(trace, from_ns, to_ns), strict=True):
+        table.write_parquet(partial / f"{name}.parquet")
+    shutil.rmtree(place, ignore_errors=True)
+    partial.rename(place)
+
+
+def read_summary(place: Path, table: str) -> pl.DataFrame:
+    """A table of a summary. Raises: InputError if it is missing or damaged."""
+    try:
+        return pl.read_parquet(place / f"{table}.parquet")
+    except (OSError, pl.exceptions.PolarsError):
+        raise InputError(
+            f"the summary {place} cannot be read", "make the series again, if its captures are there"
+        ) from None
+
+
+def make_summary(trace: Trace, from_ns: int, to_ns: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The tables `requests`, `packets` and `findings` of a period [from, to)."""
+    findings = pl.DataFrame(trace.read("findings")).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return request_minutes(RequestRows.of_trace(trace)), packet_minutes(trace, from_ns, to_ns), findings
+
+
+def request_minutes(rows: RequestRows) -> pl.DataFrame:
+    """The table `requests`."""
+    every = rows.columns(*_OF_REQUESTS).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    roots = every.filter(pl.col("depth") == 0, pl.col("start_trace_ns").is_not_null())
+    clients = of_clients(roots, every)["exchange_id"]
+    took = pl.coalesce("duration_ns", pl.col("end_trace_ns") - pl.col("start_trace_ns") - pl.col("pause_ns"))
+    timed = every.filter(pl.col("start_trace_ns").is_not_null()).with_columns(
+        minute_trace_ns=pl.col("start_trace_ns") // MINUTE_NS * MINUTE_NS,
+        is_client=pl.col("exchange_id").is_in(clients.implode()),
+        took=pl.when((took > 0) & ~is_abandoned()).then(took),
+        **{name: pl.col(name).fill_null("") for name in _TEXTS},
+    )
+    timed = _with_most_classes(timed)
+    key = ["minute_trace_ns", *CLASS]
+    outcome = pl.col("outcome").fill_null(str(Outcome.UNKNOWN))
+    counted = timed.group_by(key).agg(
+        requests_count=pl.len().cast(pl.Int64),
+        **{
+            f"{each}_count": (outcome == str(each)).sum().cast(pl.Int64)
+            for each in (Outcome.FAILED, Outcome.ABANDONED, Outcome.UNKNOWN)
+        },
+        **{name: pl.col(name).sum() for name in ("request_bytes", "response_bytes")},
+    )
+    found = counted.join(_histograms(timed, key), on=key, how="left").join(
+        _ledgers(rows, timed, key), on=key, how="left"
+    )
+    return found.with_columns(pl.col(LEDGER_COLUMNS).fill_null(0)).sort(key)
+
+
+def packet_minutes(trace: Trace, from_ns: int, to_ns: int) -> pl.DataFrame:
+    """The table `packets`: hops within [from, to)."""
+    key = ["minute_trace_ns", "send_host", "receive_host"]
+    at, state = pl.coalesce("send_trace_ns", "receive_trace_ns"), pl.col("state").cast(pl.String)
+    is_matched = state.is_in([str(HopState.MATCHED)])
+    parts = [_no_packets()]
+    for batch in trace.batches("hops", HOP_COLUMNS):
+        hops = (
+            pl.DataFrame(batch)
+            .filter((at >= from_ns) & (at < to_ns))
+            .with_columns(
+                pl.col("send_host", "receive_host").cast(pl.String).fill_null(""),
+                minute_trace_ns=at // MINUTE_NS * MINUTE_NS,
+            )
+        )
+        parts.append(
+            hops.group_by(key).agg(
+                hops_count=pl.len().cast(pl.Int64),
+                matched_count=is_matched.sum().cast(pl.Int64),
+                lost_count=(state == str(HopState.LOST)).sum().cast(pl.Int64),
+                retransmitted_count=(pl.col("attempt") > 1).sum().cast(pl.Int64),
+                bytes=(pl.col("stream_end") - pl.col("stream_start")).filter(is_matched).sum(),
+            )
+        )
+    return pl.concat(parts).group_by(key).agg(pl.col(PACKET_COUNTS).sum()).sort(key)
+
+
+def buckets_of(durations_ns: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """The bucket of each duration, which is positive."""
+    return np.floor(np.log2(durations_ns) * BUCKETS_PER_OCTAVE).astype(np.uint16)
+
+
+def bucket_ns(bucket: int) -> float:
+    """The middle of a bucket (geometric), in ns."""
+    return float(2 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE))
+
+
+def percentile_ns(buckets: Sequence[int], counts: Sequence[int], share: float) -> float | None:
+    """The duration that `share` (0 to 1) of those in a histogram do not exceed, by nearest rank; None without any."""
+    order = np.argsort(buckets, kind="stable")
+    total = np.cumsum(np.asarray(counts)[order])
+    if not len(total) or not total[-1]:
+        return None
+    rank = max(1, int(np.ceil(share * int(total[-1]))))
+    return bucket_ns(int(np.asarray(buckets)[order][np.searchsorted(total, rank)]))
+
+
+def merge_requests(rows: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:
+    """Rows of `requests` added up by some columns."""
+    key = list(by)
+    sums = rows.group_by(key, maintain_order=True).agg(pl.col((*COUNTS, *LEDGER_COLUMNS)).sum())
+    long = rows.select(*key, "duration_buckets", "duration_counts").explode("duration_buckets", "duration_counts")
+    counted = (
+        long.drop_nulls("duration_buckets").group_by(*key, "duration_buckets").agg(pl.col("duration_counts").sum())
+    )
+    lists = (
+        counted.sort("duration_buckets").group_by(key, maintain_order=True).agg("duration_buckets", "duration_counts")
+    )
+    return sums.join(lists, on=key, how="left", nulls_equal=True, maintain_order="left")
+
+
+def percentiles(rows: pl.DataFrame, share: float) -> list[float | None]:
+    """`percentile_ns` of each row's histogram."""
+    lists: Iterator[tuple[list[int] | None, list[int] | None]] = rows.select(
+        "duration_buckets", "duration_counts"
+    ).iter_rows()
+    return [percentile_ns(buckets or (), counts or (), share) for buckets, counts in lists]
+
+
+def _with_most_classes(timed: pl.DataFrame) -> pl.DataFrame:
+    """`timed` with all but the classes with the most requests named `OTHER`."""
+    classes = timed.group_by(CLASS).len().sort("len", *CLASS, descending=[True, *[False] * len(CLASS)])
+    if len(classes) <= MOST_CLASSES:
+        return timed
+    rare = classes.slice(MOST_CLASSES - 2).select(*CLASS, is_rare=pl.lit(value=True))
+    marked = timed.join(rare, on=CLASS, how="left", maintain_order="left")
+    is_rare = pl.col("is_rare").fill_null(value=False)
+    names = {name: pl.when(is_rare).then(pl.lit(OTHER if name == "service" else "")).otherwise(name) for name in _TEXTS}
+    return marked.with_columns(**names).drop("is_rare")
+
+
+def _histograms(timed: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    took = timed.drop_nulls("took")
+    bucket = pl.Series("duration_buckets", buckets_of(took["took"].to_numpy()))
+    counted = took.select(key).with_columns(bucket).group_by(*key, "duration_buckets").agg(duration_counts=pl.len())
+    ordered = counted.sort("duration_buckets").group_by(key, maintain_order=True)
+    return ordered.agg("duration_buckets", pl.col("duration_counts").cast(pl.UInt32))
+
+
+def _ledgers(rows: RequestRows, timed: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Where the time of clients' requests went that were not abandoned, with all below them."""
+    roots = timed.filter(pl.col("is_client"), pl.col("took").is_not_null()).select("trace_id", *key)
+    spent = (
+        rows.columns("trace_id", *LEDGER_COLUMNS).group_by("trace_id").agg(pl.col(LEDGER_COLUMNS).fill_null(0).sum())
+    )
+    return roots.join(spent, on="trace_id").group_by(key).agg(pl.col(LEDGER_COLUMNS).sum())
+
+
+def _no_packets() -> pl.DataFrame:
+    kinds = {"minute_trace_ns": pl.Int64, "send_host": pl.String, "receive_host": pl.String}
+    return pl.DataFrame(schema=kinds | dict.fromkeys(PACKET_COUNTS, pl.Int64))
