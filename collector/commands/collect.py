@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from collector.commands.naming_options import naming_options, operators_names
+from collector.commands.period_option import parse_length
 from collector.commands.thresholds_option import thresholds_option
 from collector.commands.tls_options import collector_tls, open_tls, tls_options
 from collector.commands.trigger_options import operators_triggers, trigger_options
@@ -23,6 +24,7 @@ from collector.service import ingest, live
 from collector.service.app import create_app
 from collector.service.door import Door, protocol_behind
 from collector.service.handshakes import Handshakes
+from collector.service.periods import PeriodSettings, limits_of_traces
 from collector.service.retention import limits_of
 from collector.service.settings import CollectorSettings
 from collector.service.shared_data import enter_folder
@@ -81,6 +83,23 @@ OTHERS = "give others --token-file"
     help="Keep at most so much of each session: its oldest segments are deleted.  [default: keep all]",
 )
 @click.option(
+    "--period",
+    metavar="TIME",
+    help="Make a trace and a summary of each 10m, 1h, 1d … of each session as it comes, in DATA/series/SESSION.",
+)
+@click.option(
+    "--keep-traces-hours",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="HOURS",
+    help="Remove traces of periods that ended longer ago; their summaries stay.  [default: keep all]",
+)
+@click.option(
+    "--keep-traces-gib",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GIB",
+    help="Keep at most so much of each session's traces of periods; their summaries stay.  [default: keep all]",
+)
+@click.option(
     "--shared",
     is_flag=True,
     help="Other collectors use the same --data (a file system that all mount): agents may send to any of them.",
@@ -101,6 +120,9 @@ def command(
     live_mib: int,
     keep_hours: float | None,
     keep_gib: float | None,
+    period: str | None,
+    keep_traces_hours: float | None,
+    keep_traces_gib: float | None,
     own_services: Path | None,
     names: tuple[str, ...],
     thresholds: Thresholds,
@@ -122,6 +144,11 @@ def command(
         raise InputError(f"{listen} can be reached from other machines", "give --token-file, or set TWINTAP_TOKEN")
     called = operators_names(own_services, names)
     triggers = operators_triggers(more, live_window)
+    periods = PeriodSettings(
+        0 if period is None else parse_length(period), limits_of_traces(keep_traces_hours, keep_traces_gib)
+    )
+    if period is None and (keep_traces_hours or keep_traces_gib):
+        raise InputError("--keep-traces-hours and --keep-traces-gib are for periods", "give --period, too")
     say = notice_to(LOG)
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
@@ -145,6 +172,7 @@ def command(
             names=called,
             thresholds=thresholds,
             triggers=triggers,
+            periods=periods,
             shared=shared,
         )
         handshakes = Handshakes()

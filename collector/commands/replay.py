@@ -14,8 +14,9 @@ from collector.analysis.places import HerePlaces, Places
 from collector.commands.address_option import address_option
 from collector.commands.far_index import write_far_index
 from collector.commands.naming_options import naming_options, operators_names
+from collector.commands.period_option import parse_length
 from collector.commands.progress_text import progress_display
-from collector.commands.replay_series import parse_length, replay_series
+from collector.commands.replay_series import replay_series
 from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import say_leftovers, trace_place
 from collector.decode.far_captures import FarCaptures

@@ -1,6 +1,5 @@
 """`tracer replay --every`: a series of traces, one for each period."""
 
-import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,21 +14,10 @@ from collector.decode.sources import host_sources
 from collector.execution.engine import ThreadEngine
 from collector.series.making import make_series
 from collector.series.overview import build_overview
-from collector.series.series import Entry, Period, Series, check_length
+from collector.series.series import Entry, Period, Series
 from collector.series.text import moment, show_overview
 from tracer.errors import InputError
 from tracer.secret_rules import without_secrets
-
-_LENGTH = re.compile(r"(\d{1,4}) ?(m|min|h|d)")
-_UNITS_NS = {"m": 60 * 10**9, "min": 60 * 10**9, "h": 3_600 * 10**9, "d": 86_400 * 10**9}
-
-
-def parse_length(text: str) -> int:
-    """The length of a period from `10m`, `1h`, `1d`, in ns. Raises: InputError."""
-    found = _LENGTH.fullmatch(text.strip())
-    if found is None:
-        raise InputError(f"{text!r} is no length of a period", "give one such as 10m, 1h or 1d")
-    return check_length(int(found[1]) * _UNITS_NS[found[2]])
 
 
 def series_at(place: str, length_ns: int) -> Series:

@@ -55,6 +55,11 @@ def narrow_sources(sources: Sequence[HostSource], wanted: TimeRange) -> list[Hos
     return [replace(source, files=tuple(_files_in(source.files, wanted))) for source in sources]
 
 
+def first_stamp(files: Sequence[Path]) -> int | None:
+    """The first stamp (ns) of the first of these files that has a packet; None if none has."""
+    return next((at for at in map(_begin_ns, files) if at is not None), None)
+
+
 def files_at_edges(files: Sequence[Path]) -> list[Path]:
     """The files that may hold the first or the last packet: of an agent's segments the first and the last three (the
     very last ones may be empty), of others all."""

@@ -43,6 +43,7 @@ from collector.service.live import EDGE_NS, Analyse, Counters, LiveAnalysis, Liv
 from collector.service.live import clean as remove_live_leftovers
 from collector.service.metrics import metrics_text
 from collector.service.orders import Orders, SessionOrders
+from collector.service.periods import Periods, SeriesStatus
 from collector.service.retention import Retention
 from collector.service.settings import CollectorSettings
 from collector.service.shared_data import SharedData
@@ -163,7 +164,10 @@ def create_app(
     )
     analysing = UnderWay(shared.session_lock) if shared else UnderWay()
     sessions = settings.data / "sessions"
-    retention = Retention(sessions, settings.retention, analysing.keep_out, may_work=may_work)
+    periods = Periods(settings.data, settings.periods, options, agents.status, analysing, may_work=may_work)
+    retention = Retention(
+        sessions, settings.retention, analysing.keep_out, may_work=may_work, needed_from_ns=periods.needed_from_ns
+    )
     joining = Joining(sessions, settings.live_window_seconds, analysing.keep_out, may_work=may_work)
     of_part = analysis or partial(_analyse, replace(options, edge_ns=EDGE_NS))
     windows = Windows(settings.data, agents, partial(_make_trace, settings, analysing, of_part), shared=shared)
@@ -171,7 +175,7 @@ def create_app(
     triggers = Triggers(settings.triggers, agents, windows, live)
 
     log = ArrivalLog(shared.arrivals, shared.name) if shared and settings.live_window_seconds else None
-    works: list[Work] = [live, windows, triggers, joining, retention]
+    works: list[Work] = [live, windows, triggers, joining, retention, periods]
     if shared and log:
         note, on_begin = partial(_note_arrival, settings.data, live), partial(_note_chores, settings.data)
         works.append(ArrivalReading(shared, note, live.window_ns, on_begin))
@@ -195,6 +199,7 @@ def create_app(
     app.state.shared, app.state.arrivals = shared, log
     app.state.agents = agents
     app.state.windows = windows
+    app.state.periods = periods
     app.state.orders = SessionOrders(settings.data)
     app.state.triggers = triggers
     app.state.handshakes = handshakes or Handshakes()
@@ -350,7 +355,7 @@ def get_session(session: Session, settings: Settings) -> SessionStatus:
 
 @_guarded.delete("/sessions/{session}", status_code=status.HTTP_204_NO_CONTENT)
 def delete_session(session: Session, request: Request, settings: Settings) -> None:
-    """Delete all that was received of a session, and its trace. Agents that still send begin it anew."""
+    """Delete all that was received of a session, its trace and its series. Agents that still send begin it anew."""
     if session in request.app.state.analysing:
         raise _is_running(request, session)
     if not ingest.delete_session(settings.data, session):
@@ -358,6 +363,7 @@ def delete_session(session: Session, request: Request, settings: Settings) -> No
     windows: Windows = request.app.state.windows
     windows.forget(session)
     request.app.state.orders.forget(session)
+    request.app.state.periods.forget(session)
 
 
 @_guarded.get("/sessions/{session}/live")
@@ -365,6 +371,13 @@ def live_status(session: Session, request: Request) -> LiveStatus:
     """Say how live analysis of a session stands: its trace of the newest seconds, and how far that is behind."""
     live: LiveAnalysis = request.app.state.live
     return live.status(session) if _does_chores(request.app.state.shared) else live.published_status(session)
+
+
+@_guarded.get("/sessions/{session}/periods")
+def get_periods(session: Session, request: Request) -> SeriesStatus:
+    """Say which periods of a session were analysed, what is there of each, and which one comes next."""
+    periods: Periods = request.app.state.periods
+    return periods.status(session)
 
 
 @_guarded.post("/sessions/{session}/analyse")
@@ -482,7 +495,14 @@ def metrics(request: Request) -> PlainTextResponse:
     agents: Agents = request.app.state.agents
     handshakes: Handshakes = request.app.state.handshakes
     does_chores = _does_chores(request.app.state.shared)
-    text = metrics_text(agents.status(), handshakes.counts(), handshakes.last_ns(), does_chores=does_chores)
+    periods: Periods = request.app.state.periods
+    text = metrics_text(
+        agents.status(),
+        handshakes.counts(),
+        handshakes.last_ns(),
+        does_chores=does_chores,
+        behind_seconds=periods.behind_seconds(),
+    )
     return PlainTextResponse(text, media_type=CONTENT_TYPE_LATEST)
 
 

@@ -36,7 +36,13 @@ from typing import BinaryIO
 from collector import _core
 from collector.capture_files.joined import Run
 from collector.capture_files.stored import find_hash, merged_runs, stored_files
-from collector.trace.data_directory import host_folders, incarnation_folders, session_folder, trace_folder
+from collector.trace.data_directory import (
+    host_folders,
+    incarnation_folders,
+    series_folder,
+    session_folder,
+    trace_folder,
+)
 from tracer.errors import ResourceError
 from tracer.segments import NAME_PATTERN, incarnation_stem, segment_name
 
@@ -272,11 +278,12 @@ def session_status(data: Path, session: str) -> SessionStatus:
 
 
 def delete_session(data: Path, session: str) -> bool:
-    """Delete a session's segments and its trace; whether there were any.
+    """Delete a session's segments, its trace and its series; whether there were any.
 
     Raises: InputError for what is no name; ResourceError if the disk refuses.
     """
-    found = [place for place in (session_folder(data, session), trace_folder(data, session)) if place.is_dir()]
+    places = (session_folder(data, session), trace_folder(data, session), series_folder(data, session))
+    found = [place for place in places if place.is_dir()]
     for place in found:
         with disk_errors(place):
             gone = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}.deleted")

@@ -55,14 +55,16 @@ def metrics_text(
     refused_ns: Mapping[str, int],
     *,
     does_chores: bool = True,
+    behind_seconds: Mapping[str, float] | None = None,
 ) -> bytes:
     """All metrics in Prometheus' text format.
 
     Arguments: `refused`, connections by the reason for which TLS refused them; `refused_ns`, when the last one was;
-        `does_chores`, whether this collector joins, deletes and makes live traces for all that share its data.
+        `does_chores`, whether this collector joins, deletes and makes live traces for all that share its data;
+        `behind_seconds`, by session for how long the next period has been due.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Metrics(agents, refused, refused_ns, does_chores))
+    registry.register(_Metrics(agents, refused, refused_ns, does_chores, behind_seconds or {}))
     return generate_latest(registry)
 
 
@@ -73,9 +75,10 @@ class _Metrics(Collector):
         refused: Mapping[str, int],
         refused_ns: Mapping[str, int],
         does_chores: bool,
+        behind_seconds: Mapping[str, float],
     ) -> None:
         self._agents, self._refused, self._refused_ns = agents, refused, refused_ns
-        self._does_chores = does_chores
+        self._does_chores, self._behind_seconds = does_chores, behind_seconds
 
     def collect(self) -> Iterator[Metric]:
         """Each metric with the samples of all agents."""
@@ -97,6 +100,11 @@ class _Metrics(Collector):
         yield last
         text = "1 if this collector joins and deletes segments and makes live traces, for all that share its data."
         yield GaugeMetricFamily("twintap_collector_does_chores", text, value=float(self._does_chores))
+        text = "For how long the next period of a session has been due."
+        behind = GaugeMetricFamily("twintap_collector_periods_behind_seconds", text, labels=["session"])
+        for session, seconds in self._behind_seconds.items():
+            behind.add_metric((session,), seconds)
+        yield behind
 
 
 def _add(metric: CounterMetricFamily | GaugeMetricFamily, agents: Iterable[AgentStatus], value: Value) -> None:

@@ -59,10 +59,12 @@ class Kept:
     count: int = 1  # of segments
 
 
-def numbers_beyond(kept: Iterable[Kept], limits: RetentionLimits, now_ns: int) -> dict[Path, int]:
+def numbers_beyond(
+    kept: Iterable[Kept], limits: RetentionLimits, now_ns: int, needed_from_ns: int | None = None
+) -> dict[Path, int]:
     """By folder of an incarnation, the number up to which its segments have expired.
 
-    Arguments: `kept`, all segments of a session.
+    Arguments: `kept`, all segments of a session; `needed_from_ns`: what arrived from then on is not too old.
     """
     newest_first = sorted(kept, key=lambda each: (each.arrived_ns, each.number), reverse=True)
     last_numbers = {each.folder: each.number for each in sorted(newest_first, key=lambda each: each.number)}
@@ -71,6 +73,7 @@ def numbers_beyond(kept: Iterable[Kept], limits: RetentionLimits, now_ns: int) -
     for each in newest_first:
         size_bytes += each.size_bytes
         too_old = limits.age_ns is not None and now_ns - each.arrived_ns > limits.age_ns
+        too_old &= needed_from_ns is None or each.arrived_ns < needed_from_ns
         too_much = limits.size_bytes is not None and size_bytes > limits.size_bytes
         if (too_old or too_much) and each.number < last_numbers[each.folder]:
             found[each.folder] = max(each.number, found.get(each.folder, 0))
@@ -87,10 +90,13 @@ def segments_of(session: Path) -> list[Kept]:
     ]
 
 
-def delete_expired(session: Path, limits: RetentionLimits, now_ns: int) -> int:
-    """Delete what has expired of a session; how many segments. Raises: ResourceError."""
+def delete_expired(session: Path, limits: RetentionLimits, now_ns: int, needed_from_ns: int | None = None) -> int:
+    """Delete what has expired of a session; how many segments. Raises: ResourceError.
+
+    Arguments: as of `numbers_beyond`.
+    """
     kept = segments_of(session)
-    found = numbers_beyond(kept, limits, now_ns)
+    found = numbers_beyond(kept, limits, now_ns, needed_from_ns)
     with disk_errors(session):
         for folder, number in found.items():
             if number > expired_up_to(folder):
@@ -105,7 +111,8 @@ class Retention:
     """Keeps all sessions within the limits, in a thread of its own.
 
     Arguments: `sessions`, the folder of sessions; `exclusion`, a context in which no analysis of a session begins,
-        False if one is running; `may_work`, whether this collector is to do it.
+        False if one is running; `may_work`, whether this collector is to do it; `needed_from_ns`, by session, from
+        which arrival on segments are needed, whatever their age.
     """
 
     def __init__(
@@ -115,8 +122,10 @@ class Retention:
         exclusion: Callable[[str], AbstractContextManager[bool]],
         clock: Callable[[], int] = time.time_ns,
         may_work: Callable[[], bool] = lambda: True,
+        needed_from_ns: Callable[[str], int | None] = lambda _session: None,
     ) -> None:
         self._sessions, self._limits, self._exclusion, self._clock = sessions, limits, exclusion, clock
+        self._needed_from_ns = needed_from_ns
         self._may_work = may_work
         self._background = Background("retention", CHECK_SECONDS, self._step_and_report)
 
@@ -139,7 +148,9 @@ class Retention:
     def _clean(self, session: Path) -> int:
         try:
             with self._exclusion(session.name) as is_free:
-                return delete_expired(session, self._limits, self._clock()) if is_free else 0
+                if not is_free:
+                    return 0
+                return delete_expired(session, self._limits, self._clock(), self._needed_from_ns(session.name))
         except (OSError, ResourceError) as error:
             fields = {"session": session.name}
             log.warning("what has expired of session %s cannot be deleted: %s", session.name, error, extra=fields)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.findings.thresholds import DEFAULTS, Thresholds
+from collector.service.periods import NO_PERIODS, PeriodSettings
 from collector.service.retention import KEEP_ALL, RetentionLimits
 from collector.service.trigger_settings import NO_TRIGGERS, TriggerSettings
 
@@ -22,4 +23,5 @@ class CollectorSettings:
     names: tuple[tuple[str, str], ...] = ()  # what the operator calls servers: `HOST:PORT` and the name
     thresholds: Thresholds = DEFAULTS  # by which findings are judged
     triggers: TriggerSettings = NO_TRIGGERS
+    periods: PeriodSettings = NO_PERIODS  # sessions are analysed hour by hour
     shared: bool = False  # other collectors use the same directory

@@ -3,6 +3,7 @@
     DATA/sessions/<session>/<host>/<incarnation>/    segments as received (`collector.service.ingest`)
     DATA/sessions/<session>/live/                    the trace of the newest seconds (`collector.service.live`)
     DATA/traces/<session>/                           the trace
+    DATA/series/<session>/                           the traces of its periods (`collector.service.periods`)
 
 Names are checked (`tracer.segments`), so that no path leaves the directory.
 """
@@ -26,6 +27,11 @@ def session_folder(data: Path, session: str) -> Path:
 def trace_folder(data: Path, session: str) -> Path:
     """Return where a session's trace is. Raises: InputError for what is no name."""
     return data / "traces" / check_name("session", session)
+
+
+def series_folder(data: Path, session: str) -> Path:
+    """Return where the series of a session's periods is. Raises: InputError for what is no name."""
+    return data / "series" / check_name("session", session)
 
 
 def live_folder(data: Path, session: str) -> Path:

@@ -1,0 +1,414 @@
+"""Periods: the sessions of a collector are analysed hour by hour as they come, each into a series of traces.
+
+    DATA/series/<session>/    the series (`collector.series.series`)
+
+1. A period is due once `MARGIN_NS` and `GRACE_NS` have passed after its end, by this clock, and no agent of the session
+   has packets of that time that it has not delivered. An agent that is behind or silent is waited for, but for
+   `PATIENCE_NS` at most; then the trace is made of what is there, with a counter of whom it lacks (`PERIOD_LACKS`), and
+   made anew, once, when that agent has caught up.
+2. Periods of a session are made in the order of time, since what is known of connections goes from one to the next;
+   after the collector was off it goes on with the oldest that it has not made. A period in which no packet was captured
+   is passed over.
+3. One trace is made at a time, on one core, so that segments are still received. A trace that cannot be made is tried
+   again, `ATTEMPTS` times at growing intervals; then the series says why there is none, and the next ones go on.
+4. Traces are removed by age and by size (`TraceLimits`), the oldest first; their summaries stay. Segments stay until
+   the period that needs them was made, whatever their age.
+
+Hosts' clocks, and this one's, may differ by less than `MARGIN_NS`. Windows (`collector.service.windows`) have no
+series.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from collector.analysis import AnalysisOptions
+from collector.analysis.period import MARGIN_NS
+from collector.capture_files.records import Severity
+from collector.decode.host_capture import HostSource
+from collector.decode.incarnations import host_sources, sequences, stored_incarnations
+from collector.decode.time_range import first_stamp
+from collector.execution import memory
+from collector.series.making import PeriodMaker
+from collector.series.series import Entry, Period, Series, is_series, period_at
+from collector.service.agents import AgentStatus
+from collector.service.background import Background
+from collector.service.boundary import contain_failures, log_failure
+from collector.service.ingest import WINDOW_FILE, session_folders
+from collector.service.under_way import UnderWay
+from collector.trace.data_directory import series_folder
+from collector.trace.model import CounterInfo
+from tracer.errors import TracerError
+
+LOG = logging.getLogger("twintap.collector")
+STEP_SECONDS = 5.0
+GRACE_NS = 10 * 10**9
+"""Segments of an agent that is not behind arrive within this time."""
+PATIENCE_NS = 600 * 10**9
+FIRST_RETRY_NS = 60 * 10**9
+"""Until a trace that could not be made is tried again; doubled each time."""
+ATTEMPTS = 4
+SILENT_NS = 10 * 10**9
+"""An agent reports every 2 s."""
+PERIOD_LACKS = "period_lacks_packets"
+"""The counter of a host whose packets were not there when the trace was made."""
+LACKS_REMEDY = "its agent was behind or silent: the trace is made anew when it has caught up"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLimits:
+    """Which traces of a session's periods are kept. None = no limit."""
+
+    age_ns: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodSettings:
+    """How a collector makes periods; `length_ns` 0: it makes none."""
+
+    length_ns: int = 0
+    limits: TraceLimits = field(default_factory=TraceLimits)
+
+
+NO_PERIODS = PeriodSettings()
+
+
+class PeriodState(StrEnum):
+    """What there is of a period."""
+
+    TRACE = "trace"
+    SUMMARY = "summary"  # its trace was removed
+    FAILED = "failed"
+
+
+class Made(StrEnum):
+    """What came of making a trace."""
+
+    DONE = "done"  # there is a trace, or the series says why there is none
+    NOTHING = "nothing"  # no packet was captured then
+    AGAIN = "again"  # it is to be tried again
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodStatus:
+    """One period of a session's series; times in ns."""
+
+    name: str
+    from_ns: int
+    to_ns: int
+    made_ns: int
+    state: PeriodState
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesStatus:
+    """The series of a session, and how far it is."""
+
+    series: str
+    period_ns: int
+    periods: tuple[PeriodStatus, ...]
+    next_from_ns: int | None  # the period that comes next; None if nothing was received yet
+    behind_seconds: float  # for so long the next one has been due
+    waits_for: tuple[str, ...]  # hosts whose agents have not delivered what it needs
+    problem: str  # why its trace could not be made so far
+
+
+@dataclass(slots=True)
+class _Session:
+    """What is known of a session between two steps."""
+
+    maker: PeriodMaker
+    next: Period | None = None
+    attempts: int = 0
+    retry_ns: int = 0
+    problem: str = ""
+    waits_for: tuple[str, ...] = ()
+    lacking: dict[Period, tuple[str, ...]] = field(default_factory=dict)  # traces to be made anew, and whom they lack
+
+
+class Periods:
+    """The series of a collector's sessions; safe to call from several threads.
+
+    Arguments: `under_way`, of sessions that are being analysed; `may_work`, whether this collector is to do it.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        settings: PeriodSettings,
+        options: AnalysisOptions,
+        agents: Callable[[], Sequence[AgentStatus]],
+        under_way: UnderWay,
+        clock: Callable[[], int] = time.time_ns,
+        may_work: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._data, self._settings, self._agents, self._clock = data, settings, agents, clock
+        self._options = replace(options, workers=1)
+        self._under_way, self._may_work = under_way, may_work
+        self._lock = threading.RLock()
+        self._sessions: dict[str, _Session] = {}
+        self._background = Background("periods", STEP_SECONDS, self.step)
+
+    def start(self) -> None:
+        """Begin to work, if there is a length."""
+        if self._settings.length_ns:
+            self._background.start()
+
+    def stop(self) -> None:
+        """End after the trace that is being made."""
+        self._background.stop()
+
+    def step(self) -> None:
+        """Make at most one trace of each session, and remove those that are too old or too many."""
+        if not self._settings.length_ns or not self._may_work():
+            with self._lock:
+                self._sessions.clear()  # another collector goes on, from what the series says
+            return
+        for folder in session_folders(self._data / "sessions"):
+            if self._background.is_stopped:
+                return
+            if not (folder / WINDOW_FILE).exists():
+                self._step_of(folder.name)
+
+    def status(self, session: str) -> SeriesStatus:
+        """The series of a session. Raises: InputError for what is no name, or a series that cannot be read."""
+        place = series_folder(self._data, session)
+        entries = Series(place).entries() if is_series(place) else ()
+        with self._lock:
+            known = self._sessions.get(session)
+            coming = known.next if known else None
+            late_ns = 0 if coming is None else max(0, self._clock() - _due_ns(coming))
+            return SeriesStatus(
+                series=str(place),
+                period_ns=self._settings.length_ns,
+                periods=tuple(map(_status_of, entries)),
+                next_from_ns=coming.from_ns if coming else None,
+                behind_seconds=late_ns / 1e9,
+                waits_for=known.waits_for if known else (),
+                problem=known.problem if known else "",
+            )
+
+    def behind_seconds(self) -> dict[str, float]:
+        """For how long the next period of each session has been due."""
+        now_ns = self._clock()
+        with self._lock:
+            return {
+                name: max(0, now_ns - _due_ns(session.next)) / 1e9
+                for name, session in self._sessions.items()
+                if session.next is not None
+            }
+
+    def forget(self, session: str) -> None:
+        """A session was deleted."""
+        with self._lock:
+            self._sessions.pop(session, None)
+
+    def needed_from_ns(self, session: str) -> int | None:
+        """Segments of a session that arrived from then on are needed for a trace that was not made; None if it is not
+        known which."""
+        if not self._settings.length_ns:
+            return None
+        with self._lock:
+            known = self._sessions.get(session)
+        if known is None or known.next is None:
+            return 0
+        return min([known.next.from_ns, *(period.from_ns for period in known.lacking)]) - 2 * MARGIN_NS
+
+    def _step_of(self, name: str) -> None:
+        try:
+            session = self._session_of(name)
+            if session is None:
+                return
+            self._make_next(name, session)
+            self._make_lacking(name, session)
+            self._remove_traces(session.maker.series)
+        except TracerError as error:  # a full disk, for example
+            self._note_problem(name, error)
+
+    def _session_of(self, name: str) -> _Session | None:
+        """What is known of a session, with its next period; None if nothing was received of it."""
+        with self._lock:
+            known = self._sessions.get(name)
+        if known is None:
+            series = Series.make(series_folder(self._data, name), self._settings.length_ns, self._clock)
+            series.remove_leftovers()
+            known = _Session(PeriodMaker(series, self._options))
+            with self._lock:
+                self._sessions[name] = known
+        if known.next is None:
+            entries = known.maker.series.entries()
+            if entries:
+                known.next = period_at(entries[-1].to_ns, self._settings.length_ns)
+            else:
+                known.next = self._first_period(name)
+        return known if known.next is not None else None
+
+    def _first_period(self, name: str) -> Period | None:
+        """The period of the first packet that was received of a session."""
+        stamps = [
+            stamp
+            for source in host_sources(sequences(stored_incarnations(self._data / "sessions" / name)))
+            for stamp in [first_stamp(source.files)]
+            if stamp is not None
+        ]
+        return period_at(min(stamps), self._settings.length_ns) if stamps else None
+
+    def _make_next(self, name: str, session: _Session) -> None:
+        """Make the trace of the next period, if it is due; those without a packet are passed over."""
+        while session.next is not None and not self._background.is_stopped:
+            period, now_ns = session.next, self._clock()
+            if now_ns < _due_ns(period) or now_ns < session.retry_ns:
+                return
+            sources, last_ns = self._sources(name, period)
+            if not sources:
+                if last_ns < period.from_ns - MARGIN_NS:  # nothing came since: there may be a next one later
+                    return
+                session.next = period_at(period.to_ns, self._settings.length_ns)
+                continue
+            session.waits_for = self._behind(name, period)
+            if session.waits_for and now_ns < _due_ns(period) + PATIENCE_NS:
+                return
+            made = self._make(name, session, period, sources, session.waits_for)
+            if made is Made.AGAIN:
+                return
+            session.next = period_at(period.to_ns, self._settings.length_ns)
+            if made is Made.DONE:
+                return
+
+    def _make_lacking(self, name: str, session: _Session) -> None:
+        """Make a trace anew whose hosts have delivered meanwhile what it lacked."""
+        for period, hosts in list(session.lacking.items()):
+            if set(hosts) & set(self._behind(name, period)):
+                continue
+            del session.lacking[period]
+            sources, _ = self._sources(name, period)
+            if sources:
+                again = _Session(PeriodMaker(session.maker.series, self._options))
+                self._make(name, again, period, sources, ())
+                LOG.info("period %s was made anew", period.name, extra={"session": name})
+            return
+
+    def _sources(self, name: str, period: Period) -> tuple[list[HostSource], int]:
+        """What may have packets of a period, and when the last segment of the session arrived."""
+        folder = self._data / "sessions" / name
+        found = stored_incarnations(folder, from_ns=max(0, period.from_ns - 2 * MARGIN_NS))
+        return host_sources(sequences(found)), max((each.last_ns for each in found), default=0)
+
+    def _behind(self, name: str, period: Period) -> tuple[str, ...]:
+        """Hosts whose agents may have packets of a period that they have not delivered."""
+        now_ns, needed_ns = self._clock(), period.to_ns + MARGIN_NS
+        return tuple(
+            sorted(
+                agent.host
+                for agent in self._agents()
+                if agent.session == name and agent.history is None and _may_owe(agent, now_ns, needed_ns)
+            )
+        )
+
+    def _make(
+        self, name: str, session: _Session, period: Period, sources: Sequence[HostSource], lacking: tuple[str, ...]
+    ) -> Made:
+        """Make the trace of a period."""
+        if not self._under_way.begin(name):
+            return Made.AGAIN
+        counters = tuple(CounterInfo(host, PERIOD_LACKS, Severity.DATA_LOSS, 1, LACKS_REMEDY) for host in lacking)
+        options = replace(self._options, counters=counters)
+        started, found = time.monotonic(), Made.DONE
+        try:
+            made = contain_failures(name, partial(session.maker.make, period, sources, options=options))
+        except TracerError as error:
+            session.attempts += 1
+            if session.attempts < ATTEMPTS:
+                session.retry_ns = self._clock() + (FIRST_RETRY_NS << session.attempts - 1)
+                self._note_problem(name, error)
+                return Made.AGAIN
+            session.maker.series.add(period, problem=str(error))
+            log_failure(error, name, session.attempts)
+        else:
+            found = Made.NOTHING if made is None else Made.DONE
+            if made is not None:
+                seconds = time.monotonic() - started
+                LOG.info("period %s is ready (%.1f s)", period.name, seconds, extra={"session": name})
+                if lacking:
+                    session.lacking[period] = lacking
+        finally:
+            self._under_way.end(name)
+            memory.give_back()
+        session.attempts, session.retry_ns, session.problem = 0, 0, ""
+        return found
+
+    def _remove_traces(self, series: Series) -> None:
+        limits = self._settings.limits
+        if limits == TraceLimits():
+            return
+        there = [entry for entry in series.entries() if entry.has_trace]
+        sizes = [_folder_bytes(Path(series.trace_place(entry.period))) for entry in there]
+        for entry in beyond_limits(there, sizes, limits, self._clock()):
+            series.remove_trace(entry.period)
+            LOG.info("the trace of period %s was removed, its summary stays", entry.period.name)
+
+    def _note_problem(self, name: str, error: TracerError) -> None:
+        with self._lock:
+            known = self._sessions.get(name)
+        if known is None or known.problem != str(error):
+            log_failure(error, name)
+        if known is not None:
+            known.problem = str(error)
+
+
+def beyond_limits(entries: Sequence[Entry], sizes: Sequence[int], limits: TraceLimits, now_ns: int) -> list[Entry]:
+    """Those of periods (by time) whose traces are too old, or too much; the newest one never is.
+
+    Arguments: `sizes` of their traces in bytes.
+    """
+    found: list[Entry] = []
+    total = 0
+    for number, (entry, size) in enumerate(zip(reversed(entries), reversed(sizes), strict=True)):
+        total += size
+        too_old = limits.age_ns is not None and now_ns - entry.to_ns > limits.age_ns
+        too_much = limits.size_bytes is not None and total > limits.size_bytes
+        if number and (too_old or too_much):
+            found.append(entry)
+    return found[::-1]
+
+
+def _due_ns(period: Period) -> int:
+    return period.to_ns + MARGIN_NS + GRACE_NS
+
+
+def _may_owe(agent: AgentStatus, now_ns: int, needed_ns: int) -> bool:
+    """Whether an agent may have segments that it has not delivered, with packets from before a time."""
+    if agent.state == "ended":
+        return False
+    return agent.last_seen_ns > SILENT_NS or now_ns - agent.lag_ns < needed_ns
+
+
+def _status_of(entry: Entry) -> PeriodStatus:
+    state = PeriodState.FAILED if entry.problem else PeriodState.TRACE if entry.has_trace else PeriodState.SUMMARY
+    return PeriodStatus(entry.period.name, entry.from_ns, entry.to_ns, entry.made_ns, state, entry.problem)
+
+
+def _folder_bytes(folder: Path) -> int:
+    return sum(_file_bytes(each) for each in folder.iterdir()) if folder.is_dir() else 0
+
+
+def _file_bytes(file: Path) -> int:
+    with contextlib.suppress(OSError):
+        return file.stat().st_size
+    return 0
+
+
+def limits_of_traces(keep_hours: float | None, keep_gib: float | None) -> TraceLimits:
+    """The limits that the options of `tracer collect` give."""
+    return TraceLimits(
+        None if keep_hours is None else round(keep_hours * 3_600 * 10**9),
+        None if keep_gib is None else round(keep_gib * (1 << 30)),
+    )
