@@ -84,11 +84,14 @@ class Captures:
 
 @dataclass(frozen=True)
 class Shape:
-    """`lanes` connections side by side, each of `uploads`; `bouts` times, with new connections."""
+    """`lanes` connections side by side, each of `uploads`; `bouts` times, with new connections, from `first_bout` on,
+    `group_ns` one after the other."""
 
     lanes: int
     uploads: int
     bouts: int
+    first_bout: int = 0
+    group_ns: int = GROUP_NS
 
 
 ANSWERED_SYN = (Row(0, CLIENT, SYN, 0, 0, 0, 0), Row(1, SERVER, SYN | ACK, 0, 1, 0, 0))
@@ -108,6 +111,20 @@ def write(folder: Path, packets_count: int, connections_count: int | None = None
         with paths[host].open("wb") as file:
             count += _write_view(file, host, rows, shape)
     return Captures(paths[CLIENT], paths[SERVER], count, shape.lanes * shape.bouts)
+
+
+def write_part(folder: Path, first_bout: int, bouts: int, group_ns: int, name: str) -> Captures:
+    """Write a part of longer captures, whose groups of `GROUP` uploads begin `group_ns` one after the other: those from
+    `first_bout` on, as `client/NAME` and `server/NAME`."""
+    views = {CLIENT: _script(TSO_CUTS, cut_at_end=False), SERVER: _script(GRO_CUTS, cut_at_end=True)}
+    shape = Shape(GROUP, 1, bouts, first_bout, group_ns)
+    paths, count = {}, 0
+    for host, rows in views.items():
+        paths[host] = folder / host / name
+        paths[host].parent.mkdir(parents=True, exist_ok=True)
+        with paths[host].open("wb") as file:
+            count += _write_view(file, host, rows, shape)
+    return Captures(paths[CLIENT], paths[SERVER], count, GROUP * bouts)
 
 
 def write_flood(folder: Path, connections_count: int, rows: Sequence[Row] = ANSWERED_SYN) -> Path:
@@ -200,7 +217,7 @@ def _write_view(file: BinaryIO, host: str, rows: list[Row], shape: Shape) -> int
 
 def _turns(shape: Shape) -> Iterator[NDArray[np.int64]]:
     """Groups of uploads that have the same rows, by time: the first of a connection, those between, the last."""
-    everything = np.arange(shape.uploads * shape.bouts)
+    everything = np.arange(shape.uploads * shape.first_bout, shape.uploads * (shape.first_bout + shape.bouts))
     upload = everything % shape.uploads
     kind = (upload == 0) * 1 + (upload == shape.uploads - 1) * 2
     for run in np.split(everything, np.flatnonzero(np.diff(kind)) + 1):
@@ -221,7 +238,7 @@ def _records(host: str, row: Row, turns: NDArray[np.int64], shape: Shape) -> NDA
     earlier = np.broadcast_to(turns[:, None] % shape.uploads, number.shape)
     captured_len = HEADERS_LEN + len(row.head)
     out = np.zeros((*number.shape, 16 + captured_len), dtype=np.uint8)
-    start_ns = turns[:, None] * GROUP_NS + np.arange(shape.lanes) * SPREAD_NS
+    start_ns = turns[:, None] * shape.group_ns + np.arange(shape.lanes) * SPREAD_NS
     stamp_ns = START_NS + start_ns + row.step * STEP_NS + (DELAY_NS if host != row.sender else 0)
     _put(out, 0, "<u4", stamp_ns // 10**9)
     _put(out, 4, "<u4", stamp_ns % 10**9)

@@ -43,7 +43,7 @@ from collector.service.live import EDGE_NS, Analyse, Counters, LiveAnalysis, Liv
 from collector.service.live import clean as remove_live_leftovers
 from collector.service.metrics import metrics_text
 from collector.service.orders import Orders, SessionOrders
-from collector.service.periods import Periods, SeriesStatus
+from collector.service.periods import Periods, SeriesStatus, SeriesSummary
 from collector.service.retention import Retention
 from collector.service.settings import CollectorSettings
 from collector.service.shared_data import SharedData
@@ -378,6 +378,13 @@ def get_periods(session: Session, request: Request) -> SeriesStatus:
     """Say which periods of a session were analysed, what is there of each, and which one comes next."""
     periods: Periods = request.app.state.periods
     return periods.status(session)
+
+
+@_guarded.get("/series")
+def list_series(request: Request) -> list[SeriesSummary]:
+    """Say how far the series of all sessions are."""
+    periods: Periods = request.app.state.periods
+    return periods.summaries()
 
 
 @_guarded.post("/sessions/{session}/analyse")

@@ -22,6 +22,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -121,6 +122,21 @@ class SeriesStatus:
     problem: str  # why its trace could not be made so far
 
 
+@dataclass(frozen=True, slots=True)
+class SeriesSummary:
+    """The series of a session in short."""
+
+    session: str
+    traces_count: int
+    summaries_count: int  # of periods whose traces were removed
+    failed_count: int
+    newest_from_ns: int | None
+    next_from_ns: int | None
+    behind_seconds: float
+    waits_for: tuple[str, ...]
+    problem: str
+
+
 @dataclass(slots=True)
 class _Session:
     """What is known of a session between two steps."""
@@ -195,6 +211,11 @@ class Periods:
                 waits_for=known.waits_for if known else (),
                 problem=known.problem if known else "",
             )
+
+    def summaries(self) -> list[SeriesSummary]:
+        """The series of all sessions in short. Raises: InputError for one that cannot be read."""
+        root = self._data / "series"
+        return [_summary_of(folder.name, self.status(folder.name)) for folder in session_folders(root)]
 
     def behind_seconds(self) -> dict[str, float]:
         """For how long the next period of each session has been due."""
@@ -394,6 +415,21 @@ def _may_owe(agent: AgentStatus, now_ns: int, needed_ns: int) -> bool:
 def _status_of(entry: Entry) -> PeriodStatus:
     state = PeriodState.FAILED if entry.problem else PeriodState.TRACE if entry.has_trace else PeriodState.SUMMARY
     return PeriodStatus(entry.period.name, entry.from_ns, entry.to_ns, entry.made_ns, state, entry.problem)
+
+
+def _summary_of(session: str, status: SeriesStatus) -> SeriesSummary:
+    count = Counter(period.state for period in status.periods)
+    return SeriesSummary(
+        session=session,
+        traces_count=count[PeriodState.TRACE],
+        summaries_count=count[PeriodState.SUMMARY],
+        failed_count=count[PeriodState.FAILED],
+        newest_from_ns=status.periods[-1].from_ns if status.periods else None,
+        next_from_ns=status.next_from_ns,
+        behind_seconds=status.behind_seconds,
+        waits_for=status.waits_for,
+        problem=status.problem,
+    )
 
 
 def _folder_bytes(folder: Path) -> int:

@@ -320,6 +320,9 @@ def test_a_session_that_is_deleted_takes_its_series_along(bench: Bench) -> None:
     found = client.get("/api/sessions/s1/periods").json()
     assert [each["state"] for each in found["periods"]] == ["trace"]
     assert found["series"].endswith("series/s1")
+    (short,) = client.get("/api/series").json()
+    assert (short["session"], short["traces_count"], short["summaries_count"]) == ("s1", 1, 0)
+    assert short["newest_from_ns"] == EPOCH_NS
     assert client.get("/api/sessions/other/periods").json()["periods"] == []
     assert b"twintap_collector_periods_behind_seconds" in client.get("/metrics").content
     assert client.request("DELETE", "/api/sessions/s1").status_code == 204
