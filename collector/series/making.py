@@ -3,6 +3,7 @@
 A series can be made again with more captures, or go on: periods that are noted are not made anew.
 """
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from collector.decode.host_capture import HostSource
 from collector.decode.time_range import TimeRange, files_at_edges
 from collector.execution.progress import SILENT, Progress
 from collector.series.series import Entry, Period, Series, period_at
+from collector.trace.model import HostInfo
 from collector.trace.reading import Trace
 from tracer.errors import InputError
 
@@ -41,19 +43,32 @@ class PeriodMaker:
         progress: Progress = SILENT,
         options: AnalysisOptions | None = None,
     ) -> Entry | None:
-        """Make the trace of a period and note it; None if no packet was captured then.
+        """Make the trace of a period and note it; None if no packet was captured then, or only in the margins.
 
         Arguments: `options` for this period, if not those of all. Raises: as `analyse`.
         """
         place = self.series.trace_place(period)
         chosen = self._carried.options(options or self.options, (period.from_ns, period.to_ns))
         try:
-            analyse(sources, place, options=chosen, places=places, progress=progress)
+            info = analyse(sources, place, options=chosen, places=places, progress=progress)
         except NoPacketsError:
             return None
         self._carried.note(Trace(place))
+        if not any(_captured_in(period, host) for host in info.hosts):
+            shutil.rmtree(place)
+            return None
         self.series.keep_servers(self._carried.servers)
         return self.series.add(period)
+
+
+def _captured_in(period: Period, host: HostInfo) -> bool:
+    """Whether a host's packets begin before the end of a period, and end in it or after."""
+    return (
+        host.first_host_ns is not None
+        and host.last_host_ns is not None
+        and host.first_host_ns < period.to_ns
+        and period.from_ns <= host.last_host_ns
+    )
 
 
 def captured_span(sources: Sequence[HostSource]) -> TimeRange:

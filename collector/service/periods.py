@@ -143,11 +143,16 @@ class _Session:
 
     maker: PeriodMaker
     next: Period | None = None
+    is_idle: bool = False  # nothing came since the last period
     attempts: int = 0
     retry_ns: int = 0
     problem: str = ""
     waits_for: tuple[str, ...] = ()
     lacking: dict[Period, tuple[str, ...]] = field(default_factory=dict)  # traces to be made anew, and whom they lack
+
+    def behind_seconds(self, now_ns: int) -> float:
+        """For how long its next period has been due; 0 while nothing comes."""
+        return 0.0 if self.next is None or self.is_idle else max(0, now_ns - _due_ns(self.next)) / 1e9
 
 
 class Periods:
@@ -201,13 +206,12 @@ class Periods:
         with self._lock:
             known = self._sessions.get(session)
             coming = known.next if known else None
-            late_ns = 0 if coming is None else max(0, self._clock() - _due_ns(coming))
             return SeriesStatus(
                 series=str(place),
                 period_ns=self._settings.length_ns,
                 periods=tuple(map(_status_of, entries)),
                 next_from_ns=coming.from_ns if coming else None,
-                behind_seconds=late_ns / 1e9,
+                behind_seconds=known.behind_seconds(self._clock()) if known else 0.0,
                 waits_for=known.waits_for if known else (),
                 problem=known.problem if known else "",
             )
@@ -221,11 +225,7 @@ class Periods:
         """For how long the next period of each session has been due."""
         now_ns = self._clock()
         with self._lock:
-            return {
-                name: max(0, now_ns - _due_ns(session.next)) / 1e9
-                for name, session in self._sessions.items()
-                if session.next is not None
-            }
+            return {name: session.behind_seconds(now_ns) for name, session in self._sessions.items()}
 
     def forget(self, session: str) -> None:
         """A session was deleted."""
@@ -288,12 +288,10 @@ class Periods:
             period, now_ns = session.next, self._clock()
             if now_ns < _due_ns(period) or now_ns < session.retry_ns:
                 return
-            sources, last_ns = self._sources(name, period)
-            if not sources:
-                if last_ns < period.from_ns - MARGIN_NS:  # nothing came since: there may be a next one later
-                    return
-                session.next = period_at(period.to_ns, self._settings.length_ns)
-                continue
+            sources = self._sources(name, period)
+            session.is_idle = not sources
+            if session.is_idle:
+                return
             session.waits_for = self._behind(name, period)
             if session.waits_for and now_ns < _due_ns(period) + PATIENCE_NS:
                 return
@@ -310,18 +308,17 @@ class Periods:
             if set(hosts) & set(self._behind(name, period)):
                 continue
             del session.lacking[period]
-            sources, _ = self._sources(name, period)
+            sources = self._sources(name, period)
             if sources:
                 again = _Session(PeriodMaker(session.maker.series, self._options))
                 self._make(name, again, period, sources, ())
                 LOG.info("period %s was made anew", period.name, extra={"session": name})
             return
 
-    def _sources(self, name: str, period: Period) -> tuple[list[HostSource], int]:
-        """What may have packets of a period, and when the last segment of the session arrived."""
+    def _sources(self, name: str, period: Period) -> list[HostSource]:
+        """What may have packets of a period or a later one."""
         folder = self._data / "sessions" / name
-        found = stored_incarnations(folder, from_ns=max(0, period.from_ns - 2 * MARGIN_NS))
-        return host_sources(sequences(found)), max((each.last_ns for each in found), default=0)
+        return host_sources(sequences(stored_incarnations(folder, from_ns=max(0, period.from_ns - 2 * MARGIN_NS))))
 
     def _behind(self, name: str, period: Period) -> tuple[str, ...]:
         """Hosts whose agents may have packets of a period that they have not delivered."""

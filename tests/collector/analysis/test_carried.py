@@ -202,3 +202,19 @@ def test_another_connection_shows_who_serves(address: str, shared: bool, tmp_pat
     analyse(sources, place, options=AnalysisOptions(partition_bits=3), places=places)
     connections = pl.DataFrame(Trace(place).read("connections"))
     assert sorted(connections.select("client_port", "server_port").rows()) == [(2_000, 8443), (3_000, 8443)]
+
+
+def test_other_processes_learn_who_serves_and_nothing_else(tmp_path: Path) -> None:
+    packets = tls_captures.in_the_clear(prepared_statements())
+    sources = host_sources(list(map(str, write_pcaps(tmp_path, packets))))
+    carried, found = ConnectionsCarried(), []
+    for number in range(3):
+        each = (START_NS + number * PERIOD_NS, START_NS + (number + 1) * PERIOD_NS)
+        place = str(tmp_path / f"{number}")
+        places = SharedPlaces(place, tmp_path, PicklingEngine())
+        analyse(sources, place, options=carried.options(AnalysisOptions(), each), places=places)
+        carried.note(Trace(place))
+        found += rows_shown(tmp_path / f"{number}")
+    assert {row[4:] for row in found} == {("client", "server")}
+    assert {row[1] for row in found} > {"SELECT"}, "later periods lack what was prepared"
+    assert list(carried.servers) == [("10.4.0.2", 8443)]

@@ -157,7 +157,7 @@ def test_each_request_is_counted_once_and_empty_periods_are_passed_over(bench: B
     overview = build_overview(bench.series)
     assert overview.requests_count == (MINUTES - 12) * 4
     assert [line.requests_count for line in overview.lines] == [40, 8, 24, 8]
-    assert bench.periods.behind_seconds()["s1"] > 0, "a session that goes on would have a next one"
+    assert bench.at(MINUTES + 60).periods.behind_seconds() == {"s1": 0}, "nothing comes any more"
 
 
 def test_a_longer_silence_is_no_period(tmp_path: Path, captures: Path) -> None:
@@ -168,6 +168,17 @@ def test_a_longer_silence_is_no_period(tmp_path: Path, captures: Path) -> None:
     for _ in range(8):
         bench.at(60)
     assert bench.begins() == [0, 5, 10, 20, 25, 30]
+
+
+def test_packets_of_the_margins_alone_make_no_period(tmp_path: Path, captures: Path) -> None:
+    bench = Bench(tmp_path, captures)
+    bench.settings = PeriodSettings(6 * MINUTE)  # packets end in minute 11, and begin again in minute 24
+    bench.periods = bench.collector()
+    bench.deliver(MINUTES)
+    for _ in range(8):
+        bench.at(60)
+    assert bench.begins() == [0, 6, 24, 30]
+    assert len(list((bench.data / "series" / "s1").glob("2*"))) == 4
 
 
 def test_an_agent_that_is_behind_is_waited_for(bench: Bench) -> None:
