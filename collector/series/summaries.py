@@ -49,8 +49,8 @@ HOP_COLUMNS = (
 PACKET_COUNTS = ("hops_count", "matched_count", "lost_count", "retransmitted_count", "bytes")
 _TEXTS = ("server_host", "service", "protocol", "method", "operation")
 _OF_REQUESTS = (
-    *("exchange_id", "trace_id", "depth", "client_host", *_TEXTS, "background", "outcome"),
-    *("request_bytes", "response_bytes", "start_trace_ns", "end_trace_ns", "pause_ns", "duration_ns"),
+    *("exchange_id", "trace_id", *_TEXTS, "outcome"),
+    *("request_bytes", "response_bytes", "start_trace_ns", "end_trace_ns", "pause_ns"),
 )
 
 
@@ -83,31 +83,21 @@ def make_summary(trace: Trace, from_ns: int, to_ns: int) -> tuple[pl.DataFrame, 
 
 def request_minutes(rows: RequestRows) -> pl.DataFrame:
     """The table `requests`."""
-    every = rows.columns(*_OF_REQUESTS).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    roots = every.filter(pl.col("depth") == 0, pl.col("start_trace_ns").is_not_null())
-    clients = of_clients(roots, every)["exchange_id"]
-    took = pl.coalesce("duration_ns", pl.col("end_trace_ns") - pl.col("start_trace_ns") - pl.col("pause_ns"))
-    timed = every.filter(pl.col("start_trace_ns").is_not_null()).with_columns(
-        minute_trace_ns=pl.col("start_trace_ns") // MINUTE_NS * MINUTE_NS,
-        is_client=pl.col("exchange_id").is_in(clients.implode()),
-        took=pl.when((took > 0) & ~is_abandoned()).then(took),
-        **{name: pl.col(name).fill_null("") for name in _TEXTS},
-    )
-    timed = _with_most_classes(timed)
-    key = ["minute_trace_ns", *CLASS]
-    outcome = pl.col("outcome").fill_null(str(Outcome.UNKNOWN))
-    counted = timed.group_by(key).agg(
+    ends = rows.columns("exchange_id", "depth", "client_host", "server_host", "background", "start_trace_ns")
+    roots = ends.filter(pl.col("depth") == 0, pl.col("start_trace_ns").is_not_null())
+    clients = of_clients(roots, ends)["exchange_id"].sort()
+    del ends, roots
+    timed, groups = _by_group(_with_most_classes(_requests_with_times(rows, clients)))
+    outcome = pl.col("outcome").cast(pl.String).fill_null(str(Outcome.UNKNOWN))
+    ended = (Outcome.FAILED, Outcome.ABANDONED, Outcome.UNKNOWN)
+    counted = timed.group_by("group").agg(
         requests_count=pl.len().cast(pl.Int64),
-        **{
-            f"{each}_count": (outcome == str(each)).sum().cast(pl.Int64)
-            for each in (Outcome.FAILED, Outcome.ABANDONED, Outcome.UNKNOWN)
-        },
+        **{f"{each}_count": (outcome == str(each)).sum().cast(pl.Int64) for each in ended},
         **{name: pl.col(name).sum() for name in ("request_bytes", "response_bytes")},
     )
-    found = counted.join(_histograms(timed, key), on=key, how="left").join(
-        _ledgers(rows, timed, key), on=key, how="left"
-    )
-    return found.with_columns(pl.col(LEDGER_COLUMNS).fill_null(0)).sort(key)
+    found = groups.join(counted, on="group").join(_histograms(timed), on="group", how="left")
+    found = found.join(_ledgers(rows, timed), on="group", how="left").drop("group")
+    return found.with_columns(pl.col(LEDGER_COLUMNS).fill_null(0)).sort("minute_trace_ns", *CLASS)
 
 
 def packet_minutes(trace: Trace, from_ns: int, to_ns: int) -> pl.DataFrame:
@@ -179,33 +169,61 @@ def percentiles(rows: pl.DataFrame, share: float) -> list[float | None]:
     return [percentile_ns(buckets or (), counts or (), share) for buckets, counts in lists]
 
 
+def _requests_with_times(rows: RequestRows, clients: pl.Series) -> pl.DataFrame:
+    """Requests that have a beginning, with `minute_trace_ns`, `is_client` and, of those that ended and were not
+    abandoned, the `bucket` of how long they took. Arguments: ids of clients' own requests."""
+    took = pl.col("end_trace_ns") - pl.col("start_trace_ns") - pl.col("pause_ns")
+    known = rows.columns(*_OF_REQUESTS).filter(pl.col("start_trace_ns").is_not_null())
+    timed = known.with_columns(
+        minute_trace_ns=pl.col("start_trace_ns") // MINUTE_NS * MINUTE_NS,
+        is_client=pl.col("exchange_id").is_in(clients.implode()),
+        took=pl.when((took > 0) & ~is_abandoned()).then(took),
+    ).drop("exchange_id", "start_trace_ns", "end_trace_ns", "pause_ns")
+    known_ns = timed["took"].drop_nulls().to_numpy()
+    buckets = pl.DataFrame({"row": np.flatnonzero(timed["took"].is_not_null()), "bucket": buckets_of(known_ns)})
+    numbered = timed.drop("took").with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    return numbered.join(buckets, on="row", how="left", maintain_order="left").drop("row")
+
+
 def _with_most_classes(timed: pl.DataFrame) -> pl.DataFrame:
-    """`timed` with all but the classes with the most requests named `OTHER`."""
+    """`timed` with `is_rare`: whether the class is none of those with the most requests; texts are null then."""
     classes = timed.group_by(CLASS).len().sort("len", *CLASS, descending=[True, *[False] * len(CLASS)])
     if len(classes) <= MOST_CLASSES:
-        return timed
+        return timed.with_columns(is_rare=pl.lit(value=False))
     rare = classes.slice(MOST_CLASSES - 2).select(*CLASS, is_rare=pl.lit(value=True))
-    marked = timed.join(rare, on=CLASS, how="left", maintain_order="left")
+    marked = timed.join(rare, on=CLASS, how="left", nulls_equal=True, maintain_order="left")
     is_rare = pl.col("is_rare").fill_null(value=False)
-    names = {name: pl.when(is_rare).then(pl.lit(OTHER if name == "service" else "")).otherwise(name) for name in _TEXTS}
-    return marked.with_columns(**names).drop("is_rare")
+    return marked.with_columns(*(pl.when(~is_rare).then(name).alias(name) for name in _TEXTS), is_rare=is_rare)
 
 
-def _histograms(timed: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    took = timed.drop_nulls("took")
-    bucket = pl.Series("duration_buckets", buckets_of(took["took"].to_numpy()))
-    counted = took.select(key).with_columns(bucket).group_by(*key, "duration_buckets").agg(duration_counts=pl.len())
-    ordered = counted.sort("duration_buckets").group_by(key, maintain_order=True)
-    return ordered.agg("duration_buckets", pl.col("duration_counts").cast(pl.UInt32))
+def _by_group(timed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`timed` with a number in place of minute and class; and for each number `group` these, as texts."""
+    key = ["minute_trace_ns", *CLASS, "is_rare"]
+    groups = timed.select(key).unique(maintain_order=True).with_row_index("group")
+    numbered = timed.join(groups, on=key, how="left", nulls_equal=True, maintain_order="left")
+    numbered = numbered.drop(name for name in key if name != "is_client")
+    texts = {name: pl.col(name).cast(pl.String).fill_null("") for name in _TEXTS}
+    service = pl.when("is_rare").then(pl.lit(OTHER)).otherwise(texts["service"])
+    return numbered, groups.with_columns(**texts | {"service": service}).drop("is_rare")
 
 
-def _ledgers(rows: RequestRows, timed: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """Where the time of clients' requests went that were not abandoned, with all below them."""
-    roots = timed.filter(pl.col("is_client"), pl.col("took").is_not_null()).select("trace_id", *key)
-    spent = (
-        rows.columns("trace_id", *LEDGER_COLUMNS).group_by("trace_id").agg(pl.col(LEDGER_COLUMNS).fill_null(0).sum())
-    )
-    return roots.join(spent, on="trace_id").group_by(key).agg(pl.col(LEDGER_COLUMNS).sum())
+def _histograms(timed: pl.DataFrame) -> pl.DataFrame:
+    counted = timed.drop_nulls("bucket").group_by("group", "bucket").agg(duration_counts=pl.len().cast(pl.UInt32))
+    ordered = counted.rename({"bucket": "duration_buckets"}).sort("duration_buckets")
+    return ordered.group_by("group", maintain_order=True).agg("duration_buckets", "duration_counts")
+
+
+def _ledgers(rows: RequestRows, timed: pl.DataFrame) -> pl.DataFrame:
+    """By group where the time of clients' requests went that were not abandoned, with all below them. A column is read
+    after the other."""
+    roots = timed.filter(pl.col("is_client"), pl.col("bucket").is_not_null()).select("trace_id", "group")
+    of_spans = rows.columns("trace_id").join(roots, on="trace_id", how="left", maintain_order="left")["group"]
+    groups = of_spans.drop_nulls().unique().sort()
+    found = {"group": groups}
+    for name in LEDGER_COLUMNS:
+        spent = pl.DataFrame({"group": of_spans, name: rows.columns(name)[name]}).drop_nulls("group")
+        found[name] = spent.group_by("group").agg(pl.col(name).sum()).sort("group")[name]
+    return pl.DataFrame(found)
 
 
 def _no_packets() -> pl.DataFrame:
