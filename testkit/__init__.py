@@ -18,6 +18,7 @@ Tables of a trace
     `clock_traffic`     hops between hosts whose clocks are wrong in a known way
     `clock_paths`       what such hops are drawn from: queues, asymmetry, few packets, drift, steps
     `synthetic_trace`   whole traces of uploads, of any size
+    `days`              summaries of many days with an incident in them, as a series without traces
 
 Runs of the load generator
     `load_runs`         folders of runs that never ran: with a fault, a stall, a lost driver

@@ -40,6 +40,8 @@ MAY_IMPORT = {
         "collector.capture_files.records",
         "collector.decode.host_capture",
         "collector.hops.quality",
+        "collector.requests.spans",
+        "collector.series",
         "collector.trace",
         "storage_cluster",
     ),

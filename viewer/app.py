@@ -10,6 +10,7 @@ from viewer.callbacks import add_callbacks, add_start_callbacks
 from viewer.explaining import add_explaining
 from viewer.layout import page, start_page
 from viewer.live import add_live
+from viewer.mounting import with_links_below
 from viewer.page_shell import add_joined_assets, new_app
 from viewer.pages.app import create_pages
 from viewer.pages.context import Companions, PageData
@@ -53,14 +54,15 @@ def create_app(
     access: Access | None = None,
     companions: Companions | None = None,
     revisions: Revisions | None = None,
+    base: str = "",
 ) -> dash.Dash:
     """The viewer of `trace` and of its `companions`; it serves everything that the page needs.
 
-    With `revisions`, the page follows newer ones.
+    With `revisions`, the page follows newer ones. `base`: what stands before the paths at which it is mounted.
     """
-    app = _app_of(f"{trace.summary.name} · Twintap")
+    app = _app_of(f"{trace.summary.name} · Twintap", base)
     runs = trace.runs_beside() or PageData(trace, companions or Companions()).runs()
-    app.layout = page(trace, runs, followed=revisions is not None)
+    app.layout = with_links_below(base, page(trace, runs, followed=revisions is not None, in_series=bool(base)))
     add_callbacks(app, trace)
     add_routes(app.server, trace)
     add_search_routes(app.server, trace)
@@ -68,13 +70,13 @@ def create_app(
     add_saving(app.server, trace)
     if revisions is not None:
         add_live(app.server, trace, runs, revisions)
-    pages = create_pages(app.server, trace, companions or Companions())
+    pages = create_pages(app.server, trace, companions or Companions(), base)
     guard(app.server, access or Access(), [*app.csp_hashes(), *pages.csp_hashes()])
     return app
 
 
-def _app_of(title: str) -> dash.Dash:
-    app = new_app("viewer", TIMELINE_ENTRY, title)
+def _app_of(title: str, base: str = "") -> dash.Dash:
+    app = new_app("viewer", TIMELINE_ENTRY, title, base=base)
     add_joined_assets(app.server)
 
     @app.server.errorhandler(DependencyException)

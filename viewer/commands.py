@@ -18,7 +18,7 @@ from types import FrameType
 
 import click
 
-from collector.queries import check_trace, open_trace
+from collector.queries import check_trace, open_series, open_trace
 from tracer.commands.log_options import log_options
 from tracer.errors import InputError, ResourceError
 from tracer.scratch import remove_leftovers
@@ -28,8 +28,9 @@ from tracer.tls import TlsFiles, following_context, open_secret_lines
 from tracer.tokens import leave_token, make_up_token, read_token, take_back
 from viewer.access import Access
 from viewer.app import make_viewer
+from viewer.days.site import SeriesSite
 from viewer.pages.context import Companions
-from viewer.serving import make_server
+from viewer.serving import Application, make_server
 from viewer.tls_front import tls_front
 
 LOG = logging.getLogger("twintap.viewer")
@@ -37,6 +38,8 @@ VARIABLE = "TWINTAP_VIEW_TOKEN"
 """Its own, so that a collector's token in the environment does not close the page."""
 MAKE_ONE = "\0"
 """`--token` without a value."""
+READING_SUMMARIES = "reading the summaries of this series"
+MAKING_INDEX = "making the index of this trace, once"
 QUIET_SECONDS = 0.5
 """Progress is not shown before this time."""
 
@@ -102,7 +105,7 @@ def command(
 ) -> None:
     """Open TRACE (a directory or a URL) in the web viewer, until Ctrl-C. It can be compared there with each OTHER.
 
-    Without TRACE, the page takes captures.
+    Of a series (as `tracer replay --every` makes one) it shows the days. Without TRACE, the page takes captures.
     """
     host, port = parse_listen(listen)
     secret = _secret(token, token_file)
@@ -116,8 +119,7 @@ def command(
     for line in remove_leftovers(Path(tempfile.gettempdir()), *([Path(trace).parent] if trace else [])):
         notice(line)
     with _listening(host, port) as listener:  # first: an index takes long, only to find the port in use
-        opened = open_trace(trace, progress_printer()) if trace else None
-        revisions, uploads = make_viewer(opened, Access(secret, secure=context is not None), Companions(runs, others))
+        site, close = _site(trace, Access(secret, secure=context is not None), Companions(runs, others))
         port, left = listener.getsockname()[1], None
         try:
             name = f"[{host}]" if ":" in host else host
@@ -131,11 +133,25 @@ def command(
             if not no_browser and _has_display():
                 webbrowser.open(url)
             with tls_front(listener, context) if context else nullcontext(listener) as taken:
-                make_server(revisions, taken).run()
+                make_server(site, taken).run()
         finally:
-            uploads.close()
+            close()
             if left is not None and secret:
                 take_back(left, secret)
+
+
+def _site(trace: str | None, access: Access, companions: Companions) -> tuple[Application, Callable[[], None]]:
+    """What answers, and what ends it. Raises: InputError."""
+    series = open_series(trace, progress_printer(READING_SUMMARIES)) if trace else None
+    if series is not None:
+        if companions.traces or companions.runs:
+            raise InputError(
+                "a series is shown by itself", "compare the trace of a period: tracer view SERIES/PERIOD OTHER"
+            )
+        return SeriesSite(series, access), lambda: None
+    opened = open_trace(trace, progress_printer()) if trace else None
+    revisions, uploads = make_viewer(opened, access, companions)
+    return revisions, uploads.close
 
 
 def _secret(token: str | None, file: Path | None) -> str | None:
@@ -207,7 +223,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def progress_printer() -> Callable[[float], None]:
+def progress_printer(what: str = MAKING_INDEX) -> Callable[[float], None]:
     """A function that prints progress if it takes long: on a terminal the share completed, in place; elsewhere one
     line."""
     begin, printed = time.monotonic(), False
@@ -217,9 +233,9 @@ def progress_printer() -> Callable[[float], None]:
         if not printed and (share == 1 or time.monotonic() - begin < QUIET_SECONDS):
             return
         if sys.stderr.isatty():
-            click.echo(f"\rmaking the index of this trace, once: {share:4.0%}", nl=share == 1, err=True)
+            click.echo(f"\r{what}: {share:4.0%}", nl=share == 1, err=True)
         elif not printed:
-            click.echo("making the index of this trace, once; about a second for each million packets", err=True)
+            click.echo(what + ("; about a second for each million packets" if what == MAKING_INDEX else ""), err=True)
         printed = True
 
     return print_progress

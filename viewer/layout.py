@@ -107,16 +107,16 @@ KEYS = (
 )
 
 
-def page(trace: TraceView, runs: Sequence[Path] = (), followed: bool = False) -> Component:
+def page(trace: TraceView, runs: Sequence[Path] = (), followed: bool = False, *, in_series: bool = False) -> Component:
     """Everything on the page. `runs`: folders of the load generator's. `followed`: the page follows newer
-    revisions."""
+    revisions. `in_series`: the trace is that of a period."""
     return html.Div(
         [
             dcc.Store(id="meta", data={**page_meta(trace, runs), "followed": followed}),
             dcc.Store(id="selection"),
             dcc.Store(id="started"),
             dcc.Store(id="renewed"),
-            navigation(TIMELINE.path),
+            navigation(TIMELINE.path, in_series=in_series),
             html.Div(live_state(), id="live"),
             html.Header(head(trace), id="head"),
             _bar(trace, followed),

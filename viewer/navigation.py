@@ -32,10 +32,18 @@ PAGES = (
 )
 
 
-def navigation(current: str) -> Component:
-    """Links to all pages; the one whose path is `current` is marked."""
+AROUND = (
+    PageLink("Days", "/days", "The series that this period is part of"),
+    PageLink("‹ period before", "/previous", "The timeline of the period before; if its trace is gone, its summary"),
+    PageLink("period after ›", "/next", "The timeline of the period after; if its trace is gone, its summary"),
+)
+
+
+def navigation(current: str, *, in_series: bool = False) -> Component:
+    """Links to all pages; the one whose path is `current` is marked. `in_series`: also to the periods around."""
     label: dict[str, Any] = {"aria-label": "Pages"}
-    return html.Nav([_link(page, current) for page in PAGES], id="pages-nav", **label)
+    around = [html.A(page.name, href=page.path, title=page.question) for page in AROUND if in_series]
+    return html.Nav([*around[:1], *(_link(page, current) for page in PAGES), *around[1:]], id="pages-nav", **label)
 
 
 def _link(page: PageLink, current: str) -> Component:

@@ -17,7 +17,7 @@ import dash
 from flask import Flask, Response, abort
 
 ASSETS = Path(__file__).parent / "assets"
-ENTRIES = {"main.js": "app/main.js", "pages.js": "app/pages.js"}
+ENTRIES = {"main.js": "app/main.js", "pages.js": "app/pages.js", "days.js": "app/days.js"}
 STYLES = "styles.css"
 JOINED_FOLDERS = ("app", "data", "draw", "page", "styles")
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
@@ -47,13 +47,18 @@ SHELL = """<!DOCTYPE html>
 </html>"""
 
 
-def new_app(name: str, entry: str, title: str, **options: object) -> dash.Dash:
-    """A Dash application whose page loads an entry, a key of ENTRIES."""
+def new_app(name: str, entry: str, title: str, path: str = "/", base: str = "", **options: object) -> dash.Dash:
+    """A Dash application whose page loads an entry, a key of ENTRIES.
+
+    Arguments: `path` below which its routes are; `base`, what stands before all paths where it is mounted.
+    """
     app = dash.Dash(
         name,
         assets_folder=str(ASSETS),
         assets_path_ignore=[f"^{folder}$" for folder in JOINED_FOLDERS],
         serve_locally=True,
+        routes_pathname_prefix=path,
+        requests_pathname_prefix=base + path,
         title=title,
         update_title="",
         suppress_callback_exceptions=True,  # some components are there only at times

@@ -35,6 +35,18 @@ from collector.queries.overlay import Overlay as RequestOverlay
 from collector.queries.request_table import RequestClass
 from collector.queries.search import SearchHits, TraceSearch
 from collector.queries.selection import Selection, write_csv, write_parquet
+from collector.queries.series import (
+    Choice,
+    Course,
+    PeriodFacts,
+    PeriodState,
+    SeriesClass,
+    SeriesPart,
+    SeriesView,
+    Slow,
+    Stretch,
+    open_series,
+)
 from collector.queries.service_graph import Edge, Node, ServiceGraph
 from collector.queries.span_trees import Span
 from collector.queries.timeline.columns import (
@@ -55,6 +67,7 @@ from collector.reporting.comparison import Comparison, Group, KindComparison, St
 from collector.reporting.story import Story
 from collector.reporting.stream_summary import StreamLine, StreamSummary, group_words
 from collector.requests.spans import LEDGER_COLUMNS
+from collector.series.series import Entry as SeriesEntry
 from collector.services.ends import end_name
 from collector.trace.durations import in_words
 from collector.trace.model import CounterInfo
@@ -82,10 +95,12 @@ __all__ = [
     "BenchRun",
     "CaptureDescription",
     "CapturedPacket",
+    "Choice",
     "Command",
     "Comparison",
     "ConnectionQuality",
     "CounterInfo",
+    "Course",
     "DensityCounts",
     "Durations",
     "Edge",
@@ -107,6 +122,8 @@ __all__ = [
     "PacketFields",
     "Pairing",
     "Pairs",
+    "PeriodFacts",
+    "PeriodState",
     "Problem",
     "ReadCount",
     "Request",
@@ -117,12 +134,18 @@ __all__ = [
     "Scatter",
     "SearchHits",
     "Selection",
+    "SeriesClass",
+    "SeriesEntry",
+    "SeriesPart",
+    "SeriesView",
     "ServiceGraph",
+    "Slow",
     "Span",
     "StageDifference",
     "Story",
     "StreamLine",
     "StreamSummary",
+    "Stretch",
     "Strip",
     "Summary",
     "TraceSearch",
@@ -142,6 +165,7 @@ __all__ = [
     "live_error",
     "load_steps",
     "made_ns",
+    "open_series",
     "open_trace",
     "packet_file",
     "pair_name",

@@ -13,7 +13,7 @@ Cost: a pass over each table. Memory: the columns of the exchanges, a row group 
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -163,10 +163,33 @@ def merge_requests(rows: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:
 
 def percentiles(rows: pl.DataFrame, share: float) -> list[float | None]:
     """`percentile_ns` of each row's histogram."""
-    lists: Iterator[tuple[list[int] | None, list[int] | None]] = rows.select(
-        "duration_buckets", "duration_counts"
-    ).iter_rows()
-    return [percentile_ns(buckets or (), counts or (), share) for buckets, counts in lists]
+    flat = (
+        rows.select("duration_buckets", "duration_counts")
+        .with_row_index("row")
+        .explode("duration_buckets", "duration_counts")
+        .drop_nulls("duration_buckets")
+        .sort("row", "duration_buckets")
+    )
+    found = flat_percentiles(flat["row"], flat["duration_buckets"], flat["duration_counts"], len(rows), share)
+    return [None if np.isnan(value) else value for value in found.tolist()]
+
+
+def flat_percentiles(
+    row: pl.Series, buckets: pl.Series, counts: pl.Series, rows_count: int, share: float
+) -> NDArray[np.float64]:
+    """`percentile_ns` of `rows_count` histograms at once, float64 ns, NaN for one without durations.
+
+    Arguments: for each bucket of each histogram its number, the bucket and its count, by number and bucket ascending.
+    """
+    number, count = row.to_numpy(), counts.to_numpy().astype(np.int64)
+    total = np.bincount(number, count, minlength=rows_count).astype(np.int64)
+    found = np.full(rows_count, np.nan)
+    has_any = total > 0
+    before = np.cumsum(total) - total
+    rank = np.maximum(1, np.ceil(share * total[has_any]).astype(np.int64))
+    place = np.searchsorted(np.cumsum(count), before[has_any] + rank)
+    found[has_any] = 2 ** ((buckets.to_numpy()[place] + 0.5) / BUCKETS_PER_OCTAVE)
+    return found
 
 
 def _requests_with_times(rows: RequestRows, clients: pl.Series) -> pl.DataFrame:

@@ -4,15 +4,17 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 from waitress.server import MultiSocketServer, TcpWSGIServer
 from waitress.wasyncore import close_all
 
-from collector.queries import TraceView
+from collector.queries import SeriesView, TraceView
 from viewer.access import Access
 from viewer.app import make_viewer
+from viewer.days.site import SeriesSite
 from viewer.pages.context import Companions
-from viewer.serving import make_server
+from viewer.serving import Application, make_server
 
 
 @contextlib.contextmanager
@@ -20,9 +22,26 @@ def serving(
     trace: TraceView | None, access: Access | None = None, companions: Companions | None = None
 ) -> Iterator[str]:
     """The URL of a viewer of `trace`, if any, on a free port of loopback, while the context lasts."""
-    listener = socket.create_server(("127.0.0.1", 0))
     revisions, uploads = make_viewer(trace, access or Access(), companions)
-    server = make_server(revisions, listener)
+    try:
+        with _serving(revisions) as url:
+            yield url
+    finally:
+        uploads.close()
+
+
+@contextlib.contextmanager
+def serving_series(place: Path, access: Access | None = None) -> Iterator[tuple[str, SeriesSite]]:
+    """The URL of a viewer of the series in a folder, as `serving`, and what answers there."""
+    site = SeriesSite(SeriesView(place), access or Access())
+    with _serving(site) as url:
+        yield url, site
+
+
+@contextlib.contextmanager
+def _serving(app: Application) -> Iterator[str]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = make_server(app, listener)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
@@ -31,7 +50,6 @@ def serving(
         stop(server)
         thread.join()
         server.task_dispatcher.shutdown()
-        uploads.close()
 
 
 def stop(server: MultiSocketServer | TcpWSGIServer) -> None:

@@ -67,6 +67,7 @@ def test_only_the_entry_puts_anything_into_the_global_object() -> None:
     globals_set = {(module, name) for module in MODULES for name in GLOBAL.findall(scripts[module])}
     assert globals_set == {
         ("app/main.js", "twintap"),
+        ("app/days.js", "twintap"),
         ("app/callbacks.js", "dash_clientside"),
         ("data/server.js", "fetch"),
     }
@@ -108,7 +109,7 @@ def test_a_joined_script_has_each_module_once_after_what_it_imports(entry: str) 
         assert all(order.index(each) < order.index(module) for each in imported), module
     text = page_shell.joined_text(entry)
     assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
-    assert "module_draw_scene" in text or entry == "pages.js"
+    assert "module_draw_scene" in text or entry in ("pages.js", "days.js")
 
 
 def test_constants_of_the_page_are_those_of_the_server() -> None:

@@ -9,6 +9,7 @@ from dash.development.base_component import Component
 from flask import Flask
 
 from collector.queries import TraceView
+from viewer.mounting import with_links_below
 from viewer.navigation import PAGES, PREFIX, navigation
 from viewer.page_shell import new_app
 from viewer.pages import bench, compare, latency, overlay, quality, requests, services, streams
@@ -30,11 +31,11 @@ CONTENTS: dict[str, Content] = {
 }
 
 
-def create_pages(server: Flask, trace: TraceView, companions: Companions) -> dash.Dash:
-    """The pages of `trace` below `PREFIX`."""
+def create_pages(server: Flask, trace: TraceView, companions: Companions, base: str = "") -> dash.Dash:
+    """The pages of `trace` below `PREFIX`. `base`: what stands before all paths where they are mounted."""
     title = f"{trace.summary.name} · Twintap"
-    app = new_app("viewer.pages", PAGES_ENTRY, title, server=server, url_base_pathname=PREFIX)
-    app.layout = _frame(trace)
+    app = new_app("viewer.pages", PAGES_ENTRY, title, PREFIX, base, server=server)
+    app.layout = with_links_below(base, _frame(trace, in_series=bool(base)))
     data = PageData(trace, companions)
 
     @app.callback(
@@ -44,8 +45,9 @@ def create_pages(server: Flask, trace: TraceView, companions: Companions) -> das
         Input("address", "search"),
     )
     def show(path: str | None, search: str | None) -> tuple[list[Component], Component]:
-        address = Address.of(path or PREFIX, search or "")
-        return page_content(data, address), navigation(address.path)
+        address = Address.of((path or PREFIX).removeprefix(base), search or "")
+        content, row = page_content(data, address), navigation(address.path, in_series=bool(base))
+        return with_links_below(base, content), with_links_below(base, row)
 
     app.clientside_callback(
         ClientsideFunction("twintap", "followLink"),
@@ -65,7 +67,7 @@ def page_content(data: PageData, address: Address) -> list[Component]:
     return content(data, address)
 
 
-def _frame(trace: TraceView) -> Component:
+def _frame(trace: TraceView, *, in_series: bool) -> Component:
     brand = html.Span([html.B("Twintap"), f" {trace.summary.name}"], className="brand")
     theme: dict[str, Any] = {"data-pages-action": "theme"}
     button = html.Button("light / dark", title="Theme (t)", **theme)
@@ -73,7 +75,7 @@ def _frame(trace: TraceView) -> Component:
         [
             dcc.Location(id="address"),
             dcc.Store(id="followed"),
-            html.Header([html.Div(navigation(""), id="top"), brand, button], id="pages-head"),
+            html.Header([html.Div(navigation("", in_series=in_series), id="top"), brand, button], id="pages-head"),
             html.Main(html.P("loading…", className="hint"), id="content"),
         ],
         id="pages",

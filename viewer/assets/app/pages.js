@@ -18,6 +18,9 @@ function cellLink(graph, point) {
   return meta.link + (meta.link.includes("?") ? "&" : "?") + new URLSearchParams(bounds);
 }
 
+// What stands before all paths, of a trace that is a period of a series (viewer/mounting.py).
+const base = () => (location.pathname.match(/^\/period\/\w+(?=\/)/) || [""])[0];
+
 function graphOf(id) {
   const box = byId(JSON.stringify({ name: id.name, type: id.type }));
   return box && box.querySelector(".js-plotly-plot");
@@ -30,7 +33,7 @@ function followLink() {
     const point = triggered.value.points[0];
     const id = JSON.parse(triggered.prop_id.slice(0, triggered.prop_id.lastIndexOf(".")));
     const link = typeof point.customdata === "string" ? point.customdata : cellLink(graphOf(id), point);
-    if (link && link.startsWith("/") && !link.startsWith("//")) location.assign(link);
+    if (link && link.startsWith("/") && !link.startsWith("//")) location.assign(base() + link);
   }
   return window.dash_clientside.no_update;
 }

@@ -1,0 +1,35 @@
+"""Where a viewer is mounted: at the root, or below `/period/NAME` in a series.
+
+The page's scripts ask by relative addresses. Links that the server makes begin at the root; below a base they get it
+put before them.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+from dash.development.base_component import Component
+
+PERIOD = re.compile(r"/period/(\d{8}T\d{6}Z)(/.*)$")
+Tree = TypeVar("Tree", bound=Component | Sequence[Component])
+
+
+def base_of(name: str) -> str:
+    """What is put before the addresses of a period's viewer."""
+    return f"/period/{name}"
+
+
+def with_links_below(base: str, tree: Tree) -> Tree:
+    """`tree`, in which all links to this server lead below `base`."""
+    if base:
+        for component in tree if isinstance(tree, list | tuple) else [tree]:
+            if isinstance(component, Component):
+                _move_links(base, component)
+    return tree
+
+
+def _move_links(base: str, root: Component) -> None:
+    for component in [root, *(each for each in root._traverse() if isinstance(each, Component))]:
+        href = getattr(component, "href", None)
+        if isinstance(href, str) and href.startswith("/") and not href.startswith(f"{base}/"):
+            setattr(component, "href", base + href)  # noqa: B010 -- not all components have one
