@@ -54,16 +54,15 @@ def measure(folder: Path, hours: int, bouts: int) -> int:
     series = Series.make(folder / "series", HOUR_NS)
     maker = PeriodMaker(series, AnalysisOptions())
     begin_ns = -(-START_NS // HOUR_NS) * HOUR_NS
-    first_bout = (begin_ns - START_NS) * bouts // (60 * 10**9)
+    group_ns = 60 * 10**9 // bouts
+    first_bout = -(-(begin_ns - START_NS) // group_ns)
     written = 0
     for hour in range(hours):
         last = min((hour + 1) * MINUTES + 1, hours * MINUTES)
         packets_count = 0
         for minute in range(written, last):
             name = f"segments-{minute + 1:08}.pcapng"
-            part = upload_captures.write_part(
-                folder / "captures", first_bout + minute * bouts, bouts, 60 * 10**9 // bouts, name
-            )
+            part = upload_captures.write_part(folder / "captures", first_bout + minute * bouts, bouts, group_ns, name)
             packets_count += part.packets_count
         written = last
         Path("/proc/self/clear_refs").write_text("5")  # the most memory is counted anew
