@@ -10,10 +10,12 @@ then; at the end whether that is how many there were.
 """
 
 import argparse
+import multiprocessing
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from collector.analysis import AnalysisOptions
@@ -42,14 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     minutes_count = options.hours * MINUTES
     bouts = max(1, round(options.packets / PACKETS_PER_UPLOAD / GROUP / minutes_count))
     print("\n".join(HEAD), flush=True)
-    with tempfile.TemporaryDirectory(prefix="twintap-series-", dir=options.folder) as folder:
-        counts = measure(Path(folder), options.hours, bouts)
+    # Another process writes the captures, so that this one's memory is the analysis's.
+    with (
+        tempfile.TemporaryDirectory(prefix="twintap-series-", dir=options.folder) as folder,
+        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as writer,
+    ):
+        counts = measure(Path(folder), options.hours, bouts, writer)
     expected = minutes_count * bouts * GROUP
     print(f"requests: {expected:,} made, {counts:,} counted", flush=True)
     return int(counts != expected)
 
 
-def measure(folder: Path, hours: int, bouts: int) -> int:
+def measure(folder: Path, hours: int, bouts: int, writer: ProcessPoolExecutor) -> int:
     """Make the traces of all hours, each minute with so many groups of uploads; the requests that the series counts."""
     series = Series.make(folder / "series", HOUR_NS)
     maker = PeriodMaker(series, AnalysisOptions())
@@ -62,8 +68,9 @@ def measure(folder: Path, hours: int, bouts: int) -> int:
         packets_count = 0
         for minute in range(written, last):
             name = f"segments-{minute + 1:08}.pcapng"
-            part = upload_captures.write_part(folder / "captures", first_bout + minute * bouts, bouts, group_ns, name)
-            packets_count += part.packets_count
+            first = first_bout + minute * bouts
+            job = writer.submit(upload_captures.write_part, folder / "captures", first, bouts, group_ns, name)
+            packets_count += job.result().packets_count
         written = last
         Path("/proc/self/clear_refs").write_text("5")  # the most memory is counted anew
         began, cpu, io = time.perf_counter(), time.process_time(), _io()

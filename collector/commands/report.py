@@ -1,11 +1,13 @@
 """`tracer report`: what happened in a trace, where the time went, what is wrong."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from collector.commands.assert_option import read_assertions, show_verdicts
 from collector.commands.read_counts import say_reads
 from collector.reporting.html import write_html
 from collector.reporting.report import build_report
@@ -23,11 +25,26 @@ from tracer.plain_text import is_safe
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead.")
 @click.option("--compare", "other", metavar="OTHER", help="Also show what differs from that trace, by stage.")
+@click.option(
+    "--assert",
+    "rules",
+    metavar="RULES",
+    multiple=True,
+    help="What must hold, or @FILE with it: 'p99(PUT) < 50ms; lost == 0'. If it does not, the exit status is 1.",
+)
+@click.option(
+    "--junit",
+    "junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the assertions as JUnit's XML.",
+)
 @click.argument("trace", metavar="TRACE")
-def command(*, trace: str, other: str | None, html: Path | None, as_json: bool) -> None:
+def command(
+    *, trace: str, other: str | None, html: Path | None, as_json: bool, rules: tuple[str, ...], junit: Path | None
+) -> None:
     """Show on one screen what happened in TRACE and where the time went; or in a series of traces, and when."""
     if is_series(Path(trace)):
-        if other is not None or html is not None:
+        if other is not None or html is not None or rules:
             raise InputError(f"{trace} is a series of traces", "name the trace of one of its periods")
         overview = build_overview(Series(Path(trace)))
         if as_json:
@@ -35,6 +52,9 @@ def command(*, trace: str, other: str | None, html: Path | None, as_json: bool) 
         else:
             show_overview(overview)
         return
+    assertions = read_assertions(rules)
+    if junit is not None and not assertions:
+        raise InputError("--junit writes what --assert finds", "give --assert, too")
     report = build_report(trace, other)
     if as_json:
         click.echo(_escape_controls(json.dumps(asdict(report), indent=1, ensure_ascii=False)))
@@ -44,6 +64,8 @@ def command(*, trace: str, other: str | None, html: Path | None, as_json: bool) 
         write_html(report, html)
         click.echo(f"page: {html}", err=as_json)
     say_reads(trace, *([other] if other else []))
+    if assertions and not show_verdicts(trace, assertions, junit, quiet=as_json):
+        sys.exit(1)
 
 
 def _escape_controls(document: str) -> str:

@@ -11,7 +11,6 @@ the longest.
 Source: the words are those of `collector.queries.search`.
 """
 
-import math
 import re
 from dataclasses import dataclass
 
@@ -20,10 +19,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.findings.kinds import OF_NAME
-from collector.queries.search import ADDRESS, DURATION, RULES, UNIT_NS, TraceSearch
+from collector.queries.measures import AGGREGATE, WordError, aggregate_ns, check_words
+from collector.queries.search import UNIT_NS, TraceSearch
 from collector.queries.trace_view import TraceView
-from collector.requests.outcomes import OUTCOMES
-from collector.requests.results import CLASSES
 from collector.trace.durations import in_words
 from tracer.errors import InputError
 
@@ -34,9 +32,8 @@ LATEST_COUNT = 1_000
 LONGEST_CONDITION = 500
 ALL_REQUESTS = "requests"
 FINDING = "finding:"
-_AGGREGATE = re.compile(r"(p\d{1,2}(?:\.\d{1,3})?|mean|max)(?=\s+of\b)")
+_AGGREGATE = re.compile(rf"({AGGREGATE})(?=\s+of\b)")
 _LIMIT = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s)")
-_KEY = re.compile(r"[A-Za-z_]+")
 EXAMPLES = "such as 'status:error', 'p99 of PUT > 50ms', 'finding:server_silent'"
 
 
@@ -100,22 +97,10 @@ def _aggregate(whole: str, found: re.Match[str]) -> Condition:
 
 def _check_words(whole: str, words: str, begin: int) -> None:
     """Raises: InputError for a word that can find nothing."""
-    for found in re.finditer(r"\S+", words):
-        at, word = begin + found.start(), found[0]
-        if word[0] in "<>" and DURATION.fullmatch(word) is None:
-            raise _wrong(whole, at, f"{word!r} is no duration", "write >50ms, without a space")
-        key, colon, value = word.partition(":")
-        if not colon or not _KEY.fullmatch(key) or ADDRESS.fullmatch(word):
-            continue
-        name = key.lower()
-        if name not in RULES:
-            raise _wrong(
-                whole, at, f"nothing is searched by {key!r}", f"there are: {', '.join(sorted(RULES))}, finding"
-            )
-        wrong_status = name == "status" and not value.isdecimal() and value.lower() not in ("error", *CLASSES)
-        if not value or wrong_status or (name == "outcome" and value.lower() not in OUTCOMES):
-            known = {"status": ["a number", "error", *CLASSES], "outcome": OUTCOMES}.get(name, ["any text"])
-            raise _wrong(whole, at + len(key) + 1, f"{value!r} is no {name}", f"there are: {', '.join(known)}")
+    try:
+        check_words(words)
+    except WordError as error:
+        raise _wrong(whole, begin + error.at, error.what, error.remedy) from None
 
 
 def _wrong(whole: str, at: int, what: str, remedy: str) -> InputError:
@@ -149,16 +134,6 @@ def _over_limit(condition: Condition, durations_ns: NDArray[np.int64]) -> Met | 
     if value_ns <= condition.limit_ns:
         return None
     return Met(f"{condition.text}: it was {in_words(value_ns)} of {len(known):,} requests", None)
-
-
-def aggregate_ns(name: str, ascending_ns: NDArray[np.int64]) -> int:
-    """A percentile (`p99`), the mean or the maximum of durations."""
-    if name == "mean":
-        return round(float(ascending_ns.mean()))
-    if name == "max":
-        return int(ascending_ns[-1])
-    rank = math.ceil(float(name[1:]) / 100 * len(ascending_ns))
-    return int(ascending_ns[max(1, rank) - 1])
 
 
 def _finding(condition: Condition, trace: TraceView) -> Met | None:

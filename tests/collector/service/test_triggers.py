@@ -9,9 +9,10 @@ import pytest
 
 from collector.capture_files.records import Severity
 from collector.findings.captures import AGENT_SILENT
+from collector.queries.measures import aggregate_ns
 from collector.queries.trace_view import TraceView, open_trace
 from collector.service.live import LiveStatus
-from collector.service.trigger_rules import LEAST_COUNT, aggregate_ns, evaluate, parse_condition
+from collector.service.trigger_rules import LEAST_COUNT, evaluate, parse_condition
 from collector.service.trigger_settings import TriggerSettings
 from collector.service.triggers import Triggers
 from collector.trace.model import CounterInfo
