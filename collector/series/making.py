@@ -103,6 +103,7 @@ def make_series(
     Arguments: `places`, where a trace is made, by where it goes; `done`, called after each period that was looked at.
     Raises: as `analyse`.
     """
+    series.remove_leftovers()
     maker = PeriodMaker(series, options)
     known = {entry.period for entry in series.entries() if not entry.problem}
     for period in periods_of(captured_span(sources), series.length_ns):

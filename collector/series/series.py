@@ -25,6 +25,7 @@ from collector.series.summaries import write_summary
 from collector.trace.reading import Trace
 from tracer.errors import DiskFullError, InputError, ResourceError
 from tracer.private_files import sync_folder, write_durably
+from tracer.scratch import remove_leftovers
 
 SERIES_FILE = "series.json"
 SERVERS_FILE = "servers.json"
@@ -155,7 +156,8 @@ class Series:
         shutil.rmtree(self.trace_place(period), ignore_errors=True)
 
     def remove_leftovers(self) -> None:
-        """Remove traces that were to be removed when a writer was killed."""
+        """Remove what a writer that was killed left: traces that were to be removed, or were not complete."""
+        remove_leftovers(self.place, self.place / SUMMARIES)
         for entry in self.entries():
             if entry.removed_ns is not None:
                 shutil.rmtree(self.trace_place(entry.period), ignore_errors=True)

@@ -244,8 +244,12 @@ def test_what_a_killed_writer_did_not_remove_is_removed(
         with pytest.raises(KeyboardInterrupt):
             series.remove_trace(period)
     assert Path(series.trace_place(period)).is_dir()
+    partial = [folder / ".20270115T080000Z.0123abcd.partial" for folder in (series.place, series.place / "summaries")]
+    for folder in partial:
+        folder.mkdir()
     series.remove_leftovers()
     assert not Path(series.trace_place(period)).exists()
+    assert not any(folder.exists() for folder in partial)
     assert Path(series.trace_place(series.entries()[1].period)).is_dir()
 
 
