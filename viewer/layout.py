@@ -31,7 +31,7 @@ from collector.queries import (
 from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.matching_quality import quality_line, quality_parts, warning_line
-from viewer.navigation import TIMELINE, navigation
+from viewer.navigation import TIMELINE, navigation, period_edges
 from viewer.revisions import revision_name
 from viewer.serialise import element_trees
 from viewer.toolbar import (
@@ -121,7 +121,7 @@ def page(trace: TraceView, runs: Sequence[Path] = (), followed: bool = False, *,
             html.Header(head(trace), id="head"),
             _bar(trace, followed),
             html.Div(html.Canvas(id="minimap"), id="minimap-box", title="The whole trace; drag the window"),
-            html.Main([_timeline(trace), _panel(trace)]),
+            html.Main([_timeline(trace, in_series=in_series), _panel(trace)]),
             packet_list(),
             html.Div(id="tip", role="status"),
             html.Div(id="banner", role="alert"),
@@ -273,7 +273,7 @@ def _bar(trace: TraceView, followed: bool) -> Component:
     )
 
 
-def _timeline(trace: TraceView) -> Component:
+def _timeline(trace: TraceView, *, in_series: bool) -> Component:
     graph = dcc.Graph(
         id="ruler", figure=ruler_figure(trace.duration_ns), config={"staticPlot": True, "responsive": True}
     )
@@ -293,6 +293,7 @@ def _timeline(trace: TraceView) -> Component:
                     html.Div(id="base"),
                     html.Span("loading…", id="badge", role="status"),
                     *empty,
+                    *(period_edges() if in_series else []),
                 ],
                 id="plot",
             ),

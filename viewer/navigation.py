@@ -46,6 +46,16 @@ def navigation(current: str, *, in_series: bool = False) -> Component:
     return html.Nav([*around[:1], *(_link(page, current) for page in PAGES), *around[1:]], id="pages-nav", **label)
 
 
+def period_edges() -> list[Component]:
+    """Where the timeline of a period ends: the same ways to the periods around."""
+    names = {"/previous": "previous-period", "/next": "next-period"}
+    return [
+        html.A(page.name, href=page.path, title=page.question, id=names[page.path], className="period-edge")
+        for page in AROUND
+        if page.path in names
+    ]
+
+
 def _link(page: PageLink, current: str) -> Component:
     """Between the timeline and the other pages the browser loads anew, among these it does not."""
     here: dict[str, Any] = {"aria-current": "page"} if page.path == current else {}

@@ -2,7 +2,7 @@
 
 Kept in memory are counts and histograms by steps of five minutes and of an hour, and of each minute the p99 of each
 class of requests; minutes themselves are read from the summaries of the periods in view, of which the last few are
-kept. A month of twenty classes takes about 100 MB. What a summary does not have is no zero: `covered_ns` of a column
+kept. A month of forty classes takes about 200 MB. What a summary does not have is no zero: `covered_ns` of a column
 says how much of it has summaries.
 """
 
@@ -41,6 +41,7 @@ MINUTES_KEPT = 40
 READ_AT_ONCE = 32
 COUNTS = ("requests_count", "failed_count")
 PACKET_COUNTS = ("hops_count", "lost_count")
+TABLES = ("counts", "histograms", "packets")
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 Progress = Callable[[float], None]
@@ -131,6 +132,7 @@ class PeriodFacts:
     removed_ns: int | None
     classes: tuple[tuple[str, int, int, float | None, float | None], ...]  # words, requests, failed, p50, p99 (ns)
     left_out_count: int  # classes beyond these
+    requests_count: int  # clients', of all classes
     ledger_ns: tuple[tuple[str, int], ...]  # of clients' requests together, by column of the ledger
     findings: tuple[tuple[str, str, str], ...]  # severity, host, text; the most severe first
 
@@ -139,10 +141,62 @@ class PeriodFacts:
 class _Level:
     """Rows by step and class, and their histograms by step, class and bucket."""
 
-    step_ns: int
     counts: pl.DataFrame
     histograms: pl.DataFrame
     packets: pl.DataFrame
+
+
+_KEY = {"period": pl.Int64, "step": pl.Int64}
+_NO_COUNTS = pl.DataFrame(schema=_KEY | {"class": pl.UInt32} | dict.fromkeys(COUNTS, pl.Int64))
+_NO_HISTOGRAMS = pl.DataFrame(
+    schema=_KEY | {"class": pl.UInt32, "duration_buckets": pl.UInt16, "duration_counts": pl.UInt32}
+)
+_NO_PACKETS = pl.DataFrame(
+    schema=_KEY | {"send_host": pl.String, "receive_host": pl.String} | dict.fromkeys(PACKET_COUNTS, pl.Int64)
+)
+_NO_LEVEL = _Level(_NO_COUNTS, _NO_HISTOGRAMS, _NO_PACKETS)
+_NO_MINUTES = pl.DataFrame(
+    schema={"period": pl.Int64, "minute": pl.Int64, "class": pl.UInt32, "requests_count": pl.Int64, "p99": pl.Float64}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Those of some classes."""
+
+    counts: pl.DataFrame
+    histograms: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Columns of one width, into which rows are added up."""
+
+    first: int
+    size: int
+    step_ns: int
+
+    def of(self, rows: pl.DataFrame) -> Int64:
+        """The column of each row."""
+        return (rows["step"].to_numpy() - self.first) // self.step_ns
+
+    def sums(self, rows: pl.DataFrame, name: str) -> Int64:
+        """A count, added up."""
+        if not len(rows):
+            return np.zeros(self.size, np.int64)
+        return np.bincount(self.of(rows), rows[name].to_numpy(), minlength=self.size).astype(np.int64)
+
+    def percentiles_ns(self, histograms: pl.DataFrame) -> Float64:
+        """Of all histograms of each column together, shape (shares, columns)."""
+        if not len(histograms):
+            return np.full((len(SHARES), self.size), np.nan)
+        buckets = histograms["duration_buckets"].to_numpy().astype(np.int64)
+        low, width = buckets.min(), int(buckets.max() - buckets.min()) + 1
+        cells = self.of(histograms) * width + (buckets - low)
+        sums = np.bincount(cells, histograms["duration_counts"].to_numpy()).astype(np.int64)
+        cell = np.flatnonzero(sums)
+        flat = (cell // width, cell % width + low, sums[cell])
+        return np.stack([flat_percentiles(*flat, self.size, share) for share in SHARES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +206,9 @@ class _State:
     entries: tuple[Entry, ...] = ()
     made: dict[int, int] = field(default_factory=dict)  # by period, of what was read
     problems: dict[int, str] = field(default_factory=dict)  # of summaries that cannot be read
-    fine: _Level | None = None
-    hours: _Level | None = None
-    minutes: pl.DataFrame | None = None
+    fine: _Level = _NO_LEVEL
+    hours: _Level = _NO_LEVEL
+    minutes: pl.DataFrame = field(default_factory=_NO_MINUTES.clear)
     classes: pl.DataFrame | None = None
     version: int = 0
 
@@ -241,41 +295,29 @@ class SeriesView:
         chosen = self._classes_of(choice)
         numbers = [each.number for each in chosen]
         level = self._level(state, first, first + size * step_ns, step_ns)
-        counts, histograms, packets = (
-            _columns_of(table, first, size, step_ns) for table in (level.counts, level.histograms, level.packets)
-        )
-        counts = counts.filter(pl.col("class").is_in(numbers))
-        histograms = histograms.filter(pl.col("class").is_in(numbers))
-        shown = numbers[:most_courses]
-        if choice.server_host and len(packets):
+        until = first + size * step_ns
+        shown = {number: _of_class(level, number, first, until) for number in numbers}
+        packets = level.packets.filter((pl.col("step") >= first) & (pl.col("step") < until))
+        if choice.server_host:
             host = choice.server_host
             packets = packets.filter((pl.col("send_host") == host) | (pl.col("receive_host") == host))
+        columns = _Columns(first, size, step_ns)
         return SeriesPart(
             from_ns=first,
             step_ns=step_ns,
             covered_ns=self._coverage(state, first, size, step_ns),
-            total=_course("all", None, counts, histograms, size),
+            total=_course("all", None, _both(list(shown.values())), columns),
             courses=tuple(
-                _course(
-                    each.words,
-                    each.number,
-                    counts.filter(pl.col("class") == each.number),
-                    histograms.filter(pl.col("class") == each.number),
-                    size,
-                )
-                for each in chosen
-                if each.number in shown
+                _course(each.words, each.number, shown[each.number], columns) for each in chosen[:most_courses]
             ),
             classes_count=len(numbers),
-            hops=_dense(packets, "hops_count", size),
-            lost=_dense(packets, "lost_count", size),
+            hops=columns.sums(packets, "hops_count"),
+            lost=columns.sums(packets, "lost_count"),
         )
 
     def worst(self, choice: Choice) -> tuple[Slow, ...]:
         """The minutes that are slow for their class, the worst ratio first; of each minute the slowest class."""
         minutes = self._state.minutes
-        if minutes is None:
-            return ()
         words = {each.number: each.words for each in self._classes_of(choice)}
         enough = minutes.filter(
             pl.col("requests_count") >= FEWEST_IN_A_MINUTE, pl.col("class").is_in(list(words))
@@ -296,7 +338,7 @@ class SeriesView:
             return None
         stretch = self._stretch(entry)
         if entry.problem:
-            return PeriodFacts(stretch, entry.made_ns, entry.removed_ns, (), 0, (), ())
+            return PeriodFacts(stretch, entry.made_ns, entry.removed_ns, (), 0, 0, (), ())
         place = self._series.summary_place(entry.period)
         requests, findings = read_summary(place, "requests"), read_summary(place, "findings")
         clients = requests.filter("is_client")
@@ -314,6 +356,7 @@ class SeriesView:
             entry.removed_ns,
             tuple(lines[:most_classes]),
             max(0, len(lines) - most_classes),
+            int(clients["requests_count"].sum()),
             tuple((column, spent_ns) for column, spent_ns in spent if spent_ns > 0),
             tuple((row["severity"], row["host"] or "", row["text"] or "") for row in ordered[:most_findings]),
         )
@@ -340,32 +383,24 @@ class SeriesView:
     ) -> _State:
         """The state with these periods; `new` are read."""
         problems = {at: text for at, text in state.problems.items() if at in there}
-        fine, minutes = [], []
+        gone = [entry.from_ns for entry in new] + [at for at in state.made if at not in there]
+        fine, hours = [_without(state.fine, gone)], [_without(state.hours, gone)]
+        minutes = [_outside(state.minutes, gone)]
         for begin in range(0, len(new), READ_AT_ONCE):
             some = [entry for entry in new[begin : begin + READ_AT_ONCE] if not entry.problem]
             requests, packets = self._read(some, problems)
-            level = _level(FINE_NS, requests, packets, self._with_numbers)
+            level = _level(FINE_NS, requests, packets)
             fine.append(level)
-            minutes.append(_minute_p99(requests, self._numbers))
+            hours.append(_coarser(level, HOUR_NS))
+            minutes.append(_minute_p99(requests))
             if progress is not None:
                 progress(min(1.0, (begin + READ_AT_ONCE) / len(new)))
-        gone = [entry.from_ns for entry in new] + [at for at in state.made if at not in there]
-        kept = _without(state.fine, gone)
-        whole = _join([*([kept] if kept else []), *fine], FINE_NS)
-        old = [] if state.minutes is None else [_outside(state.minutes, gone)]
-        return _State(
-            entries,
-            there,
-            problems,
-            whole,
-            _coarser(whole, HOUR_NS),
-            pl.concat([*old, *minutes]) if old or minutes else None,
-            self._class_table(whole),
-            state.version + 1,
-        )
+        whole = _join(fine)
+        table, version = self._class_table(whole), state.version + 1
+        return _State(entries, there, problems, whole, _join(hours), pl.concat(minutes), table, version)
 
     def _read(self, entries: Sequence[Entry], problems: dict[int, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The tables `requests` and `packets` of some periods, with the beginning of each as `period`."""
+        """The tables `requests`, with each class's number, and `packets` of some periods; `period` says of which."""
         requests, packets = [], []
         for entry in entries:
             place, period = self._series.summary_place(entry.period), pl.lit(entry.from_ns, pl.Int64).alias("period")
@@ -377,7 +412,9 @@ class SeriesView:
                 continue
             requests.append(found[0])
             packets.append(found[1])
-        return (pl.concat(requests), pl.concat(packets)) if requests else (pl.DataFrame(), pl.DataFrame())
+        if not requests:
+            return pl.DataFrame(), pl.DataFrame()
+        return self._with_numbers(pl.concat(requests)), pl.concat(packets)
 
     def _with_numbers(self, requests: pl.DataFrame) -> pl.DataFrame:
         """`requests` with the number of each row's class; new classes get the next ones."""
@@ -386,8 +423,8 @@ class SeriesView:
         numbered = classes.with_columns(pl.Series("class", numbers, pl.UInt32))
         return requests.join(numbered, on=CLASS, how="left", maintain_order="left")
 
-    def _class_table(self, level: _Level | None) -> pl.DataFrame | None:
-        if level is None or not len(level.counts):
+    def _class_table(self, level: _Level) -> pl.DataFrame | None:
+        if not len(level.counts):
             return None
         keys = [dict(zip(CLASS, key, strict=True)) | {"class": number} for key, number in self._numbers.items()]
         named = pl.DataFrame(keys, schema_overrides={"class": pl.UInt32})
@@ -396,15 +433,14 @@ class SeriesView:
 
     def _level(self, state: _State, from_ns: int, to_ns: int, step_ns: int) -> _Level:
         """What holds [from, to) in steps of which `step_ns` is a multiple."""
-        empty = _level(MINUTE_NS, pl.DataFrame(), pl.DataFrame(), self._with_numbers)
         if step_ns >= HOUR_NS:
-            return state.hours or empty
+            return state.hours
         if step_ns >= FINE_NS:
-            return state.fine or empty
+            return state.fine
         inside = [
             entry for entry in state.entries if not entry.problem and entry.from_ns < to_ns and entry.to_ns > from_ns
         ]
-        return _join([self._minutes_of(entry) for entry in inside], MINUTE_NS) or empty
+        return _join([_NO_LEVEL, *(self._minutes_of(entry) for entry in inside)])
 
     def _minutes_of(self, entry: Entry) -> _Level:
         """The minutes of a period; the last few periods are kept."""
@@ -413,7 +449,7 @@ class SeriesView:
             if key in self._minutes:
                 self._minutes.move_to_end(key)
                 return self._minutes[key]
-            level = _level(MINUTE_NS, *self._read([entry], {}), self._with_numbers)
+            level = _level(MINUTE_NS, *self._read([entry], {}))
             self._minutes[key] = level
             while len(self._minutes) > MINUTES_KEPT:
                 self._minutes.popitem(last=False)
@@ -448,17 +484,12 @@ def _words_of(row: dict[str, str]) -> str:
     return class_words(row["server_host"], row["service"], row["method"], row["operation"])
 
 
-def _level(
-    step_ns: int,
-    requests: pl.DataFrame,
-    packets: pl.DataFrame,
-    with_numbers: Callable[[pl.DataFrame], pl.DataFrame],
-) -> _Level:
+def _level(step_ns: int, requests: pl.DataFrame, packets: pl.DataFrame) -> _Level:
     """Rows of summaries by period, step and class."""
     if not len(requests.columns):
-        return _Level(step_ns, _NO_COUNTS, _NO_HISTOGRAMS, _NO_PACKETS)
+        return _NO_LEVEL
     step = (pl.col("minute_trace_ns") // step_ns * step_ns).alias("step")
-    rows = with_numbers(requests).with_columns(step)
+    rows = requests.with_columns(step)
     key = ["period", "step", "class"]
     counts = rows.group_by(key).agg(pl.col(COUNTS).sum())
     flat = rows.select(*key, "duration_buckets", "duration_counts").explode("duration_buckets", "duration_counts")
@@ -467,91 +498,71 @@ def _level(
     )
     hops = packets.with_columns(step).group_by("period", "step", "send_host", "receive_host")
     return _Level(
-        step_ns,
         counts.select(_NO_COUNTS.columns).cast(_NO_COUNTS.schema),
-        histograms.select(_NO_HISTOGRAMS.columns).cast(_NO_HISTOGRAMS.schema).sort("class", "step"),
+        histograms.select(_NO_HISTOGRAMS.columns).cast(_NO_HISTOGRAMS.schema),
         hops.agg(pl.col(PACKET_COUNTS).sum()).select(_NO_PACKETS.columns),
     )
 
 
-_KEY = {"period": pl.Int64, "step": pl.Int64}
-_NO_COUNTS = pl.DataFrame(schema=_KEY | {"class": pl.UInt32} | dict.fromkeys(COUNTS, pl.Int64))
-_NO_HISTOGRAMS = pl.DataFrame(
-    schema=_KEY | {"class": pl.UInt32, "duration_buckets": pl.UInt16, "duration_counts": pl.UInt32}
-)
-_NO_PACKETS = pl.DataFrame(
-    schema=_KEY | {"send_host": pl.String, "receive_host": pl.String} | dict.fromkeys(PACKET_COUNTS, pl.Int64)
-)
-
-
-def _minute_p99(requests: pl.DataFrame, numbers: dict[tuple[object, ...], int]) -> pl.DataFrame:
+def _minute_p99(requests: pl.DataFrame) -> pl.DataFrame:
     """By period, minute and class: how many requests, and their p99 (ns)."""
-    schema = {"period": pl.Int64, "minute": pl.Int64, "class": pl.UInt32, "requests_count": pl.Int64, "p99": pl.Float64}
     if not len(requests.columns):
-        return pl.DataFrame(schema=schema)
+        return _NO_MINUTES
     p99 = pl.Series("p99", percentiles(requests, SHARES[-1]), pl.Float64)
-    number = pl.Series("class", [numbers[key] for key in requests.select(CLASS).iter_rows()], pl.UInt32)
-    rows = requests.select("period", pl.col("minute_trace_ns").alias("minute"), "requests_count")
-    return rows.with_columns(p99, number).select(list(schema)).drop_nulls("p99")
+    rows = requests.select("period", pl.col("minute_trace_ns").alias("minute"), "class", "requests_count")
+    return rows.with_columns(p99).select(_NO_MINUTES.columns).drop_nulls("p99")
 
 
-def _join(levels: Sequence[_Level], step_ns: int) -> _Level | None:
-    if not levels:
-        return None
-    tables = [pl.concat([getattr(level, name) for level in levels]) for name in ("counts", "histograms", "packets")]
-    return _Level(step_ns, *tables)
+def _join(levels: Sequence[_Level]) -> _Level:
+    """All rows, in the order that `_cut` needs."""
+    counts, histograms, packets = (pl.concat([getattr(level, name) for level in levels]) for name in TABLES)
+    return _Level(counts.sort("class", "step").rechunk(), histograms.sort("class", "step").rechunk(), packets)
 
 
-def _coarser(level: _Level | None, step_ns: int) -> _Level | None:
-    if level is None:
-        return None
-
+def _coarser(level: _Level, step_ns: int) -> _Level:
     def merge(table: pl.DataFrame, sums: Sequence[str]) -> pl.DataFrame:
         step = (pl.col("step") // step_ns * step_ns).alias("step")
         keys = [name for name in table.columns if name not in sums]
         merged = table.with_columns(step).group_by(keys).agg(pl.col(sums).sum())
         return merged.select(table.columns).cast(table.schema)
 
-    return _Level(
-        step_ns,
-        merge(level.counts, COUNTS),
-        merge(level.histograms, ("duration_counts",)),
-        merge(level.packets, PACKET_COUNTS),
-    )
+    sums = (COUNTS, ("duration_counts",), PACKET_COUNTS)
+    return _Level(*(merge(getattr(level, name), each) for name, each in zip(TABLES, sums, strict=True)))
 
 
 def _outside(table: pl.DataFrame, periods: Sequence[int]) -> pl.DataFrame:
     return table.filter(~pl.col("period").is_in(list(periods)))
 
 
-def _without(level: _Level | None, periods: Sequence[int]) -> _Level | None:
-    if level is None:
-        return None
-    return _Level(level.step_ns, *(_outside(each, periods) for each in (level.counts, level.histograms, level.packets)))
+def _without(level: _Level, periods: Sequence[int]) -> _Level:
+    return _Level(*(_outside(getattr(level, name), periods) for name in TABLES))
 
 
-def _columns_of(table: pl.DataFrame, first: int, size: int, step_ns: int) -> pl.DataFrame:
-    """The rows within some columns, with the column of each."""
-    inside = table.filter((pl.col("step") >= first) & (pl.col("step") < first + size * step_ns))
-    return inside.with_columns(column=((pl.col("step") - first) // step_ns).cast(pl.Int32))
+def _of_class(level: _Level, number: int, first: int, until: int) -> _Rows:
+    """The rows of a class within [first, until), found without a look at the others."""
+    return _Rows(_cut(level.counts, number, first, until), _cut(level.histograms, number, first, until))
 
 
-def _dense(rows: pl.DataFrame, name: str, size: int) -> Int64:
-    if not len(rows):
-        return np.zeros(size, np.int64)
-    return np.bincount(rows["column"].to_numpy(), rows[name].to_numpy(), minlength=size).astype(np.int64)
+def _cut(table: pl.DataFrame, number: int, first: int, until: int) -> pl.DataFrame:
+    """Rows of a table that is sorted by class and step."""
+    wanted = np.array([number, number + 1], np.uint32)  # of the column's own type: otherwise all of it is converted
+    begin, end = np.searchsorted(table["class"].to_numpy(), wanted).tolist()
+    own = table.slice(begin, end - begin)
+    begin, end = np.searchsorted(own["step"].to_numpy(), [first, until]).tolist()
+    return own.slice(begin, end - begin)
 
 
-def _course(words: str, number: int | None, counts: pl.DataFrame, histograms: pl.DataFrame, size: int) -> Course:
-    merged = (
-        histograms.group_by("column", "duration_buckets")
-        .agg(pl.col("duration_counts").cast(pl.Int64).sum())
-        .sort("column", "duration_buckets")
-    )
-    figures = [
-        flat_percentiles(merged["column"], merged["duration_buckets"], merged["duration_counts"], size, share)
-        for share in SHARES
-    ]
+def _both(rows: Sequence[_Rows]) -> _Rows:
+    if not rows:
+        return _Rows(_NO_COUNTS, _NO_HISTOGRAMS)
+    return _Rows(pl.concat([each.counts for each in rows]), pl.concat([each.histograms for each in rows]))
+
+
+def _course(words: str, number: int | None, rows: _Rows, columns: _Columns) -> Course:
     return Course(
-        words, number, _dense(counts, "requests_count", size), _dense(counts, "failed_count", size), np.stack(figures)
+        words,
+        number,
+        columns.sums(rows.counts, "requests_count"),
+        columns.sums(rows.counts, "failed_count"),
+        columns.percentiles_ns(rows.histograms),
     )

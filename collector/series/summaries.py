@@ -170,25 +170,29 @@ def percentiles(rows: pl.DataFrame, share: float) -> list[float | None]:
         .drop_nulls("duration_buckets")
         .sort("row", "duration_buckets")
     )
-    found = flat_percentiles(flat["row"], flat["duration_buckets"], flat["duration_counts"], len(rows), share)
+    number, buckets, counts = (flat[name].to_numpy() for name in ("row", "duration_buckets", "duration_counts"))
+    found = flat_percentiles(number, buckets, counts, len(rows), share)
     return [None if np.isnan(value) else value for value in found.tolist()]
 
 
 def flat_percentiles(
-    row: pl.Series, buckets: pl.Series, counts: pl.Series, rows_count: int, share: float
+    number: NDArray[np.integer],
+    buckets: NDArray[np.integer],
+    counts: NDArray[np.integer],
+    rows_count: int,
+    share: float,
 ) -> NDArray[np.float64]:
     """`percentile_ns` of `rows_count` histograms at once, float64 ns, NaN for one without durations.
 
     Arguments: for each bucket of each histogram its number, the bucket and its count, by number and bucket ascending.
     """
-    number, count = row.to_numpy(), counts.to_numpy().astype(np.int64)
-    total = np.bincount(number, count, minlength=rows_count).astype(np.int64)
+    total = np.bincount(number, counts, minlength=rows_count).astype(np.int64)
     found = np.full(rows_count, np.nan)
     has_any = total > 0
     before = np.cumsum(total) - total
     rank = np.maximum(1, np.ceil(share * total[has_any]).astype(np.int64))
-    place = np.searchsorted(np.cumsum(count), before[has_any] + rank)
-    found[has_any] = 2 ** ((buckets.to_numpy()[place] + 0.5) / BUCKETS_PER_OCTAVE)
+    place = np.searchsorted(np.cumsum(counts, dtype=np.int64), before[has_any] + rank)
+    found[has_any] = 2 ** ((buckets[place] + 0.5) / BUCKETS_PER_OCTAVE)
     return found
 
 

@@ -311,6 +311,24 @@ def test_a_minute_opens_in_its_periods_timeline_and_two_tabs_do_not_mix(page: Pa
 
 
 @pytest.mark.browser
+def test_at_the_edge_of_a_periods_timeline_one_goes_on(page: Page, kept_url: str, kept: Path) -> None:
+    first, second, *_ = names(kept)
+    page.goto(f"{kept_url}period/{first}/#from=60000000000&to=90000000000")
+    page.wait_for_function(TIMELINE)
+    expect(page.locator("#next-period")).not_to_be_visible()
+    page.evaluate(
+        "location.hash = `from=${window.twintap.meta.duration - 30e9}&to=${window.twintap.meta.duration + 30e9}`"
+    )
+    expect(page.locator("#next-period")).to_be_visible()
+    expect(page.locator("#previous-period")).not_to_be_visible()
+    page.locator("#next-period").click()
+    page.wait_for_url(f"**/period/{second}/#from=0&to=*")
+    page.wait_for_function(TIMELINE)
+    expect(page.locator("#previous-period")).to_be_visible()
+    expect(page.locator(".brand")).to_contain_text(second)
+
+
+@pytest.mark.browser
 def test_the_page_follows_a_series_that_grows(page: Page, tmp_path: Path) -> None:
     recipe = replace(RECIPE, hours=3, failed_hours=(), nothing_hours=())
     series = write_days(tmp_path / "series", recipe)

@@ -66,12 +66,13 @@ def _ledger(facts: PeriodFacts) -> list[Component]:
         ],
         className="days-ledger",
     )
-    count = sum(requests for _, requests, *_ in facts.classes)
     lines = [
         html.Li([html.Span(className="days-key", style=_part_style(colour)), f"{spent / whole:.1%} {words}"])
         for words, spent, colour in parts
     ]
-    title = html.H3(["Where the time went", html.Small(f" {duration(whole)} of {plural(count, 'request')}")])
+    title = html.H3(
+        ["Where the time went", html.Small(f" {duration(whole)} of {plural(facts.requests_count, 'request')}")]
+    )
     return [title, bar, html.Ul(lines, className="days-parts")]
 
 

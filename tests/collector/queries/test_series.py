@@ -136,6 +136,7 @@ def test_what_a_summary_knows_of_its_period(place: Path, series: SeriesView) -> 
     short = series.facts(Series(place).entries()[10].period.name, most_classes=1)
     assert short is not None
     assert (len(short.classes), short.left_out_count) == (1, 2)
+    assert short.requests_count == hour["requests_count"].sum()
 
 
 def test_a_series_is_followed_as_it_grows_and_as_traces_go(tmp_path: Path) -> None:

@@ -16,13 +16,14 @@ const MINUTE = 60, HOUR = 3600;
 const NARROWEST = 10 * MINUTE, NEAR = 3 * HOUR;
 const CLICK_STEP = 5 * MINUTE; // of wider columns a click zooms in
 const SETTLE_MS = 60, FOLLOW_MS = 3000;
+const MOST_SLOW = 100; // that are known: the worst
 const ROWS = ["latency", "requests", "failed", "packets"];
 
 const state = {
   from: 0, to: 1, span: null, known: null, part: null, whole: null, stretches: [], length: HOUR, worst: [], cursor: null, hover: null,
   shown: new Set(ROWS), number: "", host: "", inner: "", period: null, settledCount: 0, settledAt: 0, moving: true, version: 0,
 };
-let asking = null, settleTimer = 0, drawing = 0, picture = null, strip = null;
+let asking = null, loadedView = "", settleTimer = 0, drawing = 0, picture = null, strip = null;
 
 const choice = () => `class=${state.number}&host=${encodeURIComponent(state.host)}&inner=${state.inner}`;
 
@@ -39,26 +40,40 @@ function setView(from, to, jump = false) {
   state.moving = true;
   drawSoon();
   clearTimeout(settleTimer);
-  settleTimer = setTimeout(load, jump ? 0 : SETTLE_MS);
+  settleTimer = jump ? 0 : setTimeout(settle, SETTLE_MS);
+  if (jump) load();
 }
 
-const zoom = (factor, at) => setView(at - (at - state.from) * factor, at + (state.to - at) * factor);
-const shift = (share) => setView(state.from + share * (state.to - state.from), state.to + share * (state.to - state.from));
+// The gesture has ended: what it came to is loaded, if it is not on its way.
+function settle() {
+  settleTimer = 0;
+  if (asking && asking.view === viewText()) return;
+  if (!asking && loadedView === viewText()) finish();
+  else load();
+}
+
+const viewText = () => `${state.from} ${state.to}`;
+
+const zoom = (factor, at, jump = false) => setView(at - (at - state.from) * factor, at + (state.to - at) * factor, jump);
+const shift = (share) => setView(state.from + share * (state.to - state.from), state.to + share * (state.to - state.from), !asking);
 const middle = () => (state.from + state.to) / 2;
 
 // What is in view, with a quarter of it on either side, so that a short move finds it there.
 async function load() {
-  if (asking) asking.abort();
-  const mine = (asking = new AbortController()), margin = (state.to - state.from) / 4;
+  if (asking) asking.control.abort();
+  const mine = (asking = { control: new AbortController(), view: viewText() }), margin = (state.to - state.from) / 4;
   const [first, last] = state.span, from = Math.max(first, Math.floor(state.from - margin)), to = Math.min(last, Math.ceil(state.to + margin));
   try {
-    const part = await fetchJson(`api/series/part?from=${from}&to=${Math.max(to, from + MINUTE)}&${choice()}`, mine.signal);
+    const part = await fetchJson(`api/series/part?from=${from}&to=${Math.max(to, from + MINUTE)}&${choice()}`, mine.control.signal);
     if (mine !== asking) return;
-    state.part = part;
+    [state.part, asking, loadedView] = [part, null, mine.view];
     showBanner("");
-    finish();
+    drawSoon();
+    if (!settleTimer) settle();
   } catch (error) {
-    if (error.name !== "AbortError") showBanner(`This stretch could not be loaded: ${error.message}. The picture shows what was loaded before.`);
+    if (mine !== asking) return;
+    asking = null;
+    showBanner(`This stretch could not be loaded: ${error.message}. The picture shows what was loaded before.`);
   }
 }
 
@@ -102,8 +117,9 @@ const titleText = () => `${stretchText(Math.max(state.from, state.span[0]), Math
 function slowText() {
   const inView = state.worst.filter((each) => each.at >= state.from && each.at < state.to);
   if (!inView.length) return ": no slow minute";
+  const least = state.worst.length >= MOST_SLOW ? "at least " : "";
   const worst = inView.reduce((one, other) => (other.p99 / other.usual > one.p99 / one.usual ? other : one));
-  return `: ${inView.length} slow minute${inView.length > 1 ? "s" : ""}; the worst ${dayText(worst.at)} ${timeOfDay(worst.at)}, p99 ${duration(worst.p99)}, usually ${duration(worst.usual)}`;
+  return `: ${least}${inView.length} slow minute${inView.length > 1 ? "s" : ""}; the worst ${dayText(worst.at)} ${timeOfDay(worst.at)}, p99 ${duration(worst.p99)}, usually ${duration(worst.usual)}`;
 }
 
 function badgeText() {
@@ -317,11 +333,12 @@ function toggleRow(name) {
 
 const markShown = () => queryAll("[data-show]").forEach((button) => button.setAttribute("aria-pressed", `${state.shown.has(button.dataset.show)}`));
 
+// A key is a gesture of its own, unless it comes so soon that the answer to the one before is still on its way.
 function addKeys() {
   addAction("pan-left", () => shift(-0.2), "ArrowLeft", "a");
   addAction("pan-right", () => shift(0.2), "ArrowRight", "d");
-  addAction("zoom-in", () => zoom(0.6, state.cursor !== null && state.cursor > state.from && state.cursor < state.to ? state.cursor : middle()), "+", "=", "ArrowUp", "w");
-  addAction("zoom-out", () => zoom(1 / 0.6, middle()), "-", "ArrowDown", "s");
+  addAction("zoom-in", () => zoom(0.6, state.cursor !== null && state.cursor > state.from && state.cursor < state.to ? state.cursor : middle(), !asking), "+", "=", "ArrowUp", "w");
+  addAction("zoom-out", () => zoom(1 / 0.6, middle(), !asking), "-", "ArrowDown", "s");
   addAction("whole", () => setView(...wholeView(), true), "0");
   addAction("first", () => setView(state.span[0], state.span[0] + state.to - state.from, true), "Home");
   addAction("last", () => setView(state.span[1] - (state.to - state.from), state.span[1], true), "End");

@@ -27,6 +27,7 @@ import { acceptRevision, fetchRevision, isLoading, load, loadOverview, stopLoadi
 import { centre, glide, glideAround, middle, settle, setView, shift, startMovement } from "./movement.js";
 import { startPointing } from "./pointing.js";
 import { goToConnection, goToProblem } from "./problems.js";
+import { startEdges } from "./edges.js";
 import { fitRequest, loadRequest, select, setRequestTimes } from "./selection.js";
 import { startUsage } from "./usage.js";
 
@@ -75,6 +76,7 @@ function attach(canvas) {
 }
 
 function startParts() {
+  startEdges();
   startExplanation();
   startLaneLabels(timeline);
   startLive(timeline);

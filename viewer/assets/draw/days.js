@@ -350,9 +350,9 @@ export function triangle(context, x, y) {
 }
 
 const NAMES = {
-  requests: ["requests", "chosen classes, by second"],
-  failed: ["failed", "share of chosen classes"],
-  packets: ["packets", "by second; red: lost"],
+  requests: ["requests/s", "chosen classes"],
+  failed: ["failed", "share, chosen classes"],
+  packets: ["packets/s", "red, from above: lost"],
 };
 
 function drawLabels(context, row, axis, left, columns) {
