@@ -106,8 +106,7 @@ def header_tables() -> list[Message]:
     return said
 
 
-@pytest.mark.parametrize("said", [prepared_statements, header_tables])
-@pytest.mark.parametrize("in_files", [1, 2])
+@pytest.mark.parametrize(("said", "in_files"), [(prepared_statements, 1), (header_tables, 2)])
 def test_messages_that_depend_on_earlier_ones(said: object, in_files: int, tmp_path: Path) -> None:
     assert callable(said)
     packets = tls_captures.in_the_clear(said())

@@ -23,6 +23,7 @@ FOLDER = Path(os.environ.get(VARIABLE, ""))
 ENDING = ".pcap.gz"
 
 Pair = tuple[str, int, str, int]
+Packet = tuple[str, int]
 
 
 def variants() -> list[str]:
@@ -46,18 +47,20 @@ def sources(variant: Path) -> list[HostSource]:
     return [HostSource(name.removesuffix(ENDING).removesuffix("_lo"), (path,)) for name, path in by_name]
 
 
-def expected_pairs(folder: Path) -> tuple[set[Pair], set[tuple[str, int]]]:
-    """(pairs of packets, packets of which some bytes were lost)."""
-    pairs, lost = set(), set()
+def expected_pairs(folder: Path) -> tuple[set[Pair], set[Packet], set[Packet]]:
+    """(pairs of packets, packets of which some bytes were lost, packets whose other end was not captured)."""
+    pairs, lost, lone = set(), set(), set()
     with gzip.open(folder / "pairs.csv.gz", "rt") as file:
         for row in csv.DictReader(file):
-            source = (row["src_host"], int(row["src_frame"]))
+            ends = [(row[f"{end}_host"], int(row[f"{end}_frame"])) for end in ("src", "dst") if row[f"{end}_frame"]]
             if row["kind"] == "lost":
-                lost.add(source)
+                lost.add(ends[0])
+            elif row["kind"] in {"edge", "unsent"}:
+                lone.add(ends[0])
             else:
                 assert row["kind"] in {"exact", "split", "merge"}
-                pairs.add((*source, row["dst_host"], int(row["dst_frame"])))
-    return pairs, lost
+                pairs.add((*ends[0], *ends[1]))
+    return pairs, lost, lone
 
 
 @pytest.mark.parametrize("variant", sorted(variants()))
@@ -67,9 +70,17 @@ def test_hops_are_the_independent_pairs(variant: str) -> None:
     between = hops.filter(pl.col("send_host") != pl.col("receive_host"))
     paired = between.filter(pl.col("state") == "matched")
     found = set(paired.select("send_host", "send_frame", "receive_host", "receive_frame").iter_rows())
-    pairs, lost = expected_pairs(given.parents[1] if given.parent.name == "skew" else given)
+    pairs, lost, lone = expected_pairs(given.parents[1] if given.parent.name == "skew" else given)
     assert len(pairs) > 100
     assert found - pairs == set(), "hops that are wrong"
     assert pairs - found == set(), "hops that are missing"
-    assert set(between.filter(pl.col("state") != "matched")["state"]) <= {"lost"}
-    assert set(between.filter(pl.col("state") == "lost").select("send_host", "send_frame").iter_rows()) == lost
+    others = between.filter(pl.col("state") != "matched")
+    is_lone = [row in lone for row in others.select(_end_of("host"), _end_of("frame")).iter_rows()]
+    assert set(others.filter(~pl.Series(is_lone, dtype=pl.Boolean))["state"]) <= {"lost"}
+    sent_and_lost = others.filter(pl.col("state") == "lost", ~pl.Series(is_lone, dtype=pl.Boolean))
+    assert set(sent_and_lost.select("send_host", "send_frame").iter_rows()) == lost
+
+
+def _end_of(what: str) -> pl.Expr:
+    """Of a hop with one end its host, or frame."""
+    return pl.when(pl.col("send_frame").is_not_null()).then(f"send_{what}").otherwise(f"receive_{what}").alias(what)
