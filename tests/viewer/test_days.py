@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from flask import Flask, Response
 from playwright.sync_api import Page, expect
 from werkzeug.test import Client
 
@@ -21,6 +22,7 @@ from testkit.netsim import Network, NetworkPath, Station
 from tests.helpers.viewer_server import serving_series
 from viewer.access import Access
 from viewer.days import routes
+from viewer.days.periods import answer_below
 from viewer.days.site import SeriesSite
 
 MINUTE = 60
@@ -139,8 +141,16 @@ def test_all_links_of_a_periods_viewer_stay_in_it(kept: Path) -> None:
     hrefs = re.findall(r'"href":\s*"([^"]*)"', answer.text.replace("\\u002f", "/"))
     assert any("#request=" in href for href in hrefs)
     assert [href for href in hrefs if not href.startswith(f"{base}/")] == []
-    lost = client.get(f"{base}/transaction/none", base_url=LOCAL)
-    assert lost.status_code == 404
+
+
+def test_a_redirect_of_a_periods_viewer_stays_in_it() -> None:
+    app = Flask("period")
+    app.add_url_rule(
+        "/here/<int:number>", view_func=lambda number: Response(status=303, headers={"Location": f"/#{number}"})
+    )
+    name = "20261127T140000Z"
+    client = Client(lambda environ, start: answer_below(app, name, environ, start))
+    assert client.get(f"/period/{name}/here/7").headers["Location"] == f"/period/{name}/#7"
 
 
 def test_a_few_periods_are_open_and_the_others_let_go(kept: Path) -> None:
@@ -259,10 +269,11 @@ def test_the_view_is_in_the_address_and_the_choice_too(page: Page, days_url: str
     assert end - begin == pytest.approx(0.6 * 4 * 3600)
     act_and_settle(page, "ArrowRight")
     assert view(page)[0] == pytest.approx(begin + 0.2 * (end - begin), abs=1)
-    url = page.url
+    url, there = page.url, view(page)
     page.reload()
     page.wait_for_function(SETTLED, arg=0)
     assert page.url == url
+    assert view(page) == pytest.approx(there, abs=MINUTE)
     page.select_option("#days-host", "proxy1")
     page.wait_for_function("() => window.twintap.state.part.courses.length === 2")
 

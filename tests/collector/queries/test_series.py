@@ -150,6 +150,9 @@ def test_a_series_is_followed_as_it_grows_and_as_traces_go(tmp_path: Path) -> No
     assert view.span == (BEGIN_NS, BEGIN_NS + 8 * HOUR_NS)
     after = view.part(BEGIN_NS, BEGIN_NS + 8 * HOUR_NS, Choice()).total.counts
     assert view.part(BEGIN_NS, BEGIN_NS + 6 * HOUR_NS, Choice()).total.counts.sum() == before < after.sum()
+    for hours in (40, 400):  # also in the coarser steps, which are kept
+        wide = view.part(BEGIN_NS, BEGIN_NS + hours * HOUR_NS, Choice())
+        assert wide.total.counts.sum() == after.sum()
     first, second = (entry.period.name for entry in series.entries()[:2])
     assert view.neighbour(first, backwards=True) is None
     found = view.neighbour(first, backwards=False)
