@@ -60,6 +60,12 @@ def first_stamp(files: Sequence[Path]) -> int | None:
     return next((at for at in map(_begin_ns, files) if at is not None), None)
 
 
+def begin_after(files: Sequence[Path], at_ns: int) -> int | None:
+    """The first stamp of the first file that begins after a time; None if none does. Files are in the order of time."""
+    place = _first_after(files, at_ns)
+    return first_stamp(files[place:])
+
+
 def files_at_edges(files: Sequence[Path]) -> list[Path]:
     """The files that may hold the first or the last packet: of an agent's segments the first and the last three (the
     very last ones may be empty), of others all."""

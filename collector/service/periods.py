@@ -3,9 +3,9 @@
     DATA/series/<session>/    the series (`collector.series.series`)
 
 1. A period is due once `MARGIN_NS` and `GRACE_NS` have passed after its end, by this clock, and no agent of the session
-   has packets of that time that it has not delivered. An agent that is behind or silent is waited for, but for
-   `PATIENCE_NS` at most; then the trace is made of what is there, with a counter of whom it lacks (`PERIOD_LACKS`), and
-   made anew, once, when that agent has caught up.
+   has packets of that time that it has not delivered. An agent that is behind is waited for, but for `PATIENCE_NS` at
+   most, and not if it has been silent for so long; then the trace is made of what is there, with a counter of whom it
+   lacks (`PERIOD_LACKS`), and made anew, once, if that agent catches up within `LATE_NS`.
 2. Periods of a session are made in the order of time, since what is known of connections goes from one to the next;
    after the collector was off it goes on with the oldest that it has not made. A period in which no packet was captured
    is passed over.
@@ -23,7 +23,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -34,7 +34,7 @@ from collector.analysis.period import MARGIN_NS
 from collector.capture_files.records import Severity
 from collector.decode.host_capture import HostSource
 from collector.decode.incarnations import host_sources, sequences, stored_incarnations
-from collector.decode.time_range import first_stamp
+from collector.decode.time_range import begin_after, first_stamp
 from collector.execution import memory
 from collector.series.making import PeriodMaker
 from collector.series.series import Entry, Period, Series, is_series, period_at
@@ -45,6 +45,7 @@ from collector.service.ingest import WINDOW_FILE, session_folders
 from collector.service.under_way import UnderWay
 from collector.trace.data_directory import series_folder
 from collector.trace.model import CounterInfo
+from collector.trace.reading import Trace
 from tracer.errors import TracerError
 
 LOG = logging.getLogger("twintap.collector")
@@ -55,11 +56,14 @@ PATIENCE_NS = 600 * 10**9
 FIRST_RETRY_NS = 60 * 10**9
 """Until a trace that could not be made is tried again; doubled each time."""
 ATTEMPTS = 4
+LATE_NS = 3_600 * 10**9
+"""For so long after a trace was made, what it lacks is waited for, and its segments are kept."""
 SILENT_NS = 10 * 10**9
 """An agent reports every 2 s."""
 PERIOD_LACKS = "period_lacks_packets"
-"""The counter of a host whose packets were not there when the trace was made."""
-LACKS_REMEDY = "its agent was behind or silent: the trace is made anew when it has caught up"
+"""The counter of a host whose packets were not there when the trace was made; its count is for how many seconds until
+the period's end, or the minute after it."""
+LACKS_REMEDY = "its agent was behind or silent; if it catches up within an hour, the trace is made anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,15 @@ class SeriesSummary:
 
 
 @dataclass(slots=True)
+class _Lacking:
+    """What is known of a trace that lacks packets of hosts."""
+
+    hosts: frozenset[str]
+    until_ns: int  # then nobody waits for them any more
+    retry_ns: int = 0  # it cannot be made anew before
+
+
+@dataclass(slots=True)
 class _Session:
     """What is known of a session between two steps."""
 
@@ -148,7 +161,7 @@ class _Session:
     retry_ns: int = 0
     problem: str = ""
     waits_for: tuple[str, ...] = ()
-    lacking: dict[Period, tuple[str, ...]] = field(default_factory=dict)  # traces to be made anew, and whom they lack
+    lacking: dict[Period, _Lacking] = field(default_factory=dict)
 
     def behind_seconds(self, now_ns: int) -> float:
         """For how long its next period has been due; 0 while nothing comes."""
@@ -261,7 +274,7 @@ class Periods:
         if known is None:
             series = Series.make(series_folder(self._data, name), self._settings.length_ns, self._clock)
             series.remove_leftovers()
-            known = _Session(PeriodMaker(series, self._options))
+            known = _Session(PeriodMaker(series, self._options), lacking=self._lacking_of(series))
             with self._lock:
                 self._sessions[name] = known
         if known.next is None:
@@ -271,6 +284,17 @@ class Periods:
             else:
                 known.next = self._first_period(name)
         return known if known.next is not None else None
+
+    def _lacking_of(self, series: Series) -> dict[Period, _Lacking]:
+        """The traces of a series that lack packets, as they say, and may still be made anew."""
+        found = {}
+        for entry in series.entries():
+            if entry.has_trace and entry.made_ns + LATE_NS > self._clock():
+                counters = Trace(series.trace_place(entry.period)).info().counters
+                hosts = frozenset(each.host for each in counters if each.name == PERIOD_LACKS and each.host)
+                if hosts:
+                    found[entry.period] = _Lacking(hosts, entry.made_ns + LATE_NS)
+        return found
 
     def _first_period(self, name: str) -> Period | None:
         """The period of the first packet that was received of a session."""
@@ -292,52 +316,70 @@ class Periods:
             session.is_idle = not sources
             if session.is_idle:
                 return
-            session.waits_for = self._behind(name, period)
+            behind = self._behind(name, period)
+            session.waits_for = tuple(sorted(host for host, each in behind.items() if each.last_seen_ns < PATIENCE_NS))
             if session.waits_for and now_ns < _due_ns(period) + PATIENCE_NS:
                 return
-            made = self._make(name, session, period, sources, session.waits_for)
+            lacks = {host: _lacks_seconds(each, now_ns, period) for host, each in behind.items()}
+            made = self._make(name, session, period, sources, lacks)
             if made is Made.AGAIN:
                 return
             session.next = period_at(period.to_ns, self._settings.length_ns)
             if made is Made.DONE:
+                if lacks:
+                    session.lacking[period] = _Lacking(frozenset(lacks), now_ns + LATE_NS)
                 return
+            self._pass_silence(session, sources)
+
+    def _pass_silence(self, session: _Session, sources: Sequence[HostSource]) -> None:
+        """Go on with the first period in which a file begins, if none does in the next one: a host's clock may have
+        been decades behind."""
+        assert session.next is not None
+        begins = [at for at in (begin_after(each.files, session.next.from_ns) for each in sources) if at is not None]
+        if begins and min(begins) >= session.next.to_ns:
+            before = period_at(min(begins), self._settings.length_ns).from_ns - self._settings.length_ns
+            session.next = period_at(max(session.next.from_ns, before), self._settings.length_ns)
 
     def _make_lacking(self, name: str, session: _Session) -> None:
-        """Make a trace anew whose hosts have delivered meanwhile what it lacked."""
-        for period, hosts in list(session.lacking.items()):
-            if set(hosts) & set(self._behind(name, period)):
-                continue
-            del session.lacking[period]
-            sources = self._sources(name, period)
-            if sources:
-                again = _Session(PeriodMaker(session.maker.series, self._options))
-                self._make(name, again, period, sources, ())
+        """Make a trace anew whose hosts have delivered meanwhile what it lacked; forget those that are too old."""
+        now_ns, series = self._clock(), session.maker.series
+        there = {entry.period for entry in series.entries() if entry.has_trace}
+        for period, lacking in list(session.lacking.items()):
+            if now_ns >= lacking.until_ns or period not in there:
+                del session.lacking[period]
+            elif now_ns >= lacking.retry_ns and not lacking.hosts & self._behind(name, period).keys():
+                again = _Session(PeriodMaker(series, self._options))
+                if self._make(name, again, period, self._sources(name, period), {}) is Made.AGAIN:
+                    lacking.retry_ns = now_ns + FIRST_RETRY_NS
+                    continue
+                del session.lacking[period]
                 LOG.info("period %s was made anew", period.name, extra={"session": name})
-            return
+                return
 
     def _sources(self, name: str, period: Period) -> list[HostSource]:
         """What may have packets of a period or a later one."""
         folder = self._data / "sessions" / name
         return host_sources(sequences(stored_incarnations(folder, from_ns=max(0, period.from_ns - 2 * MARGIN_NS))))
 
-    def _behind(self, name: str, period: Period) -> tuple[str, ...]:
-        """Hosts whose agents may have packets of a period that they have not delivered."""
+    def _behind(self, name: str, period: Period) -> dict[str, AgentStatus]:
+        """By host, agents that may have packets of a period that they have not delivered."""
         now_ns, needed_ns = self._clock(), period.to_ns + MARGIN_NS
-        return tuple(
-            sorted(
-                agent.host
-                for agent in self._agents()
-                if agent.session == name and agent.history is None and _may_owe(agent, now_ns, needed_ns)
-            )
-        )
+        return {
+            agent.host: agent
+            for agent in self._agents()
+            if agent.session == name and agent.history is None and _may_owe(agent, now_ns, needed_ns)
+        }
 
     def _make(
-        self, name: str, session: _Session, period: Period, sources: Sequence[HostSource], lacking: tuple[str, ...]
+        self, name: str, session: _Session, period: Period, sources: Sequence[HostSource], lacks: Mapping[str, int]
     ) -> Made:
-        """Make the trace of a period."""
+        """Make the trace of a period. Arguments: `lacks`, by host for how many seconds its packets are not there."""
         if not self._under_way.begin(name):
             return Made.AGAIN
-        counters = tuple(CounterInfo(host, PERIOD_LACKS, Severity.DATA_LOSS, 1, LACKS_REMEDY) for host in lacking)
+        counters = tuple(
+            CounterInfo(host, PERIOD_LACKS, Severity.DATA_LOSS, seconds, LACKS_REMEDY)
+            for host, seconds in sorted(lacks.items())
+        )
         options = replace(self._options, counters=counters)
         started, found = time.monotonic(), Made.DONE
         try:
@@ -355,8 +397,6 @@ class Periods:
             if made is not None:
                 seconds = time.monotonic() - started
                 LOG.info("period %s is ready (%.1f s)", period.name, seconds, extra={"session": name})
-                if lacking:
-                    session.lacking[period] = lacking
         finally:
             self._under_way.end(name)
             memory.give_back()
@@ -407,6 +447,12 @@ def _may_owe(agent: AgentStatus, now_ns: int, needed_ns: int) -> bool:
     if agent.state == "ended":
         return False
     return agent.last_seen_ns > SILENT_NS or now_ns - agent.lag_ns < needed_ns
+
+
+def _lacks_seconds(agent: AgentStatus, now_ns: int, period: Period) -> int:
+    """For how many seconds until the end of a period, and the minute after it, an agent's packets are not there."""
+    since_ns = max(period.from_ns - MARGIN_NS, now_ns - max(agent.lag_ns, agent.last_seen_ns))
+    return max(1, -(-(period.to_ns + MARGIN_NS - since_ns) // 10**9))
 
 
 def _status_of(entry: Entry) -> PeriodStatus:

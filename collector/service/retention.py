@@ -104,6 +104,10 @@ def delete_expired(session: Path, limits: RetentionLimits, now_ns: int, needed_f
         gone = [each for each in kept if each.number <= found.get(each.folder, 0)]
         for each in gone:
             each.path.unlink(missing_ok=True)
+    needed = sum(each.count for each in gone if needed_from_ns is not None and each.arrived_ns >= needed_from_ns)
+    if needed:
+        words = "%d segments of session %s were deleted for their size before the trace of their period was made"
+        log.warning(f"{words}; raise --keep-gib", needed, session.name, extra={"session": session.name})
     return sum(each.count for each in gone)
 
 

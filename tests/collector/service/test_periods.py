@@ -21,6 +21,7 @@ from collector.service.app import create_app
 from collector.service.periods import (
     ATTEMPTS,
     GRACE_NS,
+    LATE_NS,
     PATIENCE_NS,
     PERIOD_LACKS,
     Periods,
@@ -29,7 +30,7 @@ from collector.service.periods import (
     TraceLimits,
     beyond_limits,
 )
-from collector.service.retention import RetentionLimits, numbers_beyond
+from collector.service.retention import RetentionLimits, delete_expired, numbers_beyond
 from collector.service.settings import CollectorSettings
 from collector.service.under_way import UnderWay
 from collector.trace.reading import Trace
@@ -201,7 +202,7 @@ def test_a_trace_that_lacks_packets_says_so_and_is_made_anew(why: str, bench: Be
     bench.deliver(12, ["client"])
     bench.deliver(5, ["server"])
     late = 11 + (GRACE_NS + PATIENCE_NS) / MINUTE
-    bench.agents[1].lag_ns, bench.agents[1].last_seen_ns = (20 * MINUTE, 0) if why == "lag" else (0, 20 * MINUTE)
+    bench.agents[1].lag_ns, bench.agents[1].last_seen_ns = (20 * MINUTE, 0) if why == "lag" else (0, 9 * MINUTE)
     bench.at(late - 0.1)
     assert bench.begins() == []
     bench.at(late + 0.1)
@@ -209,6 +210,8 @@ def test_a_trace_that_lacks_packets_says_so_and_is_made_anew(why: str, bench: Be
     place = bench.series.trace_place(period)
     lacks = [counter for counter in Trace(place).info().counters if counter.name == PERIOD_LACKS]
     assert [(counter.host, counter.severity) for counter in lacks] == [("server", "data_loss")]
+    expected = 20 * MINUTE - (late + 0.1 - 11) * MINUTE if why == "lag" else 0  # it is not known to lack more
+    assert lacks[0].count == max(1, round(expected / SECOND))
     before = Trace(place).rows_count("events")
     bench.deliver(12, ["server"])
     bench.agents[1].lag_ns = bench.agents[1].last_seen_ns = 0
@@ -218,6 +221,98 @@ def test_a_trace_that_lacks_packets_says_so_and_is_made_anew(why: str, bench: Be
     made_ns = Trace(place).info().created_ns
     bench.at(late + 0.3)
     assert Trace(place).info().created_ns == made_ns, "once"
+
+
+def lacks(bench: Bench) -> list[str | None]:
+    """The hosts whose packets the first trace lacks."""
+    place = bench.series.trace_place(bench.series.entries()[0].period)
+    return [counter.host for counter in Trace(place).info().counters if counter.name == PERIOD_LACKS]
+
+
+@pytest.fixture
+def half(bench: Bench) -> Bench:
+    """Its first trace lacks the server's packets, whose agent has been silent for long; it was not waited for."""
+    bench.deliver(12, ["client"])
+    bench.deliver(5, ["server"])
+    bench.agents[1].last_seen_ns = PATIENCE_NS
+    assert bench.at(11.2).begins() == [0]
+    assert lacks(bench) == ["server"]
+    return bench
+
+
+def come_back(bench: Bench) -> None:
+    bench.deliver(12, ["server"])
+    bench.agents[1].last_seen_ns = 0
+
+
+def test_an_agent_that_is_gone_keeps_nothing_for_ever(half: Bench) -> None:
+    half.deliver(MINUTES, ["client"])
+    for minute in range(30, 40):
+        half.at(minute)
+    assert half.periods.needed_from_ns("s1") == EPOCH_NS - 2 * MARGIN, "it may come back"
+    half.at(11.3 + LATE_NS / MINUTE)
+    assert (half.periods.needed_from_ns("s1") or 0) > EPOCH_NS
+    come_back(half)
+    half.at(11.4 + LATE_NS / MINUTE)
+    assert lacks(half) == ["server"], "too late"
+
+
+def test_a_session_that_is_busy_has_its_trace_made_anew_later(half: Bench) -> None:
+    come_back(half)
+    assert half.periods._under_way.begin("s1")
+    half.at(11.3)
+    half.periods._under_way.end("s1")
+    half.at(11.4)
+    assert lacks(half) == ["server"], "tried again after a minute"
+    half.at(12.4)
+    assert lacks(half) == []
+
+
+def test_a_trace_that_could_not_be_made_anew_is_tried_again(half: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ResourceError("no room", "free some")
+
+    come_back(half)
+    with monkeypatch.context() as patch:
+        patch.setattr("collector.series.making.analyse", refuse)
+        half.at(11.3)
+    assert half.begins() == [0]
+    half.at(12.4)
+    assert lacks(half) == []
+
+
+def test_a_collector_that_starts_again_knows_what_traces_lack(half: Bench) -> None:
+    half.periods = half.collector()
+    half.at(11.3)
+    come_back(half)
+    half.at(11.4)
+    assert lacks(half) == []
+
+
+def test_a_trace_that_was_removed_is_not_made_anew(half: Bench) -> None:
+    half.series.remove_trace(half.series.entries()[0].period)
+    come_back(half)
+    assert half.at(11.4).begins() == []
+
+
+def test_a_clock_decades_behind_makes_no_million_periods(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.deliver(12)
+    folder = bench.data / "sessions" / "s1" / "server" / INCARNATION
+    first = min(folder.iterdir())
+    content = first.read_bytes()
+    head = content[PCAP_HEAD_LEN : PCAP_HEAD_LEN + RECORD_HEAD_LEN]
+    packet = content[PCAP_HEAD_LEN + RECORD_HEAD_LEN :][: struct.unpack_from("<I", head, 8)[0]]
+    first.write_bytes(content[:PCAP_HEAD_LEN] + struct.pack("<I", 3_600) + head[4:] + packet)
+    os.utime(first, ns=(EPOCH_NS, EPOCH_NS))
+    looked: list[object] = []
+    make = periods_module.PeriodMaker.make
+    monkeypatch.setattr(
+        periods_module.PeriodMaker, "make", lambda *given, **more: looked.append(given) or make(*given, **more)
+    )
+    for minute in range(20, 26):
+        bench.at(minute)
+    assert len(looked) < 8
+    assert [entry.from_ns for entry in bench.series.entries()][1:] == [EPOCH_NS, EPOCH_NS + TEN]
 
 
 def test_an_agent_that_has_ended_and_a_flight_recorder_are_not_waited_for(bench: Bench) -> None:
@@ -313,6 +408,15 @@ def test_segments_that_a_period_needs_are_not_too_old(bench: Bench) -> None:
     assert numbers_beyond(some, limits, 100, needed_from_ns=20) == {Path("one"): 1}
     assert numbers_beyond(some, limits, 100, needed_from_ns=0) == {}
     assert numbers_beyond(some, RetentionLimits(size_bytes=1), 100, needed_from_ns=0) == {Path("one"): 2}
+
+
+def test_segments_that_are_deleted_for_their_size_are_said(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.deliver(5)
+    delete_expired(bench.data / "sessions" / "s1", RetentionLimits(size_bytes=1), 10**18, needed_from_ns=0)
+    assert "8 segments of session s1 were deleted for their size before the trace of their period" in caplog.text
+    caplog.clear()
+    delete_expired(bench.data / "sessions" / "s1", RetentionLimits(size_bytes=1), 10**18, needed_from_ns=10**19)
+    assert not caplog.text
 
 
 def test_only_the_collector_that_does_the_chores_makes_periods(bench: Bench) -> None:
