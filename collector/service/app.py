@@ -508,7 +508,7 @@ def metrics(request: Request) -> PlainTextResponse:
         handshakes.counts(),
         handshakes.last_ns(),
         does_chores=does_chores,
-        behind_seconds=periods.behind_seconds(),
+        series=periods.summaries(),
     )
     return PlainTextResponse(text, media_type=CONTENT_TYPE_LATEST)
 

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from collector.service.agents import AgentStatus
+from collector.service.periods import SeriesSummary
 
 REPORTING = ("capturing", "stopped")
 LABELS = ("session", "host", "incarnation")
@@ -55,16 +56,16 @@ def metrics_text(
     refused_ns: Mapping[str, int],
     *,
     does_chores: bool = True,
-    behind_seconds: Mapping[str, float] | None = None,
+    series: Sequence[SeriesSummary] = (),
 ) -> bytes:
     """All metrics in Prometheus' text format.
 
     Arguments: `refused`, connections by the reason for which TLS refused them; `refused_ns`, when the last one was;
         `does_chores`, whether this collector joins, deletes and makes live traces for all that share its data;
-        `behind_seconds`, by session for how long the next period has been due.
+        `series` of sessions.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Metrics(agents, refused, refused_ns, does_chores, behind_seconds or {}))
+    registry.register(_Metrics(agents, refused, refused_ns, does_chores, series))
     return generate_latest(registry)
 
 
@@ -75,10 +76,10 @@ class _Metrics(Collector):
         refused: Mapping[str, int],
         refused_ns: Mapping[str, int],
         does_chores: bool,
-        behind_seconds: Mapping[str, float],
+        series: Sequence[SeriesSummary],
     ) -> None:
         self._agents, self._refused, self._refused_ns = agents, refused, refused_ns
-        self._does_chores, self._behind_seconds = does_chores, behind_seconds
+        self._does_chores, self._series = does_chores, series
 
     def collect(self) -> Iterator[Metric]:
         """Each metric with the samples of all agents."""
@@ -102,9 +103,15 @@ class _Metrics(Collector):
         yield GaugeMetricFamily("twintap_collector_does_chores", text, value=float(self._does_chores))
         text = "For how long the next period of a session has been due."
         behind = GaugeMetricFamily("twintap_collector_periods_behind_seconds", text, labels=["session"])
-        for session, seconds in self._behind_seconds.items():
-            behind.add_metric((session,), seconds)
+        text = "Periods of a session: whose trace is kept, whose summary alone is, or of which no trace could be made."
+        counts = GaugeMetricFamily("twintap_collector_periods", text, labels=["session", "state"])
+        for each in self._series:
+            behind.add_metric((each.session,), each.behind_seconds)
+            counts.add_metric((each.session, "trace"), each.traces_count)
+            counts.add_metric((each.session, "summary"), each.summaries_count)
+            counts.add_metric((each.session, "failed"), each.failed_count)
         yield behind
+        yield counts
 
 
 def _add(metric: CounterMetricFamily | GaugeMetricFamily, agents: Iterable[AgentStatus], value: Value) -> None:

@@ -46,7 +46,7 @@ from collector.service.under_way import UnderWay
 from collector.trace.data_directory import series_folder
 from collector.trace.model import CounterInfo
 from collector.trace.reading import Trace
-from tracer.errors import TracerError
+from tracer.errors import InputError, TracerError
 
 LOG = logging.getLogger("twintap.collector")
 STEP_SECONDS = 5.0
@@ -230,15 +230,14 @@ class Periods:
             )
 
     def summaries(self) -> list[SeriesSummary]:
-        """The series of all sessions in short. Raises: InputError for one that cannot be read."""
-        root = self._data / "series"
-        return [_summary_of(folder.name, self.status(folder.name)) for folder in session_folders(root)]
+        """The series of all sessions in short; of one that cannot be read why."""
+        return [self._summary(folder.name) for folder in session_folders(self._data / "series")]
 
-    def behind_seconds(self) -> dict[str, float]:
-        """For how long the next period of each session has been due."""
-        now_ns = self._clock()
-        with self._lock:
-            return {name: session.behind_seconds(now_ns) for name, session in self._sessions.items()}
+    def _summary(self, session: str) -> SeriesSummary:
+        try:
+            return _summary_of(session, self.status(session))
+        except InputError as error:
+            return SeriesSummary(session, 0, 0, 0, None, None, 0.0, (), str(error))
 
     def forget(self, session: str) -> None:
         """A session was deleted."""

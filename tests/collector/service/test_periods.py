@@ -158,7 +158,7 @@ def test_each_request_is_counted_once_and_empty_periods_are_passed_over(bench: B
     overview = build_overview(bench.series)
     assert overview.requests_count == (MINUTES - 12) * 4
     assert [line.requests_count for line in overview.lines] == [40, 8, 24, 8]
-    assert bench.at(MINUTES + 60).periods.behind_seconds() == {"s1": 0}, "nothing comes any more"
+    assert bench.at(MINUTES + 60).periods.status("s1").behind_seconds == 0, "nothing comes any more"
 
 
 def test_a_longer_silence_is_no_period(tmp_path: Path, captures: Path) -> None:
@@ -439,7 +439,12 @@ def test_a_session_that_is_deleted_takes_its_series_along(bench: Bench) -> None:
     assert (short["session"], short["traces_count"], short["summaries_count"]) == ("s1", 1, 0)
     assert short["newest_from_ns"] == EPOCH_NS
     assert client.get("/api/sessions/other/periods").json()["periods"] == []
-    assert b"twintap_collector_periods_behind_seconds" in client.get("/metrics").content
+    metrics = client.get("/metrics").text
+    assert 'twintap_collector_periods_behind_seconds{session="s1"} 0.0' in metrics
+    assert 'twintap_collector_periods{session="s1",state="trace"} 1.0' in metrics
+    (bench.series.place / "series.json").write_bytes(b"{")
+    assert "is damaged" in client.get("/api/series").json()[0]["problem"]
+    assert client.get("/metrics").status_code == 200
     assert client.request("DELETE", "/api/sessions/s1").status_code == 204
     assert not (bench.data / "series" / "s1").exists()
 
