@@ -10,7 +10,8 @@ QUICK ?=
 PYTEST_ARGS ?=
 # One more than the two cores of CI: live tests, of which no two run at once, and many of the store's mostly wait.
 PYTEST_WORKERS ?= 3
-PYTEST = $(VENV)/python -m pytest -q -n $(PYTEST_WORKERS)
+# A file is run by one worker, so that its servers, browsers and captures are made once.
+PYTEST = $(VENV)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
 export PYTHON
 
 VENV := .venv/bin
