@@ -61,10 +61,14 @@ class ConnectionsCarried:
         carried = Carried(frozenset(self.servers), self._followed)
         return replace(options_of_period(options, period), carried=carried)
 
-    def note(self, trace: Trace) -> None:
-        """Note what the trace that was made with these options shows, for the periods after it."""
+    def go_on(self) -> None:
+        """Take what is known at the end of the period that was analysed with these options to those after it. Until
+        then the period can be analysed again."""
         if self._followed is not None:
-            self._following = self._following | self._followed.after
+            self._following, self._followed = self._following | self._followed.after, None
+
+    def note_servers(self, trace: Trace) -> None:
+        """Note who answered a SYN in a trace, for the periods after it."""
         ends = trace.read("connections", ["server_addr", "server_port", "client_isn", "server_isn"])
         shaken = ends.filter(pc.and_(pc.is_valid(ends["client_isn"]), pc.is_valid(ends["server_isn"])))
         known = shaken.group_by(["server_addr", "server_port"]).aggregate([])
@@ -114,10 +118,8 @@ class PeriodEdges:
     def overlap(self, begin: pa.ChunkedArray, end: pa.ChunkedArray) -> pa.ChunkedArray:
         """Whether each interval of trace times overlaps the period; one without times does."""
         from_ns, to_ns = self.edges[-1].tolist()
-        is_before, is_after = (
-            pc.less(pc.coalesce(end, begin), from_ns),
-            pc.greater_equal(pc.coalesce(begin, end), to_ns),
-        )
+        is_before = pc.less(pc.coalesce(end, begin), from_ns)
+        is_after = pc.greater_equal(pc.coalesce(begin, end), to_ns)
         return pc.invert(pc.fill_null(pc.or_(is_before, is_after), fill_value=False))
 
 

@@ -66,14 +66,10 @@ def begin_after(files: Sequence[Path], at_ns: int) -> int | None:
     return first_stamp(files[place:])
 
 
-def files_at_edges(files: Sequence[Path]) -> list[Path]:
-    """The files that may hold the first or the last packet: of an agent's segments the first and the last three (the
-    very last ones may be empty), of others all."""
-    found: list[Path] = []
-    for stem, run in groupby(files, _stem):
-        series = list(run)
-        found += series if not stem else [each for at, each in enumerate(series) if at < 1 or at >= len(series) - 3]
-    return found
+def split_segments(files: Sequence[Path]) -> tuple[list[list[Path]], list[Path]]:
+    """The series of an agent's segments among files, and the others."""
+    runs = [(stem, list(run)) for stem, run in groupby(files, _stem)]
+    return [run for stem, run in runs if stem], [file for stem, run in runs if not stem for file in run]
 
 
 def _files_in(files: Sequence[Path], wanted: TimeRange) -> list[Path]:

@@ -10,7 +10,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from collector.findings.finding import SEVERITIES
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.series.overview import FEWEST_IN_A_MINUTE, SLOW_RATIO, class_words
-from collector.series.series import Entry, Series, is_series
+from collector.series.series import Entry, PeriodState, Series, is_series
 from collector.series.summaries import (
     CLASS,
     MINUTE_NS,
@@ -45,15 +44,6 @@ TABLES = ("counts", "histograms", "packets")
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 Progress = Callable[[float], None]
-
-
-class PeriodState(StrEnum):
-    """What there is of a period."""
-
-    TRACE = "trace"
-    SUMMARY = "summary"
-    FAILED = "failed"
-    NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,8 +353,7 @@ class SeriesView:
 
     def _stretch(self, entry: Entry) -> Stretch:
         problem = entry.problem or self._state.problems.get(entry.from_ns, "")
-        state = PeriodState.SUMMARY if entry.removed_ns is not None else PeriodState.TRACE
-        return Stretch(entry.from_ns, entry.to_ns, PeriodState.FAILED if entry.problem else state, problem)
+        return Stretch(entry.from_ns, entry.to_ns, entry.state, problem)
 
     def _classes_of(self, choice: Choice) -> list[SeriesClass]:
         return [

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,15 @@ def check_length(length_ns: int) -> int:
     return length_ns
 
 
+class PeriodState(StrEnum):
+    """What there is of a period."""
+
+    TRACE = "trace"
+    SUMMARY = "summary"  # its trace was removed
+    FAILED = "failed"
+    NOTHING = "nothing"  # no packets
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What became of a period."""
@@ -81,9 +91,16 @@ class Entry:
         return Period(self.from_ns, self.to_ns)
 
     @property
+    def state(self) -> PeriodState:
+        """What there is of it."""
+        if self.problem:
+            return PeriodState.FAILED
+        return PeriodState.TRACE if self.removed_ns is None else PeriodState.SUMMARY
+
+    @property
     def has_trace(self) -> bool:
         """Whether its trace is there."""
-        return self.removed_ns is None and not self.problem
+        return self.state is PeriodState.TRACE
 
 
 class Series:

@@ -13,7 +13,7 @@ Cost: a pass over each table. Memory: the columns of the exchanges, a row group 
 """
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -132,21 +132,6 @@ def buckets_of(durations_ns: NDArray[np.int64]) -> NDArray[np.uint16]:
     return np.floor(np.log2(durations_ns) * BUCKETS_PER_OCTAVE).astype(np.uint16)
 
 
-def bucket_ns(bucket: int) -> float:
-    """The middle of a bucket (geometric), in ns."""
-    return float(2 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE))
-
-
-def percentile_ns(buckets: Sequence[int], counts: Sequence[int], share: float) -> float | None:
-    """The duration that `share` (0 to 1) of those in a histogram do not exceed, by nearest rank; None without any."""
-    order = np.argsort(buckets, kind="stable")
-    total = np.cumsum(np.asarray(counts)[order])
-    if not len(total) or not total[-1]:
-        return None
-    rank = max(1, int(np.ceil(share * int(total[-1]))))
-    return bucket_ns(int(np.asarray(buckets)[order][np.searchsorted(total, rank)]))
-
-
 def merge_requests(rows: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:
     """Rows of `requests` added up by some columns."""
     key = list(by)
@@ -162,7 +147,8 @@ def merge_requests(rows: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:
 
 
 def percentiles(rows: pl.DataFrame, share: float) -> list[float | None]:
-    """`percentile_ns` of each row's histogram."""
+    """Of each row's histogram the duration (ns) that `share` (0 to 1) of those in it do not exceed, by nearest rank:
+    the middle (geometric) of its bucket. None without any."""
     flat = (
         rows.select("duration_buckets", "duration_counts")
         .with_row_index("row")
@@ -182,7 +168,7 @@ def flat_percentiles(
     rows_count: int,
     share: float,
 ) -> NDArray[np.float64]:
-    """`percentile_ns` of `rows_count` histograms at once, float64 ns, NaN for one without durations.
+    """As `percentiles`, of `rows_count` histograms: float64 ns of that shape, NaN for one without durations.
 
     Arguments: for each bucket of each histogram its number, the bucket and its count, by number and bucket ascending.
     """

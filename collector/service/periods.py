@@ -10,7 +10,8 @@
    after the collector was off it goes on with the oldest that it has not made. A period in which no packet was captured
    is passed over.
 3. One trace is made at a time, on one core, so that segments are still received. A trace that cannot be made is tried
-   again, `ATTEMPTS` times at growing intervals; then the series says why there is none, and the next ones go on.
+   again, `ATTEMPTS` times at growing intervals; then the series says why there is none, and the next ones go on. If it
+   is the disk that refuses, it is tried until there is room.
 4. Traces are removed by age and by size (`TraceLimits`), the oldest first; their summaries stay. Segments stay until
    the period that needs them was made, whatever their age.
 
@@ -34,10 +35,10 @@ from collector.analysis.period import MARGIN_NS
 from collector.capture_files.records import Severity
 from collector.decode.host_capture import HostSource
 from collector.decode.incarnations import host_sources, sequences, stored_incarnations
-from collector.decode.time_range import begin_after, first_stamp
+from collector.decode.time_range import first_stamp
 from collector.execution import memory
-from collector.series.making import PeriodMaker
-from collector.series.series import Entry, Period, Series, is_series, period_at
+from collector.series.making import PeriodMaker, period_after
+from collector.series.series import Entry, Period, PeriodState, Series, is_series, period_at
 from collector.service.agents import AgentStatus
 from collector.service.background import Background
 from collector.service.boundary import contain_failures, log_failure
@@ -46,7 +47,7 @@ from collector.service.under_way import UnderWay
 from collector.trace.data_directory import series_folder
 from collector.trace.model import CounterInfo
 from collector.trace.reading import Trace
-from tracer.errors import InputError, TracerError
+from tracer.errors import InputError, ResourceError, TracerError
 
 LOG = logging.getLogger("twintap.collector")
 STEP_SECONDS = 5.0
@@ -85,15 +86,7 @@ class PeriodSettings:
 NO_PERIODS = PeriodSettings()
 
 
-class PeriodState(StrEnum):
-    """What there is of a period."""
-
-    TRACE = "trace"
-    SUMMARY = "summary"  # its trace was removed
-    FAILED = "failed"
-
-
-class Made(StrEnum):
+class Attempt(StrEnum):
     """What came of making a trace."""
 
     DONE = "done"  # there is a trace, or the series says why there is none
@@ -253,7 +246,7 @@ class Periods:
             known = self._sessions.get(session)
         if known is None or known.next is None:
             return 0
-        return min([known.next.from_ns, *(period.from_ns for period in known.lacking)]) - 2 * MARGIN_NS
+        return min(period.from_ns for period in (known.next, *tuple(known.lacking))) - 2 * MARGIN_NS
 
     def _step_of(self, name: str) -> None:
         try:
@@ -289,7 +282,10 @@ class Periods:
         found = {}
         for entry in series.entries():
             if entry.has_trace and entry.made_ns + LATE_NS > self._clock():
-                counters = Trace(series.trace_place(entry.period)).info().counters
+                try:
+                    counters = Trace(series.trace_place(entry.period)).info().counters
+                except InputError:  # it is damaged: others are made nevertheless
+                    continue
                 hosts = frozenset(each.host for each in counters if each.name == PERIOD_LACKS and each.host)
                 if hosts:
                     found[entry.period] = _Lacking(hosts, entry.made_ns + LATE_NS)
@@ -321,34 +317,25 @@ class Periods:
                 return
             lacks = {host: _lacks_seconds(each, now_ns, period) for host, each in behind.items()}
             made = self._make(name, session, period, sources, lacks)
-            if made is Made.AGAIN:
+            if made is Attempt.AGAIN:
                 return
-            session.next = period_at(period.to_ns, self._settings.length_ns)
-            if made is Made.DONE:
-                if lacks:
-                    session.lacking[period] = _Lacking(frozenset(lacks), now_ns + LATE_NS)
+            if lacks:
+                session.lacking[period] = _Lacking(frozenset(lacks), now_ns + LATE_NS)
+            if made is Attempt.DONE:
+                session.next = period_at(period.to_ns, self._settings.length_ns)
                 return
-            self._pass_silence(session, sources)
-
-    def _pass_silence(self, session: _Session, sources: Sequence[HostSource]) -> None:
-        """Go on with the first period in which a file begins, if none does in the next one: a host's clock may have
-        been decades behind."""
-        assert session.next is not None
-        begins = [at for at in (begin_after(each.files, session.next.from_ns) for each in sources) if at is not None]
-        if begins and min(begins) >= session.next.to_ns:
-            before = period_at(min(begins), self._settings.length_ns).from_ns - self._settings.length_ns
-            session.next = period_at(max(session.next.from_ns, before), self._settings.length_ns)
+            session.next = period_after(period, (each.files for each in sources), self._settings.length_ns)
 
     def _make_lacking(self, name: str, session: _Session) -> None:
         """Make a trace anew whose hosts have delivered meanwhile what it lacked; forget those that are too old."""
         now_ns, series = self._clock(), session.maker.series
-        there = {entry.period for entry in series.entries() if entry.has_trace}
+        removed = {entry.period for entry in series.entries() if not entry.has_trace}
         for period, lacking in list(session.lacking.items()):
-            if now_ns >= lacking.until_ns or period not in there:
+            if now_ns >= lacking.until_ns or period in removed:
                 del session.lacking[period]
             elif now_ns >= lacking.retry_ns and not lacking.hosts & self._behind(name, period).keys():
                 again = _Session(PeriodMaker(series, self._options))
-                if self._make(name, again, period, self._sources(name, period), {}) is Made.AGAIN:
+                if self._make(name, again, period, self._sources(name, period), {}) is Attempt.AGAIN:
                     lacking.retry_ns = now_ns + FIRST_RETRY_NS
                     continue
                 del session.lacking[period]
@@ -371,28 +358,28 @@ class Periods:
 
     def _make(
         self, name: str, session: _Session, period: Period, sources: Sequence[HostSource], lacks: Mapping[str, int]
-    ) -> Made:
+    ) -> Attempt:
         """Make the trace of a period. Arguments: `lacks`, by host for how many seconds its packets are not there."""
         if not self._under_way.begin(name):
-            return Made.AGAIN
+            return Attempt.AGAIN
         counters = tuple(
             CounterInfo(host, PERIOD_LACKS, Severity.DATA_LOSS, seconds, LACKS_REMEDY)
             for host, seconds in sorted(lacks.items())
         )
         options = replace(self._options, counters=counters)
-        started, found = time.monotonic(), Made.DONE
+        started, found = time.monotonic(), Attempt.DONE
         try:
             made = contain_failures(name, partial(session.maker.make, period, sources, options=options))
         except TracerError as error:
             session.attempts += 1
-            if session.attempts < ATTEMPTS:
-                session.retry_ns = self._clock() + (FIRST_RETRY_NS << session.attempts - 1)
+            if session.attempts < ATTEMPTS or isinstance(error, ResourceError):
+                session.retry_ns = self._clock() + (FIRST_RETRY_NS << min(session.attempts, ATTEMPTS) - 1)
                 self._note_problem(name, error)
-                return Made.AGAIN
+                return Attempt.AGAIN
             session.maker.series.add(period, problem=str(error))
             log_failure(error, name, session.attempts)
         else:
-            found = Made.NOTHING if made is None else Made.DONE
+            found = Attempt.NOTHING if made is None else Attempt.DONE
             if made is not None:
                 seconds = time.monotonic() - started
                 LOG.info("period %s is ready (%.1f s)", period.name, seconds, extra={"session": name})
@@ -455,8 +442,7 @@ def _lacks_seconds(agent: AgentStatus, now_ns: int, period: Period) -> int:
 
 
 def _status_of(entry: Entry) -> PeriodStatus:
-    state = PeriodState.FAILED if entry.problem else PeriodState.TRACE if entry.has_trace else PeriodState.SUMMARY
-    return PeriodStatus(entry.period.name, entry.from_ns, entry.to_ns, entry.made_ns, state, entry.problem)
+    return PeriodStatus(entry.period.name, entry.from_ns, entry.to_ns, entry.made_ns, entry.state, entry.problem)
 
 
 def _summary_of(session: str, status: SeriesStatus) -> SeriesSummary:

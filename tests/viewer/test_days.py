@@ -348,6 +348,7 @@ def test_the_page_follows_a_series_that_grows(page: Page, tmp_path: Path) -> Non
         add_hours(series, replace(recipe, hours=4), 3)
         page.wait_for_function("end => window.twintap.state.span[1] === end", arg=BEGIN + 4 * 3600)
         page.wait_for_function(SHOWN_UNTIL, arg=BEGIN + 4 * 3600)
+        assert page.evaluate("window.twintap.state.span") == [BEGIN, BEGIN + 4 * 3600]
         page.goto("about:blank")
 
 

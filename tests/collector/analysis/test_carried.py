@@ -49,7 +49,8 @@ def by_period(
         except NoPacketsError:
             break
         if carried is not None:
-            carried.note(Trace(str(part)))
+            carried.note_servers(Trace(str(part)))
+            carried.go_on()
         found.append(rows_shown(part))
     return found
 
@@ -154,7 +155,8 @@ def test_keys_that_come_later_open_later_connections(tmp_path: Path) -> None:
         known, _ = read_key_logs(keys[: 1 if number == 0 else 2])
         part = tmp_path / f"{number}"
         analyse(sources, str(part), options=carried.options(AnalysisOptions(keys=known), each))
-        carried.note(Trace(str(part)))
+        carried.note_servers(Trace(str(part)))
+        carried.go_on()
         found += rows_shown(part)
         if max(at for at, *_ in packets) < each[1]:
             break
@@ -212,7 +214,8 @@ def test_other_processes_learn_who_serves_and_nothing_else(tmp_path: Path) -> No
         place = str(tmp_path / f"{number}")
         places = SharedPlaces(place, tmp_path, PicklingEngine())
         analyse(sources, place, options=carried.options(AnalysisOptions(), each), places=places)
-        carried.note(Trace(place))
+        carried.note_servers(Trace(place))
+        carried.go_on()
         found += rows_shown(tmp_path / f"{number}")
     assert {row[4:] for row in found} == {("client", "server")}
     assert {row[1] for row in found} > {"SELECT"}, "later periods lack what was prepared"

@@ -20,6 +20,7 @@ from testkit.netsim import EPOCH_NS, Clock, Network, NetworkPath, Station
 from tests.collector.analysis.test_shared_places import PicklingEngine
 
 BUNDLED = Path(__file__).resolve().parents[3] / "captures" / "bench-2-puts"
+SUBSCRIBED = Path(__file__).resolve().parents[2] / "golden" / "streams" / "redis-pubsub"
 PERIOD_NS = 100_000_000
 """The clocks of the hosts below differ by more."""
 OF_REQUESTS = {"exchanges": "exchange_id", "spans": "span_id"}
@@ -105,6 +106,50 @@ def test_clocks_that_differ_by_more_than_a_period(tmp_path: Path) -> None:
     for port, from_ns in begins:  # by the client's own clock, which stamps when a request begins
         opened_ns = client_clock.read((port - 40_000) * 10_000_000)
         assert from_ns <= opened_ns + 1_000_000 and opened_ns < from_ns + PERIOD_NS
+
+
+def test_a_silence_is_in_the_period_of_its_request(tmp_path: Path) -> None:
+    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], NetworkPath(loss=0.05), 1)
+    for number in range(20):
+        net.connect("client", "server", 40_000 + number, 2_000, 60_000, at_ns=number * 20_000_000)
+    net.run()
+    sources, found = host_sources(list(map(str, net.write(tmp_path)))), []
+    whole = analyse(sources, str(tmp_path / "whole"))
+    for number, each in enumerate(cut_times(whole, 6)):
+        analyse(sources, str(tmp_path / f"{number}"), options=options_of_period(AnalysisOptions(), each))
+        part, own = (frame(tmp_path / f"{number}", table) for table in ("silences", "exchanges"))
+        assert set(part["exchange_id"]) <= set(own["exchange_id"])
+        found.append(part)
+    assert sum(len(part) > 0 for part in found) > 1, "one period has all"
+    assert pl.concat(found).sort("exchange_id").equals(frame(tmp_path / "whole", "silences").sort("exchange_id"))
+
+
+def of_two_periods(captures: list[Path], place: Path, table: str) -> list[pl.DataFrame]:
+    """A table of two traces of captures: of the period that they fill, and of one a second later, in whose margin
+    they are."""
+    sources = host_sources(list(map(str, captures)))
+    (within,) = cut_times(analyse(sources, str(place / "whole")), 1)
+    found = []
+    for number, each in enumerate((within, (within[1] + 10**9, within[1] + 2 * 10**9))):
+        analyse(sources, str(place / f"{number}"), options=options_of_period(AnalysisOptions(), each))
+        found.append(frame(place / f"{number}", table))
+    return found
+
+
+def test_a_finding_is_in_the_periods_that_it_overlaps(tmp_path: Path) -> None:
+    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], NetworkPath(reorder=0.1), 1)
+    for number in range(10):
+        net.connect("client", "server", 40_000 + number, 2_000, 60_000, at_ns=number * 20_000_000)
+    net.run()
+    within, after = of_two_periods(net.write(tmp_path), tmp_path, "findings")
+    assert within["kind"].to_list() == ["reordering"]
+    assert after.is_empty()
+
+
+def test_a_stream_is_in_the_periods_that_it_overlaps(tmp_path: Path) -> None:
+    within, after = of_two_periods(sorted(SUBSCRIBED.glob("*.pcap.gz")), tmp_path, "streams")
+    assert len(within) == 1
+    assert after.is_empty()
 
 
 def test_intervals_that_overlap_a_period() -> None:

@@ -18,8 +18,9 @@ from collector.queries.series import (
     step_of,
 )
 from collector.series.series import Series
-from collector.series.summaries import MINUTE_NS, merge_requests, percentile_ns, read_summary
+from collector.series.summaries import MINUTE_NS, merge_requests, read_summary
 from testkit.days import BEGIN_NS, DAY_NS, HOUR_NS, DaysRecipe, add_hours, write_days
+from tests.helpers.histograms import percentile_ns
 from tracer.errors import InputError
 
 RECIPE = DaysRecipe(

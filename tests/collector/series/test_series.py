@@ -10,13 +10,15 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from collector.analysis import AnalysisOptions
 from collector.commands import replay, report
+from collector.decode.host_capture import HostSource
 from collector.decode.sources import host_sources
 from collector.reporting.report import build_report
 from collector.reporting.request_rows import RequestRows
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.series import series as series_module
-from collector.series.making import captured_span, periods_of
+from collector.series.making import PeriodMaker, captured_periods, period_after
 from collector.series.overview import build_overview, slow_minutes
 from collector.series.series import Entry, Period, Series, is_series, period_at
 from collector.series.summaries import (
@@ -28,13 +30,14 @@ from collector.series.summaries import (
     buckets_of,
     make_summary,
     merge_requests,
-    percentile_ns,
     percentiles,
     read_summary,
     request_minutes,
 )
 from collector.trace.reading import Trace
+from testkit import capture_files
 from testkit.netsim import EPOCH_NS, Clock, Network, NetworkPath, Station
+from tests.helpers import tls_captures
 from tracer.errors import InputError, TracerError
 
 CAPTURES = Path(__file__).resolve().parents[3] / "captures"
@@ -58,7 +61,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def series_place(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("series") / "series"
     result = CliRunner().invoke(replay.command, ["--every", "10m", "--quiet", "-o", str(place), str(captures)])
     assert result.exit_code == 0, result.output
@@ -66,16 +69,16 @@ def made(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_each_request_is_in_one_period_and_in_one_minute(made: Path, captures: Path, tmp_path: Path) -> None:
+def test_each_request_is_in_one_period_and_in_one_minute(series_place: Path, captures: Path, tmp_path: Path) -> None:
     assert CliRunner().invoke(replay.command, ["--quiet", "-o", str(tmp_path / "t"), str(captures)]).exit_code == 0
     whole = build_report(str(tmp_path / "t"))
-    overview = build_overview(Series(made))
+    overview = build_overview(Series(series_place))
     assert len(overview.entries) == 3
     assert overview.requests_count == whole.requests.count == MINUTES * 5
     assert [line.requests_count for line in overview.lines] == [51, 50, 24]
     assert sum(line.hops_count for line in overview.lines) == sum(whole.hop_states.values())
     minutes = pl.concat(
-        [read_summary(Series(made).summary_place(entry.period), "requests") for entry in overview.entries]
+        [read_summary(Series(series_place).summary_place(entry.period), "requests") for entry in overview.entries]
     ).filter("is_client")
     # those of a full minute began 0.1 ms before it, but for the very first
     assert minutes["requests_count"].to_list() == [6, *[5] * (MINUTES - 2), 4]
@@ -106,9 +109,10 @@ def test_percentiles_are_within_a_bucket() -> None:
     buckets, counts = np.unique(buckets_of(durations), return_counts=True)
     for share in (0.01, 0.5, 0.9, 0.99, 1.0):
         exact = np.sort(durations)[int(np.ceil(share * len(durations))) - 1]
-        found = percentile_ns(buckets.tolist(), counts.tolist(), share)
+        (found,) = percentiles(pl.DataFrame({"duration_buckets": [buckets], "duration_counts": [counts]}), share)
         assert found == pytest.approx(exact, rel=2 ** (0.5 / BUCKETS_PER_OCTAVE) - 1 + 1e-9)
-    assert percentile_ns([], [], 0.5) is None
+    none = pl.Series([[]], dtype=pl.List(pl.UInt16))
+    assert percentiles(pl.DataFrame({"duration_buckets": none, "duration_counts": none}), 0.5) == [None]
 
 
 def requests_table(rows: list[tuple[int, str, int, list[int], list[int]]]) -> pl.DataFrame:
@@ -163,13 +167,13 @@ def test_of_very_many_classes_the_rare_ones_are_one(tmp_path: Path) -> None:
     assert found.filter(pl.col("service") == OTHER)["requests_count"].sum() > 0
 
 
-def copy_of(made: Path, place: Path) -> Series:
-    shutil.copytree(made, place)
+def copy_of(series_place: Path, place: Path) -> Series:
+    shutil.copytree(series_place, place)
     return Series(place, clock=lambda: 77)
 
 
-def test_a_trace_that_is_removed_leaves_its_summary(made: Path, tmp_path: Path) -> None:
-    series = copy_of(made, tmp_path / "s")
+def test_a_trace_that_is_removed_leaves_its_summary(series_place: Path, tmp_path: Path) -> None:
+    series = copy_of(series_place, tmp_path / "s")
     before = build_overview(series)
     middle = series.entries()[1]
     series.remove_trace(middle.period)
@@ -184,8 +188,8 @@ def test_a_trace_that_is_removed_leaves_its_summary(made: Path, tmp_path: Path) 
     assert text.count("summary only") == 1
 
 
-def test_a_trace_that_somebody_removes_counts_as_removed(made: Path, tmp_path: Path) -> None:
-    series = copy_of(made, tmp_path / "s")
+def test_a_trace_that_somebody_removes_counts_as_removed(series_place: Path, tmp_path: Path) -> None:
+    series = copy_of(series_place, tmp_path / "s")
     first = series.entries()[0]
     assert first.has_trace
     shutil.rmtree(series.trace_place(first.period))
@@ -193,8 +197,8 @@ def test_a_trace_that_somebody_removes_counts_as_removed(made: Path, tmp_path: P
     assert build_overview(series).requests_count == MINUTES * 5
 
 
-def test_a_series_goes_on_where_it_ended(made: Path, captures: Path, tmp_path: Path) -> None:
-    series = copy_of(made, tmp_path / "s")
+def test_a_series_goes_on_where_it_ended(series_place: Path, captures: Path, tmp_path: Path) -> None:
+    series = copy_of(series_place, tmp_path / "s")
     entries = series.entries()
     last = entries[-1]
     document = json.loads((series.place / "series.json").read_text())
@@ -202,7 +206,7 @@ def test_a_series_goes_on_where_it_ended(made: Path, captures: Path, tmp_path: P
     (series.place / "series.json").write_text(json.dumps(document))  # as if killed before the entry
     result = CliRunner().invoke(replay.command, ["--every", "10m", "-o", str(series.place), str(captures)])
     assert result.exit_code == 0, result.output
-    assert result.output.count("trace made") == 1
+    assert result.output.count("trace made") == 3, "the last one, and the two before, which may have been cut short"
     assert [entry.period for entry in series.entries()] == [*(entry.period for entry in entries[:-1]), last.period]
 
 
@@ -219,9 +223,9 @@ def fails_at(step: int) -> Callable[..., None]:
 
 @pytest.mark.parametrize("name", ["write_summary", "write_durably"])
 def test_a_writer_that_is_ended_leaves_a_series_that_opens(
-    name: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, series_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    series = copy_of(made, tmp_path / "s")
+    series = copy_of(series_place, tmp_path / "s")
     period = series.entries()[0].period
     with monkeypatch.context() as patch:
         patch.setattr(series_module, name, fails_at(0))
@@ -235,9 +239,9 @@ def test_a_writer_that_is_ended_leaves_a_series_that_opens(
 
 
 def test_what_a_killed_writer_did_not_remove_is_removed(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    series_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    series = copy_of(made, tmp_path / "s")
+    series = copy_of(series_place, tmp_path / "s")
     period = series.entries()[0].period
     with monkeypatch.context() as patch:
         patch.setattr(series_module.shutil, "rmtree", fails_at(0))
@@ -271,8 +275,8 @@ def test_a_damaged_series_is_one_line(content: bytes, words: str, tmp_path: Path
         build_overview(Series(tmp_path))
 
 
-def test_a_damaged_summary_is_one_line(made: Path, tmp_path: Path) -> None:
-    series = copy_of(made, tmp_path / "s")
+def test_a_damaged_summary_is_one_line(series_place: Path, tmp_path: Path) -> None:
+    series = copy_of(series_place, tmp_path / "s")
     (series.summary_place(series.entries()[0].period) / "requests.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="cannot be read"):
         build_overview(series)
@@ -293,31 +297,68 @@ def test_what_does_not_fit_is_refused(arguments: list[str], words: str, captures
     assert words in f"{result.exception}; {result.exception.next_step}"
 
 
-def test_other_lengths_and_other_folders_are_refused(made: Path, tmp_path: Path) -> None:
+def test_other_lengths_and_other_folders_are_refused(series_place: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="its periods have 600 s"):
-        Series.make(made, HOUR_NS)
+        Series.make(series_place, HOUR_NS)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="no series"):
         Series.make(tmp_path, HOUR_NS)
     with pytest.raises(InputError, match="is a series of traces"):
-        build_report(str(made))
-    for option in (["--html", str(tmp_path / "x.html")], ["--compare", str(made)]):
-        assert isinstance(CliRunner().invoke(report.command, [str(made), *option]).exception, InputError)
+        build_report(str(series_place))
+    for option in (["--html", str(tmp_path / "x.html")], ["--compare", str(series_place)]):
+        assert isinstance(CliRunner().invoke(report.command, [str(series_place), *option]).exception, InputError)
 
 
-def test_a_report_as_json(made: Path) -> None:
-    found = json.loads(CliRunner().invoke(report.command, ["--json", str(made)]).output)
+def test_a_report_as_json(series_place: Path) -> None:
+    found = json.loads(CliRunner().invoke(report.command, ["--json", str(series_place)]).output)
     assert found["requests_count"] == MINUTES * 5
     assert len(found["lines"]) == len(found["entries"]) == 3
 
 
 def test_periods_of_captures(captures: Path) -> None:
-    first, last = captured_span(host_sources([str(captures)]))
-    assert first == EPOCH_NS
-    assert list(periods_of((first, last), 10 * MINUTE_NS)) == [
+    assert captured_periods(host_sources([str(captures)]), 10 * MINUTE_NS) == [
         Period(EPOCH_NS + number * 10 * MINUTE_NS, EPOCH_NS + (number + 1) * 10 * MINUTE_NS) for number in range(3)
     ]
     assert period_at(EPOCH_NS, HOUR_NS).name == "20270115T080000Z"
+
+
+def segments_with_packets_at(folder: Path, *seconds: int) -> list[Path]:
+    """An agent's segments of a packet each."""
+    packet = tls_captures.in_the_clear([])[0][2]
+    files = []
+    for number, at in enumerate(seconds, 1):
+        files.append(folder / f"web-{number:06}.pcapng")
+        files[-1].write_bytes(capture_files.pcap([(at * 10**9, packet)]))
+    return files
+
+
+def test_years_without_a_packet_are_passed_over(tmp_path: Path) -> None:
+    now, hour = EPOCH_NS // 10**9, 3_600
+    files = segments_with_packets_at(tmp_path, 5_000, now + 10, now + 2 * hour, now + 5 * hour)
+    found = captured_periods([HostSource("web", tuple(files))], HOUR_NS)
+    assert found[0] == Period(HOUR_NS, 2 * HOUR_NS)
+    assert len(found) < 40, "a day before the first one of today"
+    begins = {period.from_ns for period in found}
+    assert begins >= {EPOCH_NS, EPOCH_NS + 2 * HOUR_NS, EPOCH_NS + 5 * HOUR_NS}
+    assert period_after(Period(EPOCH_NS, EPOCH_NS + HOUR_NS), [files], HOUR_NS).from_ns == EPOCH_NS + HOUR_NS
+    (tmp_path / "plain.pcap").write_bytes(files[0].read_bytes())
+    plain = captured_periods([HostSource("web", (tmp_path / "plain.pcap",))], HOUR_NS)
+    assert plain == [Period(HOUR_NS, 2 * HOUR_NS)]
+
+
+def test_a_trace_that_could_not_be_noted_is_made_again_from_the_same_state(
+    captures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known of connections goes on only with the note."""
+    series, sources = Series.make(tmp_path / "s", 10 * MINUTE_NS), host_sources([str(captures)])
+    maker, period = PeriodMaker(series, AnalysisOptions()), period_at(EPOCH_NS, 10 * MINUTE_NS)
+    with monkeypatch.context() as patch:
+        patch.setattr(series_module, "write_summary", fails_at(0))
+        with pytest.raises(KeyboardInterrupt):
+            maker.make(period, sources)
+    assert maker._carried._following == {}
+    assert maker.make(period, sources) is not None
+    assert maker._carried._following.keys() == {"client", "server"}
 
 
 def test_many_periods_are_opened_quickly_enough(tmp_path: Path) -> None:
