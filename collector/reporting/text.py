@@ -3,13 +3,9 @@
 Sentences wrap to the terminal's width; only names in tables are shortened, never a remedy.
 """
 
-import re
-import textwrap
 from collections.abc import Sequence
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +15,15 @@ from collector.hops.quality import HostPair
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.hops.tls_words import TlsLine, line_words
 from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
+from collector.reporting.console import (
+    COLOURS,
+    WIDTH,
+    new_grid,
+    show_grid,
+    show_heading,
+    show_paragraph,
+    show_remaining,
+)
 from collector.reporting.period_words import period_words
 from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
 from collector.reporting.served_by import ServedBy, served_words
@@ -31,8 +36,6 @@ from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CounterInfo
 
 SLOWEST_WORDS = f"mean of the slowest {100 * SLOWEST_SHARE:.0f} %"
-WIDTH = 100
-"""The width if the output is no terminal."""
 LINES = 50
 MOST_PARTS, FEWEST_PARTS, MOST_STAGES, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 14, 5, 7, 3, 3, 3
 PAIRING_FRAME, STAGES_FRAME = 3, 5
@@ -56,9 +59,6 @@ MOST_PROGRAMS = 3
 """At most so many daemons are named."""
 BAR_CELLS = 10
 MOST_NAME_CELLS = 36
-_UNITS = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s)\b|%)|(?<=±) | (?=±)")
-"""Spaces at which a line must not break."""
-COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim", "data_loss": "bold red"}
 
 
 def show(report: Report, console: Console | None = None) -> None:
@@ -66,9 +66,9 @@ def show(report: Report, console: Console | None = None) -> None:
     console = console or Console(highlight=False)
     console.width = console.width if console.is_terminal else WIDTH
     with console.capture() as above:
-        _paragraph(console, report.story.sentence, "bold")
+        show_paragraph(console, report.story.sentence, "bold")
         if period := period_words(report.info.period):
-            _paragraph(console, period, "dim", 2)
+            show_paragraph(console, period, "dim", 2)
         _show_troubles(console, report.troubles)
         _show_parts(console, report.story, FEWEST_PARTS if report.stages else MOST_PARTS)
     with console.capture() as below:
@@ -97,22 +97,22 @@ def show(report: Report, console: Console | None = None) -> None:
 
 def show_comparison(console: Console, found: Comparison) -> None:
     """Print the significant differences between two groups of requests, kind by kind."""
-    _heading(console, "Compared", f"{found.first} → {found.second}")
+    show_heading(console, "Compared", f"{found.first} → {found.second}")
     if not found.kinds and not found.untested:
         console.print("  no kind of request is in both")
     for kind in found.untested:
-        _paragraph(console, _compared_means(kind), "bold", 2)
+        show_paragraph(console, _compared_means(kind), "bold", 2)
         for stage in kind.stages[:MOST_DIFFERENCES]:
-            _paragraph(console, untested_words(stage), "", 4)
+            show_paragraph(console, untested_words(stage), "", 4)
         few = f"too few to say whether that is more than noise: {FEWEST_REQUESTS} of each are needed"
-        _paragraph(console, few, "dim", 4)
+        show_paragraph(console, few, "dim", 4)
     for kind in found.kinds:
-        _paragraph(console, _compared_means(kind), "bold", 2)
+        show_paragraph(console, _compared_means(kind), "bold", 2)
         differ = [stage for stage in kind.stages if stage.is_significant][:MOST_DIFFERENCES]
         for stage in differ:
-            _paragraph(console, difference_words(stage), "", 4)
+            show_paragraph(console, difference_words(stage), "", 4)
         if not differ:
-            _paragraph(console, "no stage differs by more than noise", "dim", 4)
+            show_paragraph(console, "no stage differs by more than noise", "dim", 4)
 
 
 def _compared_means(kind: KindComparison) -> str:
@@ -144,43 +144,27 @@ def _show_stages(console: Console, report: Report, room: int) -> None:
     mean_ns, slowest_ns = (
         sum(getattr(line, name) for line in report.stages) for name in ("mean_ns", "slowest_mean_ns")
     )
-    _heading(console, "Where requests spend their time")
-    grid = _grid("<", ">", ">", ">", ">")
+    show_heading(console, "Where requests spend their time")
+    grid = new_grid("<", ">", ">", ">", ">")
     grid.add_row(*(Text(word, "dim") for word in ("", "on average", "", SLOWEST_WORDS, "")))
     for line in report.stages[: min(room, MOST_STAGES)]:
         shares = share(line.mean_ns, mean_ns), share(line.slowest_mean_ns, slowest_ns)
         grid.add_row(line.stage, in_words(line.mean_ns), shares[0], in_words(line.slowest_mean_ns), shares[1])
-    _print(console, grid)
+    show_grid(console, grid)
     slow = [stage for stage in report.slow.significant if stage.difference_ns > 0]
     if slow:
-        _paragraph(console, f"slow {slow[0].kind}, typical → slowest 5 %: {difference_words(slow[0])}", "", 2)
+        show_paragraph(console, f"slow {slow[0].kind}, typical → slowest 5 %: {difference_words(slow[0])}", "", 2)
 
 
 def _show_troubles(console: Console, troubles: Sequence[CounterInfo]) -> None:
     for counter in troubles[:MOST_TROUBLES]:
-        _paragraph(console, _trouble(counter), COLOURS[counter.severity])
-    _print_remaining(console, len(troubles), MOST_TROUBLES, " such counts")
+        show_paragraph(console, _trouble(counter), COLOURS[counter.severity])
+    show_remaining(console, len(troubles), MOST_TROUBLES, " such counts")
 
 
 def _trouble(counter: CounterInfo) -> str:
     where = f"{counter.host}: " if counter.host else ""
     return f"! {where}{counter.name.replace('_', ' ')}: {counter.count:,}; {counter.remedy}"
-
-
-def _paragraph(console: Console, words: str, style: str = "", indent: int = 0) -> None:
-    """Print `words`, wrapped; a number stays with its unit."""
-    for line in textwrap.wrap(_UNITS.sub("\u00a0", words), console.width - indent):
-        console.print(Text(" " * indent + line.replace("\u00a0", " "), style), overflow="ellipsis", no_wrap=True)
-
-
-def _heading(console: Console, words: str, rest: str = "") -> None:
-    console.print()
-    console.print(Text.assemble((words, "bold"), f"  {rest}" if rest else ""))
-
-
-def _print_remaining(console: Console, count: int, shown: int, what: str = "") -> None:
-    if count > shown:
-        console.print(Text(f"  … and {count - shown:,} more{what}", "dim"))
 
 
 def _shown_count(count: int, most: int) -> int:
@@ -189,28 +173,11 @@ def _shown_count(count: int, most: int) -> int:
     return count if count == most + 1 else most
 
 
-def _grid(*columns: str) -> Table:
-    """A table without rules; a column named with `>` is right-aligned."""
-    grid = Table.grid(padding=(0, 2))
-    for column in columns:
-        grid.add_column(justify="right" if column == ">" else "left", overflow="ellipsis", no_wrap=True)
-    return grid
-
-
-def _print(console: Console, grid: Table, names: int | None = None) -> None:
-    """Print `grid`, indented. Column `names` gets the width that the others leave: names are cut, figures are not."""
-    if names is not None:
-        others = [column for place, column in enumerate(grid.columns) if place != names]
-        taken = sum(2 + max(cell_len(str(cell)) for cell in column.cells) for column in others)
-        grid.columns[names].max_width = max(1, console.width - 2 - taken)
-    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
-
-
 def _show_parts(console: Console, story: Story, most: int) -> None:
     if not story.parts:
         return
-    _heading(console, "Where the time went", f"{in_words(story.duration_ns)} in all")
-    grid, most = _grid("<", ">", ">", "<"), _shown_count(len(story.parts), most)
+    show_heading(console, "Where the time went", f"{in_words(story.duration_ns)} in all")
+    grid, most = new_grid("<", ">", ">", "<"), _shown_count(len(story.parts), most)
     largest = max(part.duration_ns for part in story.parts)
     largest_parts = sorted(story.parts, key=lambda part: -part.duration_ns)[:most]
     for part in (part for part in story.parts if part in largest_parts):
@@ -219,11 +186,11 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
         grid.add_row(part.label, with_uncertainty(part.duration_ns, _likely(part)), of_all, bar)
     labels = grid.columns[0]
     labels.no_wrap, labels.overflow = False, "fold"  # a long one takes two lines; no figure and no bar is cut
-    _print(console, grid)
+    show_grid(console, grid)
     if any(_likely(part) < part.uncertainty_ns for part in largest_parts):
         bound = in_words(max(part.uncertainty_ns for part in largest_parts))
         console.print(Text(f"  ± as likely at 95 %; no part is off by more than {bound}", "dim"))
-    _print_remaining(console, len(story.parts), most)
+    show_remaining(console, len(story.parts), most)
 
 
 def _likely(part: Part) -> int:
@@ -232,14 +199,14 @@ def _likely(part: Part) -> int:
 
 
 def _show_hosts(console: Console, report: Report, most: int) -> None:
-    _heading(console, "Hosts", _hops_words(report))
-    grid = _grid("<", ">", "<", "<")
+    show_heading(console, "Hosts", _hops_words(report))
+    grid = new_grid("<", ">", "<", "<")
     grid.add_row(*(Text(word, "dim") for word in ("", "packets", "captured", "clock against the reference")))
     most = _shown_count(len(report.hosts), most)
     for line in report.hosts[:most]:
         grid.add_row(line.host, f"{line.packets_count:,}", _window(line), line.clock)
-    _print(console, grid, names=0)
-    _print_remaining(console, len(report.hosts), most)
+    show_grid(console, grid, names=0)
+    show_remaining(console, len(report.hosts), most)
 
 
 def _window(line: HostLine) -> str:
@@ -260,26 +227,26 @@ def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
     """Print the section about matching: its heading, then in `room` lines notes, worst connections, pairs of hosts."""
     if not pairing.total.hops_count:
         return
-    _heading(console, "Pairing", f"{pairing.words}; {pairing.hops_words}")
+    show_heading(console, "Pairing", f"{pairing.words}; {pairing.hops_words}")
     room -= 2
     notes = _notes([drops.words for drops in pairing.capture_drops], "captures")
     notes += _notes([step.words for step in pairing.clock_steps], "steps")
     notes += _notes([translation.words for translation in pairing.translations], "translations")
     for note in notes[: max(0, room)]:
-        _paragraph(console, note, "", 2)
+        show_paragraph(console, note, "", 2)
     room -= len(notes)
     worst = pairing.worst_connections[: max(0, min(MOST_WORST, room - 1))]
     if worst:
-        grid = _grid("<", "<")
+        grid = new_grid("<", "<")
         for each in worst:
             grid.add_row(trouble_words(each.counts), connection_name(each))
-        _print(console, grid, names=1)
-        _print_remaining(console, pairing.imperfect_connections_count, len(worst), ", none worse")
+        show_grid(console, grid, names=1)
+        show_remaining(console, pairing.imperfect_connections_count, len(worst), ", none worse")
         room -= len(worst) + (pairing.imperfect_connections_count > len(worst))
     pairs = pairing.host_pairs[: max(0, min(MOST_PAIRS, room - PAIRS_FRAME))]
     if pairs:
-        _print(console, _pairs_grid(pairs), names=0)
-        _print_remaining(console, len(pairing.host_pairs), len(pairs), ", none worse")
+        show_grid(console, _pairs_grid(pairs), names=0)
+        show_remaining(console, len(pairing.host_pairs), len(pairs), ", none worse")
 
 
 def _notes(words: Sequence[str], what: str) -> list[str]:
@@ -293,7 +260,7 @@ def _notes(words: Sequence[str], what: str) -> list[str]:
 def _pairs_grid(pairs: Sequence[HostPair]) -> Table:
     """A table of the pairs of hosts, without the kinds of trouble that none of them has."""
     columns = [name for name in NAMES if any(getattr(pair.counts, name) for pair in pairs)]
-    grid = _grid("<", ">", ">", *(">" for _ in columns))
+    grid = new_grid("<", ">", ">", *(">" for _ in columns))
     rows = [["", "hops", "matched", *(NAMES[name] for name in columns)]]
     for pair in pairs:
         figures = (f"{count:,}" if (count := getattr(pair.counts, name)) else "" for name in columns)
@@ -313,12 +280,12 @@ def _show_requests(console: Console, requests: RequestSummary, links: str) -> No
         figures += f": mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
         figures += f", p99 {in_words(requests.p99_ns)}"
     figures += outcome_words(requests)
-    _heading(console, "Requests", figures)
+    show_heading(console, "Requests", figures)
     if requests.abandoned_count:
-        _paragraph(console, abandoned_words(requests), "", 2)
-    _paragraph(console, _exchanges_words(requests), "dim", 2)
-    _paragraph(console, links, "dim", 2)
-    grid = _grid(">", "<", ">", "<")
+        show_paragraph(console, abandoned_words(requests), "", 2)
+    show_paragraph(console, _exchanges_words(requests), "dim", 2)
+    show_paragraph(console, links, "dim", 2)
+    grid = new_grid(">", "<", ">", "<")
     # No other column may be cut: a transaction id is there to be copied.
     grid.columns[1].max_width = MOST_NAME_CELLS
     for line in requests.slowest:
@@ -327,41 +294,41 @@ def _show_requests(console: Console, requests: RequestSummary, links: str) -> No
         status = "given up, " if line.outcome == Outcome.ABANDONED else status
         status = "no whole answer, " if not status and line.outcome == Outcome.FAILED else status
         grid.add_row(in_words(line.duration_ns), line.name, status + spans, line.transaction_id or "")
-    _print(console, grid)
-    _print_remaining(console, requests.count, len(requests.slowest), ", all faster")
+    show_grid(console, grid)
+    show_remaining(console, requests.count, len(requests.slowest), ", all faster")
 
 
 def _show_streams(console: Console, streams: StreamSummary) -> None:
     if not streams.count:
         return
-    _heading(console, "Streams", streams_words(streams))
+    show_heading(console, "Streams", streams_words(streams))
     most = _shown_count(len(streams.groups), MOST_STREAMS)
     for group in streams.groups[:most]:
         name, much, quick = group_words(group)
-        _paragraph(console, f"{name}: {much}{'; ' * bool(quick)}{quick}", "", 2)
-    _print_remaining(console, len(streams.groups), most)
+        show_paragraph(console, f"{name}: {much}{'; ' * bool(quick)}{quick}", "", 2)
+    show_remaining(console, len(streams.groups), most)
 
 
 def _show_tls(console: Console, lines: Sequence[TlsLine]) -> None:
     if not lines:
         return
-    _heading(console, "TLS", f"{sum(line.count for line in lines):,} handshakes")
+    show_heading(console, "TLS", f"{sum(line.count for line in lines):,} handshakes")
     most = _shown_count(len(lines), MOST_HANDSHAKES)
     for line in lines[:most]:
         server, what, counts = line_words(line)
-        _paragraph(console, f"{server}: {what}; {counts}", "", 2)
-    _print_remaining(console, len(lines), most)
+        show_paragraph(console, f"{server}: {what}; {counts}", "", 2)
+    show_remaining(console, len(lines), most)
 
 
 def _show_served_by(console: Console, lines: Sequence[ServedBy]) -> None:
     if not lines:
         return
-    _heading(console, "Served by")
+    show_heading(console, "Served by")
     most = _shown_count(len(lines), MOST_SERVED)
     for line in lines[:most]:
         server, process, counts = served_words(line)
-        _paragraph(console, f"{server}: {process}; {counts}", "", 2)
-    _print_remaining(console, len(lines), most, " (--json shows all)")
+        show_paragraph(console, f"{server}: {process}; {counts}", "", 2)
+    show_remaining(console, len(lines), most, " (--json shows all)")
 
 
 def outcome_words(requests: RequestSummary) -> str:
@@ -400,10 +367,10 @@ def _exchanges_words(requests: RequestSummary) -> str:
 
 
 def _show_findings(console: Console, findings: Sequence[FindingLine], judged: str) -> None:
-    _heading(console, "Findings", "" if findings else "none")
-    _paragraph(console, judged, "dim", 2)
+    show_heading(console, "Findings", "" if findings else "none")
+    show_paragraph(console, judged, "dim", 2)
     for finding in findings[:MOST_FINDINGS]:
         cost = f", {in_words(finding.cost_ns)}" if finding.cost_ns else ""
-        _paragraph(console, f"{finding.severity}{cost}: {finding.text}", COLOURS[finding.severity], 2)
-        _paragraph(console, f"→ {finding.remedy}", "dim", 4)
-    _print_remaining(console, len(findings), MOST_FINDINGS, " (--json shows all)")
+        show_paragraph(console, f"{finding.severity}{cost}: {finding.text}", COLOURS[finding.severity], 2)
+        show_paragraph(console, f"→ {finding.remedy}", "dim", 4)
+    show_remaining(console, len(findings), MOST_FINDINGS, " (--json shows all)")

@@ -1,19 +1,23 @@
 """Prints the overview of a series as text."""
 
-import textwrap
 from datetime import UTC, datetime
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from collector.reporting.console import (
+    COLOURS,
+    WIDTH,
+    new_grid,
+    show_grid,
+    show_heading,
+    show_paragraph,
+    show_remaining,
+)
 from collector.series.overview import FEWEST_IN_A_MINUTE, Overview, TimeLine
 from collector.trace.durations import in_words
 
-WIDTH = 100
 MOST_CLASSES, MOST_FINDINGS = 10, 6
-COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim"}
 REMOVED, PARTLY_REMOVED = "summary only", "some summaries only"
 
 
@@ -23,7 +27,7 @@ def show_overview(overview: Overview, console: Console | None = None) -> None:
     console.width = console.width if console.is_terminal else WIDTH
     console.print(Text(_sentence(overview), "bold"))
     for words in _notes(overview):
-        _paragraph(console, words, "yellow")
+        show_paragraph(console, words, "yellow")
     _show_classes(console, overview)
     _show_slow_minutes(console, overview)
     _show_times(console, overview)
@@ -66,31 +70,31 @@ def _notes(overview: Overview) -> list[str]:
         found.append(f"no trace of {times[0]}{more}: {problem}")
     missing = (entries[-1].to_ns - entries[0].from_ns) // overview.period_ns - len(entries)
     if missing:
-        found.append(f"{missing:,} periods between have nothing: no packet was captured then")
+        found.append(f"of {missing:,} periods between there are no packets")
     return found
 
 
 def _show_classes(console: Console, overview: Overview) -> None:
     if not overview.classes:
         return
-    _heading(console, "Clients' requests by class")
-    grid = _grid("<", ">", ">", ">", ">")
+    show_heading(console, "Clients' requests by class")
+    grid = new_grid("<", ">", ">", ">", ">")
     grid.add_row(*(Text(word, "dim") for word in ("", "requests", "failed", "p50", "p99")))
     for line in overview.classes[:MOST_CLASSES]:
         failed = f"{line.failed_count:,}" if line.failed_count else ""
         grid.add_row(line.words, f"{line.requests_count:,}", failed, _time(line.p50_ns), _time(line.p99_ns))
-    _print(console, grid)
-    _print_rest(console, len(overview.classes) - MOST_CLASSES)
+    show_grid(console, grid)
+    show_remaining(console, len(overview.classes), MOST_CLASSES)
 
 
 def _show_slow_minutes(console: Console, overview: Overview) -> None:
-    _heading(console, "Slowest minutes", "" if overview.slow_minutes else _no_slow_minutes(overview))
+    show_heading(console, "Slowest minutes", "" if overview.slow_minutes else _no_slow_minutes(overview))
     for each in overview.slow_minutes:
         words = (
             f"{moment(each.minute_ns)} UTC: p99 of {each.words} {in_words(each.p99_ns)}, usually "
             f"{in_words(each.usual_p99_ns)} ({each.requests_count:,} requests)"
         )
-        _paragraph(console, words, "", 2)
+        show_paragraph(console, words, "", 2)
 
 
 def _no_slow_minutes(overview: Overview) -> str:
@@ -102,8 +106,8 @@ def _no_slow_minutes(overview: Overview) -> str:
 def _show_times(console: Console, overview: Overview) -> None:
     if not overview.lines:
         return
-    _heading(console, "By time (UTC)")
-    grid = _grid("<", ">", ">", ">", ">", ">", ">", ">", "<")
+    show_heading(console, "By time (UTC)")
+    grid = new_grid("<", ">", ">", ">", ">", ">", ">", ">", "<")
     words = ("", "requests", "failed", "p50", "p99", "hops", "lost", "findings", "")
     grid.add_row(*(Text(word, "dim") for word in words))
     for line in overview.lines:
@@ -112,7 +116,7 @@ def _show_times(console: Console, overview: Overview) -> None:
         figures = (f"{line.requests_count:,}", failed, _time(line.p50_ns), _time(line.p99_ns), f"{line.hops_count:,}")
         known = figures if line.summarised_count else ("",) * len(figures)
         grid.add_row(moment(line.from_ns), *known, *counts, Text(_state(line), "dim"))
-    _print(console, grid)
+    show_grid(console, grid)
 
 
 def _state(line: TimeLine) -> str:
@@ -125,40 +129,14 @@ def _state(line: TimeLine) -> str:
 
 
 def _show_findings(console: Console, overview: Overview) -> None:
-    _heading(console, "Findings", "" if overview.findings else "none")
+    show_heading(console, "Findings", "" if overview.findings else "none")
     count = sum(not entry.problem for entry in overview.entries)
     for line in overview.findings[:MOST_FINDINGS]:
         at = "" if line.at_ns is None else f", at worst at {moment(line.at_ns)} UTC"
         periods = f"in {line.periods_count:,} of {count:,} periods{at}"
-        _paragraph(console, f"{line.severity} {line.kind}, {periods}: {line.text}", COLOURS[line.severity], 2)
-    _print_rest(console, len(overview.findings) - MOST_FINDINGS)
+        show_paragraph(console, f"{line.severity} {line.kind}, {periods}: {line.text}", COLOURS[line.severity], 2)
+    show_remaining(console, len(overview.findings), MOST_FINDINGS)
 
 
 def _time(value_ns: int | None) -> str:
     return "" if value_ns is None else in_words(value_ns)
-
-
-def _heading(console: Console, words: str, rest: str = "") -> None:
-    console.print()
-    console.print(Text.assemble((words, "bold"), f"  {rest}" if rest else ""))
-
-
-def _paragraph(console: Console, words: str, style: str = "", indent: int = 0) -> None:
-    for line in textwrap.wrap(words, console.width - indent):
-        console.print(Text(" " * indent + line, style), overflow="ellipsis", no_wrap=True)
-
-
-def _print_rest(console: Console, count: int) -> None:
-    if count > 0:
-        console.print(Text(f"  … and {count:,} more", "dim"))
-
-
-def _grid(*columns: str) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    for column in columns:
-        grid.add_column(justify="right" if column == ">" else "left", overflow="ellipsis", no_wrap=True)
-    return grid
-
-
-def _print(console: Console, grid: Table) -> None:
-    console.print(Padding(grid, (0, 0, 0, 2), expand=False))

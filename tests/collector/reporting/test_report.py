@@ -12,9 +12,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from collector.commands.report import command
+from collector.reporting.console import WIDTH
 from collector.reporting.html import make_html
 from collector.reporting.report import build_report
-from collector.reporting.text import WIDTH, show
+from collector.reporting.text import show
 from collector.trace.model import CommandInfo, CounterInfo
 from testkit.tables import BASE_NS
 from tests.helpers.script_traces import write_script_trace
