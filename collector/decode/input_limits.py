@@ -83,8 +83,8 @@ def _check(what: str, count: int, most: int) -> None:
     if count > most:
         raise InputError(
             f"the captures hold more than {most:,} {what}, and their analysis may take more than 2 GiB of memory",
-            "analyse a part of them (editcap -A FROM -B TO FILE PART), or lift the limits with `tracer replay "
-            f"--no-limits`: it takes about 700 bytes for each of the {what}",
+            "analyse them period by period (`tracer replay --every 10m -o SERIES CAPTURES`), or lift the limits with "
+            f"--no-limits: it takes about 700 bytes for each of the {what}",
         )
 
 
@@ -96,7 +96,7 @@ def cut_counter(host: str, path: Path, frame: int, limit: int) -> CounterInfo:
     """The counter of a host whose capture was read only up to `frame` of the file."""
     remedy = (
         f"{plain(path.name)} was read up to frame {frame:,}: one connection has more than {limit:,} packets until "
-        "there. For the rest cut the captures by time (editcap -A TIME), or lift the limit with --no-limits: it takes "
-        "up to a kilobyte of memory a packet of that connection"
+        "there. For the rest analyse the captures period by period (`tracer replay --every 10m`), or lift the limit with "
+        "--no-limits: it takes up to a kilobyte of memory a packet of that connection"
     )
     return CounterInfo(host, PARTITION_CUT, Severity.DATA_LOSS, 1, remedy)
