@@ -58,6 +58,7 @@ def sent_agent() -> RustExtension:
 COLLECTOR = [
     *core_requirement(),
     "cryptography",
+    "duckdb",
     "fastapi",
     "fsspec",
     "highspy",
@@ -91,7 +92,6 @@ CLUSTER = [
 TEST = [
     "boto3",
     "dpkt",
-    "duckdb",
     "hypothesis",
     "mypy",
     "playwright",

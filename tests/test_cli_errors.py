@@ -114,13 +114,13 @@ def test_a_directory_without_captures(tmp_path: Path) -> None:
     assert left_in(tmp_path) == ["in"]
 
 
-@pytest.mark.parametrize("command", ["report", "view", "export"])
+@pytest.mark.parametrize("command", ["report", "view", "export", "query"])
 @pytest.mark.parametrize("content", [None, "{", '{"format_version": 999999}'], ids=["no trace.json", "broken", "newer"])
 def test_a_directory_that_is_no_trace(command: str, content: str | None, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "trace.json").write_text(content)
     before = left_in(tmp_path)
-    extra = {"view": ["--no-browser"], "export": ["--to", "csv"]}.get(command, [])
+    extra = {"view": ["--no-browser"], "export": ["--to", "csv"], "query": ["FROM hosts"]}.get(command, [])
     assert_refused(run(command, tmp_path, *extra, cwd=tmp_path))
     assert left_in(tmp_path) == before
 

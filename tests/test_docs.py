@@ -56,7 +56,7 @@ def _check_tracer(words: list[str]) -> None:
         command = command.commands[rest.pop(0)]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for word in rest[: rest.index("--")] if "--" in rest else rest:
-        if word.startswith("-"):
+        if word.startswith("-") and word != "-":
             assert word.split("=")[0] in {*known, "--help", "-h"}, f"`tracer {name}` has no option {word}"
 
 

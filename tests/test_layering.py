@@ -152,7 +152,7 @@ FLOORS = (
     ("requests",),
     ("findings",),
     ("reporting", "analysis"),
-    ("export", "series"),
+    ("export", "series", "sql"),
     ("queries",),
     ("service",),
     ("remote",),

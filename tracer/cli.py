@@ -29,6 +29,7 @@ SUMMARIES = {
     "replay": "Turn captures of several hosts into a trace.",
     "collect": "Run the collector service that agents send to.",
     "report": "Show what happened in a trace and where the time went.",
+    "query": "Ask a trace anything in SQL.",
     "export": "Write a trace in another tool's format.",
     "view": "Open a trace in the web viewer.",
     "overhead": "Measure what capturing costs a command on this host, in turns with and without.",

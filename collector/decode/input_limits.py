@@ -96,7 +96,7 @@ def cut_counter(host: str, path: Path, frame: int, limit: int) -> CounterInfo:
     """The counter of a host whose capture was read only up to `frame` of the file."""
     remedy = (
         f"{plain(path.name)} was read up to frame {frame:,}: one connection has more than {limit:,} packets until "
-        "there. For the rest analyse the captures period by period (`tracer replay --every 10m`), or lift the limit with "
-        "--no-limits: it takes up to a kilobyte of memory a packet of that connection"
+        "there. For the rest analyse the captures period by period (`tracer replay --every 10m`), or lift the limit "
+        "with --no-limits: it takes up to a kilobyte of memory a packet of that connection"
     )
     return CounterInfo(host, PARTITION_CUT, Severity.DATA_LOSS, 1, remedy)
