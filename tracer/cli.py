@@ -29,6 +29,7 @@ SUMMARIES = {
     "replay": "Turn captures of several hosts into a trace.",
     "collect": "Run the collector service that agents send to.",
     "report": "Show what happened in a trace and where the time went.",
+    "why": "Show why a request took longer than others like it.",
     "query": "Ask a trace anything in SQL.",
     "export": "Write a trace in another tool's format.",
     "view": "Open a trace in the web viewer.",

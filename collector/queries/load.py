@@ -114,6 +114,22 @@ class Load:
         """The classes of requests, from `request_classes`."""
         return request_classes(self.table)
 
+    def under_way(self, host: str, service: str, at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many requests to a service on a host were under way at each of some times."""
+        begun, ended = self._times_at(host, service)
+        return np.searchsorted(begun, at_ns, side="right") - np.searchsorted(ended, at_ns, side="left")
+
+    def usually_under_way(self, host: str, service: str) -> float:
+        """How many they were at the beginning of one, the median (itself included)."""
+        begun, _ = self._times_at(host, service)
+        return float(np.median(self.under_way(host, service, begun))) if len(begun) else 0.0
+
+    def _times_at(self, host: str, service: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        mine = self._trees.frame.lazy().filter((pl.col("server_host") == host) & (pl.col("service") == service))
+        # A client's pause is no part of its request, so it is not under way from its start on, but for its duration.
+        times = mine.select("end", begun=pl.col("end") - pl.col("duration_ns")).collect()
+        return np.sort(times["begun"].to_numpy()), np.sort(times["end"].to_numpy())
+
     def select(self, selection: RequestSelection) -> pl.DataFrame:
         """Rows of `table`."""
         rows = self.table

@@ -213,6 +213,10 @@ class SpanTrees:
             for row in uncertain.to_dicts()
         }
 
+    def root_ids(self, requests: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The `span_id` of the root of each of these requests."""
+        return np.asarray(self.span_ids[self._first[requests]], np.int64)
+
     def root(self, request: int) -> Span:
         """The span that holds all others of a request."""
         first = int(self._first[request])

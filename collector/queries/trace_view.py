@@ -214,6 +214,11 @@ class TraceView:
         """Up to `count` hops of a request, from its `first` on, in order of time."""
         return self._arrows_of(self._request_rows(number)[first : first + count])
 
+    def packet_spans(self, number: int, first: int, count: int) -> NDArray[np.int32]:
+        """The number of the span that each of `request_packets` belongs to, as `Span.number`; -1 for none."""
+        rows = self._request_rows(number)[first : first + count]
+        return np.asarray(self._columns.span[rows], np.int32)
+
     def rows_between(self, from_ns: int, to_ns: int) -> NDArray[np.int64]:
         """Places in the table `hops` of those in [from_ns, to_ns), as `count` counts them; ascending."""
         first, count = self.count(FIRST_NS, from_ns), self.count(from_ns, to_ns)
@@ -278,17 +283,36 @@ class TraceView:
         assert self.has_request(number), number
         return self._trees.spans(number)
 
+    @cached_property
+    def stages(self) -> pl.DataFrame:
+        """The stages of the clients' requests, from `collector.reporting.stage_times.request_stages`. Cost: a pass over
+        all exchanges."""
+        return self.read_unchanged(lambda: stages_of_trace(self.stored))
+
+    def trace_ids(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The id of each of some requests in the tables `spans` and `exchanges`: that of its root."""
+        return self._trees.root_ids(numbers)
+
+    def findings_at(self, host: str, from_ns: int, to_ns: int) -> list[tuple[str, int, int]]:
+        """The text, the beginning and the end of each warning or error about a host that overlaps an interval."""
+        rows = self._tables.trouble.select(["host", "text", "from_trace_ns", "to_trace_ns"]).to_pylist()
+        found = []
+        for row in rows:
+            begin_ns, end_ns = row["from_trace_ns"] - self.start_ns, row["to_trace_ns"] - self.start_ns
+            if row["host"] == host and begin_ns <= to_ns and end_ns >= from_ns:
+                found.append((row["text"], begin_ns, end_ns))
+        return found
+
     def slow_against_typical(self) -> Comparison:
         """Compare the slowest 5 % of the requests of each kind with its middle half."""
-        return slow_against_typical(self._stages())
+        return slow_against_typical(self.stages)
 
     def against(self, other_url: str) -> Comparison:
         """Compare this trace with another one.
 
         Raises: `InputError` if that is no trace.
         """
-        mine = self._stages()
-        return compare(mine, stages_of_trace(Trace(other_url)), self.url, other_url)
+        return compare(self.stages, stages_of_trace(Trace(other_url)), self.url, other_url)
 
     def request_texts(self) -> pl.DataFrame:
         """Of each exchange its `request`, `connection_id`, hosts, results, `outcome` and texts; by request."""
@@ -327,9 +351,6 @@ class TraceView:
             return read()
 
         return self.stored.read_unchanged(read_checked)
-
-    def _stages(self) -> pl.DataFrame:
-        return self.read_unchanged(lambda: stages_of_trace(self.stored))
 
     def _arrows_of(self, rows: NDArray[np.intp]) -> Arrows:
         columns, pairs = self._columns, self._index.pairs

@@ -108,6 +108,16 @@ def _stage_names(rows: pl.DataFrame, name: pl.Expr, *by: str) -> pl.Series:
     return known["name"]
 
 
+def stage_name(column: str, service: str, *, is_root: bool) -> str:
+    """The stage of a ledger column of a span."""
+    return f"{(_FRONT if is_root else _BEHIND)[column]} {service}"
+
+
+def merged_stage_name(service: str) -> str:
+    """The stage of both directions to and from a service, where the clocks do not determine how they are split."""
+    return _BOTH_DIRECTIONS.format(service)
+
+
 def merge_directions_alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
     """Groups of requests' stages (from `request_stages`): if both directions to a service are one stage in one group,
     they are in all groups."""

@@ -1,0 +1,112 @@
+"""`tracer why`: why a request took longer than others like it."""
+
+import json
+from dataclasses import asdict
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from collector.commands.read_counts import say_reads
+from collector.queries.trace_view import TraceView, open_trace
+from collector.queries.why import (
+    SLOWEST,
+    StageOfRequest,
+    Why,
+    explain,
+    explain_against_request,
+    explain_against_trace,
+    explain_slowest,
+    find_request,
+)
+from collector.reporting.console import WIDTH, show_paragraph
+from collector.services.ends import end_name
+from collector.trace.durations import in_words
+from tracer.errors import InputError
+from tracer.plain_text import plain
+
+LEAST_SHARE = 0.02
+"""Stages whose difference is less than this share of the request's duration are added up in one line."""
+MOST_PLACES, INDENT = 2, 14
+
+
+@click.command("why")
+@click.option("--against", "other", metavar="REQUEST", help="Compare with this request instead of its class.")
+@click.option("--in", "other_trace", metavar="TRACE", help="Compare with its class in another trace.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead.")
+@click.argument("trace", metavar="TRACE")
+@click.argument("request", metavar="[REQUEST]", required=False)
+def command(*, trace: str, request: str | None, other: str | None, other_trace: str | None, as_json: bool) -> None:
+    """Show where a request of TRACE lost time against others of its class, stage by stage, and what its packets show
+    of the cause.
+
+    REQUEST is a transaction id, a number as the pages show it (#12), or `slowest`; without it, the slowest that
+    has others like it.
+    """
+    if other is not None and other_trace is not None:
+        raise InputError("--against and --in are two comparisons", "give one of them")
+    view = open_trace(trace)
+    found = _explanation(view, request, other, other_trace)
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=1))
+    else:
+        show_why(found, Console(highlight=False))
+    say_reads(trace, *([other_trace] if other_trace else []))
+
+
+def _explanation(view: TraceView, request: str | None, other: str | None, other_trace: str | None) -> Why:
+    if request is None and other is None and other_trace is None:
+        return explain_slowest(view)
+    number = find_request(view, request or SLOWEST)
+    if other is not None:
+        return explain_against_request(view, number, find_request(view, other))
+    if other_trace is not None:
+        return explain_against_trace(view, number, open_trace(other_trace))
+    return explain(view, number)
+
+
+def show_why(why: Why, console: Console) -> None:
+    """Print why a request took so long."""
+    console.width = console.width if console.is_terminal else WIDTH
+    names = ", ".join(plain(each) for each in (f"#{why.number}", why.transaction_id) if each)
+    sentence = f"{plain(why.title)} ({names}) took {in_words(why.duration_ns)}, {_difference(why.extra_ns)} against "
+    others, usual = plain(why.against), in_words(why.usual_ns)
+    if why.shorter_share is None:
+        sentence += f"{others}, which took {usual}"
+    else:
+        sentence += f"{usual}, the mean of the middle half of {why.alike_count:,} {others}; {_rank(why.shorter_share)}"
+    show_paragraph(console, sentence, "bold")
+    console.print()
+    shown = [each for each in why.stages if abs(each.extra_ns) >= LEAST_SHARE * max(why.duration_ns, 1)]
+    for stage in shown:
+        _show_stage(console, stage)
+    rest_ns = sum(each.extra_ns for each in why.stages if each not in shown)
+    if len(shown) < len(why.stages):
+        rest = f"{len(why.stages) - len(shown)} other stages together"
+        console.print(Text(f"  {_difference(rest_ns):>10}  {rest}", "dim"))
+
+
+def _show_stage(console: Console, stage: StageOfRequest) -> None:
+    console.print(Text.assemble(f"  {_difference(stage.extra_ns):>10}  ", (plain(stage.stage), "bold")))
+    usual = in_words(stage.usual_ns) if stage.usual_ns else "none"
+    words = f"{in_words(stage.duration_ns) if stage.duration_ns else 'none'} against {usual}"
+    if stage.shorter_share is not None and stage.extra_ns > 0:
+        words += f"; {_rank(stage.shorter_share)}"
+    show_paragraph(console, words, "", INDENT)
+    if stage.extra_ns <= 0:
+        return
+    for place in stage.where[:MOST_PLACES]:
+        part = "all" if place.duration_ns == stage.duration_ns else in_words(place.duration_ns)
+        at = f"{part} of it on {plain(end_name(place.host or None))}: {plain(place.title)}"
+        show_paragraph(console, at, "dim", INDENT)
+    for cause in stage.causes:
+        show_paragraph(console, plain(cause.text), "yellow", INDENT)
+
+
+def _difference(extra_ns: int) -> str:
+    return f"{'+' if extra_ns >= 0 else '−'}{in_words(abs(extra_ns))}"
+
+
+def _rank(shorter_share: float) -> str:
+    """`longer than 99.2 % of them`, `longer than all of them`."""
+    return f"longer than {'all' if shorter_share == 1 else f'{100 * shorter_share:.1f} %'} of them"

@@ -1,0 +1,180 @@
+"""Why a request took longer: its stages against those of its class, and the causes that its packets show."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from collector.analysis import analyse
+from collector.commands.why import command
+from collector.decode.sources import host_sources
+from collector.queries.trace_view import TraceView, open_trace
+from collector.queries.why import (
+    Why,
+    explain,
+    explain_against_request,
+    explain_against_trace,
+    explain_slowest,
+    find_request,
+)
+from collector.requests.spans import LEDGER_COLUMNS
+from tests.helpers.script_traces import write_script_trace
+from tracer.errors import InputError
+
+BUNDLED = Path(__file__).resolve().parents[3] / "captures" / "bench-2-puts"
+OPENED = "\n{client}:{port} > proxy:8080\n 0 > syn\n 50 < syn_ack\n"
+
+
+def connection(port: int, *lines: str, client: str = "client") -> str:
+    return OPENED.format(client=client, port=port) + "\n".join(lines)
+
+
+def usual(count: int, from_us: int = 1_000) -> list[str]:
+    """So many requests of one connection: 20 µs to the proxy, 230 µs there, 20 µs back."""
+    lines = []
+    for number in range(count):
+        at, sent, got = from_us + number * 1_000, number * 100, number * 50
+        lines += [f"{at} > {sent}:{sent + 100} GET /a", f"{at + 250} < {got}:{got + 50} 200"]
+    return lines
+
+
+def view_of(place: Path, *connections: str) -> TraceView:
+    write_script_trace(str(place / "trace"), "\n".join(connections))
+    return open_trace(str(place / "trace"))
+
+
+def why_slowest(place: Path, *lines: str) -> Why:
+    """Of a connection with twelve usual requests, and one on another with these lines."""
+    return explain_slowest(view_of(place, connection(40_000, *usual(12)), connection(40_001, *lines)))
+
+
+def test_the_stages_of_a_slow_server(tmp_path: Path) -> None:
+    why = why_slowest(tmp_path, "20000 > 0:100 GET /a", "24250 < 0:50 200")
+    assert (why.title, why.service, why.alike_count) == ("GET /a", "swift-proxy", 12)
+    (work, *others) = why.stages
+    assert (work.stage, work.duration_ns, work.usual_ns) == ("work in swift-proxy", 4_230_000, 230_000)
+    assert work.shorter_share == why.shorter_share == 1
+    assert [(each.host, each.title, each.duration_ns) for each in work.where] == [("proxy", "GET /a", 4_230_000)]
+    assert why.extra_ns == sum(each.extra_ns for each in why.stages)
+    assert sum(each.extra_ns for each in others) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("lines", "stage", "expected"),
+    [
+        (
+            ["20000 > 0:100 GET /a", "20250 < 0:50 200 lost", "60250 < 0:50 200 #2"],
+            "retransmission to and from swift-proxy",
+            "the data packet of 50 bytes from proxy to client was lost, and sent again after 40.0 ms",
+        ),
+        (
+            ["20000 > 0:100 GET /a", "20250 < 0:50 200 late=30000"],
+            "downlink from swift-proxy",
+            "the data packet of 50 bytes from proxy to client took 30.0 ms on its way, usually 20.0 µs",
+        ),
+    ],
+)
+def test_the_cause_is_a_packet(lines: list[str], stage: str, expected: str, tmp_path: Path) -> None:
+    why = why_slowest(tmp_path, *lines)
+    assert why.stages[0].stage == stage
+    assert [cause.text for cause in why.stages[0].causes] == [expected]
+    hop = open_trace(str(tmp_path / "trace")).hop(why.stages[0].causes[0].hop)
+    assert (hop.source_host, hop.target_host, hop.stream_start) == ("proxy", "client", 0)
+
+
+def test_the_cause_is_a_busy_server(tmp_path: Path) -> None:
+    crowd = [connection(41_000 + each, "20000 > 0:100 PUT /b", "40000 < 0:50 200") for each in range(6)]
+    view = view_of(
+        tmp_path,
+        connection(40_000, *usual(12)),
+        connection(40_001, "21000 > 0:100 GET /a", "25250 < 0:50 200"),
+        *crowd,
+    )
+    gets = [each.number for each in view.requests(100) if each.title == "GET /a"]
+    causes = [cause.text for cause in explain(view, gets[0]).stages[0].causes]
+    assert causes == ["7 requests were under way at swift-proxy on proxy, usually 1"]
+
+
+def test_nothing_is_said_without_evidence(tmp_path: Path) -> None:
+    why = why_slowest(tmp_path, "20000 > 0:100 GET /a", "24250 < 0:50 200")
+    assert [cause for stage in why.stages for cause in stage.causes] == []
+
+
+def test_against_another_request(tmp_path: Path) -> None:
+    view = view_of(
+        tmp_path, connection(40_000, *usual(3)), connection(40_001, "20000 > 0:100 GET /a", "24250 < 0:50 200")
+    )
+    slowest, other = find_request(view, "slowest"), find_request(view, "#1")
+    why = explain_against_request(view, slowest, other)
+    assert (why.shorter_share, why.against, why.alike_count) == (None, "request #1", 1)
+    assert why.duration_ns == view.request(slowest).duration_ns
+    assert why.usual_ns == view.request(other).duration_ns
+    assert [each.extra_ns for each in explain_against_request(view, other, other).stages] == [0] * len(why.stages)
+
+
+def test_against_another_trace(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    slow = view_of(first, connection(40_000, "1000 > 0:100 GET /a", "5250 < 0:50 200"))
+    fast = view_of(second, connection(40_000, *usual(8)))
+    why = explain_against_trace(slow, 0, fast)
+    assert (why.alike_count, why.usual_ns) == (8, 270_000)
+    assert why.stages[0].stage == "work in swift-proxy"
+    assert why.stages[0].extra_ns == 4_000_000
+
+
+def test_stages_are_the_ledger_of_real_requests(tmp_path: Path) -> None:
+    place = str(tmp_path / "trace")
+    analyse(host_sources([str(BUNDLED)]), place)
+    view = open_trace(place)
+    spans = pl.read_parquet(tmp_path / "trace" / "spans.parquet")
+    numbers = [each.number for each in view.requests(10)]
+    for number in numbers:
+        why = explain_against_request(view, number, numbers[-1])
+        own = spans.filter(pl.col("trace_id") == int(view.trace_ids(pl.Series([number]).to_numpy())[0]))
+        assert why.duration_ns == own.select(pl.sum_horizontal(LEDGER_COLUMNS).sum()).item()
+        assert sum(each.extra_ns for each in why.stages) == why.extra_ns
+        for stage in why.stages:
+            assert sum(each.duration_ns for each in stage.where) == stage.duration_ns, stage.stage
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("#99", "no request #99"), ("#0", "no request #0"), ("#x", "no request #x"), ("tx-none", "no request tx-none")],
+)
+def test_a_request_that_is_not_there(words: str, expected: str, tmp_path: Path) -> None:
+    view = view_of(tmp_path, connection(40_000, *usual(1)))
+    with pytest.raises(InputError, match=expected):
+        find_request(view, words)
+
+
+def test_a_class_that_is_too_small(tmp_path: Path) -> None:
+    view = view_of(tmp_path, connection(40_000, *usual(3)))
+    with pytest.raises(InputError, match="only 2 of others of its class, GET under 1 KiB at swift-proxy; 5 are needed"):
+        explain(view, 0)
+
+
+def test_a_trace_without_requests(tmp_path: Path) -> None:
+    view = view_of(tmp_path, "client:40000 > proxy:8080\n 0 > syn\n 50 < rst")
+    with pytest.raises(InputError, match="no request of a client"):
+        explain_slowest(view)
+
+
+def test_what_the_command_prints(tmp_path: Path) -> None:
+    view = view_of(
+        tmp_path,
+        connection(40_000, *usual(12)),
+        connection(40_001, "20000 > 0:100 GET /a", "20250 < 0:50 200 lost", "60250 < 0:50 200 #2"),
+    )
+    number = find_request(view, "slowest")
+    done = CliRunner().invoke(command, [view.url])
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.output.split())
+    assert words.startswith(f"GET /a (#{number + 1}) took 40.3 ms, +40.")
+    assert "12 others of its class, GET under 1 KiB at swift-proxy; longer than all of them" in words
+    assert "+40.0 ms retransmission to and from swift-proxy 40.0 ms against none; longer than all of them" in words
+    assert "was lost, and sent again after 40.0 ms" in words
+    assert max(map(len, done.output.splitlines())) <= 100
+    assert CliRunner().invoke(command, [view.url, "#1", "--against", f"#{number + 1}"]).exit_code == 0
+    both = CliRunner().invoke(command, [view.url, "--against", "#1", "--in", view.url])
+    assert isinstance(both.exception, InputError)
