@@ -35,5 +35,11 @@ def find_button(text: str, query: str) -> Component:
     return _button(text, {"data-find": query}, f"Find {query}", "link")
 
 
+def place_button(text: str, from_ns: int, to_ns: int, hop: int | None) -> Component:
+    """A text that zooms to a time, and selects a packet there."""
+    data = {"data-from": str(from_ns), "data-to": str(to_ns)} | ({} if hop is None else {"data-hop": str(hop)})
+    return _button(text, data, "Zoom to it", "link")
+
+
 def _button(children: Children, data: dict[str, Any], title: str, class_name: str) -> Component:
     return html.Button(children, title=title or None, className=class_name or None, **data)

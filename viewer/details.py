@@ -63,6 +63,8 @@ def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
         *_upload(spans[0]),
         html.H3("Where its time went"),
         _ledger(ledger_rows(spans), request.duration_ns),
+        action_button("Why so long?", "why", "Compare it with others of its class (y)", "small"),
+        html.Div(id="request-why"),
         html.H3(f"Its exchanges{_limit_note(len(spans))}"),
         _phase_legend(spans),
         *_doubts(spans),

@@ -91,6 +91,7 @@ KEYS = (
     ("0", "the whole trace"),
     ("click", "an arrow: its packet, and its request lights up"),
     ("f", "fit the selected request"),
+    ("y", "why the selected request took so long, against others of its class"),
     ("n, N", "next, previous problem"),
     ("/, Enter, Shift+Enter", "search; next, previous hit"),
     ("l", "the packets of the request, or in view, as a table"),

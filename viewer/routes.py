@@ -8,11 +8,13 @@ from typing import TypedDict
 from flask import Flask, Response, abort, jsonify, request
 
 from collector.queries import Hop, TraceView, Usage
+from collector.queries.why import explain
 from tracer.errors import InputError, ResourceError
 from viewer import windows
 from viewer.details import request_details
 from viewer.pages.address import request_link
 from viewer.serialise import element_trees
+from viewer.why import no_comparison, why_details
 from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 
 WIDEST_NS = 1 << 52
@@ -72,6 +74,16 @@ def add_routes(server: Flask, trace: TraceView) -> None:
         if not trace.has_request(number):
             abort(404, "no such request")
         return jsonify(element_trees(request_details(trace.request(number), trace.spans(number))))
+
+    @server.get("/api/requests/<int:number>/why")
+    def why(number: int) -> Response:
+        if not trace.has_request(number):
+            abort(404, "no such request")
+        try:
+            found = why_details(explain(trace, number))
+        except InputError as error:
+            found = no_comparison(error.what)
+        return jsonify(element_trees(found))
 
     @server.get("/api/hops/<int:number>")
     def hop(number: int) -> Response:

@@ -20,7 +20,6 @@ from collector.queries.why import (
     find_request,
 )
 from collector.reporting.console import WIDTH, show_paragraph
-from collector.services.ends import end_name
 from collector.trace.durations import in_words
 from tracer.errors import InputError
 from tracer.plain_text import plain
@@ -97,7 +96,7 @@ def _show_stage(console: Console, stage: StageOfRequest) -> None:
         return
     for place in stage.where[:MOST_PLACES]:
         part = "all" if place.duration_ns == stage.duration_ns else in_words(place.duration_ns)
-        at = f"{part} of it on {plain(end_name(place.host or None))}: {plain(place.title)}"
+        at = f"{part} of it on {plain(place.host)}: {plain(place.title)}"
         show_paragraph(console, at, "dim", INDENT)
     for cause in stage.causes:
         show_paragraph(console, plain(cause.text), "yellow", INDENT)

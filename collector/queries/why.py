@@ -25,6 +25,7 @@ from collector.reporting.comparison import TYPICAL_FROM, TYPICAL_TO
 from collector.reporting.stage_times import merge_directions_alike, merged_stage_name, stage_name
 from collector.requests.outcomes import Outcome
 from collector.requests.spans import LEDGER_COLUMNS
+from collector.services.ends import end_name
 from tracer.errors import InputError
 
 FEWEST_ALIKE = 5
@@ -42,7 +43,7 @@ class Where:
     """A span that has a part of a stage."""
 
     number: int  # as `Span.number`
-    host: str  # of its server; "" if that is not captured
+    host: str  # of its server, in words if that is not captured
     title: str
     duration_ns: int
 
@@ -233,7 +234,7 @@ def _where(parts: Sequence[Part]) -> tuple[Where, ...]:
     for span, _, duration_ns in parts:
         known = found.get(span.number)
         before_ns = 0 if known is None else known.duration_ns
-        found[span.number] = Where(span.number, span.server_host or "", span.title, before_ns + duration_ns)
+        found[span.number] = Where(span.number, end_name(span.server_host), span.title, before_ns + duration_ns)
     return tuple(sorted(found.values(), key=lambda each: -each.duration_ns))
 
 

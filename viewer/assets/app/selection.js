@@ -13,6 +13,7 @@ import { reportNoAnswer } from "./loading.js";
 import { glide } from "./movement.js";
 
 const ROOM_SHARE = 0.06, LEAST_ROOM_NS = 10; // around a request that is zoomed to
+const EVIDENCE_ROOM = 0.5, LEAST_EVIDENCE_NS = 100_000; // around a cause
 let requestTimes = new Map();
 let awaited = null; // the request to zoom to once its times are known
 
@@ -58,6 +59,23 @@ async function loadDetails(number) {
   fillParts({ "request-details": trees });
   if (number !== null) await new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)));
   if (state.selection.request === number) window.dash_clientside.set_props("selection", { data: { request: number } });
+}
+
+/** Compare the selected request with others of its class, beside its ledger. */
+export async function explainRequest() {
+  const number = state.selection.request;
+  if (number === null) return;
+  const trees = await fetchJson(`api/requests/${number}/why`).catch(reportNoAnswer);
+  if (!trees || state.selection.request !== number || !byId("request-why")) return;
+  fillParts({ "request-why": trees });
+}
+
+/** Zoom to a time within the selected request, and select a packet there.
+ *  @param {number} from @param {number} to @param {number | null} hop */
+export function goToEvidence(from, to, hop) {
+  if (hop !== null) select(state.selection.request, hop);
+  const room = Math.max(EVIDENCE_ROOM * (to - from), LEAST_EVIDENCE_NS);
+  glide(from - room, to + room);
 }
 
 /** Zoom to the selected request; its times come with its arrows, so that may be a moment later. */

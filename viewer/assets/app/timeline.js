@@ -28,7 +28,7 @@ import { centre, glide, glideAround, middle, settle, setView, shift, startMoveme
 import { startPointing } from "./pointing.js";
 import { goToConnection, goToProblem } from "./problems.js";
 import { startEdges } from "./edges.js";
-import { fitRequest, loadRequest, select, setRequestTimes } from "./selection.js";
+import { explainRequest, fitRequest, goToEvidence, loadRequest, select, setRequestTimes } from "./selection.js";
 import { startUsage } from "./usage.js";
 
 const KEY_SHARE = 0.2; // of the view, that a key moves it by
@@ -94,6 +94,7 @@ function addActions() {
   addAction("out", () => glideAround(middle(), 1 / KEY_ZOOM), "ArrowDown", "s", "-");
   addAction("fit", () => glide(...wholeView(trace.meta)), "0");
   addAction("fit-request", fitRequest, "f");
+  addAction("why", explainRequest, "y");
   addAction("next-problem", () => goToProblem("next"), "n");
   addAction("previous-problem", () => goToProblem("previous"), "N");
   addAction("theme", switchTheme, "t");
@@ -107,10 +108,11 @@ function addActions() {
 function onButton(event) {
   const button = event.target instanceof Element && event.target.closest("button");
   if (!button) return;
-  const { action, class: cls, connection, request } = button.dataset;
+  const { action, class: cls, connection, request, from, to, hop } = button.dataset;
   if (action) runAction(action);
   if (cls) toggleClass(Number(cls));
   if (connection) goToConnection(connection);
+  if (from) goToEvidence(Number(from), Number(to), hop === undefined ? null : Number(hop));
   if (request) {
     select(Number(request), null);
     fitRequest();
