@@ -94,6 +94,7 @@ TEST = [
     "dpkt",
     "hypothesis",
     "mypy",
+    "opentelemetry-proto",
     "playwright",
     "psutil",
     "pyshark",

@@ -15,27 +15,27 @@ from typing import Any
 
 import polars as pl
 
+from collector.export.timed_spans import timed_spans
 from collector.reporting import story
-from collector.reporting.request_rows import RequestRows
 from collector.trace.reading import Trace
-from collector.trace.request_times import shown_end, shown_start
 from collector.trace.schema import SPANS
 
 LEDGER = [name for name in SPANS.names if name.endswith("_ns")]
 
 
-def write(trace: Trace, place: Path) -> list[Path]:
-    """Write a trace to the file `place`; returns it."""
+def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
+    """Write a trace, or only the request of this `trace_id`, to the file `place`; returns it."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    events = list(trace_events(trace))
+    events = list(trace_events(trace, only))
     place.write_text(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}), encoding="utf-8")
     return [place]
 
 
-def trace_events(trace: Trace) -> Iterator[dict[str, Any]]:
+def trace_events(trace: Trace, only: int | None = None) -> Iterator[dict[str, Any]]:
     """The events of a trace, in the format's structure."""
     info = trace.info()
-    spans = _with_times(RequestRows.of_trace(trace).whole())
+    timed = timed_spans(trace, only)
+    spans = timed.with_columns(track=_tracks(timed))
     findings = _frame(trace, "findings").drop_nulls("from_trace_ns")
     names = [host.host for host in info.hosts]
     hosts = {name: number for number, name in enumerate(sorted({*names, *spans["host"]}, key=_place(names)), 1)}
@@ -62,17 +62,6 @@ def _frame(trace: Trace, table: str) -> pl.DataFrame:
     frame = pl.from_arrow(trace.read(table))
     assert isinstance(frame, pl.DataFrame)
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
-
-
-def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
-    """Spans with `host`, `start`, `end` and their `track`, parents before children."""
-    timed = rows.with_columns(
-        host=pl.coalesce("server_host", "client_host", pl.lit("?")),
-        start=shown_start(rows.columns),
-        end=shown_end(rows.columns),
-    )
-    timed = timed.with_columns(end=pl.max_horizontal("end", "start")).drop_nulls("start").sort("depth", "start")
-    return timed.with_columns(track=_tracks(timed))
 
 
 def _tracks(timed: pl.DataFrame) -> pl.Series:

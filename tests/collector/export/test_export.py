@@ -118,8 +118,8 @@ def test_the_default_place_is_named_after_the_trace(
 
 
 def test_an_unknown_format_names_those_that_are_there(trace: str) -> None:
-    with pytest.raises(InputError, match="cannot be written as otlp; formats: csv, perfetto"):
-        export(trace, "--to", "otlp")
+    with pytest.raises(InputError, match="cannot be written as pdf; formats: csv, parquet"):
+        export(trace, "--to", "pdf")
 
 
 def test_what_cannot_be_written_is_the_operators(trace: str, tmp_path: Path) -> None:

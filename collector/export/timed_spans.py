@@ -1,0 +1,24 @@
+"""The spans of a trace with the times and names that other tools need, for every export of requests."""
+
+import polars as pl
+
+from collector.reporting.request_rows import RequestRows
+from collector.trace.reading import Trace
+from collector.trace.request_times import shown_end, shown_start
+
+
+def timed_spans(trace: Trace, only: int | None = None) -> pl.DataFrame:
+    """Every span with its exchange, parents before children; `host`, where it was served, `start` and `end` (trace
+    times, ns). Those without any time are left out. Memory: about 600 bytes a span.
+
+    Arguments: `only`, the `trace_id` of one request, with its calls.
+    """
+    rows = RequestRows.of_trace(trace).whole()
+    if only is not None:
+        rows = rows.filter(pl.col("trace_id") == only)
+    timed = rows.with_columns(
+        host=pl.coalesce("server_host", "client_host", pl.lit("?")),
+        start=shown_start(rows.columns),
+        end=shown_end(rows.columns),
+    )
+    return timed.with_columns(end=pl.max_horizontal("end", "start")).drop_nulls("start").sort("depth", "start")
