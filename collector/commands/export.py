@@ -7,6 +7,8 @@ import numpy as np
 
 from collector.commands.read_counts import say_reads
 from collector.export import csv, har, jaeger, mermaid, otlp, parquet, perfetto, workload
+from collector.queries.merged_capture import write_merged
+from collector.queries.selection import Selection
 from collector.queries.trace_view import open_trace
 from collector.queries.why import find_request
 from collector.trace.reading import Trace
@@ -26,7 +28,8 @@ REQUESTS = {
     "mermaid": (mermaid.write, "{}.mmd"),
 }
 """The same of those that can hold one request only."""
-FORMATS = (*TABLES, *REQUESTS)
+PCAPNG = "pcapng"
+FORMATS = (*TABLES, *REQUESTS, PCAPNG)
 HTTP = ("http://", "https://")
 
 
@@ -34,8 +37,20 @@ HTTP = ("http://", "https://")
 @click.option("--to", "form", required=True, metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")
 @click.option("-o", "--output", "place", help="File; a folder for csv and parquet; for otlp also http://HOST:4318.")
 @click.option("--request", "request", metavar="REQUEST", help="Only this one: a transaction id, #12 or slowest.")
+@click.option("--from", "from_s", type=float, metavar="SECONDS", help="pcapng: from this time of the trace on.")
+@click.option("--until", "until_s", type=float, metavar="SECONDS", help="pcapng: until this time of the trace.")
+@click.option("--own-clocks", is_flag=True, help="pcapng: stamps are the hosts' own, as captured.")
 @click.argument("trace", metavar="TRACE")
-def command(*, trace: str, form: str, place: str | None, request: str | None) -> None:
+def command(
+    *,
+    trace: str,
+    form: str,
+    place: str | None,
+    request: str | None,
+    from_s: float | None,
+    until_s: float | None,
+    own_clocks: bool,
+) -> None:
     """Write TRACE in another tool's format.
 
     \b
@@ -45,12 +60,18 @@ def command(*, trace: str, form: str, place: str | None, request: str | None) ->
     jaeger         for Jaeger's page (JSON File)
     har            the HTTP requests of clients, for browsers' tools
     mermaid        a request (by default the longest) as a sequence diagram
+    pcapng         the packets of all hosts in one file, on one clock, for Wireshark
     workload       clients' requests at their times, names hashed, for `tracer bench run`
     """
     if form not in FORMATS:
         raise InputError(f"a trace cannot be written as {form}", f"formats: {', '.join(FORMATS)}")
-    if request is not None and form not in REQUESTS:
-        raise InputError(f"{form} holds a whole trace", f"--request is for {', '.join(REQUESTS)}")
+    if request is not None and form in TABLES:
+        raise InputError(f"{form} holds a whole trace", f"--request is for {', '.join((*REQUESTS, PCAPNG))}")
+    if form != PCAPNG and (from_s is not None or until_s is not None or own_clocks):
+        raise InputError(f"{form} holds no packets", f"--from, --until and --own-clocks are for {PCAPNG}")
+    if form == PCAPNG:
+        _write_packets(trace, place, request, (from_s, until_s), own_clocks=own_clocks)
+        return
     stored = Trace(trace)
     stored.info()
     only = None if request is None else _trace_id(trace, request)
@@ -59,6 +80,28 @@ def command(*, trace: str, form: str, place: str | None, request: str | None) ->
     else:
         _write(stored, form, place, only)
     say_reads(trace)
+
+
+def _write_packets(
+    trace: str,
+    given: str | None,
+    request: str | None,
+    between_s: tuple[float | None, float | None],
+    *,
+    own_clocks: bool,
+) -> None:
+    view, (from_s, until_s) = open_trace(trace), between_s
+    place, selection = Path(given or f"{view.summary.name}.{PCAPNG}"), None
+    if request is not None:
+        selection = Selection(request=find_request(view, request))
+    elif from_s is not None or until_s is not None:
+        until_ns = view.duration_ns + 1 if until_s is None else round(until_s * 1e9)
+        selection = Selection(from_ns=round((from_s or 0) * 1e9), to_ns=until_ns)
+    try:
+        count = write_merged(view, selection, place, own_clocks=own_clocks)
+    except OSError as error:
+        raise ResourceError(f"{place}: cannot write it ({error.strerror})", "write it elsewhere with -o") from None
+    click.echo(f"wrote {count:,} packets to {place}")
 
 
 def _trace_id(trace: str, request: str) -> int:

@@ -79,7 +79,7 @@ def captured_packet(trace: TraceView, packet: PacketFields) -> CapturedPacket:
     Raises: `InputError` if its capture is missing, or is another one.
     """
     host = next(host for host in trace.info.hosts if host.host == packet.host)
-    interface, copy = next(_copies(trace, host, [packet.frame], [packet.host_ns]))
+    interface, copy = next(copies_of(trace, host, [packet.frame], [packet.host_ns]))
     names = ", ".join(Path(file).name for file in host.files)
     return CapturedPacket(interface.link_type, copy.host_ns, copy.original_len, copy.data, names)
 
@@ -102,8 +102,8 @@ def write_pcapng(trace: TraceView, selection: Selection, place: Path) -> None:
 
 def packet_file(packet: CapturedPacket) -> bytes:
     """A pcapng file of that one packet."""
-    interface = _interface_block(packet.link_type, "")
-    return _section_block("") + interface + _packet_block(0, packet.host_ns, packet.original_len, packet.data, 0)
+    interface = interface_block(packet.link_type, "")
+    return section_block("") + interface + packet_block(0, packet.host_ns, packet.original_len, packet.data, 0)
 
 
 def _frames(trace: TraceView, selection: Selection) -> pl.DataFrame:
@@ -121,17 +121,17 @@ def _frames(trace: TraceView, selection: Selection) -> pl.DataFrame:
 
 
 def _section(trace: TraceView, host: HostInfo, frames: Sequence[int], stamps: Sequence[int]) -> Iterator[bytes]:
-    yield _section_block(f"twintap.host={host.host}")
+    yield section_block(f"twintap.host={host.host}")
     places: dict[tuple[str, int], int] = {}
-    for interface, copy in _copies(trace, host, frames, stamps):
+    for interface, copy in copies_of(trace, host, frames, stamps):
         key = (interface.name, interface.link_type)
         if key not in places:
             places[key] = len(places)
-            yield _interface_block(interface.link_type, interface.name)
-        yield _packet_block(places[key], copy.host_ns, copy.original_len, copy.data, FLAGS[copy.direction])
+            yield interface_block(interface.link_type, interface.name)
+        yield packet_block(places[key], copy.host_ns, copy.original_len, copy.data, FLAGS[copy.direction])
 
 
-def _copies(
+def copies_of(
     trace: TraceView, host: HostInfo, frames: Sequence[int], stamps: Sequence[int]
 ) -> Iterator[tuple[Interface, PacketCopy]]:
     """The packets of these frames (ascending, over all files of the host), each checked to have its stamp."""
@@ -187,19 +187,24 @@ def _option(code: int, value: bytes) -> bytes:
     return struct.pack("<HH", code, len(value)) + value + b"\0" * (-len(value) % 4)
 
 
-def _section_block(comment: str) -> bytes:
+def section_block(comment: str) -> bytes:
+    """The beginning of a section of pcapng."""
     options = _option(COMMENT, comment.encode()) + _option(0, b"") if comment else b""
     return _block(SECTION, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options)
 
 
-def _interface_block(link_type: int, name: str) -> bytes:
+def interface_block(link_type: int, name: str) -> bytes:
+    """An interface, whose stamps are in ns."""
     options = _option(IF_NAME, name.encode()) if name else b""
     return _block(
         INTERFACE, struct.pack("<HHI", link_type, 0, 0) + options + _option(IF_TSRESOL, NANOSECONDS) + _option(0, b"")
     )
 
 
-def _packet_block(interface: int, host_ns: int, original_len: int, data: bytes, flags: int) -> bytes:
+def packet_block(interface: int, host_ns: int, original_len: int, data: bytes, flags: int, comment: str = "") -> bytes:
+    """A packet, with its direction and a comment where there is one."""
     head = struct.pack("<IIIII", interface, host_ns >> 32, host_ns & 0xFFFFFFFF, len(data), original_len)
-    options = _option(EPB_FLAGS, struct.pack("<I", flags)) + _option(0, b"") if flags else b""
+    options = _option(COMMENT, comment.encode()) if comment else b""
+    options += _option(EPB_FLAGS, struct.pack("<I", flags)) if flags else b""
+    options += _option(0, b"") if options else b""
     return _block(PACKET, head + data + b"\0" * (-len(data) % 4) + options)

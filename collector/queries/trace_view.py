@@ -259,6 +259,11 @@ class TraceView:
         owners = tuple((side, words) for side in SIDES if (words := owner_words(found[0], side)))
         return handshake_words(found[0]), owners
 
+    def requests_of_exchanges(self) -> pl.DataFrame:
+        """`exchange_id` and the number of the `request` of each, for those that are part of one."""
+        ids, requests = np.asarray(self._trees.span_ids), np.asarray(self._trees.request_of_span)
+        return pl.DataFrame({"exchange_id": ids, "request": requests}).filter(pl.col("request") >= 0)
+
     def has_request(self, number: int) -> bool:
         """Whether a request has this number; it may be a client's or a daemon's."""
         return 0 <= number < len(self._trees)
