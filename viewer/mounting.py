@@ -30,6 +30,7 @@ def with_links_below(base: str, tree: Tree) -> Tree:
 
 def _move_links(base: str, root: Component) -> None:
     for component in [root, *(each for each in root._traverse() if isinstance(each, Component))]:
-        href = getattr(component, "href", None)
-        if isinstance(href, str) and href.startswith("/") and not href.startswith(f"{base}/"):
-            setattr(component, "href", base + href)  # noqa: B010 -- not all components have one
+        for name in ("href", "action"):
+            place = getattr(component, name, None)
+            if isinstance(place, str) and place.startswith("/") and not place.startswith(f"{base}/"):
+                setattr(component, name, base + place)

@@ -27,11 +27,11 @@ def show_rows(rows: pa.RecordBatchReader, most: int | None, console: Console) ->
     terminal's width."""
     taken = list(islice(_records(rows), None if most is None else most + 1))
     shown = taken if most is None else taken[:most]
-    columns = [[_cell(record[at]) for record in shown] for at in range(len(rows.schema))]
+    columns = [[cell(record[at]) for record in shown] for at in range(len(rows.schema))]
     if not console.is_terminal:
         cells = zip(rows.schema.names, columns, strict=True)
         console.width = 2 + sum(2 + max(len(name), *map(len, texts), 0) for name, texts in cells)
-    grid = new_grid(*(">" if _is_number(field.type) else "<" for field in rows.schema))
+    grid = new_grid(*(">" if is_number(field.type) else "<" for field in rows.schema))
     grid.add_row(*(Text(plain(name), "dim") for name in rows.schema.names))
     for cells_of_row in zip(*columns, strict=True):
         grid.add_row(*map(Text, cells_of_row))
@@ -126,7 +126,7 @@ def _plain_value(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """A value in a table for a reader."""
     value = _plain_value(value)
     if value is None:
@@ -141,5 +141,5 @@ def _cell(value: Any) -> str:
     return plain(str(value))
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

@@ -6,7 +6,8 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 LARGEST_NUMBER = 1 << 53
-LONGEST_TEXT = 400
+LONGEST_TEXT = 4_000
+"""Of a parameter: a query in SQL may be long."""
 Choice = TypeVar("Choice", bound=str)
 
 

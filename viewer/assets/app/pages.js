@@ -42,6 +42,13 @@ startTheme();
 document.addEventListener("click", (event) => {
   if (event.target instanceof Element && event.target.closest("[data-pages-action='theme']")) switchTheme();
 });
+document.addEventListener("keydown", (event) => { // asks, as in other editors of SQL
+  const box = event.target;
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && box instanceof HTMLTextAreaElement && box.form) {
+    event.preventDefault();
+    box.form.requestSubmit();
+  }
+});
 addAction("theme", switchTheme, "t");
 attachKeys();
 provideCallbacks({ followLink });
