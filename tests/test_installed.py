@@ -33,7 +33,7 @@ from tracer import _capture
 from tracer.cli import SUMMARIES
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("tracer", "collector", "viewer", "storage_cluster")
+PACKAGES = ("tracer", "collector", "viewer", "storage_cluster", "twintap")
 LEFT_OUT = (
     ".git",
     ".venv",

@@ -36,6 +36,7 @@ MAY_IMPORT = {
         "tracer.secret_rules",
         "tracer.tokens",
     ),
+    "twintap": ("collector", "tracer.errors", "tracer.installation"),
     "testkit": (
         "collector.capture_files.records",
         "collector.decode.host_capture",

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("benchmarks", "captures", "collector", "docs", "fuzz", "scripts", "storage_cluster", "testkit", "tests")
-FOLDERS += ("tracer", "viewer")
+FOLDERS += ("tracer", "twintap", "viewer")
 MADE = {"__pycache__", "_agent", "corpus", "node_modules", "target"}
 """Folders of what is built, and of bytes that no one wrote."""
 TEXTS = {"", ".css", ".js", ".md", ".py", ".pyi", ".rs", ".toml"}
