@@ -6,7 +6,7 @@ import click
 import numpy as np
 
 from collector.commands.read_counts import say_reads
-from collector.export import csv, har, jaeger, mermaid, otlp, parquet, perfetto, workload
+from collector.export import csv, har, jaeger, mermaid, otlp, parquet, perfetto, shiviz, workload
 from collector.queries.merged_capture import write_merged
 from collector.queries.selection import Selection
 from collector.queries.trace_view import open_trace
@@ -26,6 +26,7 @@ REQUESTS = {
     "jaeger": (jaeger.write, "{}.jaeger.json"),
     "har": (har.write, "{}.har"),
     "mermaid": (mermaid.write, "{}.mmd"),
+    "shiviz": (shiviz.write, "{}.shiviz.log"),
 }
 """The same of those that can hold one request only."""
 PCAPNG = "pcapng"
@@ -60,6 +61,7 @@ def command(
     jaeger         for Jaeger's page (JSON File)
     har            the HTTP requests of clients, for browsers' tools
     mermaid        a request (by default the longest) as a sequence diagram
+    shiviz         the packets of a request (the longest) with vector clocks
     pcapng         the packets of all hosts in one file, on one clock, for Wireshark
     workload       clients' requests at their times, names hashed, for `tracer bench run`
     """

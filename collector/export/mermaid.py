@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from collector.export.timed_spans import timed_spans
+from collector.export.timed_spans import spans_of_one
 from collector.reporting import story
 from collector.requests.results import answer_text
 from collector.services.ends import end_name
@@ -29,12 +29,8 @@ def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
 
 def diagram(trace: Trace, only: int | None = None) -> Iterator[str]:
     """The lines of the diagram."""
-    rows = timed_spans(trace, only)
+    rows = spans_of_one(trace, only)
     yield "sequenceDiagram"
-    if only is None and len(rows):
-        roots = rows.filter(rows["depth"] == 0)
-        longest = roots[int((roots["end"] - roots["start"]).arg_max() or 0)]
-        rows = rows.filter(rows["trace_id"] == longest["trace_id"][0])
     spans = rows.sort("start", "depth").head(MOST_EXCHANGES).to_dicts()
     hosts = dict.fromkeys(host for row in spans for host in (_client(row), _server(row)))
     names = {host: f"h{at}" for at, host in enumerate(hosts)}

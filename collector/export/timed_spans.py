@@ -22,3 +22,13 @@ def timed_spans(trace: Trace, only: int | None = None) -> pl.DataFrame:
         end=shown_end(rows.columns),
     )
     return timed.with_columns(end=pl.max_horizontal("end", "start")).drop_nulls("start").sort("depth", "start")
+
+
+def spans_of_one(trace: Trace, only: int | None = None) -> pl.DataFrame:
+    """The same of one request, by default the longest."""
+    spans = timed_spans(trace, only)
+    if only is not None or spans.is_empty():
+        return spans
+    roots = spans.filter(pl.col("depth") == 0).sort("trace_id")
+    longest = roots[int((roots["end"] - roots["start"]).arg_max() or 0)]
+    return spans.filter(pl.col("trace_id") == longest["trace_id"][0])

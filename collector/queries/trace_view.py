@@ -48,12 +48,14 @@ DETAIL_COLUMNS = (
 FIRST_NS = -(1 << 62)
 """Before any time of a trace."""
 LOST = STATES.index(HopState.LOST)
+MOST_KEPT_STAGES = 4_000_000
+"""Stages of requests that are kept, of about 40 bytes."""
 HOPS_AT_ONCE = 1 << 20
 """About so many hops are in memory at a time when a query reads all of them."""
 
 
 class TraceView:
-    """An opened trace. Safe to use from several threads: nothing changes after it is created."""
+    """An opened trace. Safe to use from several threads: what is kept is only replaced by its equal."""
 
     def __init__(self, stored: Trace, info: TraceInfo, index: TraceIndex, tables: Tables) -> None:
         self.stored, self.url = stored, stored.url
@@ -68,6 +70,7 @@ class TraceView:
         self.clocks_apart_ns = facts.clocks_apart_ns
         self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
+        self._kept_stages: pl.DataFrame | None = None
         self.summary = _summary(stored.name, info, facts, len(self._columns), self._trees)
 
     @property
@@ -288,11 +291,15 @@ class TraceView:
         assert self.has_request(number), number
         return self._trees.spans(number)
 
-    @cached_property
     def stages(self) -> pl.DataFrame:
         """The stages of the clients' requests, from `collector.reporting.stage_times.request_stages`. Cost: a pass over
-        all exchanges."""
-        return self.read_unchanged(lambda: stages_of_trace(self.stored))
+        all exchanges; up to `MOST_KEPT_STAGES` are kept for the next time."""
+        if self._kept_stages is not None:
+            return self._kept_stages
+        found = self.read_unchanged(lambda: stages_of_trace(self.stored))
+        if len(found) <= MOST_KEPT_STAGES:
+            self._kept_stages = found
+        return found
 
     def trace_ids(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The id of each of some requests in the tables `spans` and `exchanges`: that of its root."""
@@ -310,14 +317,14 @@ class TraceView:
 
     def slow_against_typical(self) -> Comparison:
         """Compare the slowest 5 % of the requests of each kind with its middle half."""
-        return slow_against_typical(self.stages)
+        return slow_against_typical(self.stages())
 
     def against(self, other_url: str) -> Comparison:
         """Compare this trace with another one.
 
         Raises: `InputError` if that is no trace.
         """
-        return compare(self.stages, stages_of_trace(Trace(other_url)), self.url, other_url)
+        return compare(self.stages(), stages_of_trace(Trace(other_url)), self.url, other_url)
 
     def request_texts(self) -> pl.DataFrame:
         """Of each exchange its `request`, `connection_id`, hosts, results, `outcome` and texts; by request."""

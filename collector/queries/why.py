@@ -156,7 +156,7 @@ def _trace_id(trace: TraceView, number: int) -> int:
 
 def _own(trace: TraceView, number: int) -> pl.DataFrame:
     """The stages of a request."""
-    found = trace.stages.filter(pl.col("trace_id") == _trace_id(trace, number))
+    found = trace.stages().filter(pl.col("trace_id") == _trace_id(trace, number))
     if not len(found):
         root = trace.request(number)
         reasons = ((Outcome.ABANDONED, "its client abandoned it"), (Outcome.UNKNOWN, "its end was not captured"))
@@ -166,7 +166,7 @@ def _own(trace: TraceView, number: int) -> pl.DataFrame:
 
 
 def _class_of(trace: TraceView, number: int) -> str:
-    return str(trace.load.table["class"][number])
+    return str(trace.load.table.filter(pl.col("number") == number)["class"].item())
 
 
 def _stages_of_class(trace: TraceView, name: str) -> pl.DataFrame:
@@ -174,7 +174,7 @@ def _stages_of_class(trace: TraceView, name: str) -> pl.DataFrame:
     table = trace.load.table
     numbers = table.filter((pl.col("class") == name) & (pl.col("outcome") == Outcome.OK))["number"]
     ids = pl.Series(trace.trace_ids(numbers.to_numpy()))
-    return trace.stages.filter(pl.col("trace_id").is_in(ids.implode()))
+    return trace.stages().filter(pl.col("trace_id").is_in(ids.implode()))
 
 
 def _middle(alike: pl.DataFrame, words: str) -> _Others:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
@@ -254,3 +255,41 @@ def test_parquet_holds_every_table(trace: str, tmp_path: Path) -> None:
 def test_what_cannot_be_exported(arguments: list[str], words: str, trace: str) -> None:
     with pytest.raises(InputError, match=words):
         export(trace, *arguments)
+
+
+SHIVIZ = re.compile(r"(?P<host>\S*) (?P<clock>{.*})\n(?P<event>.*)\n")
+"""The expression by which ShiViz reads a log, as its page has it."""
+
+
+def before(one: dict[str, int], other: dict[str, int]) -> bool:
+    return all(count <= other.get(host, 0) for host, count in one.items()) and one != other
+
+
+def test_shiviz_orders_events_by_cause(trace: str, tmp_path: Path) -> None:
+    log = text_of(trace, "shiviz", tmp_path / "log")
+    events = [(each["host"], json.loads(each["clock"]), each["event"]) for each in SHIVIZ.finditer(log)]
+    assert "".join(each[0] for each in SHIVIZ.finditer(log)) == log
+    assert {host for host, _, _ in events} == {"client", "proxy", "storage1", "storage2", "storage3"}
+    for host in {host for host, _, _ in events}:
+        own = [clock for of, clock, _ in events if of == host]
+        assert [clock[host] for clock in own] == list(range(1, len(own) + 1))
+        assert all(before(*pair) for pair in pairwise(own))
+    sends = [event for event in events if event[2].startswith("sends")]
+    receives = [event for event in events if event[2].startswith("receives")]
+    assert len(sends) == len(receives) == len(events) / 2
+    first, last = events[0], events[-1]
+    assert first[0] == "client"
+    assert before(first[1], last[1])
+    for host, clock, words in receives:  # each is after a send of its other end
+        other = re.search(r" from (\S+): ", words)[1]
+        assert clock.get(other, 0) > 0, (host, words)
+
+
+def test_shiviz_of_one_request_and_of_none(trace: str, failed: str, tmp_path: Path) -> None:
+    log = text_of(trace, "shiviz", tmp_path / "one", "--request", "#1")
+    assert "GET /auth/v1.0" in log
+    assert "PUT" not in log
+    text = text_of(failed, "shiviz", tmp_path / "failed.log")
+    assert 'client {"client": 1}\nsends SYN to proxy: GET /a"<b>;{c}\n' in text
+    write_script_trace(str(tmp_path / "empty"), "")
+    assert text_of(str(tmp_path / "empty"), "shiviz", tmp_path / "nothing") == ""
