@@ -170,9 +170,9 @@ def _class_of(trace: TraceView, number: int) -> str:
 
 
 def _stages_of_class(trace: TraceView, name: str) -> pl.DataFrame:
-    """The stages of all requests of a class that were answered."""
+    """The stages of all requests of a class that did not fail, as far as that is known."""
     table = trace.load.table
-    numbers = table.filter((pl.col("class") == name) & (pl.col("outcome") == Outcome.OK))["number"]
+    numbers = table.filter((pl.col("class") == name) & (pl.col("outcome") != Outcome.FAILED))["number"]
     ids = pl.Series(trace.trace_ids(numbers.to_numpy()))
     return trace.stages().filter(pl.col("trace_id").is_in(ids.implode()))
 

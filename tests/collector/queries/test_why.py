@@ -1,6 +1,8 @@
 """Why a request took longer: its stages against those of its class, and the causes that its packets show."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 from collector.analysis import analyse
 from collector.commands.why import command
 from collector.decode.sources import host_sources
+from collector.queries import why_causes
 from collector.queries.trace_view import TraceView, open_trace
 from collector.queries.why import (
     Why,
@@ -19,6 +22,8 @@ from collector.queries.why import (
     find_request,
 )
 from collector.requests.spans import LEDGER_COLUMNS
+from collector.trace.durations import in_words
+from testkit.netsim import Network, NetworkPath, Station
 from tests.helpers.script_traces import write_script_trace
 from tracer.errors import InputError
 
@@ -30,13 +35,18 @@ def connection(port: int, *lines: str, client: str = "client") -> str:
     return OPENED.format(client=client, port=port) + "\n".join(lines)
 
 
-def usual(count: int, from_us: int = 1_000) -> list[str]:
-    """So many requests of one connection: 20 µs to the proxy, 230 µs there, 20 µs back."""
+def alike(count: int, from_us: int, took_us: int, status: int = 200) -> list[str]:
+    """So many requests of one connection, one each millisecond, whose answers leave after so long."""
     lines = []
     for number in range(count):
         at, sent, got = from_us + number * 1_000, number * 100, number * 50
-        lines += [f"{at} > {sent}:{sent + 100} GET /a", f"{at + 250} < {got}:{got + 50} 200"]
+        lines += [f"{at} > {sent}:{sent + 100} GET /a", f"{at + took_us} < {got}:{got + 50} {status}"]
     return lines
+
+
+def usual(count: int) -> list[str]:
+    """So many requests: 20 µs to the proxy, 230 µs there, 20 µs back."""
+    return alike(count, 1_000, 250)
 
 
 def view_of(place: Path, *connections: str) -> TraceView:
@@ -94,6 +104,89 @@ def test_the_cause_is_a_busy_server(tmp_path: Path) -> None:
     gets = [each.number for each in view.requests(100) if each.title == "GET /a"]
     causes = [cause.text for cause in explain(view, gets[0]).stages[0].causes]
     assert causes == ["7 requests were under way at swift-proxy on proxy, usually 1"]
+
+
+@pytest.mark.parametrize(("count", "usual", "expected"), [(7, 1, True), (14, 10, False), (3, 1, False), (20, 10, True)])
+def test_a_server_is_busy_against_what_is_usual_there(count: int, usual: float, *, expected: bool) -> None:
+    load = SimpleNamespace(under_way=lambda *_: [count], usually_under_way=lambda *_: usual)
+    span = SimpleNamespace(server_host="proxy", service="swift-proxy", start_ns=0, request_received_ns=5)
+    found = list(why_causes._busier(SimpleNamespace(load=load), span))
+    assert [cause.from_ns for cause in found] == [5] * expected
+
+
+def test_only_spans_that_hold_much_of_a_stage_are_looked_at(tmp_path: Path) -> None:
+    """Two calls lose a packet; of the time that cost, one has 40 ms, the other 2."""
+    calls = [
+        f"proxy:5000{at} > storage1:6200\n{begin} > 0:100 PUT /d/1/o tx=t\n{begin + 100} < 0:50 201 tx=t lost\n"
+        f"{begin + 100 + after} < 0:50 201 tx=t #2"
+        for at, (begin, after) in enumerate(((21_000, 40_000), (65_000, 2_000)))
+    ]
+    slow = connection(40_001, "20000 > 0:100 GET /a tx=t", "80000 < 0:50 200 tx=t")
+    why = explain_slowest(view_of(tmp_path, connection(40_000, *usual(12)), slow, *calls))
+    (stage,) = [each for each in why.stages if each.stage == "retransmission to and from swift-object"]
+    assert stage.duration_ns == 42_000_000
+    assert [cause.text[-27:] for cause in stage.causes] == ["and sent again after 40.0 ms"[-27:]]
+
+
+def put(port: int, at: int, answers: Sequence[int]) -> str:
+    """An upload to the proxy, which asks storage1 first, and then all three at once; these answer after so many µs."""
+    tx, end = f"tx={port}", at + 2_000 + max(answers)
+    lines = [f"client:{port} > proxy:8080", f"{at} > 0:100 PUT /v1/a/c/o {tx}", f"{end} < 0:50 201 {tx}"]
+    lines += [f"proxy:{port} > storage1:6200", f"{at + 200} > 0:100 PUT /d1/7/a/c/o {tx}"]
+    lines += [f"{at + 500} < 0:50 201 {tx}"]
+    for place, after in enumerate(answers, 1):
+        lines += [f"proxy:{port + 10_000 + place} > storage{place}:6200"]
+        lines += [f"{at + 1_000 + place} > 0:100 PUT /d1/7/a/c/o {tx}", f"{at + 1_000 + after} < 0:50 201 {tx}"]
+    return "\n".join(lines)
+
+
+def test_the_last_of_several_calls_is_named(tmp_path: Path) -> None:
+    puts = [put(20_000 + 10 * each, 10_000 * each, (500, 600, 700)) for each in range(8)]
+    why = explain_slowest(view_of(tmp_path, *puts, put(30_000, 200_000, (500, 600, 50_700))))
+    (stage,) = [each for each in why.stages if "parallel calls" in each.stage]
+    assert stage.extra_ns == 50_000_000
+    assert [cause.text for cause in stage.causes] == ["storage3 answered last of 3 calls, 50.2 ms after storage1"]
+
+
+def test_a_silence_of_tcps_is_named(tmp_path: Path) -> None:
+    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], NetworkPath(loss=0.05), 1)
+    for number in range(20):
+        net.connect("client", "server", 40_000 + number, 2_000, 60_000, at_ns=number * 20_000_000)
+    net.run()
+    analyse(host_sources(list(map(str, net.write(tmp_path)))), str(tmp_path / "trace"))
+    view = open_trace(str(tmp_path / "trace"))
+    silences = pl.read_parquet(tmp_path / "trace" / "silences.parquet").filter(
+        pl.col("cause").cast(pl.String) == "held"
+    )
+    (held,) = silences.to_dicts()
+    (number,) = view.requests_of_exchanges().filter(pl.col("exchange_id") == held["exchange_id"])["request"]
+    (stage,) = [each for each in explain(view, number).stages if each.stage.startswith("TCP held the sender")]
+    lasted = in_words(held["to_trace_ns"] - held["from_trace_ns"])
+    assert [cause.text for cause in stage.causes] == [
+        f"nothing was on the way for {lasted}: TCP held the sender (its window, or a delayed acknowledgement)"
+    ]
+
+
+def test_a_finding_about_the_server_at_that_time_is_named(tmp_path: Path) -> None:
+    view = view_of(tmp_path, connection(40_000, *usual(3)), "client:40001 > proxy:8080\n 50000 > syn\n 50050 < rst\n")
+    (row,) = view._tables.trouble.to_pylist()
+    host, text, at, until = (row[name] for name in ("host", "text", "from_trace_ns", "to_trace_ns"))
+    begin, end = at - view.start_ns, until - view.start_ns
+    assert view.findings_at(host, begin, end) == [(text, begin, end)]
+    assert view.findings_at(host, end + 1, end + 2) == view.findings_at(host, begin - 2, begin - 1) == []
+    assert view.findings_at("nowhere", begin, end) == []
+    span = SimpleNamespace(server_host=host, start_ns=begin, end_ns=end)
+    assert [cause.text for cause in why_causes._findings(view, span)] == [f"finding: {text}"]
+    assert list(why_causes._findings(view, SimpleNamespace(server_host=None, start_ns=begin, end_ns=end))) == []
+
+
+def test_the_quickest_quarter_and_what_failed_are_not_the_usual(tmp_path: Path) -> None:
+    quick, failed = alike(3, 100_000, 50), alike(4, 200_000, 400, status=500)
+    slow = connection(40_003, "20000 > 0:100 GET /a", "24250 < 0:50 200")
+    why = explain_slowest(
+        view_of(tmp_path, connection(40_000, *usual(12)), connection(40_001, *quick), connection(40_002, *failed), slow)
+    )
+    assert (why.alike_count, why.usual_ns) == (15, 270_000)
 
 
 def test_nothing_is_said_without_evidence(tmp_path: Path) -> None:

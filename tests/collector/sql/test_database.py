@@ -216,16 +216,19 @@ def test_a_damaged_table_is_named(url: str, tmp_path: Path) -> None:
     shutil.copytree(url, place)
     (place / "hops.parquet").write_bytes((place / "hops.parquet").read_bytes()[:-200])
     assert rows_of(str(place), "SELECT count(*) AS n FROM requests") == [{"n": 37}]
-    with pytest.raises(InputError, match="its table hops is damaged"):
+    with pytest.raises(InputError) as damaged:
         rows_of(str(place), "SELECT count(*) FROM packets WHERE kind = 'data'")
+    assert str(damaged.value).startswith(f"{place}: its table hops is damaged")
+    assert "Traceback" not in str(damaged.value)
 
 
 def test_a_trace_of_which_a_column_is_missing(url: str, tmp_path: Path) -> None:
     place = tmp_path / "trace"
     shutil.copytree(url, place)
     pq.write_table(pq.read_table(place / "hops.parquet").drop(["kind"]), place / "hops.parquet")
-    with pytest.raises(InputError, match="its table hops has no column kind"):
+    with pytest.raises(InputError) as lacking:
         rows_of(str(place), "SELECT kind FROM packets")
+    assert str(lacking.value).startswith(f"{place}: its table hops has no column kind")
 
 
 def test_a_trace_that_is_replaced_while_it_is_read(tmp_path: Path) -> None:
