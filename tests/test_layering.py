@@ -153,7 +153,7 @@ FLOORS = (
     ("requests",),
     ("findings",),
     ("reporting", "analysis"),
-    ("export", "series", "sql"),
+    ("export", "scrub", "series", "sql"),
     ("queries",),
     ("service",),
     ("remote",),

@@ -32,6 +32,7 @@ SUMMARIES = {
     "why": "Show why a request took longer than others like it.",
     "query": "Ask a trace anything in SQL.",
     "export": "Write a trace in another tool's format.",
+    "scrub": "Copy a trace for sharing, with all names replaced.",
     "view": "Open a trace in the web viewer.",
     "overhead": "Measure what capturing costs a command on this host, in turns with and without.",
     "cluster": "Start, stop and use the bundled object store.",

@@ -1,0 +1,194 @@
+"""Writes the copy of a trace, and checks it.
+
+1. All names, addresses and words of the trace are noted, column by column: what each column holds is said by `RULES`,
+   and a column of texts that has no rule is an error (a test holds that every column of the schema has one).
+2. Every table is written again with the replacements. Sentences are replaced last, since they name what others hold.
+3. The copy is read again: none of what was replaced is in any text of it, and nothing of a given list is part of any.
+   If something is, there is no copy.
+
+Kept: times, sizes, ports, sequence numbers, ids of rows, protocols, methods, statuses, the names of known software.
+Left out: the command that was recorded, and the evidence of services' names, which may quote anything.
+
+Cost: four passes over the columns of texts, one over the rest. Memory: the distinct texts, and a group of rows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collector.scrub.names import Names, words_of
+from collector.trace.model import CommandInfo, HostInfo, TraceInfo
+from collector.trace.reading import Trace
+from collector.trace.schema import TABLES
+from collector.trace.writing import write_trace
+from tracer.errors import InputError
+
+KEPT, SENTENCE = "kept", "sentence"
+_SIDES = ("client", "server")
+_HOSTS = ("host", "peer_host", "client_host", "server_host", "send_host", "receive_host")
+_ADDRESSES = ("src_addr", "dst_addr", *(f"{way}{end}_addr" for way in ("", "translated_") for end in _SIDES))
+_TEXTS = (
+    *("target", "authority", "bucket", "object_key", "upload", "transaction_id", "response_transaction_id"),
+    *("user_agent", "tls_server_name", "tls_alpn", "tls_alpn_offered"),
+    *(f"{end}_{what}" for end in _SIDES for what in ("process", "exe", "user", "unit", "container", "pod")),
+)
+_KEPT = (
+    *("direction", "protocol", "protocol_evidence", "changed_to", "kind", "state", "operation", "status_class"),
+    *("ending", "outcome", "reason", "severity", "link_reason"),
+    *("client_owner_evidence", "server_owner_evidence", "tls_versions_offered", "tls_version", "tls_cipher"),
+    *("tls_resumption", "tls_alert", "tls_alert_from", "tls_evidence"),
+)
+RULES: dict[str, str] = {
+    **dict.fromkeys(_HOSTS, "host"),
+    **dict.fromkeys(_ADDRESSES, "address"),
+    **dict.fromkeys(_TEXTS, "text"),
+    **dict.fromkeys(_KEPT, KEPT),
+    **dict.fromkeys(("service", "client_service"), "service"),
+    **dict.fromkeys(("text", "remedy", "evidence", "closing", "result"), SENTENCE),
+    "point": "point",
+    "method": "method",
+    "metric": "metric",
+}
+"""By column what its texts are: the method of `Names` that replaces them, or `KEPT`."""
+OF_TABLE = {("clocks", "method"): KEPT, ("silences", "cause"): KEPT, ("findings", "cause"): SENTENCE}
+"""Where a column of one name holds something else in one table."""
+Place = tuple[str, str]
+"""A table and a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """What was replaced, and how much of it was looked for in the copy, in vain."""
+
+    names: Names
+    checked_count: int
+
+
+def scrub(trace: Trace, url: str, forbidden: Sequence[str] = ()) -> Scrubbed:
+    """Write the copy of a trace to `url`.
+
+    Arguments: `forbidden`, texts that must be nowhere in the copy, in whatever case.
+    Raises: `InputError` if something would be left, then there is no copy; as `Trace`, and as `write_trace`.
+    """
+    info, known = trace.info(), _texts_of_tables(trace)
+    every = (text for texts in (*known.values(), _texts_of(info)) for text in texts)
+    names = Names(frozenset(word for text in every for word in words_of(text)))
+    made = _scrub_info(info, names)
+    for place, texts in known.items():
+        if rule_of(*place) not in (KEPT, SENTENCE):
+            for text in texts:
+                _replacement(names, rule_of(*place))(text)
+    made = replace(made, counters=tuple(replace(each, remedy=names.sentence(each.remedy)) for each in made.counters))
+    with write_trace(url) as writer:
+        for table, schema in TABLES.items():
+            if trace.table_bytes(table):
+                for part in trace.batches(table, schema.names):
+                    writer.append(table, _scrub_rows(table, part, names))
+            writer.finish(table)
+        _check(_texts_of_tables(writer.written), _texts_of(made), names, forbidden)
+        writer.write_info(made)
+    return Scrubbed(names, names.originals_count())
+
+
+def rule_of(table: str, column: str) -> str:
+    """What a column of texts holds. Raises: KeyError for one without a rule."""
+    return OF_TABLE.get((table, column)) or RULES[column]
+
+
+def text_columns() -> Iterator[Place]:
+    """The columns of texts of all tables."""
+    for table, schema in TABLES.items():
+        for column in schema:
+            if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+                yield table, column.name
+
+
+def _texts_of_tables(trace: Trace) -> Mapping[Place, Sequence[str]]:
+    """The texts of each column, in the order in which they are first seen."""
+    found: dict[Place, dict[str, None]] = {}
+    for table, column in text_columns():
+        texts = found.setdefault((table, column), {})
+        if trace.table_bytes(table):
+            for part in trace.batches(table, [column]):
+                texts.update(dict.fromkeys(text for text in pc.unique(part[column]).to_pylist() if text))
+    return {place: list(texts) for place, texts in found.items()}
+
+
+def _texts_of(info: TraceInfo) -> Sequence[str]:
+    """The texts of `trace.json` that may name something."""
+    hosts = [text for host in info.hosts for text in (host.host, *host.addresses, *host.files)]
+    points = [text for host in info.hosts for point in host.points for text in (point.point, point.interface)]
+    services = [text for each in info.services for text in (each.host, each.name, each.evidence)]
+    command = [] if info.command is None else [*info.command.argv, info.command.host]
+    return [*hosts, *points, *services, *command, *(each.remedy for each in info.counters)]
+
+
+def _replacement(names: Names, rule: str) -> Callable[[str], str]:
+    made: Callable[[str], str] = getattr(names, rule)
+    return made
+
+
+def _scrub_rows(table: str, rows: pa.Table, names: Names) -> pa.Table:
+    for place, column in enumerate(rows.schema):
+        if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+            rule = rule_of(table, column.name)
+            if rule != KEPT:
+                rows = rows.set_column(place, column, _scrub_column(rows[column.name], _replacement(names, rule)))
+    return rows
+
+
+def _scrub_column(column: pa.ChunkedArray, made: Callable[[str], str]) -> pa.ChunkedArray:
+    """Each distinct text is replaced once."""
+    chunks = []
+    for chunk in column.cast(pa.string()).dictionary_encode().chunks:
+        texts = pa.array([text and made(text) for text in chunk.dictionary.to_pylist()], pa.string())
+        chunks.append(texts.take(chunk.indices).cast(column.type))
+    return pa.chunked_array(chunks, column.type)
+
+
+def _scrub_info(info: TraceInfo, names: Names) -> TraceInfo:
+    """`trace.json`, but for the sentences in it."""
+    return replace(
+        info,
+        hosts=tuple(_scrub_host(host, names) for host in info.hosts),
+        counters=tuple(replace(each, host=each.host and names.host(each.host)) for each in info.counters),
+        command=info.command and _scrub_command(info.command, names),
+        services=tuple(
+            replace(each, host=each.host and names.host(each.host), name=names.service(each.name), evidence="")
+            for each in info.services
+        ),
+    )
+
+
+def _scrub_command(command: CommandInfo, names: Names) -> CommandInfo:
+    return replace(command, argv=("command",), host=names.host(command.host))
+
+
+def _scrub_host(host: HostInfo, names: Names) -> HostInfo:
+    name = names.host(host.host)
+    return replace(
+        host,
+        host=name,
+        addresses=tuple(names.address(address) for address in host.addresses),
+        points=tuple(
+            replace(point, point=names.point(point.point), interface=names.point(point.point).rpartition("/")[2])
+            for point in host.points
+        ),
+        files=tuple(names.file(file, f"{name}-{number}.pcap") for number, file in enumerate(host.files, 1)),
+    )
+
+
+def _check(
+    copied: Mapping[Place, Sequence[str]], document: Sequence[str], names: Names, forbidden: Sequence[str]
+) -> None:
+    """Raises: `InputError` if a text of the copy has something that was to be replaced, or holds a forbidden one."""
+    unwanted = [text.casefold() for text in forbidden if text.strip()]
+    for (table, column), texts in {**copied, ("trace", "json"): document}.items():
+        is_kept = (table, column) in copied and rule_of(table, column) == KEPT
+        for text in texts:
+            left = None if is_kept else names.left_in(text)
+            left = left or next((each for each in unwanted if each in text.casefold()), None)
+            if left is not None:
+                raise InputError(f"the copy would still have {left!r} in {table}.{column}", "nothing was written")
