@@ -3,8 +3,8 @@
     python -m benchmarks.questions [--packets 10000000] [--folder FOLDER] [--captures FOLDER]
 
 Captures of two hosts (an upload for each connection) are made and analysed, or those given are. Then each command is
-run as typed, in a process of its own: the saved queries, `why`, the exports that go over all requests or packets, a copy
-without names. For each: the clock and the CPU time, the most memory, the size of what it wrote.
+run as typed, in a process of its own: the saved queries, `why`, the exports that go over all requests or packets, a
+copy without names. For each: the clock and the CPU time, the most memory, the size of what it wrote.
 """
 
 import argparse
