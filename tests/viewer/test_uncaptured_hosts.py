@@ -19,6 +19,7 @@ from rich.console import Console
 from collector.analysis import analyse
 from collector.decode.sources import command_of, host_sources
 from collector.queries import TraceView, open_trace
+from collector.queries.asking import query_views
 from collector.reporting.html import make_html
 from collector.reporting.report import build_report
 from collector.reporting.text import show
@@ -33,6 +34,8 @@ from viewer.wording import hop_facts, hop_title
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 NOTHING = re.compile(r"\b(None|null|nan|NaN)\b")
+MEANINGS = frozenset(column.meaning for view in query_views() for column in view.columns)
+"""Of the columns that can be asked in SQL, which has nulls; their rows show them as empty cells."""
 SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL)
 
 
@@ -74,7 +77,7 @@ def texts_of_pages(trace: TraceView, queries: tuple[str, ...]) -> Iterator[str]:
     data = PageData(trace, Companions())
     for path in CONTENTS:
         for query in queries:
-            yield from plain(page_content(data, Address.of(path, query)))
+            yield from (text for text in plain(page_content(data, Address.of(path, query))) if text not in MEANINGS)
     yield from plain(page_meta(trace))
     for number in range(trace.summary.roots_count):
         spans = trace.spans(number)
