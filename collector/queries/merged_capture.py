@@ -14,9 +14,8 @@ Cost: reading the captures. Memory: about 200 bytes for each packet that is writ
 import heapq
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import polars as pl
 
@@ -52,8 +51,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Packet:
+class _Packet(NamedTuple):
     """A packet to be written; they are ordered by time, host and frame."""
 
     at_ns: int
