@@ -18,14 +18,15 @@ from collector.queries.timeline.columns import KINDS, MISSING_NS, NO_LANE, Arrow
 from collector.queries.trace_view import TraceView
 from collector.services.ends import end_name
 from collector.trace.durations import in_words
-from collector.trace.schema import SilenceCause
+from collector.trace.schema import HopKind, SilenceCause
 
 LEAST_SHARE = 0.3
-MOST_SPANS, MOST_PACKETS, MOST_OF_REQUEST = 2, 3, 1 << 16
+MOST_SPANS, MOST_PACKETS, MOST_ATTEMPTS, MOST_OF_REQUEST = 2, 3, 32, 1 << 16
 """Of a stage so many spans are looked at, of a span so many lost packets are named; of a request so many packets are
 read."""
 BUSY_RATIO, BUSY_LEAST = 2, 3
 """A server is busier than usual with so many times as many requests under way, and at least so many more."""
+ACK = KINDS.index(HopKind.ACK)
 SILENCES = {
     "send_held_ns": (SilenceCause.HELD, "TCP held the sender (its window, or a delayed acknowledgement)"),
     "reader_wait_ns": (SilenceCause.UNREAD, "the receiver did not read: its window was closed"),
@@ -92,20 +93,30 @@ class _Packets:
         return self._trace.packet_spans(self._number, 0, MOST_OF_REQUEST)
 
     def losses(self, span: Span) -> Iterator[Cause]:
-        """Packets of a span that were lost, each with when the same was sent again."""
+        """Packets of a span that were lost, each with when the same was sent again; without ACKs, for which nobody
+        waits."""
         arrows, mine = self.arrows, self._of(span)
-        lost = mine[arrows.arrow_class[mine] == ArrowClass.LOST]
-        again = mine[arrows.arrow_class[mine] == ArrowClass.RETRANSMISSION]
+        lost = mine[(arrows.arrow_class[mine] == ArrowClass.LOST) & (arrows.kind[mine] != ACK)]
         for at in lost[:MOST_PACKETS]:
-            sent_ns = int(arrows.sent_ns[at])
-            later = again[(arrows.sent_ns[again] > sent_ns) & (arrows.pair[again] == arrows.pair[at])]
-            words = f"{self._words(at)} was lost"
-            if not len(later):
-                yield Cause(words, sent_ns, sent_ns, int(arrows.number[at]))
-                continue
-            until_ns = int(arrows.sent_ns[later[0]])
-            after = f"{words}, and sent again after {in_words(until_ns - sent_ns)}"
-            yield Cause(after, sent_ns, until_ns, int(arrows.number[at]))
+            sent_ns, number = int(arrows.sent_ns[at]), int(arrows.number[at])
+            until_ns = self._sent_again_ns(at, mine)
+            if until_ns is None:
+                yield Cause(f"{self._words(at)} was lost", sent_ns, sent_ns, number)
+            else:
+                after = f"{self._words(at)} was lost, and sent again after {in_words(until_ns - sent_ns)}"
+                yield Cause(after, sent_ns, until_ns, number)
+
+    def _sent_again_ns(self, at: int, mine: NDArray[np.intp]) -> int | None:
+        """When the bytes of a lost packet were sent the next time; that may have been lost, too."""
+        arrows = self.arrows
+        lost = self._trace.hop(int(arrows.number[at]))
+        again = np.isin(arrows.arrow_class[mine], (ArrowClass.LOST, ArrowClass.RETRANSMISSION))
+        later = mine[again & (arrows.sent_ns[mine] > arrows.sent_ns[at]) & (arrows.pair[mine] == arrows.pair[at])]
+        for each in later[:MOST_ATTEMPTS]:
+            hop = self._trace.hop(int(arrows.number[each]))
+            if lost and hop and (hop.connection_id, hop.stream_start) == (lost.connection_id, lost.stream_start):
+                return int(arrows.sent_ns[each])
+        return None
 
     def latest(self, span: Span, least_ns: float) -> Iterator[Cause]:
         """The packet of a span that was longest on its way beyond what is usual, if that is long."""

@@ -93,6 +93,21 @@ def test_the_cause_is_a_packet(lines: list[str], stage: str, expected: str, tmp_
     assert (hop.source_host, hop.target_host, hop.stream_start) == ("proxy", "client", 0)
 
 
+def test_a_packet_that_is_lost_again_is_sent_again_each_time(tmp_path: Path) -> None:
+    lines = ["20000 > 0:100 GET /a", "20250 < 0:50 200 lost", "30250 < 0:50 200 #2 lost", "60250 < 0:50 200 #3"]
+    lines += ["60300 > ack@100 lost"]  # nobody waited for it
+    why = why_slowest(tmp_path, *lines)
+    lost = "the data packet of 50 bytes from proxy to client was lost, and sent again after"
+    assert [cause.text for cause in why.stages[0].causes] == [f"{lost} 10.0 ms", f"{lost} 30.0 ms"]
+
+
+def test_another_packet_that_is_sent_again_is_not_the_lost_one(tmp_path: Path) -> None:
+    lines = ["20000 > 0:100 GET /a", "20250 < 0:50 200", "20260 < 50:100 lost", "20270 < 100:150 lost"]
+    why = why_slowest(tmp_path, *lines, "40000 < 100:150 #2", "60000 < 50:100 #2")
+    texts = [cause.text for stage in why.stages for cause in stage.causes if "lost" in cause.text]
+    assert [text.rpartition("after ")[2] for text in texts] == ["39.7 ms", "19.7 ms"]
+
+
 def test_the_cause_is_a_busy_server(tmp_path: Path) -> None:
     crowd = [connection(41_000 + each, "20000 > 0:100 PUT /b", "40000 < 0:50 200") for each in range(6)]
     view = view_of(
