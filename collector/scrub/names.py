@@ -27,6 +27,8 @@ _ADDRESSES = re.compile(rf"(?<![\w.:]){_ADDRESS}(?![\w.]*\w)")
 _METHOD = re.compile(r"[A-Z][A-Z_]{0,23}")
 _INTERFACE = re.compile(r"(?:eth|en|lo|wl|bond|br|veth|docker|cni|flannel|vlan|tun|tap|any|ib)[\w.@-]{0,12}")
 _DISK = re.compile(r"(?:sd|hd|vd|xvd|nvme|mmcblk|dm-|md|loop|ram|sr|zram)\w{0,12}")
+_PORT_ALONE = re.compile(r"port \d{1,5}")
+"""What a service is called of which no more is known."""
 _OF_PORT = re.compile(r"(?P<host>.+):(?P<port>\d{1,5})")
 LEAST_DIGITS = 6
 """A number of fewer digits in a sentence may be a count, and stays."""
@@ -99,7 +101,7 @@ class Names:
 
     def service(self, name: str) -> str:
         """What stands for the name of a service: known software keeps its own."""
-        if name in known_services():
+        if name in known_services() or _PORT_ALONE.fullmatch(name):
             return name
         of_port = _OF_PORT.fullmatch(name)
         if of_port is None:
@@ -122,6 +124,8 @@ class Names:
 
     def left_in(self, text: str) -> str | None:
         """A name, an address or a word of a text that was to be replaced; None if there is none."""
+        if _PORT_ALONE.fullmatch(text):
+            return None
         return next((found[0] for found in self._pattern().finditer(text) if self._is_original(found[0])), None)
 
     def originals_count(self) -> int:

@@ -163,6 +163,23 @@ def test_sentences(sentence: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        ("swift-proxy", "swift-proxy"),
+        ("port 8000", "port 8000"),
+        ("web1:80", "host1:80"),
+        ("10.0.0.5:80", "198.18.0.1:80"),
+        ("[::1]:80", "[::1]:80"),
+        ("acme-billing", "w1-w2"),
+    ],
+)
+def test_services(service: str, expected: str) -> None:
+    names = Names()
+    names.host("web1")
+    assert names.service(service) == expected
+
+
+@pytest.mark.parametrize(
     ("metric", "expected"),
     [
         ("cpu_percent", "cpu_percent"),
@@ -194,6 +211,9 @@ def test_known_software_keeps_its_name_though_parts_of_it_are_names() -> None:
     assert names.sentence("in the queue of swift-proxy at proxy, /swift") == "in the queue of swift-proxy at host1, /w1"
     assert names.left_in("swift-proxy") is None
     assert names.left_in("/swift") == "swift"
+    names.text("port")
+    assert names.left_in("port 8000") is None
+    assert names.left_in("/port/8000") == "port"
 
 
 def test_what_is_not_replaced_is_found_before_there_is_a_copy(
