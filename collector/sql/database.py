@@ -31,6 +31,7 @@ OPTIONAL = frozenset({"samples"})
 """Tables that not every trace has; without one its view is empty."""
 READS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI})
 """Kinds of statements that only read; MULTI is PIVOT, which is prepared by statements of its own."""
+INTERRUPTED = "Query interrupted"
 SCHEMA_STEP = "tracer query TRACE .schema lists tables and columns"
 
 
@@ -111,6 +112,10 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except RuntimeError as error:  # what DuckDB makes of Ctrl-C while it works
+            if INTERRUPTED in str(error):
+                raise KeyboardInterrupt from None
+            raise
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if self._failures:
                 raise self._failures.pop() from None

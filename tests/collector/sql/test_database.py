@@ -1,6 +1,8 @@
 """SQL over a trace: what the views say against the stored tables, what is read, and what a query may not do."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -199,6 +201,25 @@ def test_a_query_ends_when_its_memory_is_used_up(url: str) -> None:
     large = "SELECT range, hash(range) AS h FROM range(100000000) ORDER BY h"
     with pytest.raises(ResourceError, match="more than 100 MiB"):
         rows_of(url, large, QueryLimits(memory_mib=100))
+
+
+def test_ctrl_c_ends_a_query_as_it_ends_all_else(url: str) -> None:
+    endless = "SELECT a.range FROM range(1000000000000) a WHERE hash(a.range) = 3"
+    script = (
+        "import os, signal, sys, threading\n"
+        "from collector.sql.database import Database\n"
+        "from collector.trace.reading import Trace\n"
+        "database = Database(Trace(sys.argv[1]))\n"
+        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "try:\n"
+        "    with database.run(sys.argv[2]) as found:\n"
+        "        found.read_all()\n"
+        "except KeyboardInterrupt:\n"
+        "    print('ended')\n"
+    )
+    arguments = [sys.executable, "-c", script, url, endless]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("ended\n", "")
 
 
 def test_queries_after_one_that_failed(url: str) -> None:
