@@ -210,6 +210,7 @@ def test_ctrl_c_ends_a_query_as_it_ends_all_else(url: str) -> None:
         "from collector.sql.database import Database\n"
         "from collector.trace.reading import Trace\n"
         "database = Database(Trace(sys.argv[1]))\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # it may be ignored where tests run side by side
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try:\n"
         "    with database.run(sys.argv[2]) as found:\n"
