@@ -1,8 +1,6 @@
 """SQL over a trace: what the views say against the stored tables, what is read, and what a query may not do."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -203,24 +201,11 @@ def test_a_query_ends_when_its_memory_is_used_up(url: str) -> None:
         rows_of(url, large, QueryLimits(memory_mib=100))
 
 
-def test_ctrl_c_ends_a_query_as_it_ends_all_else(url: str) -> None:
-    endless = "SELECT a.range FROM range(1000000000000) a WHERE hash(a.range) = 3"
-    script = (
-        "import os, signal, sys, threading\n"
-        "from collector.sql.database import Database\n"
-        "from collector.trace.reading import Trace\n"
-        "database = Database(Trace(sys.argv[1]))\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # it may be ignored where tests run side by side
-        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        "try:\n"
-        "    with database.run(sys.argv[2]) as found:\n"
-        "        found.read_all()\n"
-        "except KeyboardInterrupt:\n"
-        "    print('ended')\n"
-    )
-    arguments = [sys.executable, "-c", script, url, endless]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.stdout, done.stderr) == ("ended\n", "")
+@pytest.mark.parametrize(("message", "expected"), [("Query interrupted", KeyboardInterrupt), ("no", RuntimeError)])
+def test_what_duckdb_makes_of_ctrl_c_is_that_again(message: str, expected: type[BaseException], url: str) -> None:
+    database = Database(Trace(url))
+    with pytest.raises(expected), database.run("SELECT 1"):
+        raise RuntimeError(message)
 
 
 def test_queries_after_one_that_failed(url: str) -> None:
