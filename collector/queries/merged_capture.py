@@ -70,7 +70,7 @@ def write_merged(trace: TraceView, selection: Selection | None, place: Path, *, 
     rows = trace.read_unchanged(lambda: _packets(trace, selection))
     if len(rows) > MOST_PACKETS:
         what = f"{len(rows):,} packets are more than the {MOST_PACKETS:,} of one file"
-        raise InputError(what, "give --request, or --from and --to")
+        raise InputError(what, "give --request, or --from and --until")
     clock = "each host's own clock" if own_clocks else "one clock for all hosts"
     streams = [_of_host(trace, at, host, rows, own_clocks) for at, host in enumerate(trace.info.hosts)]
     points: dict[tuple[str, int], int] = {}

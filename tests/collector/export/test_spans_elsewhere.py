@@ -41,7 +41,7 @@ def trace(tmp_path_factory) -> str:
 
 
 @pytest.fixture
-def failed(tmp_path: Path) -> str:
+def failed_trace(tmp_path: Path) -> str:
     write_script_trace(str(tmp_path / "failed"), FAILED)
     return str(tmp_path / "failed")
 
@@ -107,8 +107,8 @@ def test_otlp_has_every_span_with_its_parent_and_its_times(trace: str, tmp_path:
     assert len({span.span_id for span in found.values()}) == len(found)
 
 
-def test_otlp_of_a_failure_and_of_what_is_not_known(failed: str, tmp_path: Path) -> None:
-    ((_, attributes, span),) = otlp_spans(text_of(failed, "otlp", tmp_path / "spans"))
+def test_otlp_of_a_failure_and_of_what_is_not_known(failed_trace: str, tmp_path: Path) -> None:
+    ((_, attributes, span),) = otlp_spans(text_of(failed_trace, "otlp", tmp_path / "spans"))
     assert span.status.code == span.status.STATUS_CODE_ERROR
     assert attributes["twintap.outcome"] == "failed"
     assert "twintap.transaction_id" not in attributes
@@ -222,8 +222,8 @@ def test_mermaid_draws_a_request_in_order_of_time(trace: str, tmp_path: Path) ->
     assert whole.count("->>") == 2 * 17
 
 
-def test_mermaid_escapes_what_means_something_there(failed: str, tmp_path: Path) -> None:
-    text = text_of(failed, "mermaid", tmp_path / "request.mmd")
+def test_mermaid_escapes_what_means_something_there(failed_trace: str, tmp_path: Path) -> None:
+    text = text_of(failed_trace, "mermaid", tmp_path / "request.mmd")
     assert "GET /a#34;#60;b#62;#59;#123;c#125;" in text
     assert text.splitlines()[-1].endswith("503, 5.0 ms")
 
@@ -285,11 +285,11 @@ def test_shiviz_orders_events_by_cause(trace: str, tmp_path: Path) -> None:
         assert clock.get(other, 0) > 0, (host, words)
 
 
-def test_shiviz_of_one_request_and_of_none(trace: str, failed: str, tmp_path: Path) -> None:
+def test_shiviz_of_one_request_and_of_none(trace: str, failed_trace: str, tmp_path: Path) -> None:
     log = text_of(trace, "shiviz", tmp_path / "one", "--request", "#1")
     assert "GET /auth/v1.0" in log
     assert "PUT" not in log
-    text = text_of(failed, "shiviz", tmp_path / "failed.log")
+    text = text_of(failed_trace, "shiviz", tmp_path / "failed.log")
     assert 'client {"client": 1}\nsends SYN to proxy: GET /a"<b>;{c}\n' in text
     write_script_trace(str(tmp_path / "empty"), "")
     assert text_of(str(tmp_path / "empty"), "shiviz", tmp_path / "nothing") == ""

@@ -59,7 +59,7 @@ def texts_of(url: Path) -> list[str]:
 
 
 @pytest.fixture
-def planted(tmp_path: Path) -> Path:
+def planted_trace(tmp_path: Path) -> Path:
     command_info = CommandInfo(("upload", "--as", "alice", "payroll"), "mallory", 0, 1, 0)
     counters = (CounterInfo("oberon", "decode_cut", "notice", 3, "look at /srv/payroll/oberon.pcap of alice"),)
     write_script_trace(str(tmp_path / "trace"), SCRIPT, command_info, counters)
@@ -72,17 +72,17 @@ def test_every_column_of_texts_has_a_rule() -> None:
         assert rule_of(table, column) == KEPT or hasattr(Names, rule_of(table, column)), (table, column)
 
 
-def test_nothing_that_was_planted_is_left(planted: Path, tmp_path: Path) -> None:
-    scrub(Trace(str(planted)), str(tmp_path / "copy"))
+def test_nothing_that_was_planted_is_left(planted_trace: Path, tmp_path: Path) -> None:
+    scrub(Trace(str(planted_trace)), str(tmp_path / "copy"))
     texts = texts_of(tmp_path / "copy")
     assert {plant for plant in PLANTED for text in texts if plant.casefold() in text.casefold()} == set()
     raw = b"".join(path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file())
     assert not any(plant.encode() in raw for plant in PLANTED)
 
 
-def test_findings_name_the_same_under_other_names(planted: Path, tmp_path: Path) -> None:
-    names = scrub(Trace(str(planted)), str(tmp_path / "copy")).names
-    before, after = (frames(url)["findings"] for url in (planted, tmp_path / "copy"))
+def test_findings_name_the_same_under_other_names(planted_trace: Path, tmp_path: Path) -> None:
+    names = scrub(Trace(str(planted_trace)), str(tmp_path / "copy")).names
+    before, after = (frames(url)["findings"] for url in (planted_trace, tmp_path / "copy"))
     assert after["kind"].to_list() == before["kind"].to_list()
     assert after["host"].to_list() == [names.hosts.get(host) for host in before["host"]]
     for old, new in zip(before["text"], after["text"], strict=True):
@@ -217,28 +217,28 @@ def test_known_software_keeps_its_name_though_parts_of_it_are_names() -> None:
 
 
 def test_what_is_not_replaced_is_found_before_there_is_a_copy(
-    planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planted_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Names, "sentence", lambda _, sentence: sentence)
     with pytest.raises(InputError, match=r"the copy would still have '(mallory|oberon)' in findings\."):
-        scrub(Trace(str(planted)), str(tmp_path / "copy"))
+        scrub(Trace(str(planted_trace)), str(tmp_path / "copy"))
     assert not (tmp_path / "copy").exists()
     assert not list(tmp_path.glob(".copy*"))
 
 
-def test_a_forbidden_text_is_found_wherever_it_is(planted: Path, tmp_path: Path) -> None:
+def test_a_forbidden_text_is_found_wherever_it_is(planted_trace: Path, tmp_path: Path) -> None:
     forbidden, copy = tmp_path / "forbidden.txt", tmp_path / "copy"
     forbidden.write_text("no such thing\n\n  Put \n")
-    done = CliRunner().invoke(command, [f"{planted}", "-o", f"{copy}", "--check", f"{forbidden}"])
+    done = CliRunner().invoke(command, [f"{planted_trace}", "-o", f"{copy}", "--check", f"{forbidden}"])
     assert isinstance(done.exception, InputError)
     assert "would still have 'put' in " in str(done.exception)
     assert not copy.exists()
 
 
-def test_what_the_command_says_and_its_key(planted: Path, tmp_path: Path) -> None:
+def test_what_the_command_says_and_its_key(planted_trace: Path, tmp_path: Path) -> None:
     forbidden, copy, key_file = (tmp_path / name for name in ("forbidden.txt", "copy", "key"))
     forbidden.write_text("payroll\nalice\n")
-    arguments = [f"{planted}", "-o", f"{copy}", "--check", f"{forbidden}", "--key", f"{key_file}"]
+    arguments = [f"{planted_trace}", "-o", f"{copy}", "--check", f"{forbidden}", "--key", f"{key_file}"]
     done = CliRunner().invoke(command, arguments)
     assert done.exit_code == 0, done.exception
     assert "3 hosts, 3 addresses, " in done.output
@@ -254,7 +254,7 @@ def test_a_trace_that_an_earlier_version_wrote(tmp_path: Path) -> None:
     assert build_report(str(tmp_path / "copy")).story.duration_ns > 0
 
 
-def test_a_copy_in_place_of_the_trace_is_refused(planted: Path) -> None:
-    done = CliRunner().invoke(command, [f"{planted}", "-o", f"{planted}/"])
+def test_a_copy_in_place_of_the_trace_is_refused(planted_trace: Path) -> None:
+    done = CliRunner().invoke(command, [f"{planted_trace}", "-o", f"{planted_trace}/"])
     assert isinstance(done.exception, InputError)
     assert "take the trace's place" in str(done.exception)
