@@ -62,7 +62,7 @@ class Rows:
         for batch in self.batches():
             times = [pa.types.is_timestamp(field.type) for field in batch.schema]
             columns = [
-                column.cast(pa.int64()) if is_time else column
+                column.cast(pa.timestamp("ns")).cast(pa.int64()) if is_time else column
                 for column, is_time in zip(batch.columns, times, strict=True)
             ]
             names = batch.schema.names

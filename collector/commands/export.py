@@ -71,6 +71,8 @@ def command(
         raise InputError(f"{form} holds a whole trace", f"--request is for {', '.join((*REQUESTS, PCAPNG))}")
     if form != PCAPNG and (from_s is not None or until_s is not None or own_clocks):
         raise InputError(f"{form} holds no packets", f"--from, --until and --own-clocks are for {PCAPNG}")
+    if form != "otlp" and place is not None and place.startswith(HTTP):
+        raise InputError(f"{form} is written to a file", "only otlp is sent to a URL")
     if form == PCAPNG:
         _write_packets(trace, place, request, (from_s, until_s), own_clocks=own_clocks)
         return

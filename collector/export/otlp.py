@@ -20,7 +20,6 @@ import os
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -66,13 +65,13 @@ def push(trace: Trace, url: str, only: int | None = None) -> int:
             with urllib.request.urlopen(posted, timeout=TIMEOUT_SECONDS) as answer:
                 found = json.loads(answer.read() or b"{}")
         except HTTPError as error:
-            reason = f"{error.code} {HTTPStatus(error.code).phrase}"
-            raise ServiceError(f"{url} refused the spans ({reason})", "see its log") from None
+            raise ServiceError(f"{url} refused the spans ({error.code} {error.reason})", "see its log") from None
         except (URLError, OSError, ValueError) as error:
             raise ServiceError(f"{url} does not answer as OTLP/HTTP does ({error})", "give http://HOST:4318") from None
-        refused = int(found.get("partialSuccess", {}).get("rejectedSpans", 0))
+        partial = found.get("partialSuccess") if isinstance(found, dict) else None
+        refused = int((partial or {}).get("rejectedSpans", 0))
         if refused:
-            words = found["partialSuccess"].get("errorMessage", "")
+            words = (partial or {}).get("errorMessage", "")
             raise ServiceError(f"{url} refused {refused:,} spans: {words}", "see its log")
         count += sum(len(each["scopeSpans"][0]["spans"]) for each in request["resourceSpans"])
     return count

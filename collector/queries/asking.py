@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from collector.queries.trace_view import TraceView
 from collector.sql.database import Database, QueryLimits
-from collector.sql.output import cell, is_number
+from collector.sql.output import cell, is_number, with_texts
 from collector.sql.saved_queries import answers, saved_queries
 from collector.sql.views import VIEWS, View
 from tracer.errors import InputError
@@ -68,8 +68,8 @@ def ask(trace: TraceView, query: str) -> SqlAnswer:
         _ROOM.release()
     words = frozenset(re.findall(r"\w+", query.lower()))
     columns = tuple(_column(field, words) for field in rows.schema)
-    texts = [[cell(value) for value in _as_texts(rows[at]).to_pylist()] for at in range(rows.num_columns)]
-    values = [_values(rows[at], trace.start_ns) for at in range(rows.num_columns)]
+    texts = [[cell(value) for value in column.cast(with_texts(column.type)).to_pylist()] for column in rows.columns]
+    values = [_values(column, texts[at], trace.start_ns) for at, column in enumerate(rows.columns)]
     ids = {
         value
         for column, of_column in zip(columns, values, strict=True)
@@ -115,16 +115,17 @@ def _leads_to(name: str, words: frozenset[str]) -> str:
     return "request" if name in REQUEST_COLUMNS else "connection" if name == "connection_id" else ""
 
 
-def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if pa.types.is_timestamp(column.type) else column
-
-
-def _values(column: pa.ChunkedArray, start_ns: int) -> list[object]:
+def _values(column: pa.ChunkedArray, texts: list[str], start_ns: int) -> list[object]:
+    """Times as ns since the trace began, None beyond what ns can hold; numbers as they are; of all else the texts."""
     if pa.types.is_timestamp(column.type):
-        times = column.cast(pa.timestamp("ns")).cast(pa.int64()).to_pylist()
+        try:
+            times = column.cast(pa.timestamp("ns")).cast(pa.int64()).to_pylist()
+        except pa.ArrowInvalid:
+            return [None] * len(column)
         return [None if value is None else value - start_ns for value in times]
-    values = column.to_pylist()
-    return [float(value) for value in values] if pa.types.is_decimal(column.type) and None not in values else values
+    if pa.types.is_decimal(column.type):
+        return [None if value is None else float(value) for value in column.to_pylist()]
+    return column.to_pylist() if is_number(column.type) else list(texts)
 
 
 def _numbers(trace: TraceView, ids: set[int]) -> Mapping[int, int]:

@@ -6,8 +6,9 @@
 3. The copy is read again: none of what was replaced is in any text of it, and nothing of a given list is part of any.
    If something is, there is no copy.
 
-Kept: times, sizes, ports, sequence numbers, ids of rows, protocols, methods, statuses, the names of known software.
-Left out: the command that was recorded, and the evidence of services' names, which may quote anything.
+Kept: times, sizes, ports, sequence numbers, ids of rows, protocols, statuses, methods in capitals, known software.
+Left out: the command that was recorded, the operator's own rules for secrets, and the evidence of services' names,
+which may quote anything.
 
 Cost: four passes over the columns of texts, one over the rest. Memory: the distinct texts, and a group of rows.
 """
@@ -152,6 +153,7 @@ def _scrub_info(info: TraceInfo, names: Names) -> TraceInfo:
     """`trace.json`, but for the sentences in it."""
     return replace(
         info,
+        secrets=replace(info.secrets, more=""),
         hosts=tuple(_scrub_host(host, names) for host in info.hosts),
         counters=tuple(replace(each, host=each.host and names.host(each.host)) for each in info.counters),
         command=info.command and _scrub_command(info.command, names),

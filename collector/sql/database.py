@@ -92,7 +92,7 @@ class Database:
         with self._lock, self._errors():
             _check_reads(self._connection, query)
             with self._time_limit():
-                yield self._connection.sql(query).to_arrow_reader()
+                yield _plain_rows(self._connection.sql(query).to_arrow_reader())
             if self._trace.info().created_ns != self._created_ns:
                 raise InputError(f"{self._trace.url} was replaced while it was read", "ask again")
 
@@ -175,6 +175,39 @@ class _Scanner:
         except TracerError as error:
             self.failures.append(error)
             raise
+
+
+def _plain_rows(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The same rows with a name of its own for each column, and texts for intervals, which few formats have."""
+    fields, taken = [], set[str]()
+    for field in rows.schema:
+        name = next(
+            each for each in (field.name, *(f"{field.name}_{at}" for at in range(2, 1000))) if each not in taken
+        )
+        taken.add(name)
+        fields.append(pa.field(name, pa.string() if pa.types.is_interval(field.type) else field.type))
+    schema = pa.schema(fields)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            columns = [_intervals(each) if pa.types.is_interval(each.type) else each for each in batch.columns]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _intervals(column: pa.Array) -> pa.Array:
+    """`00:00:01.500000000`, after months and days if there are any."""
+    texts = []
+    for each in column.to_pylist():
+        if each is None:
+            texts.append(None)
+            continue
+        months, days, ns = each
+        seconds, rest = divmod(abs(ns), 10**9)
+        clock = f"{'-' if ns < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:09}"
+        texts.append(f"{f'{months} months ' if months else ''}{f'{days} days ' if days else ''}{clock}")
+    return pa.array(texts, pa.string())
 
 
 def _check_reads(connection: duckdb.DuckDBPyConnection, query: str) -> None:

@@ -85,30 +85,30 @@ def _batches(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 def _records(rows: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
     """Each row's values; times as texts, which keep their nanoseconds."""
     for batch in rows:
-        columns = [column.cast(_with_texts(column.type)) for column in batch.columns]
+        columns = [column.cast(with_texts(column.type)) for column in batch.columns]
         yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
 
-def _with_texts(kind: pa.DataType) -> pa.DataType:
+def with_texts(kind: pa.DataType) -> pa.DataType:
     """A type with texts for times, at any depth."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_list(kind):
-        return pa.list_(_with_texts(kind.value_type))
+        return pa.list_(with_texts(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _with_texts(field.type)) for field in kind])
+        return pa.struct([pa.field(field.name, with_texts(field.type)) for field in kind])
     return kind
 
 
 def _flat(column: pa.Array) -> pa.Array:
     """A column in a form that a CSV has."""
     if pa.types.is_nested(column.type):
-        values = map(_plain_value, column.cast(_with_texts(column.type)).to_pylist())
+        values = map(_plain_value, column.cast(with_texts(column.type)).to_pylist())
         texts = [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
         return pa.array(texts, pa.string())
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
-    return column.cast(pa.string()) if pa.types.is_interval(column.type) else column
+    return column
 
 
 def _plain_value(value: Any) -> Any:
@@ -142,4 +142,5 @@ def cell(value: Any) -> str:
 
 
 def is_number(kind: pa.DataType) -> bool:
+    """Whether a type's values are numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

@@ -77,6 +77,22 @@ def test_an_id_leads_only_where_it_is_clear_of_what(query: str, expected: str, t
     assert ask(trace, query).columns[0].leads_to == expected
 
 
+@pytest.mark.parametrize(
+    ("column", "text", "value"),
+    [
+        ("TIMESTAMP '9999-01-01'", "9999-01-01 00:00:00.000000", None),
+        ("[make_timestamp_ns(1800000000000000001)]", '["2027-01-15 08:00:00.000000001"]', None),
+        ("1.50::DECIMAL(9, 2)", "1.500", 1.5),
+        ("NULL::DECIMAL(9, 2)", "", None),
+        ("INTERVAL '2 seconds'", "00:00:02.000000000", None),
+    ],
+)
+def test_values_of_any_type_are_shown(column: str, text: str, value: float | None, trace) -> None:
+    answer = ask(trace, f"SELECT {column} AS x")
+    assert answer.texts == ((text,),)
+    assert answer.values[0][0] in (value, text)
+
+
 def test_rows_beyond_the_limit_are_cut(trace) -> None:
     answer = ask(trace, "SELECT range AS n FROM range(1_000_000)")
     assert (len(answer.texts), answer.is_cut) == (asking.MOST_ROWS, True)

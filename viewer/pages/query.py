@@ -105,10 +105,10 @@ def _figure(answer: SqlAnswer, at_x: int, at_y: int) -> go.Figure:
     elif not column.is_number:
         x = [row[at_x] for row in answer.texts]
     colour = style(0).colour
-    is_line = column.is_time or column.is_number
+    is_scatter = column.is_time or column.is_number
     drawn = (
         go.Scatter(x=x, y=y, mode="markers", marker={"color": colour, "size": 6})
-        if is_line
+        if is_scatter
         else go.Bar(x=x, y=y, marker={"color": colour})
     )
     figure = go.Figure(drawn)

@@ -155,6 +155,7 @@ def test_otlp_is_sent_to_an_endpoint(trace: str, endpoint: str, monkeypatch: pyt
         ((503, b""), "refused the spans (503 Service Unavailable)"),
         ((200, b'{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "too old"}}'), "refused 3 spans: too old"),
         ((200, b"<html>"), "does not answer as OTLP/HTTP does"),
+        ((599, b""), "refused the spans (599 "),
     ],
 )
 def test_an_endpoint_that_refuses(
@@ -250,6 +251,7 @@ def test_parquet_holds_every_table(trace: str, tmp_path: Path) -> None:
     [
         (["--to", "csv", "--request", "#1"], "csv holds a whole trace"),
         (["--to", "otlp", "--request", "#99"], "there is no request #99"),
+        (["--to", "har", "-o", "http://127.0.0.1:9/"], "har is written to a file"),
     ],
 )
 def test_what_cannot_be_exported(arguments: list[str], words: str, trace: str) -> None:

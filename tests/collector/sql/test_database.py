@@ -247,6 +247,18 @@ def test_a_trace_that_is_replaced_while_it_is_read(tmp_path: Path) -> None:
         analyse(host_sources([str(BUNDLED)]), place)
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT TIMESTAMP '2026-01-02' - TIMESTAMP '2026-01-01 23:59:58.5' AS d", {"d": "00:00:01.500000000"}),
+        ("SELECT INTERVAL '-1 second' - INTERVAL '3 days' AS d", {"d": "-3 days -00:00:01.000000000"}),
+        ("SELECT 1 AS a, 2 AS a, 3 AS a_2", {"a": 1, "a_2": 2, "a_2_2": 3}),
+    ],
+)
+def test_rows_that_few_formats_have(query: str, expected: dict, url: str) -> None:
+    assert rows_of(url, query) == [expected]
+
+
 def test_every_stored_table_can_be_read(url: str) -> None:
     for name, schema in TABLES.items():
         assert rows_of(url, f"SELECT count(*) AS n FROM tables.{name}")[0]["n"] >= 0
