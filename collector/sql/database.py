@@ -9,6 +9,7 @@ each time it names their table; what is larger than the memory allowed is refuse
 
 import atexit
 import gc
+import itertools
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -179,11 +180,10 @@ class _Scanner:
 
 def _plain_rows(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """The same rows with a name of its own for each column, and texts for intervals, which few formats have."""
-    fields, taken = [], set[str]()
+    fields, taken = list[pa.Field](), set[str]()
     for field in rows.schema:
-        name = next(
-            each for each in (field.name, *(f"{field.name}_{at}" for at in range(2, 1000))) if each not in taken
-        )
+        numbered = (f"{field.name}_{number}" for number in itertools.count(2))
+        name = next(each for each in itertools.chain([field.name], numbered) if each not in taken)
         taken.add(name)
         fields.append(pa.field(name, pa.string() if pa.types.is_interval(field.type) else field.type))
     schema = pa.schema(fields)
@@ -198,7 +198,7 @@ def _plain_rows(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
 def _intervals(column: pa.Array) -> pa.Array:
     """`00:00:01.500000000`, after months and days if there are any."""
-    texts = []
+    texts: list[str | None] = []
     for each in column.to_pylist():
         if each is None:
             texts.append(None)
