@@ -10,6 +10,7 @@ from collector.queries.why import (
     explain,
     explain_against_request,
     explain_against_trace,
+    explain_slowest,
     find_request,
 )
 from collector.reporting.report import Report, build_report
@@ -79,6 +80,14 @@ class Trace:
         """How well each direction of each connection was paired."""
         return self._table("pairing", where)
 
+    def counters(self, where: str | None = None) -> Rows:
+        """Problems with the captures, counted."""
+        return self._table("counters", where)
+
+    def silences(self, where: str | None = None) -> Rows:
+        """Stretches of messages in which none of their bytes was on the way."""
+        return self._table("silences", where)
+
     def streams(self, where: str | None = None) -> Rows:
         """Subscriptions, tunnels: connections on which nobody waits for an answer."""
         return self._table("streams", where)
@@ -96,14 +105,17 @@ class Trace:
         """What `tracer report` shows."""
         return build_report(self.url)
 
-    def why(self, request: str = SLOWEST, *, against: str | None = None, other: "Trace | None" = None) -> Why:
+    def why(self, request: str | None = None, *, against: str | None = None, other: "Trace | None" = None) -> Why:
         """Why a request took longer than others of its class, as `tracer why` shows it.
 
-        Arguments: `request`, a transaction id, `#12` as the pages number it, or `slowest`; `against`, another one to
-        compare with; `other`, a trace whose requests of the same class it is compared with.
+        Arguments: `request`, a transaction id, `#12` as the pages number it, or `slowest`; without it, the slowest that
+        has others like it. `against`, another one to compare with; `other`, a trace whose requests of the same class it
+        is compared with.
         Raises: `twintap.Error` if there is nothing to compare with.
         """
-        number = find_request(self._view, request)
+        if request is None and against is None and other is None:
+            return explain_slowest(self._view)
+        number = find_request(self._view, request or SLOWEST)
         if against is not None:
             return explain_against_request(self._view, number, find_request(self._view, against))
         if other is not None:

@@ -3,26 +3,20 @@
 from dash import html
 from dash.development.base_component import Component
 
-from collector.queries.why import StageOfRequest, Why
+from collector.queries.why import MOST_PLACES, StageOfRequest, Why
 from collector.queries.why_causes import Cause
 from viewer.controls import place_button
 from viewer.wording import duration
-
-LEAST_SHARE = 0.02
-"""Stages whose difference is less than this share of the request's duration are added up."""
-MOST_PLACES = 2
 
 
 def why_details(why: Why) -> list[Component]:
     """The stages that took longer than usual, with their causes, and those that took less."""
     rank = "" if why.shorter_share is None else f"; longer than {_share(why.shorter_share)} of them"
     others = f"{duration(why.usual_ns)}, the mean of the middle half of {why.alike_count:,} {why.against}{rank}"
-    shown = [each for each in why.stages if abs(each.extra_ns) >= LEAST_SHARE * max(why.duration_ns, 1)]
-    rest = [each for each in why.stages if each not in shown]
-    entries = [_stage(each) for each in shown]
-    if rest:
-        words = f"{len(rest)} other stages together"
-        entries.append(html.Li([html.B(_difference(sum(each.extra_ns for each in rest))), f" {words}"]))
+    entries = [_stage(each) for each in why.large]
+    if why.small:
+        words = f" {len(why.small)} other stages together"
+        entries.append(html.Li([html.B(_difference(sum(each.extra_ns for each in why.small))), words]))
     return [html.P([html.B(_difference(why.extra_ns)), f" against {others}"], className="facts"), html.Ul(entries)]
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from collector.commands.read_counts import say_reads
 from collector.queries.trace_view import TraceView, open_trace
 from collector.queries.why import (
+    MOST_PLACES,
     SLOWEST,
     StageOfRequest,
     Why,
@@ -24,9 +25,7 @@ from collector.trace.durations import in_words
 from tracer.errors import InputError
 from tracer.plain_text import plain
 
-LEAST_SHARE = 0.02
-"""Stages whose difference is less than this share of the request's duration are added up in one line."""
-MOST_PLACES, INDENT = 2, 14
+INDENT = 14
 
 
 @click.command("why")
@@ -76,13 +75,11 @@ def show_why(why: Why, console: Console) -> None:
         sentence += f"{usual}, the mean of the middle half of {why.alike_count:,} {others}; {_rank(why.shorter_share)}"
     show_paragraph(console, sentence, "bold")
     console.print()
-    shown = [each for each in why.stages if abs(each.extra_ns) >= LEAST_SHARE * max(why.duration_ns, 1)]
-    for stage in shown:
+    for stage in why.large:
         _show_stage(console, stage)
-    rest_ns = sum(each.extra_ns for each in why.stages if each not in shown)
-    if len(shown) < len(why.stages):
-        rest = f"{len(why.stages) - len(shown)} other stages together"
-        console.print(Text(f"  {_difference(rest_ns):>10}  {rest}", "dim"))
+    if why.small:
+        rest = f"{_difference(sum(each.extra_ns for each in why.small)):>10}  {len(why.small)} other stages together"
+        console.print(Text(f"  {rest}", "dim"))
 
 
 def _show_stage(console: Console, stage: StageOfRequest) -> None:

@@ -21,6 +21,7 @@ import polars as pl
 from collector.export.timed_spans import spans_of_one
 from collector.reporting import story
 from collector.trace.reading import Trace
+from tracer.errors import InputError
 
 MOST_EVENTS = 20_000
 """ShiViz lays all events out; above some thousands it is slow."""
@@ -49,7 +50,10 @@ def events(trace: Trace, only: int | None = None) -> Iterator[tuple[str, dict[st
     is_wanted = pl.col("exchange_id").is_in(pl.Series(list(names), dtype=pl.Int64).implode())
     parts = [pl.DataFrame(batch).filter(is_wanted) for batch in trace.batches("hops", _COLUMNS)]
     hops = pl.concat(parts).with_columns(pl.col(pl.Categorical).cast(pl.String)) if parts else pl.DataFrame()
-    yield from _with_clocks(hops.to_dicts()[: MOST_EVENTS // 2], names)
+    if 2 * len(hops) > MOST_EVENTS:
+        what = f"the request has {len(hops):,} packets, more than the {MOST_EVENTS // 2:,} that ShiViz can draw"
+        raise InputError(what, "choose another one with --request")
+    yield from _with_clocks(hops.to_dicts(), names)
 
 
 def _with_clocks(

@@ -32,6 +32,8 @@ FEWEST_ALIKE = 5
 """With fewer others a class has no middle half to compare with."""
 EXPLAINED_SHARE = 0.05
 """Stages with at least this share of the request's duration in addition to the usual are explained."""
+LEAST_SHOWN_SHARE, MOST_PLACES = 0.02, 2
+"""A view shows stages that differ by this share of the request's duration, and of each so many spans."""
 NETWORK = ("request_network_ns", "response_network_ns")
 SLOWEST, NUMBER = "slowest", "#"
 MOST_TRIED = 100
@@ -84,6 +86,16 @@ class Why:
     def extra_ns(self) -> int:
         """How much longer it took than usual."""
         return self.duration_ns - self.usual_ns
+
+    @property
+    def large(self) -> tuple[StageOfRequest, ...]:
+        """The stages that differ by `LEAST_SHOWN_SHARE` of its duration or more; a view adds up the others."""
+        return tuple(each for each in self.stages if abs(each.extra_ns) >= LEAST_SHOWN_SHARE * max(self.duration_ns, 1))
+
+    @property
+    def small(self) -> tuple[StageOfRequest, ...]:
+        """The others."""
+        return tuple(each for each in self.stages if each not in self.large)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +171,8 @@ def _own(trace: TraceView, number: int) -> pl.DataFrame:
     found = trace.stages().filter(pl.col("trace_id") == _trace_id(trace, number))
     if not len(found):
         root = trace.request(number)
-        reasons = ((Outcome.ABANDONED, "its client abandoned it"), (Outcome.UNKNOWN, "its end was not captured"))
-        reason = next((words for outcome, words in reasons if root.outcome == outcome), "it is no client's own")
+        reason = "its end was not captured" if not root.ended else "it is no client's own"
+        reason = "its client abandoned it" if root.outcome == Outcome.ABANDONED else reason
         raise InputError(f"request {_label(number)} cannot be compared: {reason}", "choose another one")
     return found
 

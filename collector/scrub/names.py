@@ -91,7 +91,11 @@ class Names:
         host, slash, interface = point.rpartition("/")
         if not slash:
             return self.host(point)
-        return f"{self.host(host)}/{interface if _INTERFACE.fullmatch(interface) else self.text(interface)}"
+        return f"{self.host(host)}/{self.interface(interface)}"
+
+    def interface(self, name: str) -> str:
+        """What stands for an interface: a usual name stays."""
+        return name if _INTERFACE.fullmatch(name) else self.text(name)
 
     def metric(self, metric: str) -> str:
         """What stands for a metric, whose last part may name a disk or an interface."""

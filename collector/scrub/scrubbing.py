@@ -60,14 +60,14 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Scrubbed:
+class ScrubSummary:
     """What was replaced, and how much of it was looked for in the copy, in vain."""
 
     names: Names
     checked_count: int
 
 
-def scrub(trace: Trace, url: str, forbidden: Sequence[str] = ()) -> Scrubbed:
+def scrub(trace: Trace, url: str, forbidden: Sequence[str] = ()) -> ScrubSummary:
     """Write the copy of a trace to `url`.
 
     Arguments: `forbidden`, texts that must be nowhere in the copy, in whatever case.
@@ -90,7 +90,7 @@ def scrub(trace: Trace, url: str, forbidden: Sequence[str] = ()) -> Scrubbed:
             writer.finish(table)
         _check(_texts_of_tables(writer.written), _texts_of(made), names, forbidden)
         writer.write_info(made)
-    return Scrubbed(names, names.originals_count())
+    return ScrubSummary(names, names.originals_count())
 
 
 def rule_of(table: str, column: str) -> str:
@@ -175,7 +175,7 @@ def _scrub_host(host: HostInfo, names: Names) -> HostInfo:
         host=name,
         addresses=tuple(names.address(address) for address in host.addresses),
         points=tuple(
-            replace(point, point=names.point(point.point), interface=names.point(point.point).rpartition("/")[2])
+            replace(point, point=names.point(point.point), interface=names.interface(point.interface))
             for point in host.points
         ),
         files=tuple(names.file(file, f"{name}-{number}.pcap") for number, file in enumerate(host.files, 1)),

@@ -33,7 +33,10 @@ def content(data: PageData, address: Address) -> list[Component]:
             nothing("There are no packets to ask about", "Capture again, while there is traffic."),
             _tables(),
         ]
-    named = named_queries()
+    try:
+        named = named_queries()
+    except TracerError as error:
+        return [title, nothing("A saved query cannot be read", str(error)), _tables()]
     sql = address.text("sql") or named[FIRST][1]
     ways = ((name, link(address.path, sql=text), text.strip() == sql.strip()) for name, (_, text) in named.items())
     saved = choices("Saved", ways)
