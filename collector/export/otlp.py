@@ -65,6 +65,7 @@ def push(trace: Trace, url: str, only: int | None = None) -> int:
             with urllib.request.urlopen(posted, timeout=TIMEOUT_SECONDS) as answer:
                 found = json.loads(answer.read() or b"{}")
         except HTTPError as error:
+            error.close()
             raise ServiceError(f"{url} refused the spans ({error.code} {error.reason})", "see its log") from None
         except (URLError, OSError, ValueError) as error:
             raise ServiceError(f"{url} does not answer as OTLP/HTTP does ({error})", "give http://HOST:4318") from None
