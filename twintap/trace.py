@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
+from collector.queries.search import found_roots
 from collector.queries.trace_view import TraceView, check_trace, open_trace
 from collector.queries.why import (
     SLOWEST,
@@ -39,8 +43,8 @@ class Trace:
     def _view(self) -> TraceView:
         return open_trace(self.url)
 
-    def _database(self) -> Database:
-        return Database(StoredTrace(self.url), QueryLimits(self._memory_mib))
+    def _database(self, only: NDArray[np.int64] | None = None) -> Database:
+        return Database(StoredTrace(self.url), QueryLimits(self._memory_mib), only)
 
     def sql(self, query: str) -> Rows:
         """The rows of a query in SQL (DuckDB's)."""
@@ -49,12 +53,18 @@ class Trace:
     def _table(self, name: str, where: str | None) -> Rows:
         return self.sql(f"SELECT * FROM {name}" + (f" WHERE {where}" if where else ""))
 
-    def requests(self, where: str | None = None) -> Rows:
+    def requests(self, where: str | None = None, *, search: str | None = None) -> Rows:
         """Requests with their answers: those of clients (`parent_id IS NULL`), and those made on their behalf.
 
-        Arguments of this and the following: `where`, a condition in SQL.
+        Arguments: `where`, of this and the following, a condition in SQL; `search`, only the requests that a search
+        finds, with their calls: `'PUT host:db1 not status:ok'` (docs/search.md).
+        Raises: `twintap.Error` for a search that makes no sense or finds no request.
         """
-        return self._table("requests", where)
+        if search is None:
+            return self._table("requests", where)
+        found = found_roots(self._view, search)
+        rows = Rows(lambda: self._database(found), "SELECT * FROM requests")
+        return rows.where(where) if where else rows
 
     def packets(self, where: str | None = None) -> Rows:
         """Packets from host to host: sent here, received there."""

@@ -4,13 +4,14 @@ import dash
 from dash.exceptions import DependencyException
 from flask import Flask, Response
 
-from collector.queries import TraceView
+from collector.queries import TraceSearch, TraceView
 from viewer.access import Access, guard
 from viewer.callbacks import add_callbacks, add_start_callbacks
 from viewer.explaining import add_explaining
 from viewer.layout import page, start_page
 from viewer.live import add_live
 from viewer.mounting import with_links_below
+from viewer.narrowing import Narrowing
 from viewer.page_shell import add_joined_assets, new_app
 from viewer.pages.app import create_pages
 from viewer.pages.context import Companions, PageData
@@ -61,16 +62,18 @@ def create_app(
     With `revisions`, the page follows newer ones. `base`: what stands before the paths at which it is mounted.
     """
     app = _app_of(f"{trace.summary.name} · Twintap", base)
-    runs = trace.runs_beside() or PageData(trace, companions or Companions()).runs()
+    data = PageData(trace, TraceSearch(trace), companions or Companions())
+    runs = trace.runs_beside() or data.runs()
     app.layout = with_links_below(base, page(trace, runs, followed=revisions is not None, in_series=bool(base)))
+    narrowing = Narrowing(trace, data.search)
     add_callbacks(app, trace)
-    add_routes(app.server, trace)
-    add_search_routes(app.server, trace)
+    add_routes(app.server, trace, narrowing)
+    add_search_routes(app.server, trace, data.search, narrowing)
     add_explaining(app.server, trace)
-    add_saving(app.server, trace)
+    add_saving(app.server, trace, narrowing)
     if revisions is not None:
         add_live(app.server, trace, runs, revisions)
-    pages = create_pages(app.server, trace, companions or Companions(), base)
+    pages = create_pages(app.server, data, base)
     guard(app.server, access or Access(), [*app.csp_hashes(), *pages.csp_hashes()])
     return app
 

@@ -94,6 +94,7 @@ KEYS = (
     ("y", "why the selected request took so long, against others of its class"),
     ("n, N", "next, previous problem"),
     ("/, Enter, Shift+Enter", "search; next, previous hit"),
+    ("u", "only the packets of requests that the search finds, or all again"),
     ("l", "the packets of the request, or in view, as a table"),
     ("x", "explain the selected packet, field by field"),
     ("e", "save: picture, page, table, capture"),

@@ -12,6 +12,7 @@ from collector.queries.why import explain
 from tracer.errors import InputError, ResourceError
 from viewer import windows
 from viewer.details import request_details
+from viewer.narrowing import Narrowing
 from viewer.pages.address import request_link
 from viewer.serialise import element_trees
 from viewer.why import no_comparison, why_details
@@ -30,7 +31,7 @@ class Section(TypedDict):
     facts: list[Fact]
 
 
-def add_routes(server: Flask, trace: TraceView) -> None:
+def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
     """Serve the timeline's data of one trace."""
 
     @server.errorhandler(InputError)
@@ -48,7 +49,7 @@ def add_routes(server: Flask, trace: TraceView) -> None:
         from_ns, to_ns = _time("from"), _time("to")
         if to_ns <= from_ns:
             abort(400, "`to` must be after `from`")
-        return _bytes(windows.window_message(trace, from_ns, to_ns, _rows(trace), _raw()))
+        return _bytes(windows.window_message(narrowing.asked_trace(), from_ns, to_ns, _rows(trace), _raw()))
 
     usage = Usage(trace)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from flask import Flask, Response, abort, request, send_file
 
 from collector.queries import Selection, TraceView, write_csv, write_parquet, write_pcapng
+from viewer.narrowing import Narrowing
 
 WRITERS: dict[str, tuple[Callable[[TraceView, Selection, Path], None], str]] = {
     "csv": (write_csv, "text/csv"),
@@ -17,7 +18,7 @@ WRITERS: dict[str, tuple[Callable[[TraceView, Selection, Path], None], str]] = {
 LARGEST_NS = 1 << 52
 
 
-def add_saving(server: Flask, trace: TraceView) -> None:
+def add_saving(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
     """Serve selections of one trace as files."""
 
     @server.get("/save/<form>")
@@ -28,7 +29,7 @@ def add_saving(server: Flask, trace: TraceView) -> None:
         selection = _selection(trace)
         with tempfile.TemporaryDirectory(prefix="twintap-save-") as folder:
             place = Path(folder) / "packets"
-            write(trace, selection, place)
+            write(narrowing.asked_trace(), selection, place)
             return send_file(place.open("rb"), mimetype=kind, as_attachment=True, download_name=f"packets.{form}")
 
 

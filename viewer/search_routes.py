@@ -1,39 +1,39 @@
 """Routes for search and lists of packets: one hit, or one page of rows, for each request."""
 
 from dataclasses import asdict
-from functools import lru_cache
 
 from flask import Flask, Response, abort, jsonify, request
 
-from collector.queries import Arrows, SearchHits, TraceSearch, TraceView
+from collector.queries import Arrows, TraceSearch, TraceView
 from viewer.binary import encode_arrows
+from viewer.narrowing import Narrowing
 
 LARGEST_PAGE = 500
-SEARCHES_KEPT = 32
 
 
-def add_search_routes(server: Flask, trace: TraceView) -> None:
+def add_search_routes(server: Flask, trace: TraceView, searching: TraceSearch, narrowing: Narrowing) -> None:
     """Serve searches and pages of packets of one trace."""
-
-    searching = TraceSearch(trace)
-
-    @lru_cache(SEARCHES_KEPT)
-    def hits_of(query: str) -> SearchHits:
-        return searching.hits(query)
 
     @server.get("/api/search")
     def search() -> Response:
-        hits = hits_of(request.args.get("q", "")[:500])
+        hits = narrowing.asked_hits()
         if hits.problem or not hits.count:
-            return jsonify(count=0, at=0, hit=None, problem=hits.problem)
+            return jsonify(count=0, requests=0, at=0, hit=None, problem=hits.problem)
         at = _number("at", 0) % hits.count
-        return jsonify(count=hits.count, at=at, hit=asdict(searching.hit(hits, at)), problem="")
+        found = asdict(searching.hit(hits, at))
+        return jsonify(count=hits.count, requests=len(hits.requests), at=at, hit=found, problem="")
+
+    @server.get("/api/search/words")
+    def words() -> Response:
+        found = searching.completions(request.args.get("q", ""))
+        return jsonify([asdict(each) for each in found])
 
     @server.get("/api/packets")
     def packets() -> Response:  # those whose time is in [from, to)
         from_ns, to_ns = _number("from"), _number("to")
-        count = trace.count(from_ns, max(from_ns, to_ns))
-        return _arrows(trace.packets_between(from_ns, to_ns, *_page(count)), count)
+        asked = narrowing.asked_trace()
+        count = asked.count(from_ns, max(from_ns, to_ns))
+        return _arrows(asked.packets_between(from_ns, to_ns, *_page(count)), count)
 
     @server.get("/api/requests/<int:number>/packets")
     def request_packets(number: int) -> Response:

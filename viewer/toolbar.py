@@ -19,17 +19,30 @@ TABLES = (
     ("pcapng", "pcapng capture", "The packets themselves, cut from the captures; opens in Wireshark"),
 )
 COLUMNS = ("#", "sent", "received", "from → to", "what", "bytes", "state", "request")
-SEARCH_HINT = "Search: id, path, host, ADDR:PORT, #12, stream:, >5ms  ( / )"
+SEARCH_HINT = "Search: id, path, host, status:5xx, not, or, >5ms  ( / )"
+ONLY = "Show only the packets of requests that are found, or all again (u)"
+SEARCH_WORDS = "search-words"
+"""The list of what the last word of a search may become; `assets/page/complete.js` fills it."""
 
 
 def search_box() -> Component:
     """Where one types what one looks for; and how many there are."""
     label: dict[str, Any] = {"aria-label": "Search the trace"}
+    pressed: dict[str, Any] = {"data-action": "only-hits", "aria-pressed": "false"}
     return html.Div(
         [
-            dcc.Input(id="search-text", type="text", placeholder=SEARCH_HINT, maxLength=500, autoComplete="off"),
+            dcc.Input(
+                id="search-text",
+                type="text",
+                placeholder=SEARCH_HINT,
+                maxLength=500,
+                autoComplete="off",
+                list=SEARCH_WORDS,
+            ),
+            html.Datalist(id=SEARCH_WORDS),
             action_button("‹", "previous-hit", "Previous hit (Shift+Enter)", "small"),
             action_button("›", "next-hit", "Next hit (Enter)", "small"),
+            html.Button("only", id="search-only", title=ONLY, className="small", **pressed),
             html.Div(id="search-result", role="status"),
         ],
         id="search",

@@ -6,11 +6,13 @@ import click
 import numpy as np
 
 from collector.commands.read_counts import say_reads
+from collector.commands.search_option import found_by, search_option
 from collector.export import csv, har, jaeger, mermaid, otlp, parquet, perfetto, shiviz, workload
 from collector.queries.merged_capture import write_merged
 from collector.queries.selection import Selection
 from collector.queries.trace_view import open_trace
 from collector.queries.why import find_request
+from collector.reporting.request_rows import RootIds
 from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError
 
@@ -38,6 +40,7 @@ HTTP = ("http://", "https://")
 @click.option("--to", "form", required=True, metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")
 @click.option("-o", "--output", "place", help="File; a folder for csv and parquet; for otlp also http://HOST:4318.")
 @click.option("--request", "request", metavar="REQUEST", help="Only this one: a transaction id, #12 or slowest.")
+@search_option
 @click.option("--from", "from_s", type=float, metavar="SECONDS", help="pcapng: from this time of the trace on.")
 @click.option("--until", "until_s", type=float, metavar="SECONDS", help="pcapng: until this time of the trace.")
 @click.option("--own-clocks", is_flag=True, help="pcapng: stamps are the hosts' own, as captured.")
@@ -48,6 +51,7 @@ def command(
     form: str,
     place: str | None,
     request: str | None,
+    search: str | None,
     from_s: float | None,
     until_s: float | None,
     own_clocks: bool,
@@ -69,6 +73,8 @@ def command(
         raise InputError(f"a trace cannot be written as {form}", f"formats: {', '.join(FORMATS)}")
     if request is not None and form in TABLES:
         raise InputError(f"{form} holds a whole trace", f"--request is for {', '.join((*REQUESTS, PCAPNG))}")
+    if search is not None and (form not in REQUESTS or request is not None):
+        raise InputError("--search chooses requests", f"it is for {', '.join(REQUESTS)}, without --request")
     if form != PCAPNG and (from_s is not None or until_s is not None or own_clocks):
         raise InputError(f"{form} holds no packets", f"--from, --until and --own-clocks are for {PCAPNG}")
     if form != "otlp" and place is not None and place.startswith(HTTP):
@@ -78,7 +84,7 @@ def command(
         return
     stored = Trace(trace)
     stored.info()
-    only = None if request is None else _trace_id(trace, request)
+    only = _chosen_roots(trace, request, search)
     if form == "otlp" and place is not None and place.startswith(HTTP):
         click.echo(f"sent {otlp.push(stored, place, only):,} spans to {place}")
     else:
@@ -108,12 +114,15 @@ def _write_packets(
     click.echo(f"wrote {count:,} packets to {place}")
 
 
-def _trace_id(trace: str, request: str) -> int:
+def _chosen_roots(trace: str, request: str | None, search: str | None) -> RootIds | None:
+    """The requests that are asked for; None for all. Raises: `InputError` if there are none."""
+    if request is None:
+        return found_by(trace, search)
     view = open_trace(trace)
-    return int(view.trace_ids(np.array([find_request(view, request)]))[0])
+    return view.trace_ids(np.array([find_request(view, request)]))
 
 
-def _write(stored: Trace, form: str, given: str | None, only: int | None) -> None:
+def _write(stored: Trace, form: str, given: str | None, only: RootIds | None) -> None:
     default = (TABLES | REQUESTS)[form][1]
     place = Path(given or default.format(stored.name))
     try:

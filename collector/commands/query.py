@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from collector.commands.read_counts import say_reads
+from collector.commands.search_option import found_by, search_option
 from collector.reporting.console import WIDTH, new_grid, show_grid, show_heading, show_paragraph
 from collector.series.series import is_series
 from collector.sql.database import Database, QueryLimits
@@ -36,6 +37,7 @@ NOTE = (
 @click.option("--rows", type=click.IntRange(min=0), default=ROWS, show_default=True, help="Of a table: 0 for all.")
 @click.option("--memory-mib", type=click.IntRange(min=64), default=2048, show_default=True, help="What it may use.")
 @click.option("--seconds", type=click.FloatRange(min=0.1), help="End it after so long.  [default: never]")
+@search_option
 @click.option("--save", "name", metavar="NAME", help="Also save the query: from then on it is @NAME.")
 @click.argument("trace", metavar="TRACE")
 @click.argument("words", metavar="[SQL|@NAME|@FILE.sql|.schema [TABLE]]", nargs=-1)
@@ -48,6 +50,7 @@ def command(
     rows: int,
     memory_mib: int,
     seconds: float | None,
+    search: str | None,
     name: str | None,
 ) -> None:
     """Ask TRACE in SQL (DuckDB's).
@@ -64,15 +67,12 @@ def command(
         raise InputError(f"{trace} is a series of traces", "name the trace of one of its periods")
     suffix = file.suffix.removeprefix(".") if file else ""
     write = _writer(form or (suffix if suffix in FORMATS else "table"), file, console, rows or None)
-    _run(trace, sql, write, QueryLimits(memory_mib, seconds=seconds))
+    limits = QueryLimits(memory_mib, seconds=seconds)
+    with closing(Database(Trace(trace), limits, found_by(trace, search))) as database, database.run(sql) as found:
+        write(found)
     if name is not None:
         click.echo(f"saved as @{name}: {keep_query(name, sql)}", err=True)
     say_reads(trace)
-
-
-def _run(trace: str, sql: str, write: Callable[[pa.RecordBatchReader], None], limits: QueryLimits) -> None:
-    with closing(Database(Trace(trace), limits)) as database, database.run(sql) as found:
-        write(found)
 
 
 def _writer(form: str, file: Path | None, console: Console, most: int | None) -> Callable[[pa.RecordBatchReader], None]:

@@ -9,8 +9,9 @@ import click
 
 from collector.commands.assert_option import read_assertions, show_verdicts
 from collector.commands.read_counts import say_reads
+from collector.commands.search_option import found_by, search_option
 from collector.reporting.html import write_html
-from collector.reporting.report import build_report
+from collector.reporting.report import Found, build_report
 from collector.reporting.text import show
 from collector.series.overview import build_overview
 from collector.series.series import Series, is_series
@@ -38,13 +39,21 @@ from tracer.plain_text import is_safe
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also write the assertions as JUnit's XML.",
 )
+@search_option
 @click.argument("trace", metavar="TRACE")
 def command(
-    *, trace: str, other: str | None, html: Path | None, as_json: bool, rules: tuple[str, ...], junit: Path | None
+    *,
+    trace: str,
+    other: str | None,
+    html: Path | None,
+    as_json: bool,
+    rules: tuple[str, ...],
+    junit: Path | None,
+    search: str | None,
 ) -> None:
     """Show on one screen what happened in TRACE and where the time went; or in a series of traces, and when."""
     if is_series(Path(trace)):
-        if other is not None or html is not None or rules:
+        if other is not None or html is not None or rules or search is not None:
             raise InputError(f"{trace} is a series of traces", "name the trace of one of its periods")
         overview = build_overview(Series(Path(trace)))
         if as_json:
@@ -55,7 +64,8 @@ def command(
     assertions = read_assertions(rules)
     if junit is not None and not assertions:
         raise InputError("--junit writes what --assert finds", "give --assert, too")
-    report = build_report(trace, other)
+    only = found_by(trace, search)
+    report = build_report(trace, other, None if only is None else Found(search or "", only))
     if as_json:
         click.echo(_escape_controls(json.dumps(asdict(report), indent=1, ensure_ascii=False)))
     else:

@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from collector.export.otlp import HTTP_PROTOCOLS
-from collector.export.timed_spans import timed_spans
+from collector.export.timed_spans import RootIds, timed_spans
 from collector.trace.reading import Trace
 
 APART = ("connect_ns", "tls_ns", "request_network_ns", "response_network_ns")
@@ -26,8 +26,8 @@ UNKNOWN = -1
 """Of a size or a time, as HAR has it."""
 
 
-def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
-    """Write the archive of a trace, or of the request of this `trace_id` only, to the file `place`; returns it."""
+def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
+    """Write the archive of a trace, or of the requests with these `trace_id`s only, to the file `place`; returns it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     creator = {"name": "Twintap", "version": trace.info().tool_version}
     log = {"version": "1.2", "creator": creator, "entries": list(har_entries(trace, only))}
@@ -35,7 +35,7 @@ def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
     return [place]
 
 
-def har_entries(trace: Trace, only: int | None = None) -> Iterator[dict[str, Any]]:
+def har_entries(trace: Trace, only: RootIds | None = None) -> Iterator[dict[str, Any]]:
     """The entries of the archive, by time."""
     rows, opened = timed_spans(trace, only), pl.DataFrame(trace.read("connections", ["connection_id", "tls_opened"]))
     rows = rows.join(opened, on="connection_id", how="left", maintain_order="left")

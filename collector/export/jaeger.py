@@ -14,14 +14,14 @@ from typing import Any
 import polars as pl
 
 from collector.export.otlp import EVENTS, Ids, span_attributes, span_name
-from collector.export.timed_spans import timed_spans
+from collector.export.timed_spans import RootIds, timed_spans
 from collector.requests.outcomes import Outcome
 from collector.services.ends import end_name
 from collector.trace.reading import Trace
 
 
-def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
-    """Write a trace, or only the request of this `trace_id`, to the file `place`; returns it."""
+def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
+    """Write a trace, or only the requests with these `trace_id`s, to the file `place`; returns it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("w", encoding="utf-8") as file:
         before = '{"data": [\n'
@@ -32,7 +32,7 @@ def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
     return [place]
 
 
-def jaeger_traces(trace: Trace, only: int | None = None) -> Iterator[dict[str, Any]]:
+def jaeger_traces(trace: Trace, only: RootIds | None = None) -> Iterator[dict[str, Any]]:
     """Each request with its calls as one of Jaeger's traces."""
     ids = Ids(f"{trace.info().created_ns}")
     for rows in timed_spans(trace, only).partition_by("trace_id", maintain_order=True):

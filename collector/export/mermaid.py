@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from collector.export.timed_spans import spans_of_one
+from collector.export.timed_spans import RootIds, spans_of_one
 from collector.reporting import story
 from collector.requests.results import answer_text
 from collector.services.ends import end_name
@@ -20,14 +20,14 @@ from collector.trace.reading import Trace
 MOST_EXCHANGES, MOST_CHARACTERS = 60, 80
 
 
-def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
+def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
     """Write the request of this `trace_id`, else the longest, to the file `place`; returns it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("\n".join(diagram(trace, only)) + "\n", encoding="utf-8")
     return [place]
 
 
-def diagram(trace: Trace, only: int | None = None) -> Iterator[str]:
+def diagram(trace: Trace, only: RootIds | None = None) -> Iterator[str]:
     """The lines of the diagram."""
     rows = spans_of_one(trace, only)
     yield "sequenceDiagram"

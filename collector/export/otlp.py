@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 
-from collector.export.timed_spans import timed_spans
+from collector.export.timed_spans import RootIds, timed_spans
 from collector.reporting import story
 from collector.requests.outcomes import Outcome
 from collector.requests.protocols import WITH_SHAPES
@@ -41,8 +41,8 @@ SCOPE = "twintap"
 HTTP_PROTOCOLS = ("http/1.0", "http/1.1", "http/2")
 
 
-def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
-    """Write a trace, or only the request of this `trace_id`, to the file `place`; returns it."""
+def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
+    """Write a trace, or only the requests with these `trace_id`s, to the file `place`; returns it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("w", encoding="utf-8") as file:
         for request in export_requests(trace, only):
@@ -50,7 +50,7 @@ def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
     return [place]
 
 
-def push(trace: Trace, url: str, only: int | None = None) -> int:
+def push(trace: Trace, url: str, only: RootIds | None = None) -> int:
     """Send a trace to an OTLP/HTTP endpoint, `http://HOST:4318` or with the path; returns how many spans were sent.
 
     `OTEL_EXPORTER_OTLP_HEADERS` holds headers for it, as for OpenTelemetry's own exporters: `key=value,…`.
@@ -83,7 +83,7 @@ def _headers(words: str) -> dict[str, str]:
     return {name.strip(): urllib.parse.unquote(value.strip()) for name, value in pairs}
 
 
-def export_requests(trace: Trace, only: int | None = None) -> Iterator[dict[str, Any]]:
+def export_requests(trace: Trace, only: RootIds | None = None) -> Iterator[dict[str, Any]]:
     """The trace as `ExportTraceServiceRequest`s."""
     info, spans = trace.info(), timed_spans(trace, only)
     ids = Ids(f"{info.created_ns}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from collector.export.timed_spans import timed_spans
+from collector.export.timed_spans import RootIds, timed_spans
 from collector.reporting import story
 from collector.trace.reading import Trace
 from collector.trace.schema import SPANS
@@ -23,15 +23,15 @@ from collector.trace.schema import SPANS
 LEDGER = [name for name in SPANS.names if name.endswith("_ns")]
 
 
-def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
-    """Write a trace, or only the request of this `trace_id`, to the file `place`; returns it."""
+def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
+    """Write a trace, or only the requests with these `trace_id`s, to the file `place`; returns it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     events = list(trace_events(trace, only))
     place.write_text(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}), encoding="utf-8")
     return [place]
 
 
-def trace_events(trace: Trace, only: int | None = None) -> Iterator[dict[str, Any]]:
+def trace_events(trace: Trace, only: RootIds | None = None) -> Iterator[dict[str, Any]]:
     """The events of a trace, in the format's structure."""
     info = trace.info()
     timed = timed_spans(trace, only)

@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from collector.export.timed_spans import spans_of_one
+from collector.export.timed_spans import RootIds, spans_of_one
 from collector.reporting import story
 from collector.trace.reading import Trace
 from tracer.errors import InputError
@@ -34,7 +34,7 @@ _COLUMNS = [
 ]
 
 
-def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
+def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
     """Write the request of this `trace_id`, else the longest, to the file `place`; returns it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("w", encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def write(trace: Trace, place: Path, only: int | None = None) -> list[Path]:
     return [place]
 
 
-def events(trace: Trace, only: int | None = None) -> Iterator[tuple[str, dict[str, int], str]]:
+def events(trace: Trace, only: RootIds | None = None) -> Iterator[tuple[str, dict[str, int], str]]:
     """The events in an order that respects what happened before what: host, vector clock, words."""
     spans = spans_of_one(trace, only)
     names = {row["exchange_id"]: story.request_name(row) for row in spans.iter_rows(named=True)}

@@ -2,20 +2,18 @@
 
 import polars as pl
 
-from collector.reporting.request_rows import RequestRows
+from collector.reporting.request_rows import RequestRows, RootIds
 from collector.trace.reading import Trace
 from collector.trace.request_times import shown_end, shown_start
 
 
-def timed_spans(trace: Trace, only: int | None = None) -> pl.DataFrame:
+def timed_spans(trace: Trace, only: RootIds | None = None) -> pl.DataFrame:
     """Every span with its exchange, parents before children; `host`, where it was served, `start` and `end` (trace
     times, ns). Those without any time are left out. Memory: about 600 bytes a span.
 
-    Arguments: `only`, the `trace_id` of one request, with its calls.
+    Arguments: `only`, the `trace_id`s of some requests, with their calls.
     """
-    rows = RequestRows.of_trace(trace).whole()
-    if only is not None:
-        rows = rows.filter(pl.col("trace_id") == only)
+    rows = RequestRows.of_trace(trace, only).whole()
     timed = rows.with_columns(
         host=pl.coalesce("server_host", "client_host", pl.lit("?")),
         start=shown_start(rows.columns),
@@ -24,10 +22,10 @@ def timed_spans(trace: Trace, only: int | None = None) -> pl.DataFrame:
     return timed.with_columns(end=pl.max_horizontal("end", "start")).drop_nulls("start").sort("depth", "start")
 
 
-def spans_of_one(trace: Trace, only: int | None = None) -> pl.DataFrame:
-    """The same of one request, by default the longest."""
+def spans_of_one(trace: Trace, only: RootIds | None = None) -> pl.DataFrame:
+    """The same of one request: the longest, or the longest of some."""
     spans = timed_spans(trace, only)
-    if only is not None or spans.is_empty():
+    if spans.is_empty():
         return spans
     roots = spans.filter(pl.col("depth") == 0).sort("trace_id")
     longest = roots[int((roots["end"] - roots["start"]).arg_max() or 0)]

@@ -22,8 +22,10 @@ import numpy as np
 import polars as pl
 
 from collector.findings.kinds import OF_NAME
-from collector.queries.measures import AGGREGATE, WordError, aggregate_ns, check_words
-from collector.queries.search import UNIT_NS, TraceSearch
+from collector.queries.measures import AGGREGATE, aggregate_ns
+from collector.queries.search import TraceSearch, check_search
+from collector.queries.search_language import WordError
+from collector.queries.search_rules import UNIT_NS
 from collector.queries.trace_view import TraceView
 from collector.trace.durations import in_words
 from collector.trace.schema import HopState
@@ -106,7 +108,8 @@ def _check(text: str, name: str, words: str, *, has_words: bool, is_duration: bo
     """Raises: InputError for a measure that there is not."""
     if is_duration or name in OF_REQUESTS:
         try:
-            check_words(words)
+            if words:
+                check_search(words)
         except WordError as error:
             raise _wrong(text, error.what, error.remedy) from None
     elif name == "finding":
@@ -167,7 +170,7 @@ def _holds(assertion: Assertion, value: float) -> bool:
 
 
 def _requests(trace: TraceView, *words: str) -> int:
-    query = " ".join(filter(None, words))
+    query = " ".join(f"({each})" for each in words if each)
     return len(TraceSearch(trace).hits(query).requests) if query else len(trace.request_durations_ns())
 
 

@@ -35,9 +35,6 @@ _ORDERS: dict[Order, tuple[str, bool]] = {
 ORDERS = tuple(_ORDERS)
 Part = Literal["all", "slow", "typical"]
 
-_TEXTS = ("target", "transaction_id", "operation", "bucket", "object_key", "upload")
-"""Columns of `request_table` in which a text is searched."""
-
 
 @dataclass(frozen=True, slots=True)
 class RequestSelection:
@@ -51,7 +48,7 @@ class RequestSelection:
     most_ns: int | None = None
     caller: str = ""  # with an exchange from here
     callee: str = ""  # … to there, as nodes of the service graph
-    text: str = ""  # in one of `_TEXTS`
+    found: NDArray[np.int64] | None = None  # their numbers, of those that a search found
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +130,8 @@ class Load:
     def select(self, selection: RequestSelection) -> pl.DataFrame:
         """Rows of `table`."""
         rows = self.table
+        if selection.found is not None:
+            rows = rows.filter(pl.col("number").is_in(pl.Series(selection.found).implode()))
         for condition in _conditions(selection):
             rows = rows.filter(condition)
         if selection.caller or selection.callee:
@@ -241,10 +240,5 @@ def _conditions(selection: RequestSelection) -> list[pl.Expr]:
         took <= selection.most_ns if selection.most_ns is not None else None,
         pl.col("class") == selection.class_name if selection.class_name else None,
         pl.col("outcome") == selection.outcome if selection.outcome else None,
-        _contains_text(selection.text) if selection.text else None,
     ]
     return [each for each in found if each is not None]
-
-
-def _contains_text(text: str) -> pl.Expr:
-    return pl.any_horizontal(pl.col(name).fill_null("").str.contains(text, literal=True) for name in _TEXTS)

@@ -241,9 +241,12 @@ class SpanTrees:
         return found
 
     def texts(self) -> pl.DataFrame:
-        """The columns for a search: each span's `request`, connection, texts, hosts and results; by request."""
+        """The columns for a search: each span's `request`, connection, texts, hosts, results, times (relative to the
+        trace) and bytes; by request."""
         return self.frame.select(
-            *("request", "connection_id", "client_host", "server_host", "status", "result_code", "outcome"), *TEXTS
+            *("request", "connection_id", "client_host", "server_host", "status", "result_code", "outcome"),
+            *("start", "end", "request_bytes", "response_bytes"),
+            *TEXTS,
         )
 
 

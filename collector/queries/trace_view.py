@@ -3,6 +3,7 @@ demand. Times are int64 ns relative to `TraceView.start_ns`: the first packet or
 command."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,7 @@ from collector.queries.service_graph import HopCounts
 from collector.queries.span_trees import Span, SpanTrees
 from collector.queries.tables import Tables
 from collector.queries.timeline.build import Progress, chunks
+from collector.queries.timeline.chosen import ChosenHops
 from collector.queries.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
 from collector.queries.timeline.windows import DensityCounts, EndCounts
 from collector.queries.trace_index import Facts, TraceIndex, open_index, request_row
@@ -36,7 +38,7 @@ from collector.trace.model import TraceInfo
 from collector.trace.objects import ReadCount
 from collector.trace.packets import read_packet
 from collector.trace.reading import Result, Trace
-from collector.trace.schema import ERRORS, HopState
+from collector.trace.schema import ERRORS, HopKind, HopState
 from tracer.errors import InputError
 
 DETAIL_COLUMNS = (
@@ -45,8 +47,6 @@ DETAIL_COLUMNS = (
 )
 
 
-FIRST_NS = -(1 << 62)
-"""Before any time of a trace."""
 LOST = STATES.index(HopState.LOST)
 MOST_KEPT_STAGES = 4_000_000
 """Stages of requests that are kept, of about 40 bytes."""
@@ -119,9 +119,7 @@ class TraceView:
         """The hops of some requests, by their numbers, that were seen at both ends; some at a time."""
         first, pairs = self._made.request_first, self._index.pairs
         for some in np.array_split(numbers, 1 + int((first[numbers + 1] - first[numbers]).sum()) // HOPS_AT_ONCE):
-            counts = first[some + 1] - first[some]
-            place = np.repeat(first[some] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-            rows = self._made.request_rows[place].astype(np.intp)
+            counts, rows = first[some + 1] - first[some], self._rows_of_requests(some)
             seen_at = self._columns.seen[rows] == Seen.BOTH
             rows, pair = rows[seen_at], self._columns.pair[rows[seen_at]]
             yield WholeHops(
@@ -158,6 +156,25 @@ class TraceView:
         """Folders of the load generator's runs that were recorded as this trace."""
         command = self.info.command
         return runs_recorded_with(Path(self.url), command.argv if command else ())
+
+    def requests_with_packets(self, word: str) -> NDArray[np.bool_]:
+        """Of each request, whether it has a packet of a state or a kind (`HopState`, `HopKind`), or `retransmitted`.
+
+        Cost: a pass over all hops.
+        """
+        found = np.zeros(len(self._trees), dtype=np.bool_)
+        for part in chunks(len(self._columns)):
+            span = np.asarray(self._columns.span[part])
+            chosen = (span >= 0) & self._is_packet(word, part)
+            found[self._trees.request_of_span[span[chosen]]] = True
+        return found
+
+    def _is_packet(self, word: str, part: slice) -> NDArray[np.bool_]:
+        if word in STATES:
+            return np.asarray(self._columns.state[part] == STATES.index(HopState(word)))
+        if word in KINDS:
+            return np.asarray(self._columns.kind[part] == KINDS.index(HopKind(word)))
+        return np.asarray(self._columns.arrow_class[part] == ArrowClass.RETRANSMISSION)
 
     def arrows(self, from_ns: int, to_ns: int, limit: int) -> Arrows | None:
         """The arrows that overlap [from_ns, to_ns]; None if there are more than `limit`."""
@@ -208,10 +225,22 @@ class TraceView:
         """The hops of one request (which has some) counted by pair, class and time bin."""
         return self._index.density_of(self._request_rows(number), most_bins)
 
+    def only(self, requests: NDArray[np.int64]) -> "TraceView":
+        """The same trace, of whose packets only those of some requests are there for windows, counts and lists."""
+        view = copy(self)
+        view._index = ChosenHops(self._index, np.unique(self._rows_of_requests(requests)))
+        return view
+
+    def _rows_of_requests(self, numbers: NDArray[np.int64]) -> NDArray[np.intp]:
+        """The hops of some requests, one request after the other."""
+        first = self._made.request_first
+        counts = first[numbers + 1] - first[numbers]
+        place = np.repeat(first[numbers] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        return self._made.request_rows[place].astype(np.intp)
+
     def packets_between(self, from_ns: int, to_ns: int, first: int, count: int) -> Arrows:
         """Up to `count` of the hops in [from_ns, to_ns), as `count` counts them, from the `first` on; by time."""
-        begin, most = self.count(FIRST_NS, from_ns), self.count(from_ns, to_ns)
-        return self._arrows_of(np.arange(begin + min(first, most), begin + min(first + count, most)))
+        return self._arrows_of(self._index.rows_between(from_ns, to_ns, first, count))
 
     def request_packets(self, number: int, first: int, count: int) -> Arrows:
         """Up to `count` hops of a request, from its `first` on, in order of time."""
@@ -224,8 +253,8 @@ class TraceView:
 
     def rows_between(self, from_ns: int, to_ns: int) -> NDArray[np.int64]:
         """Places in the table `hops` of those in [from_ns, to_ns), as `count` counts them; ascending."""
-        first, count = self.count(FIRST_NS, from_ns), self.count(from_ns, to_ns)
-        return np.sort(self._columns.row[first : first + count]).astype(np.int64)
+        rows = self._index.rows_between(from_ns, to_ns, 0, self.count(from_ns, to_ns))
+        return np.sort(self._columns.row[rows]).astype(np.int64)
 
     def rows_of_request(self, number: int) -> NDArray[np.int64]:
         """Places in the table `hops` of a request's; ascending."""

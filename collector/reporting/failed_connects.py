@@ -38,12 +38,12 @@ def failed_connect_rows(
 ) -> pl.DataFrame | None:
     """A row for each connection that was never established, as a child with a negative `exchange_id`; None if none.
 
-    Arguments: the `rows` of a trace; its tables `connections` and `clocks`; names of servers.
+    Arguments: the `rows` of a trace, or of some of its requests; its tables `connections` and `clocks`; servers' names.
     """
     failed = _unanswered_syns(connections, clocks, services)
     if failed.is_empty():
         return None
-    spans = rows.columns(*OWNER_COLUMNS).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    spans = (rows.among or rows).columns(*OWNER_COLUMNS).with_columns(pl.col(pl.Categorical).cast(pl.String))
     owned = _with_requests(failed, _with_ports(spans, connections))
     made = owned.select(
         exchange_id=-pl.col("connection_id"),
@@ -63,6 +63,8 @@ def failed_connect_rows(
         given_up_trace_ns="until",
         complete=pl.lit(value=False),
     )
+    if rows.among is not None:
+        made = made.filter(pl.col("trace_id").is_in(rows.columns("trace_id")["trace_id"].unique().implode()))
     return None if made.is_empty() else made
 
 

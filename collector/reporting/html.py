@@ -9,8 +9,8 @@ from collector.findings.thresholds import changes_words
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.hops.tls_words import line_words
 from collector.reporting.comparison import Comparison, StageDifference
-from collector.reporting.period_words import period_words
 from collector.reporting.report import FindingLine, Report, SpanBar, StageLine
+from collector.reporting.scope_words import scope_words
 from collector.reporting.served_by import served_words
 from collector.reporting.story import Part, Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
@@ -76,7 +76,7 @@ def make_html(report: Report) -> str:
     requests = report.requests.slowest
     body = [
         f"<h1>{html.escape(report.story.sentence)}</h1>",
-        *([f"<p>{html.escape(period)}</p>"] if (period := period_words(report.info.period)) else []),
+        *(f"<p>{html.escape(note)}</p>" for note in scope_words(report)),
         *(f'<p class="error">{html.escape(_trouble(counter))}</p>' for counter in report.troubles),
         "<h2>Where the time went</h2>",
         _rows([_part_cells(part, report.story) for part in report.story.parts]),

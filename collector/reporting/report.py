@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -17,7 +17,7 @@ from collector.hops.tls_words import TlsLine, tls_lines
 from collector.reporting import story
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_all, stages_of_trace
 from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, sum_one_ended
-from collector.reporting.request_rows import RequestRows
+from collector.reporting.request_rows import RequestRows, RootIds
 from collector.reporting.served_by import COLUMNS as SERVED_COLUMNS
 from collector.reporting.served_by import ServedBy, served_by
 from collector.reporting.story import STORY_TABLES, Story
@@ -137,6 +137,14 @@ class SpanBar:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """Requests that a search found."""
+
+    search: str
+    root_ids: RootIds
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All facts that a report shows."""
 
@@ -155,6 +163,7 @@ class Report:
     stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_STAGES` requests
     slow: Comparison  # typical against slow requests
     against: Comparison | None  # another trace against this one
+    search: str  # what found the requests that it is about; "" for all of the trace
     slowest_spans: tuple[SpanBar, ...]
     findings: tuple[FindingLine, ...]
     troubles: tuple[CounterInfo, ...]
@@ -165,17 +174,22 @@ class Report:
         return self.info.command
 
 
-def build_report(url: str, other_url: str | None = None) -> Report:
-    """The report of the trace at `url`, compared with that at `other_url` if one is given.
+def build_report(url: str, other_url: str | None = None, found: Found | None = None) -> Report:
+    """The report of the trace at `url`, compared with that at `other_url` if one is given; of some of its requests, if
+    a search `found` them: packets, clocks and findings are those of the whole trace all the same.
 
     Raises: `InputError` if either is no trace.
     """
     trace, others = Trace(url), None if other_url is None else stages_of_trace(Trace(other_url))
-    return trace.read_unchanged(lambda info: _collect_facts(trace, info, other_url, others))
+    return trace.read_unchanged(lambda info: _collect_facts(trace, info, other_url, others, found))
 
 
-def _collect_facts(trace: Trace, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None) -> Report:
-    clocks, rows = trace.read("clocks"), RequestRows.of_trace(trace)
+def _collect_facts(
+    trace: Trace, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None, found: Found | None
+) -> Report:
+    if found is not None:  # what the command did between requests of others is not its own time
+        info = replace(info, command=None)
+    clocks, rows = trace.read("clocks"), RequestRows.of_trace(trace, None if found is None else found.root_ids)
     requests = _requests(rows, _frame(trace, "findings", ["kind", "count"]))
     others_of = [trace.read(name, columns) for name, columns in STORY_TABLES.items()]
     memory.give_back()
@@ -199,6 +213,7 @@ def _collect_facts(trace: Trace, info: TraceInfo, other_url: str | None, others:
         servers=served_by(trace.read("connections", SERVED_COLUMNS), ServiceNames(info.services)),
         stages=_stages(stages) if requests.count >= FEWEST_FOR_STAGES else (),
         slow=slow_against_typical(stages),
+        search="" if found is None else found.search,
         against=None if others is None else compare(others, stages, other_url or "", trace.url),
         slowest_spans=_span_bars(rows.below(requests.slowest[0].span_id)[0]) if requests.slowest else (),
         findings=_findings(trace),

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from collector.trace.reading import Trace
 from collector.trace.schema import EXCHANGES, SPANS, TABLES
 
+RootIds = NDArray[np.int64]
+"""The `trace_id`s of some requests."""
 TIMES = tuple(name for name in (*EXCHANGES.names, *SPANS.names) if name.endswith("_trace_ns"))
 AT_ONCE = 4
 """Number of time columns that are compared at once."""
@@ -31,16 +33,26 @@ class RequestRows:
     read_some: Callable[
         [str, NDArray[np.int64]], pa.Table
     ]  # from a table's name and row numbers, ascending: whole rows
+    among: "RequestRows | None" = None  # all rows of the trace, where these are only some
     _below: dict[int, pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
-    def of_trace(cls, trace: Trace) -> Self:
-        """The rows of a trace, read again at each use (`below` keeps some), which then may raise `InputError`."""
+    def of_trace(cls, trace: Trace, only: RootIds | None = None) -> Self:
+        """The rows of a trace, read again at each use (`below` keeps some), which then may raise `InputError`.
+
+        Arguments: `only`, the `trace_id`s of some requests: those and their calls are all rows.
+        """
+
+        def read_some(name: str, rows: NDArray[np.int64]) -> pa.Table:
+            return pa.concat_tables([TABLES[name].empty_table(), *trace.chosen_rows(name, TABLES[name].names, rows)])
+
+        if only is None:
+            return cls(trace.read, read_some)
+        places = _places_of_requests(trace, only)
         return cls(
-            trace.read,
-            lambda name, rows: pa.concat_tables(
-                [TABLES[name].empty_table(), *trace.chosen_rows(name, TABLES[name].names, rows)]
-            ),
+            lambda name, columns: trace.read(name, columns).take(pa.array(places[name])),
+            lambda name, rows: read_some(name, places[name][rows]),
+            cls(trace.read, read_some),
         )
 
     @classmethod
@@ -118,6 +130,15 @@ class RequestRows:
     def whole(self) -> pl.DataFrame:
         """All columns of all rows; texts as strings. Needed to recompute the ledgers of all spans."""
         return join_spans(self.read("spans", SPANS.names), self.read("exchanges", EXCHANGES.names))
+
+
+def _places_of_requests(trace: Trace, only: RootIds) -> dict[str, NDArray[np.int64]]:
+    """The rows of the tables `spans` and `exchanges` that belong to these requests, ascending."""
+    spans = _frame(trace.read("spans", ["trace_id", "span_id"]))
+    mine = spans["trace_id"].is_in(pl.Series(only, dtype=pl.Int64).implode())
+    ids = spans["span_id"].filter(mine)
+    exchanges = _frame(trace.read("exchanges", ["exchange_id"]))["exchange_id"].is_in(ids.implode())
+    return {"spans": np.flatnonzero(mine), "exchanges": np.flatnonzero(exchanges)}
 
 
 def join_spans(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:

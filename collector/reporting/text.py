@@ -24,8 +24,8 @@ from collector.reporting.console import (
     show_paragraph,
     show_remaining,
 )
-from collector.reporting.period_words import period_words
 from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
+from collector.reporting.scope_words import scope_words
 from collector.reporting.served_by import ServedBy, served_words
 from collector.reporting.story import Part, Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
@@ -67,8 +67,8 @@ def show(report: Report, console: Console | None = None) -> None:
     console.width = console.width if console.is_terminal else WIDTH
     with console.capture() as above:
         show_paragraph(console, report.story.sentence, "bold")
-        if period := period_words(report.info.period):
-            show_paragraph(console, period, "dim", 2)
+        for note in scope_words(report):
+            show_paragraph(console, note, "dim", 2)
         _show_troubles(console, report.troubles)
         _show_parts(console, report.story, FEWEST_PARTS if report.stages else MOST_PARTS)
     with console.capture() as below:

@@ -19,8 +19,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.findings.kinds import OF_NAME
-from collector.queries.measures import AGGREGATE, WordError, aggregate_ns, check_words
-from collector.queries.search import UNIT_NS, TraceSearch
+from collector.queries.measures import AGGREGATE, aggregate_ns
+from collector.queries.search import TraceSearch, check_search
+from collector.queries.search_language import WordError
+from collector.queries.search_rules import UNIT_NS
 from collector.queries.trace_view import TraceView
 from collector.trace.durations import in_words
 from tracer.errors import InputError
@@ -98,7 +100,7 @@ def _aggregate(whole: str, found: re.Match[str]) -> Condition:
 def _check_words(whole: str, words: str, begin: int) -> None:
     """Raises: InputError for a word that can find nothing."""
     try:
-        check_words(words)
+        check_search(words)
     except WordError as error:
         raise _wrong(whole, begin + error.at, error.what, error.remedy) from None
 

@@ -17,9 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from numpy.typing import NDArray
 
 from collector.sql.views import STORED, VIEWS
 from collector.trace.model import TraceInfo
@@ -33,6 +35,11 @@ OPTIONAL = frozenset({"samples"})
 READS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI})
 """Kinds of statements that only read; MULTI is PIVOT, which is prepared by statements of its own."""
 INTERRUPTED = "Query interrupted"
+ONLY_FOUND = {
+    "requests": "WHERE root_id IN (SELECT root_id FROM found)",
+    "packets": "WHERE request_id IN (SELECT id FROM requests)",
+}
+"""What narrows a view to the requests that were found."""
 SCHEMA_STEP = "tracer query TRACE .schema lists tables and columns"
 
 
@@ -48,10 +55,13 @@ class QueryLimits:
 class Database:
     """A trace's tables and views, ready for queries; for one thread at a time.
 
-    Arguments: `trace`, which is read while a query runs; `limits` of each query.
+    Arguments: `trace`, which is read while a query runs; `limits` of each query; `only`, the `trace_id`s of some
+    requests, to which the views `requests` and `packets` are narrowed.
     """
 
-    def __init__(self, trace: Trace, limits: QueryLimits = QueryLimits()) -> None:
+    def __init__(
+        self, trace: Trace, limits: QueryLimits = QueryLimits(), only: NDArray[np.int64] | None = None
+    ) -> None:
         """Raises: `InputError` if there is no trace."""
         self._trace, self._limits = trace, limits
         info, self._failures = trace.info(), list[TracerError]()
@@ -63,8 +73,11 @@ class Database:
             self._add_stored(name, _Stored(trace, name, self._failures) if is_there else schema.empty_table())
         for name, rows in _of_info(info).items():
             self._add_stored(name, rows)
+        if only is not None:
+            self._connection.register("found", pa.table({"root_id": only}))
         for view in VIEWS:
-            self._connection.execute(f"CREATE VIEW {view.name} AS {view.definition}")
+            narrowed = "" if only is None else ONLY_FOUND.get(view.name, "")
+            self._connection.execute(f"CREATE VIEW {view.name} AS SELECT * FROM ({view.definition}) {narrowed}")
         for setting in (
             "SET temp_directory = ''",
             "SET enable_external_access = false",

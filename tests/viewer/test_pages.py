@@ -98,6 +98,12 @@ def test_requests_are_found_by_text_and_the_address_keeps_it(page: Page, url: st
     page.wait_for_url(f"**text={wanted}*")
     expect(page.locator("#request-table tbody tr")).to_have_count(1)
     expect(page.locator("#request-table")).to_contain_text(wanted)
+    for words, shown in ((f"tx:{wanted} and not put", "No request is like this"), ("put (", "character 6")):
+        page.locator("input[type=search]").fill(words)
+        page.keyboard.press("Enter")
+        expect(page.locator("#content")).to_contain_text(shown)
+    page.locator("input[type=search]").fill("put not host:stor")
+    expect(page.locator("#search-words option").first).to_have_attribute("value", re.compile("^put not host:storage"))
 
 
 def test_an_overlay_counts_every_packet_of_its_class_and_draws_the_slowest_on_top(

@@ -49,6 +49,17 @@ def test_search_steps_through_its_hits_and_the_address_keeps_it(
     expect(page.locator("#search-text")).to_have_value("cat.jpg")
 
 
+def test_a_search_completes_its_last_word(page: Page, small_url: str) -> None:
+    open_page(page, small_url)
+    page.keyboard.press("/")
+    page.keyboard.type("put and host:stor")
+    first = page.locator("#search-words option").first
+    expect(first).to_have_attribute("value", re.compile(r"^put and host:storage\d$"))
+    page.keyboard.type("age2) or outc")
+    expect(first).to_have_attribute("value", "put and host:storage2) or outcome:")
+    expect(first).to_have_attribute("label", re.compile("how it ended"))
+
+
 def test_search_says_what_it_cannot_find_or_understand(page: Page, small_url: str) -> None:
     open_page(page, small_url)
     page.keyboard.press("/")
@@ -58,7 +69,37 @@ def test_search_says_what_it_cannot_find_or_understand(page: Page, small_url: st
     page.keyboard.press("Control+a")
     page.keyboard.type(">soon")
     page.keyboard.press("Enter")
-    expect(page.locator("#search-result")).to_contain_text("“>soon” cannot be searched for; try")
+    expect(page.locator("#search-result")).to_contain_text("character 1: '>soon' is no duration; write >50ms")
+
+
+def test_only_the_packets_of_requests_that_are_found_are_shown(
+    page: Page, small_url: str, small_trace: TraceView
+) -> None:
+    open_page(page, small_url)
+    whole = page.locator("#badge").inner_text()
+    two = sum(small_trace.request(number).hops_count for number in (0, 2))
+    page.keyboard.press("/")
+    page.keyboard.type("not #2")
+    act_and_settle(page, lambda: page.locator("#search-only").click())
+    expect(page.locator("#search-result")).to_have_text("only the packets of its 2 requests")
+    expect(page.locator("#search-only")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#badge")).to_have_text(
+        re.compile(f"^(density of )?{two} .*, only of requests that not #2 finds")
+    )
+    page.reload()
+    expect(page.locator("#badge")).to_contain_text(f"{two} ")
+    expect(page.locator("#search-result")).to_have_text("only the packets of its 2 requests")
+    page.locator("#arrows").focus()
+    page.keyboard.press("l")
+    expect(page.locator("#packets-title")).to_have_text(f"{two} packets in view of requests that not #2 finds")
+    page.keyboard.press("u")
+    expect(page.locator("#badge")).to_have_text(whole)
+    page.keyboard.press("/")
+    page.keyboard.type("nowhere")
+    page.keyboard.press("Escape")
+    page.keyboard.press("u")
+    expect(page.locator("#search-result")).to_have_text("no request is found")
+    expect(page.locator("#search-only")).to_have_attribute("aria-pressed", "false")
 
 
 def test_every_packet_of_a_request_is_listed_and_chosen_by_keyboard(

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from collector.analysis import analyse
 from collector.decode.sources import command_of, host_sources
-from collector.queries import TraceView, open_trace
+from collector.queries import TraceSearch, TraceView, open_trace
 from collector.queries.asking import query_views
 from collector.reporting.html import make_html
 from collector.reporting.report import build_report
@@ -74,7 +74,7 @@ def outputs(url: str, *, by_both: bool) -> Iterator[tuple[str, str]]:
 
 
 def texts_of_pages(trace: TraceView, queries: tuple[str, ...]) -> Iterator[str]:
-    data = PageData(trace, Companions())
+    data = PageData(trace, TraceSearch(trace), Companions())
     for path in CONTENTS:
         for query in queries:
             yield from (text for text in plain(page_content(data, Address.of(path, query))) if text not in MEANINGS)

@@ -14,7 +14,7 @@ from viewer.navigation import PAGES, PREFIX, navigation
 from viewer.page_shell import new_app
 from viewer.pages import bench, compare, latency, overlay, quality, query, requests, services, streams
 from viewer.pages.address import Address
-from viewer.pages.context import Companions, PageData
+from viewer.pages.context import PageData
 from viewer.pages.parts import nothing
 
 PAGES_ENTRY = "pages.js"
@@ -32,12 +32,11 @@ CONTENTS: dict[str, Content] = {
 }
 
 
-def create_pages(server: Flask, trace: TraceView, companions: Companions, base: str = "") -> dash.Dash:
-    """The pages of `trace` below `PREFIX`. `base`: what stands before all paths where they are mounted."""
-    title = f"{trace.summary.name} · Twintap"
+def create_pages(server: Flask, data: PageData, base: str = "") -> dash.Dash:
+    """The pages of a trace below `PREFIX`. `base`: what stands before all paths where they are mounted."""
+    title = f"{data.trace.summary.name} · Twintap"
     app = new_app("viewer.pages", PAGES_ENTRY, title, PREFIX, base, server=server)
-    app.layout = with_links_below(base, _frame(trace, in_series=bool(base)))
-    data = PageData(trace, companions)
+    app.layout = with_links_below(base, _frame(data.trace, in_series=bool(base)))
 
     @app.callback(
         Output("content", "children"),

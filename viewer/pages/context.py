@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.queries import TraceView, find_runs
+from collector.queries import TraceSearch, TraceView, find_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,10 @@ class Companions:
 
 @dataclass(frozen=True, slots=True)
 class PageData:
-    """A trace and its companions."""
+    """A trace, a search over it, and its companions."""
 
     trace: TraceView
+    search: TraceSearch
     companions: Companions
 
     def runs(self) -> tuple[Path, ...]:

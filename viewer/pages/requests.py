@@ -11,9 +11,11 @@ from viewer.pages.address import Address, request_link
 from viewer.pages.classes import chosen_class, chosen_outcome, class_choices, outcome_choices
 from viewer.pages.context import PageData
 from viewer.pages.parts import Row, choices, heading, no_requests, nothing, table
+from viewer.toolbar import SEARCH_WORDS
 from viewer.wording import bytes_in_words, duration, duration_words, exact_time, plural, status_words
 
 PAGE_ROWS = 100
+SEARCH_EXAMPLE = "path, id, host, status:5xx, lost or >50ms, not …"
 HEAD = ("request", "status", "duration", "began", "bytes", "in flight", "from → to", "transaction id", "class")
 TIMES = ("from", "to", "least", "most")
 
@@ -25,7 +27,7 @@ def content(data: PageData, address: Address) -> list[Component]:
     if not trace.summary.roots_count:
         return [title, no_requests(trace, "The timeline holds all packets all the same.")]
     class_name = chosen_class(trace, address, usual="")
-    selection = selection_of(address, class_name)
+    selection, problem = selection_of(data, address, class_name)
     order = address.one_of("order", ORDERS)
     first = PAGE_ROWS * (address.whole("page") or 0)
     count, rows = trace.load.rows(selection, order, first, PAGE_ROWS)
@@ -36,13 +38,14 @@ def content(data: PageData, address: Address) -> list[Component]:
         outcome_choices(address, selection.outcome),
         _search(address),
         *_filter_notes(address, selection),
-        _request_list(address, rows, first, count),
+        nothing("This search makes no sense", problem) if problem else _request_list(address, rows, first, count),
     ]
 
 
-def selection_of(address: Address, class_name: str) -> RequestSelection:
-    """What the address asks for."""
-    return RequestSelection(
+def selection_of(data: PageData, address: Address, class_name: str) -> tuple[RequestSelection, str]:
+    """What the address asks for; and what is wrong with its search, "" if nothing."""
+    hits = data.search.hits(address.text("text")) if address.text("text") else None
+    selection = RequestSelection(
         class_name=class_name,
         outcome=chosen_outcome(address),
         from_ns=address.whole("from"),
@@ -51,8 +54,9 @@ def selection_of(address: Address, class_name: str) -> RequestSelection:
         most_ns=address.whole("most"),
         caller=address.text("caller"),
         callee=address.text("callee"),
-        text=address.text("text"),
+        found=None if hits is None else hits.requests,
     )
+    return selection, "" if hits is None else hits.problem
 
 
 def _search(address: Address) -> Component:
@@ -62,9 +66,17 @@ def _search(address: Address) -> Component:
         for name, value in address.values
         if name not in ("text", "page")
     ]
-    label: dict[str, Any] = {"aria-label": "Text in the path, the transaction id or what is asked for"}
-    field = dcc.Input(type="search", name="text", value=address.text("text"), placeholder="path or transaction id")
-    parts = [*kept, html.Label(["Search ", field], **label), html.Button("search", type="submit")]
+    label: dict[str, Any] = {"aria-label": "Search, in the words of the timeline's search"}
+    field = dcc.Input(
+        type="search",
+        name="text",
+        value=address.text("text"),
+        placeholder=SEARCH_EXAMPLE,
+        list=SEARCH_WORDS,
+        autoComplete="off",
+    )
+    words = html.Datalist(id=SEARCH_WORDS)
+    parts = [*kept, html.Label(["Search ", field], **label), words, html.Button("search", type="submit")]
     return html.Form(parts, action=address.path, method="GET", className="search")
 
 

@@ -105,7 +105,7 @@ class HopIndex:
         `most` is for rows in trouble.
         """
         low, high = self._slice(from_ns, to_ns)
-        step = _step(high - low, most // 2)
+        step = step_for(high - low, most // 2)
         plain = np.arange(-(-low // step) * step, high, step)
         trouble = self._step_over_problems(low, high, most // 2)
         long = self._long_arrows_in(from_ns, to_ns)[: most // 8]
@@ -115,12 +115,17 @@ class HopIndex:
         """Hops whose anchor is in [from_ns, to_ns)."""
         return int(np.diff(np.searchsorted(self.columns.anchor_ns, (from_ns, to_ns), side="left"))[0])
 
+    def rows_between(self, from_ns: int, to_ns: int, first: int, count: int) -> NDArray[np.intp]:
+        """Up to `count` of the rows that `count` counts, from their `first` on."""
+        low, high = np.searchsorted(self.columns.anchor_ns, (from_ns, to_ns), side="left")
+        return np.arange(min(low + first, high), min(low + first + count, high), dtype=np.intp)
+
     def density_of(self, rows: NDArray[np.intp], most_bins: int) -> DensityCounts:
         """Counts by pair of some rows (≥ 1, in order) in at most `most_bins` (≥ 2) bins."""
         anchor = self.columns.anchor_ns[rows]
-        shift, first, last = _bins(int(anchor[0]), int(anchor[-1]) + 1, most_bins)
+        shift, first, last = bins_of(int(anchor[0]), int(anchor[-1]) + 1, most_bins)
         cells = self.columns.pair[rows].astype(np.int64) * len(ArrowClass) + self.columns.arrow_class[rows]
-        counts = _bincount((anchor >> shift) - first, [cells], last - first, len(self.pairs) * len(ArrowClass))
+        counts = bincount_cells((anchor >> shift) - first, [cells], last - first, len(self.pairs) * len(ArrowClass))
         return DensityCounts(first << shift, 1 << shift, self._by_pair(counts))
 
     def density(self, from_ns: int, to_ns: int, most_bins: int) -> DensityCounts:
@@ -184,7 +189,7 @@ class HopIndex:
     def _step_over_problems(self, low: int, high: int, most: int) -> NDArray[np.intp]:
         bounds = np.array((low, high), self.problem_rows.dtype)  # of another type, all of the array would be converted
         first, last = (int(place) for place in np.searchsorted(self.problem_rows, bounds))
-        step = _step(last - first, most)
+        step = step_for(last - first, most)
         return self.problem_rows[-(-first // step) * step : last : step].astype(np.intp)
 
     def _long_arrows_in(self, from_ns: int, to_ns: int) -> NDArray[np.intp]:
@@ -203,8 +208,8 @@ class HopIndex:
         return min(low, high), high
 
     def _bins(self, from_ns: int, to_ns: int, most_bins: int) -> tuple[int, int, int]:
-        """As `_bins` below; but the finest that are counted ahead, where finer ones take long to count."""
-        shift, first, last = _bins(from_ns, to_ns, most_bins)
+        """As `bins_of`; but the finest that are counted ahead, where finer ones take long to count."""
+        shift, first, last = bins_of(from_ns, to_ns, most_bins)
         finest = self._facts.shift
         ahead = (-(-to_ns >> finest)) - (from_ns >> finest)
         if shift >= finest or ahead < ENOUGH_BINS or self.count(from_ns, to_ns) <= MOST_COUNTED:
@@ -226,7 +231,7 @@ class HopIndex:
             rows = slice(int(low), int(high))
             cells = self.cells.of(self.columns.pair[rows], self.columns.arrow_class[rows])
             bins = (self.columns.anchor_ns[rows] >> shift) - first
-            return _bincount(bins, [to_column(each) for each in cells], last - first, width)
+            return bincount_cells(bins, [to_column(each) for each in cells], last - first, width)
         return of_level(self._levels.slice(first, last, shift))
 
     def _by_pair(self, counts: NDArray[Any]) -> Counts:
@@ -282,19 +287,20 @@ def _extents(sent: Int64Array, received: Int64Array, typical: Int64Array) -> tup
     return np.minimum(sent_or, received_or), np.maximum(sent_or, received_or)
 
 
-def _step(count: int, most: int) -> int:
+def step_for(count: int, most: int) -> int:
     """The power of two by which to step over so many, to take no more than `most`."""
     return 1 << max(0, -(-count // max(1, most)) - 1).bit_length()
 
 
-def _bins(from_ns: int, to_ns: int, most_bins: int) -> tuple[int, int, int]:
+def bins_of(from_ns: int, to_ns: int, most_bins: int) -> tuple[int, int, int]:
     """Width (as a shift), first and past-the-last of the bins that cover [from_ns, to_ns)."""
     assert most_bins >= 2 and to_ns > from_ns
     shift = max(0, ((to_ns - from_ns - 1) // (most_bins - 1)).bit_length())
     return shift, from_ns >> shift, -(-to_ns >> shift)
 
 
-def _bincount(bins: Int64Array, columns: Sequence[Int64Array], bins_count: int, width: int) -> NDArray[Any]:
+def bincount_cells(bins: Int64Array, columns: Sequence[Int64Array], bins_count: int, width: int) -> NDArray[Any]:
+    """Counts by bin and column, [bin, column]; each hop is counted in each of `columns`."""
     counts = sum(np.bincount(bins * width + each, minlength=bins_count * width) for each in columns)
     return np.asarray(counts).reshape(bins_count, width)
 

@@ -12,8 +12,8 @@ from collector.analysis import AnalysisOptions, analyse, period
 from collector.analysis.period import PeriodEdges, options_of_period
 from collector.analysis.places import HerePlaces, Places, SharedPlaces
 from collector.decode.sources import host_sources
-from collector.reporting.period_words import period_words
 from collector.reporting.report import build_report
+from collector.reporting.scope_words import period_words
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 from testkit.netsim import EPOCH_NS, Clock, Network, NetworkPath, Station

@@ -38,6 +38,8 @@ def run(trace: str, *rules: str, more: tuple[str, ...] = ()) -> Result:
         ("requests == 0", False, r"\d of \d requests"),
         ("failed(PUT) == 0", True, r"0 of \d requests"),
         ("failed < 1%", True, r"0 %: 0 of \d requests"),
+        ("failed(PUT or GET) == 0", True, "0 of 4 requests"),
+        ("requests(not (PUT or GET)) == 0", True, "0"),
         ("failed(DELETE) < 1%", False, "there are no such requests"),
         ("abandoned != 0", False, "0 of"),
         ("lost == 0", True, "0 of 375 packets"),

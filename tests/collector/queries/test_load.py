@@ -151,8 +151,8 @@ def test_a_selection_is_all_that_its_parts_ask_for(crowd: TraceView) -> None:
     some = load.select(RequestSelection(from_ns=begins[5], to_ns=begins[9], least_ns=1))
     assert sorted(some["start_ns"]) == begins[5:10]
     wanted = table["transaction_id"][3]
-    assert load.select(RequestSelection(text=wanted))["number"].to_list() == [3]
-    assert len(load.select(RequestSelection(text=".*"))) == 0  # text, not a pattern
+    assert load.select(RequestSelection(found=np.array([3, 5]), to_ns=begins[4]))["number"].to_list() == [3]
+    assert len(load.select(RequestSelection(found=np.zeros(0, np.int64)))) == 0
     assert load.numbers_of([wanted, "nothing"]) == (3, None)
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import polars as pl
 
-from collector.queries.search import Searched, search
+from collector.queries.search import search
+from collector.queries.search_rules import Searched
 from collector.trace.schema import TABLES, conform
 
 OWNERS = {

@@ -3,7 +3,7 @@
 import { notify } from "../data/events.js";
 import { withEnds } from "../data/message.js";
 import { rowsCovered, rowTable, wantedRows } from "../data/rows.js";
-import { fetchMessage } from "../data/server.js";
+import { fetchMessage, onlyPart } from "../data/server.js";
 import { state, trace } from "../data/trace.js";
 import { densityPicture } from "../draw/density.js";
 import { Minimap } from "../page/minimap.js";
@@ -38,11 +38,11 @@ export function load() {
   return true;
 }
 
-const windowPath = (from, to) => `api/window?from=${from}&to=${to}${state.raw ? "&clocks=raw" : ""}`;
+const windowPath = (from, to) => `api/window?from=${from}&to=${to}${state.raw ? "&clocks=raw" : ""}${onlyPart()}`;
 
 // Let a message replace what was loaded before it.
 function accept(message, requestedWidth, rows) {
-  Object.assign(message, { requestedWidth, raw: state.raw, rows: rows.numbers, arranged: rowTable.version });
+  Object.assign(message, { requestedWidth, raw: state.raw, only: state.only, rows: rows.numbers, arranged: rowTable.version });
   if (message.number) withEnds(message, trace.meta);
   state.still = null;
   state.data = message;
@@ -54,7 +54,7 @@ function isNeeded() {
   const data = state.data, width = state.to - state.from;
   if (!data) return true;
   const from = Math.max(state.from, 0), to = Math.min(state.to, trace.meta.duration);
-  if (data.raw !== state.raw || !rowsCovered(data, state.view)) return true;
+  if (data.raw !== state.raw || data.only !== state.only || !rowsCovered(data, state.view)) return true;
   if (to <= from) return false;
   if (data.from > from || data.to < to) return true;
   return data.mode !== "arrows" && (width < FINER * data.requestedWidth || width > COARSER * data.requestedWidth);

@@ -2,6 +2,7 @@
 
 import { addAction, attachKeys } from "../page/actions.js";
 import { byId } from "../page/elements.js";
+import { startCompletion } from "../page/complete.js";
 import { startTheme, switchTheme } from "../page/theme.js";
 import { provideCallbacks } from "./callbacks.js";
 
@@ -39,6 +40,7 @@ function followLink() {
 }
 
 startTheme();
+startCompletion(() => `${base()}/`);
 document.addEventListener("click", (event) => {
   if (event.target instanceof Element && event.target.closest("[data-pages-action='theme']")) switchTheme();
 });

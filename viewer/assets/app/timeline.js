@@ -36,7 +36,7 @@ const KEY_ZOOM = 0.6;
 let minimap;
 
 /** For the parts of the page beside the timeline. @type {Timeline} */
-const timeline = { select, glide, renew, scrollLanes, scrollToRow };
+const timeline = { select, glide, renew, scrollLanes, scrollToRow, showOnly };
 
 /** Dash calls this with what viewer/layout.py put into the page. @param {Meta} meta */
 export function start(meta) {
@@ -170,6 +170,18 @@ function setClocks(raw) {
   if (state.selection.request !== null) loadRequest(state.selection.request);
   setView(state.from, state.to, true);
 }
+
+// Of all packets only those of the requests that a search finds, or all again.
+function showOnly(query) {
+  state.only = query;
+  writeAddress(state);
+  setView(state.from, state.to, true);
+}
+
+addAddressPart("only", {
+  read: (text) => (state.only = text || ""),
+  write: () => state.only,
+});
 
 addAddressPart("clocks", {
   read: (text) => (state.raw = text === "raw" && trace.meta.clocksApart > 0),

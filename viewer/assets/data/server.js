@@ -1,7 +1,7 @@
 // Requests to the server. A header names the revision of the trace that the page shows (viewer/revisions.py).
 
 import { decodeMessage } from "./message.js";
-import { trace } from "./trace.js";
+import { state, trace } from "./trace.js";
 
 const plainFetch = globalThis.fetch.bind(globalThis);
 
@@ -26,6 +26,9 @@ export function nameRevisionInRequests() {
 }
 
 const shownRevision = () => trace.meta && trace.meta.made;
+
+/** The part of a path's query that names the requests whose packets alone are shown. */
+export const onlyPart = () => (state.only ? `&only=${encodeURIComponent(state.only)}` : "");
 
 /** @param {string} url @param {RequestInit} options @param {string} [revision] */
 async function answerOf(url, options, revision = shownRevision()) {

@@ -72,6 +72,7 @@ interface MessageHeader {
 interface Loaded {
   requestedWidth?: Ns; // of the view that it was loaded for
   raw?: boolean;
+  only?: string;
   rows?: number[]; // rows whose counts are there
   arranged?: number; // version of the rows
   picture?: HTMLCanvasElement | null;
@@ -163,6 +164,7 @@ interface State {
   selected: Message | null;
   hidden: Set<number>; // classes
   raw: boolean; // by the hosts' own clocks
+  only: string; // a search: of its requests only are packets shown; "" for all
   hover: number | null;
   selection: { request: number | null; hop: number | null };
   moving: boolean;
@@ -184,6 +186,7 @@ interface AddressPart {
 interface Timeline {
   select(request: number | null, hop: number | null): void;
   glide(from: Ns, to: Ns): void;
+  showOnly(query: string): void;
   renew(meta: Meta, from: Ns, to: Ns, wanted: () => boolean): Promise<boolean>;
   scrollLanes(px: number): void;
   scrollToRow(row: RowNumber): void;

@@ -23,7 +23,7 @@ export function showBadge(state, inView) {
   const width = duration(state.to - state.from, 4);
   const count = (number) => number.toLocaleString("en");
   const drawn = data.number ? (data.step > 1 ? `; 1 of ${count(data.step)} drawn` : "") : "";
-  const clocks = state.raw ? ", by raw clocks" : "";
+  const clocks = (state.raw ? ", by raw clocks" : "") + (state.only ? `, only of requests that ${state.only} finds` : "");
   const what = data.mode !== "arrows" ? `density of ${count(data.count)} packets${drawn}` : `${count(inView)} arrow${inView === 1 ? "" : "s"}`;
   badge.text = `${what} in ${width}${clocks}`;
   if (!noteTimer) byId("badge").textContent = badge.text;

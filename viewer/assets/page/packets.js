@@ -4,7 +4,7 @@
 import { addAddressPart, writeAddress } from "../data/address.js";
 import { NO_LANE } from "../data/constants.js";
 import { listen } from "../data/events.js";
-import { fetchMessage } from "../data/server.js";
+import { fetchMessage, onlyPart } from "../data/server.js";
 import { exactTime } from "../data/time.js";
 import { state, trace } from "../data/trace.js";
 import { addAction } from "./actions.js";
@@ -34,9 +34,9 @@ function toggle() {
 function refresh() {
   if (!isOpen()) return;
   const { from, to, selection } = state, request = selection.request;
-  const path = request === null ? `api/packets?from=${Math.floor(from)}&to=${Math.ceil(to)}` : `api/requests/${request}/packets?`;
+  const path = request === null ? `api/packets?from=${Math.floor(from)}&to=${Math.ceil(to)}${onlyPart()}` : `api/requests/${request}/packets?`;
   if (path === list.path) return markSelected();
-  Object.assign(list, { path, of: request === null ? "in view" : `of request #${request + 1}`, active: 0, count: 0, pages: new Map(), chosen: null });
+  Object.assign(list, { path, of: request === null ? (state.only ? `in view of requests that ${state.only} finds` : "in view") : `of request #${request + 1}`, active: 0, count: 0, pages: new Map(), chosen: null });
   scroller.scrollTop = 0;
   load(0);
 }

@@ -3,6 +3,7 @@
 
 import { rowName, rowTable } from "../data/rows.js";
 import { exactTime, ticks } from "../data/time.js";
+import { onlyPart } from "../data/server.js";
 import { state } from "../data/trace.js";
 import { currentTheme, font, palette } from "../draw/palette.js";
 import { drawScene } from "../draw/scene.js";
@@ -129,7 +130,7 @@ function fileName() {
 // Set where the packets of the selection are fetched from, each time the menu opens.
 function pointLinks() {
   const { from, to, selection } = state, { request } = selection;
-  const what = request === null ? `from=${Math.floor(from)}&to=${Math.ceil(to)}` : `request=${request + 1}`;
+  const what = request === null ? `from=${Math.floor(from)}&to=${Math.ceil(to)}${onlyPart()}` : `request=${request + 1}`;
   byId("save-what").textContent =
     request === null ? "The packets in view" : `The packets of request #${request + 1}`;
   queryAll("[data-save]").forEach((/** @type {any} */ link) => {

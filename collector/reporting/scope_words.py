@@ -1,6 +1,17 @@
-"""What a trace of a period says of its times."""
+"""What a report is about, where that is not all of what was captured."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
+
+from collector.reporting.report import Report
+
+
+def scope_words(report: Report) -> Iterator[str]:
+    """A sentence for each limit of what the report is about."""
+    if report.info.period is not None:
+        yield period_words(report.info.period)
+    if report.search:
+        yield f"only requests that {report.search!r} finds; packets, clocks and findings are those of the whole trace"
 
 
 def period_words(period: tuple[int, int] | None) -> str:
