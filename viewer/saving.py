@@ -1,18 +1,24 @@
-"""Serves files with the selection's packets, which are created on request and removed once sent."""
+"""Serves files with the selection's packets or requests, which are created on request and removed once sent."""
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from flask import Flask, Response, abort, request, send_file
 
-from collector.queries import Selection, TraceView, write_csv, write_parquet, write_pcapng
+from collector.queries import Selection, TraceView, write_csv, write_merged, write_parquet, write_pcapng, write_requests
 from viewer.narrowing import Narrowing
 
-WRITERS: dict[str, tuple[Callable[[TraceView, Selection, Path], None], str]] = {
+JSON = "application/json"
+REQUEST_KINDS = {"otlp": "application/jsonl", "jaeger": JSON, "har": JSON, "perfetto": JSON, "mermaid": "text/plain"}
+"""Formats of requests, and their media types."""
+WRITERS: dict[str, tuple[Callable[[TraceView, Selection, Path], object], str]] = {
     "csv": (write_csv, "text/csv"),
     "parquet": (write_parquet, "application/vnd.apache.parquet"),
     "pcapng": (write_pcapng, "application/octet-stream"),
+    "merged": (write_merged, "application/octet-stream"),
+    **{form: (partial(write_requests, form=form), kind) for form, kind in REQUEST_KINDS.items()},
 }
 """Format to what writes it, and its media type."""
 LARGEST_NS = 1 << 52

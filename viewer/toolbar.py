@@ -16,8 +16,26 @@ PICTURES = (
 TABLES = (
     ("csv", "CSV table", "A row for each packet's way from host to host"),
     ("parquet", "Parquet table", "The same, with its types"),
-    ("pcapng", "pcapng capture", "The packets themselves, cut from the captures; opens in Wireshark"),
+    (
+        "merged",
+        "pcapng on one clock",
+        "All hosts' packets in one file, in order, with comments; opens in Wireshark",
+    ),
+    ("pcapng", "pcapng as captured", "The packets themselves, cut from the captures, by each host's own clock"),
 )
+REQUESTS = (
+    ("otlp", "OpenTelemetry spans", "As a collector's file exporter writes them: OTLP in JSON lines"),
+    ("jaeger", "Jaeger's JSON", "For Jaeger's page: JSON File"),
+    ("har", "HAR", "The clients' HTTP requests, for browsers' tools"),
+    ("perfetto", "Perfetto's JSON", "Slices and arrows for ui.perfetto.dev"),
+    ("mermaid", "Mermaid diagram", "The request, or the longest of those in view, as a sequence diagram"),
+)
+ENDINGS = {
+    **{form: form for form, *_ in TABLES},
+    **{"merged": "one-clock.pcapng", "otlp": "otlp.jsonl", "jaeger": "jaeger.json", "har": "har"},
+    **{"perfetto": "perfetto.json", "mermaid": "mmd"},
+}
+"""What the names of the files end with."""
 COLUMNS = ("#", "sent", "received", "from → to", "what", "bytes", "state", "request")
 SEARCH_HINT = "Search: id, path, host, status:5xx, not, or, >5ms  ( / )"
 ONLY = "Show only the packets of requests that are found, or all again (u)"
@@ -60,13 +78,17 @@ def live_state() -> list[Component]:
 
 
 def save_menu() -> Component:
-    """Pictures of the view, and the packets of the selected request or, without one, of the view."""
+    """Pictures of the view; the packets of the selected request or, without one, of the view; and the requests."""
     pictures = [action_button(text, action, title) for action, text, title in PICTURES]
-    tables = [_link(text, title, {"data-save": form}) for form, text, title in TABLES]
+    tables, requests = (
+        [_link(text, title, {"data-save": form, "data-ending": ENDINGS[form]}) for form, text, title in forms]
+        for forms in (TABLES, REQUESTS)
+    )
+    packets, exported = html.H4("", id="save-what"), html.H4("", id="save-requests")
     return html.Details(
         [
             html.Summary("save ▾", title="Save the picture, or the packets (e)"),
-            html.Div([html.H4("What you see"), *pictures, html.H4("", id="save-what"), *tables]),
+            html.Div([html.H4("What you see"), *pictures, packets, *tables, exported, *requests]),
         ],
         id="save",
         className="menu",

@@ -30,11 +30,12 @@ from collector.queries.latency import PERCENTILES, AtConcurrency, Durations, Fli
 from collector.queries.live import is_live, live_error, made_ns
 from collector.queries.load import ORDERS, Load, RequestRow, RequestSelection
 from collector.queries.marks import Mark, faults, findings, load_steps, uncovered_marks
+from collector.queries.merged_capture import write_merged
 from collector.queries.overlay import STEPS as ROWS_PER_LANE
 from collector.queries.overlay import Overlay as RequestOverlay
 from collector.queries.request_table import RequestClass
 from collector.queries.search import SearchHits, TraceSearch
-from collector.queries.selection import Selection, write_csv, write_parquet
+from collector.queries.selection import Selection, write_csv, write_parquet, write_requests
 from collector.queries.series import (
     Choice,
     Course,
@@ -175,6 +176,8 @@ __all__ = [
     "trouble_words",
     "uncovered_marks",
     "write_csv",
+    "write_merged",
     "write_parquet",
     "write_pcapng",
+    "write_requests",
 ]

@@ -1,10 +1,11 @@
-"""Writes the packets of a selection as files for other tools: the rows of `hops` as CSV or Parquet, or the packets
-themselves as pcapng, read from the captures of the trace.
+"""Writes a selection as files for other tools: the rows of `hops` as CSV or Parquet, the packets themselves as pcapng,
+read from the captures of the trace, or the requests in the formats of `tracer export`.
 
 A selection is a request or an interval. The files have the types of the tables: times are trace times, int64 ns; a
 packet's timestamp in pcapng is its own host's.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,18 +14,32 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from collector.export import har, jaeger, mermaid, otlp, perfetto, shiviz
 from collector.export.csv import without_dictionaries
 from collector.queries.trace_view import TraceView
+from collector.reporting.request_rows import RootIds
+from collector.trace.reading import Trace
 from collector.trace.schema import HOPS
 from tracer.errors import InputError
 
 MOST_ROWS = 5_000_000
 """At most so many rows are exported."""
+MOST_REQUESTS = 20_000
+"""At most so many requests are; about 3 s."""
+REQUEST_WRITERS: dict[str, Callable[[Trace, Path, RootIds | None], object]] = {
+    "otlp": otlp.write,
+    "jaeger": jaeger.write,
+    "har": har.write,
+    "perfetto": perfetto.write,
+    "mermaid": mermaid.write,
+    "shiviz": shiviz.write,
+}
+"""What writes requests, by the format's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A request by its number, or the hops in [from_ns, to_ns)."""
+    """A request by its number, or the hops in [from_ns, to_ns) and the requests that overlap it."""
 
     request: int | None = None
     from_ns: int = 0
@@ -60,6 +75,24 @@ def write_parquet(trace: TraceView, selection: Selection, place: Path) -> None:
                 writer.write_table(table.cast(HOPS))
 
     trace.read_unchanged(write)
+
+
+def write_requests(trace: TraceView, selection: Selection, place: Path, form: str) -> None:
+    """Write the selection's requests with their calls, in a format of `REQUEST_WRITERS`.
+
+    Raises: `InputError` if there are none or too many, or the trace was made anew meanwhile.
+    """
+    if selection.request is not None:
+        numbers = np.array([selection.request])
+    else:
+        numbers = trace.requests_between(selection.from_ns, selection.to_ns)
+    if not len(numbers):
+        raise InputError("there is no request in view", "zoom out, or take the whole trace with: tracer export")
+    if len(numbers) > MOST_REQUESTS:
+        what = f"{len(numbers):,} requests are more than the {MOST_REQUESTS:,} that are handed out at once"
+        raise InputError(what, "zoom in, select one, or take the whole trace with: tracer export")
+    roots = trace.trace_ids(numbers)
+    trace.read_unchanged(lambda: REQUEST_WRITERS[form](trace.stored, place, roots))
 
 
 def rows_of(trace: TraceView, selection: Selection) -> NDArray[np.int64]:

@@ -71,6 +71,7 @@ class TraceView:
         self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
         self._kept_stages: pl.DataFrame | None = None
+        self._among: NDArray[np.int64] | None = None  # the requests that `only` left
         self.summary = _summary(stored.name, info, facts, len(self._columns), self._trees)
 
     @property
@@ -228,6 +229,7 @@ class TraceView:
     def only(self, requests: NDArray[np.int64]) -> "TraceView":
         """The same trace, of whose packets only those of some requests are there for windows, counts and lists."""
         view = copy(self)
+        view._among = requests
         view._index = ChosenHops(self._index, np.unique(self._rows_of_requests(requests)))
         return view
 
@@ -237,6 +239,11 @@ class TraceView:
         counts = first[numbers + 1] - first[numbers]
         place = np.repeat(first[numbers] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         return self._made.request_rows[place].astype(np.intp)
+
+    def requests_between(self, from_ns: int, to_ns: int) -> NDArray[np.int64]:
+        """The numbers of the requests that overlap [from_ns, to_ns)."""
+        found = np.flatnonzero((self._trees.start_ns < to_ns) & (self._trees.end_ns >= from_ns))
+        return found if self._among is None else np.intersect1d(found, self._among)
 
     def packets_between(self, from_ns: int, to_ns: int, first: int, count: int) -> Arrows:
         """Up to `count` of the hops in [from_ns, to_ns), as `count` counts them, from the `first` on; by time."""

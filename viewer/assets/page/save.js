@@ -133,9 +133,10 @@ function pointLinks() {
   const what = request === null ? `from=${Math.floor(from)}&to=${Math.ceil(to)}${onlyPart()}` : `request=${request + 1}`;
   byId("save-what").textContent =
     request === null ? "The packets in view" : `The packets of request #${request + 1}`;
+  byId("save-requests").textContent = request === null ? "The requests in view" : `Request #${request + 1} and its calls`;
   queryAll("[data-save]").forEach((/** @type {any} */ link) => {
     link.href = `save/${link.dataset.save}?${what}`;
-    link.download = `${fileName()}.${link.dataset.save}`;
+    link.download = `${fileName()}.${link.dataset.ending}`;
   });
 }
 
@@ -165,9 +166,9 @@ export function startSaving() {
 async function saveTable(event, link) {
   if (!link) return;
   event.preventDefault();
-  showNote("gathering the packets…");
+  showNote("gathering it…");
   const response = await fetch(link.href).catch(() => null);
   if (!response) return showBanner("The viewer's server does not answer. Start it again with `tracer view`, then reload.");
   if (!response.ok) return showNote(await response.text());
-  offer(await response.blob(), link.dataset.save);
+  offer(await response.blob(), link.dataset.ending);
 }
