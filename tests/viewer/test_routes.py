@@ -240,7 +240,7 @@ def test_a_request_is_found_by_its_transaction_id(small: FlaskClient, small_trac
     assert many.status_code == 400
 
 
-def saved(client: FlaskClient, form: str, query: str) -> str:
+def read_saved(client: FlaskClient, form: str, query: str) -> str:
     with closing(client.get(f"/save/{form}?{query}", base_url="http://localhost")) as response:
         assert response.status_code == 200, response.text
         return response.text
@@ -248,15 +248,15 @@ def saved(client: FlaskClient, form: str, query: str) -> str:
 
 def test_requests_are_saved_for_other_tools(small: FlaskClient, small_trace: TraceView) -> None:
     view, (first, second, _) = f"from=0&to={small_trace.duration_ns}", [small_trace.request(each) for each in range(3)]
-    ids = [json.loads(line) for line in saved(small, "otlp", "request=2").splitlines()]
+    ids = [json.loads(line) for line in read_saved(small, "otlp", "request=2").splitlines()]
     spans = sum(len(each["scopeSpans"][0]["spans"]) for line in ids for each in line["resourceSpans"])
     assert spans == len(small_trace.spans(1))
-    assert len(json.loads(saved(small, "har", view))["log"]["entries"]) == 3
-    assert len(json.loads(saved(small, "jaeger", f"{view}&only=not+%232"))["data"]) == 2
+    assert len(json.loads(read_saved(small, "har", view))["log"]["entries"]) == 3
+    assert len(json.loads(read_saved(small, "jaeger", f"{view}&only=not+%232"))["data"]) == 2
     between = f"from={first.end_ns + 1}&to={second.start_ns + 1}"
-    assert len(json.loads(saved(small, "har", between))["log"]["entries"]) == 1
-    assert saved(small, "mermaid", view).startswith("sequenceDiagram")
-    assert json.loads(saved(small, "perfetto", view))["traceEvents"]
+    assert len(json.loads(read_saved(small, "har", between))["log"]["entries"]) == 1
+    assert read_saved(small, "mermaid", view).startswith("sequenceDiagram")
+    assert json.loads(read_saved(small, "perfetto", view))["traceEvents"]
     empty = small.get(f"/save/har?{view}&only=nowhere", base_url="http://localhost")
     assert (empty.status_code, "no request in view" in empty.text) == (409, True)
 
