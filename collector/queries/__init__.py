@@ -26,6 +26,7 @@ from collector.queries.captured import (
     packet_file,
     write_pcapng,
 )
+from collector.queries.comparing import compare_found, compare_servers
 from collector.queries.latency import PERCENTILES, AtConcurrency, Durations, Flight, Scatter
 from collector.queries.live import is_live, live_error, made_ns
 from collector.queries.load import ORDERS, Load, RequestRow, RequestSelection
@@ -154,6 +155,8 @@ __all__ = [
     "Usage",
     "captured_packet",
     "check_trace",
+    "compare_found",
+    "compare_servers",
     "connection_name",
     "describe_capture",
     "end_name",

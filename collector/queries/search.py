@@ -106,6 +106,7 @@ class TraceSearch:
             self._trace.request_durations_ns(),
             findings.with_columns(pl.col("from_trace_ns", "to_trace_ns") - self._trace.start_ns),
             self._trace.requests_with_packets,
+            lambda: self._trace.load.table.sort("number")["class"],
         )
 
     def _read(self, name: str) -> pl.DataFrame:

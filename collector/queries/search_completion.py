@@ -18,6 +18,7 @@ MEANINGS = {
     "path": "a part of the path or of the statement",
     "status": "of the answer: 503, 5xx, error",
     "outcome": "how it ended",
+    "class": "a part of its class's name",
     "finding": "where and while this was found",
     "packet": "with such a packet",
     "tx": "a part of the transaction id",
@@ -116,6 +117,8 @@ def _values(key: str, part: str, where: Searched) -> list[str]:
         values += _most_frequent(where.spans.filter(pl.col("protocol").is_in(names)), ("method", "result"), part)
     if key == "status":
         values = [*_most_frequent(where.spans, ("status",), part), *values]
+    if key == "class" and where.classes is not None:
+        values += _most_frequent(where.classes().to_frame("class"), ("class",), part)
     for table, columns in ((where.spans, OF_SPANS), (where.streams, OF_STREAMS), (where.connections, OF_CONNECTIONS)):
         values += _most_frequent(table, columns.get(key, ()), part)
     return sorted(dict.fromkeys(values), key=lambda each: not each.lower().startswith(part))

@@ -18,6 +18,7 @@
                                               container:, pod:
     stream:websocket                          a stream of that kind or protocol (subscription, session, tunnel, …)
     packet:lost  packet:rst  retransmitted    a request with such a packet: a state, a kind, or one sent again
+    class:"PUT object"                        a request of a class whose name has this text
     finding:server_silent                     a request where and while something of that kind was found
 
 A request is matched if one of its exchanges is. A rule maps the value after the colon to `Masks`, None if it makes no
@@ -101,7 +102,7 @@ def _either(one: Bools | None, other: Bools | None) -> Bools | None:
 class Searched:
     """The data to search: `spans` with the columns of their exchanges and `request`, sorted by it; the table `streams`,
     in order of time; the table `connections`; the requests' durations; the table `findings` with its times relative to
-    the trace's start; for a word of `PACKETS` the requests that have such a packet."""
+    the trace's start; for a word of `PACKETS` the requests that have such a packet; the class of each request."""
 
     spans: pl.DataFrame
     streams: pl.DataFrame
@@ -109,6 +110,7 @@ class Searched:
     durations_ns: NDArray[np.int64]
     findings: pl.DataFrame = field(default_factory=pl.DataFrame)
     with_packets: Callable[[str], Bools] | None = None
+    classes: Callable[[], pl.Series] | None = None
 
 
 Rule = Callable[[str, Searched], Masks | None]
@@ -232,6 +234,13 @@ def _packet(value: str, where: Searched) -> Masks | None:
 
 def _with_packets(word: str, where: Searched) -> Bools:
     return np.zeros(len(where.durations_ns), dtype=bool) if where.with_packets is None else where.with_packets(word)
+
+
+def _class(value: str, where: Searched) -> Masks:
+    """Requests of a class whose name has this text (`collector.queries.request_table`)."""
+    if where.classes is None:
+        return _only(where)
+    return Masks(where.classes().to_frame("class").select(_contains(("class",), value)).to_series().to_numpy())
 
 
 def _finding(value: str, where: Searched) -> Masks | None:
@@ -384,6 +393,7 @@ RULES: dict[str, Rule] = {
     "port": _port,
     "packet": _packet,
     "finding": _finding,
+    "class": _class,
 }
 """By prefix before a colon: the search rule. Any other word with a colon is text."""
 VALUES: dict[str, tuple[str, ...]] = {

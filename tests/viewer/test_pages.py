@@ -199,6 +199,29 @@ def test_compare_distinguishes_slow_from_typical_and_from_a_trace_given_at_start
     expect(page.locator("#card-kind-0 thead th").nth(2)).to_have_text("other")
 
 
+def test_compare_takes_two_searches_and_two_hosts(page: Page, url: str) -> None:
+    open_page(page, url, "compare")
+    first, second = (page.locator(f"#compare-groups input[name={name}]") for name in ("requests", "others"))
+    first.fill("req:1 or req:2 or req:3 or req:4 or req:5 or req:6")
+    second.fill("not req:9")
+    page.locator("#compare-groups button").click()
+    page.wait_for_url("**requests=req*")
+    expect(page.locator("#differs")).to_contain_text("(not req:9) and not (req:1 or")
+    expect(page.locator("#card-kind-0 h2")).to_have_text("PUT at swift-proxy")
+    first = page.locator("#compare-groups input[name=requests]")
+    first.fill("put (")
+    first.press("Enter")
+    expect(page.locator("#content")).to_contain_text("character 6: a word is missing")
+    page.locator("#compare-hosts select[name=host]").select_option("storage1")
+    page.locator("#compare-hosts select[name=other_host]").select_option("storage2")
+    page.locator("#compare-hosts button").click()
+    page.wait_for_url("**host=storage1&other_host=storage2")
+    expect(page.locator("#differs")).to_contain_text("storage")
+    expect(page.locator("#card-kind-0 table")).to_contain_text("network, both ways")
+    page.locator(".choice", has_text="slow and typical").click()
+    expect(page.locator("#card-kind-0 thead th").nth(2)).to_have_text("slow")
+
+
 def test_no_text_of_a_capture_becomes_markup(page: Page, hostile_trace: TraceView) -> None:
     with serving(hostile_trace) as url, leaving(page):
         for name in PAGES:

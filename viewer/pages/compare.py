@@ -1,17 +1,26 @@
 """The page that compares, stage by stage, slow with typical requests of this trace, or this trace with another one."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from dash import html
+from dash import dcc, html
 from dash.development.base_component import Component
 
-from collector.queries import Comparison, KindComparison, StageDifference, TraceView
+from collector.queries import (
+    Comparison,
+    KindComparison,
+    StageDifference,
+    TraceView,
+    compare_found,
+    compare_servers,
+)
 from tracer.errors import InputError
 from viewer.figures.differences import differences_figure
 from viewer.pages.address import Address
 from viewer.pages.context import PageData, short_names
 from viewer.pages.parts import Row, chart, choices, code, heading, nothing, table
+from viewer.toolbar import SEARCH_WORDS
 from viewer.wording import duration, plural
 
 PARTS = {"typical": "typical requests", "slow": "slow ones"}
@@ -19,6 +28,9 @@ PARTS = {"typical": "typical requests", "slow": "slow ones"}
 INSIDE = "slow and typical ones of this trace"
 HEAD = ("stage", "difference", "± (95 %)", "p (corrected)", "more than noise")
 MOST_KINDS = 8
+CALLS = ("Calls answered by ", " against those by ")
+SEARCHES, HOSTS = ("requests", "others"), ("host", "other_host")
+"""Names of the forms' fields: of what is compared, and with what."""
 
 
 def content(data: PageData, address: Address) -> list[Component]:
@@ -31,17 +43,72 @@ def content(data: PageData, address: Address) -> list[Component]:
     traces = data.companions.traces
     names = short_names(traces)
     chosen = address.text("with")
-    options = [(INSIDE, address.link(**{"with": None}), chosen not in names)]
-    options += [(f"with {name}", address.link(**{"with": name}), name == chosen) for name in names]
-    parts = [title, choices("Compare", options)]
+    plain = dict.fromkeys((*SEARCHES, *HOSTS))
+    options = [(INSIDE, address.link(**{"with": None}, **plain), chosen not in names)]
+    options += [(f"with {name}", address.link(**{"with": name}, **plain), name == chosen) for name in names]
+    asked = Asked.of(address)
+    options = [(text, href, is_chosen and not asked) for text, href, is_chosen in options]
+    parts = [title, choices("Compare", options), _groups_form(address), _hosts_form(data.trace, address)]
     if not traces:
         parts.append(html.P(["To compare with another trace: ", code("tracer view TRACE OTHER…")], className="hint"))
     try:
-        found = _comparison(data.trace, traces[names.index(chosen)] if chosen in names else None)
+        found = asked.compare(data.trace) if asked else None
+        found = found or _comparison(data.trace, traces[names.index(chosen)] if chosen in names else None)
     except InputError as error:
-        return [*parts, nothing("That trace cannot be compared with", str(error))]
+        return [*parts, nothing("This cannot be compared", str(error))]
     first, second = (data.trace.summary.name, chosen) if chosen in names else ("typical", "slow")
+    first, second = (found.first, found.second) if asked else (first, second)
     return [*parts, *_comparison_cards(found, first, second)]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Two groups of requests by searches, or two hosts; the second search may be empty, for all others."""
+
+    searches: tuple[str, str] = ("", "")
+    hosts: tuple[str, str] = ("", "")
+
+    @classmethod
+    def of(cls, address: Address) -> "Asked":
+        """What the address asks for."""
+        searches, hosts = ((address.text(one), address.text(other)) for one, other in (SEARCHES, HOSTS))
+        return cls(searches=searches, hosts=hosts if all(hosts) else ("", ""))
+
+    def __bool__(self) -> bool:
+        return bool(self.searches[0] or self.hosts[0])
+
+    def compare(self, trace: TraceView) -> Comparison:
+        """The comparison. Raises: as `compare_found`."""
+        return compare_servers(trace, *self.hosts) if self.hosts[0] else compare_found(trace, *self.searches)
+
+
+def _groups_form(address: Address) -> Component:
+    """Two searches; it needs no script."""
+    hints = ("status:error or >50ms", "all others")
+    fields = [
+        dcc.Input(
+            type="search", name=name, value=address.text(name), placeholder=hint, list=SEARCH_WORDS, autoComplete="off"
+        )
+        for name, hint in zip(SEARCHES, hints, strict=True)
+    ]
+    labels = [html.Label([text, field]) for text, field in zip(("Requests ", " against "), fields, strict=True)]
+    parts = [*labels, html.Datalist(id=SEARCH_WORDS), html.Button("compare", type="submit")]
+    return html.Form(parts, id="compare-groups", action=address.path, method="GET", className="search")
+
+
+def _hosts_form(trace: TraceView, address: Address) -> Component:
+    """Two of the hosts that answer calls."""
+    served = [lane.host for lane in trace.lanes if lane.services]
+    if len(served) < 2:
+        return html.Div()
+    chosen = [address.text(name) or served[at] for at, name in enumerate(HOSTS)]
+    selects = [
+        html.Select([html.Option(host, value=host, selected=host == now) for host in served], name=name)
+        for name, now in zip(HOSTS, chosen, strict=True)
+    ]
+    labels = [html.Label([text, select]) for text, select in zip(CALLS, selects, strict=True)]
+    parts = [*labels, html.Button("compare", type="submit")]
+    return html.Form(parts, id="compare-hosts", action=address.path, method="GET", className="search")
 
 
 @lru_cache(maxsize=2)
