@@ -73,6 +73,7 @@ COLLECTOR = [
 ]
 VIEWER = [*COLLECTOR, "dash", "plotly", "waitress", "zstandard"]
 SCALE = [*COLLECTOR, "dask", "distributed", "s3fs"]
+ASSISTANTS = [*COLLECTOR, "mcp"]
 CLUSTER = [
     "aiohttp",
     "awscrt",
@@ -115,7 +116,8 @@ setup(
         "viewer": VIEWER,
         "cluster": CLUSTER,
         "scale": SCALE,
-        "all": sorted({*VIEWER, *CLUSTER, *SCALE}),
+        "mcp": ASSISTANTS,
+        "all": sorted({*VIEWER, *CLUSTER, *SCALE, *ASSISTANTS}),
         "test": TEST,
     },
 )

@@ -155,7 +155,7 @@ FLOORS = (
     ("reporting", "analysis"),
     ("export", "scrub", "series", "sql"),
     ("queries",),
-    ("service",),
+    ("assistants", "service"),
     ("remote",),
     ("commands",),
 )

@@ -33,6 +33,7 @@ SUMMARIES = {
     "query": "Ask a trace anything in SQL.",
     "export": "Write a trace in another tool's format.",
     "scrub": "Copy a trace for sharing, with all names replaced.",
+    "mcp": "Serve a trace to an assistant, by the Model Context Protocol.",
     "view": "Open a trace in the web viewer.",
     "overhead": "Measure what capturing costs a command on this host, in turns with and without.",
     "cluster": "Start, stop and use the bundled object store.",
@@ -45,6 +46,8 @@ PRIVATE = frozenset({"capture", "record", "replay", "collect", "view", "bench"})
 
 EXTRAS = {"collector": "collector", "viewer": "viewer", "storage_cluster": "cluster"}
 """Package to the extra that installs what it needs."""
+OWN_EXTRAS = {"mcp": "mcp"}
+"""Module to the extra that installs just that, where a package needs it for one command only."""
 
 ANALYSIS_CORE = "collector._core"
 """The extension of the distribution `twintap-core`, which the extras `collector` and `viewer` install."""
@@ -94,8 +97,9 @@ def _load(point: EntryPoint) -> click.Command:
         missing = _missing_module(error, package)
         if missing is None:
             raise
+        extra = OWN_EXTRAS.get(missing.partition(".")[0], EXTRAS[package])
         raise click.ClickException(
-            f"`tracer {point.name}` needs {missing}, which is not installed; run: {install_command(EXTRAS[package])}"
+            f"`tracer {point.name}` needs {missing}, which is not installed; run: {install_command(extra)}"
         ) from None
     finally:
         gc.freeze()  # nor later: what is imported stays

@@ -7,15 +7,12 @@ from typing import TypeVar
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from collector.commands.read_counts import say_reads
 from collector.queries.comparing import compare_found, compare_servers
 from collector.queries.trace_view import TraceView, open_trace
 from collector.queries.why import (
-    MOST_PLACES,
     SLOWEST,
-    StageOfRequest,
     Why,
     explain,
     explain_against_request,
@@ -23,14 +20,9 @@ from collector.queries.why import (
     explain_slowest,
     find_request,
 )
+from collector.queries.why_text import show_groups, show_why
 from collector.reporting.comparison import Comparison
-from collector.reporting.console import WIDTH, show_paragraph
-from collector.reporting.text import show_comparison
-from collector.trace.durations import in_words
 from tracer.errors import InputError
-from tracer.plain_text import plain
-
-INDENT = 14
 
 
 @click.command("why")
@@ -88,14 +80,6 @@ def _show(found: Shown, console: Console, show: Callable[[Shown, Console], None]
         show(found, console)
 
 
-def show_groups(found: Comparison, console: Console) -> None:
-    """Print the differences of the second group of a comparison against the first."""
-    console.width = console.width if console.is_terminal else WIDTH
-    show_comparison(console, found)
-    if found.left_out and not found.untested:
-        show_paragraph(console, f"too few to compare: {', '.join(map(plain, found.left_out))}", "dim", 2)
-
-
 def _explanation(view: TraceView, request: str | None, other: str | None, other_trace: str | None) -> Why:
     if request is None and other is None and other_trace is None:
         return explain_slowest(view)
@@ -105,48 +89,3 @@ def _explanation(view: TraceView, request: str | None, other: str | None, other_
     if other_trace is not None:
         return explain_against_trace(view, number, open_trace(other_trace))
     return explain(view, number)
-
-
-def show_why(why: Why, console: Console) -> None:
-    """Print why a request took so long."""
-    console.width = console.width if console.is_terminal else WIDTH
-    names = ", ".join(plain(each) for each in (f"#{why.number}", why.transaction_id) if each)
-    sentence = f"{plain(why.title)} ({names}) took {in_words(why.duration_ns)}, {_difference(why.extra_ns)} against "
-    others, usual = plain(why.against), in_words(why.usual_ns)
-    if why.shorter_share is None:
-        sentence += f"{others}, which took {usual}"
-    else:
-        sentence += f"{usual}, the mean of the middle half of {why.alike_count:,} {others}; {_rank(why.shorter_share)}"
-    show_paragraph(console, sentence, "bold")
-    console.print()
-    for stage in why.large:
-        _show_stage(console, stage)
-    if why.small:
-        rest = f"{_difference(sum(each.extra_ns for each in why.small)):>10}  {len(why.small)} other stages together"
-        console.print(Text(f"  {rest}", "dim"))
-
-
-def _show_stage(console: Console, stage: StageOfRequest) -> None:
-    console.print(Text.assemble(f"  {_difference(stage.extra_ns):>10}  ", (plain(stage.stage), "bold")))
-    usual = in_words(stage.usual_ns) if stage.usual_ns else "none"
-    words = f"{in_words(stage.duration_ns) if stage.duration_ns else 'none'} against {usual}"
-    if stage.shorter_share is not None and stage.extra_ns > 0:
-        words += f"; {_rank(stage.shorter_share)}"
-    show_paragraph(console, words, "", INDENT)
-    if stage.extra_ns <= 0:
-        return
-    for place in stage.where[:MOST_PLACES]:
-        part = "all" if place.duration_ns == stage.duration_ns else in_words(place.duration_ns)
-        at = f"{part} of it on {plain(place.host)}: {plain(place.title)}"
-        show_paragraph(console, at, "dim", INDENT)
-    for cause in stage.causes:
-        show_paragraph(console, plain(cause.text), "yellow", INDENT)
-
-
-def _difference(extra_ns: int) -> str:
-    return f"{'+' if extra_ns >= 0 else '−'}{in_words(abs(extra_ns))}"
-
-
-def _rank(shorter_share: float) -> str:
-    """`longer than 99.2 % of them`, `longer than all of them`."""
-    return f"longer than {'all' if shorter_share == 1 else f'{100 * shorter_share:.1f} %'} of them"

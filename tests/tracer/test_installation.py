@@ -71,6 +71,18 @@ def test_a_command_of_a_package_that_is_not_here_says_what_installs_it(monkeypat
     assert refused.value.message == wanted
 
 
+def test_a_library_of_one_command_has_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("mcp", "collector.commands.mcp:command", "tracer.commands")
+    monkeypatch.setattr("tracer.cli.entry_points", lambda **_: [point])
+    for name in list(sys.modules):
+        if name.partition(".")[0] == "mcp" or name in ("collector.commands.mcp", "collector.assistants.server"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Without("mcp"), *sys.meta_path])
+    with pytest.raises(click.ClickException, match=r"needs mcp.*, which is not installed") as refused:
+        cli.tracer.main(["mcp"], standalone_mode=False)
+    assert refused.value.message.endswith(install_command("mcp"))
+
+
 class _Without:
     """A finder to which one package is not there."""
 
