@@ -93,6 +93,17 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
             abort(404, "no such hop")
         return jsonify(title=hop_title(found), request=found.request, sections=_sections(found))
 
+    @server.get("/api/hops/<int:number>/<any(next, previous):which>")
+    def beside(number: int, which: str) -> Response:  # of the same connection
+        if trace.hop(number) is None:
+            abort(404, "no such hop")
+        other = trace.packet_beside(number, backwards=which == "previous")
+        found = None if other is None else trace.hop(other)
+        if found is None:
+            return jsonify(None)
+        at_ns = found.received_ns if found.sent_ns is None else found.sent_ns
+        return jsonify(hop=found.number, request=found.request, at_ns=at_ns)
+
     @server.get("/api/problems/<any(next, previous):which>")
     def problem(which: str) -> Response:
         found = trace.next_problem(_time("at"), backwards=which == "previous")

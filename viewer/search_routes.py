@@ -35,6 +35,11 @@ def add_search_routes(server: Flask, trace: TraceView, searching: TraceSearch, n
         count = asked.count(from_ns, max(from_ns, to_ns))
         return _arrows(asked.packets_between(from_ns, to_ns, *_page(count)), count)
 
+    @server.get("/api/around")
+    def around() -> Response:  # where the packets next to an empty view are
+        before, after = narrowing.asked_trace().packets_around(_number("from"), _number("to"))
+        return jsonify(before=before, after=after)
+
     @server.get("/api/requests/<int:number>/packets")
     def request_packets(number: int) -> Response:
         if not trace.has_request(number):

@@ -37,7 +37,7 @@ ENDINGS = {
 }
 """What the names of the files end with."""
 COLUMNS = ("#", "sent", "received", "from → to", "what", "bytes", "state", "request")
-SEARCH_HINT = "Search: id, path, host, status:5xx, not, or, >5ms  ( / )"
+SEARCH_HINT = "Search: id, path, host, lost, >5ms  ( / )"
 ONLY = "Show only the packets of requests that are found, or all again (u)"
 SEARCH_WORDS = "search-words"
 """The list of what the last word of a search may become; `assets/page/complete.js` fills it."""

@@ -240,6 +240,10 @@ class TraceView:
         place = np.repeat(first[numbers] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         return self._made.request_rows[place].astype(np.intp)
 
+    def packets_around(self, from_ns: int, to_ns: int) -> tuple[int | None, int | None]:
+        """The times of the last packet before [from_ns, to_ns) and of the first one after it; None for none."""
+        return self._index.neighbours(from_ns, to_ns)
+
     def requests_between(self, from_ns: int, to_ns: int) -> NDArray[np.int64]:
         """The numbers of the requests that overlap [from_ns, to_ns)."""
         found = np.flatnonzero((self._trees.start_ns < to_ns) & (self._trees.end_ns >= from_ns))
@@ -275,6 +279,34 @@ class TraceView:
         if not 0 <= number < len(self._columns):
             return None
         return self.read_unchanged(lambda: self._hop_at(number))
+
+    def packet_beside(self, number: int, backwards: bool = False) -> int | None:
+        """The number of the next hop (or the one before) of the same connection; None if there is none.
+
+        Cost: the rows of `hops` of that connection. Raises: as `hop`.
+        """
+        return self.read_unchanged(lambda: self._packet_beside(number, backwards))
+
+    def _packet_beside(self, number: int, backwards: bool) -> int | None:
+        wanted, here = self._connection_of(number), int(self._columns.anchor_ns[number])
+        if wanted is None:
+            return None
+        columns = ("connection_id", "send_trace_ns", "receive_trace_ns")
+        rows = pl.DataFrame(self.stored.rows_matching("hops", columns, {"connection_id": wanted}))
+        times = rows.select(pl.coalesce("send_trace_ns", "receive_trace_ns") - self.start_ns).to_series().drop_nulls()
+        beyond = times.filter(times <= here if backwards else times >= here).unique().sort(descending=backwards)
+        for time_ns in beyond:
+            at_once = self._index.rows_between(time_ns, time_ns + 1, 0, len(self._columns))
+            for other in at_once[::-1].tolist() if backwards else at_once.tolist():
+                is_beyond = other < number if backwards else other > number
+                if is_beyond and self._connection_of(other) == wanted:
+                    return int(other)
+        return None
+
+    def _connection_of(self, number: int) -> int | None:
+        row = self.stored.rows_between("hops", ("connection_id",), int(self._columns.row[number]), 1)
+        found: int | None = row["connection_id"][0].as_py()
+        return found
 
     def protocol_at(self, connection_id: int) -> tuple[str, int] | None:
         """The protocol that a connection was recognised as, and its server's port; None if none was. Of a connection

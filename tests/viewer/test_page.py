@@ -377,3 +377,42 @@ def test_it_fits_the_screen(page: Page, small_url: str, width: int, height: int)
     bar = page.locator("#actions").bounding_box()
     assert bar is not None
     assert bar["x"] + bar["width"] <= width
+
+
+def test_the_packets_of_a_connection_one_after_the_other(page: Page, small_url: str, small_trace: TraceView) -> None:
+    arrows = small_trace.request_packets(0, 0, 1_000)
+    of = {int(number): small_trace.hop(int(number)) for number in arrows.number}
+    first = of[int(arrows.number[0])]
+    assert first is not None
+    mine = [number for number, hop in of.items() if hop is not None and hop.connection_id == first.connection_id]
+    half = 2_000
+    at_ns = first.sent_ns or 0
+    open_page(page, f"{small_url}#from={at_ns - half}&to={at_ns + half}&hop={first.number}")
+    details = page.locator("#packet-details h3")
+    expect(details).to_contain_text("Packet")
+    for number in mine[1:3]:
+        page.keyboard.press(".")
+        page.wait_for_function(f"() => location.hash.includes('hop={number}')")
+    page.locator("[data-action=previous-packet]").click()
+    page.wait_for_function(f"() => location.hash.includes('hop={mine[1]}')")
+    page.keyboard.press(",")
+    page.wait_for_function(f"() => location.hash.includes('hop={mine[0]}')")
+    page.keyboard.press(",")
+    expect(page.locator("#badge")).to_have_text("The connection's first packet")
+
+
+def test_an_empty_view_leads_to_the_packets_around_it(page: Page, small_url: str, small_trace: TraceView) -> None:
+    arrows = small_trace.packets_between(0, small_trace.duration_ns + 1, 0, 100_000)
+    ends = sorted(zip(arrows.sent_ns.tolist(), arrows.received_ns.tolist(), strict=True))
+    gap = max(range(1, len(ends)), key=lambda at: ends[at][0] - max(end for _, end in ends[:at]))
+    begin, end = max(end for _, end in ends[:gap]), ends[gap][0]
+    third = (end - begin) // 3
+    open_page(page, f"{small_url}#from={begin + third}&to={end - third}")
+    box = page.locator("#nowhere")
+    expect(box).to_be_visible()
+    expect(box).to_contain_text("No packet here.")
+    act_and_settle(page, lambda: box.locator("button", has_text="the next").click())
+    expect(box).to_be_hidden()
+    assert view(page)[0] < end < view(page)[1]
+    act_and_settle(page, lambda: page.keyboard.press("0"))
+    expect(box).to_be_hidden()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries.timeline.windows import HopIndex, bincount_cells, bins_of, step_for
+from collector.queries.timeline.windows import HopIndex, bincount_cells, bins_of, neighbours_in, step_for
 from collector.trace.time_columns import Int64Array
 
 
@@ -60,6 +60,10 @@ class ChosenHops(HopIndex):
         """As of the whole."""
         first, last = self._places(from_ns, to_ns)
         return last - first
+
+    def neighbours(self, from_ns: int, to_ns: int) -> tuple[int | None, int | None]:
+        """As of the whole."""
+        return neighbours_in(self._anchor_ns, from_ns, to_ns)
 
     def rows_between(self, from_ns: int, to_ns: int, first: int, count: int) -> NDArray[np.intp]:
         """As of the whole."""

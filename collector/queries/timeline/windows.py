@@ -115,6 +115,10 @@ class HopIndex:
         """Hops whose anchor is in [from_ns, to_ns)."""
         return int(np.diff(np.searchsorted(self.columns.anchor_ns, (from_ns, to_ns), side="left"))[0])
 
+    def neighbours(self, from_ns: int, to_ns: int) -> tuple[int | None, int | None]:
+        """The anchors of the last hop before from_ns and of the first one from to_ns on; None where there is none."""
+        return neighbours_in(self.columns.anchor_ns, from_ns, to_ns)
+
     def rows_between(self, from_ns: int, to_ns: int, first: int, count: int) -> NDArray[np.intp]:
         """Up to `count` of the rows that `count` counts, from their `first` on."""
         low, high = np.searchsorted(self.columns.anchor_ns, (from_ns, to_ns), side="left")
@@ -237,6 +241,13 @@ class HopIndex:
     def _by_pair(self, counts: NDArray[Any]) -> Counts:
         shape = (len(self.pairs), len(ArrowClass), len(counts))
         return np.ascontiguousarray(counts.T).astype(np.uint32).reshape(shape)
+
+
+def neighbours_in(anchor_ns: Int64Array, from_ns: int, to_ns: int) -> tuple[int | None, int | None]:
+    """The last of some anchors before from_ns, and the first from to_ns on."""
+    low, high = np.searchsorted(anchor_ns, (from_ns, to_ns), side="left")
+    before = int(anchor_ns[low - 1]) if low else None
+    return before, int(anchor_ns[high]) if high < len(anchor_ns) else None
 
 
 def build_windows(shelf: Shelf, pairs: Pairs) -> None:

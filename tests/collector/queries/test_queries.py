@@ -90,3 +90,14 @@ def test_a_hop_of_a_trace_that_was_made_anew_is_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(document | {"created_ns": document["created_ns"] + 1}))
     with pytest.raises(InputError, match="made anew since it was opened"):
         opened.hop(0)
+
+
+def test_packets_of_a_connection_are_stepped_through_in_order(trace: TraceView) -> None:
+    hops = [trace.hop(number) for number in range(trace.summary.hops_count)]
+    by_connection: dict[int | None, list[int]] = {}
+    for hop in hops:
+        assert hop is not None
+        by_connection.setdefault(hop.connection_id, []).append(hop.number)
+    for numbers in list(by_connection.values())[:4]:
+        assert [trace.packet_beside(number) for number in numbers] == [*numbers[1:], None]
+        assert [trace.packet_beside(number, backwards=True) for number in numbers] == [None, *numbers[:-1]]

@@ -15,6 +15,7 @@ import { startLaneLabels } from "../page/lane_labels.js";
 import { startLive } from "../page/live.js";
 import { Minimap } from "../page/minimap.js";
 import { markClasses, markClocks } from "../page/notices.js";
+import { startNowhere } from "../page/nowhere.js";
 import { startPackets } from "../page/packets.js";
 import { startSaving } from "../page/save.js";
 import { startSearch } from "../page/search.js";
@@ -27,6 +28,7 @@ import { acceptRevision, fetchRevision, isLoading, load, loadOverview, stopLoadi
 import { centre, glide, glideAround, middle, settle, setView, shift, startMovement } from "./movement.js";
 import { startPointing } from "./pointing.js";
 import { goToConnection, goToProblem } from "./problems.js";
+import { goToPacket } from "./connection.js";
 import { startEdges } from "./edges.js";
 import { explainRequest, fitRequest, goToEvidence, loadRequest, select, setRequestTimes } from "./selection.js";
 import { startUsage } from "./usage.js";
@@ -80,6 +82,7 @@ function startParts() {
   startExplanation();
   startLaneLabels(timeline);
   startLive(timeline);
+  startNowhere(timeline);
   startPackets(timeline);
   startSaving();
   startSearch(timeline);
@@ -97,6 +100,8 @@ function addActions() {
   addAction("why", explainRequest, "y");
   addAction("next-problem", () => goToProblem("next"), "n");
   addAction("previous-problem", () => goToProblem("previous"), "N");
+  addAction("next-packet", () => goToPacket("next"), ".");
+  addAction("previous-packet", () => goToPacket("previous"), ",");
   addAction("theme", switchTheme, "t");
   addAction("help", () => openDialog("help"), "?");
   addAction("pairing", () => openDialog("pairing"), "p");

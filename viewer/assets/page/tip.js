@@ -120,5 +120,14 @@ export async function showPacket(box, number) {
   const hop = await fetchHop(number);
   if (!hop || state.selection.hop !== number) return;
   const heading = element("h3", "Packet");
+  heading.append(" ", step("‹", "previous-packet", "Previous packet of this connection (,)"));
+  heading.append(" ", step("›", "next-packet", "Next packet of this connection (.)"));
   box.replaceChildren(heading, ...hopChildren(hop));
+}
+
+function step(text, action, title) {
+  const button = element("button", text, "small");
+  button.dataset.action = action;
+  button.title = title;
+  return button;
 }

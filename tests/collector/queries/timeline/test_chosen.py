@@ -69,3 +69,15 @@ def test_none_and_all(trace: TraceView, windows: list[tuple[int, int]]) -> None:
     assert trace.only(np.zeros(0, np.int64)).count(*windows[0]) == 0
     assert trace.only(np.arange(6)).count(*windows[0]) == trace.count(*windows[0])
     assert trace.count(*windows[0]) == trace.summary.hops_count
+
+
+def test_the_packets_around_a_window(trace: TraceView) -> None:
+    for view in (trace, trace.only(SOME)):
+        arrows = view.packets_between(0, trace.duration_ns + 1, 0, MANY)
+        times = np.where(arrows.sent_ns < 0, arrows.received_ns, arrows.sent_ns).tolist()
+        assert times == sorted(times)
+        first, last = times[0], times[-1]
+        assert view.packets_around(first, last + 1) == (None, None)
+        assert view.packets_around(first + 1, last) == (first, last)
+        gap = max(range(1, len(times)), key=lambda at: times[at] - times[at - 1])
+        assert view.packets_around(times[gap - 1] + 1, times[gap]) == (times[gap - 1], times[gap])
