@@ -91,6 +91,7 @@ CLUSTER = [
     "zstandard",
 ]
 TEST = [
+    "axe-playwright-python",
     "boto3",
     "dpkt",
     "hypothesis",

@@ -123,7 +123,7 @@ def page(trace: TraceView, runs: Sequence[Path] = (), followed: bool = False, *,
             html.Div(live_state(), id="live"),
             html.Header(head(trace), id="head"),
             _bar(trace, followed),
-            html.Div(html.Canvas(id="minimap"), id="minimap-box", title="The whole trace; drag the window"),
+            _minimap(),
             html.Main([_timeline(trace, in_series=in_series), _panel(trace)]),
             packet_list(),
             html.Div(id="tip", role="status"),
@@ -249,6 +249,13 @@ def _story_bar(story: Story) -> Component:
     )
     foot = [html.P(legend, className="parts-legend"), *([every] if len(parts) > len(legend) else [])]
     return html.Div([html.Div(bar, className="parts"), html.Div(foot, className="parts-foot")], id="story")
+
+
+def _minimap() -> Component:
+    """The whole trace, and the window of it that the timeline shows."""
+    label: dict[str, Any] = {"aria-label": "The whole trace"}
+    title = "The whole trace; drag the window"
+    return html.Div(html.Canvas(id="minimap"), id="minimap-box", role="region", title=title, **label)
 
 
 def _bar(trace: TraceView, followed: bool) -> Component:

@@ -62,7 +62,7 @@ def pairs_table(pairs: Sequence[HostPair]) -> Component:
     """Columns in which all are 0 are left out."""
     shown = [name for name in PAIRING_NAMES if any(getattr(pair.counts, name) for pair in pairs)]
     names = ["hops", "matched", *(PAIRING_NAMES[name] for name in shown)]
-    head = html.Tr([html.Th(""), *(html.Th(name, title=MEANINGS[name], scope="col") for name in names)])
+    head = html.Tr([html.Td(), *(html.Th(name, title=MEANINGS[name], scope="col") for name in names)])
     rows = [
         html.Tr(
             [

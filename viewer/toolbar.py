@@ -84,11 +84,11 @@ def save_menu() -> Component:
         [_link(text, title, {"data-save": form, "data-ending": ENDINGS[form]}) for form, text, title in forms]
         for forms in (TABLES, REQUESTS)
     )
-    packets, exported = html.H4("", id="save-what"), html.H4("", id="save-requests")
+    packets, exported = html.H2("", id="save-what"), html.H2("", id="save-requests")
     return html.Details(
         [
             html.Summary("save ▾", title="Save the picture, or the packets (e)"),
-            html.Div([html.H4("What you see"), *pictures, packets, *tables, exported, *requests]),
+            html.Div([html.H2("What you see"), *pictures, packets, *tables, exported, *requests]),
         ],
         id="save",
         className="menu",
@@ -157,7 +157,8 @@ def packet_list() -> Component:
             action_button("×", "packets", "Close the list (l)", "small"),
         ]
     )
-    return html.Section([title, body], id="packets", hidden=True)
+    name: dict[str, Any] = {"aria-labelledby": "packets-title"}
+    return html.Section([title, body], id="packets", hidden=True, **name)
 
 
 def _action(name: str) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def table(head: Sequence[str], rows: Iterable[Row], caption: str = "") -> Compon
     """A table whose first column names the row."""
     body = [html.Tr([html.Th(row[0], scope="row"), *(html.Td(cell) for cell in row[1:])]) for row in rows]
     parts: list[Component] = [
-        html.Thead(html.Tr([html.Th(name, scope="col") for name in head])),
+        html.Thead(html.Tr([html.Th(name, scope="col") if name else html.Td() for name in head])),
         html.Tbody(body),
     ]
     return html.Div(

@@ -50,9 +50,10 @@ def content(data: PageData, address: Address) -> list[Component]:
 
 def _form(address: Address, sql: str) -> Component:
     lines = min(MOST_LINES, 2 + sql.count("\n"))
-    box = dcc.Textarea(id="sql", name="sql", value=sql, rows=lines, spellCheck=False, title="A query in SQL (DuckDB's)")
+    box = dcc.Textarea(id="sql", name="sql", value=sql, rows=lines, spellCheck=False)
     button = html.Button("Ask (Ctrl+Enter)", type="submit")
-    return html.Form([box, button], action=address.path, method="get", id="query-form")
+    label = html.Label("A query in SQL (DuckDB's)", htmlFor="sql")
+    return html.Form([label, box, button], action=address.path, method="get", id="query-form")
 
 
 def _rows(answer: SqlAnswer) -> Component:

@@ -150,9 +150,9 @@ function fillMenu() {
   });
   const all = trace.meta.lanes.map((_, lane) => lane);
   box.replaceChildren(
-    element("h4", "Group hosts"), ...choices, element("h4", "Rows"),
+    element("h2", "Group hosts"), ...choices, element("h2", "Rows"),
     ...splitButton(all, "services"), ...splitButton(all, "processes"),
-    button("as at first", resetLanes), element("h4", `Hosts${hidden.size ? `, ${hidden.size} hidden` : ""}`),
+    button("as at first", resetLanes), element("h2", `Hosts${hidden.size ? `, ${hidden.size} hidden` : ""}`),
     ...(hidden.size ? [button("show all", () => showLanes(all))] : []),
     ...laneOrder().map((lane) => hostChoice(lane, hidden)),
   );
