@@ -254,7 +254,7 @@ def _story_bar(story: Story) -> Component:
 def _minimap() -> Component:
     """The whole trace, and the window of it that the timeline shows."""
     label: dict[str, Any] = {"aria-label": "The whole trace"}
-    title = "The whole trace; drag the window"
+    title = "The whole trace; drag the window. Orange: how much slower than usual requests were"
     return html.Div(html.Canvas(id="minimap"), id="minimap-box", role="region", title=title, **label)
 
 

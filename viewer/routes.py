@@ -31,6 +31,9 @@ class Section(TypedDict):
     facts: list[Fact]
 
 
+SLOWNESS_BINS = 1_000
+
+
 def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
     """Serve the timeline's data of one trace."""
 
@@ -64,6 +67,13 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
     def overview() -> Response:
         return _bytes(windows.overview_message(trace))
 
+    @server.get("/api/slowness")
+    def slowness() -> Response:  # of a trace that is far away it would read all of a table before anybody asked for it
+        if trace.reads is not None or not trace.summary.roots_count:
+            return jsonify(None)
+        found = trace.load.slowness(SLOWNESS_BINS)
+        return jsonify(bin=found.bin_ns, ratio=found.ratio.round(2).tolist())
+
     @server.get("/api/requests/<int:number>/arrows")
     def request_arrows(number: int) -> Response:
         if not trace.has_request(number):
@@ -85,6 +95,17 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
         except InputError as error:
             found = no_comparison(error.what)
         return jsonify(element_trees(found))
+
+    _add_hops(server, trace)
+    _add_links(server, trace)
+
+    @server.get("/api/<path:rest>")
+    def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
+        abort(404, f"nothing is served as {rest}")
+
+
+def _add_hops(server: Flask, trace: TraceView) -> None:
+    """Serve single hops, those next to them, and those in trouble."""
 
     @server.get("/api/hops/<int:number>")
     def hop(number: int) -> Response:
@@ -117,12 +138,6 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
             abort(404, "no such connection")
         found = trace.first_trouble(number)
         return jsonify(None if found is None else asdict(found))
-
-    _add_links(server, trace)
-
-    @server.get("/api/<path:rest>")
-    def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
-        abort(404, f"nothing is served as {rest}")
 
 
 def _add_reads(server: Flask, trace: TraceView) -> None:

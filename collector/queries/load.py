@@ -18,6 +18,7 @@ from collector.queries.latency import AtConcurrency, Durations, Flight, Scatter
 from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
 from collector.queries.request_table import RequestClass, request_classes, request_table
 from collector.queries.service_graph import HopCounts, ServiceGraph, call_ends, service_graph
+from collector.queries.slowness import Slowness, slowness
 from collector.queries.span_trees import SpanTrees
 from collector.requests.request_words import WORDED, request_words
 from collector.requests.results import answer_text
@@ -194,6 +195,10 @@ class Load:
     def in_flight(self, selection: RequestSelection) -> Flight:
         """How many of the selected requests were in flight over time."""
         return latency.in_flight(self.select(selection), self._duration_ns, FLIGHT_BINS)
+
+    def slowness(self, bins: int) -> Slowness:
+        """When clients' requests were slow, over the whole trace."""
+        return slowness(self.table, self._duration_ns, bins)
 
     @cached_property
     def class_durations(self) -> tuple[Durations, ...]:

@@ -14,6 +14,7 @@ from flask.testing import FlaskClient
 from collector.queries import ArrowClass, TraceView, open_trace
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.binary_messages import Message, decode
+from tests.helpers.script_traces import write_script_trace
 from viewer.access import Access
 from viewer.app import create_app
 from viewer.windows import MOST_ARROWS
@@ -264,3 +265,18 @@ def test_requests_are_saved_for_other_tools(small: FlaskClient, small_trace: Tra
 def test_a_search_that_makes_no_sense_leaves_nothing(small: FlaskClient, small_trace: TraceView) -> None:
     response = small.get(f"/api/window?from=0&to={small_trace.duration_ns}&only=put+(", base_url="http://localhost")
     assert decode(response.data).columns["number"].tolist() == []
+
+
+def test_slow_stretches_are_where_slow_requests_were(tmp_path: Path) -> None:
+    lines = ["client:40000 > proxy:8080", "0 > syn", "50 < syn_ack"]
+    for number, took in enumerate([300] * 20 + [9_000] + [300] * 20):
+        at, sent, got = 1_000 + 10_000 * number, 100 * number, 50 * number
+        lines += [f"{at} > {sent}:{sent + 100} GET /a", f"{at + took} < {got}:{got + 50} 200"]
+    write_script_trace(str(tmp_path / "t"), "\n".join(lines))
+    trace = open_trace(str(tmp_path / "t"))
+    answer = client_of(trace).get("/api/slowness", base_url="http://localhost").json
+    slow = trace.request(20)
+    bins = [at for at, ratio in enumerate(answer["ratio"]) if ratio > 5]
+    assert bins[0] == slow.start_ns // answer["bin"]
+    assert bins[-1] == slow.end_ns // answer["bin"]
+    assert max(answer["ratio"]) == pytest.approx(27, rel=0.1)

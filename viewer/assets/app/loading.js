@@ -3,7 +3,7 @@
 import { notify } from "../data/events.js";
 import { withEnds } from "../data/message.js";
 import { rowsCovered, rowTable, wantedRows } from "../data/rows.js";
-import { fetchMessage, onlyPart } from "../data/server.js";
+import { fetchJson, fetchMessage, onlyPart } from "../data/server.js";
 import { state, trace } from "../data/trace.js";
 import { densityPicture } from "../draw/density.js";
 import { Minimap } from "../page/minimap.js";
@@ -78,6 +78,18 @@ export function loadOverview(minimap) {
       redraw();
     })
     .catch(reportNoAnswer);
+}
+
+/** Load when requests were slow, once all else is there. @param {Minimap} minimap */
+export function loadSlowness(minimap) {
+  requestIdleCallback(() =>
+    fetchJson("api/slowness")
+      .then((slowness) => {
+        minimap.setSlowness(slowness);
+        redraw();
+      })
+      .catch(() => {}), // the strip is as good without
+  );
 }
 
 /** What another revision of the trace shows from `from` to `to`, without showing it yet. */

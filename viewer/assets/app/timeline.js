@@ -24,7 +24,7 @@ import { startUploadDialog } from "../page/uploads.js";
 import {
   draw, drawChips, redrawRows, redrawTheme, fitCanvas, repaint, scrollRows, startDrawing,
 } from "./drawing.js";
-import { acceptRevision, fetchRevision, isLoading, load, loadOverview, stopLoading } from "./loading.js";
+import { acceptRevision, fetchRevision, isLoading, load, loadOverview, loadSlowness, stopLoading } from "./loading.js";
 import { centre, glide, glideAround, middle, settle, setView, shift, startMovement } from "./movement.js";
 import { startPointing } from "./pointing.js";
 import { goToConnection, goToProblem } from "./problems.js";
@@ -59,6 +59,7 @@ export function start(meta) {
   onResize();
   drawChips();
   loadOverview(minimap);
+  loadSlowness(minimap);
   if (given.request !== null || given.hop !== null) select(given.request, given.hop);
   if (given.request !== null && !given.view) fitRequest();
   startParts();
@@ -161,6 +162,7 @@ async function renew(meta, from, to, wanted) {
   Object.assign(state, { from, to, hover: null, still: null });
   acceptRevision(revision, to - from);
   minimap.setOverview(revision.overview);
+  minimap.setSlowness(null); // of the revision before
   forgetHops();
   draw();
   repaint();

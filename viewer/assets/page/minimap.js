@@ -1,4 +1,4 @@
-// The whole trace in a strip: traffic, problems, recorded command, and the window that is in view.
+// The whole trace in a strip: from above problems, how slow requests were, traffic; and the window that is in view.
 
 import { trace } from "../data/trace.js";
 import { wholeView } from "../data/view.js";
@@ -7,17 +7,26 @@ import { currentTheme, palette } from "../draw/palette.js";
 
 const STACK = [0, 1, 2, 5]; // classes from below
 const TROUBLE = [3, 4, 6];
+const STRIP_PX = 6; // for problems
+const SLOW_PX = 16, LEAST_RATIO = 1.25, MOST_RATIO = 32; // for slow requests: how many times as long as usual
 
 export class Minimap {
   constructor(canvas, onMove) {
     this.canvas = canvas;
     this.onMove = onMove;
     this.picture = null;
+    this.slowness = null;
     this.attach();
   }
 
   setOverview(density) {
     this.density = density;
+    this.picture = null;
+  }
+
+  /** @param {{ bin: Ns, ratio: number[] } | null} slowness for each bin by how much the slowest request was slower than usual */
+  setSlowness(slowness) {
+    this.slowness = slowness;
     this.picture = null;
   }
 
@@ -78,6 +87,22 @@ export class Minimap {
     const columns = this.columns(width);
     const most = Math.max(1, ...columns.map((each) => STACK.reduce((sum, cls) => sum + each[cls], 0)));
     columns.forEach((each, at) => this.drawColumn(context, each, at, height, most));
+    if (this.slowness) this.drawSlowness(context, width);
+  }
+
+  // Bars upon a line, their height by the logarithm of the ratio.
+  drawSlowness(context, width) {
+    const [from, to] = wholeView(trace.meta), { bin, ratio } = this.slowness, base = STRIP_PX + SLOW_PX;
+    const binAt = (x) => (from + (x / width) * (to - from)) / bin;
+    context.fillStyle = palette.slow;
+    for (let x = 0; x < width; x++) {
+      const worst = Math.max(0, ...ratio.slice(Math.max(0, Math.floor(binAt(x))), Math.max(0, Math.ceil(binAt(x + 1)))));
+      if (worst < LEAST_RATIO) continue;
+      const height = Math.round(Math.min(1, Math.log(worst) / Math.log(MOST_RATIO)) * SLOW_PX);
+      context.fillRect(x, base - height, 1, height);
+    }
+    context.fillStyle = palette.grid;
+    context.fillRect(0, base, width, 1);
   }
 
   // Counts by class for each px of the strip.
@@ -96,10 +121,10 @@ export class Minimap {
   }
 
   drawColumn(context, column, at, height, most) {
-    const strip = 6;
+    const above = STRIP_PX + (this.slowness ? SLOW_PX : 0);
     let base = height - 1;
     const total = STACK.reduce((sum, cls) => sum + column[cls], 0);
-    const scale = total ? (Math.sqrt(total / most) * (height - strip - 3)) / total : 0;
+    const scale = total ? (Math.sqrt(total / most) * (height - above - 3)) / total : 0;
     for (const cls of STACK) {
       const size = column[cls] * scale;
       if (!size) continue;
@@ -112,7 +137,7 @@ export class Minimap {
     const trouble = TROUBLE.reduce((sum, cls) => sum + column[cls], 0);
     context.globalAlpha = 0.3 + 0.7 * troubleStrength(trouble, total);
     context.fillStyle = palette.classes[worst];
-    context.fillRect(at - 0.5, 1, 2, strip);
+    context.fillRect(at - 0.5, 1, 2, STRIP_PX);
     context.globalAlpha = 1;
   }
 }
