@@ -9,6 +9,8 @@ from collector.queries import SearchHits, TraceSearch, TraceView
 SEARCHES_KEPT, NARROWED_KEPT = 32, 4
 """The results of so many searches, and the packets of so many."""
 LONGEST_SEARCH = 500
+MOST_ALONE = 10_000_000
+"""At most so many packets are shown without the others: 40 bytes of memory each, and 0.1 s for a view of them."""
 
 
 class Narrowing:
@@ -29,5 +31,11 @@ class Narrowing:
         query = request.args.get("only", "")[:LONGEST_SEARCH]
         return self._only(query) if query else self._trace
 
+    def problem(self, hits: SearchHits) -> str:
+        """Why the packets of the requests that were found cannot be shown alone; "" if they can."""
+        count = self._trace.packets_count(hits.requests)
+        return f"they have {count:,} packets; at most {MOST_ALONE:,} are shown alone" if count > MOST_ALONE else ""
+
     def _narrow(self, query: str) -> TraceView:
-        return self._trace.only(self.hits(query).requests)
+        hits = self.hits(query)
+        return self._trace.only(hits.requests[:0] if self.problem(hits) else hits.requests)

@@ -18,10 +18,11 @@ def add_search_routes(server: Flask, trace: TraceView, searching: TraceSearch, n
     def search() -> Response:
         hits = narrowing.asked_hits()
         if hits.problem or not hits.count:
-            return jsonify(count=0, requests=0, at=0, hit=None, problem=hits.problem)
+            return jsonify(count=0, requests=0, alone="", at=0, hit=None, problem=hits.problem)
         at = _number("at", 0) % hits.count
         found = asdict(searching.hit(hits, at))
-        return jsonify(count=hits.count, requests=len(hits.requests), at=at, hit=found, problem="")
+        alone, count = narrowing.problem(hits), len(hits.requests)
+        return jsonify(count=hits.count, requests=count, alone=alone, at=at, hit=found, problem="")
 
     @server.get("/api/search/words")
     def words() -> Response:

@@ -233,6 +233,11 @@ class TraceView:
         view._index = ChosenHops(self._index, np.unique(self._rows_of_requests(requests)))
         return view
 
+    def packets_count(self, requests: NDArray[np.int64]) -> int:
+        """How many packets some requests have together."""
+        first = self._made.request_first
+        return int((first[requests + 1] - first[requests]).sum())
+
     def _rows_of_requests(self, numbers: NDArray[np.int64]) -> NDArray[np.intp]:
         """The hops of some requests, one request after the other."""
         first = self._made.request_first

@@ -15,6 +15,7 @@ from collector.queries import ArrowClass, TraceView, open_trace
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.binary_messages import Message, decode
 from tests.helpers.script_traces import write_script_trace
+from viewer import narrowing
 from viewer.access import Access
 from viewer.app import create_app
 from viewer.windows import MOST_ARROWS
@@ -280,3 +281,15 @@ def test_slow_stretches_are_where_slow_requests_were(tmp_path: Path) -> None:
     assert bins[0] == slow.start_ns // answer["bin"]
     assert bins[-1] == slow.end_ns // answer["bin"]
     assert max(answer["ratio"]) == pytest.approx(27, rel=0.1)
+
+
+def test_too_many_packets_are_not_shown_alone(small_trace: TraceView, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = small_trace.packets_count(np.array([0]))
+    assert few == small_trace.request(0).hops_count
+    monkeypatch.setattr(narrowing, "MOST_ALONE", few)
+    client, view = client_of(small_trace), f"from=0&to={small_trace.duration_ns}"
+    for query, shown in (("%231", few), ("cat", 0)):
+        answer = client.get(f"/api/search?q={query}", base_url="http://localhost").json
+        assert bool(answer["alone"]) == (shown == 0)
+        response = client.get(f"/api/window?{view}&only={query}", base_url="http://localhost")
+        assert len(decode(response.data).columns["number"]) == shown

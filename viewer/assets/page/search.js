@@ -24,8 +24,8 @@ async function switchOnly() {
 async function sayOnly(query) {
   const answer = await ask(query, 0);
   const text = answer.requests === 1 ? "its 1 request" : `its ${answer.requests.toLocaleString("en")} requests`;
-  say(answer.problem || (answer.requests ? `only the packets of ${text}` : "no request is found"));
-  return answer.requests > 0;
+  say(answer.problem || answer.alone || (answer.requests ? `only the packets of ${text}` : "no request is found"));
+  return answer.requests > 0 && !answer.alone;
 }
 
 function showOnly(query) {
@@ -48,7 +48,7 @@ async function step(by) {
   if (box().value.trim() !== query) return;
   [lastQuery, at, count] = [query, answer.at, answer.count];
   if (!answer.hit) return say(answer.problem || "nothing found");
-  if (state.only && state.only !== query && answer.requests) showOnly(query);
+  if (state.only && state.only !== query && answer.requests) showOnly(answer.alone ? "" : query);
   const { request, from_ns: from, to_ns: to, text } = answer.hit;
   say(`${(at + 1).toLocaleString("en")} of ${count.toLocaleString("en")}: ${text}`);
   timeline.select(request, null);
