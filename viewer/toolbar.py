@@ -9,6 +9,7 @@ from viewer.controls import action_button
 from viewer.uploads import MOST_BYTES, MOST_FILES
 
 PICTURES = (
+    ("share", "Copy a link (k)", "To this view, with a note, for somebody who opens this trace, too"),
     ("picture-png", "PNG picture", "The timeline as you see it"),
     ("picture-svg", "SVG picture", "The same as lines, for a document"),
     ("picture-html", "One-file HTML page", "Picture, story and the selected request; opens anywhere"),

@@ -208,3 +208,30 @@ def test_the_packets_of_the_selection_are_saved_as_tables(
     assert table.num_rows == small_trace.request(2).hops_count
     mine = {span.number for span in small_trace.spans(2)}
     assert len(set(table["exchange_id"].to_pylist()) - {None}) == len(mine)
+
+
+def test_a_link_carries_the_view_a_note_and_the_traces_name(page: Page, small_url: str, small_trace: TraceView) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_page(page, small_url)
+    search_for(page, "#2")
+    page.keyboard.press("Escape")
+    page.once("dialog", lambda dialog: dialog.accept("look <b>here</b> & there"))
+    page.keyboard.press("k")
+    expect(page.locator("#note")).to_contain_text("look <b>here</b> & there")
+    expect(page.locator("#badge")).to_have_text("The link is copied")
+    link = page.evaluate("navigator.clipboard.readText()")
+    seen = view(page)
+    other = page.context.new_page()
+    open_page(other, link)
+    expect(other.locator("#note span")).to_have_text("look <b>here</b> & there")
+    expect(other.locator("#request-details h2")).to_have_text("Request #2")
+    assert view(other) == pytest.approx(seen, abs=1)
+    other.locator("#note button").click()
+    expect(other.locator("#note")).to_be_hidden()
+    assert "note=" not in other.url
+    other.goto("about:blank")
+    open_page(other, link.replace(f"trace={small_trace.summary.name}", "trace=another"))
+    expect(other.locator("#note span").first).to_have_text(
+        f"This link was made for the trace another; here is {small_trace.summary.name}."
+    )
+    other.close()

@@ -18,6 +18,7 @@ import { markClasses, markClocks } from "../page/notices.js";
 import { startNowhere } from "../page/nowhere.js";
 import { startPackets } from "../page/packets.js";
 import { startSaving } from "../page/save.js";
+import { startSharing } from "../page/share.js";
 import { startSearch } from "../page/search.js";
 import { switchTheme } from "../page/theme.js";
 import { startUploadDialog } from "../page/uploads.js";
@@ -87,6 +88,7 @@ function startParts() {
   startPackets(timeline);
   startSaving();
   startSearch(timeline);
+  startSharing();
   startUsage();
   startUploadDialog();
 }
