@@ -319,7 +319,7 @@ def test_the_line_on_pairing_opens_its_tables(page: Page, small_url: str, small_
     expect(dialog).to_be_visible()
     expect(dialog.locator(".figures tbody tr")).to_have_count(len(small_trace.pairing.host_pairs))
     expect(dialog.locator("thead th")).to_have_text(
-        ["", "hops", "matched", "sent again", "lost", "dropped", "outside", "ambiguous"]
+        ["hops", "matched", "sent again", "lost", "dropped", "outside", "ambiguous"]
     )
     expect(dialog.locator(".warning")).to_contain_text("12 capture dropped")
     box = dialog.bounding_box()

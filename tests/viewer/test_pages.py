@@ -63,7 +63,7 @@ def open_page(page: Page, url: str, name: str) -> None:
 
 def cell(page: Page, table: str, row: str, column: str) -> str:
     """The text of a cell of a table by the names of its row and column."""
-    head = page.locator(f"{table} thead th").all_text_contents()
+    head = page.locator(f"{table} thead tr > *").all_text_contents()
     found = page.locator(f"{table} tbody tr").filter(has=page.locator("th", has_text=re.compile(f"^(✗ )?{row}$")))
     return found.locator("th, td").nth(head.index(column)).text_content() or ""
 
