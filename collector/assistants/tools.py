@@ -106,7 +106,7 @@ class TraceTools:
         return _printed_text(lambda console: show_groups(found, console))
 
     def compare_hosts(self, first: str, second: str) -> str:
-        """The calls that two hosts answer, by stage: is one of them slower, or its network?"""
+        """The calls that two hosts answer, by stage: how long the server took, and sending request and answer."""
         found = compare_servers(self._open_view(), first, second)
         return _printed_text(lambda console: show_groups(found, console))
 

@@ -3,10 +3,12 @@
 Requests are chosen by searches; their stages are those of `collector.reporting.stage_times`. If no kind of request is
 in both groups (PUT against GET), all requests of each are compared as one kind.
 
-Calls are compared by what was asked, where it is the same at both hosts: the server's time, and both ways together,
-since an error of the clocks would make one way longer at one host than at the other. If these are not known of nearly
-all calls at either host (it is not captured), the whole call is one stage at both. What a server asked of others
-meanwhile is part of its time.
+Calls are compared by what was asked, where it is the same at both hosts: the server's time, from the request's last
+byte arriving to the answer's first leaving (none, if it answered before); and all else, which is sending both: from
+the first byte leaving to the last arriving, with whatever pauses their senders made. Both ways are one stage, since
+an error of the clocks would make one longer at one host than at the other. If these are not known of nearly all calls
+at either host (it is not captured), the whole call is one stage at both. What a server asked of others meanwhile is
+part of its time.
 """
 
 import polars as pl
@@ -19,7 +21,7 @@ from tracer.errors import InputError
 EVERY_KIND = "all requests"
 DIVIDED_SHARE = 0.9
 """Calls are divided into stages if so many of each host's can be."""
-AT_SERVER, ON_THE_WAY, UNDIVIDED = "server", "network, both ways", "call"
+AT_SERVER, SENDING, UNDIVIDED = "server", "sending request and answer", "call"
 _TIMES = {
     "asked": "request_first_sent_trace_ns",
     "arrived": "request_last_received_trace_ns",
@@ -69,15 +71,12 @@ def compare_servers(trace: TraceView, first: str, second: str) -> Comparison:
 
 def _calls(trace: TraceView) -> pl.DataFrame:
     """The calls whose duration is known: `trace_id` (their own id), `host, kind, began_trace_ns`, the duration of each
-    stage, `whole`, and `is_divided`, whether those are known."""
+    stage, and `is_divided`, whether it is known of all."""
     columns = ("exchange_id", "server_host", "service", "operation", "method", "is_stream", *_TIMES.values())
     rows = pl.DataFrame(trace.stored.read("exchanges", columns)).with_columns(pl.col(pl.Categorical).cast(pl.String))
     times = {name: pl.col(column) for name, column in _TIMES.items()}
-    spent = {
-        AT_SERVER: times["answered"] - times["arrived"],
-        ON_THE_WAY: times["arrived"] - times["asked"] + times["done"] - times["answered"],
-        UNDIVIDED: times["done"] - times["asked"],
-    }
+    whole, at_server = times["done"] - times["asked"], (times["answered"] - times["arrived"]).clip(lower_bound=0)
+    spent = {AT_SERVER: at_server, SENDING: whole - at_server, UNDIVIDED: whole}
     answered = rows.filter(~pl.col("is_stream").fill_null(value=False) & pl.col("server_host").is_not_null())
     asked = pl.coalesce("operation", "method", pl.lit("request"))
     return answered.select(
@@ -92,7 +91,7 @@ def _calls(trace: TraceView) -> pl.DataFrame:
 
 def _stages(calls: pl.DataFrame, *, is_divided: bool) -> pl.DataFrame:
     """The calls in the form that `compare` takes."""
-    names = [AT_SERVER, ON_THE_WAY] if is_divided else [UNDIVIDED]
+    names = [AT_SERVER, SENDING] if is_divided else [UNDIVIDED]
     rows = calls.filter("is_divided") if is_divided else calls
     return rows.unpivot(
         names, index=["trace_id", "kind", "began_trace_ns"], variable_name="stage", value_name="duration_ns"

@@ -77,8 +77,10 @@ class TraceSearch:
         return hits.requests
 
     def completions(self, text: str) -> list[Completion]:
-        """What the last word of a query may become; the first is the likeliest. Raises: as `hits`."""
-        return completions(text[:LONGEST_QUERY], self._searched)
+        """What the last word of a query may become; the first is the likeliest. Of a trace on an object store the
+        language alone, until a search has read its texts. Raises: as `hits`."""
+        is_read = self._trace.reads is None or "_searched" in self.__dict__
+        return completions(text[:LONGEST_QUERY], self._searched if is_read else None)
 
     def hit(self, hits: SearchHits, at: int) -> SearchHit:
         """The hit at a place below `hits.count`.

@@ -81,9 +81,9 @@ class Completion:
     meaning: str
 
 
-def completions(text: str, where: Searched) -> list[Completion]:
+def completions(text: str, where: Searched | None) -> list[Completion]:
     """At most `MOST_COMPLETIONS` searches that begin with what was typed and end in a known word; of the values of the
-    trace the most frequent first."""
+    trace the most frequent first. Without `where` none of those."""
     last = _LAST.search(text)
     if last is None:
         return []
@@ -96,7 +96,7 @@ def completions(text: str, where: Searched) -> list[Completion]:
     return [Completion(before + each.text, each.meaning) for each in found[:MOST_COMPLETIONS] if each.text != text]
 
 
-def _words(begin: str, where: Searched) -> list[Completion]:
+def _words(begin: str, where: Searched | None) -> list[Completion]:
     """Prefixes, examples, hosts, services and methods that begin so."""
     words = {f"{key}:": MEANINGS.get(key, OF_PROTOCOL) for key in (*MEANINGS, *sorted(RULES.keys() - MEANINGS.keys()))}
     usual = {word: meaning for word, meaning in words.items() if word[:-1] not in PROTOCOL_WORDS}
@@ -109,9 +109,11 @@ def _words(begin: str, where: Searched) -> list[Completion]:
     return [*starting, *found]
 
 
-def _values(key: str, part: str, where: Searched) -> list[str]:
+def _values(key: str, part: str, where: Searched | None) -> list[str]:
     """Values that may stand behind a prefix and contain `part`, those that begin with it first."""
     values = [each for each in VALUES.get(key, ()) if part in each]
+    if where is None:
+        return values
     if key in PROTOCOL_WORDS:
         names = [each.name for each in PROTOCOLS if key in (each.name, each.family)]
         values += _most_frequent(where.spans.filter(pl.col("protocol").is_in(names)), ("method", "result"), part)

@@ -217,7 +217,7 @@ def test_compare_takes_two_searches_and_two_hosts(page: Page, url: str) -> None:
     page.locator("#compare-hosts button").click()
     page.wait_for_url("**host=storage1&other_host=storage2")
     expect(page.locator("#differs")).to_contain_text("storage")
-    expect(page.locator("#card-kind-0 table")).to_contain_text("network, both ways")
+    expect(page.locator("#card-kind-0 table")).to_contain_text("sending request and answer")
     page.locator(".choice", has_text="slow and typical").click()
     expect(page.locator("#card-kind-0 thead th").nth(2)).to_have_text("slow")
 

@@ -43,6 +43,21 @@ def test_each_answer_says_what_was_read(far: TraceView) -> None:
     assert f"read {count.words}" in str(element_trees(head(far)))
 
 
+def test_completing_words_reads_nothing_before_a_search_has(far: TraceView) -> None:
+    client = create_app(far).server.test_client()
+
+    def words(text: str) -> list[str]:
+        answer = client.get(f"/api/search/words?q={text}", base_url="http://localhost").json
+        return [each["text"] for each in answer]
+
+    before = read_count(URL)
+    assert words("host:") == []
+    assert words("outcome:f") == ["outcome:failed"]
+    assert read_count(URL) == before
+    assert client.get("/api/search?q=put", base_url="http://localhost").json["requests"] == 400
+    assert "host:proxy" in words("host:")
+
+
 def test_a_trace_on_disk_says_nothing_of_reads(small_trace: TraceView) -> None:
     client = create_app(small_trace).server.test_client()
     assert "X-Twintap-Read" not in client.get("/api/overview", base_url="http://localhost").headers

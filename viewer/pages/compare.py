@@ -52,8 +52,8 @@ def content(data: PageData, address: Address) -> list[Component]:
     if not traces:
         parts.append(html.P(["To compare with another trace: ", code("tracer view TRACE OTHER…")], className="hint"))
     try:
-        found = asked.compare(data.trace) if asked else None
-        found = found or _comparison(data.trace, traces[names.index(chosen)] if chosen in names else None)
+        other = traces[names.index(chosen)] if chosen in names else None
+        found = _asked_comparison(data.trace, asked) if asked else _comparison(data.trace, other)
     except InputError as error:
         return [*parts, nothing("This cannot be compared", str(error))]
     first, second = (data.trace.summary.name, chosen) if chosen in names else ("typical", "slow")
@@ -76,10 +76,6 @@ class Asked:
 
     def __bool__(self) -> bool:
         return bool(self.searches[0] or self.hosts[0])
-
-    def compare(self, trace: TraceView) -> Comparison:
-        """The comparison. Raises: as `compare_found`."""
-        return compare_servers(trace, *self.hosts) if self.hosts[0] else compare_found(trace, *self.searches)
 
 
 def _groups_form(address: Address) -> Component:
@@ -109,6 +105,12 @@ def _hosts_form(trace: TraceView, address: Address) -> Component:
     labels = [html.Label([text, select]) for text, select in zip(CALLS, selects, strict=True)]
     parts = [*labels, html.Button("compare", type="submit")]
     return html.Form(parts, id="compare-hosts", action=address.path, method="GET", className="search")
+
+
+@lru_cache(maxsize=2)
+def _asked_comparison(trace: TraceView, asked: Asked) -> Comparison:
+    """Raises: as `compare_found`."""
+    return compare_servers(trace, *asked.hosts) if asked.hosts[0] else compare_found(trace, *asked.searches)
 
 
 @lru_cache(maxsize=2)

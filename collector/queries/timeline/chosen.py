@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries.timeline.windows import HopIndex, bincount_cells, bins_of, neighbours_in, step_for
+from collector.queries.timeline.windows import HopIndex, bins_of, neighbours_in, step_for
 from collector.trace.time_columns import Int64Array
 
 
@@ -88,7 +88,4 @@ class ChosenHops(HopIndex):
     ) -> NDArray[Any]:
         del of_level  # nothing is counted ahead
         low, high = self._places(first << shift, last << shift)
-        rows = self._rows[low:high]
-        cells = self.cells.of(self.columns.pair[rows], self.columns.arrow_class[rows])
-        bins = (self._anchor_ns[low:high] >> shift) - first
-        return bincount_cells(bins, [to_column(each) for each in cells], last - first, width)
+        return self._counts_of(self._rows[low:high], first, last, shift, to_column, width)

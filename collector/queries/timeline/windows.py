@@ -232,11 +232,16 @@ class HopIndex:
         """[bin, column]: from the level that suits, its cells summed by `of_level`; below the finest from the rows."""
         if shift < self._facts.shift:
             low, high = np.searchsorted(self.columns.anchor_ns, (first << shift, last << shift), side="left")
-            rows = slice(int(low), int(high))
-            cells = self.cells.of(self.columns.pair[rows], self.columns.arrow_class[rows])
-            bins = (self.columns.anchor_ns[rows] >> shift) - first
-            return bincount_cells(bins, [to_column(each) for each in cells], last - first, width)
+            return self._counts_of(slice(int(low), int(high)), first, last, shift, to_column, width)
         return of_level(self._levels.slice(first, last, shift))
+
+    def _counts_of(
+        self, rows: Rows, first: int, last: int, shift: int, to_column: Callable[[Int64Array], Int64Array], width: int
+    ) -> NDArray[Any]:
+        """[bin, column] of some rows, all of which are in bins from `first` on and before `last`."""
+        cells = self.cells.of(self.columns.pair[rows], self.columns.arrow_class[rows])
+        bins = (self.columns.anchor_ns[rows] >> shift) - first
+        return bincount_cells(bins, [to_column(each) for each in cells], last - first, width)
 
     def _by_pair(self, counts: NDArray[Any]) -> Counts:
         shape = (len(self.pairs), len(ArrowClass), len(counts))

@@ -79,7 +79,7 @@ def test_calls_of_two_hosts(trace: TraceView) -> None:
     assert (found.first, found.second, kind.kind) == ("one", "two", "GET at swift-proxy")
     by_stage = {each.stage: each for each in kind.stages}
     assert by_stage["server"].difference_ns == pytest.approx(1_000_000)
-    assert by_stage["network, both ways"].difference_ns == pytest.approx(100_000)
+    assert by_stage["sending request and answer"].difference_ns == pytest.approx(100_000)
     assert found.left_out == ("PUT at swift-proxy",)
     with pytest.raises(InputError, match="nobody answers no call") as refused:
         compare_servers(trace, "nobody", "one")
@@ -92,6 +92,24 @@ def test_a_host_whose_times_are_not_seen_leaves_the_call_undivided(tmp_path: Pat
     trace = trace_of(tmp_path, requests("client", "one", 40_000, [200] * 8, "GET /a"), unseen)
     (kind,) = compare_servers(trace, "two", "one").kinds
     assert [each.stage for each in kind.stages] == ["call"]
+
+
+def early(server: str, port: int) -> str:
+    """Requests that are answered while their second half is still on the way."""
+    lines = [f"client:{port} > {server}:8080", "0 > syn", "50 < syn_ack"]
+    for number in range(6):
+        at, sent, got = 1_000 + 10_000 * number, 100 * number, 50 * number
+        lines += [f"{at} > {sent}:{sent + 60} PUT /b head=50 body=50", f"{at + 100} < {got}:{got + 50} 400"]
+        lines += [f"{at + 300} > {sent + 60}:{sent + 100}"]
+    return "\n".join(lines)
+
+
+def test_a_server_that_answers_early_takes_no_time(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, early("one", 40_000), early("two", 40_001))
+    (kind,) = compare_servers(trace, "two", "one").kinds
+    by_stage = {each.stage: each for each in kind.stages}
+    assert by_stage["server"].first_ns == 0
+    assert by_stage["sending request and answer"].first_ns == kind.first.mean_ns > 0
 
 
 def run(trace: TraceView, *words: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from collector.queries import TraceSearch, open_trace
-from collector.queries.search_completion import MEANINGS, PROTOCOL_WORDS
+from collector.queries.search_completion import MEANINGS, PROTOCOL_WORDS, completions
 from collector.queries.search_rules import RULES
 from tests.helpers.script_traces import write_script_trace
 
@@ -73,3 +73,9 @@ def test_an_empty_search_offers_the_language(search: TraceSearch) -> None:
     assert found[0].text == ">10ms"
     assert all(each.meaning for each in found)
     assert [each.text for each in search.completions("GET ")][:3] == ["GET >10ms", "GET >1MB", "GET not "]
+
+
+def test_without_the_texts_of_a_trace_the_language_is_offered() -> None:
+    assert [each.text for each in completions("GET not outcome:f", None)] == ["GET not outcome:failed"]
+    assert [each.text for each in completions("ho", None)] == ["host:"]
+    assert completions("host:", None) == []

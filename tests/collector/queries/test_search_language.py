@@ -153,3 +153,17 @@ def test_requests_with_lost_packets_and_where_something_was_found(tmp_path: Path
     assert search.requests("finding:packet_loss").tolist() == [1]
     assert search.requests("finding:server_error").tolist() == [0]
     assert search.requests("finding:server_silent or finding:tail").tolist() == [1]
+
+
+def test_a_finding_finds_nothing_at_other_hosts(tmp_path: Path) -> None:
+    elsewhere = """
+    client:40009 > other:8080
+          0 > syn
+         50 < syn_ack
+        100 > 0:100 GET /elsewhere
+       4900 < 0:50 200
+"""
+    write_script_trace(str(tmp_path / "t"), SCRIPT + elsewhere)
+    search = TraceSearch(open_trace(str(tmp_path / "t")))
+    assert search.requests("finding:server_error").tolist() == search.requests("status:503").tolist()
+    assert len(search.requests("/elsewhere")) == 1
