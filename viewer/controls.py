@@ -24,6 +24,11 @@ def request_button(children: Children, number: int) -> Component:
     return _button(children, {"data-request": str(number)}, "", "")
 
 
+def beside_button(children: Children, number: int) -> Component:
+    """A request that is compared with the selected one: it is selected, and shown on the same scale."""
+    return _button(children, {"data-beside": str(number)}, "Show it in the timeline on the same scale", "link")
+
+
 def connection_button(children: Children, connection_id: int) -> Component:
     """A connection, which shows the first hop of it that is in trouble."""
     title = "Zoom to the first packet of it that was lost, sent again or not paired"

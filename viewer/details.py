@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+import plotly.graph_objects as go
 from dash import dcc, html
 from dash.development.base_component import Component
 
 from collector.queries import Request, Span
+from collector.queries.match_calls import match_calls
 from viewer.controls import action_button, find_button
-from viewer.figures.waterfall import MOST_SPANS, PHASES, SILENCE_COLOURS, waterfall_figure
+from viewer.figures.waterfall import MOST_SPANS, PHASES, SILENCE_COLOURS, aligned_figure, waterfall_figure
 from viewer.ledger import STAGES, LedgerRow, ledger_rows
 from viewer.wording import duration, error_words, plural, request_title
 
@@ -80,9 +82,19 @@ def _upload(root: Span) -> list[Component]:
 
 def waterfall(spans: Sequence[Span]) -> Component:
     """Its exchanges as a chart."""
-    return dcc.Graph(
-        id="waterfall", figure=waterfall_figure(spans), config={"displayModeBar": False, "responsive": True}
-    )
+    return _graph(waterfall_figure(spans))
+
+
+def aligned_waterfall(spans: Sequence[Span], other: Sequence[Span], other_number: int) -> list[Component]:
+    """Its exchanges beside those of another request."""
+    name = f"#{other_number + 1}"
+    figure = aligned_figure(match_calls(spans[:MOST_SPANS], other[:MOST_SPANS]), name)
+    words = f"Thin bars below: the same exchanges of {name}, from its own beginning."
+    return [html.P(words, className="facts"), _graph(figure)]
+
+
+def _graph(figure: go.Figure) -> Component:
+    return dcc.Graph(id="waterfall", figure=figure, config={"displayModeBar": False, "responsive": True})
 
 
 def _uncertainty(root: Span) -> str:

@@ -91,10 +91,11 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
         if not trace.has_request(number):
             abort(404, "no such request")
         try:
-            found = why_details(explain(trace, number))
+            found = explain(trace, number)
         except InputError as error:
-            found = no_comparison(error.what)
-        return jsonify(element_trees(found))
+            return jsonify(parts=element_trees(no_comparison(error.what)), beside=None)
+        beside = None if found.typical is None else found.typical - 1
+        return jsonify(parts=element_trees(why_details(found)), beside=beside)
 
     _add_hops(server, trace)
     _add_links(server, trace)

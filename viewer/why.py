@@ -5,7 +5,7 @@ from dash.development.base_component import Component
 
 from collector.queries.why import MOST_PLACES, StageOfRequest, Why
 from collector.queries.why_causes import Cause
-from viewer.controls import place_button
+from viewer.controls import beside_button, place_button
 from viewer.wording import duration
 
 
@@ -17,7 +17,15 @@ def why_details(why: Why) -> list[Component]:
     if why.small:
         words = f" {len(why.small)} other stages together"
         entries.append(html.Li([html.B(_difference(sum(each.extra_ns for each in why.small))), words]))
-    return [html.P([html.B(_difference(why.extra_ns)), f" against {others}"], className="facts"), html.Ul(entries)]
+    parts = [html.P([html.B(_difference(why.extra_ns)), f" against {others}"], className="facts"), html.Ul(entries)]
+    return [*parts, _typical(why.typical)] if why.typical is not None else parts
+
+
+def _typical(number: int) -> Component:
+    """The way to one that is usual; it is also beside the selected request's exchanges."""
+    name = f"#{number}"
+    button = beside_button(name, number - 1)
+    return html.P(["Nearest to the usual: ", button, ", below each exchange in the waterfall."], className="facts")
 
 
 def no_comparison(reason: str) -> list[Component]:

@@ -11,7 +11,7 @@ they show none, none is given.
 Cost: the stages of all requests, once for each trace; the packets of this request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +80,7 @@ class Why:
     shorter_share: float | None  # in which share of its class the whole was shorter
     against: str  # in words, what it is compared with
     alike_count: int  # how many these are
+    typical: int | None  # from 1, the request of this trace that is nearest to the usual duration
     stages: tuple[StageOfRequest, ...]  # the largest extra time first
 
     @property
@@ -105,6 +106,7 @@ class _Others:
     words: str
     typical: pl.DataFrame
     every: pl.DataFrame | None
+    numbers: dict[int, int]  # by trace id, of those in this trace
 
 
 def find_request(trace: TraceView, words: str) -> int:
@@ -130,8 +132,9 @@ def find_request(trace: TraceView, words: str) -> int:
 def explain(trace: TraceView, number: int) -> Why:
     """Compare a request with its class. Raises: `InputError` if that cannot be done, with the reason."""
     mine, name = _own(trace, number), _class_of(trace, number)
-    alike = _stages_of_class(trace, name).filter(pl.col("trace_id") != _trace_id(trace, number))
-    return _compare(trace, number, mine, _middle(alike, f"others of its class, {name}"))
+    numbers = _of_class(trace, name)
+    alike = _stages_of(trace, numbers).filter(pl.col("trace_id") != _trace_id(trace, number))
+    return _compare(trace, number, mine, _middle(alike, f"others of its class, {name}", numbers))
 
 
 def explain_slowest(trace: TraceView) -> Why:
@@ -148,13 +151,19 @@ def explain_slowest(trace: TraceView) -> Why:
 def explain_against_request(trace: TraceView, number: int, other: int) -> Why:
     """Compare a request with another one of the same trace. Raises: as `explain`."""
     typical = _own(trace, other)
-    return _compare(trace, number, _own(trace, number), _Others(f"request {_label(other)}", typical, None))
+    return _compare(
+        trace,
+        number,
+        _own(trace, number),
+        _Others(f"request {_label(other)}", typical, None, {_trace_id(trace, other): other}),
+    )
 
 
 def explain_against_trace(trace: TraceView, number: int, other: TraceView) -> Why:
     """Compare a request with its class in another trace. Raises: as `explain`."""
     mine, name = _own(trace, number), _class_of(trace, number)
-    others = _middle(_stages_of_class(other, name), f"those of its class in {other.url}, {name}")
+    stages = _stages_of(other, _of_class(other, name))
+    others = _middle(stages, f"those of its class in {other.url}, {name}", {})
     return _compare(trace, number, mine, others)
 
 
@@ -181,15 +190,20 @@ def _class_of(trace: TraceView, number: int) -> str:
     return str(trace.load.table.filter(pl.col("number") == number)["class"].item())
 
 
-def _stages_of_class(trace: TraceView, name: str) -> pl.DataFrame:
-    """The stages of all requests of a class that did not fail, as far as that is known."""
+def _of_class(trace: TraceView, name: str) -> dict[int, int]:
+    """All requests of a class that did not fail, as far as that is known: by trace id, their numbers."""
     table = trace.load.table
-    numbers = table.filter((pl.col("class") == name) & (pl.col("outcome") != Outcome.FAILED))["number"]
-    ids = pl.Series(trace.trace_ids(numbers.to_numpy()))
+    numbers = table.filter((pl.col("class") == name) & (pl.col("outcome") != Outcome.FAILED))["number"].to_numpy()
+    return dict(zip(trace.trace_ids(numbers).tolist(), numbers.tolist(), strict=True))
+
+
+def _stages_of(trace: TraceView, numbers: Collection[int]) -> pl.DataFrame:
+    """The stages of some requests, by their trace ids."""
+    ids = pl.Series(list(numbers), dtype=pl.Int64)
     return trace.stages().filter(pl.col("trace_id").is_in(ids.implode()))
 
 
-def _middle(alike: pl.DataFrame, words: str) -> _Others:
+def _middle(alike: pl.DataFrame, words: str, numbers: dict[int, int]) -> _Others:
     """The middle half of some requests by duration."""
     took = alike.group_by("trace_id").agg(pl.col("duration_ns").sum())
     if len(took) < FEWEST_ALIKE:
@@ -197,7 +211,7 @@ def _middle(alike: pl.DataFrame, words: str) -> _Others:
         raise InputError(f"there are {count} of {words}", f"{FEWEST_ALIKE} are needed; or compare with one (--against)")
     low, high = (took["duration_ns"].quantile(share, "linear") for share in (TYPICAL_FROM, TYPICAL_TO))
     within = took.filter(pl.col("duration_ns").is_between(low, high))
-    return _Others(words, alike.join(within, on="trace_id", how="semi"), alike)
+    return _Others(words, alike.join(within, on="trace_id", how="semi"), alike, numbers)
 
 
 def _compare(trace: TraceView, number: int, mine: pl.DataFrame, others: _Others) -> Why:
@@ -237,8 +251,20 @@ def _compare(trace: TraceView, number: int, mine: pl.DataFrame, others: _Others)
         shorter_share=None if others.every is None else _shorter_share(duration_ns, durations, every_count),
         against=others.words,
         alike_count=every_count,
+        typical=_nearest(others, round(sum(usual.values()))),
         stages=tuple(sorted(stages, key=lambda each: (-each.extra_ns, each.stage))),
     )
+
+
+def _nearest(others: _Others, usual_ns: int) -> int | None:
+    """The number (from 1) of the typical one whose duration is nearest; the first of those that are as near."""
+    took = others.typical.group_by("trace_id").agg(pl.col("duration_ns").sum())
+    known = [
+        (abs(duration_ns - usual_ns), others.numbers[each])
+        for each, duration_ns in took.rows()
+        if each in others.numbers
+    ]
+    return min(known)[1] + 1 if known else None
 
 
 def _where(parts: Sequence[Part]) -> tuple[Where, ...]:

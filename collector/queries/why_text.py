@@ -30,6 +30,9 @@ def show_why(why: Why, console: Console) -> None:
     if why.small:
         rest = f"{_difference(sum(each.extra_ns for each in why.small)):>10}  {len(why.small)} other stages together"
         console.print(Text(f"  {rest}", "dim"))
+    if why.shorter_share is not None and why.typical is not None:
+        console.print()
+        show_paragraph(console, f"The nearest to the usual one is #{why.typical} (--against '#{why.typical}').", "dim")
 
 
 def _show_stage(console: Console, stage: StageOfRequest) -> None:

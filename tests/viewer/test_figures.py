@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from collector.queries import Edge, Node, ServiceGraph, Span, TraceView
+from collector.queries.match_calls import match_calls
 from collector.requests.outcomes import OUTCOMES
 from viewer.figures.frame import duration_axis
 from viewer.figures.latency import OUTCOME_STYLES
 from viewer.figures.ruler import ruler_figure
 from viewer.figures.service_graph import edge_words, graph_figure
-from viewer.figures.waterfall import MOST_SPANS, OFF_PATH_OPACITY, PHASES, phases, waterfall_figure
+from viewer.figures.waterfall import MOST_SPANS, OFF_PATH_OPACITY, PHASES, aligned_figure, phases, waterfall_figure
 from viewer.ledger import ledger_rows
 from viewer.wording import (
     OUTCOME_WORDS,
@@ -40,6 +41,14 @@ CHILD = replace(
     request_network_ns=1_000, work_ns=3_000, response_network_ns=1_000,
 )  # fmt: skip
 
+OTHER_ROOT = replace(ROOT, start_ns=501_000, end_ns=506_000, request_received_ns=503_000, response_sent_ns=505_000)
+AFTER_HALF_A_MILLISECOND = (
+    replace(CHILD, start_ns=502_000, request_received_ns=502_500, response_sent_ns=503_500, end_ns=504_000),
+    replace(
+        CHILD, service="auth", start_ns=501_100, request_received_ns=501_200, response_sent_ns=504_200, end_ns=504_300
+    ),
+)
+
 
 def test_phases_follow_each_other_and_unknown_bounds_leave_them_out() -> None:
     assert phases(ROOT) == ((1_000, 1_800), (1_800, 2_000), (2_000, 3_000), (3_000, 10_000), (10_000, 11_000))
@@ -61,6 +70,21 @@ def test_what_nothing_waited_for_is_faint_and_says_so() -> None:
     work = waterfall_figure([ROOT, CHILD, late]).data[3]
     assert work.marker.opacity == (1.0, 1.0, OFF_PATH_OPACITY)
     assert ["off the critical path" in text for text in work.hovertext] == [False, False, True]
+
+
+def test_another_request_is_aligned_below_each_call_from_its_own_beginning() -> None:
+    others = [OTHER_ROOT, *AFTER_HALF_A_MILLISECOND]
+    figure = aligned_figure(match_calls([ROOT, CHILD], others), "#7")
+    assert [bar.name for bar in figure.data] == 2 * [name for name, _ in PHASES]
+    mine, other = figure.data[3], figure.data[8]
+    assert list(mine.base) == [2.0, 4.0]
+    assert list(zip(other.base, other.x, strict=True)) == [(2.0, 2.0), (0.2, 3.0), (1.5, 1.0)]
+    assert list(mine.y) == pytest.approx([0.03, 2.03])
+    assert list(other.y) == pytest.approx([0.3, 1.3, 2.3])  # below, as rows count downwards
+    assert [text.split("<br>")[0] for text in other.hovertext] == 3 * ["#7: PUT /v1/a/c/o"]
+    titles = [title.text for title in figure.layout.annotations]
+    assert ["(only in #7)" in text for text in titles] == [False, True, False]
+    assert "(not in #7)" in aligned_figure(match_calls([ROOT, CHILD], [ROOT]), "#7").layout.annotations[1].text
 
 
 def test_the_waterfall_shows_so_many_spans_and_no_more() -> None:

@@ -49,13 +49,41 @@ def test_a_key_compares_the_selected_request_and_a_cause_leads_to_its_packet(pag
         first = page.locator("#request-why li").first
         expect(first).to_contain_text("+40.0 ms retransmission to and from swift-proxy")
         expect(first).to_contain_text("40.0 ms on proxy: GET /a")
-        expect(page.locator("#request-why p")).to_contain_text("12 others of its class")
+        expect(page.locator("#request-why p").first).to_contain_text("12 others of its class")
         act_and_settle(page, first.get_by_role("button", name="was lost, and sent again after 40.0 ms").click)
         from_ns, to_ns = view(page)
         assert from_ns < cause.from_ns < cause.to_ns < to_ns
         assert page.evaluate("window.twintap.state.selection") == {"request": number, "hop": cause.hop}
         expect(page.locator("#packet-details")).to_contain_text("lost")
         expect(first).to_be_visible()  # it stays while its packets are looked at
+
+
+def test_a_usual_request_is_aligned_with_it_and_shown_on_the_same_scale(page: Page, lossy_trace) -> None:
+    number = find_request(lossy_trace, "slowest")
+    typical = explain(lossy_trace, number).typical
+    assert typical is not None
+    with serving(lossy_trace) as url:
+        open_page(page, url, f"#request={number + 1}")
+        expect(page.locator("#waterfall")).to_be_visible()
+        page.locator("#arrows").focus()
+        page.keyboard.press("y")
+        expect(page.locator("#request-waterfall")).to_contain_text(f"the same exchanges of #{typical}")
+        act_and_settle(page, lambda: page.keyboard.press("f"))
+        act_and_settle(page, lambda: page.keyboard.press("w"))
+        before = view(page)
+        begins = lossy_trace.spans(number)[0].start_ns
+        act_and_settle(page, page.locator("#request-why").get_by_role("button", name=f"#{typical}").click)
+        assert page.evaluate("window.twintap.state.selection.request") == typical - 1
+        from_ns, to_ns = view(page)
+        assert to_ns - from_ns == pytest.approx(before[1] - before[0], rel=1e-6)
+        expected = lossy_trace.spans(typical - 1)[0].start_ns - begins
+        assert from_ns - before[0] == pytest.approx(expected, abs=2)
+        expect(page.locator("#request-waterfall")).not_to_contain_text("the same exchanges")
+        with page.expect_response(lambda answer: "request-waterfall" in (answer.request.post_data or "")):  # the last
+            act_and_settle(page, page.go_back)
+        assert page.evaluate("window.twintap.state.selection.request") == number
+        assert view(page) == pytest.approx(before, abs=2)
+        expect(page.locator("#request-details h2")).to_have_text(f"Request #{number + 1}")
 
 
 def test_a_request_without_others_like_it_says_so(page: Page, tmp_path: Path) -> None:

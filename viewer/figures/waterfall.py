@@ -1,18 +1,21 @@
-"""The waterfall of a request: one bar for each span, from its first packet to its last, divided into phases."""
+"""The waterfall of a request: one bar for each span, from its first packet to its last, divided into phases; alone, or
+with the same call of another request below each, both from the beginning of their own request."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
 import plotly.graph_objects as go
 
 from collector.queries import Span
+from collector.queries.match_calls import CallPair
 from viewer.figures.frame import unit_of
 from viewer.ledger import on_critical_path, place
 from viewer.wording import answer_words, duration
 
 MOST_SPANS = 200
-ROW_PX = 38
+ROW_PX, PAIR_ROW_PX = 38, 50
 OFF_PATH_OPACITY = 0.35
 PHASES = (
     ("connecting", "#8b5cf6"),
@@ -35,6 +38,23 @@ SILENCE_COLOURS = {"idle": "#aab1bd", "held": "#be185d", "unread": "#ea580c"}
 Interval = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """The bars of a request: its spans with their rows, the trace's time at which the figure begins for it, and the
+    middle and the width of its bars in a row that is 1 wide."""
+
+    rows: Sequence[tuple[int, Span]]
+    start_ns: int
+    unit_ns: int
+    middle: float = 0.1
+    width: float = 0.34
+    whose: str = ""  # in hover texts, of a request that is not the selected one
+
+    def at(self, trace_ns: int) -> float:
+        """A time of the trace on the axis."""
+        return (trace_ns - self.start_ns) / self.unit_ns
+
+
 def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
     """The first `MOST_SPANS` spans of a request, root on top, times from the root's start.
 
@@ -43,13 +63,39 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
     shown = spans[:MOST_SPANS]
     start_ns, end_ns = spans[0].start_ns, max(span.end_ns for span in spans)
     unit_ns, unit = unit_of(end_ns - start_ns)
-    layout = go.Layout(
-        annotations=[
-            _title(span, row) for row, span in enumerate(shown)
-        ],  # at once: one by one, each costs all before it
-        shapes=[_dashed_line(span, row, start_ns, unit_ns) for row, span in enumerate(shown) if span.doubt],
+    strip = _Strip(list(enumerate(shown)), start_ns, unit_ns)
+    titles = [_title(span, row) for row, span in enumerate(shown)]
+    return go.Figure(_strip_bars(strip), _layout(titles, [strip], unit, ROW_PX))
+
+
+def aligned_figure(pairs: Sequence[CallPair], other: str) -> go.Figure:
+    """The first `MOST_SPANS` pairs of calls of two requests, each from the start of its own root: the selected one's
+    bars as `waterfall_figure` has them, below each the thinner one of the request called `other`."""
+    shown = pairs[:MOST_SPANS]
+    mine = [(row, pair.mine) for row, pair in enumerate(shown) if pair.mine]
+    others = [(row, pair.other) for row, pair in enumerate(shown) if pair.other]
+    longest_ns = max(max(span.end_ns for _, span in spans) - spans[0][1].start_ns for spans in (mine, others))
+    unit_ns, unit = unit_of(longest_ns)
+    strips = [
+        _Strip(mine, mine[0][1].start_ns, unit_ns, middle=0.03, width=0.26),
+        _Strip(others, others[0][1].start_ns, unit_ns, middle=0.3, width=0.16, whose=other),
+    ]
+    titles = [_title(pair.either, row, _absence(pair, other)) for row, pair in enumerate(shown)]
+    bars = [bar for strip in strips for bar in _strip_bars(strip)]
+    return go.Figure(bars, _layout(titles, strips[:1], unit, PAIR_ROW_PX))
+
+
+def _absence(pair: CallPair, other: str) -> str:
+    return f" (only in {other})" if pair.mine is None else f" (not in {other})" if pair.other is None else ""
+
+
+def _layout(titles: Sequence[go.layout.Annotation], strips: Sequence[_Strip], unit: str, row_px: int) -> go.Layout:
+    frames = [_dashed_line(strip, span, row) for strip in strips for row, span in strip.rows if span.doubt]
+    return go.Layout(
+        annotations=titles,  # at once: one by one, each costs all before it
+        shapes=frames,
         barmode="overlay",
-        height=ROW_PX * len(shown) + 40,
+        height=row_px * len(titles) + 40,
         margin={"l": 4, "r": 8, "t": 0, "b": 32},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
@@ -58,18 +104,17 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
         font={"family": "system-ui, sans-serif", "size": 12},
         hoverlabel={"align": "left"},
         xaxis={"title": {"text": unit, "standoff": 4}, "fixedrange": True, "zeroline": False, "rangemode": "tozero"},
-        yaxis={"visible": False, "fixedrange": True, "range": [len(shown) - 0.35, -0.6]},
+        yaxis={"visible": False, "fixedrange": True, "range": [len(titles) - 0.35, -0.6]},
     )
-    bars = [_bars(shown, phase, start_ns, unit_ns) for phase in range(len(PHASES))]
-    silent = [_silent_bars(shown, cause, start_ns, unit_ns) for cause in SILENCES]
-    return go.Figure([*bars, *(trace for trace in silent if trace.x)], layout)
 
 
-def _dashed_line(span: Span, row: int, start_ns: int, unit_ns: int) -> go.layout.Shape:
+def _dashed_line(strip: _Strip, span: Span, row: int) -> go.layout.Shape:
     """A dashed frame around a span whose parent is uncertain."""
-    begin, end = ((at - start_ns) / unit_ns for at in (span.start_ns, span.end_ns))
     line = {"color": UNCERTAIN_COLOUR, "dash": "dash", "width": 1.5}
-    return go.layout.Shape(type="rect", x0=begin, x1=end, y0=row - 0.14, y1=row + 0.34, line=line)
+    low, high = row + strip.middle - 0.24, row + strip.middle + 0.24
+    return go.layout.Shape(
+        type="rect", x0=strip.at(span.start_ns), x1=strip.at(span.end_ns), y0=low, y1=high, line=line
+    )
 
 
 def phases(span: Span) -> tuple[Interval | None, ...]:
@@ -82,42 +127,35 @@ def phases(span: Span) -> tuple[Interval | None, ...]:
     )
 
 
-def _bars(spans: Sequence[Span], phase: int, start_ns: int, unit_ns: int) -> go.Bar:
-    name, colour = PHASES[phase]
-    rows = [(row, span, interval) for row, span in enumerate(spans) if (interval := phases(span)[phase])]
+def _strip_bars(strip: _Strip) -> list[go.Bar]:
+    """Those of each phase, and over them those of silences, where there are any."""
+    found = []
+    for phase, (name, colour) in enumerate(PHASES):
+        rows = [(row, span, interval) for row, span in strip.rows if (interval := phases(span)[phase])]
+        found.append(_bars(strip, rows, name, colour, strip.width))
+    for cause, words in SILENCES.items():
+        silent = [
+            (row, span, (silence.from_ns, silence.to_ns))
+            for row, span in strip.rows
+            for silence in span.silences
+            if silence.cause == cause
+        ]
+        if silent:
+            found.append(_bars(strip, silent, words, SILENCE_COLOURS[cause], 0.6 * strip.width))
+    return found
+
+
+def _bars(strip: _Strip, rows: Sequence[tuple[int, Span, Interval]], name: str, colour: str, width: float) -> go.Bar:
     return go.Bar(
         orientation="h",
         name=name,
         marker={"color": colour, "line": {"width": 0}, "opacity": [_strength(span) for _, span, _ in rows]},
-        width=0.34,
-        y=[row + 0.1 for row, _, _ in rows],
-        base=[(begin - start_ns) / unit_ns for _, _, (begin, _) in rows],
-        x=[(end - begin) / unit_ns for _, _, (begin, end) in rows],
+        width=width,
+        y=[row + strip.middle for row, _, _ in rows],
+        base=[strip.at(begin) for _, _, (begin, _) in rows],
+        x=[(end - begin) / strip.unit_ns for _, _, (begin, end) in rows],
         customdata=[[span.start_ns, span.end_ns] for _, span, _ in rows],
-        hovertext=[_hover(span, name, interval) for _, span, interval in rows],
-        hoverinfo="text",
-    )
-
-
-def _silent_bars(spans: Sequence[Span], cause: str, start_ns: int, unit_ns: int) -> go.Bar:
-    """Stretches of messages in which none of their bytes was on the way, over the bars of these."""
-    rows = [
-        (row, span, silence) for row, span in enumerate(spans) for silence in span.silences if silence.cause == cause
-    ]
-    return go.Bar(
-        orientation="h",
-        name=SILENCES[cause],
-        marker={
-            "color": SILENCE_COLOURS[cause],
-            "line": {"width": 0},
-            "opacity": [_strength(span) for _, span, _ in rows],
-        },
-        width=0.2,
-        y=[row + 0.1 for row, _, _ in rows],
-        base=[(silence.from_ns - start_ns) / unit_ns for _, _, silence in rows],
-        x=[(silence.to_ns - silence.from_ns) / unit_ns for _, _, silence in rows],
-        customdata=[[span.start_ns, span.end_ns] for _, span, _ in rows],
-        hovertext=[_hover(span, SILENCES[cause], (silence.from_ns, silence.to_ns)) for _, span, silence in rows],
+        hovertext=[_hover(span, name, interval, strip.whose) for _, span, interval in rows],
         hoverinfo="text",
     )
 
@@ -127,20 +165,20 @@ def _strength(span: Span) -> float:
     return 1.0 if on_critical_path(span) else OFF_PATH_OPACITY
 
 
-def _title(span: Span, row: int) -> go.layout.Annotation:
+def _title(span: Span, row: int, note: str = "") -> go.layout.Annotation:
     outcome = answer_words(span.answer, span.outcome)
     room = 50 - 2 * span.depth
     asked = span.title if len(span.title) <= room else span.title[: room - 12] + "…" + span.title[-11:]
-    text = f"<b>{escape(span.server_host or '?')}</b> {escape(asked)}{outcome}"
+    text = f"<b>{escape(span.server_host or '?')}</b> {escape(asked)}{outcome}{note}"
     return go.layout.Annotation(
         x=0, xref="paper", xanchor="left", xshift=10 * span.depth, y=row - 0.3, text=text, showarrow=False
     )
 
 
-def _hover(span: Span, name: str, interval: Interval) -> str:
+def _hover(span: Span, name: str, interval: Interval, whose: str) -> str:
     begin, end = interval
     lines = [
-        f"{escape(span.title)}",
+        f"{whose}: {escape(span.title)}" if whose else escape(span.title),
         f"{escape(span.client_host or '?')} → {escape(place(span))}",
         f"{name}: {duration(end - begin)} of {duration(span.duration_ns)}",
     ]

@@ -1,6 +1,6 @@
 // The selected request and packet: what stands beside the timeline about them, and what is zoomed to.
 
-import { writeAddress } from "../data/address.js";
+import { keepAddress, writeAddress } from "../data/address.js";
 import { notify } from "../data/events.js";
 import { withEnds } from "../data/message.js";
 import { fetchJson, fetchMessage } from "../data/server.js";
@@ -15,7 +15,7 @@ import { glide } from "./movement.js";
 const ROOM_SHARE = 0.06, LEAST_ROOM_NS = 10; // around a request that is zoomed to
 const EVIDENCE_ROOM = 0.5, LEAST_EVIDENCE_NS = 100_000; // around a cause
 let requestTimes = new Map();
-let awaited = null; // the request to zoom to once its times are known
+let awaited = null; // where to go once the times of a selected request are known: { request, go }
 
 /** The times of the listed requests, of a revision of the trace. */
 export function setRequestTimes(meta) {
@@ -47,7 +47,7 @@ export function loadRequest(number) {
       state.selected = message.number ? withEnds(message, trace.meta) : message;
       state.selected.picture = paint(state.selected);
       redraw();
-      if (awaited === number) fitRequest();
+      if (awaited && awaited.request === number) withTimes(awaited.go);
     })
     .catch(reportNoAnswer);
 }
@@ -58,16 +58,30 @@ async function loadDetails(number) {
   if (!trees || state.selection.request !== number) return;
   fillParts({ "request-details": trees });
   if (number !== null) await new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)));
-  if (state.selection.request === number) window.dash_clientside.set_props("selection", { data: { request: number } });
+  if (state.selection.request === number) askForWaterfall(number);
 }
 
 /** Compare the selected request with others of its class, beside its ledger. */
 export async function explainRequest() {
   const number = state.selection.request;
   if (number === null) return;
-  const trees = await fetchJson(`api/requests/${number}/why`).catch(reportNoAnswer);
-  if (!trees || state.selection.request !== number || !byId("request-why")) return;
-  fillParts({ "request-why": trees });
+  const why = await fetchJson(`api/requests/${number}/why`).catch(reportNoAnswer);
+  if (!why || state.selection.request !== number || !byId("request-why")) return;
+  fillParts({ "request-why": why.parts });
+  if (why.beside !== null) askForWaterfall(number, why.beside);
+}
+
+/** Select another request, from its beginning, on the scale on which the timeline is; *back* returns. @param {number} request */
+export function showBeside(request) {
+  const before = requestTimes.get(state.selection.request), width = state.to - state.from;
+  const offset = before ? state.from - before[0] : -ROOM_SHARE * width;
+  keepAddress(state);
+  select(request, null);
+  withTimes((from) => glide(from + offset, from + offset + width));
+}
+
+function askForWaterfall(request, beside = null) {
+  window.dash_clientside.set_props("selection", { data: { request, beside } });
 }
 
 /** Zoom to a time within the selected request, and select a packet there.
@@ -78,13 +92,19 @@ export function goToEvidence(from, to, hop) {
   glide(from - room, to + room);
 }
 
-/** Zoom to the selected request; its times come with its arrows, so that may be a moment later. */
+/** Zoom to the selected request. */
 export function fitRequest() {
-  const times = requestTimes.get(state.selection.request);
-  awaited = times ? null : state.selection.request;
-  if (!times) return;
-  const room = Math.max(ROOM_SHARE * (times[1] - times[0]), LEAST_ROOM_NS);
-  glide(times[0] - room, times[1] + room);
+  withTimes((from, to) => {
+    const room = Math.max(ROOM_SHARE * (to - from), LEAST_ROOM_NS);
+    glide(from - room, to + room);
+  });
+}
+
+// Go somewhere by the times of the selected request; they come with its arrows, so that may be a moment later.
+function withTimes(go) {
+  const { request } = state.selection, times = requestTimes.get(request);
+  awaited = times || request === null ? null : { request, go };
+  if (times) go(...times);
 }
 
 /** Dash calls this when a bar of the waterfall is clicked. */

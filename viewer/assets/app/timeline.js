@@ -31,7 +31,7 @@ import { startPointing } from "./pointing.js";
 import { goToConnection, goToProblem } from "./problems.js";
 import { goToPacket } from "./connection.js";
 import { startEdges } from "./edges.js";
-import { explainRequest, fitRequest, goToEvidence, loadRequest, select, setRequestTimes } from "./selection.js";
+import { explainRequest, fitRequest, goToEvidence, loadRequest, select, setRequestTimes, showBeside } from "./selection.js";
 import { startUsage } from "./usage.js";
 
 const KEY_SHARE = 0.2; // of the view, that a key moves it by
@@ -116,9 +116,10 @@ function addActions() {
 function onButton(event) {
   const button = event.target instanceof Element && event.target.closest("button");
   if (!button) return;
-  const { action, class: cls, connection, request, from, to, hop } = button.dataset;
+  const { action, beside, class: cls, connection, request, from, to, hop } = button.dataset;
   if (action) runAction(action);
   if (cls) toggleClass(Number(cls));
+  if (beside) showBeside(Number(beside));
   if (connection) goToConnection(connection);
   if (from) goToEvidence(Number(from), Number(to), hop === undefined ? null : Number(hop));
   if (request) {

@@ -42,5 +42,10 @@ export function writeAddress(state) {
   history.replaceState(null, "", formatAddress(state));
 }
 
+/** Leave an entry in the browser's history, so that *back* returns to this state. @param {AddressState} state */
+export function keepAddress(state) {
+  history.pushState(null, "", formatAddress(state));
+}
+
 /** The further parts as one text, which differs when one of them does. */
 export const furtherParts = () => [...parts.values()].map((part) => part.write()).join("&");
