@@ -151,7 +151,7 @@ FLOORS = (
     ("decode",),
     ("hops",),
     ("requests",),
-    ("findings",),
+    ("findings", "annotations"),
     ("reporting", "analysis"),
     ("export", "scrub", "series", "sql"),
     ("queries",),

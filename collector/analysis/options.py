@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from collector.annotations.records import Record
 from collector.capture_files.readers import TlsKeys
 from collector.decode.carried import NOTHING_CARRIED, Carried
 from collector.decode.input_limits import LIMITED, InputLimits
@@ -46,3 +47,5 @@ class AnalysisOptions:
     """The trace is to hold the requests that began within [from, to) (`collector.analysis.period`); None for all."""
     carried: Carried = NOTHING_CARRIED
     """What is known of connections from before the packets that are read."""
+    records: tuple[Record, ...] = ()
+    """What logs and other tracers say of the same time."""

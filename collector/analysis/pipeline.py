@@ -17,6 +17,7 @@ from collector.analysis.options import AnalysisOptions
 from collector.analysis.period import PeriodEdges, RequestsOfPeriod, range_to_read
 from collector.analysis.places import HerePlaces, Places
 from collector.analysis.rebuild_stage import Aligned, RebuildStage, RebuiltPart, RebuiltParts
+from collector.annotations.table import annotations_table
 from collector.clocks import evidence as clock_evidence
 from collector.clocks.alignment import Alignment, share_clocks, to_trace_ns
 from collector.clocks.solve import own_clocks, solve
@@ -143,6 +144,7 @@ class Pipeline:
             merged = self._pool.submit(self._merged_symptoms)
             linked, streams = self._link_exchanges(alignment)
             self._build_findings(merged, linked, alignment, captured, streams)
+            self._write_annotations(alignment)
             for job in self._jobs:
                 job.result()
         self._add_counters(unread_counters(self._rebuilt.unread, streams))
@@ -329,6 +331,10 @@ class Pipeline:
             edges = PeriodEdges.on(info.period, alignment.clocks)
             found = found.filter(edges.overlap(found["from_trace_ns"], found["to_trace_ns"]))
         self._writer.write_table("findings", found)
+
+    def _write_annotations(self, alignment: Alignment) -> None:
+        records = self._options.records
+        self._writer.write_table("annotations", annotations_table(records, alignment.clocks, {}))
 
 
 def _with_names(table: pa.Table, names: ServiceNames) -> pa.Table:

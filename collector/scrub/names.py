@@ -122,6 +122,10 @@ class Names:
         """A path, an id, a statement, with each word replaced."""
         return _WORD.sub(lambda found: self._word(found[0]), text)
 
+    def left_out(self, _text: str) -> str:
+        """What stands for the words of others, whose words are those of any language: nothing."""
+        return ""
+
     def sentence(self, sentence: str) -> str:
         """A sentence with all that was replaced elsewhere replaced as there. To be asked when all names are known."""
         return self._pattern().sub(lambda found: self._in_sentence(found[0]), sentence)

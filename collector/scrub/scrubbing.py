@@ -7,8 +7,8 @@
    If something is, there is no copy.
 
 Kept: times, sizes, ports, sequence numbers, ids of rows, protocols, statuses, methods in capitals, known software.
-Left out: the command that was recorded, the operator's own rules for secrets, and the evidence of services' names,
-which may quote anything.
+Left out: the command that was recorded, the operator's own rules for secrets, the evidence of services' names, and the
+words of lines of logs and of spans, which may quote anything.
 
 Cost: four passes over the columns of texts, one over the rest. Memory: the distinct texts, and a group of rows.
 """
@@ -26,13 +26,13 @@ from collector.trace.schema import TABLES
 from collector.trace.writing import write_trace
 from tracer.errors import InputError
 
-KEPT, SENTENCE = "kept", "sentence"
+KEPT, SENTENCE, LEFT_OUT = "kept", "sentence", "left_out"
 _SIDES = ("client", "server")
 _HOSTS = ("host", "peer_host", "client_host", "server_host", "send_host", "receive_host")
 _ADDRESSES = ("src_addr", "dst_addr", *(f"{way}{end}_addr" for way in ("", "translated_") for end in _SIDES))
 _TEXTS = (
     *("target", "authority", "bucket", "object_key", "upload", "transaction_id", "response_transaction_id"),
-    *("user_agent", "tls_server_name", "tls_alpn", "tls_alpn_offered"),
+    *("user_agent", "tls_server_name", "tls_alpn", "tls_alpn_offered", "trace_id", "span_id", "parent_span_id"),
     *(f"{end}_{what}" for end in _SIDES for what in ("process", "exe", "user", "unit", "container", "pod")),
 )
 _KEPT = (
@@ -40,6 +40,7 @@ _KEPT = (
     *("ending", "outcome", "reason", "severity", "link_reason"),
     *("client_owner_evidence", "server_owner_evidence", "tls_versions_offered", "tls_version", "tls_cipher"),
     *("tls_resumption", "tls_alert", "tls_alert_from", "tls_evidence"),
+    *("format", "joined_by", "phases"),
 )
 RULES: dict[str, str] = {
     **dict.fromkeys(_HOSTS, "host"),
@@ -51,9 +52,15 @@ RULES: dict[str, str] = {
     "point": "point",
     "method": "method",
     "metric": "metric",
+    **dict.fromkeys(("source", "name"), LEFT_OUT),
 }
 """By column what its texts are: the method of `Names` that replaces them, or `KEPT`."""
-OF_TABLE = {("clocks", "method"): KEPT, ("silences", "cause"): KEPT, ("findings", "cause"): SENTENCE}
+OF_TABLE = {
+    ("clocks", "method"): KEPT,
+    ("silences", "cause"): KEPT,
+    ("findings", "cause"): SENTENCE,
+    ("annotations", "text"): LEFT_OUT,
+}
 """Where a column of one name holds something else in one table."""
 Place = tuple[str, str]
 """A table and a column."""

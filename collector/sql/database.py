@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from collector.sql.views import STORED, VIEWS
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
-from collector.trace.schema import TABLES
+from collector.trace.schema import ADDED_TABLES, TABLES
 from tracer.errors import InputError, ResourceError, TracerError
 
 atexit.register(gc.unfreeze)  # else DuckDB's binding complains of what `tracer` keeps from the garbage collector
-OPTIONAL = frozenset({"samples"})
+OPTIONAL = frozenset({"samples"}) | ADDED_TABLES
 """Tables that not every trace has; without one its view is empty."""
 READS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI})
 """Kinds of statements that only read; MULTI is PIVOT, which is prepared by statements of its own."""

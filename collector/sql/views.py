@@ -287,6 +287,32 @@ USAGE = View(
     ],
 )
 
+ANNOTATIONS = View(
+    "annotations",
+    "a line of a log, or a span of another tracer, placed in the trace",
+    f"{STORED}.annotations",
+    [
+        _same("id", "its number in this trace", "annotation_id"),
+        _same("kind", "log or span"),
+        _same("format", "what wrote it: nginx, haproxy, swift, postgresql, json, otlp, jaeger"),
+        _same("host", "the host whose clock stamped it"),
+        _same("service", "what it says wrote it"),
+        _time("begin", "start_trace_ns", "when it begins"),
+        _time("finish", "start_trace_ns + duration_ns", "when it ends"),
+        _in_ms("duration_ms", "duration_ns", "how long it says that it took; 0 for an instant"),
+        _in_ms("error_ms", "uncertainty_ns", "begin and finish are off by at most so much"),
+        _same("name", "what it is, in a few words"),
+        _same("text", "the line, or the span's attributes", '"text"'),
+        _same("severity", "error, warning, notice, info; null where it says none"),
+        _same("transaction_id", "the request's id, as a log has it"),
+        _same("trace_id", "the id of the trace in the record itself"),
+        _same("request_id", "the request that it is about; null if none was found", "exchange_id"),
+        _same("joined_by", "what shows that: id, connection, time"),
+        _same("phases", "durations that the record gives, in ns: queue:0 connect:3000000"),
+        _same("source", "the file that it is from"),
+    ],
+)
+
 HOSTS = View(
     "hosts",
     "a captured host",
@@ -327,4 +353,5 @@ VIEWS = (
     STREAMS,
     SILENCES,
     USAGE,
+    ANNOTATIONS,
 )

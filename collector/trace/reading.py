@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from collector.trace.model import TraceInfo, parse_info
 from collector.trace.objects import Objects
-from collector.trace.schema import ADDED, FORMAT_VERSION, TABLES
+from collector.trace.schema import ADDED, ADDED_TABLES, FORMAT_VERSION, TABLES
 from collector.trace.stores import store_at
 from collector.trace.table_store import StoredTable, TableStore
 from tracer.errors import InputError
@@ -161,12 +162,34 @@ class Trace:
     def _open(self, name: str) -> Iterator["_Table"]:
         """A table, open; what is wrong with it is an operator's error."""
         assert name in TABLES, name
+        if name in ADDED_TABLES and not self.table_bytes(name):
+            self.info()
+            yield _Table(self.url, name, _NoRows(name))
+            return
         try:
             with self._store.open_table(name) as stored:
                 yield _Table(self.url, name, stored)
         except (FileNotFoundError, NotADirectoryError):
             self.info()
             raise InputError(f"{self.url}: the trace lacks its table {name}", "make the trace again") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _NoRows:
+    """A table without a row: it stands for one that was added since the trace was made."""
+
+    name: str
+    groups_rows: Sequence[int] = ()
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return TABLES[self.name].names
+
+    def read(self, columns: Sequence[str], _groups: Sequence[int]) -> pa.Table:
+        return TABLES[self.name].empty_table().select(list(columns))
+
+    def may_hold(self, _group: int, _equal: Mapping[str, str | int]) -> bool:
+        return False
 
 
 class _Table:

@@ -438,6 +438,30 @@ Metrics of the bundled cluster, `.NAME` where a host may have several:
     received_bytes_per_s.INTERFACE, sent_bytes_per_s.INTERFACE,
     listen_overflows_per_s, listen_drops_per_s, syn_retransmits_per_s, retransmits_per_s, resets_sent_per_s."""
 
+ANNOTATIONS = _fields(
+    annotation_id=pa.int64(),  # its place in this table, from 0: by time
+    kind=_text(),  # "log" | "span"
+    format=_text(),  # "nginx", "haproxy", "swift", "postgresql", "json", "otlp", "jaeger"
+    source=_text(),  # the file that it is from
+    host=_text(),  # whose clock stamped it; null if not known
+    service=_text(),  # what it says wrote it; null if it says nothing
+    start_trace_ns=pa.int64(),  # by its host's clock; without a known host as stamped
+    duration_ns=pa.int64(),  # 0 for an instant
+    uncertainty_ns=pa.int64(),  # both ends are off by at most so much, ±; null where its host's clock is not known
+    duration_uncertainty_ns=pa.int64(),  # of duration_ns alone: as its record rounds it
+    name=_text(),  # what it is, in a few words
+    text=pa.string(),  # the line, or the span's attributes; secrets overwritten
+    severity=_text(),  # as in `findings`; null where it says none
+    transaction_id=pa.string(),  # of the request, as a log has it; "" if none
+    trace_id=pa.string(),  # of W3C's trace context, as this and the two below are written there; "" if none
+    span_id=pa.string(),
+    parent_span_id=pa.string(),
+    exchange_id=pa.int64(),  # the request that it is about; null if none was found
+    joined_by=_text(),  # "id" | "connection" | "time"; null if it is of no request
+    phases=pa.string(),  # durations that the record itself gives: "queue:0 connect:3000000" (ns); "" if none
+)
+"""One row for each line of a log, or span of another tracer, that was placed in the trace."""
+
 ID_STRIDE_BITS = 32
 ID_STRIDE = 1 << ID_STRIDE_BITS
 """Ids of connections and exchanges of a partition begin so far after those of the one before."""
@@ -455,8 +479,12 @@ TABLES: dict[str, pa.Schema] = {
     "spans": SPANS,
     "findings": FINDINGS,
     "samples": SAMPLES,
+    "annotations": ANNOTATIONS,
 }
 """Table name (file `<name>.parquet` in the trace directory) to its schema."""
+
+ADDED_TABLES = frozenset({"annotations"})
+"""Tables that traces of this format may lack, since they were added later; such a trace reads as with an empty one."""
 
 _TLS_TEXTS = (
     *("server_name", "alpn_offered", "alpn", "versions_offered", "version", "cipher", "resumption"),
