@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries import MISSING_NS, Arrows, Strip
+from collector.queries import MISSING_NS, Arrows, LaneBands, Strip
 
 Header = Mapping[str, int | str]
 Sample = tuple[Arrows, int]
 """Some arrows, and how many each stands for."""
 MOST_EXACT = 1 << 53
+RATIO_UNIT, MOST_RATIO_UNITS = 0.01, (1 << 16) - 1
+"""Ratios are sent in hundredths."""
 MOST_DETAILED = 2_000
 """Arrows of a message that has all of their columns."""
 
@@ -112,6 +114,22 @@ def encode_counts(
     dtype = np.min_scalar_type(int(flat.max(initial=0)))
     columns = {"cells": cells.astype(np.uint32), "counts": flat[cells].astype(dtype).reshape(-1)}
     return encode(header, columns | (_arrow_columns(sample[0]) if sample else {}))
+
+
+def encode_bands(bands: LaneBands, most_at_once: int) -> bytes:
+    """Requests that hosts served, row after row, in bins of equal width: how many were under way in each, how many at
+    once, and how slow (in hundredths of what is usual)."""
+    rows, bins = bands.requests.shape
+    header: Header = {
+        **{"mode": "bands", "from": bands.from_ns, "to": bands.from_ns + bins * bands.bin_ns, "bin": bands.bin_ns},
+        **{"bins": bins, "rowsCount": rows, "mostAtOnce": most_at_once},
+    }
+    ratio = np.minimum(np.rint(bands.ratio / RATIO_UNIT), MOST_RATIO_UNITS).astype(np.uint16)
+    columns: dict[str, NDArray[np.generic]] = {
+        **{"requests": bands.requests.reshape(-1), "atOnce": bands.at_once.reshape(-1)},
+        **{"ratio": ratio.reshape(-1), "served": bands.served.astype(np.uint8)},
+    }
+    return encode(header, columns)
 
 
 def encode_strips(strips: Sequence[Strip], from_ns: int, to_ns: int) -> bytes:

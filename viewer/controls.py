@@ -19,6 +19,12 @@ def class_button(children: Children, arrow_class: int, title: str) -> Component:
     return _button(children, {"data-class": str(arrow_class), "aria-pressed": "true"}, title, "legend")
 
 
+def bands_button(children: Children, title: str) -> Component:
+    """A legend entry that shows or hides the bands of requests."""
+    data: dict[str, Any] = {"data-action": "bands", "aria-pressed": "true"}
+    return html.Button(children, id="bands", title=title, className="legend", **data)
+
+
 def request_button(children: Children, number: int) -> Component:
     """A row of the list of requests, which selects and fits one."""
     return _button(children, {"data-request": str(number)}, "", "")

@@ -28,7 +28,7 @@ from collector.queries import (
     load_steps,
     uncovered_marks,
 )
-from viewer.controls import action_button, class_button, request_button
+from viewer.controls import action_button, bands_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.matching_quality import quality_line, quality_parts, warning_line
 from viewer.navigation import TIMELINE, navigation, period_edges
@@ -92,6 +92,7 @@ KEYS = (
     ("click", "an arrow: its packet, and its request lights up"),
     ("f", "fit the selected request"),
     ("y", "why the selected request took so long, against others of its class"),
+    ("b", "how slow requests were and how many at once, or the counts of packets alone"),
     ("n, N", "next, previous problem"),
     (". ,", "next, previous packet of the selected packet's connection"),
     ("/, Enter, Shift+Enter", "search; next, previous hit"),
@@ -270,6 +271,7 @@ def _bar(trace: TraceView, followed: bool) -> Component:
         for kind, text, what in LEGEND
         if kind is not ArrowClass.EARLY or counts[kind] or trace.clocks_apart_ns
     ]
+    chips += _bands_switch(trace)
     actions = [action_button(text, action, title) for text, action, title in ACTIONS]
     more = [action_button("open…", "open-captures", "Open captures of several hosts (o)")] if followed else []
     return html.Nav(
@@ -282,6 +284,18 @@ def _bar(trace: TraceView, followed: bool) -> Component:
         ],
         id="bar",
     )
+
+
+def _bands_switch(trace: TraceView) -> list[Component]:
+    """Shows or hides how slow requests were and how many at once; not of a trace that is far away, whose requests would
+    all be read for it."""
+    if trace.reads is not None or not trace.summary.roots_count:
+        return []
+    title = (
+        "Where packets are counted: upwards from each host that serves how slow its requests were (p99, times as long "
+        "as usual; full at 32), downwards how many at once (b)"
+    )
+    return [bands_button([html.Canvas(className="chip", width=44, height=24), "slow, at once"], title)]
 
 
 def _timeline(trace: TraceView, *, in_series: bool) -> Component:

@@ -49,18 +49,14 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
 
     @server.get("/api/window")
     def window() -> Response:
-        from_ns, to_ns = _time("from"), _time("to")
-        if to_ns <= from_ns:
-            abort(400, "`to` must be after `from`")
+        from_ns, to_ns = _stretch()
         return _bytes(windows.window_message(narrowing.asked_trace(), from_ns, to_ns, _rows(trace), _raw()))
 
     usage = Usage(trace)
 
     @server.get("/api/usage")
     def strips() -> Response:
-        from_ns, to_ns = _time("from"), _time("to")
-        if to_ns <= from_ns:
-            abort(400, "`to` must be after `from`")
+        from_ns, to_ns = _stretch()
         return _bytes(windows.usage_message(usage, from_ns, to_ns))
 
     @server.get("/api/overview")
@@ -73,6 +69,8 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
             return jsonify(None)
         found = trace.load.slowness(SLOWNESS_BINS)
         return jsonify(bin=found.bin_ns, ratio=found.ratio.round(2).tolist())
+
+    _add_bands(server, trace)
 
     @server.get("/api/requests/<int:number>/arrows")
     def request_arrows(number: int) -> Response:
@@ -103,6 +101,30 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
     @server.get("/api/<path:rest>")
     def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
         abort(404, f"nothing is served as {rest}")
+
+
+def _add_bands(server: Flask, trace: TraceView) -> None:
+    """Serve how slow the requests were that hosts served, and how many at once; of a trace that is far away it would
+    read all of a table before anybody asked for it."""
+    has_bands = trace.reads is None and trace.summary.roots_count > 0
+
+    @server.get("/api/bands")
+    def bands() -> Response:
+        from_ns, to_ns = _stretch()
+        if not has_bands:
+            abort(404, "this trace has no bands")
+        rows = _numbers("lanes", len(trace.lanes))
+        if not rows:
+            abort(400, "`lanes` must be given")
+        return _bytes(windows.bands_message(trace.load.served, rows, from_ns, to_ns))
+
+    @server.get("/api/bands/at")
+    def band_figures() -> Response:  # what a band stands for at the pointer, exactly
+        from_ns, to_ns = _stretch()
+        if not has_bands:
+            abort(404, "this trace has no bands")
+        lanes = [lane for row in _numbers("lanes", len(trace.lanes)) for lane in row]
+        return jsonify(asdict(trace.load.served.within(lanes, from_ns, to_ns)))
 
 
 def _add_hops(server: Flask, trace: TraceView) -> None:
@@ -192,22 +214,34 @@ def _raw() -> bool:
 
 def _rows(trace: TraceView) -> list[list[int]]:
     """Rows of ends from the query string: `0.4-9,2` are two; no end may be there twice."""
-    text = request.args.get("rows", "")
-    if not trace.counted_by_end or not text:
+    return _numbers("rows", len(trace.ends)) if trace.counted_by_end else []
+
+
+def _numbers(name: str, most: int) -> list[list[int]]:
+    """Rows of numbers below `most` from the query string."""
+    text = request.args.get(name, "")
+    if not text:
         return []
     if len(text) > LONGEST_ROWS or not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?([.,][0-9]{1,6}(-[0-9]{1,6})?)*", text):
-        abort(400, "`rows` must be numbers of ends, as 0.4-9,2")
-    most = len(trace.ends)
-    rows = [[end for part in row.split(".") for end in _range(part, most)] for row in text.split(",")]
-    ends = [end for row in rows for end in row]
-    if len(set(ends)) != len(ends):
-        abort(400, "`rows` names an end twice")
+        abort(400, f"`{name}` must be numbers, as 0.4-9,2")
+    rows = [[number for part in row.split(".") for number in _range(part, most)] for row in text.split(",")]
+    numbers = [number for row in rows for number in row]
+    if len(set(numbers)) != len(numbers):
+        abort(400, f"`{name}` names a number twice")
     return rows
 
 
 def _range(text: str, most: int) -> range:
     first, _, last = text.partition("-")
     return range(int(first), min(int(last or first) + 1, most))
+
+
+def _stretch() -> tuple[int, int]:
+    """`from` and `to` from the query string."""
+    from_ns, to_ns = _time("from"), _time("to")
+    if to_ns <= from_ns:
+        abort(400, "`to` must be after `from`")
+    return from_ns, to_ns
 
 
 def _time(name: str) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries import ArrowClass, TraceView, Usage
-from viewer.binary import Sample, encode_arrows, encode_counts, encode_strips
+from collector.queries import ArrowClass, Served, TraceView, Usage
+from viewer.binary import Sample, encode_arrows, encode_bands, encode_counts, encode_strips
 
 MOST_ARROWS = 10_000
 """Sent at once: 37 bytes each."""
@@ -25,6 +25,7 @@ SURE_EXCESS_RATIO = 1.5
 """An estimate that exceeds the limit by this ratio shows too many bytes, wherever the bins begin."""
 SAMPLE_ARROWS = 2_000
 MOST_BINS, LEAST_BINS = 2_048, 16
+MOST_BAND_BINS, MOST_BAND_CELLS = 600, 24_000
 USAGE_BINS, LEAST_USAGE_NS = 1_200, 2_000_000_000
 SEEN_SHARE = 1 / 700
 """Of the view: an arrow this long is more than a stroke."""
@@ -54,6 +55,16 @@ def usage_message(usage: Usage, from_ns: int, to_ns: int) -> bytes:
     margin = max((to_ns - from_ns) // 2, LEAST_USAGE_NS)
     begin, end = from_ns - margin, to_ns + margin
     return encode_strips(usage.strips(begin, end, USAGE_BINS), begin, end)
+
+
+def bands_message(served: Served, rows: Rows, from_ns: int, to_ns: int) -> bytes:
+    """How slow the requests were that each row's hosts served, and how many at once, in the view with its surroundings.
+
+    Arguments: `rows`, lanes row by row.
+    """
+    margin = (to_ns - from_ns) // 2
+    bins = min(2 * MOST_BAND_BINS, max(LEAST_BINS, MOST_BAND_CELLS // len(rows)))
+    return encode_bands(served.bands(rows, from_ns - margin, to_ns + margin, bins), served.most_at_once)
 
 
 def overview_message(trace: TraceView) -> bytes:

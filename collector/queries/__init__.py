@@ -27,6 +27,7 @@ from collector.queries.captured import (
     write_pcapng,
 )
 from collector.queries.comparing import compare_found, compare_servers
+from collector.queries.lane_bands import LaneBands, Served
 from collector.queries.latency import PERCENTILES, AtConcurrency, Durations, Flight, Scatter
 from collector.queries.live import is_live, live_error, made_ns
 from collector.queries.load import ORDERS, Load, RequestRow, RequestSelection
@@ -116,6 +117,7 @@ __all__ = [
     "HostUse",
     "KindComparison",
     "Lane",
+    "LaneBands",
     "Load",
     "Mark",
     "MessageKinds",
@@ -140,6 +142,7 @@ __all__ = [
     "SeriesEntry",
     "SeriesPart",
     "SeriesView",
+    "Served",
     "ServiceGraph",
     "Slow",
     "Span",

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.queries import latency
+from collector.queries.lane_bands import Served
 from collector.queries.latency import AtConcurrency, Durations, Flight, Scatter
 from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
 from collector.queries.request_table import RequestClass, request_classes, request_table
@@ -199,6 +200,11 @@ class Load:
     def slowness(self, bins: int) -> Slowness:
         """When clients' requests were slow, over the whole trace."""
         return slowness(self.table, self._duration_ns, bins)
+
+    @cached_property
+    def served(self) -> Served:
+        """All requests by the host that served them."""
+        return Served(self._trees.frame, self._lanes)
 
     @cached_property
     def class_durations(self) -> tuple[Durations, ...]:

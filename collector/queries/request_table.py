@@ -70,7 +70,7 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
         outcome=pl.col("outcome").fill_null(str(Outcome.UNKNOWN)),
         outermost=pl.col("request").is_in(client_requests.implode()),
     ).with_columns(failed=pl.col("outcome") == Outcome.FAILED)
-    rows = rows.with_columns(_class_name().alias("class"))
+    rows = rows.with_columns(class_name().alias("class"))
     return rows.with_columns(in_flight=pl.Series(in_flight_at_start(rows), dtype=pl.Int32))
 
 
@@ -107,8 +107,9 @@ def in_flight_at_start(requests: pl.DataFrame) -> NDArray[np.int32]:
     return np.maximum(count, 0).astype(np.int32)
 
 
-def _class_name() -> pl.Expr:
-    """`PUT object 1-16 KiB at swift-proxy`, `UploadPart 4-64 MiB at s3`; unknown parts are omitted."""
+def class_name() -> pl.Expr:
+    """The class of an exchange whose `bytes` are known: `PUT object 1-16 KiB at swift-proxy`, `UploadPart 4-64 MiB at
+    s3`; unknown parts are omitted."""
     target = pl.col("target").fill_null("")
     groups, path = target.str.extract_groups(_PATH), target.str.contains(_PATH)
     shape: pl.Expr = pl.when(pl.col("protocol").is_in(WITH_SHAPES), target != "").then(target)

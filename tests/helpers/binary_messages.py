@@ -38,4 +38,6 @@ def decode(body: bytes) -> Message:
         whole = np.zeros((shape[0] * shape[1], shape[2]), np.int64)
         whole[columns["cells"].astype(int)] = columns["counts"].reshape(len(columns["cells"]), shape[2])
         columns["counts"] = whole.reshape(-1)
-    return Message(header["mode"], header["from"], header["to"], header["count"], header.get("bin", 0), columns, shape)
+    return Message(
+        header["mode"], header["from"], header["to"], header.get("count", 0), header.get("bin", 0), columns, shape
+    )

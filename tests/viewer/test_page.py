@@ -246,10 +246,53 @@ def test_many_packets_are_counted_and_zooming_in_shows_each(page: Page, large_tr
         expect(page.locator("#badge")).to_contain_text(f"density of {large_trace.summary.hops_count:,} packets")
         page.mouse.move(*canvas_middle(page))
         expect(page.locator("#tip")).to_contain_text("packets in")
+        _check_bands(page)
         middle = large_trace.duration_ns // 2
         act_and_settle(page, lambda: page.evaluate(f"location.hash = '#from={middle}&to={middle + 5_000_000}'"))
         page.wait_for_function("() => window.twintap.state.data.mode === 'arrows'")
         expect(page.locator("#badge")).to_have_text(re.compile(r"^\d+ arrows in 5"))
+
+
+def _check_bands(page: Page) -> None:
+    """Each host that serves has a band, and the tip says exactly what it stands for; `b` takes it away."""
+    page.wait_for_function("() => window.twintap.state.bands")
+    assert page.evaluate("[...window.twintap.state.bands.served]") == [0, *[1] * 7]  # all but the client
+    assert band_ink(page) > 1_000
+    left, top, row = page.evaluate(
+        """() => {
+            const { left, top, width } = document.getElementById("arrows").getBoundingClientRect();
+            return [left + width / 2, top, window.twintap.currentView().y(1)];
+        }"""
+    )
+    page.mouse.move(left, top + row + 3)
+    expect(page.locator("#tip b").first).to_have_text(
+        re.compile(r"^proxy: \d+ requests?, p99 \d.* ms \(1\.0 × usual\), at most \d at once$")
+    )
+    expect(page.locator("#tip")).to_contain_text("packets in")
+    page.mouse.move(left, top + page.evaluate("window.twintap.currentView().y(0)") + 3)
+    expect(page.locator("#tip b").first).to_contain_text("packets in")
+    page.keyboard.press("b")
+    assert band_ink(page) < 200
+    assert "bands=off" in page.url
+    page.keyboard.press("b")
+
+
+def band_ink(page: Page) -> int:
+    """Pixels that are more of the colour of requests at once than of any other that the picture has."""
+    page.evaluate(FRAMES)
+    return int(
+        page.evaluate(
+            """() => {
+                const canvas = document.getElementById("arrows"), copy = canvas.cloneNode();
+                const context = copy.getContext("2d", { willReadFrequently: true });
+                context.drawImage(canvas, 0, 0);
+                const { data } = context.getImageData(0, 0, copy.width, copy.height);
+                let found = 0;
+                for (let at = 0; at < data.length; at += 4) found += data[at] < 100 && data[at + 1] > data[at + 2] + 8;
+                return found;
+            }"""
+        )
+    )
 
 
 def test_problems_are_seen_at_every_zoom(page: Page, large_trace: TraceView) -> None:

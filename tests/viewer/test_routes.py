@@ -293,3 +293,21 @@ def test_too_many_packets_are_not_shown_alone(small_trace: TraceView, monkeypatc
         assert bool(answer["alone"]) == (shown == 0)
         response = client.get(f"/api/window?{view}&only={query}", base_url="http://localhost")
         assert len(decode(response.data).columns["number"]) == shown
+
+
+def test_bands_are_of_the_rows_that_are_asked_for(large: FlaskClient, large_trace: TraceView) -> None:
+    view = f"from=0&to={large_trace.duration_ns}"
+    message = decode(large.get(f"/api/bands?{view}&lanes=0,1,2.3-7", base_url="http://localhost").data)
+    requests = message.columns["requests"].reshape(3, -1)
+    assert message.columns["served"].tolist() == [0, 1, 1]
+    assert requests[0].max() == 0 < requests[1].max() < requests[2].max()
+    exact = large.get(f"/api/bands/at?{view}&lanes=2.3-7", base_url="http://localhost").json
+    assert exact["requests"] == 3 * large_trace.summary.roots_count
+    for query in ("", "&lanes=x", "&lanes=1,1"):
+        assert large.get(f"/api/bands?{view}{query}", base_url="http://localhost").status_code == 400
+
+
+def test_a_trace_without_requests_has_no_bands(empty_trace: TraceView) -> None:
+    client = client_of(empty_trace)
+    for path in ("/api/bands", "/api/bands/at"):
+        assert client.get(f"{path}?from=0&to=1&lanes=0", base_url="http://localhost").status_code == 404

@@ -3,6 +3,7 @@
 import { listen } from "../data/events.js";
 import { state } from "../data/trace.js";
 import { nearestArrow } from "../draw/arrows.js";
+import { bandAt, showsBands } from "../draw/bands.js";
 import { binAt } from "../draw/density.js";
 import { faultAt, markAt, uncoveredAt } from "../draw/marks.js";
 import { stripAt } from "../draw/strips.js";
@@ -47,7 +48,7 @@ function showTip(arrows, at, x, y) {
   const counts = !marked && at < 0 && countsAt(x, y);
   if (marked) tip.showLines(marked, left + x, top + y);
   else if (at >= 0) tip.showArrow(arrows, at, left + x, top + y);
-  else if (counts) tip.showBin(counts, left + x, top + y);
+  else if (counts) tip.showBin(counts, showsBands(state) ? bandAt(view, state.bands, x, y) : null, left + x, top + y);
   else tip.hide();
 }
 

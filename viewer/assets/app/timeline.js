@@ -25,6 +25,7 @@ import { startUploadDialog } from "../page/uploads.js";
 import {
   draw, drawChips, redrawRows, redrawTheme, fitCanvas, repaint, scrollRows, startDrawing,
 } from "./drawing.js";
+import { startBands } from "./bands.js";
 import { acceptRevision, fetchRevision, isLoading, load, loadOverview, loadSlowness, stopLoading } from "./loading.js";
 import { centre, glide, glideAround, middle, settle, setView, shift, startMovement } from "./movement.js";
 import { startPointing } from "./pointing.js";
@@ -80,6 +81,7 @@ function attach(canvas) {
 }
 
 function startParts() {
+  startBands();
   startEdges();
   startExplanation();
   startLaneLabels(timeline);

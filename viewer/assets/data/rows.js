@@ -174,6 +174,16 @@ export function rowsCovered(data, view) {
   });
 }
 
+/** The lanes of some rows as a query: row by row. @param {RowNumber[]} numbers */
+export const lanesQuery = (numbers) => numbers.map((row) => ranges(ascending(rowTable.rows[row].lanes), ".")).join(",");
+
+/** The rows in sight and around them that hold hosts. @param {View} view @returns {RowNumber[]} */
+export function hostRowsAround(view) {
+  const [first, last] = rowsInSight(view);
+  return rowTable.rows.map((_, row) => row)
+    .filter((row) => row >= first - AROUND && row <= last + AROUND && rowTable.rows[row].lanes.length);
+}
+
 // --- changes by the user
 
 function change(act) {

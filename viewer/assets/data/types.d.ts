@@ -61,7 +61,7 @@ type Tree = string | [string, Record<string, any>, Tree[]];
 
 /** The header of a message (viewer/binary.py). */
 interface MessageHeader {
-  mode: "arrows" | "density" | "ends" | "usage";
+  mode: "arrows" | "density" | "ends" | "usage" | "bands";
   from: Ns;
   to: Ns;
   count?: number;
@@ -109,6 +109,33 @@ interface Counts {
   counts: Uint8Array | Uint16Array | Uint32Array;
   rows?: number[];
   byClass?: Float64Array[];
+}
+
+/** Requests that hosts served, by row and bin: how many were under way, how many at once, how slow (in hundredths). */
+interface Bands {
+  from: Ns;
+  to: Ns;
+  bin: Ns;
+  bins: number;
+  mostAtOnce: number;
+  requests: Uint32Array;
+  atOnce: Uint32Array;
+  ratio: Uint16Array;
+  served: Uint8Array; // by row: whether its hosts served any
+  rows: RowNumber[];
+  arranged: number; // version of the rows
+  made: string;
+  requestedWidth: Ns;
+}
+
+/** A bin of a row's band. */
+interface BandBin {
+  row: RowNumber;
+  from: Ns;
+  to: Ns;
+  requests: number;
+  atOnce: number;
+  ratio: number; // 0 for none
 }
 
 /** Counts with a sample of the arrows, or arrows; what the page draws. `mode` distinguishes them. */
@@ -170,6 +197,8 @@ interface State {
   moving: boolean;
   withTicks: boolean; // the canvas draws the ticks, not Plotly
   usage: any;
+  withBands: boolean; // how slow and how many requests are, before the counts of packets
+  bands: Bands | null;
   settledCount: number;
   settledAt: number; // ms
 }

@@ -6,6 +6,7 @@ import { duration } from "../data/time.js";
 import { trace } from "../data/trace.js";
 import { makeView } from "../data/view.js";
 import { drawArrows } from "./arrows.js";
+import { BEHIND_ALPHA, drawBands, showsBands } from "./bands.js";
 import { binCounts, drawDensity, troubleStrength } from "./density.js";
 import { drawFaults, drawFindings, drawLoad, drawUncovered } from "./marks.js";
 import { font, palette } from "./palette.js";
@@ -44,9 +45,11 @@ function drawTraffic(context, view, state) {
   const data = state.data;
   let inView = null;
   const covered = data && data.from <= Math.max(view.from, 0) && data.to >= Math.min(view.to, trace.meta.duration);
-  if (!covered && state.overview) drawCounts(context, view, state.overview, state.overviewPicture, alpha);
+  const behind = showsBands(state) ? BEHIND_ALPHA : 1;
+  if (!covered && state.overview) drawCounts(context, view, state.overview, state.overviewPicture, behind * alpha);
   if (data && data.mode !== "arrows") {
-    drawCounts(context, view, data, state.picture, data.number ? 0.55 * alpha : alpha);
+    drawCounts(context, view, data, state.picture, behind * (data.number ? 0.55 * alpha : alpha));
+    if (showsBands(state)) drawBands(context, view, state.bands, alpha);
     if (data.number && !state.moving) drawArrows(context, view, data, { ...options, alpha: 0.7 * alpha });
   }
   if (data && data.mode === "arrows") {

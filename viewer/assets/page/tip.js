@@ -2,6 +2,8 @@
 
 import { CLASS_NAMES, NO_LANE } from "../data/constants.js";
 import { fetchHop } from "../data/hops.js";
+import { lanesQuery, rowName, rowTable } from "../data/rows.js";
+import { fetchJson } from "../data/server.js";
 import { duration, exactTime } from "../data/time.js";
 import { state, trace } from "../data/trace.js";
 import { element } from "./elements.js";
@@ -33,6 +35,8 @@ export function arrowLines(arrows, at) {
 export class Tip {
   x = 0;
   y = 0;
+  bandKey = ""; // of the bin of a band that is shown
+  known = { key: "", text: "" }; // the last that the server has answered about
 
   constructor(box) {
     this.box = box;
@@ -43,6 +47,7 @@ export class Tip {
     const number = arrows.number[at];
     if (number !== this.number) {
       this.number = number;
+      this.bandKey = "";
       const { title, lines } = arrowLines(arrows, at);
       this.box.replaceChildren(element("b", title), ...lines.map((line) => element("div", line)));
       clearTimeout(this.waiting);
@@ -53,26 +58,40 @@ export class Tip {
 
   showLines({ title, lines }, x, y) {
     this.number = -1;
+    this.bandKey = "";
     clearTimeout(this.waiting);
     this.box.replaceChildren(element("b", title), ...lines.map((line) => element("div", line)));
     this.place(x, y);
   }
 
-  showBin(counts, x, y) {
+  /** @param {any} counts @param {BandBin | null} band */
+  showBin(counts, band, x, y) {
     this.number = -1;
     clearTimeout(this.waiting);
+    const key = (this.bandKey = band ? `${band.row} ${band.from} ${band.to} ${rowTable.version}` : "");
+    const first = band ? element("b", key === this.known.key ? this.known.text : bandText(band)) : "";
     const total = counts.byClass.reduce((sum, each) => sum + each, 0);
     const named = counts.byClass
       .map((count, cls) => [count, cls])
       .filter(([count]) => count)
       .map(([count, cls]) => `${count.toLocaleString("en")} ${CLASS_NAMES[cls]}`);
     this.box.replaceChildren(
+      first, ...(band ? [element("div", `within ${duration(band.to - band.from)} from ${exactTime(band.from)}`)] : []),
       element("b", `${total.toLocaleString("en")} packets in ${duration(counts.width)}`),
       element("div", `from ${exactTime(counts.from)}`),
       ...named.map((line) => element("div", line)),
       element("div", "zoom in to see each", "hint"),
     );
     this.place(x, y);
+    if (band && band.requests && key !== this.known.key) this.waiting = setTimeout(() => this.askBand(band, key, first), ASK_AFTER_MS);
+  }
+
+  async askBand(band, key, line) {
+    const path = `api/bands/at?lanes=${lanesQuery([band.row])}&from=${band.from}&to=${band.to}`;
+    const served = await fetchJson(path).catch(() => null);
+    if (!served || this.bandKey !== key) return;
+    this.known = { key, text: servedText(band, served) };
+    line.textContent = this.known.text;
   }
 
   async ask(number) {
@@ -94,9 +113,27 @@ export class Tip {
 
   hide() {
     this.number = -1;
+    this.bandKey = "";
     clearTimeout(this.waiting);
     this.box.classList.remove("shown");
   }
+}
+
+const requestsText = (count) => `${count.toLocaleString("en")} request${count === 1 ? "" : "s"}`;
+const ratioText = (ratio) => `${ratio < 10 ? ratio.toFixed(1) : Math.round(ratio).toLocaleString("en")} × usual`;
+
+/** What a bin of a band shows. @param {BandBin} band */
+function bandText({ row, requests, atOnce, ratio }) {
+  const name = rowName(rowTable.rows[row]);
+  if (!requests) return `${name}: serves no request here`;
+  const slow = ratio ? `, p99 about ${ratioText(ratio)}` : "";
+  return `${name}: ${requestsText(requests)}${slow}, at most ${atOnce.toLocaleString("en")} at once`;
+}
+
+/** The same, exactly. @param {BandBin} band */
+function servedText({ row }, { requests, at_once: atOnce, p99_ns: p99, ratio }) {
+  const slow = ratio === null ? "nothing to compare with" : ratioText(ratio);
+  return `${rowName(rowTable.rows[row])}: ${requestsText(requests)}, p99 ${duration(p99)} (${slow}), at most ${atOnce.toLocaleString("en")} at once`;
 }
 
 function hopChildren(hop) {

@@ -1,0 +1,68 @@
+// Loads how slow requests were and how many at once, host by host, once the view has settled; and shows it or not.
+
+import { addAddressPart, writeAddress } from "../data/address.js";
+import { listen } from "../data/events.js";
+import { hostRowsAround, lanesQuery, rowTable } from "../data/rows.js";
+import { fetchMessage } from "../data/server.js";
+import { state, trace } from "../data/trace.js";
+import { rowsInSight } from "../data/view.js";
+import { drawBandsChip } from "../draw/bands.js";
+import { addAction } from "../page/actions.js";
+import { byId } from "../page/elements.js";
+import { redraw } from "./drawing.js";
+
+const FINER = 0.7, COARSER = 1.5; // as for counts
+let asking = null;
+
+function isNeeded() {
+  const { bands, view, data } = state, width = state.to - state.from;
+  if (!state.withBands || state.raw || state.only || !data || data.mode === "arrows") return false;
+  if (!bands || bands.made !== trace.meta.made || bands.arranged !== rowTable.version) return true;
+  const [first, last] = rowsInSight(view), known = new Set(bands.rows);
+  if (hostRowsAround(view).some((row) => row >= first && row <= last && !known.has(row))) return true;
+  if (bands.from > Math.max(state.from, 0) || bands.to < Math.min(state.to, trace.meta.duration)) return true;
+  return width < FINER * bands.requestedWidth || width > COARSER * bands.requestedWidth;
+}
+
+function load() {
+  if (!isNeeded()) return;
+  if (asking) asking.abort();
+  const mine = (asking = new AbortController()), rows = hostRowsAround(state.view), requestedWidth = state.to - state.from;
+  const kept = { rows, requestedWidth, arranged: rowTable.version, made: trace.meta.made };
+  const path = `api/bands?from=${Math.floor(state.from)}&to=${Math.ceil(state.to)}&lanes=${lanesQuery(rows)}`;
+  fetchMessage(path, mine.signal)
+    .then((message) => {
+      state.bands = Object.assign(/** @type {any} */ (message), kept);
+      redraw();
+    })
+    .catch(() => {}); // the counts are as good without
+}
+
+function show(withBands) {
+  state.withBands = withBands;
+  mark();
+  writeAddress(state);
+  load();
+  redraw();
+}
+
+function mark() {
+  byId("bands").setAttribute("aria-pressed", `${state.withBands}`);
+}
+
+addAddressPart("bands", {
+  read: (text) => (state.withBands = text !== "off"),
+  write: () => (state.withBands ? "" : "off"),
+});
+
+/** Follow the view, where the trace has requests and is near. */
+export function startBands() {
+  if (!byId("bands")) return;
+  const draw = () => drawBandsChip(byId("bands").querySelector("canvas"));
+  addAction("bands", () => show(!state.withBands), "b");
+  listen("settled", load);
+  listen("theme", draw);
+  listen("moved", mark);
+  draw();
+  mark();
+}
