@@ -106,6 +106,10 @@ KEYS = (
     ("Space", "pause or follow a live trace"),
     ("c", "the hosts' own clocks, or one timescale"),
     ("Alt ↑ ↓", "on a host's name: move it; Enter splits it, Shift+Enter by process, Delete hides it"),
+    (
+        "F2, Space, m",
+        "on a host's name: rename it (or double click); choose it (or Ctrl and click), merge what is chosen; Ctrl Z",
+    ),
     ("t", "light or dark"),
     ("Esc", "deselect, close"),
     ("?", "this list"),
@@ -307,7 +311,11 @@ def _timeline(trace: TraceView, *, in_series: bool) -> Component:
     return html.Section(
         [
             html.Div(
-                [html.Div(html.Div(), id="lane-scroll"), *(_lane_label(lane, prefix) for lane in trace.lanes)],
+                [
+                    html.Div(html.Div(), id="lane-scroll"),
+                    html.Button("", id="merge-chosen", title="Show the chosen hosts as one row", hidden=True),
+                    *(_lane_label(lane, prefix) for lane in trace.lanes),
+                ],
                 id="lanes",
             ),
             html.Div(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from collector.queries import TraceView, open_trace
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
@@ -52,6 +52,35 @@ def test_a_host_is_moved_by_keys_and_hidden_and_the_address_brings_it_back(page:
     page.reload()
     page.wait_for_function("() => window.twintap.settledCount > 0")
     assert rows_shown(page) == arranged
+
+
+@pytest.mark.browser
+def test_hosts_are_renamed_and_merged_by_hand_and_the_address_brings_it_back(page: Page, small_url: str) -> None:
+    open_page(page, small_url)
+    page.locator("#lanes .lane").nth(1).dblclick()
+    page.keyboard.type('<b onclick="x">edge</b>')
+    page.keyboard.press("Enter")
+    for at in (2, 3):
+        page.locator("#lanes .lane").nth(at).click(modifiers=["Control"])
+    page.locator("#merge-chosen").click()
+    named = ["client", '<b onclick="x">edge</b>', "storage1 + storage2", "storage3"]
+    assert rows_shown(page) == named
+    expect(page.locator("#requests")).to_contain_text('client → <b onclick="x">edge</b>')
+    assert page.locator("#lanes b b, #requests b b").count() == 0
+    page.wait_for_function("() => location.hash.includes('merge=2.3')")
+    page.reload()
+    page.wait_for_function("() => window.twintap.settledCount > 0")
+    assert rows_shown(page) == named
+    expect(page.locator("#requests")).to_contain_text('client → <b onclick="x">edge</b>')
+    page.locator("#lanes .merged").focus()
+    page.keyboard.press("m")
+    page.locator("#lanes .lane").nth(1).focus()
+    page.keyboard.press("F2")
+    page.keyboard.press("Delete")
+    page.keyboard.press("Enter")
+    assert rows_shown(page) == ["client", "proxy", "storage1", "storage2", "storage3"]
+    page.keyboard.press("Control+z")
+    assert rows_shown(page)[1] == '<b onclick="x">edge</b>'
 
 
 @pytest.mark.browser

@@ -5,9 +5,10 @@ import test, { beforeEach } from "node:test";
 import { formatAddress, parseAddress } from "../../../viewer/assets/data/address.js";
 import { listen } from "../../../viewer/assets/data/events.js";
 import {
-  arrange, groupLanes, hideLanes, moveLane, NO_ROW, placeArrows, resetLanes, rowName, rowOfLane, rowsCovered, rowsOfPair, rowTable,
+  arrange, groupLanes, hideLanes, lanesQuery, mergeLanes, moveLane, NO_ROW, placeArrows, resetLanes, rowName, rowOfLane, rowsCovered, rowsOfPair, rowTable, renameRow, takeApart, undoNames,
   showLanes, splitLanes, toggleGroup, toggleSplit, wantedRows, waysToSplit,
 } from "../../../viewer/assets/data/rows.js";
+import { cleanName, hostText, withShownNames } from "../../../viewer/assets/data/names.js";
 import { makeView } from "../../../viewer/assets/data/view.js";
 import { describeTrace, META } from "./fixtures.mjs";
 
@@ -115,4 +116,56 @@ test("where counts are kept by end, the rows in sight are asked for, as ranges",
   assert.ok(!rowsCovered({ ...data, rows: [0, 1] }, view));
   hideLanes([3]);
   assert.ok(!rowsCovered(data, view), "counts of rows as they were before");
+});
+
+const reread = () => {
+  const address = formatAddress({ from: 0, to: 1, selection: { request: null, hop: null }, hidden: new Set() });
+  resetLanes();
+  parseAddress(address, META);
+  arrange();
+};
+
+test("a host has the name that the user gives it, also after a reload, until it is taken back", () => {
+  renameRow(rowTable.rows[1], "  frönt 🦊\u202e\n3:x & <b> ");
+  assert.deepEqual(names(), ["client", "frönt 🦊  3:x & <b>", "storage1", "storage2"]);
+  reread();
+  assert.deepEqual(names(), ["client", "frönt 🦊  3:x & <b>", "storage1", "storage2"]);
+  assert.equal(withShownNames("data: client → proxy (proxy)"), "data: client → frönt 🦊  3:x & <b> (proxy)");
+  assert.equal(withShownNames("GET /proxy → 200"), "GET /proxy → 200");
+  renameRow(rowTable.rows[1], "");
+  assert.deepEqual(names(), META.lanes);
+  undoNames();
+  assert.equal(names()[1], "frönt 🦊  3:x & <b>");
+});
+
+test("a name is bounded in signs, not halves of them", () => {
+  assert.equal(cleanName("🦊".repeat(50)), "🦊".repeat(40));
+  assert.equal(cleanName(" \u0000\u200f "), "");
+});
+
+test("merged hosts are one row, whose own packets are within it", () => {
+  mergeLanes([3, 2]);
+  assert.deepEqual(names(), ["client", "proxy", "storage1 + storage2"]);
+  assert.deepEqual([rowOfLane(2), rowOfLane(3), rowsOfPair(4)], [2, 2, [1, 2]]);
+  assert.equal(lanesQuery([1, 2]), "1,2-3");
+  renameRow(rowTable.rows[2], "pool");
+  mergeLanes([1, 3]);
+  assert.deepEqual(names(), ["client", "pool"], "what is merged with one of them is merged with all");
+  assert.equal(hostText(3, "?"), "pool (storage2)");
+  assert.deepEqual(rowsOfPair(4), [1, 1]);
+  reread();
+  assert.deepEqual(names(), ["client", "pool"]);
+  hideLanes([1]);
+  assert.deepEqual(names(), ["client", "pool"]);
+  takeApart(2);
+  assert.deepEqual(names(), ["client", "storage1", "storage2"]);
+});
+
+test("an address that makes no sense merges and renames nothing", () => {
+  for (const text of ["names=9:x%0A1%0Ax:y%0A1:", "merge=2:x%0A9.8:y%0A2.2:z%0A1.99:w"]) parseAddress(`#${text}`, META);
+  arrange();
+  assert.deepEqual(names(), META.lanes);
+  parseAddress("#merge=1.2:a%0A2.3:b", META);
+  arrange();
+  assert.deepEqual(names(), ["client", "a", "storage2"], "a host is merged once");
 });

@@ -22,8 +22,9 @@ export function setRequestTimes(meta) {
   requestTimes = new Map(meta.requestTimes.map(([number, from, to]) => [number, [from, to]]));
 }
 
-/** Select a request and a hop, or neither. @param {number | null} request @param {number | null} hop */
-export function select(request, hop) {
+/** Select a request and a hop, or neither. `anew`: their texts are written again.
+ *  @param {number | null} request @param {number | null} hop @param {boolean} [anew] */
+export function select(request, hop, anew = false) {
   const before = state.selection;
   state.selection = { request, hop };
   showPacket(byId("packet-details"), hop);
@@ -31,8 +32,8 @@ export function select(request, hop) {
   if (request !== before.request) {
     state.selected = awaited = null;
     if (request !== null) loadRequest(request);
-    loadDetails(request);
   }
+  if (request !== before.request || anew) loadDetails(request);
   writeAddress(state);
   notify("selected");
   redraw();

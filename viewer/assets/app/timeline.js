@@ -3,6 +3,7 @@
 import { addAddressPart, furtherParts, parseAddress, writeAddress } from "../data/address.js";
 import { listen } from "../data/events.js";
 import { forgetHops } from "../data/hops.js";
+import { labels } from "../data/names.js";
 import { arrange, rowsCovered } from "../data/rows.js";
 import { state, trace } from "../data/trace.js";
 import { wholeView } from "../data/view.js";
@@ -37,7 +38,8 @@ import { startUsage } from "./usage.js";
 
 const KEY_SHARE = 0.2; // of the view, that a key moves it by
 const KEY_ZOOM = 0.6;
-let minimap;
+let minimap, namesBefore = "";
+const shownNames = () => JSON.stringify([[...labels.names], labels.merged]);
 
 /** For the parts of the page beside the timeline. @type {Timeline} */
 const timeline = { select, glide, renew, scrollLanes, scrollToRow, showOnly };
@@ -45,13 +47,14 @@ const timeline = { select, glide, renew, scrollLanes, scrollToRow, showOnly };
 /** Dash calls this with what viewer/layout.py put into the page. @param {Meta} meta */
 export function start(meta) {
   trace.meta = meta;
-  fillParts(meta.parts);
   setRequestTimes(meta);
   const canvas = /** @type {HTMLCanvasElement} */ (byId("arrows"));
   minimap = new Minimap(byId("minimap"), centre);
   startDrawing(canvas, minimap);
   readPalette();
   const given = parseAddress(location.hash, meta);
+  namesBefore = shownNames();
+  fillParts(meta.parts); // their texts show the names of the address
   [state.from, state.to] = given.view || wholeView(meta);
   state.hidden = given.hidden;
   markClasses(state.hidden);
@@ -138,6 +141,12 @@ function onResize() {
 }
 
 function onArranged() {
+  const shown = shownNames();
+  if (shown !== namesBefore) {
+    namesBefore = shown;
+    fillParts({ requests: trace.meta.parts.requests });
+    select(state.selection.request, state.selection.hop, true);
+  }
   redrawRows();
   setView(state.from, state.to, true);
 }

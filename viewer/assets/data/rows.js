@@ -1,10 +1,11 @@
-// Which rows the timeline has: hosts in the user's order, some hidden, grouped, or split into their services or their
+// Which rows the timeline has: hosts in the user's order, some hidden, grouped, merged by hand, or split into their services or their
 // processes. A hop ends at a lane (a host), at the process that owns the connection there and, at a connection's server, at
 // a service; here this becomes a row, or none.
 
 import { addAddressPart } from "./address.js";
 import { NO_LANE, NO_SERVICE } from "./constants.js";
 import { notify } from "./events.js";
+import { changeLabels, cleanName, labels, laneName, mergedName, mergedOf, undoLabels } from "./names.js";
 import { trace } from "./trace.js";
 import { rowsInSight } from "./view.js";
 
@@ -36,7 +37,7 @@ export function arrange() {
   const groups = new Map();
   for (const lane of laneOrder()) {
     if (arrangement.hidden.has(lane)) continue;
-    const name = groupName(lane), key = name || `lane ${lane}`;
+    const name = groupName(lane), key = mergedOf(lane) || name || `lane ${lane}`;
     groups.set(key, [...(groups.get(key) || []), lane]);
   }
   rowTable.rows = [...groups].flatMap(([key, lanes]) => groupRows(key, lanes));
@@ -44,8 +45,9 @@ export function arrange() {
   rowTable.version += 1;
 }
 
-/** @param {string} name @param {LaneNumber[]} lanes @returns {Row[]} */
+/** @param {string | import("./names.js").MergedHosts} name @param {LaneNumber[]} lanes @returns {Row[]} */
 function groupRows(name, lanes) {
+  if (typeof name !== "string") return [{ kind: "merged", lanes }];
   if (lanes.length === 1) return hostRows(lanes[0], false);
   const open = arrangement.open.has(name);
   /** @type {Row} */
@@ -70,7 +72,7 @@ function hostRows(lane, inGroup) {
 /** @param {Row} row */
 export const rowName = (row) => ({
   group: row.name, service: trace.meta.services[row.service], process: trace.meta.processes[row.process],
-  host: trace.meta.lanes[row.lane],
+  host: laneName(row.lane), merged: row.kind === "merged" ? mergedName(mergedOf(row.lanes[0])) : "",
 })[row.kind];
 
 /** The services that packets went to or came from on a lane. @param {LaneNumber} lane */
@@ -217,10 +219,33 @@ export const splitLanes = (lanes, way) => change(() => lanes.forEach((lane) => {
 }));
 /** As `splitLanes`, or the reverse where it is split so. @param {LaneNumber} lane @param {SplitWay} way */
 export const toggleSplit = (lane, way) => splitLanes([lane], splitOf(lane) === way ? "" : way);
-export const resetLanes = () => change(() => Object.assign(arrangement, {
+export const resetLanes = () => changeNames(() => Object.assign(arrangement, {
   order: [], hidden: new Set(), group: defaultGroup(trace.meta), open: new Set(), split: defaultSplit(trace.meta),
   byProcess: new Set(),
-}));
+}) && Object.assign(labels, { names: new Map(), merged: [] }));
+
+/** Call a row's host, or its merged hosts, by a name; by their own again if it is empty. @param {Row} row @param {string} text */
+export function renameRow(row, text) {
+  const name = cleanName(text), merged = row.kind === "merged" ? mergedOf(row.lanes[0]) : null, [lane] = row.lanes;
+  if (name === (merged ? mergedName(merged) : laneName(lane))) return;
+  changeNames(() => {
+    if (merged) labels.merged = labels.merged.map((each) => (each === merged ? { ...each, name } : each));
+    else if (name && name !== trace.meta.lanes[lane]) labels.names.set(lane, name);
+    else labels.names.delete(lane);
+  });
+}
+/** Show hosts, and those that they are merged with, as one row. @param {LaneNumber[]} lanes */
+export const mergeLanes = (lanes) => changeNames(() => {
+  const parts = new Set(lanes.map(mergedOf).filter(Boolean)), all = new Set(lanes);
+  for (const part of parts) part.lanes.forEach((lane) => all.add(lane));
+  const name = [...parts].map((part) => part.name).find(Boolean) || "";
+  labels.merged = [...labels.merged.filter((each) => !parts.has(each)), { lanes: ascending(all), name }];
+});
+/** Show merged hosts by themselves again. @param {LaneNumber} lane  one of them */
+export const takeApart = (lane) => changeNames(() => (labels.merged = labels.merged.filter((each) => !each.lanes.includes(lane))));
+/** Take back the last change of names or merging. */
+export const undoNames = () => change(undoLabels);
+const changeNames = (act) => change(() => changeLabels(act));
 
 function toggle(set, value) {
   if (!set.delete(value)) set.add(value);

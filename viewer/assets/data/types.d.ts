@@ -164,9 +164,9 @@ interface View {
 /** By what a host is split into rows. */
 type SplitWay = "services" | "processes";
 
-/** A row of the timeline: a host, a service or a process of a host, or a group of hosts. */
+/** A row of the timeline: a host, a service or a process of a host, a group of hosts, or hosts that the user has merged. */
 interface Row {
-  kind: "host" | "service" | "process" | "group";
+  kind: "host" | "service" | "process" | "group" | "merged";
   lanes: LaneNumber[]; // whose packets end at it
   lane?: LaneNumber;
   service?: number;

@@ -197,5 +197,5 @@ export function faultAt(view, x, y) {
 /** @param {View} view @param {RowNumber} row */
 function band(view, row) {
   const half = 0.46 * view.gap;
-  return row < 0 ? [view.ruler, loadTop(view)] : [view.y(row) - half, view.y(row) + half];
+  return row < 0 ? [view.ruler, loadTop(view)] : [Math.max(view.ruler, view.y(row) - half), view.y(row) + half];
 }

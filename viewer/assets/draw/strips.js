@@ -1,5 +1,6 @@
 // Strips under the rows, on the same time axis: what the hosts used. The line is the busiest host, the area their mean.
 
+import { laneName } from "../data/names.js";
 import { exactTime } from "../data/time.js";
 import { trace } from "../data/trace.js";
 import { loadRoom, STRIP_PX, stripsRoom } from "./footer.js";
@@ -97,7 +98,7 @@ export function stripAt(view, usage, x, y) {
   const name = trace.meta.strips[at], number = indexOf(usage, name), unit = usage[`unit${number}`];
   const found = bars(view, usage, usage[`peak${number}`]).find(([left, right]) => left <= x && x <= right);
   if (!found) return { title: name, lines: ["not measured here"] };
-  const bin = found[2], host = trace.meta.lanes[usage[`busiest${number}`][bin]];
+  const bin = found[2], host = laneName(usage[`busiest${number}`][bin]);
   return {
     title: `${name}: ${host} ${inUnits(usage[`peak${number}`][bin], unit)}`,
     lines: [`mean of the hosts ${inUnits(usage[`mean${number}`][bin], unit)}`, `until ${exactTime(view.time(found[1]))}`],

@@ -1,5 +1,7 @@
 // Elements of the page. Texts become text nodes, never HTML: texts of captures stand among them.
 
+import { withShownNames } from "../data/names.js";
+
 /** The element of an id; its kind is known to whoever asks. @param {string} id @returns {any} */
 export const byId = (id) => document.getElementById(id);
 
@@ -28,7 +30,7 @@ export function fillParts(parts) {
   for (const [id, trees] of Object.entries(parts)) byId(id).replaceChildren(...trees.map(nodeOf));
 }
 
-const nodeOf = (tree) => (typeof tree === "string" ? tree : elementOf(tree));
+const nodeOf = (tree) => (typeof tree === "string" ? withShownNames(tree) : elementOf(tree));
 
 function elementOf([tag, attributes, children]) {
   const made = document.createElement(tag);

@@ -1,9 +1,11 @@
-// The names beside the rows: drawn for those in sight, moved by dragging or by keys; and the menu that arranges them.
+// The names beside the rows: drawn for those in sight, moved by dragging or by keys, renamed and
+// merged by hand; and the menu that arranges them.
 
 import { listen } from "../data/events.js";
+import { labels, laneName, mergedName, mergedOf } from "../data/names.js";
 import {
-  arrangement, GROUPINGS, groupLanes, hideLanes, laneOrder, moveLane, resetLanes, rowName, rowTable, showLanes, splitLanes,
-  splitOf, toggleGroup, toggleSplit, waysToSplit,
+  arrangement, GROUPINGS, groupLanes, hideLanes, laneOrder, mergeLanes, moveLane, renameRow, resetLanes, rowName, rowTable,
+  showLanes, splitLanes, splitOf, takeApart, toggleGroup, toggleSplit, undoNames, waysToSplit,
 } from "../data/rows.js";
 import { state, trace } from "../data/trace.js";
 import { textScale } from "../draw/palette.js";
@@ -11,7 +13,9 @@ import { byId, element, queryAll } from "./elements.js";
 
 const LEAST_GAPS = { close: 64, closer: 49, tight: 34 }; // px for a name with an address and two lines, one, or none
 const DRAG_PX = 5; // less movement than this is a click
+const NAMED = ["host", "merged"]; // rows that the user can name and merge
 let hostBoxes = null;
+const chosen = /** @type {Set<LaneNumber>} */ (new Set()); // to be merged
 /** @type {Timeline} */
 let timeline;
 const plural = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
@@ -43,9 +47,20 @@ function placeRow(box, kept, row, y, at, view) {
   for (const [name, least] of Object.entries(LEAST_GAPS)) made.classList.toggle(name, view.gap < least * textScale());
   made.classList.toggle("in-group", Boolean(row.inGroup));
   if (row.kind === "group") made.setAttribute("aria-expanded", row.open);
+  if (NAMED.includes(row.kind)) showName(made, row);
 }
 
-const keyOf = (row) => (row.kind === "group" ? `group ${row.name} ${row.size} ${row.open}` : `${row.lane}/${row.kind}/${row.service ?? row.process}`);
+function showName(box, row) {
+  const name = box.querySelector("b"), text = rowName(row);
+  if (name.textContent !== text) name.textContent = text;
+  box.classList.toggle("renamed", row.kind === "host" && labels.names.has(row.lane));
+  box.classList.toggle("chosen", isChosen(row));
+  if (row.kind === "merged") box.title = `Shown as one: ${row.lanes.map((lane) => trace.meta.lanes[lane]).join(", ")}`;
+}
+
+const isChosen = (row) => row.lanes.some((lane) => chosen.has(lane));
+
+const keyOf = (row) => (row.kind === "group" ? `group ${row.name} ${row.size} ${row.open}` : row.kind === "merged" ? `merged ${row.lanes}` : `${row.lane}/${row.kind}/${row.service ?? row.process}`);
 
 function newBox(row, key) {
   const made = element("div", undefined, `row ${row.kind}`);
@@ -53,6 +68,7 @@ function newBox(row, key) {
   const title = row.kind === "group" ? `${row.open ? "▾" : "▸"} ${row.name}` : rowName(row);
   made.append(element("b", title));
   if (row.kind === "group") made.append(element("span", plural(row.size, "host")));
+  if (row.kind === "merged") made.append(element("span", `${plural(row.lanes.length, "host")} as one`));
   made.title = row.kind === "group"
     ? `${plural(row.size, "host")}; click or Enter to ${row.open ? "close" : "open"}` : `${title} on ${trace.meta.lanes[row.lane]}`;
   made.setAttribute("role", "button");
@@ -77,7 +93,7 @@ function attachDrag(lanes) {
   let held = null;
   lanes.addEventListener("pointerdown", (event) => {
     const [row, box] = rowAt(event.target);
-    if (row) held = { row, box, y: event.clientY, moved: false };
+    if (row && !isInput(event.target)) held = { row, box, y: event.clientY, moved: false };
   });
   document.addEventListener("pointermove", (event) => {
     if (!held) return;
@@ -95,6 +111,7 @@ function attachDrag(lanes) {
     box.style.marginTop = "";
     if (moved && row.lane !== undefined) drop(row, event.clientY);
     else if (!moved && row.kind === "group") toggleGroup(row.name);
+    else if (!moved && (event.ctrlKey || event.metaKey)) choose(row);
   });
 }
 
@@ -105,20 +122,90 @@ function drop(row, clientY) {
   if (nearest.lane !== row.lane) moveLane(row.lane, nearest.lane);
 }
 
-// Alt with an arrow key moves the host; Enter opens a group or splits a host, with Shift by process; Delete hides.
+const isInput = (target) => target instanceof HTMLInputElement;
+
+// Alt with an arrow key moves the host; F2 renames it; Space chooses it, m merges what is chosen or takes it apart; Enter opens a group or splits a host, with Shift by process; Delete hides.
 function onKey(event) {
   const [row, box] = rowAt(event.target);
-  if (!row) return;
+  if (!row || isInput(event.target)) return;
+  if ((event.ctrlKey || event.metaKey) && event.key === "z") {
+    event.preventDefault();
+    undoNames();
+    return keepFocus(box);
+  }
   const acts = {
+    F2: () => startNaming(row, box),
+    " ": () => choose(row),
+    m: () => mergeOrPart(row),
     ArrowUp: () => (event.altKey ? step(row, -1) : focusRow(Number(box.dataset.row) - 1)),
     ArrowDown: () => (event.altKey ? step(row, 1) : focusRow(Number(box.dataset.row) + 1)),
-    Enter: () => (row.kind === "group" ? toggleGroup(row.name) : toggleSplit(row.lane, event.shiftKey ? "processes" : "services")),
-    Delete: () => hideLanes(row.kind === "group" ? row.lanes : [row.lane]),
+    Enter: () => row.kind !== "merged" && (row.kind === "group" ? toggleGroup(row.name) : toggleSplit(row.lane, event.shiftKey ? "processes" : "services")),
+    Delete: () => hideLanes(row.lane === undefined ? row.lanes : [row.lane]),
   };
   if (!acts[event.key]) return;
   event.preventDefault();
   event.stopPropagation();
   acts[event.key]();
+  keepFocus(box);
+}
+
+/** A row that is drawn anew loses the focus: the row in its place has it then. */
+function keepFocus(box) {
+  if (document.activeElement === document.body) focusRow(Math.min(Number(box.dataset.row), rowTable.rows.length - 1));
+}
+
+// --- names and merging
+
+/** An input in the place of a name: Enter or leaving it keeps the name, Escape does not; none at all is the host's own. */
+function startNaming(row, box) {
+  if (!NAMED.includes(row.kind) || box.querySelector("input")) return;
+  const input = element("input"), own = trace.meta.lanes[row.lanes[0]];
+  Object.assign(input, { type: "text", value: rowName(row), maxLength: 80, placeholder: row.kind === "host" ? own : "" });
+  input.setAttribute("aria-label", `Name of ${row.kind === "host" ? own : "the merged hosts"}`);
+  let isOver = false;
+  const end = (keep) => {
+    if (isOver) return;
+    isOver = true;
+    input.remove();
+    if (keep) renameRow(row, input.value);
+    keepFocus(box);
+  };
+  input.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.key === "Enter" || event.key === "Escape") end(event.key === "Enter");
+  });
+  input.addEventListener("blur", () => end(true));
+  box.append(input);
+  input.select();
+  input.focus();
+}
+
+function choose(row) {
+  if (!NAMED.includes(row.kind)) return;
+  const wanted = !isChosen(row);
+  for (const lane of row.lanes) wanted ? chosen.add(lane) : chosen.delete(lane);
+  showChosen();
+}
+
+const chosenRows = () => rowTable.rows.filter((row) => NAMED.includes(row.kind) && isChosen(row));
+
+function showChosen() {
+  const count = chosenRows().length, button = byId("merge-chosen");
+  button.hidden = count < 2;
+  button.textContent = `merge ${count} rows (m)`;
+  placeLanes(state.view);
+}
+
+function mergeChosen() {
+  const lanes = [...chosen], merged = chosenRows().length > 1;
+  chosen.clear();
+  if (merged) mergeLanes(lanes);
+  showChosen();
+}
+
+function mergeOrPart(row) {
+  if (chosenRows().length > 1) mergeChosen();
+  else if (row.kind === "merged") takeApart(row.lanes[0]);
 }
 
 function step(row, by) {
@@ -152,11 +239,19 @@ function fillMenu() {
   box.replaceChildren(
     element("h2", "Group hosts"), ...choices, element("h2", "Rows"),
     ...splitButton(all, "services"), ...splitButton(all, "processes"),
-    button("as at first", resetLanes), element("h2", `Hosts${hidden.size ? `, ${hidden.size} hidden` : ""}`),
+    button("as at first", resetLanes), ...namesMenu(), element("h2", `Hosts${hidden.size ? `, ${hidden.size} hidden` : ""}`),
     ...(hidden.size ? [button("show all", () => showLanes(all))] : []),
     ...laneOrder().map((lane) => hostChoice(lane, hidden)),
   );
   byId("lanes-summary").textContent = hidden.size ? `hosts (${hidden.size} hidden) ▾` : "hosts ▾";
+}
+
+/** What was merged, to be taken apart; and the way back. */
+function namesMenu() {
+  const apart = labels.merged.map((each) => button(`take apart: ${mergedName(each)}`, () => takeApart(each.lanes[0])));
+  const undo = labels.past.length ? [button("undo the last name or merging", undoNames)] : [];
+  const hint = element("p", "Double click on a name (F2) renames it; Ctrl and click (Space) chooses rows to merge (m).", "hint");
+  return [element("h2", "Names"), hint, ...apart, ...undo];
 }
 
 /** Splits all hosts in a way, or joins their rows again. @param {LaneNumber[]} lanes @param {SplitWay} way */
@@ -168,7 +263,7 @@ function splitButton(lanes, way) {
 
 /** By what one host is split. @param {LaneNumber} lane */
 function splitChoice(lane) {
-  const ways = waysToSplit(lane), select = element("select");
+  const ways = mergedOf(lane) ? [] : waysToSplit(lane), select = element("select");
   if (!ways.length) return [];
   for (const [way, text] of [["", "one row"], ...ways.map((each) => [each, `by ${each}`])]) {
     select.add(new Option(text, way, false, way === splitOf(lane)));
@@ -179,10 +274,11 @@ function splitChoice(lane) {
 }
 
 function hostChoice(lane, hidden) {
-  const label = element("label", ` ${trace.meta.lanes[lane]}`), input = element("input");
+  const label = element("label", ` ${laneName(lane)}`), input = element("input");
   Object.assign(input, { type: "checkbox", checked: !hidden.has(lane) });
   input.addEventListener("change", () => (input.checked ? showLanes([lane]) : hideLanes([lane])));
   label.prepend(input);
+  if (labels.names.has(lane)) label.title = trace.meta.lanes[lane];
   const row = element("div", undefined, "host-choice");
   row.append(label, ...splitChoice(lane));
   return row;
@@ -199,6 +295,11 @@ export function startLaneLabels(of) {
   timeline = of;
   const lanes = byId("lanes"), bar = byId("lane-scroll");
   attachDrag(lanes);
+  lanes.addEventListener("dblclick", (event) => {
+    const [row, box] = rowAt(event.target);
+    if (row) startNaming(row, box);
+  });
+  byId("merge-chosen").addEventListener("click", mergeChosen);
   lanes.addEventListener("keydown", onKey);
   lanes.addEventListener("wheel", (event) => (bar.scrollTop += event.deltaY), { passive: true });
   bar.addEventListener("scroll", () => timeline.scrollLanes(bar.scrollTop));

@@ -2,8 +2,8 @@
 // timeline is read without seeing it, so all of it works by keyboard.
 
 import { addAddressPart, writeAddress } from "../data/address.js";
-import { NO_LANE } from "../data/constants.js";
 import { listen } from "../data/events.js";
+import { hostText } from "../data/names.js";
 import { fetchMessage, onlyPart } from "../data/server.js";
 import { exactTime } from "../data/time.js";
 import { state, trace } from "../data/trace.js";
@@ -111,7 +111,7 @@ function rowAt(row) {
   return made;
 }
 
-const place = (lane) => (lane === NO_LANE ? "?" : trace.meta.lanes[lane]);
+const place = (lane) => hostText(lane, "?");
 
 export function packetTexts(arrows, at) {
   const when = (time) => (Number.isNaN(time) ? "not seen" : exactTime(time));

@@ -1,7 +1,8 @@
 // The texts about a packet, under the cursor and in the panel. Texts of captures only ever become text nodes.
 
-import { CLASS_NAMES, NO_LANE } from "../data/constants.js";
+import { CLASS_NAMES } from "../data/constants.js";
 import { fetchHop } from "../data/hops.js";
+import { hostText, withShownNames } from "../data/names.js";
 import { lanesQuery, rowName, rowTable } from "../data/rows.js";
 import { fetchJson } from "../data/server.js";
 import { duration, exactTime } from "../data/time.js";
@@ -10,7 +11,7 @@ import { element } from "./elements.js";
 
 const ASK_AFTER_MS = 70; // resting on an arrow this long asks the server for its packets' fields
 
-const place = (lane) => (lane === NO_LANE ? "an uncaptured host" : trace.meta.lanes[lane]);
+const place = (lane) => hostText(lane, "an uncaptured host");
 
 /** What a packet is, and of a WebSocket which messages begin in it: `data: text, ping`. */
 export function kindText(arrows, at) {
@@ -137,7 +138,7 @@ function servedText({ row }, { requests, at_once: atOnce, p99_ns: p99, ratio }) 
 }
 
 function hopChildren(hop) {
-  const children = [element("b", hop.title)];
+  const children = [element("b", withShownNames(hop.title))];
   for (const section of hop.sections) {
     if (section.title) children.push(element("h4", section.title));
     if (!section.facts.length) continue;
