@@ -97,6 +97,7 @@ TEST = [
     "hypothesis",
     "mypy",
     "opentelemetry-proto",
+    "perfetto",
     "playwright",
     "psutil",
     "pyshark",

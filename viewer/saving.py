@@ -10,14 +10,14 @@ from flask import Flask, Response, abort, request, send_file
 from collector.queries import Selection, TraceView, write_csv, write_merged, write_parquet, write_pcapng, write_requests
 from viewer.narrowing import Narrowing
 
-JSON = "application/json"
-REQUEST_KINDS = {"otlp": "application/jsonl", "jaeger": JSON, "har": JSON, "perfetto": JSON, "mermaid": "text/plain"}
+JSON, BYTES = "application/json", "application/octet-stream"
+REQUEST_KINDS = {"otlp": "application/jsonl", "jaeger": JSON, "har": JSON, "perfetto": BYTES, "mermaid": "text/plain"}
 """Formats of requests, and their media types."""
 WRITERS: dict[str, tuple[Callable[[TraceView, Selection, Path], object], str]] = {
     "csv": (write_csv, "text/csv"),
     "parquet": (write_parquet, "application/vnd.apache.parquet"),
-    "pcapng": (write_pcapng, "application/octet-stream"),
-    "merged": (write_merged, "application/octet-stream"),
+    "pcapng": (write_pcapng, BYTES),
+    "merged": (write_merged, BYTES),
     **{form: (partial(write_requests, form=form), kind) for form, kind in REQUEST_KINDS.items()},
 }
 """Format to what writes it, and its media type."""

@@ -28,13 +28,13 @@ REQUESTS = (
     ("otlp", "OpenTelemetry spans", "As a collector's file exporter writes them: OTLP in JSON lines"),
     ("jaeger", "Jaeger's JSON", "For Jaeger's page: JSON File"),
     ("har", "HAR", "The clients' HTTP requests, for browsers' tools"),
-    ("perfetto", "Perfetto's JSON", "Slices and arrows for ui.perfetto.dev"),
+    ("perfetto", "Perfetto trace", "Requests, their packets and counters, for ui.perfetto.dev"),
     ("mermaid", "Mermaid diagram", "The request, or the longest of those in view, as a sequence diagram"),
 )
 ENDINGS = {
     **{form: form for form, *_ in TABLES},
     **{"merged": "one-clock.pcapng", "otlp": "otlp.jsonl", "jaeger": "jaeger.json", "har": "har"},
-    **{"perfetto": "perfetto.json", "mermaid": "mmd"},
+    **{"perfetto": "pftrace", "mermaid": "mmd"},
 }
 """What the names of the files end with."""
 COLUMNS = ("#", "sent", "received", "from → to", "what", "bytes", "state", "request")

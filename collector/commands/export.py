@@ -23,7 +23,7 @@ TABLES = {
 }
 """By format: its writer, and the default name of its output beside the trace."""
 REQUESTS = {
-    "perfetto": (perfetto.write, "{}.perfetto.json"),
+    "perfetto": (perfetto.write, "{}.pftrace"),
     "otlp": (otlp.write, "{}.otlp.jsonl"),
     "jaeger": (jaeger.write, "{}.jaeger.json"),
     "har": (har.write, "{}.har"),
@@ -60,7 +60,7 @@ def command(
 
     \b
     csv, parquet   a file for each table
-    perfetto       slices and arrows for ui.perfetto.dev
+    perfetto       requests, packets and counters for ui.perfetto.dev
     otlp           OpenTelemetry spans, to a file or to an OTLP/HTTP endpoint
     jaeger         for Jaeger's page (JSON File)
     har            the HTTP requests of clients, for browsers' tools
@@ -130,3 +130,6 @@ def _write(stored: Trace, form: str, given: str | None, only: RootIds | None) ->
     except OSError as error:
         raise ResourceError(f"{place}: cannot write it ({error.strerror})", "write it elsewhere with -o") from None
     click.echo(f"{len(written)} files in {place}" if len(written) > 1 else f"wrote {written[0]}")
+    lacks = perfetto.left_out(stored, only) if form == "perfetto" else ""
+    if lacks:
+        click.echo(lacks)

@@ -231,7 +231,7 @@ def test_mermaid_escapes_what_means_something_there(failed_trace: str, tmp_path:
     assert text.splitlines()[-1].endswith("503, 5.0 ms")
 
 
-@pytest.mark.parametrize("form", ["otlp", "jaeger", "har", "perfetto"])
+@pytest.mark.parametrize("form", ["otlp", "jaeger", "har"])
 def test_one_request_alone(form: str, trace: str, tmp_path: Path) -> None:
     whole = text_of(trace, form, tmp_path / "whole")
     one = text_of(trace, form, tmp_path / "one", "--request", "slowest")
