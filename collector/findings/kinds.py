@@ -46,6 +46,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "endings": "endings",
         "pace": "pace",
         "placement": "places",
+        "background": "background",
         "usage": "usage",
         "kernel_counters": "kernel counters",
         "captures": "captures",
@@ -464,6 +465,17 @@ KINDS = (
         family="clocks",
         reported_when="a clock could not be converted to the common timescale",
         explained_there_only=True,
+    ),
+    Kind(
+        name="slower_beside_background",
+        family="background",
+        reported_when=(
+            "requests that a host served for clients took half as long again, or more, while background work was "
+            "under way there, than at other times, and longer than just before and just after in so many of the "
+            "stretches that chance explains it once in twenty traces (it says while, not because)"
+        ),
+        always_notice=True,
+        shows_usage=True,
     ),
     Kind(
         name="inconsistent_clock",

@@ -34,7 +34,7 @@ EXCHANGE_COLUMNS = [
     *("result", "result_code", "status_class", "operation"),
     *("protocol", "complete", "connect_start_trace_ns", "request_first_sent_trace_ns"),
     *("request_first_received_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
-    *("continue_sent_trace_ns", "background"),
+    *("continue_sent_trace_ns", "background", "client_service"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"),
 ]
 SPAN_COLUMNS = [

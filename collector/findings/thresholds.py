@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from collector.findings.answers import AnswerThresholds
+from collector.findings.background import BackgroundThresholds
 from collector.findings.causes import CauseThresholds
 from collector.findings.clocks import ClockThresholds
 from collector.findings.endings import EndingThresholds
@@ -83,6 +84,7 @@ class Thresholds:
     endings: EndingThresholds = field(default_factory=EndingThresholds)
     pace: PaceThresholds = field(default_factory=PaceThresholds)
     placement: PlacementThresholds = field(default_factory=PlacementThresholds)
+    background: BackgroundThresholds = field(default_factory=BackgroundThresholds)
     usage: UsageThresholds = field(default_factory=UsageThresholds)
     clocks: ClockThresholds = field(default_factory=ClockThresholds)
 
