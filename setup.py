@@ -74,6 +74,7 @@ COLLECTOR = [
 VIEWER = [*COLLECTOR, "dash", "plotly", "waitress", "zstandard"]
 SCALE = [*COLLECTOR, "dask", "distributed", "s3fs"]
 ASSISTANTS = [*COLLECTOR, "mcp"]
+SPANS_OVER_GRPC = [*COLLECTOR, "grpcio"]
 CLUSTER = [
     "aiohttp",
     "awscrt",
@@ -119,7 +120,8 @@ setup(
         "cluster": CLUSTER,
         "scale": SCALE,
         "mcp": ASSISTANTS,
-        "all": sorted({*VIEWER, *CLUSTER, *SCALE, *ASSISTANTS}),
+        "otlp-grpc": SPANS_OVER_GRPC,
+        "all": sorted({*VIEWER, *CLUSTER, *SCALE, *ASSISTANTS, *SPANS_OVER_GRPC}),
         "test": TEST,
     },
 )

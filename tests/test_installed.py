@@ -243,7 +243,7 @@ def test_a_wheel_for_others_requires_the_core_by_version(built: dict[str, Path],
         text = archive.read(metadata).decode()
     found = set(re.findall(r"^Requires-Dist: (twintap-core.*)$", text, re.MULTILINE))
     assert {re.sub(r"\d[\d.]*", "N", each) for each in found} == {
-        f'twintap-core==N; extra == "{extra}"' for extra in ("all", "collector", "mcp", "scale", "viewer")
+        f'twintap-core==N; extra == "{extra}"' for extra in ("all", "collector", "mcp", "otlp-grpc", "scale", "viewer")
     }
 
 

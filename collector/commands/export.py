@@ -8,6 +8,8 @@ import numpy as np
 from collector.commands.read_counts import say_reads
 from collector.commands.search_option import found_by, search_option
 from collector.export import csv, har, jaeger, mermaid, otlp, parquet, perfetto, shiviz, workload
+from collector.export.otlp_grpc import push_grpc
+from collector.export.otlp_push import GRPC, endpoint_of, is_endpoint, push_http
 from collector.queries.merged_capture import write_merged
 from collector.queries.selection import Selection
 from collector.queries.trace_view import open_trace
@@ -32,18 +34,20 @@ REQUESTS = {
 }
 """The same of those that can hold one request only."""
 PCAPNG = "pcapng"
+FILE = click.Path(path_type=Path)
 FORMATS = (*TABLES, *REQUESTS, PCAPNG)
-HTTP = ("http://", "https://")
 
 
 @click.command("export")
 @click.option("--to", "form", required=True, metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")
-@click.option("-o", "--output", "place", help="File; a folder for csv and parquet; for otlp also http://HOST:4318.")
+@click.option("-o", "--output", "place", help="File; a folder for csv and parquet; for otlp also a URL.")
 @click.option("--request", "request", metavar="REQUEST", help="Only this one: a transaction id, #12 or slowest.")
 @search_option
 @click.option("--from", "from_s", type=float, metavar="SECONDS", help="pcapng: from this time of the trace on.")
 @click.option("--until", "until_s", type=float, metavar="SECONDS", help="pcapng: until this time of the trace.")
 @click.option("--own-clocks", is_flag=True, help="pcapng: stamps are the hosts' own, as captured.")
+@click.option("--headers", type=FILE, metavar="FILE", help="otlp to a URL: a line `Name: value` for each header.")
+@click.option("--ca", type=FILE, metavar="FILE", help="otlp to a URL: trust only these authorities (PEM).")
 @click.argument("trace", metavar="TRACE")
 def command(
     *,
@@ -55,13 +59,16 @@ def command(
     from_s: float | None,
     until_s: float | None,
     own_clocks: bool,
+    headers: Path | None,
+    ca: Path | None,
 ) -> None:
     """Write TRACE in another tool's format.
 
     \b
     csv, parquet   a file for each table
     perfetto       requests, packets and counters for ui.perfetto.dev
-    otlp           OpenTelemetry spans, to a file or to an OTLP/HTTP endpoint
+    otlp           OpenTelemetry spans, to a file or to a collector:
+                   http://HOST:4318, grpc://HOST:4317; https, grpcs with TLS
     jaeger         for Jaeger's page (JSON File)
     har            the HTTP requests of clients, for browsers' tools
     mermaid        a request (by default the longest) as a sequence diagram
@@ -77,16 +84,19 @@ def command(
         raise InputError("--search chooses requests", f"it is for {', '.join(REQUESTS)}, without --request")
     if form != PCAPNG and (from_s is not None or until_s is not None or own_clocks):
         raise InputError(f"{form} holds no packets", f"--from, --until and --own-clocks are for {PCAPNG}")
-    if form != "otlp" and place is not None and place.startswith(HTTP):
+    if form != "otlp" and is_endpoint(place):
         raise InputError(f"{form} is written to a file", "only otlp is sent to a URL")
+    if not is_endpoint(place) and (headers is not None or ca is not None):
+        raise InputError("--headers and --ca are for what is sent", "give --to otlp -o URL")
     if form == PCAPNG:
         _write_packets(trace, place, request, (from_s, until_s), own_clocks=own_clocks)
         return
     stored = Trace(trace)
     stored.info()
     only = _chosen_roots(trace, request, search)
-    if form == "otlp" and place is not None and place.startswith(HTTP):
-        click.echo(f"sent {otlp.push(stored, place, only):,} spans to {place}")
+    if place is not None and is_endpoint(place):
+        push = push_grpc if place.split("://")[0] in GRPC else push_http
+        click.echo(f"sent {push(stored, endpoint_of(place, headers, ca), only):,} spans to {place}")
     else:
         _write(stored, form, place, only)
     say_reads(trace)

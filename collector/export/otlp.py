@@ -1,4 +1,4 @@
-"""Exports the requests of a trace as OpenTelemetry spans: OTLP in JSON, to a file or to a collector.
+"""Exports the requests of a trace as OpenTelemetry spans: OTLP in JSON, to a file; `otlp_push` sends them.
 
 Each exchange is a span of kind SERVER: from its client's first packet to the answer's last, on one timescale. Its
 resource is the service that answered, on its host. Its parent is that of the trace; how that is known, how sure it
@@ -16,13 +16,9 @@ Source: OTLP 1.3 (opentelemetry.io/docs/specs/otlp), its JSON encoding; semantic
 
 import hashlib
 import json
-import os
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
 
 from collector.export.timed_spans import RootIds, timed_spans
 from collector.reporting import story
@@ -31,10 +27,8 @@ from collector.requests.protocols import WITH_SHAPES
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.ends import end_name
 from collector.trace.reading import Trace
-from tracer.errors import ServiceError
 
 SPANS_AT_ONCE = 5_000
-TIMEOUT_SECONDS = 30
 SERVER, ERROR = 2, 2
 """Of the enumerations `SpanKind` and `StatusCode`."""
 SCOPE = "twintap"
@@ -50,44 +44,13 @@ def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
     return [place]
 
 
-def push(trace: Trace, url: str, only: RootIds | None = None) -> int:
-    """Send a trace to an OTLP/HTTP endpoint, `http://HOST:4318` or with the path; returns how many spans were sent.
-
-    `OTEL_EXPORTER_OTLP_HEADERS` holds headers for it, as for OpenTelemetry's own exporters: `key=value,…`.
-    Raises: `ServiceError` if it does not take them.
-    """
-    headers = {"Content-Type": "application/json", **_headers(os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""))}
-    url, count = url if "/v1/traces" in url else f"{url.rstrip('/')}/v1/traces", 0
-    for request in export_requests(trace, only):
-        body = json.dumps(request).encode()
-        posted = urllib.request.Request(url, body, headers)
-        try:
-            with urllib.request.urlopen(posted, timeout=TIMEOUT_SECONDS) as answer:
-                found = json.loads(answer.read() or b"{}")
-        except HTTPError as error:
-            error.close()
-            raise ServiceError(f"{url} refused the spans ({error.code} {error.reason})", "see its log") from None
-        except (URLError, OSError, ValueError) as error:
-            raise ServiceError(f"{url} does not answer as OTLP/HTTP does ({error})", "give http://HOST:4318") from None
-        partial = found.get("partialSuccess") if isinstance(found, dict) else None
-        refused = int((partial or {}).get("rejectedSpans", 0))
-        if refused:
-            words = (partial or {}).get("errorMessage", "")
-            raise ServiceError(f"{url} refused {refused:,} spans: {words}", "see its log")
-        count += sum(len(each["scopeSpans"][0]["spans"]) for each in request["resourceSpans"])
-    return count
-
-
-def _headers(words: str) -> dict[str, str]:
-    pairs = (pair.split("=", 1) for pair in words.split(",") if "=" in pair)
-    return {name.strip(): urllib.parse.unquote(value.strip()) for name, value in pairs}
-
-
-def export_requests(trace: Trace, only: RootIds | None = None) -> Iterator[dict[str, Any]]:
+def export_requests(
+    trace: Trace, only: RootIds | None = None, spans_at_once: int = SPANS_AT_ONCE
+) -> Iterator[dict[str, Any]]:
     """The trace as `ExportTraceServiceRequest`s."""
     info, spans = trace.info(), timed_spans(trace, only)
     ids = Ids(f"{info.created_ns}")
-    for part in spans.sort("trace_id", maintain_order=True).iter_slices(SPANS_AT_ONCE):
+    for part in spans.sort("trace_id", maintain_order=True).iter_slices(spans_at_once):
         by_resource = part.partition_by("service", "host", maintain_order=True)
         yield {
             "resourceSpans": [
@@ -103,6 +66,11 @@ def export_requests(trace: Trace, only: RootIds | None = None) -> Iterator[dict[
                 for rows in by_resource
             ]
         }
+
+
+def spans_count(request: Mapping[str, Any]) -> int:
+    """How many spans an `ExportTraceServiceRequest` has."""
+    return sum(len(each["scopeSpans"][0]["spans"]) for each in request["resourceSpans"])
 
 
 class Ids:
