@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from collector.annotations.logs.reading import LogOptions
 from collector.annotations.records import Record
 from collector.capture_files.readers import TlsKeys
 from collector.decode.carried import NOTHING_CARRIED, Carried
@@ -47,5 +48,7 @@ class AnalysisOptions:
     """The trace is to hold the requests that began within [from, to) (`collector.analysis.period`); None for all."""
     carried: Carried = NOTHING_CARRIED
     """What is known of connections from before the packets that are read."""
+    logs: LogOptions = field(default_factory=LogOptions)
+    """Logs of the captured hosts."""
     records: tuple[Record, ...] = ()
-    """What logs and other tracers say of the same time."""
+    """What other tracers say of the same time."""

@@ -17,6 +17,9 @@ from collector.analysis.options import AnalysisOptions
 from collector.analysis.period import PeriodEdges, RequestsOfPeriod, range_to_read
 from collector.analysis.places import HerePlaces, Places
 from collector.analysis.rebuild_stage import Aligned, RebuildStage, RebuiltPart, RebuiltParts
+from collector.annotations.joining import CONNECTION_COLUMNS, PARENT_COLUMNS, join_records, parents_of
+from collector.annotations.joining import EXCHANGE_COLUMNS as EXCHANGE_COLUMNS_OF_JOINS
+from collector.annotations.logs.reading import read_logs
 from collector.annotations.table import annotations_table
 from collector.clocks import evidence as clock_evidence
 from collector.clocks.alignment import Alignment, share_clocks, to_trace_ns
@@ -68,8 +71,8 @@ def analyse(
     Arguments: `sources`, one for each host; `trace_url`, a directory or any fsspec URL; `command`, what ran meanwhile;
     `samples`, the hosts' usage meanwhile (omitted for hosts without a capture, since their clocks cannot be aligned);
     `progress`, which is notified of each stage; `places`, where the stages run (by default in threads of this process).
-    Raises: `InputError` for a file that is no capture, or captures without a TCP packet; `ResourceError` if the trace
-    cannot be written.
+    Raises: `InputError` for a file that is no capture, captures without a TCP packet, or logs that cannot be read or
+    are of no captured host; `ResourceError` if the trace cannot be written.
     """
     with (
         places or HerePlaces(trace_url, options.workers) as where,
@@ -86,11 +89,13 @@ def analyse(
             options.carried,
         ) as captures,
     ):
+        records, unread = read_logs(options.logs, captures.hosts)
+        options = replace(options, records=(*options.records, *records))
         info = TraceInfo(
             created_ns=time.time_ns(),
             tool_version=version("twintap"),
             hosts=tuple(_with_names_of_files(host, options.file_names) for host in captures.hosts),
-            counters=(*captures.counters, *options.counters),
+            counters=(*captures.counters, *options.counters, *unread),
             command=command,
             secrets=secret_rules.choice(),
             thresholds=options.thresholds.changes(),
@@ -333,8 +338,20 @@ class Pipeline:
         self._writer.write_table("findings", found)
 
     def _write_annotations(self, alignment: Alignment) -> None:
-        records = self._options.records
-        self._writer.write_table("annotations", annotations_table(records, alignment.clocks, {}))
+        """What logs and other tracers say, with the requests that it is about."""
+        records, written = self._options.records, self._writer.written
+        joins = {}
+        if records:
+            for job in self._jobs:
+                job.result()
+            joins = join_records(
+                records,
+                alignment.clocks,
+                written.batches("exchanges", EXCHANGE_COLUMNS_OF_JOINS),
+                written.batches("connections", CONNECTION_COLUMNS),
+                parents_of(written.batches("spans", PARENT_COLUMNS)),
+            )
+        self._writer.write_table("annotations", annotations_table(records, alignment.clocks, joins))
 
 
 def _with_names(table: pa.Table, names: ServiceNames) -> pa.Table:

@@ -11,6 +11,7 @@ import click
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.analysis.places import HerePlaces, Places
+from collector.annotations.logs.reading import LogOptions, zones_of
 from collector.commands.address_option import address_option
 from collector.commands.far_index import write_far_index
 from collector.commands.naming_options import naming_options, operators_names
@@ -59,6 +60,21 @@ MOST_WORKERS_A_CORE = 8
     help="Open TLS 1.2 and 1.3 with the secrets in FILE, a key log (SSLKEYLOGFILE); may be given again. Secrets in "
     "pcapng captures are used without it.",
 )
+@click.option(
+    "--logs",
+    metavar="PLACE",
+    multiple=True,
+    help="Place the lines of logs beside the packets: a file named after its host, HOST=FILE, or a folder of them "
+    "(nginx, HAProxy, Swift, PostgreSQL, JSON lines); may be given again.",
+)
+@click.option(
+    "--log-zone",
+    "log_zones",
+    metavar="ZONE",
+    multiple=True,
+    help="The zone of times in logs that name none, such as Europe/Berlin or +02:00; of one host: HOST=ZONE.  "
+    "[default: UTC]",
+)
 @click.option("--from", "from_time", metavar="TIME", help="Leave out packets before TIME (2026-11-26T14:05:30, UTC).")
 @click.option("--to", "to_time", metavar="TIME", help="Leave out packets after TIME.")
 @click.option(
@@ -100,6 +116,8 @@ def command(
     thresholds: Thresholds,
     addresses: tuple[str, ...],
     keys: tuple[Path, ...],
+    logs: tuple[str, ...],
+    log_zones: tuple[str, ...],
     from_time: str | None,
     to_time: str | None,
     every: str | None,
@@ -118,7 +136,7 @@ def command(
     (s3://BUCKET/FOLDER, https://…) is fetched for the time of the analysis. --from and --to are times of each host's
     clock; of an agent's segments only those of that time are read. --engine and --workers give the same trace as one
     process (docs/scale.md). --every makes a series of traces (docs/series.md), which goes on where it ended if it is
-    made again.
+    made again. --logs names lines of servers beside their requests (docs/logs.md).
     """
     length_ns = None if every is None else parse_length(every)
     tls_keys, unread = read_key_logs(keys)
@@ -132,6 +150,7 @@ def command(
         thresholds=thresholds,
         keys=tls_keys,
         counters=unread,
+        logs=LogOptions(logs, zones_of(log_zones)),
         wanted=wanted,
         edge_ns=0 if wanted is None else EDGE_NS,
     )

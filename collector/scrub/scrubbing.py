@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.scrub.names import Names, words_of
-from collector.trace.model import CommandInfo, HostInfo, TraceInfo
+from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from collector.trace.writing import write_trace
@@ -62,6 +62,8 @@ OF_TABLE = {
     ("annotations", "text"): LEFT_OUT,
 }
 """Where a column of one name holds something else in one table."""
+QUOTES = "log_lines_unread"
+"""The counter whose remedy quotes a line of a log (`collector.annotations.logs.reading`)."""
 Place = tuple[str, str]
 """A table and a column."""
 
@@ -88,7 +90,7 @@ def scrub(trace: Trace, url: str, forbidden: Sequence[str] = ()) -> ScrubSummary
         if rule_of(*place) not in (KEPT, SENTENCE):
             for text in texts:
                 _replacement(names, rule_of(*place))(text)
-    made = replace(made, counters=tuple(replace(each, remedy=names.sentence(each.remedy)) for each in made.counters))
+    made = replace(made, counters=tuple(replace(each, remedy=_scrub_remedy(each, names)) for each in made.counters))
     with write_trace(url) as writer:
         for table, schema in TABLES.items():
             if trace.table_bytes(table):
@@ -169,6 +171,11 @@ def _scrub_info(info: TraceInfo, names: Names) -> TraceInfo:
             for each in info.services
         ),
     )
+
+
+def _scrub_remedy(counter: CounterInfo, names: Names) -> str:
+    """What a counter says to do; one of lines of logs quotes the first of them."""
+    return "" if counter.name == QUOTES else names.sentence(counter.remedy)
 
 
 def _scrub_command(command: CommandInfo, names: Names) -> CommandInfo:

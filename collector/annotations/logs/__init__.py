@@ -1,0 +1,1 @@
+"""Reads logs: a module for each format, recognised from the lines themselves."""
