@@ -19,10 +19,10 @@ def class_button(children: Children, arrow_class: int, title: str) -> Component:
     return _button(children, {"data-class": str(arrow_class), "aria-pressed": "true"}, title, "legend")
 
 
-def bands_button(children: Children, title: str) -> Component:
-    """A legend entry that shows or hides the bands of requests."""
-    data: dict[str, Any] = {"data-action": "bands", "aria-pressed": "true"}
-    return html.Button(children, id="bands", title=title, className="legend", **data)
+def toggle_button(children: Children, action: str, title: str) -> Component:
+    """A legend entry that does an action, which turns something on or off; its id is the action."""
+    data: dict[str, Any] = {"data-action": action, "aria-pressed": "true"}
+    return html.Button(children, id=action, title=title, className="legend", **data)
 
 
 def request_button(children: Children, number: int) -> Component:

@@ -28,7 +28,7 @@ from collector.queries import (
     load_steps,
     uncovered_marks,
 )
-from viewer.controls import action_button, bands_button, class_button, request_button
+from viewer.controls import action_button, class_button, request_button, toggle_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.matching_quality import quality_line, quality_parts, warning_line
 from viewer.navigation import TIMELINE, navigation, period_edges
@@ -93,6 +93,7 @@ KEYS = (
     ("f", "fit the selected request"),
     ("y", "why the selected request took so long, against others of its class"),
     ("b", "how slow requests were and how many at once, or the counts of packets alone"),
+    ("g", "colour by whose request a packet is of: a client's, or background work"),
     ("n, N", "next, previous problem"),
     (". ,", "next, previous packet of the selected packet's connection"),
     ("/, Enter, Shift+Enter", "search; next, previous hit"),
@@ -275,7 +276,7 @@ def _bar(trace: TraceView, followed: bool) -> Component:
         for kind, text, what in LEGEND
         if kind is not ArrowClass.EARLY or counts[kind] or trace.clocks_apart_ns
     ]
-    chips += _bands_switch(trace)
+    chips += [*_bands_switch(trace), *_background_switch(trace)]
     actions = [action_button(text, action, title) for text, action, title in ACTIONS]
     more = [action_button("open…", "open-captures", "Open captures of several hosts (o)")] if followed else []
     return html.Nav(
@@ -299,7 +300,19 @@ def _bands_switch(trace: TraceView) -> list[Component]:
         "Where packets are counted: upwards from each host that serves how slow its requests were (p99, times as long "
         "as usual; full at 32), downwards how many at once (b)"
     )
-    return [bands_button([html.Canvas(className="chip", width=44, height=24), "slow, at once"], title)]
+    return [toggle_button([html.Canvas(className="chip", width=44, height=24), "slow, at once"], "bands", title)]
+
+
+def _background_switch(trace: TraceView) -> list[Component]:
+    """Colours arrows by whose request they are of, where not all are clients'."""
+    others = trace.summary.roots_count - trace.summary.requests_count
+    if trace.reads is not None or not others:
+        return []
+    title = (
+        "Colour arrows by whose request they are of: clients' requests blue, background work (replicators, updaters) "
+        "brown and thick, the rest grey; problems stay as they are (g)"
+    )
+    return [toggle_button([html.Canvas(className="chip", width=44, height=24), "background"], "background", title)]
 
 
 def _timeline(trace: TraceView, *, in_series: bool) -> Component:

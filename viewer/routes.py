@@ -11,6 +11,7 @@ from collector.queries import Hop, TraceView, Usage
 from collector.queries.why import explain
 from tracer.errors import InputError, ResourceError
 from viewer import windows
+from viewer.binary import encode
 from viewer.details import request_details
 from viewer.narrowing import Narrowing
 from viewer.pages.address import request_link
@@ -104,8 +105,8 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
 
 
 def _add_bands(server: Flask, trace: TraceView) -> None:
-    """Serve how slow the requests were that hosts served, and how many at once; of a trace that is far away it would
-    read all of a table before anybody asked for it."""
+    """Serve how slow the requests were that hosts served, and how many at once; and whose requests they are. Of a trace
+    that is far away it would read all of a table before anybody asked for it."""
     has_bands = trace.reads is None and trace.summary.roots_count > 0
 
     @server.get("/api/bands")
@@ -125,6 +126,12 @@ def _add_bands(server: Flask, trace: TraceView) -> None:
             abort(404, "this trace has no bands")
         lanes = [lane for row in _numbers("lanes", len(trace.lanes)) for lane in row]
         return jsonify(asdict(trace.load.served.within(lanes, from_ns, to_ns)))
+
+    @server.get("/api/origins")
+    def origins() -> Response:  # of each request whether a client's, or background work
+        if trace.reads is not None:
+            abort(404, "of a trace that is far away all requests would be read")
+        return _bytes(encode({"mode": "origins", "from": 0, "to": trace.duration_ns}, {"origin": trace.load.origins}))
 
 
 def _add_hops(server: Flask, trace: TraceView) -> None:

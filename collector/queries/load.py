@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from collector.queries import latency
 from collector.queries.lane_bands import Served
 from collector.queries.latency import AtConcurrency, Durations, Flight, Scatter
+from collector.queries.origins import request_origins
 from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
 from collector.queries.request_table import RequestClass, request_classes, request_table
 from collector.queries.service_graph import HopCounts, ServiceGraph, call_ends, service_graph
@@ -205,6 +206,11 @@ class Load:
     def served(self) -> Served:
         """All requests by the host that served them."""
         return Served(self._trees.frame, self._lanes)
+
+    @cached_property
+    def origins(self) -> NDArray[np.uint8]:
+        """Whose request each one is: `origins.Origin`."""
+        return request_origins(self._trees.frame)
 
     @cached_property
     def class_durations(self) -> tuple[Durations, ...]:

@@ -62,22 +62,27 @@ def view(page: Page) -> tuple[float, float]:
 
 def ink(page: Page, cls: int) -> int:
     """Pixels of the canvas in exactly the colour of a class of arrows."""
+    return colour_ink(page, f"classes.{cls}")
+
+
+def colour_ink(page: Page, name: str) -> int:
+    """Pixels of the canvas in exactly a colour of the page's palette."""
     page.evaluate(FRAMES)
     return int(
         page.evaluate(
-            """cls => {
+            """name => {
                 const canvas = document.getElementById("arrows"), copy = canvas.cloneNode();
                 const context = copy.getContext("2d", { willReadFrequently: true });
                 context.drawImage(canvas, 0, 0);
                 const { data } = context.getImageData(0, 0, copy.width, copy.height);
-                const hex = window.twintap.palette.classes[cls];
+                const hex = name.split(".").reduce((part, key) => part[key], window.twintap.palette);
                 const [r, g, b] = [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
                 let found = 0;
                 for (let at = 0; at < data.length; at += 4)
                     found += data[at] === r && data[at + 1] === g && data[at + 2] === b && data[at + 3] === 255;
                 return found;
             }""",
-            cls,
+            name,
         )
     )
 

@@ -68,6 +68,22 @@ def test_arrows_can_be_seen(theme: str, arrow: str) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("name", ["slow", "at-once", "background"])
+def test_what_is_said_of_requests_can_be_seen(theme: str, name: str) -> None:
+    colours = palette(theme)
+    assert contrast(colours[name], colours["paper"]) >= 3
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("eye", BLIND)
+@pytest.mark.parametrize(("one", "other"), [("arrow-data", "background"), ("slow", "at-once")])
+def test_what_is_said_of_requests_differs_for_colour_blind_eyes(theme: str, eye: str, one: str, other: str) -> None:
+    colours = palette(theme)
+    seen = [np.clip(np.linalg.inv(TO_LMS) @ BLIND[eye] @ TO_LMS @ colours[name], 0, 1) for name in (one, other)]
+    assert float(np.abs(np.cbrt(seen[0]) - np.cbrt(seen[1])).max()) >= 0.1
+
+
+@pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("eye", BLIND)
 def test_plain_arrows_differ_for_colour_blind_eyes_or_in_shape(theme: str, eye: str) -> None:
     colours = palette(theme)

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from collector.queries import TraceView
 from tests.helpers.binary_messages import decode
-from tests.helpers.viewer_page import act_and_settle, open_page, view
+from tests.helpers.viewer_page import act_and_settle, colour_ink, open_page, view
 from viewer.app import create_app
 
 
@@ -117,3 +117,18 @@ def shows(page: Page, trace: TraceView, number: int) -> None:
     assert from_ns < request.start_ns < request.end_ns < to_ns
     page.wait_for_function("() => window.twintap.state.selected !== null")
     assert page.evaluate("window.twintap.state.selected.number.length") == request.hops_count
+
+
+@pytest.mark.browser
+def test_packets_of_background_work_have_a_colour_of_their_own(
+    page: Page, background_url: str, background_trace: TraceView
+) -> None:
+    assert background_trace.load.origins.tolist() == [1, 0, 0, 1, 0, 0, 1, 0, 0]
+    open_page(page, background_url)
+    assert colour_ink(page, "background") == 0
+    page.keyboard.press("g")
+    page.wait_for_function("() => window.twintap.state.origins")
+    assert colour_ink(page, "background") > 20
+    assert "colour=origin" in page.url
+    page.keyboard.press("g")
+    assert colour_ink(page, "background") == 0

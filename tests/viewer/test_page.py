@@ -346,7 +346,7 @@ def test_when_the_server_is_gone_the_page_says_so_and_keeps_its_picture(
     context = chromium.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
     page = context.new_page()
     with serving(large_trace) as url:
-        open_page(page, url)
+        open_page(page, url, "#bands=off")
     page.keyboard.press("w")
     expect(page.locator("#banner")).to_contain_text("tracer view")
     assert ink(page, 2) > 10

@@ -6,10 +6,10 @@ import { hostRowsAround, lanesQuery, rowTable } from "../data/rows.js";
 import { fetchMessage } from "../data/server.js";
 import { state, trace } from "../data/trace.js";
 import { rowsInSight } from "../data/view.js";
-import { drawBandsChip } from "../draw/bands.js";
+import { drawBandsChip, showsBands } from "../draw/bands.js";
 import { addAction } from "../page/actions.js";
 import { byId } from "../page/elements.js";
-import { redraw } from "./drawing.js";
+import { redraw, repaint } from "./drawing.js";
 
 const FINER = 0.7, COARSER = 1.5; // as for counts
 let asking = null;
@@ -32,8 +32,9 @@ function load() {
   const path = `api/bands?from=${Math.floor(state.from)}&to=${Math.ceil(state.to)}&lanes=${lanesQuery(rows)}`;
   fetchMessage(path, mine.signal)
     .then((message) => {
+      const before = showsBands(state);
       state.bands = Object.assign(/** @type {any} */ (message), kept);
-      redraw();
+      (before === showsBands(state) ? redraw : repaint)(); // the counts behind become faint
     })
     .catch(() => {}); // the counts are as good without
 }
@@ -43,7 +44,7 @@ function show(withBands) {
   mark();
   writeAddress(state);
   load();
-  redraw();
+  repaint();
 }
 
 function mark() {

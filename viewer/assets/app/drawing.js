@@ -5,6 +5,7 @@ import { rowTable } from "../data/rows.js";
 import { ticks } from "../data/time.js";
 import { state, trace } from "../data/trace.js";
 import { makeView } from "../data/view.js";
+import { countsAlpha } from "../draw/bands.js";
 import { densityPicture } from "../draw/density.js";
 import { stripsRoom } from "../draw/footer.js";
 import { drawScene } from "../draw/scene.js";
@@ -81,16 +82,16 @@ export function redrawRows() {
   scrollRows(scroll);
 }
 
-/** A picture of counts; null where there is nothing to count. */
-export function paint(density) {
+/** A picture of counts; null where there is nothing to count. `alpha`: of all but problems. */
+export function paint(density, alpha = 1) {
   const isCounts = density && ["density", "ends"].includes(density.mode);
-  return isCounts ? densityPicture(density, state.view, state.hidden) : null;
+  return isCounts ? densityPicture(density, state.view, state.hidden, alpha) : null;
 }
 
 /** Paint all pictures of counts again. */
 export function repaint() {
-  state.picture = paint(state.data);
-  state.overviewPicture = paint(state.overview);
+  state.picture = paint(state.data, countsAlpha(state));
+  state.overviewPicture = paint(state.overview, countsAlpha(state));
   if (state.selected) state.selected.picture = paint(state.selected);
   state.still = null;
   redraw();

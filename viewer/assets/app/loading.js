@@ -5,7 +5,7 @@ import { withEnds } from "../data/message.js";
 import { rowsCovered, rowTable, wantedRows } from "../data/rows.js";
 import { fetchJson, fetchMessage, onlyPart } from "../data/server.js";
 import { state, trace } from "../data/trace.js";
-import { densityPicture } from "../draw/density.js";
+import { countsAlpha } from "../draw/bands.js";
 import { Minimap } from "../page/minimap.js";
 import { showBanner } from "../page/notices.js";
 import { paint, redraw } from "./drawing.js";
@@ -46,7 +46,7 @@ function accept(message, requestedWidth, rows) {
   if (message.number) withEnds(message, trace.meta);
   state.still = null;
   state.data = message;
-  state.picture = message.mode === "arrows" ? null : densityPicture(message, state.view, state.hidden);
+  state.picture = paint(message, countsAlpha(state));
   redraw();
 }
 
@@ -73,7 +73,7 @@ export function loadOverview(minimap) {
   fetchMessage("api/overview")
     .then((density) => {
       state.overview = density;
-      state.overviewPicture = paint(density);
+      state.overviewPicture = paint(density, countsAlpha(state));
       minimap.setOverview(density);
       redraw();
     })

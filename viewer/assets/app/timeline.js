@@ -34,6 +34,7 @@ import { goToConnection, goToProblem } from "./problems.js";
 import { goToPacket } from "./connection.js";
 import { startEdges } from "./edges.js";
 import { explainRequest, fitRequest, goToEvidence, loadRequest, select, setRequestTimes, showBeside } from "./selection.js";
+import { startOrigins } from "./origins.js";
 import { startUsage } from "./usage.js";
 
 const KEY_SHARE = 0.2; // of the view, that a key moves it by
@@ -90,6 +91,7 @@ function startParts() {
   startLaneLabels(timeline);
   startLive(timeline);
   startNowhere(timeline);
+  startOrigins();
   startPackets(timeline);
   startSaving();
   startSearch(timeline);

@@ -199,6 +199,7 @@ interface State {
   usage: any;
   withBands: boolean; // how slow and how many requests are, before the counts of packets
   bands: Bands | null;
+  origins: Uint8Array | null; // by request whose it is, where arrows are coloured by it
   settledCount: number;
   settledAt: number; // ms
 }
@@ -228,6 +229,7 @@ interface ArrowOptions {
   grow?: number; // factor of the width of lines
   moving?: boolean;
   keep?: (at: number) => boolean;
+  origins?: Uint8Array | null; // to be coloured by
 }
 
 interface Window {

@@ -6,6 +6,7 @@ import { isProblem } from "../data/message.js";
 import { NO_ROW, placeArrows } from "../data/rows.js";
 import { trace } from "../data/trace.js";
 import { rowsInSight } from "../data/view.js";
+import { byOrigin } from "./origins.js";
 import { font, HEADS, LINE_DASHES, LINE_WIDTHS, palette, textScale } from "./palette.js";
 
 const CHUNK = 48; // lines of a path
@@ -48,7 +49,10 @@ export function drawArrows(context, view, arrows, options) {
   for (const [, list] of shown) inView += list.length;
   const heads = !options.moving || inView <= MOST_MOVING_HEADS;
   context.save();
-  for (const [cls, list] of shown) drawClass(context, view, arrows, cls, list, options, heads, inView);
+  for (const [cls, list] of shown) {
+    const parts = options.origins && !isProblem(cls) ? byOrigin(arrows, list, options.origins) : [{ list, colour: palette.classes[cls], grow: 1 }];
+    for (const part of parts) drawClass(context, view, arrows, cls, part, options, heads, inView);
+  }
   context.restore();
   if (inView <= MOST_LABELS && arrows.uncertainty && options.alpha > 0.5) drawWhiskers(context, view, arrows, shown);
   if (inView <= MOST_LABELS && !options.moving && options.alpha > 0.5) labelArrows(context, view, arrows, shown);
@@ -70,15 +74,15 @@ function visible(view, arrows, cls, options) {
 }
 
 /**
- * @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {number} cls @param {number[]} list
- * @param {ArrowOptions} options @param {boolean} heads @param {number} inView
+ * @param {CanvasContext} context @param {View} view @param {Arrows} arrows @param {number} cls
+ * @param {import("./origins.js").Drawn} drawn @param {ArrowOptions} options @param {boolean} heads @param {number} inView
  */
-function drawClass(context, view, arrows, cls, list, options, heads, inView) {
+function drawClass(context, view, arrows, cls, { list, colour, grow }, options, heads, inView) {
   const crowded = Math.max(0.18, Math.min(1, (2.2 * view.width) / inView));
   context.globalAlpha = options.alpha * (isProblem(cls) ? 1 : crowded);
-  context.strokeStyle = context.fillStyle = palette.classes[cls];
-  const width = LINE_WIDTHS[cls] * (options.grow || 1);
-  context.lineWidth = inView > MOST_WIDE && !isProblem(cls) ? Math.min(1, width) : width;
+  context.strokeStyle = context.fillStyle = colour;
+  const width = LINE_WIDTHS[cls] * grow * (options.grow || 1);
+  context.lineWidth = inView > MOST_WIDE && !isProblem(cls) ? Math.min(grow, width) : width;
   const unsure = arrows.uncertain ? list.filter((at) => arrows.uncertain[at]) : []; // of an exchange whose parent is
   const sure = unsure.length ? list.filter((at) => !arrows.uncertain[at]) : list;
   for (const [some, dash] of [[sure, LINE_DASHES[cls]], [unsure, UNSURE_DASH]]) {

@@ -5,7 +5,7 @@ import { rowTable } from "../data/rows.js";
 import { rowsInSight } from "../data/view.js";
 import { palette } from "./palette.js";
 
-export const BEHIND_ALPHA = 0.3; // of the counts of packets
+const BEHIND_ALPHA = 0.3; // of the counts of packets but for problems
 const FULL_RATIO = 32; // times as long as usual: a full bar
 const LEAST_PX = 1.5; // where there is any request
 const FILL_ALPHA = 0.8;
@@ -13,6 +13,9 @@ const FILL_ALPHA = 0.8;
 /** Whether the bands are in the picture: only where packets are counted, on the trace's timescale. @param {State} state */
 export const showsBands = (state) =>
   Boolean(state.withBands && state.bands && !state.raw && !state.only && state.data && state.data.mode !== "arrows");
+
+/** The alpha of the counts of packets that are no problems. @param {State} state */
+export const countsAlpha = (state) => (showsBands(state) ? BEHIND_ALPHA : 1);
 
 /** The rows in sight that have a band, with their places in the message. @param {Bands} bands @param {View} view */
 function bandsInSight(bands, view) {

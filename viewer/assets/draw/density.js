@@ -79,17 +79,17 @@ function high(rows) {
 
 /**
  * A picture of a density message, one px wide for each bin, as high as the plot. Its pixels are written one by one: that
- * takes a fifth of the time that rectangles take.
- * @param {Counts} density @param {View} view @param {Set<number>} hidden
+ * takes a fifth of the time that rectangles take. `plain` is the alpha of all but problems.
+ * @param {Counts} density @param {View} view @param {Set<number>} hidden @param {number} [plain]
  */
-export function densityPicture(density, view, hidden) {
+export function densityPicture(density, view, hidden, plain = 1) {
   const picture = document.createElement("canvas");
   picture.width = density.bins;
   picture.height = Math.ceil(view.height);
   const context = picture.getContext("2d"), paint = blank(picture.width, picture.height);
   const found = sums(density, view, hidden);
-  drawGaps(paint, view, found);
-  drawEnds(paint, view, found, density.classes);
+  drawGaps(paint, view, found, plain);
+  drawEnds(paint, view, found, density.classes, plain);
   context.putImageData(paint.image, 0, 0);
   return picture;
 }
@@ -114,14 +114,14 @@ function clear(colour) {
 
 const withAlpha = (clear, alpha) => ((Math.round(255 * alpha) << 24) | clear) >>> 0;
 
-function drawGaps(paint, view, { gaps, trouble, first, last }) {
+function drawGaps(paint, view, { gaps, trouble, first, last }, alpha) {
   const most = high(gaps), [data, lost] = [CLASS.DATA, CLASS.LOST].map((cls) => clear(palette.classes[cls]));
   for (let gap = first; gap < last; gap++) {
     const row = gaps[gap], bad = trouble[gap], line = new Uint32Array(paint.width);
     if (!row && !bad) continue;
     for (let bin = 0; bin < paint.width; bin++) {
       const plain = row ? row[bin] : 0, wrong = bad ? bad[bin] : 0;
-      const blue = plain ? 0.06 + 0.3 * Math.sqrt(Math.min(1, plain / most)) : 0;
+      const blue = plain ? alpha * (0.06 + 0.3 * Math.sqrt(Math.min(1, plain / most))) : 0;
       const red = wrong ? 0.6 * troubleStrength(wrong, plain) : 0;
       if (blue > red) line[bin] = withAlpha(data, blue);
       else if (red) line[bin] = withAlpha(lost, red);
@@ -131,7 +131,7 @@ function drawGaps(paint, view, { gaps, trouble, first, last }) {
   }
 }
 
-function drawEnds(paint, view, { ends, first, last }, classes) {
+function drawEnds(paint, view, { ends, first, last }, classes, plain) {
   const full = view.bar, stacks = [];
   for (let row = first; row <= last; row++) {
     for (const direction of [0, 1]) {
@@ -140,7 +140,7 @@ function drawEnds(paint, view, { ends, first, last }, classes) {
     }
   }
   const most = high(stacks.map((each) => each.total));
-  for (const stack of stacks) drawStack(paint, stack, most, full);
+  for (const stack of stacks) drawStack(paint, stack, most, full, plain);
 }
 
 function total(own, bins) {
@@ -150,10 +150,10 @@ function total(own, bins) {
 }
 
 // A bar is as high as the root of its count, so that quiet rows are seen beside busy ones.
-function drawStack(paint, { y, sign, own, total: all }, most, full) {
+function drawStack(paint, { y, sign, own, total: all }, most, full, plain) {
   const base = new Float64Array(paint.width), scale = all.map((count) => (count ? (full * Math.sqrt(Math.min(1, count / most))) / count : 0));
   for (const [cls, row] of own) {
-    const value = withAlpha(clear(palette.classes[cls]), 1), least = isProblem(cls) ? LEAST_TROUBLE_PX : 0;
+    const value = withAlpha(clear(palette.classes[cls]), isProblem(cls) ? 1 : plain), least = isProblem(cls) ? LEAST_TROUBLE_PX : 0;
     drawBars(paint.pixels, paint.width, paint.height, y, sign, row, scale, base, full, least, value);
   }
 }

@@ -17,7 +17,7 @@ export const font = (size, weight = "") => `${weight} ${size * textScale()}px ${
 export const currentTheme = () => document.documentElement.dataset.theme || "light";
 
 /** The colours of the theme that is shown. */
-export const palette = { classes: [], ink: "", faint: "", grid: "", lane: "", paper: "", band: "", accent: "", slow: "", atOnce: "" };
+export const palette = { classes: [], ink: "", faint: "", grid: "", lane: "", paper: "", band: "", accent: "", slow: "", atOnce: "", background: "" };
 
 /** Read the colours anew, after a change of the theme. */
 export function readPalette() {
@@ -33,6 +33,7 @@ export function readPalette() {
     band: colour("--band"),
     accent: colour("--accent"),
     slow: colour("--slow"),
+    background: colour("--background"),
     atOnce: colour("--at-once"),
   });
 }

@@ -6,7 +6,7 @@ import { duration } from "../data/time.js";
 import { trace } from "../data/trace.js";
 import { makeView } from "../data/view.js";
 import { drawArrows } from "./arrows.js";
-import { BEHIND_ALPHA, drawBands, showsBands } from "./bands.js";
+import { drawBands, showsBands } from "./bands.js";
 import { binCounts, drawDensity, troubleStrength } from "./density.js";
 import { drawFaults, drawFindings, drawLoad, drawUncovered } from "./marks.js";
 import { font, palette } from "./palette.js";
@@ -41,14 +41,13 @@ export function drawScene(context, view, state, ruler) {
 
 /** @param {CanvasContext} context @param {View} view @param {State} state */
 function drawTraffic(context, view, state) {
-  const alpha = state.selected ? 0.13 : 1, options = { hidden: state.hidden, moving: state.moving };
+  const alpha = state.selected ? 0.13 : 1, options = { hidden: state.hidden, moving: state.moving, origins: state.origins };
   const data = state.data;
   let inView = null;
   const covered = data && data.from <= Math.max(view.from, 0) && data.to >= Math.min(view.to, trace.meta.duration);
-  const behind = showsBands(state) ? BEHIND_ALPHA : 1;
-  if (!covered && state.overview) drawCounts(context, view, state.overview, state.overviewPicture, behind * alpha);
+  if (!covered && state.overview) drawCounts(context, view, state.overview, state.overviewPicture, alpha);
   if (data && data.mode !== "arrows") {
-    drawCounts(context, view, data, state.picture, behind * (data.number ? 0.55 * alpha : alpha));
+    drawCounts(context, view, data, state.picture, data.number ? 0.55 * alpha : alpha);
     if (showsBands(state)) drawBands(context, view, state.bands, alpha);
     if (data.number && !state.moving) drawArrows(context, view, data, { ...options, alpha: 0.7 * alpha });
   }
@@ -102,23 +101,23 @@ function paintNow(picture) {
 
 /**
  * Many arrows as a picture of twice the view, for a gesture to stretch: drawing them takes longer than a frame.
- * @param {View} view @param {Set<number>} hidden
+ * @param {View} view @param {Pick<State, "hidden" | "origins">} state
  */
-function stillPicture(view, data, hidden) {
+function stillPicture(view, data, state) {
   const margin = (view.to - view.from) / 2, picture = document.createElement("canvas");
   const wide = makeView(view.from - margin, view.to + margin, 2 * view.width, view.height, view.ruler, view.rows, view.scroll, view.strips);
   picture.width = wide.width;
   picture.height = Math.ceil(view.height);
   const context = picture.getContext("2d");
-  drawArrows(context, wide, data, { hidden, alpha: 1, moving: true });
+  drawArrows(context, wide, data, { hidden: state.hidden, origins: state.origins, alpha: 1, moving: true });
   paintNow(picture);
   return { from: wide.from, to: wide.to, bins: wide.width, picture };
 }
 
 /** Make that picture, if a gesture would need it. @param {View} view @param {State} state */
 export function prepareStill(view, state) {
-  const { data, still, hidden } = state;
-  if (!still && data && data.mode === "arrows" && data.number.length >= MANY_ARROWS) state.still = stillPicture(view, data, hidden);
+  const { data, still } = state;
+  if (!still && data && data.mode === "arrows" && data.number.length >= MANY_ARROWS) state.still = stillPicture(view, data, state);
 }
 
 /**
