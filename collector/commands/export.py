@@ -11,6 +11,7 @@ from collector.export import csv, har, jaeger, mermaid, otlp, parquet, perfetto,
 from collector.export.otlp_grpc import push_grpc
 from collector.export.otlp_push import GRPC, endpoint_of, is_endpoint, push_http
 from collector.queries.merged_capture import write_merged
+from collector.queries.search import found_requests
 from collector.queries.selection import Selection
 from collector.queries.trace_view import open_trace
 from collector.queries.why import find_request
@@ -18,11 +19,7 @@ from collector.reporting.request_rows import RootIds
 from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError
 
-TABLES = {
-    "csv": (csv.write, "{}.csv"),
-    "parquet": (parquet.write, "{}.parquet"),
-    "workload": (workload.write, "{}.requests.jsonl"),
-}
+TABLES = {"csv": (csv.write, "{}.csv"), "parquet": (parquet.write, "{}.parquet")}
 """By format: its writer, and the default name of its output beside the trace."""
 REQUESTS = {
     "perfetto": (perfetto.write, "{}.pftrace"),
@@ -32,10 +29,10 @@ REQUESTS = {
     "mermaid": (mermaid.write, "{}.mmd"),
     "shiviz": (shiviz.write, "{}.shiviz.log"),
 }
-"""The same of those that can hold one request only."""
-PCAPNG = "pcapng"
+"""The same of those that hold requests, not tables."""
+WORKLOAD, PCAPNG = "workload", "pcapng"
 FILE = click.Path(path_type=Path)
-FORMATS = (*TABLES, *REQUESTS, PCAPNG)
+FORMATS = (*TABLES, WORKLOAD, *REQUESTS, PCAPNG)
 
 
 @click.command("export")
@@ -78,10 +75,10 @@ def command(
     """
     if form not in FORMATS:
         raise InputError(f"a trace cannot be written as {form}", f"formats: {', '.join(FORMATS)}")
-    if request is not None and form in TABLES:
-        raise InputError(f"{form} holds a whole trace", f"--request is for {', '.join((*REQUESTS, PCAPNG))}")
-    if search is not None and (form not in REQUESTS or request is not None):
-        raise InputError("--search chooses requests", f"it is for {', '.join(REQUESTS)}, without --request")
+    if form == WORKLOAD and (request is not None or search is not None):
+        raise InputError(f"{form} holds a whole trace", "leave --request and --search out")
+    if search is not None and request is not None:
+        raise InputError("--search and --request both choose requests", "give one of them")
     if form != PCAPNG and (from_s is not None or until_s is not None or own_clocks):
         raise InputError(f"{form} holds no packets", f"--from, --until and --own-clocks are for {PCAPNG}")
     if form != "otlp" and is_endpoint(place):
@@ -89,7 +86,7 @@ def command(
     if not is_endpoint(place) and (headers is not None or ca is not None):
         raise InputError("--headers and --ca are for what is sent", "give --to otlp -o URL")
     if form == PCAPNG:
-        _write_packets(trace, place, request, (from_s, until_s), own_clocks=own_clocks)
+        _write_packets(trace, place, request, search, (from_s, until_s), own_clocks=own_clocks)
         return
     stored = Trace(trace)
     stored.info()
@@ -106,15 +103,18 @@ def _write_packets(
     trace: str,
     given: str | None,
     request: str | None,
+    search: str | None,
     between_s: tuple[float | None, float | None],
     *,
     own_clocks: bool,
 ) -> None:
     view, (from_s, until_s) = open_trace(trace), between_s
     place, selection = Path(given or f"{view.summary.name}.{PCAPNG}"), None
+    if search is not None:
+        view = view.only(found_requests(view, search))
     if request is not None:
         selection = Selection(request=find_request(view, request))
-    elif from_s is not None or until_s is not None:
+    elif search is not None or from_s is not None or until_s is not None:
         until_ns = view.duration_ns + 1 if until_s is None else round(until_s * 1e9)
         selection = Selection(from_ns=round((from_s or 0) * 1e9), to_ns=until_ns)
     try:
@@ -133,10 +133,12 @@ def _chosen_roots(trace: str, request: str | None, search: str | None) -> RootId
 
 
 def _write(stored: Trace, form: str, given: str | None, only: RootIds | None) -> None:
-    default = (TABLES | REQUESTS)[form][1]
-    place = Path(given or default.format(stored.name))
+    writers = TABLES | REQUESTS
+    place = Path(
+        given or (f"{stored.name}.requests.jsonl" if form == WORKLOAD else writers[form][1].format(stored.name))
+    )
     try:
-        written = REQUESTS[form][0](stored, place, only) if form in REQUESTS else TABLES[form][0](stored, place)
+        written = workload.write(stored, place) if form == WORKLOAD else writers[form][0](stored, place, only)
     except OSError as error:
         raise ResourceError(f"{place}: cannot write it ({error.strerror})", "write it elsewhere with -o") from None
     click.echo(f"{len(written)} files in {place}" if len(written) > 1 else f"wrote {written[0]}")

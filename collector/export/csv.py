@@ -5,17 +5,23 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
+from collector.export.chosen_tables import ChosenRows, table_parts
+from collector.reporting.request_rows import RootIds
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 
 
-def write(trace: Trace, place: Path) -> list[Path]:
-    """Write `<table>.csv` for each table of a trace into the folder `place`; returns the files."""
+def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
+    """Write `<table>.csv` for each table of a trace, or of the requests with these `trace_id`s only, into the folder
+    `place`; returns the files. Memory: a group of rows."""
     place.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name in TABLES:
+    chosen, written = None if only is None else ChosenRows.of(trace, only), []
+    for name, schema in TABLES.items():
         written.append(place / f"{name}.csv")
-        pyarrow.csv.write_csv(without_dictionaries(trace.read(name)), written[-1])
+        plain = without_dictionaries(schema.empty_table()).schema
+        with pyarrow.csv.CSVWriter(written[-1], plain) as writer:
+            for part in table_parts(trace, name, chosen):
+                writer.write_table(without_dictionaries(part).cast(plain))
     return written
 
 

@@ -22,6 +22,7 @@ from collector.export.timed_spans import RootIds, timed_spans
 from collector.trace.reading import Trace
 
 APART = ("connect_ns", "tls_ns", "request_network_ns", "response_network_ns")
+_OF_CONNECTION = ["connection_id", "tls_opened", "server_addr"]
 UNKNOWN = -1
 """Of a size or a time, as HAR has it."""
 
@@ -37,7 +38,7 @@ def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
 
 def har_entries(trace: Trace, only: RootIds | None = None) -> Iterator[dict[str, Any]]:
     """The entries of the archive, by time."""
-    rows, opened = timed_spans(trace, only), pl.DataFrame(trace.read("connections", ["connection_id", "tls_opened"]))
+    rows, opened = timed_spans(trace, only), pl.DataFrame(trace.read("connections", _OF_CONNECTION))
     rows = rows.join(opened, on="connection_id", how="left", maintain_order="left")
     is_asked = (
         pl.col("parent_span_id").is_null()
@@ -80,7 +81,7 @@ def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
         "cache": {},
         "timings": timings,
         "connection": str(row["connection_id"]),
-        "serverIPAddress": "",
+        **({"serverIPAddress": row["server_addr"]} if row["server_addr"] else {}),
         "comment": f"{row['client_host'] or '?'} → {row['server_host'] or '?'}, {row['outcome']}",
     }
 

@@ -5,20 +5,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from collector.export.chosen_tables import ChosenRows, table_parts
+from collector.reporting.request_rows import RootIds
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 
 
-def write(trace: Trace, place: Path) -> list[Path]:
-    """Write `<table>.parquet` for each table of a trace into the folder `place`; returns the files. Memory: a group of
-    rows."""
+def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
+    """Write `<table>.parquet` for each table of a trace, or of the requests with these `trace_id`s only, into the
+    folder `place`; returns the files. Memory: a group of rows."""
     place.mkdir(parents=True, exist_ok=True)
-    written = []
+    chosen, written = None if only is None else ChosenRows.of(trace, only), []
     for name, schema in TABLES.items():
         written.append(place / f"{name}.parquet")
         plain = pa.schema([(field.name, _plain(field.type)) for field in schema])
         with pq.ParquetWriter(written[-1], plain, compression="zstd") as writer:
-            for part in trace.batches(name, schema.names):
+            for part in table_parts(trace, name, chosen):
                 writer.write_table(part.cast(plain))
     return written
 

@@ -142,10 +142,15 @@ def found_roots(trace: TraceView, query: str) -> NDArray[np.int64]:
 
     Raises: `InputError` for a query that makes no sense or finds no request.
     """
+    return trace.trace_ids(found_requests(trace, query))
+
+
+def found_requests(trace: TraceView, query: str) -> NDArray[np.int64]:
+    """The numbers of the requests that a query finds, ascending. Raises: as `found_roots`."""
     found = TraceSearch(trace).requests(query)
     if not len(found):
         raise InputError(f"no request is found by {query!r}", "docs/search.md has the words")
-    return trace.trace_ids(found)
+    return found
 
 
 def search(query: str, where: Searched) -> SearchHits:

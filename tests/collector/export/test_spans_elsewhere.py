@@ -197,11 +197,14 @@ def test_jaeger_has_every_request_as_a_trace(trace: str, tmp_path: Path) -> None
 def test_har_has_the_clients_http_requests(trace: str, tmp_path: Path) -> None:
     log = json.loads(text_of(trace, "har", tmp_path / "requests.har"))["log"]
     roots = [row for row in spans_of(trace).values() if row["parent_span_id"] is None]
+    connections = pl.DataFrame(Trace(trace).read("connections", ["connection_id", "server_addr"]))
+    addresses = dict(connections.cast({pl.Categorical: pl.String}).iter_rows())
     assert log["version"] == "1.2"
     assert [entry["request"]["method"] for entry in log["entries"]] == [row["method"] for row in roots]
     for entry, row in zip(log["entries"], roots, strict=True):
         assert entry["request"]["url"].endswith(row["target"])
         assert entry["response"]["status"] == row["status"]
+        assert entry["serverIPAddress"] == addresses[row["connection_id"]]
         timings = entry["timings"]
         parts = [value for name, value in timings.items() if name != "ssl" and value > 0]
         whole_ns = row["end_trace_ns"] - row["start_trace_ns"]
@@ -251,7 +254,7 @@ def test_parquet_holds_every_table(trace: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--to", "csv", "--request", "#1"], "csv holds a whole trace"),
+        (["--to", "workload", "--request", "#1"], "workload holds a whole trace"),
         (["--to", "otlp", "--request", "#99"], "there is no request #99"),
         (["--to", "har", "-o", "http://127.0.0.1:9/"], "har is written to a file"),
     ],
