@@ -4,8 +4,8 @@ Each packet is two events, at its sender and at its receiver, or one, where the 
 clocks are made from the packets alone: an event is after those before it on its host, and a receive after its send. So
 the picture holds whatever the clocks of the hosts say. On a host events are in the order of its own capture.
 
-Source: Mattern 1989 for the clocks; bestchai.bitbucket.io/shiviz for the format, whose default expression is
-`(?<host>\\S*) (?<clock>{.*})\\n(?<event>.*)`.
+Source: Mattern 1989 for the clocks; bestchai.bitbucket.io/shiviz for the format: of a file that is uploaded the first
+line is the expression by which it is read (ours is the page's default, for who pastes it), the second divides runs.
 """
 
 import heapq
@@ -23,6 +23,7 @@ from collector.reporting import story
 from collector.trace.reading import Trace
 from tracer.errors import InputError
 
+EXPRESSION = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 MOST_EVENTS = 20_000
 """ShiViz lays all events out; above some thousands it is slow."""
 _Event = tuple[int, int, int]
@@ -38,8 +39,9 @@ def write(trace: Trace, place: Path, only: RootIds | None = None) -> list[Path]:
     """Write the request of this `trace_id`, else the longest, to the file `place`; returns it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("w", encoding="utf-8") as file:
+        file.write(f"{EXPRESSION}\n\n")
         for host, clock, words in events(trace, only):
-            file.write(f"{host} {json.dumps(clock)}\n{words}\n")
+            file.write(f"{words}\n{host} {json.dumps(clock)}\n")
     return [place]
 
 

@@ -264,8 +264,18 @@ def test_what_cannot_be_exported(arguments: list[str], words: str, trace: str) -
         export(trace, *arguments)
 
 
-SHIVIZ = re.compile(r"(?P<host>\S*) (?P<clock>{.*})\n(?P<event>.*)\n")
-"""The expression by which ShiViz reads a log, as its page has it."""
+SHIVIZ = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
+"""The expression by which ShiViz reads a log, as its page has it; of a file, if its first line holds no other."""
+
+
+def shiviz_events(file: str) -> list[tuple[str, dict[str, int], str]]:
+    """What ShiViz reads, from a file or from what is pasted: host, clock and words of each event."""
+    expression, divider, log = file.split("\n", 2)
+    assert (expression, divider) == (SHIVIZ, "")
+    read = re.compile(SHIVIZ.replace("(?<", "(?P<"))
+    assert read.findall(file) == read.findall(log)
+    assert read.sub("", log).strip() == ""
+    return [(each["host"], json.loads(each["clock"]), each["event"]) for each in read.finditer(log)]
 
 
 def before(one: dict[str, int], other: dict[str, int]) -> bool:
@@ -273,9 +283,7 @@ def before(one: dict[str, int], other: dict[str, int]) -> bool:
 
 
 def test_shiviz_orders_events_by_cause(trace: str, tmp_path: Path) -> None:
-    log = text_of(trace, "shiviz", tmp_path / "log")
-    events = [(each["host"], json.loads(each["clock"]), each["event"]) for each in SHIVIZ.finditer(log)]
-    assert "".join(each[0] for each in SHIVIZ.finditer(log)) == log
+    events = shiviz_events(text_of(trace, "shiviz", tmp_path / "log"))
     assert {host for host, _, _ in events} == {"client", "proxy", "storage1", "storage2", "storage3"}
     for host in {host for host, _, _ in events}:
         own = [clock for of, clock, _ in events if of == host]
@@ -297,6 +305,7 @@ def test_shiviz_of_one_request_and_of_none(trace: str, failed_trace: str, tmp_pa
     assert "GET /auth/v1.0" in log
     assert "PUT" not in log
     text = text_of(failed_trace, "shiviz", tmp_path / "failed.log")
-    assert 'client {"client": 1}\nsends SYN to proxy: GET /a"<b>;{c}\n' in text
+    assert 'sends SYN to proxy: GET /a"<b>;{c}\nclient {"client": 1}\n' in text
+    assert len(shiviz_events(text)) == 8
     write_script_trace(str(tmp_path / "empty"), "")
-    assert text_of(str(tmp_path / "empty"), "shiviz", tmp_path / "nothing") == ""
+    assert shiviz_events(text_of(str(tmp_path / "empty"), "shiviz", tmp_path / "nothing")) == []
