@@ -21,6 +21,7 @@ from collector.annotations.joining import CONNECTION_COLUMNS, PARENT_COLUMNS, jo
 from collector.annotations.joining import EXCHANGE_COLUMNS as EXCHANGE_COLUMNS_OF_JOINS
 from collector.annotations.logs.reading import read_logs
 from collector.annotations.table import annotations_table
+from collector.capture_files.kept import Kept
 from collector.clocks import evidence as clock_evidence
 from collector.clocks.alignment import Alignment, share_clocks, to_trace_ns
 from collector.clocks.solve import own_clocks, solve
@@ -367,8 +368,23 @@ def _with_names_of_files(host: HostInfo, names: Mapping[str, str]) -> HostInfo:
 
 def _with_coverage(info: TraceInfo, captures: Scan, covered: Mapping[str, HostCoverage]) -> TraceInfo:
     """`info` with the coverage of each host and each of its points."""
-    hosts = (_covered_host(host, captures.interfaces[host.host], covered[host.host]) for host in info.hosts)
+    hosts = (
+        replace(
+            _covered_host(host, captures.interfaces[host.host], covered[host.host]),
+            sampled=_sampling_times(host, captures.kept.get(host.host)),
+        )
+        for host in info.hosts
+    )
     return replace(info, hosts=tuple(hosts))
+
+
+def _sampling_times(host: HostInfo, kept: Kept | None) -> tuple[tuple[int, int, int], ...]:
+    """When a host's agent kept only one connection in 2^n, and n; before its first statement, what that says held."""
+    if kept is None or not kept.most_depth or host.first_host_ns is None or host.last_host_ns is None:
+        return ()
+    edges = [host.first_host_ns, *(change.since_ns for change in kept.changes[1:]), host.last_host_ns]
+    found = zip(edges[:-1], edges[1:], kept.changes, strict=True)
+    return tuple((begin, end, change.depth) for begin, end, change in found if change.depth and begin < end)
 
 
 def _covered_host(host: HostInfo, interfaces: Sequence[str], covered: HostCoverage) -> HostInfo:

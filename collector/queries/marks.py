@@ -58,7 +58,8 @@ def faults(trace: TraceView) -> tuple[Mark, ...]:
 
 def uncovered_marks(trace: TraceView) -> tuple[Mark, ...]:
     """The times in which hosts were not capturing: before and after their captures, and in gaps of them. Also those
-    in which their captures dropped packets (kind "in part"). By time."""
+    in which their captures dropped packets, or their agents' budgets allowed only some connections (kind "in part"). By
+    time."""
     clocks, found = trace.stored.read("clocks"), []
     hosts = {host.host: host for host in trace.info.hosts}
     for number, lane in enumerate(trace.lanes):
@@ -75,6 +76,11 @@ def uncovered_marks(trace: TraceView) -> tuple[Mark, ...]:
             Mark("uncovered", number, begin, end, f"{host.host} was not capturing")
             for begin, end in between
             if begin < end
+        ]
+        sampled = trace_spans(host.host, tuple((begin, end) for begin, end, _ in host.sampled), clocks)
+        found += [
+            Mark("in part", number, begin - trace.start_ns, end - trace.start_ns, _sampled_words(depth))
+            for (begin, end), (_, _, depth) in zip(sampled, host.sampled, strict=True)
         ]
     numbers = {lane.host: number for number, lane in enumerate(trace.lanes)}
     found += [
@@ -94,6 +100,10 @@ def uncovered_marks(trace: TraceView) -> tuple[Mark, ...]:
 
 def _drop_words(stretch: DropSpan) -> str:
     return f"captured in part: the capture itself dropped {stretch.count:,} packet{'s' * (stretch.count != 1)} here"
+
+
+def _sampled_words(depth: int) -> str:
+    return f"captured in part: its agent's CPU budget allowed one connection in {1 << depth} here"
 
 
 def load_steps(trace: TraceView, runs: Iterable[Path]) -> tuple[Mark, ...]:

@@ -33,7 +33,8 @@ class HostInfo:
     """A captured host and the contents of its capture; both times are null without packets.
 
     `coverage`: when any of its points captured; `dropped`: the times that they cover in part; both as for points.
-    `on_path`: it forwards packets of others, as a router does (`collector.decode.forwarders`).
+    `on_path`: it forwards packets of others, as a router does (`collector.decode.forwarders`). `sampled`: when its
+    agent's budget allowed one connection in 2^n: from, to (its own stamps), n.
     """
 
     host: str
@@ -47,6 +48,7 @@ class HostInfo:
     coverage: tuple[tuple[int, int], ...] = ()
     on_path: bool = False
     dropped: tuple[tuple[int, int, int], ...] = ()
+    sampled: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ def _parse_services(document: Any) -> Iterator[ServiceInfo]:
 def _parse_host(document: dict[str, Any]) -> HostInfo:
     points = tuple(PointInfo(**point | _parse_spans(point)) for point in document["points"])
     named = {name: tuple(document[name]) for name in ("addresses", "files")}
-    return HostInfo(**document | named | {"points": points} | _parse_spans(document))
+    sampled = tuple((begin, end, depth) for begin, end, depth in document.get("sampled", ()))
+    return HostInfo(**document | named | {"points": points, "sampled": sampled} | _parse_spans(document))
 
 
 def _parse_spans(document: dict[str, Any]) -> dict[str, Any]:

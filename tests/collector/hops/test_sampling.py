@@ -21,6 +21,7 @@ from collector.analysis import HostSource, analyse
 from collector.capture_files.kept import Keeping, Kept
 from collector.hops.captured_until import CapturedUntil
 from collector.hops.sampling import EDGE_NS, EVER_NS, Sampling, sampling_of
+from collector.queries import open_trace, uncovered_marks
 from collector.trace.reading import Trace
 from collector.trace.schema import CLOCKS
 from testkit import capture_files as files
@@ -204,6 +205,17 @@ def test_what_was_left_out_is_not_lost_and_no_wait(
     assert counted["server"].severity == "data_loss"
     assert counted["server"].count > 100
     assert f"all, 1/{1 << server[0][1]} from 2023-11-14 22:13:2" in counted["server"].remedy
+
+
+def test_the_timeline_shows_when_only_some_connections_were_kept(tmp_path: Path) -> None:
+    marks = uncovered_marks(open_trace(analyse_pair(tmp_path, FULL, DOWN_AND_UP).url))
+    text = "captured in part: its agent's CPU budget allowed one connection in "
+    said = [(mark.from_ns, mark.to_ns, mark.text) for mark in marks if mark.kind == "in part"]
+    assert [(round(begin / SECOND), round(end / SECOND), words) for begin, end, words in said] == [
+        (3, 5, f"{text}2 here"),
+        (5, 8, f"{text}4 here"),
+        (8, 10, f"{text}2 here"),
+    ]
 
 
 def test_without_the_statements_they_look_lost(tmp_path: Path) -> None:
