@@ -7,8 +7,8 @@ each, the index is made first, in a run of its own; then, with the index warm:
   start of the command, with the server's own start;
 - settle: from a jump to a place (the address is changed while all is at rest), or from the last event of a wheel
   gesture, until the picture has been painted from the answer, ticks included: when the frame after the one in which it
-  is drawn begins (`settledAt` of `timeline.js`). Plotly's ruler takes the place of those ticks after it. The pause of
-  60 ms after which a turn of the wheel counts as ended is in it;
+  is drawn begins (`settledAt` of `timeline.js`). The pause of 60 ms after which a turn of the wheel counts as ended is
+  in it;
 - frames: time between frames while dragging and while turning the wheel;
 - click: from the click on a request to its ledger and its arrows drawn; and to its waterfall, which follows them;
 - bytes of the largest answer to a view;
@@ -239,8 +239,8 @@ def _jump(page: Page, at: float, share: float) -> float:
 
 
 def _rest(page: Page) -> None:
-    """Until nothing is left to do of what was done before: the ruler, and what gestures will stretch."""
-    page.wait_for_function("() => !window.twintap.state.moving && !window.twintap.state.withTicks")
+    """Until nothing is left to do of what was done before: what gestures will stretch."""
+    page.wait_for_function("() => !window.twintap.state.moving")
     page.evaluate("() => new Promise((done) => requestIdleCallback(done, { timeout: 1000 }))")
 
 

@@ -79,7 +79,7 @@ def create_app(
 
 
 def _app_of(title: str, base: str = "") -> dash.Dash:
-    app = new_app("viewer", TIMELINE_ENTRY, title, base=base)
+    app = new_app("viewer", TIMELINE_ENTRY, title, base=base, with_figures=False)
     add_joined_assets(app.server)
 
     @app.server.errorhandler(DependencyException)

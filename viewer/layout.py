@@ -29,7 +29,6 @@ from collector.queries import (
     uncovered_marks,
 )
 from viewer.controls import action_button, class_button, request_button, toggle_button
-from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.matching_quality import quality_line, quality_parts, warning_line
 from viewer.navigation import TIMELINE, navigation, period_edges
 from viewer.revisions import revision_name
@@ -58,6 +57,8 @@ from viewer.wording import (
 )
 
 REQUESTS_LISTED = 200
+RULER_PX = 30
+"""Of the strip above the lanes that holds the labels of the ticks."""
 TITLE_END = 14
 """Letters of a request's title that are always seen."""
 PART_COLOURS = 10
@@ -161,7 +162,7 @@ def page_meta(trace: TraceView, runs: Sequence[Path] = ()) -> dict[str, object]:
         "roots": summary.roots_count,
         "firstHop": summary.first_hop_ns,
         "lastHop": summary.last_hop_ns,
-        "rulerHeight": HEIGHT_PX,
+        "rulerHeight": RULER_PX,
         "clocksApart": trace.clocks_apart_ns,
         "strips": list(Usage(trace).names),
         "findings": [_mark(each) for each in findings(trace)],
@@ -316,9 +317,6 @@ def _background_switch(trace: TraceView) -> list[Component]:
 
 
 def _timeline(trace: TraceView, *, in_series: bool) -> Component:
-    graph = dcc.Graph(
-        id="ruler", figure=ruler_figure(trace.duration_ns), config={"staticPlot": True, "responsive": True}
-    )
     prefix = common_prefix([service for lane in trace.lanes for service in lane.services])
     empty = [] if trace.summary.hops_count else [_empty()]
     return html.Section(
@@ -333,7 +331,6 @@ def _timeline(trace: TraceView, *, in_series: bool) -> Component:
             ),
             html.Div(
                 [
-                    graph,
                     html.Canvas(id="arrows", tabIndex="0", role="application", **_label(trace)),
                     html.Div(id="cursor"),
                     html.Div(id="base"),

@@ -19,6 +19,7 @@ from flask import Flask, Response, abort
 ASSETS = Path(__file__).parent / "assets"
 ENTRIES = {"main.js": "app/main.js", "pages.js": "app/pages.js", "days.js": "app/days.js"}
 STYLES = "styles.css"
+PLOTLY = r"plotly-cartesian\.min\.js"
 JOINED_FOLDERS = ("app", "data", "draw", "page", "styles")
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
@@ -47,14 +48,18 @@ SHELL = """<!DOCTYPE html>
 </html>"""
 
 
-def new_app(name: str, entry: str, title: str, path: str = "/", base: str = "", **options: object) -> dash.Dash:
+def new_app(
+    name: str, entry: str, title: str, path: str = "/", base: str = "", *, with_figures: bool = True, **options: object
+) -> dash.Dash:
     """A Dash application whose page loads an entry, a key of ENTRIES.
 
-    Arguments: `path` below which its routes are; `base`, what stands before all paths where it is mounted.
+    Arguments: `path` below which its routes are; `base`, what stands before all paths where it is mounted;
+    `with_figures`, that it loads Plotly at once, not when its script asks for it (`assets/page/plotly.js`).
     """
     app = dash.Dash(
         name,
         assets_folder=str(ASSETS),
+        assets_ignore="" if with_figures else PLOTLY,
         assets_path_ignore=[f"^{folder}$" for folder in JOINED_FOLDERS],
         serve_locally=True,
         routes_pathname_prefix=path,

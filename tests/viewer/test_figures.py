@@ -9,7 +9,6 @@ from collector.queries.match_calls import match_calls
 from collector.requests.outcomes import OUTCOMES
 from viewer.figures.frame import duration_axis
 from viewer.figures.latency import OUTCOME_STYLES
-from viewer.figures.ruler import ruler_figure
 from viewer.figures.service_graph import edge_words, graph_figure
 from viewer.figures.waterfall import MOST_SPANS, OFF_PATH_OPACITY, PHASES, aligned_figure, phases, waterfall_figure
 from viewer.ledger import ledger_rows
@@ -116,10 +115,6 @@ def test_the_ledger_of_every_request_adds_up_to_its_duration(small_trace: TraceV
         rows = ledger_rows(small_trace.spans(request.number))
         assert sum(row.duration_ns for row in rows) == request.duration_ns
         assert all(row.stage for row in rows)
-
-
-def test_the_ruler_spans_the_trace() -> None:
-    assert list(ruler_figure(123).layout.xaxis.range) == [0, 123]
 
 
 @pytest.mark.parametrize(

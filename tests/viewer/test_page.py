@@ -32,7 +32,8 @@ def test_the_first_screen_shows_the_story_and_the_facts(page: Page, small_url: s
     expect(page.locator("#head .warning")).to_contain_text("12 capture dropped")
     expect(page.locator("#lanes .lane b")).to_have_text([lane.host for lane in small_trace.lanes])
     expect(page.locator("#badge")).to_have_text(re.compile(rf"^{small_trace.summary.hops_count} arrows in "))
-    expect(page.locator("#ruler .xtick text").first).to_contain_text("ms")
+    assert re.search(r">[\d.]+ ms<", page.evaluate("window.twintap.svgPicture()"))
+    assert page.evaluate("typeof window.Plotly") == "undefined", "it is loaded with the first waterfall"
 
 
 @pytest.mark.parametrize("cls", range(5))
@@ -70,7 +71,7 @@ def test_zoom_reaches_nanoseconds_and_the_ruler_says_so(page: Page, small_url: s
     open_page(page, small_url, "#from=40000000&to=40000040")
     assert view(page) == (40_000_000, 40_000_040)
     expect(page.locator("#base")).to_have_text("0.040 s")
-    expect(page.locator("#ruler .xtick text").first).to_contain_text("ns")
+    assert re.search(r">\+\d+ ns<", page.evaluate("window.twintap.svgPicture()"))
 
 
 def test_hovering_shows_the_packets_fields_and_the_delay_with_its_uncertainty(page: Page, small_url: str) -> None:

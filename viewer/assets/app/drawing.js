@@ -1,5 +1,4 @@
-// When the picture is drawn, and how large. Plotly's axis follows when a gesture has ended; until then the canvas draws the
-// ticks, since a relayout takes longer than a frame.
+// When the picture is drawn, and how large.
 
 import { rowTable } from "../data/rows.js";
 import { ticks } from "../data/time.js";
@@ -11,10 +10,9 @@ import { stripsRoom } from "../draw/footer.js";
 import { drawScene } from "../draw/scene.js";
 import { placeLanes } from "../page/lane_labels.js";
 import { Minimap } from "../page/minimap.js";
-import { drawChip, showBadge, showBase, showMoving } from "../page/notices.js";
+import { drawChip, showBadge, showBase } from "../page/notices.js";
 
 const SOON_MS = 40; // the answer to a jump mostly comes within, and the old picture stays until then
-const RETRY_MS = 50; // until Plotly is there
 let canvas, context, minimap, isScheduled = false, timer = 0, scroll = 0;
 
 /** Draw on this canvas, and the whole trace in that strip. @param {HTMLCanvasElement} on @param {Minimap} strip */
@@ -42,9 +40,8 @@ export function redrawSoon() {
 export function draw() {
   clearTimeout(timer);
   makeCurrentView();
-  showMoving(state.moving || state.withTicks);
-  const ruler = state.moving || state.withTicks ? ticks(state.from, state.to, state.view.width) : null;
-  if (ruler) showBase(ruler.base);
+  const ruler = ticks(state.from, state.to, state.view.width);
+  showBase(ruler.base);
   const inView = drawScene(context, state.view, state, ruler);
   minimap.draw(state);
   if (!state.moving) showBadge(state, inView);
@@ -106,22 +103,4 @@ export function drawChips() {
 export function redrawTheme() {
   drawChips();
   repaint();
-}
-
-/** Let Plotly's axis take the place of the canvas's ticks. */
-export function syncRuler() {
-  if (state.moving) return;
-  const plot = document.querySelector("#ruler .js-plotly-plot");
-  if (!plot || !window.Plotly) {
-    setTimeout(syncRuler, RETRY_MS);
-    return;
-  }
-  const { values, texts, base } = ticks(state.from, state.to, state.view.width);
-  showBase(base);
-  const wanted = { "xaxis.range": [state.from, state.to], "xaxis.tickvals": values, "xaxis.ticktext": texts };
-  window.Plotly.relayout(plot, wanted).then(() => {
-    if (state.moving) return;
-    state.withTicks = false;
-    redraw();
-  });
 }

@@ -6,13 +6,12 @@ import { listen, notify } from "../data/events.js";
 import { state, trace } from "../data/trace.js";
 import { wholeView } from "../data/view.js";
 import { prepareStill } from "../draw/scene.js";
-import { redraw, redrawSoon, syncRuler } from "./drawing.js";
+import { redraw, redrawSoon } from "./drawing.js";
 import { isLoading, load } from "./loading.js";
 
 const SETTLE_MS = 60; // without an event, a gesture has ended
 const LEAST_NS = 20;
 const GLIDE_MS = 220;
-const LATEST_RULER_MS = 500;
 let settleTimer = 0, finishing = 0, gliding = 0;
 
 export const middle = () => (state.from + state.to) / 2;
@@ -95,11 +94,10 @@ export function settle() {
   if (!isLoading() && !load()) finish();
 }
 
-// The picture is whole: painted in the next frame, with the ticks. Plotly's axis takes their place after it.
+// The picture is whole: painted in the next frame.
 function finish() {
   const mine = ++finishing;
   state.moving = false;
-  state.withTicks = true;
   redraw();
   requestAnimationFrame(() => requestAnimationFrame(() => {
     if (state.moving || mine !== finishing) return;
@@ -108,7 +106,6 @@ function finish() {
     writeAddress(state);
     state.still = null;
     notify("settled");
-    requestIdleCallback(() => mine === finishing && syncRuler(), { timeout: LATEST_RULER_MS });
     requestIdleCallback(() => state.moving || prepareStill(state.view, state));
   }));
 }

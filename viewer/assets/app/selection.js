@@ -7,6 +7,7 @@ import { fetchJson, fetchMessage } from "../data/server.js";
 import { state, trace } from "../data/trace.js";
 import { byId, fillParts } from "../page/elements.js";
 import { markRequest } from "../page/notices.js";
+import { loadPlotly } from "../page/plotly.js";
 import { showPacket } from "../page/tip.js";
 import { paint, redraw } from "./drawing.js";
 import { reportNoAnswer } from "./loading.js";
@@ -81,8 +82,9 @@ export function showBeside(request) {
   withTimes((from) => glide(from + offset, from + offset + width));
 }
 
-function askForWaterfall(request, beside = null) {
-  window.dash_clientside.set_props("selection", { data: { request, beside } });
+async function askForWaterfall(request, beside = null) {
+  if (request !== null && !(await loadPlotly().then(() => true, reportNoAnswer))) return;
+  if (state.selection.request === request) window.dash_clientside.set_props("selection", { data: { request, beside } });
 }
 
 /** Zoom to a time within the selected request, and select a packet there.

@@ -195,7 +195,6 @@ interface State {
   hover: number | null;
   selection: { request: number | null; hop: number | null };
   moving: boolean;
-  withTicks: boolean; // the canvas draws the ticks, not Plotly
   usage: any;
   withBands: boolean; // how slow and how many requests are, before the counts of packets
   bands: Bands | null;

@@ -17,11 +17,11 @@ const MANY_ARROWS = 2000; // loaded: a gesture stretches a picture of them
 /**
  * Draw the state of the timeline. Returns how many arrows are in view; null where they are counted.
  * @param {CanvasContext} context @param {View} view @param {State} state
- * @param {Ticks | null} ruler  those to draw, where Plotly's ruler is not
+ * @param {Ticks} ruler
  */
 export function drawScene(context, view, state, ruler) {
   context.clearRect(0, 0, view.width, view.height);
-  if (ruler) drawTicks(context, view, ruler);
+  drawTicks(context, view, ruler);
   drawUncovered(context, view);
   drawLanes(context, view);
   drawFaults(context, view);
@@ -175,7 +175,7 @@ function drawLanes(context, view) {
   context.restore();
 }
 
-/** The ruler while it moves; at rest it is Plotly's. @param {CanvasContext} context @param {View} view @param {Ticks} ruler */
+/** The ruler. @param {CanvasContext} context @param {View} view @param {Ticks} ruler */
 function drawTicks(context, view, { values, texts }) {
   context.save();
   context.font = font(12);

@@ -15,8 +15,6 @@ export function showBase(text) {
   box.classList.toggle("shown", Boolean(text));
 }
 
-export const showMoving = (moving) => byId("plot").classList.toggle("moving", moving);
-
 export function showBadge(state, inView) {
   const data = state.data;
   if (!data) return;
