@@ -6,8 +6,9 @@ import plotly.graph_objects as go
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from collector.queries import Request, Span
+from collector.queries import Request, Said, Span
 from collector.queries.match_calls import match_calls
+from viewer.annotations import said_parts
 from viewer.controls import action_button, find_button
 from viewer.figures.waterfall import MOST_SPANS, PHASES, SILENCE_COLOURS, aligned_figure, waterfall_figure
 from viewer.ledger import STAGES, LedgerRow, ledger_rows
@@ -41,7 +42,7 @@ STAGE_COLOURS = {name: dict(PHASES)[phase] for name, phase in _PHASE_OF.items()}
 assert set(STAGE_COLOURS) == set(STAGES)
 
 
-def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
+def request_details(request: Request, spans: Sequence[Span], said: Sequence[Said] = ()) -> list[Component]:
     """One request in words and numbers: HTML only, so that the page makes it without Dash (`viewer.serialise`)."""
     trouble = plural(request.problems_count, "problem") if request.problems_count else "no problems"
     facts = [
@@ -67,6 +68,7 @@ def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
         _ledger(ledger_rows(spans), request.duration_ns),
         action_button("Why so long?", "why", "Compare it with others of its class (y)", "small"),
         html.Div(id="request-why"),
+        *said_parts(said),
         html.H3(f"Its exchanges{_limit_note(len(spans))}"),
         _phase_legend(spans),
         *_doubts(spans),

@@ -14,6 +14,7 @@ from dash.development.base_component import Component
 from collector.queries import (
     KINDS,
     STATES,
+    Annotations,
     ArrowClass,
     Lane,
     Mark,
@@ -28,6 +29,7 @@ from collector.queries import (
     load_steps,
     uncovered_marks,
 )
+from viewer.annotations import annotations_switch
 from viewer.controls import action_button, class_button, request_button, toggle_button
 from viewer.matching_quality import quality_line, quality_parts, warning_line
 from viewer.navigation import TIMELINE, navigation, period_edges
@@ -101,6 +103,8 @@ KEYS = (
     ("u", "only the packets of requests that the search finds, or all again"),
     ("l", "the packets of the request, or in view, as a table"),
     ("x", "explain the selected packet, field by field"),
+    ("j", "lines of logs and spans of other tracers, or none"),
+    ("[ ]", "next, previous line of a log or span"),
     ("e", "save: picture, page, table, capture"),
     ("k", "copy a link to what is seen, with a note"),
     ("p", "how well packets were paired"),
@@ -277,7 +281,7 @@ def _bar(trace: TraceView, followed: bool) -> Component:
         for kind, text, what in LEGEND
         if kind is not ArrowClass.EARLY or counts[kind] or trace.clocks_apart_ns
     ]
-    chips += [*_bands_switch(trace), *_background_switch(trace)]
+    chips += [*_bands_switch(trace), *_background_switch(trace), *annotations_switch(Annotations(trace))]
     actions = [action_button(text, action, title) for text, action, title in ACTIONS]
     more = [action_button("open…", "open-captures", "Open captures of several hosts (o)")] if followed else []
     return html.Nav(

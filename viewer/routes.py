@@ -7,10 +7,11 @@ from typing import TypedDict
 
 from flask import Flask, Response, abort, jsonify, request
 
-from collector.queries import Hop, TraceView, Usage
+from collector.queries import Annotations, Hop, TraceView, Usage
 from collector.queries.why import explain
 from tracer.errors import InputError, ResourceError
 from viewer import windows
+from viewer.annotations import add_annotation_routes
 from viewer.binary import encode
 from viewer.details import request_details
 from viewer.narrowing import Narrowing
@@ -53,7 +54,7 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
         from_ns, to_ns = _stretch()
         return _bytes(windows.window_message(narrowing.asked_trace(), from_ns, to_ns, _rows(trace), _raw()))
 
-    usage = Usage(trace)
+    usage, annotations = Usage(trace), Annotations(trace)
 
     @server.get("/api/usage")
     def strips() -> Response:
@@ -72,6 +73,7 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
         return jsonify(bin=found.bin_ns, ratio=found.ratio.round(2).tolist())
 
     _add_bands(server, trace)
+    add_annotation_routes(server, annotations)
 
     @server.get("/api/requests/<int:number>/arrows")
     def request_arrows(number: int) -> Response:
@@ -83,7 +85,8 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
     def details(number: int) -> Response:
         if not trace.has_request(number):
             abort(404, "no such request")
-        return jsonify(element_trees(request_details(trace.request(number), trace.spans(number))))
+        said = annotations.of_request(number)
+        return jsonify(element_trees(request_details(trace.request(number), trace.spans(number), said)))
 
     @server.get("/api/requests/<int:number>/why")
     def why(number: int) -> Response:

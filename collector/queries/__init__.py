@@ -4,9 +4,11 @@
 in the tables is missing in the results.
 """
 
+from collector.annotations.agreement import Said
 from collector.hops.quality import ConnectionQuality, HostPair
 from collector.hops.quality_summary import NAMES as PAIRING_NAMES
 from collector.hops.quality_summary import Pairing, connection_name, pair_name, trouble_words
+from collector.queries.annotations import NO_REQUEST, AnnotationCounts, Annotations, OneAnnotation
 from collector.queries.answers import Arrows, Command, Hop, Lane, Problem, Request, Summary
 from collector.queries.bench_runs import PERCENTILES as RUN_PERCENTILES
 from collector.queries.bench_runs import (
@@ -83,6 +85,7 @@ __all__ = [
     "LEDGER_COLUMNS",
     "MISSING_NS",
     "NO_LANE",
+    "NO_REQUEST",
     "NO_SERVICE",
     "ORDERS",
     "PAIRING_NAMES",
@@ -92,6 +95,8 @@ __all__ = [
     "RUN_PERCENTILES",
     "STATES",
     "UNCERTAINTY_UNKNOWN",
+    "AnnotationCounts",
+    "Annotations",
     "ArrowClass",
     "Arrows",
     "AtConcurrency",
@@ -122,6 +127,7 @@ __all__ = [
     "Mark",
     "MessageKinds",
     "Node",
+    "OneAnnotation",
     "Operation",
     "PacketFields",
     "Pairing",
@@ -135,6 +141,7 @@ __all__ = [
     "RequestOverlay",
     "RequestRow",
     "RequestSelection",
+    "Said",
     "Scatter",
     "SearchHits",
     "Selection",

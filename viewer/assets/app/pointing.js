@@ -2,6 +2,7 @@
 
 import { listen } from "../data/events.js";
 import { state } from "../data/trace.js";
+import { annotationAt, annotationTip } from "../draw/annotations.js";
 import { nearestArrow } from "../draw/arrows.js";
 import { bandAt, showsBands } from "../draw/bands.js";
 import { binAt } from "../draw/density.js";
@@ -11,6 +12,7 @@ import { byId } from "../page/elements.js";
 import { attachPointer } from "../page/gestures.js";
 import { showCursor } from "../page/notices.js";
 import { Tip } from "../page/tip.js";
+import { selectAnnotation } from "./annotations.js";
 import { redraw } from "./drawing.js";
 import { glideAround, pan, zoom } from "./movement.js";
 import { select } from "./selection.js";
@@ -44,7 +46,8 @@ function onPoint(x, y) {
 
 function showTip(arrows, at, x, y) {
   const { left, top } = canvas.getBoundingClientRect(), { view } = state;
-  const marked = stripAt(view, state.usage, x, y) || markAt(view, x, y) || (at < 0 && (faultAt(view, x, y) || uncoveredAt(view, x, y)));
+  const noted = annotationAt(view, state, x, y);
+  const marked = stripAt(view, state.usage, x, y) || markAt(view, x, y) || (noted && annotationTip(noted)) || (at < 0 && (faultAt(view, x, y) || uncoveredAt(view, x, y)));
   const counts = !marked && at < 0 && countsAt(x, y);
   if (marked) tip.showLines(marked, left + x, top + y);
   else if (at >= 0) tip.showArrow(arrows, at, left + x, top + y);
@@ -81,6 +84,11 @@ function hover(number) {
 
 function onClick(x, y) {
   canvas.focus();
+  const noted = annotationAt(state.view, state, x, y);
+  if (noted) {
+    selectAnnotation(noted.number);
+    return;
+  }
   const [arrows, at] = arrowAt(x, y);
   if (at < 0) select(null, null);
   else select(arrows.request[at] < 0 ? null : arrows.request[at], arrows.number[at]);

@@ -28,6 +28,7 @@ export function setRequestTimes(meta) {
 export function select(request, hop, anew = false) {
   const before = state.selection;
   state.selection = { request, hop };
+  state.annotation = -1;
   showPacket(byId("packet-details"), hop);
   markRequest(request);
   if (request !== before.request) {

@@ -26,6 +26,7 @@ import { startUploadDialog } from "../page/uploads.js";
 import {
   draw, drawChips, redrawRows, redrawTheme, fitCanvas, repaint, scrollRows, startDrawing,
 } from "./drawing.js";
+import { startAnnotations } from "./annotations.js";
 import { startBands } from "./bands.js";
 import { acceptRevision, fetchRevision, isLoading, load, loadOverview, loadSlowness, stopLoading } from "./loading.js";
 import { centre, glide, glideAround, middle, settle, setView, shift, startMovement } from "./movement.js";
@@ -86,6 +87,7 @@ function attach(canvas) {
 
 function startParts() {
   startBands();
+  startAnnotations();
   startEdges();
   startExplanation();
   startLaneLabels(timeline);

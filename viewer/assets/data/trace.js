@@ -8,5 +8,6 @@ export const trace = { meta: /** @type {Meta} */ (/** @type {unknown} */ (null))
 export const state = {
   from: 0, to: 1, view: null, data: null, picture: null, still: null, overview: null, overviewPicture: null, selected: null,
   hidden: new Set(), raw: false, only: "", hover: null, selection: { request: null, hop: null }, moving: false,
-  usage: null, withBands: true, bands: null, origins: null, settledCount: 0, settledAt: 0,
+  usage: null, withBands: true, bands: null, origins: null, withAnnotations: true, annotations: null, annotation: -1,
+  settledCount: 0, settledAt: 0,
 };

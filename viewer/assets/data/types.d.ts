@@ -56,6 +56,31 @@ interface Mark {
   text: string;
 }
 
+/** A line of a log, or a span of another tracer. */
+interface Annotation {
+  number: number;
+  kind: "log" | "span";
+  lane: LaneNumber;
+  from: Ns;
+  to: Ns;
+  error: Ns | null; // ±; null if not known
+  name: string;
+  isError: boolean;
+  request: number; // -1 for none
+  format: string;
+  joinedBy: string | null;
+  line: number; // below its host's
+}
+
+/** Those of a window: each, or, where there are many, cells of lane, bin, how many, how many errors. */
+interface AnnotationsShown {
+  from: Ns;
+  to: Ns;
+  each: Annotation[] | null;
+  bin: Ns;
+  cells: [LaneNumber, number, number, number][];
+}
+
 /** A text, or an element: tag, attributes, children (viewer/serialise.py). */
 type Tree = string | [string, Record<string, any>, Tree[]];
 
@@ -199,6 +224,9 @@ interface State {
   withBands: boolean; // how slow and how many requests are, before the counts of packets
   bands: Bands | null;
   origins: Uint8Array | null; // by request whose it is, where arrows are coloured by it
+  withAnnotations: boolean; // lines of logs and spans of other tracers, below the hosts' lines
+  annotations: AnnotationsShown | null;
+  annotation: number; // the selected one; -1 for none
   settledCount: number;
   settledAt: number; // ms
 }

@@ -6,6 +6,7 @@ import { duration } from "../data/time.js";
 import { trace } from "../data/trace.js";
 import { makeView } from "../data/view.js";
 import { drawArrows } from "./arrows.js";
+import { drawAnnotations } from "./annotations.js";
 import { drawBands, showsBands } from "./bands.js";
 import { binCounts, drawDensity, troubleStrength } from "./density.js";
 import { drawFaults, drawFindings, drawLoad, drawUncovered } from "./marks.js";
@@ -31,6 +32,7 @@ export function drawScene(context, view, state, ruler) {
   context.rect(0, view.ruler, view.width, view.height - view.ruler);
   context.clip();
   const inView = drawTraffic(context, view, state);
+  drawAnnotations(context, view, state);
   drawFindings(context, view);
   drawTrouble(context, view, state);
   drawLoad(context, view);

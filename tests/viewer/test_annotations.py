@@ -1,0 +1,116 @@
+"""Lines of logs on the timeline: drawn below their host's line, pointed at, selected, stepped through, hidden."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from collector.queries import Annotations, TraceView, open_trace
+from testkit.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
+from tests.collector.queries.test_annotations import MS, write_annotations
+from tests.helpers.viewer_page import leaving, open_page
+from tests.helpers.viewer_server import serving
+from viewer.annotations import EACH, annotation_details, annotations_switch, said_parts
+
+pytestmark = pytest.mark.browser
+HOSTILE = "<img src=x onerror='window.hacked=1'>"
+SHOWN = "() => window.twintap.state.annotations && window.twintap.state.annotations.each"
+PLACE = """([time, row, line]) => {
+    const view = window.twintap.currentView(), box = document.getElementById("arrows").getBoundingClientRect();
+    return [box.left + view.x(time), box.top + view.y(row) + 7 + 6 * line];
+}"""
+
+
+@pytest.fixture(scope="module")
+def noted(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    """Three uploads and three lines of the proxy, the first two at one time."""
+    folder = tmp_path_factory.mktemp("noted") / "trace"
+    write_synthetic_trace(folder, Recipe())
+    exchange = open_trace(str(folder)).requests_of_exchanges()["exchange_id"][0]
+    first = {"start_trace_ns": EPOCH_NS + 20 * MS, "duration_ns": 9 * MS, "text": HOSTILE, "name": HOSTILE}
+    rows = [
+        first | {"exchange_id": exchange, "joined_by": "connection", "phases": "upstream:4000000"},
+        {"start_trace_ns": EPOCH_NS + 21 * MS, "duration_ns": 9 * MS, "severity": "error", "name": "failed"},
+        {"start_trace_ns": EPOCH_NS + 45 * MS, "kind": "span", "format": "otlp", "name": "work"},
+    ]
+    write_annotations(folder, rows)
+    return open_trace(str(folder))
+
+
+@pytest.fixture
+def open_noted(page: Page, noted: TraceView) -> Iterator[Page]:
+    with serving(noted) as url, leaving(page):
+        open_page(page, url)
+        page.wait_for_function(SHOWN)
+        yield page
+
+
+def place(page: Page, trace: TraceView, at_ns: int, line: int = 0) -> tuple[float, float]:
+    row = [lane.host for lane in trace.lanes].index("proxy")
+    x, y = page.evaluate(PLACE, [at_ns - trace.start_ns, row, line])
+    return x, y
+
+
+def test_overlapping_lines_stand_below_one_another(open_noted: Page) -> None:
+    assert [each["line"] for each in open_noted.evaluate(SHOWN)] == [0, 1, 0]
+
+
+def test_pointing_at_one_shows_it_and_a_click_selects_it_and_its_request(open_noted: Page, noted: TraceView) -> None:
+    x, y = place(open_noted, noted, EPOCH_NS + 24 * MS)
+    open_noted.mouse.move(x, y)
+    expect(open_noted.locator("#tip")).to_contain_text("joined by connection")
+    open_noted.mouse.click(x, y)
+    expect(open_noted.locator("#packet-details")).to_contain_text("by its connection")
+    expect(open_noted.locator("#packet-details pre")).to_have_text(HOSTILE)
+    expect(open_noted.locator("#request-details")).to_contain_text("As its logs say")
+    assert open_noted.evaluate("window.twintap.state.selection.request") is not None
+    assert open_noted.evaluate("window.hacked") is None
+    x, y = place(open_noted, noted, EPOCH_NS + 24 * MS, 1)
+    open_noted.mouse.click(x, y)
+    expect(open_noted.locator("#packet-details")).to_contain_text("of no request that is known")
+
+
+def test_keys_step_through_them_and_hide_them(open_noted: Page) -> None:
+    for key, number in (("]", 2), ("[", 1), ("[", 0), ("]", 1)):
+        open_noted.keyboard.press(key)
+        open_noted.wait_for_function(f"() => window.twintap.state.annotation === {number}")
+    expect(open_noted.locator("#packet-details")).to_contain_text("failed")
+    button = open_noted.locator("#annotations")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    open_noted.keyboard.press("j")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    assert "logs=off" in open_noted.url
+
+
+def test_hidden_ones_are_not_drawn(open_noted: Page, noted: TraceView) -> None:
+    x, y = place(open_noted, noted, EPOCH_NS + 24 * MS)
+    box = {"x": x - 20, "y": y - 2, "width": 40, "height": 4}
+    shown = open_noted.screenshot(clip=box)
+    open_noted.keyboard.press("j")
+    expect(open_noted.locator("#annotations")).to_have_attribute("aria-pressed", "false")
+    open_noted.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert open_noted.screenshot(clip=box) != shown
+
+
+def test_without_annotations_there_is_no_switch(small_trace: TraceView) -> None:
+    assert annotations_switch(Annotations(small_trace)) == []
+    assert said_parts(()) == []
+
+
+def test_what_the_page_is_given_has_the_columns_that_it_takes(noted: TraceView) -> None:
+    found = Annotations(noted).between(0, noted.duration_ns)
+    assert found.select(EACH).row(0)[:3] == (0, "log", [lane.host for lane in noted.lanes].index("proxy"))
+
+
+def test_one_in_the_panel_says_how_it_compares(noted: TraceView) -> None:
+    one = Annotations(noted).one(0)
+    assert one is not None
+    texts = str(annotation_details(one))
+    assert "upstream" in texts
+    assert "4.00 ms" in texts
+
+
+@pytest.mark.parametrize("path", ["annotations?from=x&to=1", "annotations/99", "annotations/beside?number=0&at=z"])
+def test_questions_that_make_no_sense(page: Page, noted: TraceView, path: str) -> None:
+    with serving(noted) as url:
+        assert page.request.get(f"{url}/api/{path}").status in (400, 404)
