@@ -3,13 +3,14 @@
 The method is called by its path with messages that are encoded here, so nothing but gRPC itself is needed. A batch is
 at most `SPANS_AT_ONCE` spans, about 1 MB: servers take 4 MiB unless they are set otherwise.
 
-What the specification calls retryable is tried again, up to `ATTEMPTS` times: after the time that the server asks for
-(`RetryInfo`), else after one, two, four seconds. `RESOURCE_EXHAUSTED` is only if the server asks for it.
+What the specification calls retryable is tried again as by HTTP; `RESOURCE_EXHAUSTED` only if the server asks for it
+(`RetryInfo`).
 
 Source: OTLP 1.3 (opentelemetry.io/docs/specs/otlp), google.rpc.Status and RetryInfo (googleapis/google/rpc).
 """
 
 import os
+import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +20,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from collector.export.otlp import export_requests, spans_count
-from collector.export.otlp_push import TIMEOUT_SECONDS, Endpoint, check_rejected
+from collector.export.otlp_push import (
+    ATTEMPTS,
+    TIMEOUT_SECONDS,
+    Endpoint,
+    check_rejected,
+    in_times,
+    seconds_to_wait,
+)
 from collector.export.protobuf import field, fixed64, read_fields
 from collector.export.timed_spans import RootIds
 from collector.trace.reading import Trace
@@ -29,8 +37,8 @@ from tracer.installation import install_command
 METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 PORT = 4317
 SPANS_AT_ONCE = 1_000
-ATTEMPTS = 4
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+METADATA_NAME = re.compile(r"[0-9a-z_.-]+(?<!-bin)")
+"""What gRPC takes as the name of a header with a text."""
 RETRYABLE = frozenset(
     {"CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
 )
@@ -132,14 +140,16 @@ def _authorities(file: Path | None) -> bytes | None:
 def _send(grpc: ModuleType, export: Any, body: bytes, endpoint: Endpoint) -> bytes:
     """The answer."""
     metadata = [(name.lower(), value) for name, value in endpoint.headers.items()]
+    for name, _ in metadata:
+        if not METADATA_NAME.fullmatch(name):
+            raise InputError(f"gRPC has no header {name}", "use letters, digits, - and _ in its name")
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return bytes(export(body, timeout=TIMEOUT_SECONDS, metadata=metadata))
         except grpc.RpcError as error:
             code, wait = error.code().name, _seconds_to_wait(error, attempt)
-            if wait is None or attempt == ATTEMPTS:
-                times = f" {attempt} times" if attempt > 1 else ""
-                what = f"{endpoint.url} did not take the spans{times} ({code}: {error.details()})"
+            if wait is None:
+                what = f"{endpoint.url} did not take the spans{in_times(attempt)} ({code}: {error.details()})"
                 raise ServiceError(what, _next_step(code)) from None
         time.sleep(wait)
     raise AssertionError
@@ -156,8 +166,7 @@ def _seconds_to_wait(error: Any, attempt: int) -> float | None:
     code, asked = error.code().name, _retry_delay(dict(error.trailing_metadata() or ()).get(STATUS_DETAILS))
     if code not in RETRYABLE or (code == "RESOURCE_EXHAUSTED" and asked is None):
         return None
-    wait = FIRST_WAIT_SECONDS * 2 ** (attempt - 1) if asked is None else asked
-    return wait if wait <= LONGEST_WAIT_SECONDS else None
+    return seconds_to_wait(attempt, asked)
 
 
 def _retry_delay(details: object) -> float | None:

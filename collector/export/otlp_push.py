@@ -2,14 +2,19 @@
 
 Headers for it, such as one that holds a token, are read from `OTEL_EXPORTER_OTLP_HEADERS`, as OpenTelemetry's own
 exporters do (`key=value,…`), and from a file, a line `Name: value` for each; not from the command line, which others on
-the machine can read.
+the machine can read. A redirection is not followed, since it might lead them elsewhere.
+
+What the specification calls retryable is tried again, up to `ATTEMPTS` times: after the time that the server asks for,
+else after one, two, four seconds.
 
 Source: OTLP 1.3 (opentelemetry.io/docs/specs/otlp).
 """
 
 import json
 import os
+import re
 import ssl
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
@@ -24,6 +29,11 @@ from collector.trace.reading import Trace
 from tracer.errors import InputError, ServiceError
 
 TIMEOUT_SECONDS = 30
+ATTEMPTS = 4
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+RETRYABLE = frozenset({429, 502, 503, 504})
+HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+"""A token (RFC 9110 §5.6.2)."""
 HEADERS_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
 HTTP, GRPC = ("http", "https"), ("grpc", "grpcs")
 """Schemes of URLs, without and with TLS."""
@@ -64,22 +74,54 @@ def push_http(trace: Trace, endpoint: Endpoint, only: RootIds | None = None) -> 
     """
     url, count = endpoint.url, 0
     url = url if "/v1/traces" in url else f"{url.rstrip('/')}/v1/traces"
-    context = _tls_context(endpoint)
+    opener = urllib.request.build_opener(_NoRedirection, urllib.request.HTTPSHandler(context=_tls_context(endpoint)))
     for request in export_requests(trace, only):
         body = json.dumps(request).encode()
         posted = urllib.request.Request(url, body, {"Content-Type": "application/json", **endpoint.headers})
         try:
-            with urllib.request.urlopen(posted, timeout=TIMEOUT_SECONDS, context=context) as answer:
-                found = json.loads(answer.read() or b"{}")
-        except HTTPError as error:
-            error.close()
-            raise ServiceError(f"{url} refused the spans ({error.code} {error.reason})", "see its log") from None
+            found = json.loads(_post(opener, posted) or b"{}")
         except (URLError, OSError, ValueError) as error:
             raise ServiceError(f"{url} does not answer as OTLP/HTTP does ({error})", "give http://HOST:4318") from None
         partial = (found.get("partialSuccess") if isinstance(found, dict) else None) or {}
         check_rejected(endpoint, int(partial.get("rejectedSpans", 0)), partial.get("errorMessage", ""))
         count += spans_count(request)
     return count
+
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """None: it is an error."""
+
+
+def _post(opener: urllib.request.OpenerDirector, posted: urllib.request.Request) -> bytes:
+    """The answer."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with opener.open(posted, timeout=TIMEOUT_SECONDS) as answer:
+                return bytes(answer.read())
+        except HTTPError as error:
+            error.close()
+            asked = error.headers.get("Retry-After", "")
+            wait = seconds_to_wait(attempt, float(asked) if asked.isdecimal() else None)
+            if error.code not in RETRYABLE or wait is None:
+                what = f"{posted.full_url} refused the spans{in_times(attempt)} ({error.code} {error.reason})"
+                raise ServiceError(what, "see its log") from None
+        time.sleep(wait)
+    raise AssertionError
+
+
+def seconds_to_wait(attempt: int, asked: float | None) -> float | None:
+    """Until the next attempt, if one makes sense; None if there should be none.
+
+    Arguments: `asked`, how long the server asks to wait; None if it does not say.
+    """
+    wait = FIRST_WAIT_SECONDS * 2 ** (attempt - 1) if asked is None else asked
+    return None if attempt == ATTEMPTS or wait > LONGEST_WAIT_SECONDS else wait
+
+
+def in_times(attempts: int) -> str:
+    """In words, how often something was tried; "" for once."""
+    return f" {attempts} times" if attempts > 1 else ""
 
 
 def check_rejected(endpoint: Endpoint, rejected: int, why: Any) -> None:
@@ -99,17 +141,28 @@ def _tls_context(endpoint: Endpoint) -> ssl.SSLContext | None:
 
 def _headers_of_variable(words: str) -> dict[str, str]:
     pairs = (pair.split("=", 1) for pair in words.split(",") if "=" in pair)
-    return {name.strip(): urllib.parse.unquote(value.strip()) for name, value in pairs}
+    found = {name.strip(): urllib.parse.unquote(value.strip()) for name, value in pairs}
+    for number, pair in enumerate(found.items(), 1):
+        if not _is_header(*pair):
+            raise InputError(f"part {number} of {HEADERS_VARIABLE} is no header", "write NAME=VALUE,…")
+    return found
 
 
 def _headers_of_file(file: Path) -> dict[str, str]:
     try:
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InputError(f"the headers' file {file} cannot be read: {reason}", "check the path") from None
-    pairs = [line.partition(":") for line in lines]
-    for number, (name, colon, value) in enumerate(pairs, 1):
-        if not (colon and name.strip() and name.isascii() and value.isascii() and value.strip().isprintable()):
+    found = {}
+    for number, line in enumerate(lines, 1):
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if line.strip() and not _is_header(name, value):
             raise InputError(f"line {number} of {file} is no header", "write `Name: value` in each line")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+        if line.strip():
+            found[name] = value
+    return found
+
+
+def _is_header(name: str, value: str) -> bool:
+    return bool(HEADER_NAME.fullmatch(name)) and value.isascii() and value.isprintable() and bool(value)

@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from collector.analysis import analyse
 from collector.commands.export import command
 from collector.decode.sources import host_sources
-from collector.export import otlp, otlp_grpc
+from collector.export import otlp, otlp_grpc, otlp_push
 from collector.export.protobuf import field as wire_field
 from collector.service.authority import AuthorityFiles, prepare_authority
 from collector.trace.reading import Trace
@@ -65,7 +65,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, credentials: grpc.ServerCredentials | None) -> Iterator[Receiver]:
-    monkeypatch.setattr(otlp_grpc, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(otlp_push, "FIRST_WAIT_SECONDS", 0.01)
     receiver = Receiver()
     handler = type("Handler", (grpc.GenericRpcHandler,), {"service": lambda _, details: receiver.service(details)})()
     server = grpc.server(ThreadPoolExecutor(1), handlers=[handler])
@@ -206,6 +206,23 @@ def test_a_line_that_is_no_header_is_named_without_what_it_holds(trace: str, tmp
     with pytest.raises(InputError, match=r"line 2 of .*headers is no header") as refused:
         send(trace, "grpc://host", "--headers", str(tmp_path / "headers"))
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["grpc://127.0.0.1:1", "http://127.0.0.1:1"])
+def test_a_header_that_nothing_can_carry_is_named_without_its_value(
+    url: str, trace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "a=b,token=secret%0A")
+    with pytest.raises(InputError, match="part 2 of OTEL_EXPORTER_OTLP_HEADERS is no header") as refused:
+        send(trace, url)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["a~b", "trace-bin"])
+def test_a_header_that_grpc_does_not_take(name: str, trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"{name}=secret")
+    with pytest.raises(InputError, match=f"gRPC has no header {name}"):
+        send(trace, "grpc://127.0.0.1:1")
 
 
 def test_without_grpc_it_says_what_installs_it(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:

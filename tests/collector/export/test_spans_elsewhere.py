@@ -19,6 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from collector.analysis import analyse
 from collector.commands.export import command
 from collector.decode.sources import host_sources
+from collector.export import otlp_push
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from tests.helpers.script_traces import write_script_trace
@@ -119,14 +120,22 @@ class Receiver(BaseHTTPRequestHandler):
     """An OTLP/HTTP endpoint that keeps what it gets."""
 
     got: list[tuple[str, str, str]] = []  # noqa: RUF012
-    answer: tuple[int, bytes] = (200, b"{}")
+    answers: list[tuple[int, bytes, dict[str, str]]] = []  # noqa: RUF012
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.got.append((self.path, self.headers.get("api-key", ""), body))
-        self.send_response(self.answer[0])
+        status, content, headers = self.answers.pop(0) if self.answers else (200, b"{}", {})
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(self.answer[1])
+        self.wfile.write(content)
+
+    def do_GET(self) -> None:
+        self.got.append((self.path, "GET", ""))
+        self.send_response(200)
+        self.end_headers()
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
@@ -135,6 +144,8 @@ class Receiver(BaseHTTPRequestHandler):
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(Receiver, "got", [])
+    monkeypatch.setattr(Receiver, "answers", [])
+    monkeypatch.setattr(otlp_push, "FIRST_WAIT_SECONDS", 0.01)
     server = HTTPServer(("127.0.0.1", 0), Receiver)
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -152,21 +163,34 @@ def test_otlp_is_sent_to_an_endpoint(trace: str, endpoint: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answers", "words"),
     [
-        ((503, b""), "refused the spans (503 Service Unavailable)"),
-        ((200, b'{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "too old"}}'), "refused 3 spans: too old"),
-        ((200, b"<html>"), "does not answer as OTLP/HTTP does"),
-        ((599, b""), "refused the spans (599 "),
+        ([(503, b"", {})] * 9, "refused the spans 4 times (503 Service Unavailable)"),
+        ([(429, b"", {"Retry-After": "3600"})], "refused the spans (429 Too Many Requests)"),
+        ([(400, b"", {})], "refused the spans (400 Bad Request)"),
+        ([(302, b"", {"Location": "/elsewhere"})], "refused the spans (302 Found)"),
+        (
+            [(200, b'{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "too old"}}', {})],
+            "refused 3 spans: too old",
+        ),
+        ([(200, b"<html>", {})], "does not answer as OTLP/HTTP does"),
+        ([(599, b"", {})], "refused the spans (599 "),
     ],
 )
 def test_an_endpoint_that_refuses(
-    answer: tuple[int, bytes], words: str, trace: str, endpoint: str, monkeypatch: pytest.MonkeyPatch
+    answers: list[tuple[int, bytes, dict[str, str]]], words: str, trace: str, endpoint: str
 ) -> None:
-    monkeypatch.setattr(Receiver, "answer", answer)
+    Receiver.answers.extend(answers)
     with pytest.raises(ServiceError) as refused:
         export(trace, "--to", "otlp", "-o", endpoint)
     assert words in str(refused.value)
+    assert "GET" not in {kind for _, kind, _ in Receiver.got}
+
+
+def test_what_an_endpoint_refuses_for_now_is_sent_again(trace: str, endpoint: str) -> None:
+    Receiver.answers.extend([(503, b"", {}), (429, b"", {"Retry-After": "0"}), (502, b"", {"Retry-After": "soon"})])
+    assert export(trace, "--to", "otlp", "-o", endpoint) == f"sent 37 spans to {endpoint}\n"
+    assert len(Receiver.got) == 4
 
 
 def test_an_endpoint_that_is_not_there(trace: str) -> None:
