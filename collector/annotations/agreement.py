@@ -18,7 +18,7 @@ MOST_EXCHANGES = 200
 """Of one request, those whose times are read."""
 _COLUMNS = ("annotation_id", "kind", "format", "host", "service", "start_trace_ns", "duration_ns", "uncertainty_ns")
 COLUMNS = (*_COLUMNS, "duration_uncertainty_ns", "name", "exchange_id", "joined_by", "phases", "severity", "text")
-_TIMES = ("exchange_id", "server_host", "request_first_received_trace_ns", "response_last_sent_trace_ns")
+TIMES = ("exchange_id", "server_host", "request_first_received_trace_ns", "response_last_sent_trace_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def _seen_ns(trace: Trace, exchange_ids: Sequence[int]) -> dict[tuple[int, str],
     """How long each exchange was at its server, by its host; those whose both ends were seen there."""
     found = {}
     for exchange_id in exchange_ids:
-        for row in trace.rows_matching("exchanges", _TIMES, {"exchange_id": exchange_id}).to_pylist():
-            _, host, begin, end = (row[name] for name in _TIMES)
+        for row in trace.rows_matching("exchanges", TIMES, {"exchange_id": exchange_id}).to_pylist():
+            _, host, begin, end = (row[name] for name in TIMES)
             if host and begin is not None and end is not None:
                 found[exchange_id, str(host)] = end - begin
     return found

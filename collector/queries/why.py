@@ -18,6 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector.annotations.agreement import Said
+from collector.queries.annotations import Annotations
 from collector.queries.span_trees import Span
 from collector.queries.trace_view import TraceView
 from collector.queries.why_causes import Cause, Part, causes_of
@@ -82,6 +84,7 @@ class Why:
     alike_count: int  # how many these are
     typical: int | None  # from 1, the request of this trace that is nearest to the usual duration
     stages: tuple[StageOfRequest, ...]  # the largest extra time first
+    said: tuple[Said, ...] = ()  # what logs and other tracers say of it
 
     @property
     def extra_ns(self) -> int:
@@ -253,6 +256,7 @@ def _compare(trace: TraceView, number: int, mine: pl.DataFrame, others: _Others)
         alike_count=every_count,
         typical=_nearest(others, round(sum(usual.values()))),
         stages=tuple(sorted(stages, key=lambda each: (-each.extra_ns, each.stage))),
+        said=Annotations(trace).of_request(number),
     )
 
 

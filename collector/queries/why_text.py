@@ -10,7 +10,7 @@ from collector.reporting.text import show_comparison
 from collector.trace.durations import in_words
 from tracer.plain_text import plain
 
-INDENT = 14
+INDENT, MOST_SAID = 14, 12
 
 
 def show_why(why: Why, console: Console) -> None:
@@ -30,6 +30,14 @@ def show_why(why: Why, console: Console) -> None:
     if why.small:
         rest = f"{_difference(sum(each.extra_ns for each in why.small)):>10}  {len(why.small)} other stages together"
         console.print(Text(f"  {rest}", "dim"))
+    if why.said:
+        console.print()
+        console.print(Text("As its logs say", "bold"))
+    for each in why.said[:MOST_SAID]:
+        words = f": {each.words}" if each.words else ""
+        show_paragraph(console, plain(f"{each.by}, {each.name}{words}"), "", 2)
+    if len(why.said) > MOST_SAID:
+        show_paragraph(console, f"… and {len(why.said) - MOST_SAID:,} more (--json shows all)", "dim", 2)
     if why.shorter_share is not None and why.typical is not None:
         console.print()
         show_paragraph(console, f"The nearest to the usual one is #{why.typical} (--against '#{why.typical}').", "dim")

@@ -93,6 +93,7 @@ def make_html(report: Report) -> str:
         f"<p>{html.escape(abandoned_words(report.requests))}</p>" if report.requests.abandoned_count else "",
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         *_streams(report.streams),
+        *(["<h2>Logs</h2>", _rows([line.words for line in report.annotations])] if report.annotations else []),
         *(["<h2>Served by</h2>", _rows(list(map(served_words, report.servers)))] if report.servers else []),
         *(["<h2>TLS</h2>", _rows([line_words(line) for line in report.tls])] if report.tls else []),
         "<h2>Findings</h2>",

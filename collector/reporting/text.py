@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from collector.annotations.summary import AnnotationLine
 from collector.findings.finding import times
 from collector.findings.thresholds import changes_words
 from collector.hops.quality import HostPair
@@ -78,6 +79,7 @@ def show(report: Report, console: Console | None = None) -> None:
     with console.capture() as streams:
         _show_streams(console, report.streams)
         _show_served_by(console, report.servers)
+        _show_annotations(console, report.annotations)
         _show_tls(console, report.tls)
     free = LINES - sum(text.get().count("\n") for text in (above, requests, streams, below))
     with console.capture() as stages:
@@ -328,6 +330,17 @@ def _show_served_by(console: Console, lines: Sequence[ServedBy]) -> None:
     for line in lines[:most]:
         server, process, counts = served_words(line)
         show_paragraph(console, f"{server}: {process}; {counts}", "", 2)
+    show_remaining(console, len(lines), most, " (--json shows all)")
+
+
+def _show_annotations(console: Console, lines: Sequence[AnnotationLine]) -> None:
+    if not lines:
+        return
+    show_heading(console, "Logs", f"{sum(line.count for line in lines):,} lines and spans")
+    most = _shown_count(len(lines), MOST_SERVED)
+    for line in lines[:most]:
+        who, what = line.words
+        show_paragraph(console, f"{who}: {what}", "", 2)
     show_remaining(console, len(lines), most, " (--json shows all)")
 
 

@@ -17,6 +17,8 @@ from collector.annotations.records import Phase, Record
 
 FORMAT = "haproxy"
 NS_PER_MS = 1_000_000
+ROUND_NS = 2 * NS_PER_MS
+"""Its clock, in ms, is read once in each round of its loop: so much both ends of a duration may be off together."""
 _LINE = re.compile(
     r"(?P<client>[0-9a-fA-F.:]{2,45}):(?P<port>\d{1,5}) "
     r"\[(?P<day>\d{2})/(?P<month>\w{3})/(?P<year>\d{4}):(?P<clock>\d{2}:\d{2}:\d{2}\.\d{3})\] "
@@ -53,7 +55,7 @@ def parse(line: str, origin: Origin) -> Record | None:
         line,
         f"{words or 'a connection'} {http['status'] if http else ''} by {found['backend']}/{found['server']}",
         duration_ns=duration_ns,
-        duration_uncertainty_ns=NS_PER_MS,
+        duration_uncertainty_ns=ROUND_NS,
         service="haproxy",
         severity="error" if status >= 500 or status < 0 else "info",
         transaction_id=_id_in(http["captured"]) if http else "",

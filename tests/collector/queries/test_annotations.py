@@ -1,13 +1,20 @@
 """What the timeline shows of annotations, and how they compare with packets."""
 
+from io import StringIO
 from pathlib import Path
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from collector.annotations.agreement import Said, said_of
 from collector.queries import NO_REQUEST, AnnotationCounts, Annotations, TraceView, open_trace
 from collector.queries import annotations as module
+from collector.queries.why import explain_against_request
+from collector.queries.why_text import show_why
+from collector.reporting.html import make_html
+from collector.reporting.report import build_report
+from collector.reporting.text import show
 from collector.trace.reading import Trace
 from testkit.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
 from testkit.tables import table
@@ -122,3 +129,24 @@ def test_a_log_and_packets_differ_only_by_more_than_the_log_rounds(
 ) -> None:
     seen = None if seen_ms is None else seen_ms * MS
     assert statement(duration_ms * MS, seen, off_ms * MS).comparison == words
+
+
+def test_a_report_counts_them_by_who_wrote_them_and_where_they_disagree(trace: TraceView) -> None:
+    report = build_report(trace.url)
+    assert [line.words for line in report.annotations] == [
+        ("nginx on proxy", "2 lines, 1 joined to a request (by id 1); 1 say longer than packets show"),
+        ("nginx on elsewhere", "1 line, 0 joined to a request"),
+    ]
+    written = StringIO()
+    show(report, Console(file=written, width=100))
+    assert "nginx on proxy: 2 lines, 1 joined to a request" in written.getvalue()
+    assert "<h2>Logs</h2>" in make_html(report)
+
+
+def test_why_shows_what_the_logs_say_of_the_request(trace: TraceView) -> None:
+    why = explain_against_request(trace, 0, 1)
+    assert [each.by for each in why.said] == ["nginx on proxy"]
+    written = StringIO()
+    show_why(why, Console(file=written, width=100))
+    assert "nginx on proxy, GET / 200: " in written.getvalue()
+    assert explain_against_request(trace, 1, 0).said == ()
