@@ -24,16 +24,29 @@ function isNeeded() {
   return width < FINER * bands.requestedWidth || width > COARSER * bands.requestedWidth;
 }
 
+/** @param {string} made @param {Ns} from @param {Ns} to @param {AbortSignal} [signal] @returns {Promise<Bands>} */
+async function fetchBands(made, from, to, signal) {
+  const rows = hostRowsAround(state.view), kept = { rows, requestedWidth: to - from, arranged: rowTable.version, made };
+  const path = `api/bands?from=${Math.floor(from)}&to=${Math.ceil(to)}&lanes=${lanesQuery(rows)}`;
+  return Object.assign(/** @type {any} */ (await fetchMessage(path, signal, made)), kept);
+}
+
+/** The bands of another revision, if any are shown, so that nothing blinks. */
+export const fetchNextBands = (made, from, to) => (showsBands(state) ? fetchBands(made, from, to).catch(() => null) : null);
+
+/** Show what `fetchNextBands` has fetched. @param {Bands | null} bands */
+export function acceptBands(bands) {
+  state.bands = bands && Object.assign(bands, { arranged: rowTable.version });
+}
+
 function load() {
   if (!isNeeded()) return;
   if (asking) asking.abort();
-  const mine = (asking = new AbortController()), rows = hostRowsAround(state.view), requestedWidth = state.to - state.from;
-  const kept = { rows, requestedWidth, arranged: rowTable.version, made: trace.meta.made };
-  const path = `api/bands?from=${Math.floor(state.from)}&to=${Math.ceil(state.to)}&lanes=${lanesQuery(rows)}`;
-  fetchMessage(path, mine.signal)
-    .then((message) => {
+  asking = new AbortController();
+  fetchBands(trace.meta.made, state.from, state.to, asking.signal)
+    .then((bands) => {
       const before = showsBands(state);
-      state.bands = Object.assign(/** @type {any} */ (message), kept);
+      state.bands = bands;
       (before === showsBands(state) ? redraw : repaint)(); // the counts behind become faint
     })
     .catch(() => {}); // the counts are as good without

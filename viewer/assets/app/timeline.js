@@ -27,7 +27,7 @@ import {
   draw, drawChips, redrawRows, redrawTheme, fitCanvas, repaint, scrollRows, startDrawing,
 } from "./drawing.js";
 import { startAnnotations } from "./annotations.js";
-import { startBands } from "./bands.js";
+import { acceptBands, fetchNextBands, startBands } from "./bands.js";
 import { acceptRevision, fetchRevision, isLoading, load, loadOverview, loadSlowness, stopLoading } from "./loading.js";
 import { centre, glide, glideAround, middle, settle, setView, shift, startMovement } from "./movement.js";
 import { startPointing } from "./pointing.js";
@@ -169,7 +169,7 @@ function scrollToRow(row) {
 // Go on with a newer revision, if that is still `wanted` when it is here; whether it was. What it shows is fetched first,
 // so that nothing blinks.
 async function renew(meta, from, to, wanted) {
-  const revision = await fetchRevision(meta.made, from, to);
+  const [revision, bands] = await Promise.all([fetchRevision(meta.made, from, to), fetchNextBands(meta.made, from, to)]);
   if (!wanted()) return false;
   stopLoading();
   select(null, null);
@@ -178,6 +178,7 @@ async function renew(meta, from, to, wanted) {
   setRequestTimes(meta);
   arrange();
   Object.assign(state, { from, to, hover: null, still: null });
+  acceptBands(bands);
   acceptRevision(revision, to - from);
   minimap.setOverview(revision.overview);
   minimap.setSlowness(null); // of the revision before

@@ -134,7 +134,7 @@ function bandText({ row, requests, atOnce, ratio }) {
 /** The same, exactly. @param {BandBin} band */
 function servedText({ row }, { requests, at_once: atOnce, p99_ns: p99, ratio }) {
   const slow = ratio === null ? "nothing to compare with" : ratioText(ratio);
-  return `${rowName(rowTable.rows[row])}: ${requestsText(requests)}, p99 ${duration(p99)} (${slow}), at most ${atOnce.toLocaleString("en")} at once`;
+  return `${rowName(rowTable.rows[row])}: ${requestsText(requests)}, ${requests === 1 ? "" : "p99 "}${duration(p99)} (${slow}), at most ${atOnce.toLocaleString("en")} at once`;
 }
 
 function hopChildren(hop) {
