@@ -80,7 +80,7 @@ def command(
     if search is not None and request is not None:
         raise InputError("--search and --request both choose requests", "give one of them")
     if form != PCAPNG and (from_s is not None or until_s is not None or own_clocks):
-        raise InputError(f"{form} holds no packets", f"--from, --until and --own-clocks are for {PCAPNG}")
+        raise InputError(f"--from, --until and --own-clocks are for {PCAPNG}", "choose requests with --search")
     if form != "otlp" and is_endpoint(place):
         raise InputError(f"{form} is written to a file", "only otlp is sent to a URL")
     if not is_endpoint(place) and (headers is not None or ca is not None):
