@@ -70,8 +70,8 @@ class Ring:
 
     @property
     def quorum(self) -> int:
-        """A majority of the replicas."""
-        return self.shape.replicas // 2 + 1
+        """So many answers decide: a majority of the replicas, unless the topology says otherwise."""
+        return self.shape.write_quorum or self.shape.replicas // 2 + 1
 
     @property
     def partition_count(self) -> int:

@@ -179,6 +179,7 @@ class RingShape:
     partition_power: int = 8
     replicas: int = 3
     hash_suffix: str = ""
+    write_quorum: int = 0  # how many replicas acknowledge a write before its client is answered; 0: a majority
 
 
 @dataclasses.dataclass(frozen=True)
@@ -654,6 +655,10 @@ def _check_store(topology: Topology, which: str) -> None:
     for what, shape in (("replicas", topology.ring), *counts):
         if len(topology.devices) < shape.replicas:
             raise TopologyError(f"topology: {shape.replicas} {what}{which} need as many devices")
+        if what == "replicas" and not 0 <= shape.write_quorum <= shape.replicas:
+            raise TopologyError(
+                f"topology: a write_quorum of {shape.write_quorum} is none of {shape.replicas} replicas"
+            )
     policies_found = topology.policies
     if topology.reservation_book is not None and (len(policies_found) > 1 or policies_found.default.fragment_count):
         raise TopologyError("topology: reservations are about one storage policy of replicas, so there may be no other")

@@ -30,6 +30,7 @@ SUMMARIES = {
     "collect": "Run the collector service that agents send to.",
     "report": "Show what happened in a trace and where the time went.",
     "why": "Show why a request took longer than others like it.",
+    "what-if": "Show how long requests would have taken if the network or a server were otherwise.",
     "query": "Ask a trace anything in SQL.",
     "export": "Write a trace in another tool's format.",
     "scrub": "Copy a trace for sharing, with all names replaced.",

@@ -45,6 +45,8 @@ _OF_ROOTS = (
     *("exchange_id", "method", "operation", "service", "request_network_ns", "response_network_ns", "uncertainty_ns"),
     *story.OUTERMOST_COLUMNS,
 )
+NEVER_CAME = "that never came"
+"""The end of the name of a stage in which a request waited for a connection that was not made."""
 
 
 def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
@@ -96,7 +98,7 @@ def _kinds() -> pl.Expr:
 def _stages(name: str) -> pl.Expr:
     """The stage name of a ledger column."""
     words = pl.when("is_root").then(pl.lit(_FRONT[name])).otherwise(pl.lit(_BEHIND[name]))
-    failed = pl.format("connections to {} that never came", pl.col("failed_server"))
+    failed = pl.format(f"connections to {{}} {NEVER_CAME}", pl.col("failed_server"))
     return pl.when(pl.col("failed_server").is_not_null()).then(failed).otherwise(pl.format("{} {}", words, "service"))
 
 

@@ -20,6 +20,12 @@ SHAPE = RingShape(partition_power=6, replicas=3, hash_suffix="x")
 BUNDLED = topologies.load(topologies.BUNDLED_FILE)
 
 
+@pytest.mark.parametrize(("write_quorum", "quorum"), [(0, 2), (1, 1), (3, 3)])
+def test_a_majority_decides_unless_the_topology_says_otherwise(write_quorum: int, quorum: int) -> None:
+    shape = RingShape(partition_power=6, replicas=3, write_quorum=write_quorum)
+    assert ring_builder.build("object", some_devices(1), shape).quorum == quorum
+
+
 def some_devices(seed: int, replicas: int = 3) -> list[Device]:
     """Devices on hosts in zones, of any weights, enough of them for the replicas."""
     chance = random.Random(seed)

@@ -90,6 +90,14 @@ def test_a_ring_has_as_many_devices_as_its_policy_has_replicas_or_fragments(docu
         topology.parse(document | {"policy": [coded]})
 
 
+def test_so_many_replicas_answer_a_write_before_its_client_is_answered(document: dict) -> None:
+    assert topology.parse(document).ring.write_quorum == 0, "a majority"
+    ring = document["ring"] | {"write_quorum": 1}
+    assert topology.parse(document | {"ring": ring}).ring.write_quorum == 1
+    with pytest.raises(topology.TopologyError, match="a write_quorum of 4 is none of 3 replicas"):
+        topology.parse(document | {"ring": ring | {"write_quorum": 4}})
+
+
 def test_a_topology_is_found_by_name_or_path() -> None:
     assert topology.bundled_names() == [
         *("balanced", "paper", "paper-004", "paper-2016", "papio", "policies", "several-proxies"),
