@@ -196,8 +196,7 @@ class _Served:
         return not (record.target and self.targets[row]) or self._has_target(row, record)
 
     def _has_target(self, row: int, record: Record) -> bool:
-        target = unquote(record.target)
-        return target == self.targets[row] or ("?" not in target and target == self.paths[row])
+        return unquote(record.target) in (self.targets[row], self.paths[row])
 
     def says_target(self, row: int, record: Record) -> bool:
         """Whether both name a target, and the same one."""

@@ -124,6 +124,18 @@ class Annotations:
             return None
         return int(kept["annotation_id"][-1 if backwards else 0])
 
+    def requests_with_text(self, text: str) -> NDArray[np.bool_]:
+        """Of each request, whether an annotation of it has a text, in whatever case. Cost: a pass over all texts."""
+        requests = self._trace.requests_of_exchanges()
+        found = np.zeros(len(self._trace.request_durations_ns()), dtype=bool)
+        if not self._trace.stored.rows_count("annotations"):
+            return found
+        for part in self._trace.stored.batches("annotations", ("exchange_id", "text")):
+            has_text = pl.col("text").str.to_lowercase().str.contains(text.lower(), literal=True)
+            rows = pl.DataFrame(part).filter(has_text, pl.col("exchange_id").is_not_null())
+            found[rows.join(requests, on="exchange_id")["request"].to_numpy()] = True
+        return found
+
     def of_request(self, number: int) -> tuple[Said, ...]:
         """What annotations say of a request and of the calls that were made for it."""
         if not self.count:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from collector.hops.owner_words import SIDES, owner_words
 from collector.hops.tls_words import handshake_words
+from collector.queries.annotations import Annotations
 from collector.queries.search_completion import Completion, completions
 from collector.queries.search_language import Not, Part, Word, WordError, parse_search, words_of
 from collector.queries.search_rules import HELP, Bools, Masks, Searched, check_word, masks_of
@@ -109,6 +110,7 @@ class TraceSearch:
             findings.with_columns(pl.col("from_trace_ns", "to_trace_ns") - self._trace.start_ns),
             self._trace.requests_with_packets,
             lambda: self._trace.load.table.sort("number")["class"],
+            Annotations(self._trace).requests_with_text,
         )
 
     def _read(self, name: str) -> pl.DataFrame:

@@ -20,6 +20,7 @@ MEANINGS = {
     "outcome": "how it ended",
     "class": "a part of its class's name",
     "finding": "where and while this was found",
+    "log": "what a line of a log says of it",
     "packet": "with such a packet",
     "tx": "a part of the transaction id",
     "req": "its number",

@@ -19,6 +19,7 @@
     stream:websocket                          a stream of that kind or protocol (subscription, session, tunnel, …)
     packet:lost  packet:rst  retransmitted    a request with such a packet: a state, a kind, or one sent again
     class:"PUT object"                        a request of a class whose name has this text
+    log:"timed out"                           a request of which a line of a log, or a span, has this text
     finding:server_silent                     a request where and while something of that kind was found
 
 A request is matched if one of its exchanges is. A rule maps the value after the colon to `Masks`, None if it makes no
@@ -102,7 +103,8 @@ def _either(one: Bools | None, other: Bools | None) -> Bools | None:
 class Searched:
     """The data to search: `spans` with the columns of their exchanges and `request`, sorted by it; the table `streams`,
     in order of time; the table `connections`; the requests' durations; the table `findings` with its times relative to
-    the trace's start; for a word of `PACKETS` the requests that have such a packet; the class of each request."""
+    the trace's start; for a word of `PACKETS` the requests that have such a packet; the class of each request; the
+    requests of which a log, or another tracer, says a text."""
 
     spans: pl.DataFrame
     streams: pl.DataFrame
@@ -111,6 +113,7 @@ class Searched:
     findings: pl.DataFrame = field(default_factory=pl.DataFrame)
     with_packets: Callable[[str], Bools] | None = None
     classes: Callable[[], pl.Series] | None = None
+    with_lines: Callable[[str], Bools] | None = None
 
 
 Rule = Callable[[str, Searched], Masks | None]
@@ -255,6 +258,11 @@ def _finding(value: str, where: Searched) -> Masks | None:
     return Masks(found)
 
 
+def _log(value: str, where: Searched) -> Masks | None:
+    """Requests of which a line of a log, or a span of another tracer, has this text."""
+    return _only(where) if where.with_lines is None else Masks(where.with_lines(value))
+
+
 def _at_finding(row: Mapping[str, Any]) -> pl.Expr:
     """Whether an exchange has the finding's hosts at its ends, is of its service, and overlaps its time, as far as it
     has those."""
@@ -394,6 +402,7 @@ RULES: dict[str, Rule] = {
     "packet": _packet,
     "finding": _finding,
     "class": _class,
+    "log": _log,
 }
 """By prefix before a colon: the search rule. Any other word with a colon is text."""
 VALUES: dict[str, tuple[str, ...]] = {

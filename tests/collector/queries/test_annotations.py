@@ -10,6 +10,7 @@ from rich.console import Console
 from collector.annotations.agreement import Said, said_of
 from collector.queries import NO_REQUEST, AnnotationCounts, Annotations, TraceView, open_trace
 from collector.queries import annotations as module
+from collector.queries.search import TraceSearch
 from collector.queries.why import explain_against_request
 from collector.queries.why_text import show_why
 from collector.reporting.html import make_html
@@ -150,3 +151,10 @@ def test_why_shows_what_the_logs_say_of_the_request(trace: TraceView) -> None:
     show_why(why, Console(file=written, width=100))
     assert "nginx on proxy, GET / 200: " in written.getvalue()
     assert explain_against_request(trace, 1, 0).said == ()
+
+
+def test_a_search_finds_requests_by_what_a_line_says(trace: TraceView) -> None:
+    search = TraceSearch(trace)
+    assert search.requests('log:"THE line"').tolist() == [0]
+    assert search.requests("not log:line").tolist() == [1, 2]
+    assert search.requests("log:nothing").tolist() == []

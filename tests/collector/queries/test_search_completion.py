@@ -52,7 +52,7 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> TraceSearch:
         ("port:", ["port:8080", "port:6200"]),
         ("pr", ["proxy", "process:"]),
         ("st", ["storage", "status:", "stream:"]),
-        ("lo", ["lost"]),
+        ("lo", ["log:", "lost"]),
         ("nothing:", []),
         ("zzz", []),
     ],
