@@ -13,9 +13,10 @@ from collector.export.otlp_push import GRPC, endpoint_of, is_endpoint, push_http
 from collector.queries.merged_capture import write_merged
 from collector.queries.search import found_requests
 from collector.queries.selection import Selection
-from collector.queries.trace_view import open_trace
+from collector.queries.trace_view import TraceView, open_trace
 from collector.queries.why import find_request
 from collector.reporting.request_rows import RootIds
+from collector.trace.durations import in_words
 from collector.trace.reading import Trace
 from tracer.errors import InputError, ResourceError
 
@@ -32,6 +33,8 @@ REQUESTS = {
 """The same of those that hold requests, not tables."""
 WORKLOAD, PCAPNG = "workload", "pcapng"
 FILE = click.Path(path_type=Path)
+BetweenSeconds = tuple[float | None, float | None]
+"""An interval, in seconds since the trace's beginning; None for as far as it goes."""
 FORMATS = (*TABLES, WORKLOAD, *REQUESTS, PCAPNG)
 
 
@@ -40,8 +43,14 @@ FORMATS = (*TABLES, WORKLOAD, *REQUESTS, PCAPNG)
 @click.option("-o", "--output", "place", help="File; a folder for csv and parquet; for otlp also a URL.")
 @click.option("--request", "request", metavar="REQUEST", help="Only this one: a transaction id, #12 or slowest.")
 @search_option
-@click.option("--from", "from_s", type=float, metavar="SECONDS", help="pcapng: from this time of the trace on.")
-@click.option("--until", "until_s", type=float, metavar="SECONDS", help="pcapng: until this time of the trace.")
+@click.option(
+    "--from",
+    "from_s",
+    type=float,
+    metavar="SECONDS",
+    help="Packets (pcapng), or requests that last, from this time of the trace on.",
+)
+@click.option("--until", "until_s", type=float, metavar="SECONDS", help="Likewise, until this time of the trace.")
 @click.option("--own-clocks", is_flag=True, help="pcapng: stamps are the hosts' own, as captured.")
 @click.option("--headers", type=FILE, metavar="FILE", help="otlp to a URL: a line `Name: value` for each header.")
 @click.option("--ca", type=FILE, metavar="FILE", help="otlp to a URL: trust only these authorities (PEM).")
@@ -79,18 +88,23 @@ def command(
         raise InputError(f"{form} holds a whole trace", "leave --request and --search out")
     if search is not None and request is not None:
         raise InputError("--search and --request both choose requests", "give one of them")
-    if form != PCAPNG and (from_s is not None or until_s is not None or own_clocks):
-        raise InputError(f"--from, --until and --own-clocks are for {PCAPNG}", "choose requests with --search")
+    if own_clocks and form != PCAPNG:
+        raise InputError(f"--own-clocks is for {PCAPNG}", "other formats have the trace's one timescale")
+    between_s = None if from_s is None and until_s is None else (from_s, until_s)
+    if between_s is not None and (form == WORKLOAD or request is not None):
+        raise InputError(
+            "--from and --until choose packets or requests", "give them with neither workload nor --request"
+        )
     if form != "otlp" and is_endpoint(place):
         raise InputError(f"{form} is written to a file", "only otlp is sent to a URL")
     if not is_endpoint(place) and (headers is not None or ca is not None):
         raise InputError("--headers and --ca are for what is sent", "give --to otlp -o URL")
     if form == PCAPNG:
-        _write_packets(trace, place, request, search, (from_s, until_s), own_clocks=own_clocks)
+        _write_packets(trace, place, request, search, between_s, own_clocks=own_clocks)
         return
     stored = Trace(trace)
     stored.info()
-    only = _chosen_roots(trace, request, search)
+    only = _chosen_roots(trace, request, search, between_s)
     if place is not None and is_endpoint(place):
         push = push_grpc if place.split("://")[0] in GRPC else push_http
         click.echo(f"sent {push(stored, endpoint_of(place, headers, ca), only):,} spans to {place}")
@@ -104,19 +118,18 @@ def _write_packets(
     given: str | None,
     request: str | None,
     search: str | None,
-    between_s: tuple[float | None, float | None],
+    between_s: BetweenSeconds | None,
     *,
     own_clocks: bool,
 ) -> None:
-    view, (from_s, until_s) = open_trace(trace), between_s
+    view = open_trace(trace)
     place, selection = Path(given or f"{view.summary.name}.{PCAPNG}"), None
     if search is not None:
         view = view.only(found_requests(view, search))
     if request is not None:
         selection = Selection(request=find_request(view, request))
-    elif search is not None or from_s is not None or until_s is not None:
-        until_ns = view.duration_ns + 1 if until_s is None else round(until_s * 1e9)
-        selection = Selection(from_ns=round((from_s or 0) * 1e9), to_ns=until_ns)
+    elif search is not None or between_s is not None:
+        selection = Selection(None, *_interval(view, between_s))
     try:
         count = write_merged(view, selection, place, own_clocks=own_clocks)
     except OSError as error:
@@ -124,12 +137,27 @@ def _write_packets(
     click.echo(f"wrote {count:,} packets to {place}")
 
 
-def _chosen_roots(trace: str, request: str | None, search: str | None) -> RootIds | None:
+def _interval(view: TraceView, between_s: BetweenSeconds | None) -> tuple[int, int]:
+    """In ns since the trace's beginning; what is not given is as far as it goes."""
+    from_s, until_s = between_s or (None, None)
+    return round((from_s or 0) * 1e9), view.duration_ns + 1 if until_s is None else round(until_s * 1e9)
+
+
+def _chosen_roots(
+    trace: str, request: str | None, search: str | None, between_s: BetweenSeconds | None
+) -> RootIds | None:
     """The requests that are asked for; None for all. Raises: `InputError` if there are none."""
-    if request is None:
+    if request is None and between_s is None:
         return found_by(trace, search)
     view = open_trace(trace)
-    return view.trace_ids(np.array([find_request(view, request)]))
+    if request is not None:
+        return view.trace_ids(np.array([find_request(view, request)]))
+    if search is not None:
+        view = view.only(found_requests(view, search))
+    numbers = view.requests_between(*_interval(view, between_s))
+    if not len(numbers):
+        raise InputError("there is no request in that time", f"the trace lasts {in_words(view.duration_ns)}")
+    return view.trace_ids(numbers)
 
 
 def _write(stored: Trace, form: str, given: str | None, only: RootIds | None) -> None:

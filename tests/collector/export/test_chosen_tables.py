@@ -114,9 +114,23 @@ def test_packets_of_what_is_found_also_within_a_time(trace: str, tmp_path: Path)
     assert sizes["found"] == sizes["request"] > sizes["within"] > 0
 
 
+def test_requests_that_last_within_a_time(trace: str, tmp_path: Path) -> None:
+    view = open_trace(trace)
+    first, second = (view.request(number) for number in range(2))
+    middle_s = f"{(first.end_ns + second.start_ns) / 2e9:.9f}"
+    numbers = {}
+    for name, more in {"before": ("--until", middle_s), "after": ("--from", middle_s, "--search", "PUT")}.items():
+        export(trace, "--to", "parquet", *more, "-o", tmp_path / name)
+        numbers[name] = frames(tmp_path / name)["spans"]["trace_id"].unique().to_list()
+    every = view.trace_ids(pl.Series(range(4)).to_numpy()).tolist()
+    assert (numbers["before"], sorted(numbers["after"])) == (every[:1], every[1:])
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["har", "--request", "#1", "--from", "0"], "--from and --until choose packets or requests"),
+        (["workload", "--until", "1"], "--from and --until choose packets or requests"),
         (["csv", "--search", "nowhere"], "no request is found by 'nowhere'"),
         (["pcapng", "--search", "nowhere"], "no request is found by 'nowhere'"),
         (["parquet", "--search", "PUT (", "-o", "x"], "search 'PUT \\('"),

@@ -184,8 +184,8 @@ def test_a_capture_that_is_gone_or_another_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        (["--to", "har", "--from", "1"], InputError, "--from, --until and --own-clocks are for pcapng"),
-        (["--to", "csv", "--own-clocks"], InputError, "--from, --until and --own-clocks are for pcapng"),
+        (["--to", "har", "--from", "9"], InputError, "there is no request in that time"),
+        (["--to", "csv", "--own-clocks"], InputError, "--own-clocks is for pcapng"),
         (["--to", "pcapng", "--from", "100"], InputError, "there is no packet"),
         (["--to", "pcapng", "-o", "/nonexistent/x.pcapng"], ResourceError, "cannot write it"),
     ],
