@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from collector.analysis.match_stage import ClockFacts, LookNearSteps, MatchedPart, MatchedParts, MatchStage
 from collector.analysis.options import AnalysisOptions
@@ -20,7 +21,7 @@ from collector.analysis.rebuild_stage import Aligned, RebuildStage, RebuiltPart,
 from collector.annotations.joining import CONNECTION_COLUMNS, PARENT_COLUMNS, join_records, parents_of
 from collector.annotations.joining import EXCHANGE_COLUMNS as EXCHANGE_COLUMNS_OF_JOINS
 from collector.annotations.logs.reading import read_logs
-from collector.annotations.table import annotations_table
+from collector.annotations.table import annotations_table, with_numbers
 from collector.capture_files.kept import Kept
 from collector.clocks import evidence as clock_evidence
 from collector.clocks.alignment import Alignment, share_clocks, to_trace_ns
@@ -352,7 +353,12 @@ class Pipeline:
                 written.batches("connections", CONNECTION_COLUMNS),
                 parents_of(written.batches("spans", PARENT_COLUMNS)),
             )
-        self._writer.write_table("annotations", annotations_table(records, alignment.clocks, joins))
+        table = annotations_table(records, alignment.clocks, joins)
+        if self._info.period is not None:
+            edges = PeriodEdges.on(self._info.period, alignment.clocks)
+            ends = pc.add(table["start_trace_ns"], table["duration_ns"])
+            table = with_numbers(table.filter(edges.overlap(table["start_trace_ns"], ends)))
+        self._writer.write_table("annotations", table)
 
 
 def _with_names(table: pa.Table, names: ServiceNames) -> pa.Table:

@@ -72,4 +72,10 @@ def annotations_table(records: Sequence[Record], clocks: pa.Table, joins: Mappin
         for name, values in columns.items()
     }
     rows = pl.DataFrame(pa.table(arrays)).sort("start_trace_ns", maintain_order=True)
-    return conform("annotations", rows.with_columns(annotation_id=pl.Series(np.arange(len(records)))).to_arrow())
+    return with_numbers(rows.to_arrow())
+
+
+def with_numbers(rows: pa.Table) -> pa.Table:
+    """Rows by time as the table `annotations`, numbered in their order."""
+    numbers = pl.Series("annotation_id", np.arange(rows.num_rows))
+    return conform("annotations", pl.DataFrame(rows).with_columns(numbers).to_arrow())

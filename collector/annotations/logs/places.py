@@ -14,6 +14,8 @@ from pathlib import Path
 from tracer.errors import InputError
 
 MOST_FILES = 10_000
+NO_LOGS = frozenset({"command.json", "samples.csv", "faults.jsonl"})
+"""What this product keeps beside captures."""
 _CAPTURE = re.compile(r"\.(pcap|pcapng|cap)\d*(\.(gz|zst))?$")
 
 
@@ -43,11 +45,11 @@ def _files(place: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Files in a folder and in those below it; captures and hidden files aside."""
+    """Files in a folder and in those below it; captures, what is kept beside them, and hidden files aside."""
     for directory, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
-            if not name.startswith(".") and not _CAPTURE.search(name):
+            if not name.startswith(".") and name not in NO_LOGS and not _CAPTURE.search(name):
                 yield Path(directory, name)
 
 

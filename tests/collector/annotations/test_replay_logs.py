@@ -69,5 +69,24 @@ def test_a_log_of_no_captured_host_is_refused_before_anything_is_written(tmp_pat
     assert not (tmp_path / "t").exists()
 
 
+def test_a_series_has_the_lines_of_each_period_numbered_anew(proxy: tuple[Path, pl.DataFrame], tmp_path: Path) -> None:
+    lines = [combined_line(row) for row in proxy[1].to_dicts()]
+    (tmp_path / "proxy.log").write_text("".join(lines))
+    given = [
+        str(CAPTURE),
+        "-o",
+        str(tmp_path / "series"),
+        "--quiet",
+        "--every",
+        "1h",
+        "--logs",
+        str(tmp_path / "proxy.log"),
+    ]
+    assert CliRunner().invoke(replay, given).exit_code == 0
+    [trace] = [path.parent for path in (tmp_path / "series").rglob("annotations.parquet")]
+    found = Trace(str(trace)).read("annotations")["annotation_id"].to_pylist()
+    assert found == list(range(len(lines)))
+
+
 def test_without_logs_there_are_no_annotations(proxy: tuple[Path, pl.DataFrame]) -> None:
     assert Trace(str(proxy[0])).rows_count("annotations") == 0

@@ -68,7 +68,7 @@ def test_a_place_that_is_no_log_of_a_captured_host_is_refused(
 
 def test_a_folder_s_captures_are_no_logs(tmp_path: Path) -> None:
     (tmp_path / "web").mkdir()
-    for name in ("web.pcap", "web.pcapng.zst", ".hidden", "a.log"):
+    for name in ("web.pcap", "web.pcapng.zst", ".hidden", "command.json", "a.log"):
         (tmp_path / "web" / name).write_text(LINE)
     assert [path.name for _, path in log_files(str(tmp_path), ["web"])] == ["a.log"]
 
