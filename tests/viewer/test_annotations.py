@@ -14,6 +14,7 @@ from viewer.annotations import EACH, annotation_details, annotations_switch, sai
 
 pytestmark = pytest.mark.browser
 HOSTILE = "<img src=x onerror='window.hacked=1'>"
+LONG = HOSTILE + 600 * "x"
 SHOWN = "() => window.twintap.state.annotations && window.twintap.state.annotations.each"
 PLACE = """([time, row, line]) => {
     const view = window.twintap.currentView(), box = document.getElementById("arrows").getBoundingClientRect();
@@ -27,7 +28,7 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     folder = tmp_path_factory.mktemp("noted") / "trace"
     write_synthetic_trace(folder, Recipe())
     exchange = open_trace(str(folder)).requests_of_exchanges()["exchange_id"][0]
-    first = {"start_trace_ns": EPOCH_NS + 20 * MS, "duration_ns": 9 * MS, "text": HOSTILE, "name": HOSTILE}
+    first = {"start_trace_ns": EPOCH_NS + 20 * MS, "duration_ns": 9 * MS, "text": LONG, "name": HOSTILE}
     rows = [
         first | {"exchange_id": exchange, "joined_by": "connection", "phases": "upstream:4000000"},
         {"start_trace_ns": EPOCH_NS + 21 * MS, "duration_ns": 9 * MS, "severity": "error", "name": "failed"},
@@ -61,7 +62,9 @@ def test_pointing_at_one_shows_it_and_a_click_selects_it_and_its_request(open_no
     expect(open_noted.locator("#tip")).to_contain_text("joined by connection")
     open_noted.mouse.click(x, y)
     expect(open_noted.locator("#packet-details")).to_contain_text("by its connection")
-    expect(open_noted.locator("#packet-details pre")).to_have_text(HOSTILE)
+    expect(open_noted.locator("#packet-details pre")).to_have_text(LONG)
+    width = open_noted.evaluate("document.getElementById('packet-details').scrollWidth")
+    assert width < 600, "a long line wraps"
     expect(open_noted.locator("#request-details")).to_contain_text("As its logs say")
     assert open_noted.evaluate("window.twintap.state.selection.request") is not None
     assert open_noted.evaluate("window.hacked") is None
