@@ -29,6 +29,7 @@ PAGES = (
     PageLink("Quality", f"{PREFIX}quality", "How far this trace can be trusted"),
     PageLink("Bench", f"{PREFIX}bench", "Runs of the load generator"),
     PageLink("Compare", f"{PREFIX}compare", "What makes requests slow, and what differs from another trace"),
+    PageLink("What if", f"{PREFIX}what-if", "How long requests would have taken if something were otherwise"),
     PageLink("Query", f"{PREFIX}query", "Anything, in SQL"),
 )
 

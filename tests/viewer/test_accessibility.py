@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.helpers.viewer_page import act_and_settle, open_page
 
 pytestmark = pytest.mark.browser
-PAGES = ("requests", "overlay", "services", "streams", "latency", "quality", "bench", "compare", "query")
+PAGES = ("requests", "overlay", "services", "streams", "latency", "quality", "bench", "compare", "what-if", "query")
 
 
 def violations(page: Page) -> dict[str, Any]:

@@ -27,7 +27,7 @@ WIDTHS = """() => {
     const name = (each) => `${each.tagName.toLowerCase()}#${each.id}.${each.getAttribute("class")}`;
     return { window: innerWidth, room, content: content.scrollWidth, beyond: beyond.slice(0, 5).map(name) };
 }"""
-PAGES = ("requests", "overlay", "services", "streams", "latency", "quality", "bench", "compare", "query")
+PAGES = ("requests", "overlay", "services", "streams", "latency", "quality", "bench", "compare", "what-if", "query")
 
 
 @pytest.fixture(scope="module")

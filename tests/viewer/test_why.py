@@ -86,6 +86,22 @@ def test_a_usual_request_is_aligned_with_it_and_shown_on_the_same_scale(page: Pa
         expect(page.locator("#request-details h2")).to_have_text(f"Request #{number + 1}")
 
 
+def test_the_page_what_if_plays_requests_again(page: Page, lossy_trace) -> None:
+    with serving(lossy_trace) as url:
+        page.goto(f"{url.rstrip('/')}/pages/what-if")
+        expect(page.locator("#content")).to_contain_text("Nothing is changed yet")
+        page.locator("#what-if select[name=loss]").select_option("yes")
+        page.locator("#what-if button").click()
+        expect(page.locator("#changes")).to_have_text("With no loss")
+        expect(page.locator("#content table").first).to_contain_text("13")
+        expect(page.locator("#card-forecast-0 .scatterlayer .trace")).to_have_count(2)
+        page.locator("#what-if select[name=slow]").select_option("proxy")
+        page.locator("#what-if button").click()
+        expect(page.locator("#content")).to_contain_text("one half of a change is missing")
+        page.goto(f"{url.rstrip('/')}/pages/what-if?quorum=1e999")
+        expect(page.locator("#content")).to_contain_text("'1e999' is no number")
+
+
 def test_a_request_without_others_like_it_says_so(page: Page, tmp_path: Path) -> None:
     write_script_trace(str(tmp_path / "trace"), OPENED.format(port=40_000) + LOST)
     with serving(open_trace(str(tmp_path / "trace"))) as url:

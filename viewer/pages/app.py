@@ -12,7 +12,7 @@ from collector.queries import TraceView
 from viewer.mounting import with_links_below
 from viewer.navigation import PAGES, PREFIX, navigation
 from viewer.page_shell import new_app
-from viewer.pages import bench, compare, latency, overlay, quality, query, requests, services, streams
+from viewer.pages import bench, compare, latency, overlay, quality, query, requests, services, streams, what_if
 from viewer.pages.address import Address
 from viewer.pages.context import PageData
 from viewer.pages.parts import nothing
@@ -28,6 +28,7 @@ CONTENTS: dict[str, Content] = {
     f"{PREFIX}quality": quality.content,
     f"{PREFIX}bench": bench.content,
     f"{PREFIX}compare": compare.content,
+    f"{PREFIX}what-if": what_if.content,
     f"{PREFIX}query": query.content,
 }
 
