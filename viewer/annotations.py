@@ -7,7 +7,7 @@ from dash import html
 from dash.development.base_component import Component
 from flask import Flask, Response, abort, jsonify, request
 
-from collector.queries import NO_REQUEST, AnnotationCounts, Annotations, OneAnnotation, Said
+from collector.queries import NO_REQUEST, AnnotationCounts, Annotations, OneAnnotation, Said, heading_of
 from viewer.controls import action_button, request_button, toggle_button
 from viewer.serialise import element_trees
 from viewer.wording import duration, exact_time, plural
@@ -92,7 +92,7 @@ def said_parts(said: Sequence[Said]) -> list[Component]:
     ]
     rest = len(said) - len(rows)
     more = [html.Li(f"… and {rest:,} more")] if rest else []
-    return [html.H3("As its logs say"), html.Ul([*rows, *more], className="said")]
+    return [html.H3(heading_of(said)), html.Ul([*rows, *more], className="said")]
 
 
 def _message(annotations: Annotations, from_ns: int, to_ns: int) -> dict[str, object]:

@@ -50,5 +50,7 @@ class AnalysisOptions:
     """What is known of connections from before the packets that are read."""
     logs: LogOptions = field(default_factory=LogOptions)
     """Logs of the captured hosts."""
+    spans: tuple[str, ...] = ()
+    """Files of spans of other tracers: FILE, or HOST=FILE."""
     records: tuple[Record, ...] = ()
-    """What other tracers say of the same time."""
+    """What logs and other tracers say, once they have been read."""

@@ -18,10 +18,13 @@ from collector.analysis.options import AnalysisOptions
 from collector.analysis.period import PeriodEdges, RequestsOfPeriod, range_to_read
 from collector.analysis.places import HerePlaces, Places
 from collector.analysis.rebuild_stage import Aligned, RebuildStage, RebuiltPart, RebuiltParts
-from collector.annotations.joining import CONNECTION_COLUMNS, PARENT_COLUMNS, join_records, parents_of
+from collector.annotations.joining import CONNECTION_COLUMNS, PARENT_COLUMNS, is_of_server, join_records, parents_of
 from collector.annotations.joining import EXCHANGE_COLUMNS as EXCHANGE_COLUMNS_OF_JOINS
 from collector.annotations.logs.reading import read_logs
-from collector.annotations.table import annotations_table, with_numbers
+from collector.annotations.spans.joining import COLUMNS as EXCHANGE_COLUMNS_OF_SPANS
+from collector.annotations.spans.joining import join_clients_spans, join_inner_spans
+from collector.annotations.spans.reading import read_spans
+from collector.annotations.table import Join, annotations_table, with_numbers
 from collector.capture_files.kept import Kept
 from collector.clocks import evidence as clock_evidence
 from collector.clocks.alignment import Alignment, share_clocks, to_trace_ns
@@ -92,12 +95,13 @@ def analyse(
         ) as captures,
     ):
         records, unread = read_logs(options.logs, captures.hosts)
-        options = replace(options, records=(*options.records, *records))
+        spans, unread_spans = read_spans(options.spans, captures.hosts)
+        options = replace(options, records=(*options.records, *records, *spans))
         info = TraceInfo(
             created_ns=time.time_ns(),
             tool_version=version("twintap"),
             hosts=tuple(_with_names_of_files(host, options.file_names) for host in captures.hosts),
-            counters=(*captures.counters, *options.counters, *unread),
+            counters=(*captures.counters, *options.counters, *unread, *unread_spans),
             command=command,
             secrets=secret_rules.choice(),
             thresholds=options.thresholds.changes(),
@@ -342,17 +346,23 @@ class Pipeline:
     def _write_annotations(self, alignment: Alignment) -> None:
         """What logs and other tracers say, with the requests that it is about."""
         records, written = self._options.records, self._writer.written
-        joins = {}
+        joins: dict[int, Join] = {}
         if records:
             for job in self._jobs:
                 job.result()
-            joins = join_records(
-                records,
+            joins = join_clients_spans(
+                records, alignment.clocks, written.batches("exchanges", EXCHANGE_COLUMNS_OF_SPANS)
+            )
+            others = [place for place, record in enumerate(records) if place not in joins and is_of_server(record)]
+            found = join_records(
+                [records[place] for place in others],
                 alignment.clocks,
                 written.batches("exchanges", EXCHANGE_COLUMNS_OF_JOINS),
                 written.batches("connections", CONNECTION_COLUMNS),
                 parents_of(written.batches("spans", PARENT_COLUMNS)),
             )
+            joins |= {others[place]: join for place, join in found.items()}
+            joins |= join_inner_spans(records, joins)
         table = annotations_table(records, alignment.clocks, joins)
         if self._info.period is not None:
             edges = PeriodEdges.on(self._info.period, alignment.clocks)

@@ -34,7 +34,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.annotations.records import Address, Record
+from collector.annotations.records import Address, Kind, Record
 from collector.annotations.table import Join, place_records
 from collector.trace.request_times import SERVER_BEGIN, SERVER_END
 
@@ -90,6 +90,11 @@ def join_records(
             if claim is not None:
                 claims[line.place] = claim
     return found | _claims_of_one(claims, found, records)
+
+
+def is_of_server(record: Record) -> bool:
+    """Whether a record is about what its own host did for others: any line, and a server's span."""
+    return record.kind != Kind.SPAN or record.side == "server"
 
 
 def parents_of(spans: Iterable[pa.Table]) -> dict[int, int]:

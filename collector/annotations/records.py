@@ -56,6 +56,7 @@ class Record:
     phases: tuple[Phase, ...] = ()
     # By these a request is found.
     is_request: bool = False  # it is about one whole request, as its server saw it
+    side: str = ""  # of a span: "client" or "server" of a request, "" for neither
     client: Address | None = None
     method: str = ""
     target: str = ""

@@ -65,6 +65,7 @@ def annotations_table(records: Sequence[Record], clocks: pa.Table, joins: Mappin
         "phases": [phases_text(record.phases) for record in records],
         "exchange_id": [join and join.exchange_id for join in found],
         "joined_by": [join and join.joined_by for join in found],
+        "side": [record.side or None for record in records],
     }
     types = {name: ANNOTATIONS.field(name).type for name in columns}
     arrays = {

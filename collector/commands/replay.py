@@ -75,6 +75,13 @@ MOST_WORKERS_A_CORE = 8
     help="The zone of times in logs that name none, such as Europe/Berlin or +02:00; of one host: HOST=ZONE.  "
     "[default: UTC]",
 )
+@click.option(
+    "--spans",
+    metavar="[HOST=]FILE",
+    multiple=True,
+    help="Place the spans of another tracer beside the packets: OTLP's JSON or Jaeger's; of HOST, if they name none; "
+    "may be given again.",
+)
 @click.option("--from", "from_time", metavar="TIME", help="Leave out packets before TIME (2026-11-26T14:05:30, UTC).")
 @click.option("--to", "to_time", metavar="TIME", help="Leave out packets after TIME.")
 @click.option(
@@ -118,6 +125,7 @@ def command(
     keys: tuple[Path, ...],
     logs: tuple[str, ...],
     log_zones: tuple[str, ...],
+    spans: tuple[str, ...],
     from_time: str | None,
     to_time: str | None,
     every: str | None,
@@ -136,7 +144,8 @@ def command(
     (s3://BUCKET/FOLDER, https://…) is fetched for the time of the analysis. --from and --to are times of each host's
     clock; of an agent's segments only those of that time are read. --engine and --workers give the same trace as one
     process (docs/scale.md). --every makes a series of traces (docs/series.md), which goes on where it ended if it is
-    made again. --logs names lines of servers beside their requests (docs/logs.md).
+    made again. --logs names lines of servers beside their requests (docs/logs.md), --spans
+    those of another tracer (docs/imports.md).
     """
     length_ns = None if every is None else parse_length(every)
     tls_keys, unread = read_key_logs(keys)
@@ -151,6 +160,7 @@ def command(
         keys=tls_keys,
         counters=unread,
         logs=LogOptions(logs, zones_of(log_zones)),
+        spans=spans,
         wanted=wanted,
         edge_ns=0 if wanted is None else EDGE_NS,
     )

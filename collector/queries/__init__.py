@@ -4,7 +4,7 @@
 in the tables is missing in the results.
 """
 
-from collector.annotations.agreement import Said
+from collector.annotations.agreement import Said, heading_of
 from collector.hops.quality import ConnectionQuality, HostPair
 from collector.hops.quality_summary import NAMES as PAIRING_NAMES
 from collector.hops.quality_summary import Pairing, connection_name, pair_name, trouble_words
@@ -174,6 +174,7 @@ __all__ = [
     "find_runs",
     "findings",
     "group_words",
+    "heading_of",
     "in_words",
     "is_live",
     "live_error",

@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
+from collector.annotations.agreement import heading_of
 from collector.queries.why import MOST_PLACES, StageOfRequest, Why
 from collector.reporting.comparison import Comparison
 from collector.reporting.console import WIDTH, show_paragraph
@@ -32,7 +33,7 @@ def show_why(why: Why, console: Console) -> None:
         console.print(Text(f"  {rest}", "dim"))
     if why.said:
         console.print()
-        console.print(Text("As its logs say", "bold"))
+        console.print(Text(heading_of(why.said), "bold"))
     for each in why.said[:MOST_SAID]:
         words = f": {each.words}" if each.words else ""
         show_paragraph(console, plain(f"{each.by}, {each.name}{words}"), "", 2)

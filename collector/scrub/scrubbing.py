@@ -40,7 +40,7 @@ _KEPT = (
     *("ending", "outcome", "reason", "severity", "link_reason"),
     *("client_owner_evidence", "server_owner_evidence", "tls_versions_offered", "tls_version", "tls_cipher"),
     *("tls_resumption", "tls_alert", "tls_alert_from", "tls_evidence"),
-    *("format", "joined_by", "phases"),
+    *("format", "joined_by", "phases", "side"),
 )
 RULES: dict[str, str] = {
     **dict.fromkeys(_HOSTS, "host"),

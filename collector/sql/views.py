@@ -308,6 +308,7 @@ ANNOTATIONS = View(
         _same("trace_id", "the id of the trace in the record itself"),
         _same("request_id", "the request that it is about; null if none was found", "exchange_id"),
         _same("joined_by", "what shows that: id, connection, time"),
+        _same("side", "of a span: client or server; null for another span, and for a line"),
         _same("phases", "durations that the record gives, in ns: queue:0 connect:3000000"),
         _same("source", "the file that it is from"),
     ],

@@ -458,6 +458,7 @@ ANNOTATIONS = _fields(
     parent_span_id=pa.string(),
     exchange_id=pa.int64(),  # the request that it is about; null if none was found
     joined_by=_text(),  # "id" | "connection" | "time"; null if it is of no request
+    side=_text(),  # of a span: "client" or "server" of its request; null for another span, and for a line
     phases=pa.string(),  # durations that the record itself gives: "queue:0 connect:3000000" (ns); "" if none
 )
 """One row for each line of a log, or span of another tracer, that was placed in the trace."""

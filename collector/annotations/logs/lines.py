@@ -25,7 +25,7 @@ def lines_of(path: Path) -> Iterator[tuple[str, bool]]:
     Raises: `InputError` if the file cannot be read, or its compression is damaged.
     """
     try:
-        with _open(path) as file:
+        with open_plain_or_packed(path) as file:
             while line := file.readline(MOST_BYTES):
                 is_whole = line.endswith(b"\n") or len(line) < MOST_BYTES
                 yield line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"), is_whole
@@ -38,7 +38,8 @@ def lines_of(path: Path) -> Iterator[tuple[str, bool]]:
         ) from None
 
 
-def _open(path: Path) -> BinaryIO:
+def open_plain_or_packed(path: Path) -> BinaryIO:
+    """A file's bytes, unpacked where it is compressed by gzip or zstd. Raises: `OSError`."""
     with path.open("rb") as file:
         begin = file.read(4)
     if begin.startswith(_GZIP):

@@ -1,0 +1,91 @@
+"""A span as another tracer gave it, and what is common to the formats."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from collector.annotations.records import Kind, Record
+from tracer._capture import Secrets
+from tracer.plain_text import plain
+
+MOST_NAME, MOST_TEXT, MOST_ATTRIBUTES = 200, 4_096, 64
+"""Letters that are kept of each, and attributes of a span."""
+HOST_KEYS = ("host.name", "k8s.node.name", "host.hostname", "hostname", "host.ip", "ip", "net.host.ip", "net.host.name")
+"""Attributes that say where a process runs, the surest first."""
+_METHOD = ("http.request.method", "http.method")
+_TARGET = ("url.path", "http.target", "url.full", "http.url", "http.route")
+_STATUS = ("http.response.status_code", "http.status_code")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSpan:
+    """A span. Ids are in small hexadecimal digits; times are of the clock that stamped it."""
+
+    format: str
+    trace_id: str
+    span_id: str
+    parent_span_id: str
+    name: str
+    side: str  # "client", "server", or "" for what is neither
+    begin_ns: int
+    end_ns: int
+    process: Mapping[str, str]  # the attributes of who wrote it
+    attributes: Mapping[str, str]
+    is_error: bool = False
+
+    @property
+    def host_names(self) -> Iterator[str]:
+        """What it says of the host that it is from: names and addresses."""
+        for key in HOST_KEYS:
+            value = self.process.get(key) or self.attributes.get(key)
+            yield from re.findall(r"[^\s\[\]'\",]+", value or "")
+
+    def record(self, source: str, host: str | None, resolution_ns: int, secrets: Secrets) -> Record:
+        """The span as a record; `host` is the captured host that it is from, if that is known. Its tracer stamps to so
+        many ns."""
+        status = _first(self.attributes, _STATUS)
+        return Record(
+            kind=Kind.SPAN,
+            format=self.format,
+            source=source,
+            name=plain(secrets.text(self.name))[:MOST_NAME],
+            text=plain(self._text(secrets))[:MOST_TEXT],
+            begin_host_ns=self.begin_ns,
+            duration_ns=max(0, self.end_ns - self.begin_ns),
+            uncertainty_ns=resolution_ns,
+            duration_uncertainty_ns=resolution_ns,
+            host=host,
+            service=plain(self.process.get("service.name", ""))[:MOST_NAME] or None,
+            severity="error" if self.is_error else None,
+            trace_id=self.trace_id,
+            span_id=self.span_id,
+            parent_span_id=self.parent_span_id,
+            is_request=self.side == "server",
+            side=self.side,
+            method=_first(self.attributes, _METHOD).upper(),
+            target=_path_of(_first(self.attributes, _TARGET[:-1])),
+            status=int(status) if status.isascii() and status.isdecimal() and len(status) == 3 else 0,
+        )
+
+    def _text(self, secrets: Secrets) -> str:
+        """Its attributes; a header's name stands before its value as in HTTP, so that the rules for secrets know it."""
+        shown = [(key.rpartition("."), value) for key, value in self.attributes.items()][:MOST_ATTRIBUTES]
+        return " ".join(f"{group}{dot}{secrets.text(f'{name}: {value}')}" for (group, dot, name), value in shown)
+
+
+def _first(attributes: Mapping[str, str], keys: tuple[str, ...]) -> str:
+    return next((attributes[key] for key in keys if attributes.get(key)), "")
+
+
+def _path_of(target: str) -> str:
+    """The path of a target that may be a whole URL."""
+    scheme, sign, rest = target.partition("://")
+    return target if not sign or "/" in scheme else "/" + rest.partition("/")[2]
+
+
+def hexadecimal(value: object, digits: int) -> str:
+    """An id as so many small hexadecimal digits; "" if it is none. Jaeger leaves leading zeros out."""
+    text = value.lower() if isinstance(value, str) else ""
+    if not text or len(text) > digits or not all(each in "0123456789abcdef" for each in text) or not text.strip("0"):
+        return ""
+    return text.rjust(digits, "0")
