@@ -71,10 +71,12 @@ def cell(page: Page, table: str, row: str, column: str) -> str:
 def test_the_row_of_pages_leads_to_each_of_them_and_marks_where_one_is(page: Page, url: str) -> None:
     page.goto(url)
     for name in PAGES:
-        page.locator("#pages-nav a", has_text=name.capitalize()).click()
+        page.locator("#pages-nav a", has_text=name.replace("-", " ").capitalize()).click()
         page.wait_for_url(f"**/pages/{name}")
-        expect(page.locator("#pages-nav [aria-current], #pages-nav .here")).to_have_text(name.capitalize())
-        expect(page.locator("#content h1")).to_have_text(name.capitalize())
+        expect(page.locator("#pages-nav [aria-current], #pages-nav .here")).to_have_text(
+            name.replace("-", " ").capitalize()
+        )
+        expect(page.locator("#content h1")).to_have_text(name.replace("-", " ").capitalize())
     page.locator("#pages-nav a", has_text="Timeline").click()
     expect(page.locator("#arrows")).to_be_visible()
 
@@ -243,7 +245,7 @@ def test_an_address_that_makes_no_sense_is_no_error(page: Page, url: str) -> Non
     nonsense = "class=none&page=99999&from=x&to=1e9&least=-3&span=0&with=/etc/passwd&run=../..&caller=%00&order=;"
     for name in PAGES:
         open_page(page, url, f"{name}?{nonsense}")
-        expect(page.locator("#content h1")).to_have_text(name.capitalize())
+        expect(page.locator("#content h1")).to_have_text(name.replace("-", " ").capitalize())
     open_page(page, url, "nowhere")
     expect(page.locator("#content")).to_contain_text("There is no such page")
 
