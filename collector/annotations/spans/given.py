@@ -1,19 +1,29 @@
-"""A span as another tracer gave it, and what is common to the formats."""
+"""A span as another tracer gave it, and what is common to the formats.
+
+The rules of secrets (docs/security.md) decide whether an attribute's key names one, as a header's name or as a
+parameter's; then no letter of its value is kept. Other values lose what is secret within them, as in a URL, and
+statements what stands between quotes, as in packets.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from collector.annotations.records import Kind, Record
 from tracer._capture import Secrets
 from tracer.plain_text import plain
+from tracer.secret_rules import choice
 
-MOST_NAME, MOST_TEXT, MOST_ATTRIBUTES = 200, 4_096, 64
+MOST_NAME, MOST_TEXT, MOST_VALUE, MOST_ATTRIBUTES = 200, 4_096, 1_024, 64
 """Letters that are kept of each, and attributes of a span."""
 HOST_KEYS = ("host.name", "k8s.node.name", "host.hostname", "hostname", "host.ip", "ip", "net.host.ip", "net.host.name")
 """Attributes that say where a process runs, the surest first."""
 _METHOD = ("http.request.method", "http.method")
 _TARGET = ("url.path", "http.target", "url.full", "http.url", "http.route")
+_STATEMENTS = ("db.query.text", "db.statement", "db.query.summary")
+_QUOTES = re.compile(r"'(?:[^']|'')*(?:'|$)|\$\$.*?(?:\$\$|$)", re.DOTALL)
+"""A value in a statement; one that is cut off goes on to the end."""
 _STATUS = ("http.response.status_code", "http.status_code")
 
 
@@ -48,14 +58,14 @@ class GivenSpan:
             kind=Kind.SPAN,
             format=self.format,
             source=source,
-            name=plain(secrets.text(self.name))[:MOST_NAME],
-            text=plain(self._text(secrets))[:MOST_TEXT],
+            name=_clean(self.name, secrets)[:MOST_NAME],
+            text=self._text(secrets)[:MOST_TEXT],
             begin_host_ns=self.begin_ns,
             duration_ns=max(0, self.end_ns - self.begin_ns),
             uncertainty_ns=resolution_ns,
             duration_uncertainty_ns=resolution_ns,
             host=host,
-            service=plain(self.process.get("service.name", ""))[:MOST_NAME] or None,
+            service=_clean(self.process.get("service.name", ""), secrets)[:MOST_NAME] or None,
             severity="error" if self.is_error else None,
             trace_id=self.trace_id,
             span_id=self.span_id,
@@ -68,9 +78,37 @@ class GivenSpan:
         )
 
     def _text(self, secrets: Secrets) -> str:
-        """Its attributes; a header's name stands before its value as in HTTP, so that the rules for secrets know it."""
-        shown = [(key.rpartition("."), value) for key, value in self.attributes.items()][:MOST_ATTRIBUTES]
-        return " ".join(f"{group}{dot}{secrets.text(f'{name}: {value}')}" for (group, dot, name), value in shown)
+        """Its attributes."""
+        shown = list(self.attributes.items())[:MOST_ATTRIBUTES]
+        return " ".join(f"{plain(_whole(key))}: {_value(_whole(key), _whole(value), secrets)}" for key, value in shown)
+
+
+def _value(key: str, value: str, secrets: Secrets) -> str:
+    """The value of an attribute without secrets, on one line."""
+    if _is_secret(key, secrets):
+        return "x" * min(len(value), MOST_VALUE)
+    if key in _STATEMENTS and not choice().are_kept:
+        value = _QUOTES.sub(lambda found: "x" * len(found[0]), value)
+    value = secrets.text(value)
+    if "=" in value:  # it may be a query alone
+        value = secrets.text(f"?{value}")[1:]
+    return plain(value[:MOST_VALUE])
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_secret(key: str, secrets: Secrets) -> bool:
+    name = key.rpartition(".")[2].replace("_", "-")
+    probes = (f"{key}=probe", f"{name}=probe", f"{name}: probe")
+    return any(secrets.text(probe) != probe for probe in probes)
+
+
+def _clean(text: str, secrets: Secrets) -> str:
+    return plain(secrets.text(_whole(text)))
+
+
+def _whole(text: str) -> str:
+    """A text without halves of characters, which JSON may hold, and which stand for bytes that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _first(attributes: Mapping[str, str], keys: tuple[str, ...]) -> str:

@@ -202,3 +202,38 @@ def test_whatever_stands_there_is_a_span_or_none(anything: object, name: str, ot
         {"data": [{"spans": [anything], "processes": other}]},
     ):
         assert not is_jaeger(document) or all(each is None or each.trace_id for each in jaeger_spans(document))
+
+
+def read_line(folder: Path, line: bytes) -> tuple[int, list[str]]:
+    """How many spans a line gives, and all that is kept of them."""
+    (folder / "spans.json").write_bytes(line + b"\n")
+    records, _ = read_spans([str(folder / "spans.json")], HOSTS)
+    return len(records), [f"{each.name} {each.service} {each.text}" for each in records]
+
+
+def test_no_secret_of_an_attribute_is_kept(tmp_path: Path) -> None:
+    secret = {
+        "enduser.password": "hunter2 hunter2",
+        "http.request.header.authorization": "Bearer hunter2 hunter2",
+        "http.request.header.x_auth_token": "hunter2",
+        "url.query": "token=hunter2",
+        "url.full": "https://me:hunter2@web/a?X-Amz-Signature=hunter2",
+        "db.statement": "select 1 where p = 'hunter2'",
+        "db.query.text": "select 'it''s hunter2' || $$hunter2$$, 'hunter2",
+    }
+    given = [attribute(key, {"stringValue": value}) for key, value in secret.items()]
+    count, kept = read_line(tmp_path, json.dumps(otlp(attributes=given, name="GET /a?token=hunter2")).encode())
+    assert count == 1
+    assert "hunter2" not in "".join(kept)
+    assert "db.statement: select 1 where p = xxx" in kept[0]
+
+
+def test_bytes_and_halves_of_characters_that_are_no_text_are_escaped(tmp_path: Path) -> None:
+    halves = json.dumps(otlp(name="A\ud800Q", attributes=[attribute("k\udc01", {"stringValue": "\ud800"})]))
+    count, kept = read_line(tmp_path, halves.encode().replace(b"Q", b"\xff"))
+    assert (count, kept) == (1, [r"A\ud800\udcff shop k\udc01: \ud800"])
+
+
+def test_a_line_ends_with_a_newline_alone(tmp_path: Path) -> None:
+    line = json.dumps(otlp(name="A\u2028B\x85C"), ensure_ascii=False).encode()
+    assert read_line(tmp_path, line + b"\n" + line)[0] == 2
