@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from collector.annotations.records import Kind
 from collector.findings.thresholds import changes_words
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.hops.tls_words import line_words
@@ -93,7 +94,7 @@ def make_html(report: Report) -> str:
         f"<p>{html.escape(abandoned_words(report.requests))}</p>" if report.requests.abandoned_count else "",
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         *_streams(report.streams),
-        *(["<h2>Logs</h2>", _rows([line.words for line in report.annotations])] if report.annotations else []),
+        *_annotations(report),
         *(["<h2>Served by</h2>", _rows(list(map(served_words, report.servers)))] if report.servers else []),
         *(["<h2>TLS</h2>", _rows([line_words(line) for line in report.tls])] if report.tls else []),
         "<h2>Findings</h2>",
@@ -101,6 +102,16 @@ def make_html(report: Report) -> str:
         + ("".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>"),
     ]
     return _PAGE.format(title=html.escape(report.story.subject), body="\n".join(body))
+
+
+def _annotations(report: Report) -> list[str]:
+    """The sections about logs, and about spans of other tracers with where these and packets disagree."""
+    sections = {
+        "Logs": [line.words for line in report.annotations if line.kind == Kind.LOG],
+        "Spans of other tracers": [line.words for line in report.annotations if line.kind == Kind.SPAN],
+        "Where these spans and packets disagree": [line.words for line in report.disagreements],
+    }
+    return [part for title, rows in sections.items() if rows for part in (f"<h2>{title}</h2>", _rows(rows))]
 
 
 def _streams(streams: StreamSummary) -> list[str]:

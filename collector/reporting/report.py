@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from collector.annotations.spans.disagreement import DisagreementLine, disagreement_lines
 from collector.annotations.summary import AnnotationLine, annotation_lines
 from collector.decode import capture_sets
 from collector.execution import memory
@@ -47,9 +48,10 @@ _SUMMED = tuple(dict.fromkeys((*story.OUTERMOST_COLUMNS, "exchange_id", "complet
 """Of all rows, what a summary of the requests counts."""
 TROUBLE = ("data_loss", "error")
 """Severities of counters that every view shows."""
-SHOWN = capture_sets.NAMES | REMEDIES.keys() | {"log_lines_unread", "log_zone_assumed", "log_year_assumed"}
+_LOGS_AND_SPANS = {"log_lines_unread", "log_zone_assumed", "log_year_assumed", "spans_unread", "spans_outside"}
+SHOWN = capture_sets.NAMES | REMEDIES.keys() | _LOGS_AND_SPANS
 """Counters that a report shows whatever their severity: of captures that do not fit, of connections not read, of logs
-that were not understood or left something out."""
+and spans that were not understood or left something out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,7 @@ class Report:
     tls: tuple[TlsLine, ...]  # handshakes by server, most first
     servers: tuple[ServedBy, ...]  # servers and their processes, the busiest first; none where no owner is known
     annotations: tuple[AnnotationLine, ...]  # lines of logs and spans of other tracers, most first
+    disagreements: tuple[DisagreementLine, ...]  # of spans with packets, by kind
     links: LinkSummary
     stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_STAGES` requests
     slow: Comparison  # typical against slow requests
@@ -215,6 +218,7 @@ def _collect_facts(
         tls=tls_lines(trace.read("connections", TLS_COLUMNS)),
         servers=served_by(trace.read("connections", SERVED_COLUMNS), ServiceNames(info.services)),
         annotations=annotation_lines(trace),
+        disagreements=disagreement_lines(trace),
         stages=_stages(stages) if requests.count >= FEWEST_FOR_STAGES else (),
         slow=slow_against_typical(stages),
         search="" if found is None else found.search,

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from collector.annotations.records import Kind
+from collector.annotations.spans.disagreement import DisagreementLine
 from collector.annotations.summary import AnnotationLine
 from collector.findings.finding import times
 from collector.findings.thresholds import changes_words
@@ -79,7 +81,8 @@ def show(report: Report, console: Console | None = None) -> None:
     with console.capture() as streams:
         _show_streams(console, report.streams)
         _show_served_by(console, report.servers)
-        _show_annotations(console, report.annotations)
+        _show_logs(console, [line for line in report.annotations if line.kind == Kind.LOG])
+        _show_spans(console, [line for line in report.annotations if line.kind == Kind.SPAN], report.disagreements)
         _show_tls(console, report.tls)
     free = LINES - sum(text.get().count("\n") for text in (above, requests, streams, below))
     with console.capture() as stages:
@@ -333,10 +336,25 @@ def _show_served_by(console: Console, lines: Sequence[ServedBy]) -> None:
     show_remaining(console, len(lines), most, " (--json shows all)")
 
 
-def _show_annotations(console: Console, lines: Sequence[AnnotationLine]) -> None:
+def _show_logs(console: Console, lines: Sequence[AnnotationLine]) -> None:
+    if lines:
+        show_heading(console, "Logs", f"{sum(line.count for line in lines):,} lines")
+        _show_annotations(console, lines)
+
+
+def _show_spans(console: Console, lines: Sequence[AnnotationLine], disagreements: Sequence[DisagreementLine]) -> None:
+    """Spans of other tracers, and where they and packets disagree."""
     if not lines:
         return
-    show_heading(console, "Logs", f"{sum(line.count for line in lines):,} lines and spans")
+    joined, count = sum(line.joined_count for line in lines), sum(line.count for line in lines)
+    show_heading(console, "Spans of other tracers", f"{joined:,} of {count:,} joined to a request")
+    _show_annotations(console, lines)
+    for line in disagreements:
+        noun, what = line.words
+        show_paragraph(console, f"disagree with packets, {noun}; the most: {what}", "", 2)
+
+
+def _show_annotations(console: Console, lines: Sequence[AnnotationLine]) -> None:
     most = _shown_count(len(lines), MOST_SERVED)
     for line in lines[:most]:
         who, what = line.words

@@ -21,6 +21,11 @@ HOST_KEYS = ("host.name", "k8s.node.name", "host.hostname", "hostname", "host.ip
 """Attributes that say where a process runs, the surest first."""
 _METHOD = ("http.request.method", "http.method")
 _TARGET = ("url.path", "http.target", "url.full", "http.url", "http.route")
+_IDS = ("x-trans-id", "x-openstack-request-id", "x-amz-request-id", "x-request-id")
+_TRANSACTION = (
+    "twintap.transaction_id",
+    *(f"http.{way}.header.{each}" for way in ("request", "response") for each in _IDS),
+)
 _STATEMENTS = ("db.query.text", "db.statement", "db.query.summary")
 _QUOTES = re.compile(r"'(?:[^']|'')*(?:'|$)|\$\$.*?(?:\$\$|$)", re.DOTALL)
 """A value in a statement; one that is cut off goes on to the end."""
@@ -67,6 +72,7 @@ class GivenSpan:
             host=host,
             service=_clean(self.process.get("service.name", ""), secrets)[:MOST_NAME] or None,
             severity="error" if self.is_error else None,
+            transaction_id=plain(_whole(_first(self.attributes, _TRANSACTION)))[:MOST_NAME],
             trace_id=self.trace_id,
             span_id=self.span_id,
             parent_span_id=self.parent_span_id,

@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import polars as pl
+import pytest
 from click.testing import CliRunner
 
 from collector.annotations.agreement import said_of
 from collector.commands.replay import command as replay
+from collector.commands.report import command as report
+from collector.export import jaeger, otlp
 from collector.trace.reading import Trace
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from testkit.tables import table
@@ -41,6 +44,30 @@ def test_spans_are_placed_joined_and_compared_with_packets(tmp_path: Path) -> No
     assert (server.kind, server.joined_by, server.exchange_id) == ("span", "time", row["exchange_id"])
     assert "packets show" in server.comparison
     assert (below.joined_by, below.comparison) == ("id", "")
+    assert "Spans of other tracers  2 of 2 joined to a request" in done.output
+    assert "in the server before its span began" in done.output
+    facts = json.loads(CliRunner().invoke(report, [str(trace), "--json"]).output)
+    [late] = [line for line in facts["disagreements"] if line["kind"] == "server_before"]
+    expected_ns = row["request_last_received_trace_ns"] + 10_000 - row["request_head_received_trace_ns"]
+    assert (late["count"], late["median_ns"]) == (1, late["largest"]["duration_ns"])
+    assert abs(late["median_ns"] - expected_ns) < 1_000
+    CliRunner().invoke(report, [str(trace), "--html", str(tmp_path / "page.html")])
+    assert "Where these spans and packets disagree" in (tmp_path / "page.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("form", ["otlp", "jaeger"])
+def test_exports_read_back_are_joined_to_their_own_requests(tmp_path: Path, form: str) -> None:
+    plain, trace, spans = tmp_path / "plain", tmp_path / "trace", tmp_path / "spans.json"
+    assert CliRunner().invoke(replay, [str(CAPTURE), "-o", str(plain), "--quiet"]).exit_code == 0
+    {"otlp": otlp, "jaeger": jaeger}[form].write(Trace(str(plain)), spans)
+    done = CliRunner().invoke(replay, [str(CAPTURE), "-o", str(trace), "--quiet", "--spans", str(spans)])
+    assert done.exit_code == 0, done.output
+    rows = pl.DataFrame(Trace(str(trace)).read("annotations")).cast({pl.Categorical: pl.String})
+    own = rows["text"].str.extract(r"twintap\.exchange_id: (\d+)").cast(pl.Int64)
+    assert len(rows) == Trace(str(plain)).rows_count("spans") > 30
+    assert rows["exchange_id"].to_list() == own.to_list()
+    assert set(rows["joined_by"]) == {"id"}
+    assert "disagree" not in done.output
 
 
 def test_a_client_and_its_server_on_one_host_are_compared_each_with_its_own_packets(tmp_path: Path) -> None:
