@@ -120,7 +120,7 @@ def _add_bands(server: Flask, trace: TraceView) -> None:
         rows = _numbers("lanes", len(trace.lanes))
         if not rows:
             abort(400, "`lanes` must be given")
-        return _bytes(windows.bands_message(trace.load.served, rows, from_ns, to_ns))
+        return _bytes(windows.bands_message(trace.load.by_server, rows, from_ns, to_ns))
 
     @server.get("/api/bands/at")
     def band_figures() -> Response:  # what a band stands for at the pointer, exactly
@@ -128,7 +128,7 @@ def _add_bands(server: Flask, trace: TraceView) -> None:
         if not has_bands:
             abort(404, "this trace has no bands")
         lanes = [lane for row in _numbers("lanes", len(trace.lanes)) for lane in row]
-        return jsonify(asdict(trace.load.served.within(lanes, from_ns, to_ns)))
+        return jsonify(asdict(trace.load.by_server.within(lanes, from_ns, to_ns)))
 
     @server.get("/api/origins")
     def origins() -> Response:  # of each request whether a client's, or background work

@@ -122,7 +122,7 @@ def _channel(grpc: ModuleType, endpoint: Endpoint) -> Any:
         address = ""
     if not parts.hostname or not address or "@" in address or parts.path.strip("/"):
         raise InputError(f"{endpoint.url} is no place of a gRPC server", f"give grpc://HOST:{PORT}")
-    if not endpoint.encrypted:
+    if not endpoint.uses_tls:
         return grpc.insecure_channel(address)
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(_authorities(endpoint.authority)))
 

@@ -48,7 +48,7 @@ class Endpoint:
     authority: Path | None = None  # trusts only its certificates (PEM); None: the system's
 
     @property
-    def encrypted(self) -> bool:
+    def uses_tls(self) -> bool:
         """Whether it is reached by TLS."""
         return self.url.startswith(("https://", "grpcs://"))
 
@@ -62,7 +62,7 @@ def endpoint_of(url: str, headers_file: Path | None, authority: Path | None) -> 
     """The endpoint, with its headers. Raises: `InputError` for files that cannot be used."""
     headers = _headers_of_variable(os.environ.get(HEADERS_VARIABLE, ""))
     found = Endpoint(url, headers | (_headers_of_file(headers_file) if headers_file else {}), authority)
-    if authority is not None and not found.encrypted:
+    if authority is not None and not found.uses_tls:
         raise InputError(f"--ca is for TLS, and {url} has none", "give https:// or grpcs://")
     return found
 
@@ -131,7 +131,7 @@ def check_rejected(endpoint: Endpoint, rejected: int, why: Any) -> None:
 
 
 def _tls_context(endpoint: Endpoint) -> ssl.SSLContext | None:
-    if not endpoint.encrypted:
+    if not endpoint.uses_tls:
         return None
     try:
         return ssl.create_default_context(cafile=endpoint.authority)

@@ -203,7 +203,7 @@ class Load:
         return slowness(self.table, self._duration_ns, bins)
 
     @cached_property
-    def served(self) -> Served:
+    def by_server(self) -> Served:
         """All requests by the host that served them."""
         return Served(self._trees.frame, self._lanes)
 

@@ -112,20 +112,18 @@ def fan_outs(call: Call) -> list[list[Call]]:
     """The groups of calls that a request made at once to several servers with the same question: of one kind and the
     same last part of the target, each begun before any of them had ended, each at another host."""
     groups: list[list[Call]] = []
+    open_groups: dict[tuple[object, str], list[list[Call]]] = {}
     for each in call.calls:
-        group = next((group for group in groups if _is_beside(each, group)), None)
+        key = each.kind, each.target.rpartition("/")[2]
+        alike = [group for group in open_groups.get(key, ()) if each.begin_ns < min(other.end_ns for other in group)]
+        group = next((group for group in alike if each.server_host not in {other.server_host for other in group}), None)
         if group is None:
             groups.append([each])
+            alike.append(groups[-1])
         else:
             group.append(each)
+        open_groups[key] = alike
     return [group for group in groups if len(group) > 1]
-
-
-def _is_beside(call: Call, group: Sequence[Call]) -> bool:
-    first = group[0]
-    alike = call.kind == first.kind and call.target.rpartition("/")[2] == first.target.rpartition("/")[2]
-    hosts = {each.server_host for each in group}
-    return alike and call.server_host not in hosts and call.begin_ns < min(each.end_ns for each in group)
 
 
 @dataclass(slots=True)
@@ -136,6 +134,22 @@ class _Server:
     ended: list[tuple[Call, int]] = field(default_factory=list)  # calls, with when they end now
     continued: list[tuple[int, int]] = field(default_factory=list)  # when calls might send their bodies
     groups: Mapping[int, list[Call]] = field(default_factory=dict)  # by the id of each call in a fan-out
+    _latest: tuple[int, int] | None = None  # of the calls that ended, the latest end as it was, and now
+
+    def end(self, call: Call, now_ns: int) -> None:
+        """A call ends."""
+        self.ended.append((call, now_ns))
+        was, now = self._latest or (call.end_ns, now_ns)
+        self._latest = max(was, call.end_ns), max(now, now_ns)
+
+    def ready_amid(self, at_ns: int, quorum: int | None, ratio: float, *, with_continued: bool = False) -> int:
+        """As `ready`, of an event before which all calls have ended that did so by then: without looking at each."""
+        if self.groups:
+            return self.ready(at_ns, quorum, ratio, with_continued=with_continued)
+        moments = [*self.seen, *self.continued] if with_continued else self.seen
+        waited = [(was, now) for was, now in moments if was <= at_ns] or self.seen[:1]  # clocks may be off
+        waited += [self._latest] if self._latest else []
+        return max(now for _, now in waited) + round((at_ns - max(was for was, _ in waited)) * ratio)
 
     def ready(self, at_ns: int, quorum: int | None, ratio: float, *, with_continued: bool = False) -> int:
         """When an event happens now that happened at `at_ns`."""
@@ -193,13 +207,13 @@ def _play_calls(call: Call, server: _Server, quorum: int | None) -> None:
     for order, place, at_ns in _events(call.calls):
         each = call.calls[place]
         if order == 0:
-            begins[place] = server.ready(at_ns, quorum, call.work_ratio)
+            begins[place] = server.ready_amid(at_ns, quorum, call.work_ratio)
         elif order == 1:
             server.continued.append((at_ns, begins[place] + _shorter(at_ns - each.begin_ns, each.before_ns)))
         elif order == 2 and each.continue_ns is not None:
-            bodies[place] = server.ready(at_ns, quorum, call.work_ratio, with_continued=True)
+            bodies[place] = server.ready_amid(at_ns, quorum, call.work_ratio, with_continued=True)
         elif order == 3:
-            server.ended.append((each, _end(each, begins[place], quorum, bodies.get(place))))
+            server.end(each, _end(each, begins[place], quorum, bodies.get(place)))
 
 
 def _events(calls: Sequence[Call]) -> list[tuple[int, int, int]]:

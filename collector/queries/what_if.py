@@ -149,7 +149,8 @@ def _requests(trace: TraceView, search: str) -> pl.DataFrame:
         ids = pl.Series(trace.trace_ids(table["number"].to_numpy()))
         table = table.filter(ids.is_in(pl.Series(found_roots(trace, search)).implode()))
     if table.is_empty():
-        raise InputError("there is no such request of a client", "docs/search.md")
+        what = f"{search!r} finds no request of a client" if search else f"{trace.url} has no request of a client"
+        raise InputError(what, "docs/search.md" if search else "")
     return table
 
 

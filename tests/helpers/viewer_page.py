@@ -67,22 +67,28 @@ def ink(page: Page, cls: int) -> int:
 
 def colour_ink(page: Page, name: str) -> int:
     """Pixels of the canvas in exactly a colour of the page's palette."""
+    colour = page.evaluate("name => name.split('.').reduce((part, key) => part[key], window.twintap.palette)", name)
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return count_pixels(page, f"r === {red} && g === {green} && b === {blue} && a === 255")
+
+
+def count_pixels(page: Page, test: str) -> int:
+    """Pixels of the canvas that pass a test of JavaScript on `r`, `g`, `b` and `a`, each 0 to 255."""
     page.evaluate(FRAMES)
     return int(
         page.evaluate(
-            """name => {
+            f"""() => {{
                 const canvas = document.getElementById("arrows"), copy = canvas.cloneNode();
-                const context = copy.getContext("2d", { willReadFrequently: true });
+                const context = copy.getContext("2d", {{ willReadFrequently: true }});
                 context.drawImage(canvas, 0, 0);
-                const { data } = context.getImageData(0, 0, copy.width, copy.height);
-                const hex = name.split(".").reduce((part, key) => part[key], window.twintap.palette);
-                const [r, g, b] = [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
+                const {{ data }} = context.getImageData(0, 0, copy.width, copy.height);
                 let found = 0;
-                for (let at = 0; at < data.length; at += 4)
-                    found += data[at] === r && data[at + 1] === g && data[at + 2] === b && data[at + 3] === 255;
+                for (let at = 0; at < data.length; at += 4) {{
+                    const [r, g, b, a] = [data[at], data[at + 1], data[at + 2], data[at + 3]];
+                    found += {test};
+                }}
                 return found;
-            }""",
-            name,
+            }}"""
         )
     )
 

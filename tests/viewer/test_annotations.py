@@ -23,9 +23,9 @@ PLACE = """([time, row, line]) => {
 
 
 @pytest.fixture(scope="module")
-def noted(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+def annotated_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     """Three uploads and three lines of the proxy, the first two at one time."""
-    folder = tmp_path_factory.mktemp("noted") / "trace"
+    folder = tmp_path_factory.mktemp("annotated_trace") / "trace"
     write_synthetic_trace(folder, Recipe())
     exchange = open_trace(str(folder)).requests_of_exchanges()["exchange_id"][0]
     first = {"start_trace_ns": EPOCH_NS + 20 * MS, "duration_ns": 9 * MS, "text": LONG, "name": HOSTILE}
@@ -39,8 +39,8 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
 
 
 @pytest.fixture
-def open_noted(page: Page, noted: TraceView) -> Iterator[Page]:
-    with serving(noted) as url, leaving(page):
+def annotated_page(page: Page, annotated_trace: TraceView) -> Iterator[Page]:
+    with serving(annotated_trace) as url, leaving(page):
         open_page(page, url)
         page.wait_for_function(SHOWN)
         yield page
@@ -52,47 +52,49 @@ def place(page: Page, trace: TraceView, at_ns: int, line: int = 0) -> tuple[floa
     return x, y
 
 
-def test_overlapping_lines_stand_below_one_another(open_noted: Page) -> None:
-    assert [each["line"] for each in open_noted.evaluate(SHOWN)] == [0, 1, 0]
+def test_overlapping_lines_stand_below_one_another(annotated_page: Page) -> None:
+    assert [each["line"] for each in annotated_page.evaluate(SHOWN)] == [0, 1, 0]
 
 
-def test_pointing_at_one_shows_it_and_a_click_selects_it_and_its_request(open_noted: Page, noted: TraceView) -> None:
-    x, y = place(open_noted, noted, EPOCH_NS + 24 * MS)
-    open_noted.mouse.move(x, y)
-    expect(open_noted.locator("#tip")).to_contain_text("joined by connection")
-    open_noted.mouse.click(x, y)
-    expect(open_noted.locator("#packet-details")).to_contain_text("by its connection")
-    expect(open_noted.locator("#packet-details pre")).to_have_text(LONG)
-    width = open_noted.evaluate("document.getElementById('packet-details').scrollWidth")
+def test_pointing_at_one_shows_it_and_a_click_selects_it_and_its_request(
+    annotated_page: Page, annotated_trace: TraceView
+) -> None:
+    x, y = place(annotated_page, annotated_trace, EPOCH_NS + 24 * MS)
+    annotated_page.mouse.move(x, y)
+    expect(annotated_page.locator("#tip")).to_contain_text("joined by connection")
+    annotated_page.mouse.click(x, y)
+    expect(annotated_page.locator("#packet-details")).to_contain_text("by its connection")
+    expect(annotated_page.locator("#packet-details pre")).to_have_text(LONG)
+    width = annotated_page.evaluate("document.getElementById('packet-details').scrollWidth")
     assert width < 600, "a long line wraps"
-    expect(open_noted.locator("#request-details")).to_contain_text("As its logs say")
-    assert open_noted.evaluate("window.twintap.state.selection.request") is not None
-    assert open_noted.evaluate("window.hacked") is None
-    x, y = place(open_noted, noted, EPOCH_NS + 24 * MS, 1)
-    open_noted.mouse.click(x, y)
-    expect(open_noted.locator("#packet-details")).to_contain_text("of no request that is known")
+    expect(annotated_page.locator("#request-details")).to_contain_text("As its logs say")
+    assert annotated_page.evaluate("window.twintap.state.selection.request") is not None
+    assert annotated_page.evaluate("window.hacked") is None
+    x, y = place(annotated_page, annotated_trace, EPOCH_NS + 24 * MS, 1)
+    annotated_page.mouse.click(x, y)
+    expect(annotated_page.locator("#packet-details")).to_contain_text("of no request that is known")
 
 
-def test_keys_step_through_them_and_hide_them(open_noted: Page) -> None:
+def test_keys_step_through_them_and_hide_them(annotated_page: Page) -> None:
     for key, number in (("]", 2), ("[", 1), ("[", 0), ("]", 1)):
-        open_noted.keyboard.press(key)
-        open_noted.wait_for_function(f"() => window.twintap.state.annotation === {number}")
-    expect(open_noted.locator("#packet-details")).to_contain_text("failed")
-    button = open_noted.locator("#annotations")
+        annotated_page.keyboard.press(key)
+        annotated_page.wait_for_function(f"() => window.twintap.state.annotation === {number}")
+    expect(annotated_page.locator("#packet-details")).to_contain_text("failed")
+    button = annotated_page.locator("#annotations")
     expect(button).to_have_attribute("aria-pressed", "true")
-    open_noted.keyboard.press("j")
+    annotated_page.keyboard.press("j")
     expect(button).to_have_attribute("aria-pressed", "false")
-    assert "logs=off" in open_noted.url
+    assert "logs=off" in annotated_page.url
 
 
-def test_hidden_ones_are_not_drawn(open_noted: Page, noted: TraceView) -> None:
-    x, y = place(open_noted, noted, EPOCH_NS + 24 * MS)
+def test_hidden_ones_are_not_drawn(annotated_page: Page, annotated_trace: TraceView) -> None:
+    x, y = place(annotated_page, annotated_trace, EPOCH_NS + 24 * MS)
     box = {"x": x - 20, "y": y - 2, "width": 40, "height": 4}
-    shown = open_noted.screenshot(clip=box)
-    open_noted.keyboard.press("j")
-    expect(open_noted.locator("#annotations")).to_have_attribute("aria-pressed", "false")
-    open_noted.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    assert open_noted.screenshot(clip=box) != shown
+    shown = annotated_page.screenshot(clip=box)
+    annotated_page.keyboard.press("j")
+    expect(annotated_page.locator("#annotations")).to_have_attribute("aria-pressed", "false")
+    annotated_page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert annotated_page.screenshot(clip=box) != shown
 
 
 def test_without_annotations_there_is_no_switch(small_trace: TraceView) -> None:
@@ -100,13 +102,13 @@ def test_without_annotations_there_is_no_switch(small_trace: TraceView) -> None:
     assert said_parts(()) == []
 
 
-def test_what_the_page_is_given_has_the_columns_that_it_takes(noted: TraceView) -> None:
-    found = Annotations(noted).between(0, noted.duration_ns)
-    assert found.select(EACH).row(0)[:3] == (0, "log", [lane.host for lane in noted.lanes].index("proxy"))
+def test_what_the_page_is_given_has_the_columns_that_it_takes(annotated_trace: TraceView) -> None:
+    found = Annotations(annotated_trace).between(0, annotated_trace.duration_ns)
+    assert found.select(EACH).row(0)[:3] == (0, "log", [lane.host for lane in annotated_trace.lanes].index("proxy"))
 
 
-def test_one_in_the_panel_says_how_it_compares(noted: TraceView) -> None:
-    one = Annotations(noted).one(0)
+def test_one_in_the_panel_says_how_it_compares(annotated_trace: TraceView) -> None:
+    one = Annotations(annotated_trace).one(0)
     assert one is not None
     texts = str(annotation_details(one))
     assert "upstream" in texts
@@ -114,6 +116,6 @@ def test_one_in_the_panel_says_how_it_compares(noted: TraceView) -> None:
 
 
 @pytest.mark.parametrize("path", ["annotations?from=x&to=1", "annotations/99", "annotations/beside?number=0&at=z"])
-def test_questions_that_make_no_sense(page: Page, noted: TraceView, path: str) -> None:
-    with serving(noted) as url:
+def test_questions_that_make_no_sense(page: Page, annotated_trace: TraceView, path: str) -> None:
+    with serving(annotated_trace) as url:
         assert page.request.get(f"{url}/api/{path}").status in (400, 404)

@@ -12,6 +12,7 @@ from tests.helpers.viewer_page import (
     act_and_settle,
     arrow_point,
     canvas_middle,
+    count_pixels,
     ink,
     leaving,
     open_page,
@@ -280,20 +281,7 @@ def _check_bands(page: Page) -> None:
 
 def band_ink(page: Page) -> int:
     """Pixels that are more of the colour of requests at once than of any other that the picture has."""
-    page.evaluate(FRAMES)
-    return int(
-        page.evaluate(
-            """() => {
-                const canvas = document.getElementById("arrows"), copy = canvas.cloneNode();
-                const context = copy.getContext("2d", { willReadFrequently: true });
-                context.drawImage(canvas, 0, 0);
-                const { data } = context.getImageData(0, 0, copy.width, copy.height);
-                let found = 0;
-                for (let at = 0; at < data.length; at += 4) found += data[at] < 100 && data[at + 1] > data[at + 2] + 8;
-                return found;
-            }"""
-        )
-    )
+    return count_pixels(page, "r < 100 && g > b + 8")
 
 
 def test_problems_are_seen_at_every_zoom(page: Page, large_trace: TraceView) -> None:

@@ -92,6 +92,8 @@ def _changes(address: Address) -> Changes:
     if bool(slow) != bool(fast) or bool(host) != bool(own):
         raise InputError("one half of a change is missing", "a server needs another one, or a factor, beside it")
     quorum = _value(address.text("quorum"))
+    if quorum is not None and quorum != int(quorum):
+        raise InputError("a quorum is a whole number", "1 for the first answer")
     return Changes(
         quorum=None if quorum is None else int(quorum),
         no_loss=address.text("loss") == YES,
@@ -120,7 +122,7 @@ def _forecast(trace: TraceView, address: Address) -> Forecast:
 
 @lru_cache(maxsize=4)
 def _cached_forecast(trace: TraceView, given: tuple[tuple[str, str], ...]) -> Forecast:
-    """Kept, for it takes a second for some ten thousand calls."""
+    """Kept, for it takes a second for some twenty thousand calls."""
     return what_if(trace, _changes(Address("", given)), dict(given)["search"])
 
 

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collector.queries.request_replay import Call, duration_now_ns, fan_outs, quantile_ratio
 
@@ -36,6 +38,25 @@ def test_nothing_changed_is_as_measured() -> None:
     assert duration_now_ns(root) == 1_000
     odd = request(call(50, 40, 30, 20), call(950, 960, 990, 1_200))  # clocks that are off, an answer before the calls
     assert duration_now_ns(odd) == 1_000
+
+
+TIMES = st.integers(0, 1_000)
+
+
+@given(st.lists(st.tuples(TIMES, TIMES, TIMES, TIMES, st.sampled_from(["s1", "s2", "s3"])), max_size=6), TIMES, TIMES)
+def test_whatever_the_times_are_nothing_changed_is_as_measured(
+    times: list[tuple[int, int, int, int, str]], answered: int, end: int
+) -> None:
+    root = request(*sorted((call(*each) for each in times), key=lambda each: each.begin_ns), answered=answered, end=end)
+    assert duration_now_ns(root) == root.duration_ns
+    assert duration_now_ns(root, 99) == root.duration_ns, "no quorum is greater than what was waited for"
+
+
+def test_thousands_of_calls_take_no_longer_each() -> None:
+    many = [call(100 + 10 * at, 101 + 10 * at, 108 + 10 * at, 109 + 10 * at) for at in range(20_000)]
+    root = request(*many, answered=300_000, end=300_100)
+    many[0].work_ratio = 0.0
+    assert duration_now_ns(root, 1) == root.duration_ns - 7
 
 
 def test_a_quicker_call_uncovers_the_next_slowest() -> None:

@@ -20,7 +20,7 @@ LOST = "20000 > 0:100 GET /a\n20250 < 0:50 200 lost\n60250 < 0:50 200 #2\n"
 
 
 @pytest.fixture(scope="module")
-def bundled(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+def bundled_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     place = tmp_path_factory.mktemp("bundled") / "trace"
     analyse(host_sources([str(CAPTURES / "bench-2-puts")]), str(place))
     return open_trace(str(place))
@@ -35,17 +35,17 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     return open_trace(str(place))
 
 
-def test_a_change_that_changes_nothing_is_as_measured(bundled: TraceView) -> None:
-    found = what_if(bundled, Changes(own_time={"proxy": 1.0}))
-    measured = dict(bundled.load.table.select("number", "duration_ns").rows())
+def test_a_change_that_changes_nothing_is_as_measured(bundled_trace: TraceView) -> None:
+    found = what_if(bundled_trace, Changes(own_time={"proxy": 1.0}))
+    measured = dict(bundled_trace.load.table.select("number", "duration_ns").rows())
     assert sum(each.count for each in found.classes) == len(measured)
     assert {each.changed_count for each in found.classes} == {0}
     durations = [int(each) for was, now in found.durations_ns.values() for each in now]
     assert sorted(durations) == sorted(measured.values())
 
 
-def test_a_quorum_of_one_does_not_wait_for_the_second_replica(bundled: TraceView) -> None:
-    found = what_if(bundled, Changes(quorum=1))
+def test_a_quorum_of_one_does_not_wait_for_the_second_replica(bundled_trace: TraceView) -> None:
+    found = what_if(bundled_trace, Changes(quorum=1))
     puts = next(each for each in found.classes if each.name.startswith("PUT object"))
     assert puts.changed_count == puts.count
     assert puts.p50_now_ns < puts.p50_ns

@@ -46,8 +46,8 @@ function onPoint(x, y) {
 
 function showTip(arrows, at, x, y) {
   const { left, top } = canvas.getBoundingClientRect(), { view } = state;
-  const noted = annotationAt(view, state, x, y);
-  const marked = stripAt(view, state.usage, x, y) || markAt(view, x, y) || (noted && annotationTip(noted)) || (at < 0 && (faultAt(view, x, y) || uncoveredAt(view, x, y)));
+  const annotation = annotationAt(view, state, x, y);
+  const marked = stripAt(view, state.usage, x, y) || markAt(view, x, y) || (annotation && annotationTip(annotation)) || (at < 0 && (faultAt(view, x, y) || uncoveredAt(view, x, y)));
   const counts = !marked && at < 0 && countsAt(x, y);
   if (marked) tip.showLines(marked, left + x, top + y);
   else if (at >= 0) tip.showArrow(arrows, at, left + x, top + y);
@@ -84,9 +84,9 @@ function hover(number) {
 
 function onClick(x, y) {
   canvas.focus();
-  const noted = annotationAt(state.view, state, x, y);
-  if (noted) {
-    selectAnnotation(noted.number);
+  const annotation = annotationAt(state.view, state, x, y);
+  if (annotation) {
+    selectAnnotation(annotation.number);
     return;
   }
   const [arrows, at] = arrowAt(x, y);
