@@ -10,7 +10,7 @@ from flask import Flask, Response, abort, jsonify, request
 from collector.queries import NO_REQUEST, AnnotationCounts, Annotations, OneAnnotation, Said, heading_of
 from viewer.controls import action_button, request_button, toggle_button
 from viewer.serialise import element_trees
-from viewer.wording import duration, exact_time, plural
+from viewer.wording import duration, exact_time
 
 WIDEST_NS = 1 << 52
 LISTED = 20
@@ -49,9 +49,9 @@ def annotations_switch(annotations: Annotations) -> list[Component]:
     """A legend entry that shows or hides annotations, where the trace has any."""
     if not annotations.count:
         return []
-    what = plural(annotations.count, "line")
-    title = f"{what} of logs, or spans of other tracers, below their host's line (j); [ and ] step through them"
-    return [toggle_button([html.Canvas(className="chip", width=44, height=24), "logs"], "annotations", title)]
+    title = f"{annotations.count:,} of {annotations.sources}, below their host's line (j); [ and ] step through them"
+    canvas = html.Canvas(className="chip", width=44, height=24)
+    return [toggle_button([canvas, annotations.sources], "annotations", title)]
 
 
 def annotation_details(found: OneAnnotation) -> list[Component]:
@@ -68,13 +68,13 @@ def annotation_details(found: OneAnnotation) -> list[Component]:
     else:
         facts.append(("joined", UNJOINED))
     steps = [
-        action_button("‹", "previous-annotation", "Previous line of a log ([)", "small"),
-        action_button("›", "next-annotation", "Next line of a log (])", "small"),
+        action_button("‹", "previous-annotation", "Previous ([)", "small"),
+        action_button("›", "next-annotation", "Next (])", "small"),
     ]
     rows = [html.Tr([html.Th(name), html.Td(value)]) for name, value in facts]
     buttons = [] if found.request == NO_REQUEST else [request_button(f"request #{found.request + 1}", found.request)]
     return [
-        html.H3(["Log ", *steps]),
+        html.H3([f"{found.kind.capitalize()} ", *steps]),
         html.P(found.name, className="facts"),
         html.Table(html.Tbody(rows)),
         html.Pre(found.text, className="line", tabIndex="0"),

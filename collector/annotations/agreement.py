@@ -7,7 +7,7 @@ A client's span is compared with the time from its request's first byte to the a
 longer (it waited for a connection, or read the answer later), and one that is shorter ended before all had arrived.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -92,9 +92,13 @@ class Said:
 
 def heading_of(said: Sequence[Said]) -> str:
     """Above what they say: whether they are lines of logs, spans, or both."""
-    kinds = {each.kind for each in said}
+    return f"As its {sources_words({each.kind for each in said})} say"
+
+
+def sources_words(kinds: Container[str]) -> str:
+    """What annotations of these kinds are from: `logs`, `spans`, `logs and spans`."""
     words = {Kind.LOG: "logs", Kind.SPAN: "spans"}
-    return f"As its {' and '.join(word for kind, word in words.items() if kind in kinds)} say"
+    return " and ".join(word for kind, word in words.items() if kind in kinds)
 
 
 def said_of(trace: Trace, exchange_ids: Sequence[int]) -> tuple[Said, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.annotations.agreement import COLUMNS, Said, said_of
+from collector.annotations.agreement import COLUMNS, Said, said_of, sources_words
 from collector.queries.timeline.columns import NO_LANE
 from collector.queries.trace_view import TraceView
 
@@ -39,6 +39,7 @@ class OneAnnotation:
     """One annotation, whole."""
 
     number: int
+    kind: str  # "log" | "span"
     start_ns: int
     duration_ns: int
     uncertainty_ns: int | None
@@ -59,6 +60,12 @@ class Annotations:
     def count(self) -> int:
         """How many there are; 0 of a trace that is far away, since each would be read for it."""
         return 0 if self._trace.reads is not None else self._trace.stored.rows_count("annotations")
+
+    @cached_property
+    def sources(self) -> str:
+        """What they are from: `logs`, `spans`, `logs and spans`. Cost: a column of their table."""
+        kinds = pl.DataFrame(self._trace.stored.read("annotations", ["kind"]))["kind"].cast(pl.String)
+        return sources_words(set(kinds.unique()))
 
     @cached_property
     def _frame(self) -> pl.DataFrame:
@@ -103,6 +110,7 @@ class Annotations:
         said = () if row["exchange_id"] is None else said_of(self._trace.stored, [row["exchange_id"]])
         return OneAnnotation(
             number=number,
+            kind=row["kind"],
             start_ns=row["start_trace_ns"] - self._trace.start_ns,
             duration_ns=row["duration_ns"] or 0,
             uncertainty_ns=row["uncertainty_ns"],

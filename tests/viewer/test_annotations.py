@@ -115,6 +115,14 @@ def test_one_in_the_panel_says_how_it_compares(annotated_trace: TraceView) -> No
     assert "4.00 ms" in texts
 
 
+def test_the_legend_and_the_panel_say_whether_it_is_a_line_or_a_span(annotated_trace: TraceView) -> None:
+    annotations = Annotations(annotated_trace)
+    (switch,) = annotations_switch(annotations)
+    assert switch.children[1] == "logs and spans"
+    found = [annotations.one(number) for number in (0, 2)]
+    assert [annotation_details(each)[0].children[0] for each in found if each] == ["Log ", "Span "]
+
+
 @pytest.mark.parametrize("path", ["annotations?from=x&to=1", "annotations/99", "annotations/beside?number=0&at=z"])
 def test_questions_that_make_no_sense(page: Page, annotated_trace: TraceView, path: str) -> None:
     with serving(annotated_trace) as url:
