@@ -191,6 +191,7 @@ class Intervals:
     )
     update_retry_s: float = 5.0  # between attempts to deliver what a container server did not take
     info_cache_s: float = 60.0  # a proxy remembers that a container or account is there, and what its metadata says
+    post_quorum_timeout_s: float = 0.5  # after a quorum answered, a proxy waits so long for the others (as Swift does)
     replicate_s: float = 5.0  # between passes of the replicators …
     recheck_s: float = 30.0  # … which leave alone for so long what all replicas agreed on and has not changed since
     reclaim_age_s: float = 604_800.0  # until it is forgotten that something was deleted

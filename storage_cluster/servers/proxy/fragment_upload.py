@@ -29,7 +29,7 @@ from storage_cluster.servers.http import multiphase
 from storage_cluster.servers.http.backend import BackendAnswer, BackendUpload
 from storage_cluster.servers.http.messages import Call, Refusal
 from storage_cluster.servers.object.server import METADATA
-from storage_cluster.servers.proxy.replicas import POST_QUORUM_TIMEOUT_S, Replicas, first_and_rest
+from storage_cluster.servers.proxy.replicas import Replicas, first_and_rest
 from storage_cluster.servers.proxy.upload import Upload, send_chunk
 
 _OF_THE_WHOLE = ("Content-Length", "Trailer", "Etag")
@@ -92,7 +92,8 @@ class FragmentUpload(Upload):
         for upload in held:
             if upload not in [archive.upload for archive in stored]:
                 upload.give_up()
-        return await first_and_rest({asyncio.create_task(archive.upload.answer()) for archive in stored}, self.quorum)
+        answers = {asyncio.create_task(archive.upload.answer()) for archive in stored}
+        return await first_and_rest(answers, self.quorum, self._replicas.post_quorum_timeout_s)
 
     async def _send_fragments(self, call: Call, archives: list[_Archive]) -> None:
         """Encode the body and send it. Raises: Refusal (503) once too few servers are left."""
@@ -135,7 +136,7 @@ class FragmentUpload(Upload):
             fragments.SEGMENT: str(self._code.segment_bytes),
         }
         asking = {asyncio.create_task(self._is_stored(archive, common)): archive for archive in archives}
-        ready = await _first_true(asking, self.quorum)
+        ready = await _first_true(asking, self.quorum, self._replicas.post_quorum_timeout_s)
         if len(ready) >= self.quorum:
             return ready
         early = [archive.upload.early_status for archive in archives]
@@ -146,14 +147,15 @@ class FragmentUpload(Upload):
         return await archive.upload.send_and_be_asked_again(multiphase.after_body(self._boundary, common | own))
 
 
-async def _first_true(asking: dict["asyncio.Task[bool]", _Archive], quorum: int) -> list[_Archive]:
-    """Those that say yes: a quorum, and of the others those that do so within a moment. The rest is cancelled."""
+async def _first_true(asking: dict["asyncio.Task[bool]", _Archive], quorum: int, others_s: float) -> list[_Archive]:
+    """Those that say yes: a quorum, and of the others those that do so within `others_s` more. The rest is
+    cancelled."""
     pending = set(asking)
     try:
         while pending and sum(task.result() for task in asking if task not in pending) < quorum:
             _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         if pending:
-            _, pending = await asyncio.wait(pending, timeout=POST_QUORUM_TIMEOUT_S)
+            _, pending = await asyncio.wait(pending, timeout=others_s)
         return [archive for task, archive in asking.items() if task.done() and task.result()]
     finally:
         for task in pending:

@@ -18,7 +18,6 @@ from storage_cluster.servers.http.backend import Backend, BackendAnswer, device_
 from storage_cluster.services import RING_SERVICES
 from storage_cluster.topology import Device
 
-POST_QUORUM_TIMEOUT_S = 0.5
 _NO_SPACE_ON_DEVICE = 507
 
 HeadersFor = Callable[[int], Mapping[str, str]]
@@ -31,6 +30,7 @@ class Replicas:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.quorum = backend.topology.ring.replicas // 2 + 1
+        self.post_quorum_timeout_s = backend.topology.intervals.post_quorum_timeout_s
 
     def placement(self, *names: str, policy: int = 0) -> tuple[str, int, Ring]:
         """Service, partition and ring of account[, container[, object]]; `policy` is the container's."""
@@ -103,7 +103,8 @@ class Replicas:
             )
             for index, device in enumerate(ring.primaries(partition))
         }
-        return best_answer(await first_and_rest(tasks, ring.quorum), ring.quorum)
+        answers = await first_and_rest(tasks, ring.quorum, self.post_quorum_timeout_s)
+        return best_answer(answers, ring.quorum)
 
     async def _change_one(
         self,
@@ -137,15 +138,16 @@ def with_handoffs(primary: Device, handoffs: Iterator[Device]) -> Iterator[Devic
     yield from handoffs
 
 
-async def first_and_rest(tasks: set[asyncio.Task[BackendAnswer]], quorum: int) -> list[BackendAnswer]:
-    """The answers of a majority that agrees, and of those others that come within a moment; the rest goes on alone."""
+async def first_and_rest(tasks: set[asyncio.Task[BackendAnswer]], quorum: int, others_s: float) -> list[BackendAnswer]:
+    """The answers of a quorum that agrees, and of those others that come within `others_s` more; the rest goes on
+    alone."""
     answers: list[BackendAnswer] = []
     pending = tasks
     while pending and not has_quorum([answer.status for answer in answers], quorum):
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         answers += [task.result() for task in done]
     if pending:
-        done, pending = await asyncio.wait(pending, timeout=POST_QUORUM_TIMEOUT_S)
+        done, pending = await asyncio.wait(pending, timeout=others_s)
         answers += [task.result() for task in done]
     _keep_going(pending)
     return answers

@@ -53,7 +53,7 @@ class Upload:
             if upload not in open_ones:
                 upload.give_up()
         answers = {asyncio.create_task(upload.answer()) for upload in open_ones}
-        return await first_and_rest(answers, self.quorum)
+        return await first_and_rest(answers, self.quorum, self._replicas.post_quorum_timeout_s)
 
     async def _connect_all(self) -> list[BackendUpload | None]:
         """An upload for each replica; None where no server accepted it."""

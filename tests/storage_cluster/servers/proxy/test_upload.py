@@ -21,6 +21,7 @@ class Server:
 
     status: int = 201
     answers_after: int | None = None  # None: only when it is waited for
+    answer_s: float = 0.0  # how long its answer takes once it is waited for
     taken: bytes = b""
     given_up: bool = False
     is_blocked = False
@@ -41,6 +42,7 @@ class Server:
         self.given_up = True
 
     async def answer(self) -> BackendAnswer:
+        await asyncio.sleep(self.answer_s)
         return BackendAnswer(self.status)
 
 
@@ -57,11 +59,17 @@ class Backend:
         return next(self._servers)
 
 
-def run(*servers: Server | None, chunks: tuple[bytes, ...] = (b"x" * 10, b"y" * 10)) -> list[int]:
+def run(
+    *servers: Server | None, chunks: tuple[bytes, ...] = (b"x" * 10, b"y" * 10), others_s: float = 5.0
+) -> list[int]:
     """Statuses of those that were counted. Devices are three primaries, then handoffs, in the order of `servers`."""
     devices = [SimpleNamespace(name=f"d{number}", host="h") for number in range(len(servers))]
     ring = SimpleNamespace(primaries=lambda _: devices[:3], handoffs=lambda _: iter(devices[3:]), quorum=2)
-    replicas = SimpleNamespace(backend=Backend(*servers), placement=lambda *_, policy: ("object", policy, ring))
+    replicas = SimpleNamespace(
+        backend=Backend(*servers),
+        placement=lambda *_, policy: ("object", policy, ring),
+        post_quorum_timeout_s=others_s,
+    )
     upload = Upload(replicas, NAMES, [{}, {}, {}])  # type: ignore[arg-type]
 
     async def body():
@@ -76,6 +84,11 @@ def test_all_get_the_body() -> None:
     servers = [Server(), Server(), Server()]
     assert run(*servers) == [201] * 3
     assert {server.taken for server in servers} == {b"x" * 10 + b"y" * 10}
+
+
+@pytest.mark.parametrize(("others_s", "counted"), [(5.0, [201] * 3), (0.0, [201] * 2)])
+def test_who_answers_after_the_quorum_counts_for_so_long(others_s: float, counted: list[int]) -> None:
+    assert run(Server(), Server(answer_s=0.2), Server(), others_s=others_s) == counted
 
 
 def test_a_server_that_answers_before_the_end_is_sent_still_counts() -> None:
