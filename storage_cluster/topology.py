@@ -204,14 +204,20 @@ class Intervals:
 
 @dataclasses.dataclass(frozen=True)
 class BackendOptions:
-    """How servers reach each other."""
+    """How servers reach and answer each other, and clients."""
 
     connections: str = "new"  # for each request, as in Swift; or "pooled": kept and used again
+    answers: str = "whole"  # head and body in one write, or "pieces": one write each, as simple servers do
+    nodelay: bool = True  # whether servers set TCP_NODELAY; without, a small piece of an answer waits for an ACK
 
     def __post_init__(self) -> None:
         """Raises: TopologyError."""
         if self.connections not in ("new", "pooled"):
             raise TopologyError(f'topology: [backend] connections is {self.connections!r}, not "new" or "pooled"')
+        if self.answers not in ("whole", "pieces"):
+            raise TopologyError(f'topology: [backend] answers is {self.answers!r}, not "whole" or "pieces"')
+        if not isinstance(self.nodelay, bool):
+            raise TopologyError(f"topology: [backend] nodelay is {self.nodelay!r}, not true or false")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ from storage_cluster.servers.disks.devices import Devices
 from storage_cluster.servers.http.access_log import AccessLog, proxy_line, storage_line
 from storage_cluster.servers.http.backend import Backend
 from storage_cluster.servers.http.front import Front, given_transaction_id, own_transaction_id, segments
+from storage_cluster.servers.http.inbound import Writing
 from storage_cluster.servers.http.messages import Call
 from storage_cluster.servers.processor import SUFFIX, Processor
 from storage_cluster.topology import (
@@ -61,6 +62,7 @@ async def running(
         try:
             async with contextlib.AsyncExitStack() as closing:
                 front = SERVERS[service.name](_Parts(topology, backend, devices, log, log_file), closing)
+                front.writing = Writing(topology.backend.answers == "pieces", topology.backend.nodelay)
                 modelled = topology.host(service.host).processor
                 if request_ms := modelled.request_ms.get(service.name):
                     s_per_byte = modelled.ms_per_mb.get(service.name, 0.0) / 1e9

@@ -98,6 +98,19 @@ def test_so_many_replicas_answer_a_write_before_its_client_is_answered(document:
         topology.parse(document | {"ring": ring | {"write_quorum": 4}})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"connections": "few"}, "connections is 'few'"),
+        ({"answers": 2}, "answers is 2"),
+        ({"nodelay": 0}, "nodelay is 0"),
+    ],
+)
+def test_how_servers_answer_is_checked(document: dict, options: dict, message: str) -> None:
+    with pytest.raises(topology.TopologyError, match=message):
+        topology.parse(document | {"backend": options})
+
+
 def test_a_topology_is_found_by_name_or_path() -> None:
     assert topology.bundled_names() == [
         *("balanced", "paper", "paper-004", "paper-2016", "papio", "policies", "several-proxies"),

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from storage_cluster.servers.http.access_log import AccessLog, Served
 from storage_cluster.servers.http.framing import FramingError, head_bytes
-from storage_cluster.servers.http.inbound import Exchange, InboundConnection
+from storage_cluster.servers.http.inbound import WHOLE, Exchange, InboundConnection, Writing
 from storage_cluster.servers.http.messages import (
     Body,
     BrokenOff,
@@ -62,6 +62,7 @@ class Front:
     reply_to: ReplyTo = swift_reply
     processor: Processor | None = None
     """The modelled one, if the topology has it."""
+    writing: Writing = WHOLE
     _connections: set[InboundConnection] = dataclasses.field(default_factory=set)
 
     async def serve(self, listening: socket.socket) -> asyncio.Server:
@@ -71,7 +72,7 @@ class Front:
 
     def connection(self, clock: Clock | None = None) -> InboundConnection:
         """The protocol object of one client's connection."""
-        return InboundConnection(self._serve, self._refuse, self._connections, clock)
+        return InboundConnection(self._serve, self._refuse, self._connections, clock, self.writing)
 
     async def shutdown(self) -> None:
         """Close the remaining connections, busy ones after a short wait."""

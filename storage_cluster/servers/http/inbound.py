@@ -12,6 +12,8 @@ Source: RFC 9112 §9.3 (persistence, pipelining), §9.6 (tear-down); RFC 9110 §
 import asyncio
 import collections
 import contextlib
+import dataclasses
+import socket
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -25,6 +27,17 @@ PIPELINED_MAX = 64
 READ_TO_END_MAX_BYTES = 1_048_576
 LINGER_S = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Writing:
+    """How answers are written."""
+
+    in_pieces: bool = False  # the head and a body that is known by then in two writes
+    nodelay: bool = True  # TCP_NODELAY
+
+
+WHOLE = Writing()
 
 
 class Exchange:
@@ -67,7 +80,12 @@ class Exchange:
             headers.append(("Connection", "keep-alive"))
         self.answered = True
         self.bytes_out += len(body)
-        self.connection.write(head_bytes(first_line, headers) + body)
+        head = head_bytes(first_line, headers)
+        if self.connection.writing.in_pieces and body:
+            self.connection.write(head)
+            self.connection.write(body)
+        else:
+            self.connection.write(head + body)
 
     async def send(self, data: bytes) -> None:
         """Send more of the response; waits while the client is slower. Raises: ConnectionResetError."""
@@ -96,7 +114,12 @@ class InboundConnection(Sending, asyncio.Protocol):
     """One connection of one client."""
 
     def __init__(
-        self, serve: Serve, refuse: RefuseBytes, registry: set["InboundConnection"], clock: Clock | None = None
+        self,
+        serve: Serve,
+        refuse: RefuseBytes,
+        registry: set["InboundConnection"],
+        clock: Clock | None = None,
+        writing: Writing = WHOLE,
     ) -> None:
         super().__init__()
         self._serve = serve
@@ -109,12 +132,15 @@ class InboundConnection(Sending, asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._refusal: bytes | None = None  # to be sent after what is being answered
         self._discarding = False
+        self.writing = writing
         self.peer = self.local = "-"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_MAX_BYTES)
+        if not self.writing.nodelay:  # uvloop has set it
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
         self.peer, self.local = (_address(transport, name) for name in ("peername", "sockname"))
         self._patience = Patience(CLIENT_TIMEOUT_S, self._on_silence, self._clock)
         self._registry.add(self)

@@ -4,14 +4,24 @@ import asyncio
 import dataclasses
 import io
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import pytest
+import uvloop
 from multidict import CIMultiDict
 
 from storage_cluster.servers.http.access_log import AccessLog
 from storage_cluster.servers.http.framing import HEADERS_MAX_COUNT
 from storage_cluster.servers.http.front import Front, segments
-from storage_cluster.servers.http.inbound import CLIENT_TIMEOUT_S, LINGER_S, PIPELINED_MAX, READ_TO_END_MAX_BYTES
+from storage_cluster.servers.http.inbound import (
+    CLIENT_TIMEOUT_S,
+    LINGER_S,
+    PIPELINED_MAX,
+    READ_TO_END_MAX_BYTES,
+    WHOLE,
+    Writing,
+)
 from storage_cluster.servers.http.messages import BrokenOff, Call, Refusal, Reply, reply
 from tests.helpers.wire import FakeClock, FakeTransport, settle
 
@@ -295,3 +305,30 @@ def test_a_body_that_nobody_takes_is_not_taken_from_the_socket() -> None:
         assert len(await conversation.say(bytes(1_000_000))) > 3_000_000
 
     talk(slow, script)
+
+
+@pytest.mark.parametrize(("writing", "segments_count"), [(WHOLE, 1), (Writing(in_pieces=True, nodelay=False), 2)])
+def test_an_answer_is_written_as_the_topology_says(
+    monkeypatch: pytest.MonkeyPatch, writing: Writing, segments_count: int
+) -> None:
+    written, nodelay = list[bytes](), list[int]()
+
+    async def run() -> None:
+        front = Front(echo, AccessLog(io.StringIO()), segments(2), lambda path, headers: "tx1", writing=writing)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            server = await front.serve(listening)
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            while not front._connections:
+                await asyncio.sleep(0)
+            (connection,) = front._connections
+            write, transport = connection.write, connection._transport
+            monkeypatch.setattr(connection, "write", lambda data: (written.append(data), write(data)))
+            nodelay.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.write(b"GET /a HTTP/1.1\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).endswith(b"GET a ")
+            writer.close()
+            server.close()
+
+    uvloop.run(run())
+    assert len(written) == segments_count
+    assert bool(nodelay[0]) == writing.nodelay
