@@ -1,4 +1,4 @@
-"""Traces in Python: tables as Polars or Arrow, SQL, the report, and why a request was slow.
+"""Traces in Python: tables as Polars or Arrow, SQL, the report, why a request was slow, and what would be otherwise.
 
     import twintap
 
@@ -12,9 +12,10 @@ from tracer.errors import TracerError as Error
 from tracer.installation import install_command
 
 try:
+    from collector.queries.what_if import Changes
     from twintap.rows import Rows
     from twintap.trace import Trace, open
 except ModuleNotFoundError as error:  # an agent's host has none of it
     raise ImportError(f"{error.name} is not installed; run: {install_command('collector')}") from error
 
-__all__ = ["Error", "Rows", "Trace", "open"]
+__all__ = ["Changes", "Error", "Rows", "Trace", "open"]

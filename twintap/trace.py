@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from collector.queries.search import found_roots
 from collector.queries.trace_view import TraceView, check_trace, open_trace
+from collector.queries.what_if import Changes, Forecast, what_if
 from collector.queries.why import (
     SLOWEST,
     Why,
@@ -131,6 +132,14 @@ class Trace:
         if other is not None:
             return explain_against_trace(self._view, number, other._view)
         return explain(self._view, number)
+
+    def what_if(self, changes: Changes, *, search: str | None = None) -> Forecast:
+        """How long requests would have taken otherwise, as `tracer what-if` shows it.
+
+        Arguments: `changes`, `twintap.Changes(quorum=1, round_trip=0.5)`; `search`, only the requests that it finds.
+        Raises: `twintap.Error` for a change that makes no sense, or if there is no request.
+        """
+        return what_if(self._view, changes, search or "")
 
     def __repr__(self) -> str:
         return f"twintap.open({self.url!r})"

@@ -14,7 +14,10 @@ from mcp.types import ToolAnnotations
 from collector.assistants.tools import INSTRUCTIONS, TraceTools
 from tracer.errors import TracerError
 
-NAMES = ("report", "find", "why", "compare", "compare_hosts", "tables", "query", "packets", "sequence_diagram")
+NAMES = (
+    *("report", "find", "why", "compare", "compare_hosts", "what_if"),
+    *("tables", "query", "packets", "sequence_diagram"),
+)
 """Methods of `TraceTools` that are tools."""
 READS_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 Given = ParamSpec("Given")

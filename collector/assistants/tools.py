@@ -19,6 +19,8 @@ from collector.export.mermaid import diagram
 from collector.queries.comparing import compare_found, compare_servers
 from collector.queries.search import TraceSearch, found_roots
 from collector.queries.trace_view import TraceView, open_trace
+from collector.queries.what_if import Changes, what_if
+from collector.queries.what_if_text import show_forecast
 from collector.queries.why import SLOWEST, explain, explain_against_request, explain_slowest, find_request
 from collector.queries.why_text import show_groups, show_why
 from collector.reporting.console import WIDTH
@@ -109,6 +111,32 @@ class TraceTools:
         """The calls that two hosts answer, by stage: how long the server took, and sending request and answer."""
         found = compare_servers(self._open_view(), first, second)
         return _printed_text(lambda console: show_groups(found, console))
+
+    def what_if(
+        self,
+        *,
+        quorum: int | None = None,
+        no_loss: bool = False,
+        no_delay: bool = False,
+        round_trip: float = 1.0,
+        as_fast: dict[str, str] | None = None,
+        own_time: dict[str, float] | None = None,
+        search: str = "",
+    ) -> str:
+        """How long requests would have taken otherwise, p50 and p99 by class, by playing each again. `quorum`: who asks
+        several servers at once goes on after so many answers; `no_loss`; `no_delay`: TCP_NODELAY; `round_trip`: a
+        factor; `as_fast`: by host, the host as fast as which it would be; `own_time`: a factor by host. With `search`,
+        of the requests that it finds."""
+        changes = Changes(
+            quorum=quorum,
+            no_loss=no_loss,
+            no_delay=no_delay,
+            round_trip=round_trip,
+            as_fast=as_fast or None,
+            own_time=own_time or None,
+        )
+        found = what_if(self._open_view(), changes, search)
+        return _printed_text(lambda console: show_forecast(found, console))
 
     def tables(self) -> str:
         """The tables for `query`, with the meaning of each column."""

@@ -92,6 +92,14 @@ def test_why_and_report(trace: twintap.Trace) -> None:
     assert "4 requests" in trace.report().story.sentence or trace.report().story.duration_ns > 0
 
 
+def test_what_would_be_otherwise(trace: twintap.Trace) -> None:
+    forecast = trace.what_if(twintap.Changes(own_time={"proxy": 0}), search="PUT")
+    assert forecast.classes
+    assert all(each.p50_now_ns < each.p50_ns for each in forecast.classes)
+    with pytest.raises(twintap.Error, match="nothing is to be otherwise"):
+        trace.what_if(twintap.Changes())
+
+
 def test_a_notebook_shows_some_rows(trace: twintap.Trace) -> None:
     assert trace.packets()._repr_html_().count("<tr>") >= 10
     assert "SELECT" in repr(trace.packets())

@@ -74,6 +74,15 @@ def test_requests_are_found_and_explained(assistant: TraceTools, tmp_path: Path)
         assistant.why("#1")
 
 
+def test_what_would_be_otherwise(assistant: TraceTools) -> None:
+    said = assistant.what_if(quorum=1, own_time={"proxy": 0.5})
+    assert said.startswith("With a quorum of 1, own time of proxy × 0.5\n")
+    assert "PUT container" in said
+    assert "GET" not in assistant.what_if(no_loss=True, search="PUT")
+    with pytest.raises(InputError, match="there is no host nowhere"):
+        assistant.what_if(as_fast={"nowhere": "proxy"})
+
+
 def test_a_report_of_what_a_search_finds(assistant: TraceTools) -> None:
     assert "3 requests took" in assistant.report("PUT")
     assert "\x1b" not in assistant.report()
