@@ -85,7 +85,7 @@ QUIET_SECONDS = 0.5
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="FOLDER",
-    help="A run of `tracer bench run`, or a folder of runs, to show beside the trace; may be given again.",
+    help="A run of `tracer bench run` or `import`, or a folder of runs, to show beside the trace; may be given again.",
 )
 @click.option("--no-browser", is_flag=True, help="Print the URL, and do not open a browser.")
 @log_options

@@ -10,6 +10,7 @@ from collector.hops.quality_summary import NAMES as PAIRING_NAMES
 from collector.hops.quality_summary import Pairing, connection_name, pair_name, trouble_words
 from collector.queries.annotations import NO_REQUEST, AnnotationCounts, Annotations, OneAnnotation
 from collector.queries.answers import Arrows, Command, Hop, Lane, Problem, Request, Summary
+from collector.queries.bench_join import RunJoin, join_words
 from collector.queries.bench_runs import PERCENTILES as RUN_PERCENTILES
 from collector.queries.bench_runs import (
     BenchRun,
@@ -141,6 +142,7 @@ __all__ = [
     "RequestOverlay",
     "RequestRow",
     "RequestSelection",
+    "RunJoin",
     "Said",
     "Scatter",
     "SearchHits",
@@ -177,6 +179,7 @@ __all__ = [
     "heading_of",
     "in_words",
     "is_live",
+    "join_words",
     "live_error",
     "load_steps",
     "made_ns",

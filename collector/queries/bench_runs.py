@@ -1,8 +1,9 @@
 """Reads runs of a load generator beside a trace: throughput, failures, latency, and usage of the hosts.
 
-The input are folders that `tracer bench run` writes (`run.json`, `requests.csv.zst`, `samples.csv`); a folder of such
-folders is a sweep. A run has stages; preparation and cleanup are stages, too, so the stage with the most operations
-represents the run. Its concurrency is the number of its workers.
+The input are folders that `tracer bench run` and `tracer bench import` write (`run.json`, `requests.csv.zst`,
+`samples.csv`); a folder of such folders is a sweep. Rows are read some at a time: memory grows with what is kept of
+them, not with the file. A run has stages; preparation and cleanup are stages, too, so the stage with the most
+operations represents the run. Its concurrency is the number of its workers.
 
 Operations fail, attempts are retried; an operation lasts from when it was due to the end of its last attempt. The usage
 of the hosts is the mean of the samples within the stage. A run that was killed has no figures: it is mentioned, but not
@@ -12,7 +13,7 @@ plotted.
 import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,8 +26,14 @@ INFO_NAME, ROWS_NAME, SAMPLES_NAME = "run.json", "requests.csv.zst", "samples.cs
 PERCENTILES = (50.0, 90.0, 99.0)
 NS_PER_S = 10**9
 _CONCURRENCY = re.compile(r"[-_]?c?0*([0-9]+)$")
-_ROWS = ("op", "file", "error", "start", "duration_ns", "stage", "work", "status", "final", "measured", "waited_ns")
-_COLUMNS = (*_ROWS, "attempt", "transaction_id")
+_COLUMNS = (
+    *("idx", "op", "endpoint", "file", "error", "start", "duration_ns", "stage", "status", "attempt", "final"),
+    *("measured", "waited_ns", "transaction_id"),
+)
+_NUMBERS = ("idx", "duration_ns", "status", "waited_ns", "attempt")
+_BLOCK_BYTES = 16 << 20
+WITHOUT_ATTEMPTS = frozenset(("warp",))
+"""Sources of runs that record no retries, answers or ids of requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +61,17 @@ class BenchRun:
     elapsed_s: float
     operations_count: int
     failures_count: int
-    retries_count: int
+    retries_count: int | None  # None: not recorded
     bytes: int
     percentiles_ns: tuple[int, ...]  # as PERCENTILES, of operations that went well; empty if none did
     errors: tuple[tuple[str, int], ...]
     use: tuple[HostUse, ...]
+    source: str  # what measured it, or the form of its workload
+
+    @property
+    def records_attempts(self) -> bool:
+        """Whether it knows the answers of its requests, their ids and retries."""
+        return self.source not in WITHOUT_ATTEMPTS
 
     @property
     def throughput_per_s(self) -> float:
@@ -70,19 +83,20 @@ class BenchRun:
 class Operation:
     """One attempt at an operation of a run."""
 
+    number: int  # of the operation, in an imported run
     op: str
     file: str
     error: str
     start_ns: int  # wall clock
     response_ns: int | None  # until its end or failure; None: it never began
-    status: int
+    status: int  # 0: no answer; -1: not recorded
     attempt: int
     transaction_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStage:
-    """A stage of a run that has ended."""
+    """A stage of a run that has ended, by the wall clock of the host that the run was on."""
 
     name: str
     concurrency: int
@@ -133,15 +147,35 @@ def stages_of(folder: Path) -> tuple[LoadStage, ...]:
 
 def slowest_operations(folder: Path, limit: int) -> tuple[Operation, ...]:
     """The attempts of a run that took longest or failed, failed ones first."""
-    rows = _rows(folder).filter(pl.col("measured"))
-    rows = rows.with_columns(response_ns=pl.col("waited_ns") + pl.col("duration_ns"))
-    chosen = rows.sort(pl.col("error") == "", -pl.col("response_ns")).head(limit)
-    names = [name for name in Operation.__dataclass_fields__ if name != "start_ns"]
-    starts = chosen["start"].str.to_datetime("%+", time_unit="ns", time_zone="UTC").dt.epoch("ns")
-    return tuple(
-        Operation(start_ns=start, **row)
-        for start, row in zip(starts, chosen.select(names).iter_rows(named=True), strict=True)
-    )
+    kept: pl.DataFrame | None = None
+    for rows in _batches(folder):
+        more = rows.filter(pl.col("measured")).with_columns(response_ns=pl.col("waited_ns") + pl.col("duration_ns"))
+        both = more if kept is None else pl.concat((kept, more))
+        kept = both.sort(pl.col("error") == "", -pl.col("response_ns"), maintain_order=True).head(limit)
+    if kept is None:
+        return ()
+    named = kept.with_columns(start_ns=_start_ns(), number="idx").select(list(Operation.__dataclass_fields__))
+    return tuple(Operation(**row) for row in named.iter_rows(named=True))
+
+
+def operations_of(folder: Path) -> Iterator[pl.DataFrame]:
+    """All operations of a run, some at a time, with `bench_join.OPERATION_COLUMNS`."""
+    for rows in _batches(folder):
+        yield rows.filter(pl.col("final") & pl.col("measured") & pl.col("duration_ns").is_not_null()).select(
+            *("op", "endpoint", "file"),
+            number="idx",
+            is_good=pl.col("error") == "",
+            start_ns=_start_ns(),
+            end_ns=_start_ns() + pl.col("duration_ns"),
+        )
+
+
+def records_no_ids(folder: Path) -> bool:
+    """Whether a run records no ids of its requests, so that they must be sought by what its operations are."""
+    try:
+        return json.loads((folder / INFO_NAME).read_text("utf-8"))["source"] in WITHOUT_ATTEMPTS
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def run_overlaps(run: BenchRun, from_ns: int, to_ns: int) -> bool:
@@ -182,11 +216,14 @@ def _read_run(folder: Path, modified_ns: int) -> BenchRun | None:
         elapsed_s=elapsed_s or max(last - first, 1) / NS_PER_S,
         operations_count=total["operations_count"],
         failures_count=total["failures_count"],
-        retries_count=max(0, total["attempts_count"] - total["operations_count"]),
+        retries_count=None
+        if info["source"] in WITHOUT_ATTEMPTS
+        else max(0, total["attempts_count"] - total["operations_count"]),
         bytes=total["bytes"],
-        percentiles_ns=_percentiles(_rows(folder), stage["name"]),
+        percentiles_ns=_percentiles(folder, stage["name"]),
         errors=_errors(mine),
         use=_use(folder / SAMPLES_NAME, stage["started_ns"], stage["ended_ns"]),
+        source=str(info["source"]),
     )
 
 
@@ -208,24 +245,40 @@ def _errors(figures: list[dict[str, Any]]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _rows(folder: Path) -> pl.DataFrame:
-    """The attempts of a run, of all its drivers."""
-    files = [folder / ROWS_NAME, *sorted(folder.glob(f"*/{ROWS_NAME}"))]
-    return pl.concat([_read_rows(file) for file in files if file.is_file()], how="vertical")
+def _batches(folder: Path) -> Iterator[pl.DataFrame]:
+    """The attempts of a run, of all its drivers, some at a time."""
+    for file in (folder / ROWS_NAME, *sorted(folder.glob(f"*/{ROWS_NAME}"))):
+        if file.is_file():
+            yield from _read_rows(file)
 
 
-def _read_rows(file: Path) -> pl.DataFrame:
+def _read_rows(file: Path) -> Iterator[pl.DataFrame]:
     with file.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as stream:
-        text = stream.read()
-    rows = pl.read_csv(io.BytesIO(text), separator="\t", columns=list(_COLUMNS), infer_schema=False)
-    whole = [pl.col(name).cast(pl.Int64) for name in ("duration_ns", "status", "waited_ns", "attempt")]
+        head, held = b"", b""
+        while block := stream.read(_BLOCK_BYTES):
+            whole, _, held = (held + block).rpartition(b"\n")
+            if not head:
+                head, _, whole = whole.partition(b"\n")
+            yield _parse(head + b"\n" + whole)
+
+
+def _parse(text: bytes) -> pl.DataFrame:
+    rows = pl.read_csv(
+        io.BytesIO(text), separator="\t", columns=list(_COLUMNS), infer_schema=False, quote_char=None
+    ).select(_COLUMNS)
+    whole = [pl.col(name).cast(pl.Int64) for name in _NUMBERS]
     flags = [(pl.col(name) == pl.lit("1")).alias(name) for name in ("final", "measured")]
     return rows.with_columns(whole).with_columns(flags).fill_null("")
 
 
-def _percentiles(rows: pl.DataFrame, stage: str) -> tuple[int, ...]:
-    good = rows.filter((pl.col("stage") == stage) & pl.col("measured") & pl.col("final") & (pl.col("error") == ""))
-    took = good["waited_ns"] + good["duration_ns"]
+def _start_ns() -> pl.Expr:
+    return pl.col("start").str.to_datetime("%+", time_unit="ns", time_zone="UTC").dt.epoch("ns")
+
+
+def _percentiles(folder: Path, stage: str) -> tuple[int, ...]:
+    is_good = (pl.col("stage") == stage) & pl.col("measured") & pl.col("final") & (pl.col("error") == "")
+    parts = [rows.filter(is_good).select(pl.col("waited_ns") + pl.col("duration_ns")) for rows in _batches(folder)]
+    took = pl.concat(parts).to_series() if parts else pl.Series(dtype=pl.Int64)
     if not len(took):
         return ()
     return tuple(int(took.quantile(share / 100, "higher") or 0) for share in PERCENTILES)

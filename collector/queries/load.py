@@ -4,7 +4,7 @@ An instance is `TraceView.load`. Results are aggregated here, so that a result a
 one about a hundred. Tables are computed at first use and kept. Times are int64 ns since the trace's start.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
@@ -160,6 +160,11 @@ class Load:
         known = spans.filter(pl.col("transaction_id").is_in(list(filter(None, transaction_ids))))
         first = dict(known.group_by("transaction_id").agg(pl.col("request").min()).iter_rows())
         return tuple(first.get(each) for each in transaction_ids)
+
+    def answers(self, numbers: Sequence[int]) -> Mapping[int, str]:
+        """What the answers of some requests say, by their numbers; "" if nothing is visible."""
+        rows = self.table.filter(pl.col("number").is_in(numbers)).select("number", "status", "result")
+        return {number: answer_text(status or 0, result or "") for number, status, result in rows.iter_rows()}
 
     def part(self, selection: RequestSelection, part: Part) -> pl.DataFrame:
         """Rows of `table`: the slow or the typical of those selected, or all of them."""

@@ -3,7 +3,8 @@ was not capturing.
 
 Faults are read from `faults.jsonl`, the bundled cluster's record of injected faults, in the trace's folder or where
 `tracer record` keeps its captures. Stages of load are read from the load generator's runs. The times of both are of the
-machine's clock, as are the reference host's.
+machine's clock, as are the reference host's; of a run of another generator (warp) they are of the host that made its
+requests, if that was captured.
 """
 
 import json
@@ -12,10 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from collector.clocks.alignment import to_trace_ns
 from collector.decode.activity import DropSpan
 from collector.hops.capture_drops import capture_drops
 from collector.hops.capture_windows import trace_spans
-from collector.queries.bench_runs import LoadStage, stages_of
+from collector.queries.bench_runs import LoadStage, records_no_ids, stages_of
 from collector.queries.timeline.columns import NO_LANE
 from collector.queries.trace_view import TraceView
 from tracer.errors import InputError
@@ -109,12 +113,28 @@ def _sampled_words(depth: int) -> str:
 def load_steps(trace: TraceView, runs: Iterable[Path]) -> tuple[Mark, ...]:
     """The stages of load during the trace, by time: a mark for each stage in the folders `runs`."""
     marks = [
-        Mark("load", NO_LANE, stage.started_ns - trace.start_ns, stage.ended_ns - trace.start_ns, _load_text(stage))
+        _load_mark(stage, trace, host)
         for folder in runs
+        for host in [_host_of(folder, trace)]
         for stage in stages_of(folder)
     ]
     during = [mark for mark in marks if mark.to_ns >= 0 and mark.from_ns <= trace.duration_ns]
     return tuple(sorted(during, key=lambda mark: mark.from_ns))
+
+
+def _host_of(folder: Path, trace: TraceView) -> str:
+    """The host whose clock the times of a run are of; "" if that is the reference host's, or not known."""
+    if not records_no_ids(folder):
+        return ""
+    return next(iter(trace.join_run(folder).hosts), "")
+
+
+def _load_mark(stage: LoadStage, trace: TraceView, host: str) -> Mark:
+    edges = [stage.started_ns, stage.ended_ns]
+    if host:
+        clocks = trace.stored.read("clocks")
+        edges = to_trace_ns(pa.array([host] * 2), pa.array(edges), clocks).tolist()
+    return Mark("load", NO_LANE, edges[0] - trace.start_ns, edges[1] - trace.start_ns, _load_text(stage))
 
 
 def _load_text(stage: LoadStage) -> str:

@@ -18,7 +18,8 @@ from collector.hops.owner_words import SIDES, owner_words
 from collector.hops.tls_words import COLUMNS as TLS_COLUMNS
 from collector.hops.tls_words import handshake_words
 from collector.queries.answers import Arrows, Hop, Problem, Request, Summary
-from collector.queries.bench_runs import runs_recorded_with
+from collector.queries.bench_join import CONNECTION_COLUMNS, REQUEST_COLUMNS, RunJoin, TraceRequests, join_operations
+from collector.queries.bench_runs import INFO_NAME, operations_of, runs_recorded_with
 from collector.queries.lanes import command_of, command_span, lanes_of
 from collector.queries.load import Load
 from collector.queries.overlay import WholeHops
@@ -72,6 +73,7 @@ class TraceView:
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
         self._kept_stages: pl.DataFrame | None = None
         self._among: NDArray[np.int64] | None = None  # the requests that `only` left
+        self._joins: dict[tuple[Path, int], RunJoin] = {}
         self.summary = _summary(stored.name, info, facts, len(self._columns), self._trees)
 
     @property
@@ -157,6 +159,19 @@ class TraceView:
         """Folders of the load generator's runs that were recorded as this trace."""
         command = self.info.command
         return runs_recorded_with(Path(self.url), command.argv if command else ())
+
+    def join_run(self, folder: Path) -> RunJoin:
+        """The requests of the operations of a run that records no ids. Cost: `bench_join`'s, once for each run.
+
+        Raises: `OSError` if it is gone.
+        """
+        key = folder, (folder / INFO_NAME).stat().st_mtime_ns
+        if key not in self._joins:
+            requests = self._trees.frame.select(REQUEST_COLUMNS)
+            connections = pl.DataFrame(self.stored.read("connections", CONNECTION_COLUMNS))
+            seen = TraceRequests(requests, connections, self._tables.clocks, self.start_ns, self.duration_ns)
+            self._joins[key] = join_operations(operations_of(folder), seen)
+        return self._joins[key]
 
     def requests_with_packets(self, word: str) -> NDArray[np.bool_]:
         """Of each request, whether it has a packet of a state or a kind (`HopState`, `HopKind`), or `retransmitted`.

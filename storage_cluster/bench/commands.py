@@ -25,7 +25,7 @@ from storage_cluster.bench.model import Workload
 from storage_cluster.bench.paper.commands import paper
 from storage_cluster.bench.progress import Progress
 from storage_cluster.bench.results import compare as comparing
-from storage_cluster.bench.results import export
+from storage_cluster.bench.results import export, warp_run
 from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.folder import Run
 from storage_cluster.bench.results.report_text import as_text
@@ -196,6 +196,27 @@ def sample(file: Path, interval_s: float, until_eof: bool) -> None:
         sampler = use.Sampler(cluster.status(default_state_dir()))
         _check_writable(file)
         use.sample_until_ended(sampler, file, interval_s, until_eof=until_eof)
+
+
+@command.command("import")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the run.  [default: FILE's name without its endings]",
+)
+def import_file(file: Path, folder: Path | None) -> None:
+    """Make a run of FILE, which MinIO's warp wrote: warp-OP-DATE-ID.csv.zst.
+
+    It is reported, compared and shown beside a trace as any run: `tracer view TRACE --bench FOLDER`.
+    """
+    with operator_errors():
+        kept = folder or Path(file.name.removesuffix(".zst").removesuffix(".csv"))
+        words = argv_without_secrets(["tracer", "bench", "import", str(file)])
+        click.echo(as_text(warp_run.import_run(file, kept, shlex.join(words))))
+    click.echo(f"run: {kept}")
 
 
 @command.command()

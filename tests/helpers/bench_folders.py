@@ -1,11 +1,13 @@
 """Folders of the load generator's runs, as `tracer bench run` writes them."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from storage_cluster.bench.results.figures import Tally
 from storage_cluster.bench.results.folder import RunInfo, StageInfo, WorkInfo, save
 from storage_cluster.bench.results.rows import Row, RowFile, as_line
+from storage_cluster.bench.results.warp_run import import_run
 
 STARTED_NS = 1_790_000_000_000_000_000
 
@@ -30,6 +32,27 @@ def write_run(folder: Path, concurrency: int, transaction_ids: Sequence[str], st
     samples = [f"proxy,{STARTED_NS + 500_000_000 * at},cpu_percent,{25.0 * at}" for at in (1, 2, 3)]
     samples.append(f"storage,{ended},disk_busy_percent.d1,80")
     (folder / "samples.csv").write_text("host,host_ns,metric,value\n" + "\n".join(samples) + "\n")
+
+
+def write_warp_run(folder: Path, start_ns: int, times_ns: Sequence[tuple[int, int]]) -> Path:
+    """An imported run of warp: uploads of `c/o` that lasted as given since `start_ns`, and a download that failed."""
+    head = "idx\tthread\top\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns"
+    lines = [
+        f"{at}\t{at}\tPUT\t1\t1\thttp://proxy:8080\ta/c/o\t\t{_time(start_ns + begin)}\t\t{_time(start_ns + end)}\t"
+        f"{end - begin}"
+        for at, (begin, end) in enumerate(times_ns)
+    ]
+    begin, end = (_time(start_ns + at) for at in times_ns[0])
+    lines.append(f"9\t9\tGET\t1\t1\thttp://proxy:8080\tgone\tThe key does not exist.\t{begin}\t\t{end}\t1000000")
+    file = folder.with_name(f"{folder.name}.csv")
+    file.write_text("\n".join([head, *lines, "# warp put --concurrent=3", ""]), "utf-8")
+    import_run(file, folder, "tracer bench import")
+    return folder
+
+
+def _time(time_ns: int) -> str:
+    seconds = datetime.fromtimestamp(time_ns // 10**9, tz=UTC)
+    return f"{seconds:%Y-%m-%dT%H:%M:%S}.{time_ns % 10**9:09d}Z"
 
 
 def _row(at: int, transaction_id: str) -> Row:

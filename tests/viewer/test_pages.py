@@ -4,6 +4,7 @@ elsewhere."""
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from playwright.sync_api import Page, TimeoutError, expect
 
 from collector.queries import RequestSelection, TraceView, open_trace
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
-from tests.helpers.bench_folders import write_run
+from tests.helpers.bench_folders import write_run, write_warp_run
 from tests.helpers.viewer_page import leaving
 from tests.helpers.viewer_server import serving
 from viewer.pages.context import Companions
@@ -271,3 +272,29 @@ def test_pages_fit_the_screen_in_width(page: Page, url: str) -> None:
             found = page.evaluate(WIDTHS)
             assert found["window"] == width, name
             assert found["content"] <= found["room"], f"{name} at {width} px: {found}"
+
+
+def test_bench_shows_a_run_of_warp_and_what_it_does_not_record(page: Page, crowd: TraceView, tmp_path: Path) -> None:
+    folder = write_warp_run(tmp_path / "warp", crowd.start_ns, _apart(crowd)[:2])
+    with serving(crowd, companions=Companions((folder,))) as url:
+        open_page(page, url, "bench")
+        assert cell(page, "#runs", "warp", "retries") == "not recorded"
+        assert cell(page, "#runs", "warp", "recorded here") == "✓ yes"
+        expect(page.locator("#joined")).to_contain_text("2 of 3 operations are joined with their request")
+        expect(page.locator("#joined")).to_contain_text("Without a request in the trace: 1.")
+        expect(page.locator("#joined")).to_contain_text("warp records no answers")
+        listed = page.locator("#run tbody tr")
+        expect(listed.first).to_contain_text("not in this trace")
+        expect(listed.nth(1)).to_contain_text("201")
+        listed.nth(1).locator("a").click()
+        expect(page.locator("#request-details h2")).to_have_text(re.compile(r"^Request #\d+$"))
+
+
+def _apart(trace: TraceView) -> list[tuple[int, int]]:
+    """Begin and end (since the trace's) of requests that do not hold another one wholly."""
+    rows = trace.load.table.select("start_ns", "end_ns").rows()
+    return [
+        (begin, end)
+        for begin, end in rows
+        if sum(begin - 60_000 <= other and ended <= end + 60_000 for other, ended in rows) == 1
+    ]

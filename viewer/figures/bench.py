@@ -27,10 +27,11 @@ def throughput_figure(series: dict[str, list[BenchRun]], link: Link) -> go.Figur
 def trouble_figure(series: dict[str, list[BenchRun]], link: Link) -> go.Figure:
     """Failures of operations and retries of attempts."""
     figure = go.Figure()
-    for at, (name, runs) in enumerate(series.items()):
+    for at, (name, every) in enumerate(series.items()):
         for what, look in (("retries", style(at)), ("failures", BAD)):
+            runs = [run for run in every if getattr(run, f"{what}_count") is not None]
             values = [getattr(run, f"{what}_count") for run in runs]
-            if any(values) or what == "retries":
+            if any(values) or (runs and what == "retries"):
                 words = [f"{value:,} {what}" for value in values]
                 symbol = look._replace(symbol=look.symbol if what == "failures" else f"{look.symbol}-open")
                 figure.add_trace(_line(f"{name}: {what}", runs, values, words, symbol, link))

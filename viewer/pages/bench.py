@@ -1,11 +1,20 @@
 """Runs of the load generator: how throughput, failures, latency and use of the hosts change with concurrency."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dash import html
 from dash.development.base_component import Component
 
-from collector.queries import RUN_PERCENTILES, BenchRun, Operation, read_run, run_overlaps, slowest_operations
+from collector.queries import (
+    RUN_PERCENTILES,
+    BenchRun,
+    Operation,
+    RunJoin,
+    join_words,
+    read_run,
+    run_overlaps,
+    slowest_operations,
+)
 from viewer.figures.bench import Link, latency_figure, operations_figure, throughput_figure, trouble_figure, use_figure
 from viewer.pages.address import Address, request_link
 from viewer.pages.context import PageData
@@ -69,6 +78,9 @@ def _none(folders_count: int) -> list[Component]:
                 ]
             ),
             html.Span(["A whole sweep: ", code("tracer bench paper 000 --quick -o FOLDER"), ", then as above."]),
+            html.Span(
+                ["A run of MinIO's warp: ", code("tracer bench import warp-….csv.zst -o FOLDER"), ", then as above."]
+            ),
         )
     ]
 
@@ -89,7 +101,14 @@ def _charts(series: Series, link: Link) -> list[Component]:
 def _all_runs(data: PageData, series: Series, link: Link) -> Component:
     from_ns = data.trace.start_ns
     to_ns = from_ns + data.trace.duration_ns
-    rows = [_run_row(run, link(run), run_overlaps(run, from_ns, to_ns)) for runs in series.values() for run in runs]
+
+    def is_here(run: BenchRun) -> bool:
+        if run.records_attempts:
+            return run_overlaps(run, from_ns, to_ns)
+        join = data.trace.join_run(run.folder)
+        return bool(join.requests or join.ambiguous)
+
+    rows = [_run_row(run, link(run), is_here(run)) for runs in series.values() for run in runs]
     return html.Section([html.H2("Every run"), table(RUN_HEAD, rows)], className="card", id="runs")
 
 
@@ -103,7 +122,7 @@ def _run_row(run: BenchRun, href: str, is_here: bool) -> Row:
         f"{run.throughput_per_s:,.1f}",
         bytes_in_words(run.bytes),
         failed,
-        f"{run.retries_count:,}",
+        _retries(run),
         *percentiles,
         ", ".join(f"{kind} {count:,}" for kind, count in run.errors),
         "✓ yes" if is_here else "no",
@@ -119,6 +138,8 @@ def _chosen_run(runs: Sequence[BenchRun], address: Address) -> BenchRun | None:
 
 def _run_card(data: PageData, run: BenchRun) -> Component:
     operations = slowest_operations(run.folder, MOST_DRAWN)
+    if not run.records_attempts:
+        return _imported_card(data, run, operations)
     numbers = data.trace.load.numbers_of([each.transaction_id for each in operations])
     links = [None if number is None else request_link(number) for number in numbers]
     rows = [_operation_row(each, link) for each, link in zip(operations[:MOST_LISTED], links, strict=False)]
@@ -129,6 +150,52 @@ def _run_card(data: PageData, run: BenchRun) -> Component:
     dots = operations_figure(operations, links, run.started_ns)
     listed = html.Section([html.H2("Failed and slowest"), table(head, rows)], className="card", id="run")
     return html.Div([chart("operations", run.name, dots, table(head, rows), words), listed])
+
+
+def _imported_card(data: PageData, run: BenchRun, operations: Sequence[Operation]) -> Component:
+    """A run of another generator, which records no ids of requests: they were sought by what the operations are."""
+    join = data.trace.join_run(run.folder)
+    numbers = [join.requests.get(each.number) for each in operations]
+    links = [None if number is None else request_link(number) for number in numbers]
+    answers = data.trace.load.answers([number for number in numbers[:MOST_LISTED] if number is not None])
+    rows = [
+        _imported_row(each, link, _place_in_trace(each, join, answers))
+        for each, link in zip(operations[:MOST_LISTED], links, strict=False)
+    ]
+    words = f"{run.concurrency:,} at once, {run.throughput_per_s:,.1f}/s: {plural(len(operations), 'operation')}"
+    head = ("operation", "its answer in the trace", "response time", "error")
+    dots = operations_figure(operations, links, run.started_ns)
+    listed = html.Section([html.H2("Failed and slowest"), table(head, rows)], className="card", id="run")
+    said = html.Section(
+        [
+            html.H2("Its requests in this trace"),
+            html.Ul([html.Li(each) for each in join_words(join)]),
+            html.P(
+                f"{run.source} records no answers, retries, ids of requests, connections or use of hosts.",
+                className="hint",
+            ),
+        ],
+        className="card",
+        id="joined",
+    )
+    return html.Div([chart("operations", run.name, dots, table(head, rows), words), said, listed])
+
+
+def _place_in_trace(each: Operation, join: RunJoin, answers: Mapping[int, str]) -> str:
+    number = join.requests.get(each.number)
+    if number is not None:
+        return answers.get(number) or "no answer seen"
+    return "one of several at once" if each.number in join.ambiguous else "not in this trace"
+
+
+def _imported_row(each: Operation, link: str | None, answer: str) -> Row:
+    words = f"{each.op} {each.file}"
+    return (
+        words if link is None else html.A(words, href=link),
+        answer,
+        _time_taken(each),
+        html.B(f"✗ {each.error}", className="bad") if each.error else "",
+    )
 
 
 def _operation_row(each: Operation, link: str | None) -> Row:
@@ -170,7 +237,11 @@ def _throughput(run: BenchRun) -> str:
 
 
 def _trouble(run: BenchRun) -> str:
-    return f"{run.failures_count:,} failed, {run.retries_count:,} retries"
+    return f"{run.failures_count:,} failed, retries {_retries(run)}"
+
+
+def _retries(run: BenchRun) -> str:
+    return "not recorded" if run.retries_count is None else f"{run.retries_count:,}"
 
 
 def _percentiles(run: BenchRun) -> str:

@@ -84,7 +84,7 @@ def _cosbench_cells(run: Run, key: Key) -> Iterator[object]:
     yield from (key.operation, kind, figures.successes_count, figures.bytes)
     measured = figures.successes_count > 0
     for value in (figures.response.mean_ns, figures.processing.mean_ns):
-        yield text_ms(value, ".2f") if measured else "N/A"
+        yield "N/A" if value is None else text_ms(value, ".2f")
     for percent in COSBENCH_PERCENTILES:
         yield text_ms(figures.response.percentile_ns(percent), ".2f") if measured else "N/A"
     yield f"{figures.successes_count / elapsed_s:.2f}" if measured else "N/A"
@@ -101,10 +101,11 @@ def _ssbench_section(run: Run, name: str, keys: Sequence[Key]) -> Iterator[str]:
     total = run.tally.total(keys)
     elapsed_s = run.info.elapsed_s(keys[0], total) if keys else 1.0
     retried = 100.0 * total.retries_count / max(total.operations_count, 1)
+    retries = f"{total.retries_count:4} retries: {retried:5.2f}%" if run.info.records_attempts else "retries: N/A"
     yield name
     yield (
-        f"       Count: {total.operations_count:5}  ({total.failures_count:4} error; {total.retries_count:4} retries:"
-        f" {retried:5.2f}%)  Average requests per second: {total.successes_count / elapsed_s:5.1f}"
+        f"       Count: {total.operations_count:5}  ({total.failures_count:4} error; {retries})"
+        f"  Average requests per second: {total.successes_count / elapsed_s:5.1f}"
     )
     percentile = f"{_SSBENCH_PERCENTILE}%-ile"
     yield f"{'':26}{'min':>10}{'max':>10}{'avg':>9}{'std_dev':>12}{percentile:>10}{'':19}Worst latency TX ID"
@@ -140,7 +141,7 @@ def _summary(run: Run) -> dict[str, object]:
         **dataclasses.asdict(run.info),
         "operations_count": total.operations_count,
         "failures_count": total.failures_count,
-        "retries_count": total.retries_count,
+        "retries_count": total.retries_count if run.info.records_attempts else None,
         "errors": total.errors,
         "operations": [_operation(run, key, figures) for key, figures in run.tally.figures.items()],
         "slowest": [_slow(slow) for slow in sorted(total.slowest, reverse=True)],
@@ -173,7 +174,7 @@ def _operation(run: Run, key: Key, figures: Figures) -> dict[str, object]:
         "op": figures.op,
         "operations_count": figures.operations_count,
         "failures_count": figures.failures_count,
-        "retries_count": figures.retries_count,
+        "retries_count": figures.retries_count if run.info.records_attempts else None,
         "outside_count": figures.outside_count,
         "bytes": figures.bytes,
         "operations_per_s": figures.successes_count / elapsed_s,

@@ -175,7 +175,8 @@ class Figures:
         else:
             self.bytes += row.bytes
             self.response.add(response_ns)
-            self.processing.add(row.processing_ns)
+            if row.first_byte_ns >= 0:  # other generators record it of some operations only
+                self.processing.add(row.processing_ns)
         if len(self.slowest) < SLOWEST_COUNT:
             heapq.heappush(self.slowest, Slow(response_ns, row))
         elif response_ns > self.slowest[0].response_ns:

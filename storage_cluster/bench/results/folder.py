@@ -25,6 +25,8 @@ from storage_cluster.bench.results.figures import Figures, Key, Tally
 
 INFO_NAME = "run.json"
 FORMAT_VERSION = 1
+WARP = "warp"
+"""The source of a run that warp measured (`warp_run`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +64,7 @@ class RunInfo:
     """A run."""
 
     name: str
-    source: str  # cosbench, ssbench, toml, command
+    source: str  # cosbench, ssbench, toml, command, warp
     command: str
     started_ns: int
     stages: tuple[StageInfo, ...]
@@ -76,6 +78,11 @@ class RunInfo:
     workload: dict[str, str] = dataclasses.field(default_factory=dict)  # every parameter that can be set
     marks: tuple[Mark, ...] = ()
     format_version: int = FORMAT_VERSION
+
+    @property
+    def records_attempts(self) -> bool:
+        """Whether retries, answers and connections of its operations are known; warp does not record them."""
+        return self.source != WARP
 
     def elapsed_s(self, key: Key, figures: Figures) -> float:
         """The duration for rates: the work's run time if it has one, otherwise from its first start to its last end."""

@@ -12,6 +12,7 @@ import calendar
 import codecs
 import dataclasses
 import functools
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,13 @@ import zstandard
 from storage_cluster.bench.errors import RunError
 
 FILE_NAME = "requests.csv.zst"
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_END_S = 9_214_646_400  # 2262: beyond, nanoseconds exceed 64 bits
 _LEVEL = 1
+
+
+STATUS_UNKNOWN = -1
+"""Of a run that another generator measured, which does not record what the answer was."""
 
 
 class Row(NamedTuple):
@@ -38,14 +45,14 @@ class Row(NamedTuple):
     bytes: int  # of the object, moved
     endpoint: str
     file: str  # container/object
-    error: str  # "" if it went well; otherwise one of ERROR_KINDS
+    error: str  # "" if it went well; otherwise one of ERROR_KINDS, or of an imported run `other`
     start_ns: int
     first_byte_ns: int  # after the start; -1: none came
     duration_ns: int  # -1: it never began
     stage: str
     work: str
     operation: str  # as the workload calls it
-    status: int  # 0: no response
+    status: int  # 0: no response; `STATUS_UNKNOWN`
     attempt: int  # 1 = first
     final: bool  # no attempt follows
     measured: bool  # not in a ramp-up, a ramp-down or after the end
@@ -54,6 +61,7 @@ class Row(NamedTuple):
     transaction_id: str
     local_port: int  # 0: there was no connection
     request: int = 0  # of several that the operation has, from 1; 0: the operation itself
+    objects_count: int = 1  # that the operation is about
 
     @property
     def end_ns(self) -> int:
@@ -90,9 +98,9 @@ def as_line(row: Row) -> str:
     first = _time(start + row.first_byte_ns) if row.first_byte_ns >= 0 else ""
     end, duration = (_time(row.end_ns), row.duration_ns) if row.duration_ns >= 0 else ("", "")
     return (
-        f"{row.idx}\t{row.thread}\t{row.op}\t{row.client_id}\t1\t{row.bytes}\t{row.endpoint}\t{_clean(row.file)}\t"
+        f"{row.idx}\t{row.thread}\t{row.op}\t{row.client_id}\t{row.objects_count}\t{row.bytes}\t{row.endpoint}\t{clean(row.file)}\t"
         f"{row.error}\t{_time(start)}\t{first}\t{end}\t{duration}\t"
-        f"{_clean(row.stage)}\t{_clean(row.work)}\t{_clean(row.operation)}\t{row.status}\t{row.attempt}\t"
+        f"{clean(row.stage)}\t{clean(row.work)}\t{clean(row.operation)}\t{row.status}\t{row.attempt}\t"
         f"{row.final:d}\t{row.measured:d}\t{row.waited_ns}\t{row.connect_ns}\t{row.transaction_id}\t{row.local_port}\t"
         f"{row.request}\n"
     )
@@ -128,6 +136,7 @@ def from_line(line: str) -> Row:
         transaction_id=cells[22],
         local_port=int(cells[23]),
         request=int(cells[24]) if len(cells) > 24 else 0,
+        objects_count=int(cells[4]),
     )
 
 
@@ -189,6 +198,26 @@ def _lines(stream: BinaryIO) -> Iterator[str]:
         yield from (line + "\n" for line in lines)
 
 
+def nanoseconds_of_rfc3339(text: str) -> int:
+    """A time of any zone, with up to nine digits after its seconds, from 1970 to 2261. Raises: ValueError."""
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    seconds, digits, zone = found.groups()
+    at = _seconds(seconds) - _zone_s(zone)
+    if not 0 <= at < _END_S:
+        raise ValueError(text)
+    return at * 1_000_000_000 + int((digits or "").ljust(9, "0"))
+
+
+@functools.lru_cache(64)
+def _zone_s(zone: str) -> int:
+    if zone in ("Z", "z"):
+        return 0
+    away = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
+    return -away if zone.startswith("-") else away
+
+
 @functools.lru_cache(4)
 def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
@@ -208,5 +237,6 @@ def _nanoseconds(text: str) -> int:
     return _seconds(text[:19]) * 1_000_000_000 + int(text[20:29])
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """A text as one cell: what cannot be printed is replaced."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -2,12 +2,24 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from collector.queries import find_runs, read_run, run_overlaps, slowest_operations
-from collector.queries.bench_runs import runs_recorded_with
+from collector.queries import (
+    bench_runs,
+    find_runs,
+    load_steps,
+    open_trace,
+    read_run,
+    run_overlaps,
+    slowest_operations,
+)
+from collector.queries.bench_runs import operations_of, runs_recorded_with
+from collector.trace.reading import Trace
 from storage_cluster.bench.results import rows
-from tests.helpers.bench_folders import STARTED_NS, write_run
+from testkit.synthetic_trace import Recipe, write_synthetic_trace
+from tests.helpers.bench_folders import STARTED_NS, write_run, write_warp_run
+from tests.helpers.stored_tables import write_table
 
 IDS = [f"tx{at}" for at in range(20)]
 
@@ -83,3 +95,40 @@ def test_a_run_overlaps_the_time_it_went_on(sweep: Path) -> None:
     assert run is not None
     assert run_overlaps(run, STARTED_NS - 1, STARTED_NS + 1)
     assert not run_overlaps(run, STARTED_NS + 2_000_000_000, STARTED_NS + 3_000_000_000)
+
+
+def test_an_imported_run_records_no_attempts_and_is_read_as_any_other(tmp_path: Path) -> None:
+    folder = write_warp_run(tmp_path / "warp", STARTED_NS, [(0, 10), (5, 1_000_000)])
+    run = read_run(folder)
+    assert run is not None
+    assert (run.stage, run.concurrency, run.operations_count, run.failures_count) == ("mixed", 3, 3, 1)
+    assert (run.retries_count, run.records_attempts, run.errors) == (None, False, (("other", 1),))
+    first, second, *_ = slowest_operations(folder, 5)
+    assert (first.error, first.number, first.status) == ("other", 2, -1)
+    assert (second.number, second.response_ns) == (1, 999_995)
+
+
+def test_rows_are_read_in_blocks_of_any_size(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = sweep / "ssd-1B-0008"
+    slowest, (whole,) = slowest_operations(folder, 7), operations_of(folder)
+    monkeypatch.setattr(bench_runs, "_BLOCK_BYTES", 300)
+    parts = list(operations_of(folder))
+    assert len(parts) > 5
+    assert [row for part in parts for row in part.rows()] == whole.rows()
+    assert slowest_operations(folder, 7) == slowest
+
+
+def test_the_load_of_an_imported_run_is_placed_by_the_clock_of_its_client(tmp_path: Path) -> None:
+    ahead_ns = 5_000_000
+    url = str(tmp_path / "trace")
+    write_synthetic_trace(tmp_path / "trace", Recipe(1, target="/v1/a/c/o"))
+    clocks = pl.DataFrame(Trace(url).read("clocks"))
+    is_client = pl.col("host") == "client"
+    offset = pl.when(is_client).then(pl.lit(ahead_ns, pl.Int64)).otherwise("offset_ns").alias("offset_ns")
+    write_table(url, "clocks", clocks.with_columns(offset).to_arrow())
+    trace = open_trace(url)
+    (times,) = trace.load.table.select("start_ns", "end_ns").rows()
+    folder = write_warp_run(tmp_path / "warp", trace.start_ns + ahead_ns, [times])
+    assert trace.join_run(folder).hosts == ("client",)
+    (mark,) = load_steps(trace, [folder])
+    assert (mark.from_ns, mark.to_ns, mark.text) == (*times, "mixed, 2 at once")
