@@ -1,21 +1,13 @@
 """Pages held against axe-core, which knows what screen readers and keyboards need; contrast in `test_contrast.py`."""
 
-from typing import Any
-
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.helpers.accessibility import violations
 from tests.helpers.viewer_page import act_and_settle, open_page
 
 pytestmark = pytest.mark.browser
 PAGES = ("requests", "overlay", "services", "streams", "latency", "quality", "bench", "compare", "what-if", "query")
-
-
-def violations(page: Page) -> dict[str, Any]:
-    """What axe-core finds wrong: each rule, with the elements."""
-    found = Axe().run(page).response["violations"]
-    return {rule["id"]: [node["html"][:200] for node in rule["nodes"]] for rule in found}
 
 
 def test_the_timeline(page: Page, small_url: str) -> None:

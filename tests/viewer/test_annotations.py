@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from collector.queries import Annotations, TraceView, open_trace
 from testkit.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
 from tests.collector.queries.test_annotations import MS, write_annotations
+from tests.helpers.accessibility import violations
 from tests.helpers.viewer_page import leaving, open_page
 from tests.helpers.viewer_server import serving
 from viewer.annotations import EACH, annotation_details, annotations_switch, said_parts
@@ -70,6 +71,7 @@ def test_pointing_at_one_shows_it_and_a_click_selects_it_and_its_request(
     expect(annotated_page.locator("#request-details")).to_contain_text("As its logs say")
     assert annotated_page.evaluate("window.twintap.state.selection.request") is not None
     assert annotated_page.evaluate("window.hacked") is None
+    assert violations(annotated_page) == {}
     x, y = place(annotated_page, annotated_trace, EPOCH_NS + 24 * MS, 1)
     annotated_page.mouse.click(x, y)
     expect(annotated_page.locator("#packet-details")).to_contain_text("of no request that is known")
