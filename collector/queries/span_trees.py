@@ -256,13 +256,12 @@ def _order(rows: RequestRows, start_ns: int) -> tuple[pl.DataFrame, pl.DataFrame
     Returns: `row, request`, the place of each span among `rows`; of each request, in order of their numbers, its
     `trace_id`, `request` and the times of its root (`root_start, root_end, root_pause`).
     """
-    names = ("trace_id", "parent_span_id", "exchange_id", "pause_ns", "start_trace_ns", "end_trace_ns")
-    frame = rows.columns(*names).select(
+    frame = rows.columns("trace_id", "parent_span_id", "exchange_id", "pause_ns").select(
         "trace_id",
         span_id="exchange_id",
         is_root=pl.col("parent_span_id").is_null(),
-        start=pl.coalesce("start_trace_ns", rows.earliest()) - start_ns,
-        end=pl.coalesce("end_trace_ns", rows.latest()) - start_ns,
+        start=rows.starts() - start_ns,
+        end=rows.ends() - start_ns,
         pause=pl.col("pause_ns").fill_null(0),
     )
     roots = (

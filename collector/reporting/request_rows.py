@@ -81,6 +81,19 @@ class RequestRows:
         """The latest time in each row; null without any."""
         return self._over_times(pl.max_horizontal)
 
+    def starts(self) -> pl.Series:
+        """When each row began: `start_trace_ns`, else its earliest time; null without any."""
+        return self._with_others("start_trace_ns", self.earliest)
+
+    def ends(self) -> pl.Series:
+        """When each row ended: `end_trace_ns`, else its latest time; null without any."""
+        return self._with_others("end_trace_ns", self.latest)
+
+    def _with_others(self, column: str, others: Callable[[], pl.Series]) -> pl.Series:
+        """A column; where it is null, others. All times of all rows are read only if some are null, as few ever are."""
+        known = self.columns(column).to_series()
+        return pl.select(pl.coalesce(known, others())).to_series() if known.null_count() else known
+
     def _over_times(self, of: Callable[..., pl.Expr]) -> pl.Series:
         found = self.columns(*TIMES[:AT_ONCE]).select(of(pl.all())).to_series()
         for at in range(AT_ONCE, len(TIMES), AT_ONCE):

@@ -63,7 +63,7 @@ def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
 
 def clients_roots(rows: RequestRows) -> pl.DataFrame:
     """The outermost requests, with the columns that `stages_of` needs."""
-    return story.outermost(rows.columns(*_OF_ROOTS).with_columns(began_trace_ns=rows.earliest()))
+    return story.outermost(rows.columns(*_OF_ROOTS).with_columns(began_trace_ns=rows.starts()))
 
 
 def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:

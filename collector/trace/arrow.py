@@ -110,10 +110,13 @@ def null_array(count: int, kind: pa.DataType) -> pa.Array:
 
 def sharing_nulls(table: pa.Table) -> pa.Table:
     """The same table; columns that hold only nulls share one buffer, as in `null_array`."""
-    for place, column in enumerate(table.columns):
-        if len(column) and column.null_count == len(column) and not pa.types.is_dictionary(column.type):
-            table = table.set_column(place, table.schema.field(place), null_array(len(column), column.type))
-    return table
+    columns = [
+        null_array(len(column), column.type)
+        if len(column) and column.null_count == len(column) and not pa.types.is_dictionary(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 @cache

@@ -12,12 +12,15 @@ column that is never null is stored as required, which saves its definition leve
 import ctypes
 import errno
 import json
+import mmap
 import os
 import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,6 +41,9 @@ from tracer.errors import InputError, ResourceError
 
 INFO_FILE = "trace.json"
 HTTP = ("http://", "https://")
+MOST_FOOTER_BYTES = 65_536
+ROWS_OF_THREADS = 20_000
+"""Columns of row groups with more rows are decoded in threads."""
 LOOKED_UP_BY = ("host", "frame", "connection_id")
 """Columns with statistics, by which a reader skips row groups."""
 _TABLE_FILE = re.compile(rf"({'|'.join(TABLES)})(-[0-9a-f]{{8}})?\.parquet")
@@ -193,16 +199,21 @@ class ParquetStore:
         return path
 
     def _local_table(self, name: str) -> "_ParquetTable":
-        path = self._local_path(name)
-        with open(path, "rb"):  # for Python's errors: not there, no permission
-            return _ParquetTable(pq.ParquetFile(pa.memory_map(path), pre_buffer=False))
+        with open(self._local_path(name), "rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                raise pa.ArrowInvalid("its file is empty")
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        footer = _small_footer(content)
+        layout = None if footer is None else _layout_in(footer)
+        metadata = None if layout is None else layout.metadata
+        return _ParquetTable(pq.ParquetFile(pa.BufferReader(content), metadata=metadata, pre_buffer=False), layout)
 
     def _object_table(self, objects: Objects, name: str) -> "_ParquetTable":
         found = self._object_of(objects, name)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path(name))
         file = ObjectFile(objects, *found)
-        return _ParquetTable(pq.ParquetFile(file.source, metadata=file.metadata, pre_buffer=False), file)
+        return _ParquetTable(pq.ParquetFile(file.source, metadata=file.metadata, pre_buffer=False), objects=file)
 
     def _object_of(self, objects: Objects, name: str) -> tuple[str, ObjectMark] | None:
         """The name and the mark of a table's object: as `trace.json` says, else of that with the table's name."""
@@ -233,13 +244,15 @@ class ParquetStore:
 
 
 class _ParquetTable:
-    """A table's file; a `StoredTable`, whose groups are Parquet's row groups. `objects`, if it is an object."""
+    """A table's file; a `StoredTable`, whose groups are Parquet's row groups. `layout`, if it is known;
+    `objects`, if it is an object."""
 
-    def __init__(self, file: pq.ParquetFile, objects: ObjectFile | None = None) -> None:
+    def __init__(
+        self, file: pq.ParquetFile, layout: "_Layout | None" = None, objects: ObjectFile | None = None
+    ) -> None:
         self._parquet, self._objects = file, objects
-        self.columns: list[str] = self._parquet.schema_arrow.names
-        metadata = self._parquet.metadata
-        self.groups_rows = [int(metadata.row_group(group).num_rows) for group in range(metadata.num_row_groups)]
+        layout = layout or _layout_of(file.metadata)
+        self.columns, self.groups_rows = layout.columns, layout.groups_rows
 
     def read(self, columns: Sequence[str], groups: Sequence[int]) -> pa.Table:
         """As `StoredTable`; one group after the other, so that what is null in one takes no memory while the next is
@@ -248,7 +261,12 @@ class _ParquetTable:
             return self._parquet.read_row_groups(groups, columns=columns)
         each_group = groups if self._objects is None else self._objects.fetch_groups(columns, groups)
         return pa.concat_tables(
-            sharing_nulls(self._parquet.read_row_group(each, columns=columns)) for each in each_group
+            sharing_nulls(
+                self._parquet.read_row_group(
+                    each, columns=columns, use_threads=self.groups_rows[each] > ROWS_OF_THREADS
+                )
+            )
+            for each in each_group
         )
 
     def may_hold(self, group: int, equal: Mapping[str, str | int]) -> bool:
@@ -259,6 +277,33 @@ class _ParquetTable:
             if value is not None and known is not None and known.has_min_max and not known.min <= value <= known.max:
                 return False
         return True
+
+
+def _small_footer(content: mmap.mmap) -> bytes | None:
+    """The footer of a Parquet file, if it has one that is short: reading it costs more than a small table's rows."""
+    length = int.from_bytes(content[-8:-4], "little") + 8
+    return content[-length:] if content[-4:] == encoded.MAGIC and length <= MOST_FOOTER_BYTES else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What a Parquet file's footer says."""
+
+    metadata: pq.FileMetaData
+    columns: Sequence[str]
+    groups_rows: Sequence[int]
+
+
+@lru_cache(maxsize=64)
+def _layout_in(footer: bytes) -> _Layout:
+    """Raises: `pa.ArrowInvalid`."""
+    return _layout_of(pq.read_metadata(pa.BufferReader(encoded.MAGIC + footer)))
+
+
+def _layout_of(metadata: pq.FileMetaData) -> _Layout:
+    groups = range(metadata.num_row_groups)
+    columns = metadata.schema.to_arrow_schema().names
+    return _Layout(metadata, columns, [int(metadata.row_group(group).num_rows) for group in groups])
 
 
 def _marks_in(document: bytes) -> dict[str, tuple[str, ObjectMark]]:

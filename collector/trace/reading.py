@@ -199,7 +199,7 @@ class _Table:
         self._url, self._name, self._stored = url, name, stored
         self._names = frozenset(stored.columns)
         self.groups_rows, self.may_hold = stored.groups_rows, stored.may_hold
-        self.columns = [*TABLES[name].names, *(column for column in stored.columns if column not in TABLES[name].names)]
+        self.columns = list(dict.fromkeys([*TABLES[name].names, *stored.columns]))
 
     def read(self, columns: Sequence[str], groups: Sequence[int] | None = None) -> pa.Table:
         """Columns, in this order, of some row groups, or of all.

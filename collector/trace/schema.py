@@ -548,18 +548,15 @@ docs/trace-format.md has the policy."""
 
 def conform(name: str, table: pa.Table) -> pa.Table:
     """`table` with the columns and types of the schema `name`; missing columns are null, extra columns come last."""
-    columns = {column.name: _column(table, column) for column in TABLES[name]}
-    extra = {column: table.column(column) for column in table.column_names if column not in columns}
+    given = dict(zip(table.column_names, table.columns, strict=True))
+    columns = {column.name: _column(given.get(column.name), column.type, table.num_rows) for column in TABLES[name]}
+    extra = {name: column for name, column in given.items() if name not in columns}
     return pa.table(columns | extra)
 
 
-def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
-    if column.name not in table.column_names:
-        return pa.chunked_array([pa.nulls(table.num_rows, column.type)])
-    return _cast_column(table.column(column.name), column.type)
-
-
-def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _column(column: pa.ChunkedArray | None, kind: pa.DataType, rows_count: int) -> pa.ChunkedArray:
+    if column is None:
+        return pa.chunked_array([pa.nulls(rows_count, kind)])
     if column.type == kind:
         return column
     if pa.types.is_dictionary(kind):

@@ -1,5 +1,6 @@
 """Requests as rows: what is read column by column is what whole rows say."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,22 @@ def test_the_earliest_is_the_first_of_all_times(source: object, tmp_path: Path) 
     first = rows.whole().select(pl.min_horizontal(TIMES)).to_series()
     assert first.null_count() == 0
     assert rows.earliest().to_list() == first.to_list()
+
+
+def test_rows_begin_and_end_with_their_spans_or_with_what_is_known() -> None:
+    stored = RequestRows.of_tables(*tables())
+    reads = list[str]()
+
+    def read(name: str, columns: Sequence[str]) -> pa.Table:
+        reads.extend(columns)
+        return stored.read(name, columns)
+
+    rows = RequestRows(read, stored.read_some)
+    starts, ends = (stored.columns(name).to_series() for name in ("start_trace_ns", "end_trace_ns"))
+    assert (starts.null_count(), ends.to_list().index(None)) == (0, 3)
+    assert rows.starts().to_list() == starts.to_list()
+    assert not {"request_first_sent_trace_ns"} & set(reads), "other times are read only where they are needed"
+    assert rows.ends().to_list() == [*ends.to_list()[:3], stored.latest()[3]]
 
 
 @SOURCES
