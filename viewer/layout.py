@@ -434,7 +434,7 @@ def request_list(trace: TraceView) -> list[Component]:
 
 def _request_row(request: Request, longest_ns: int) -> Component:
     trouble = f", {plural(request.problems_count, 'problem')}" if request.problems_count else ""
-    detail = f"{exact_time(request.start_ns)} · {request.client_host or '?'} → {request.server_host or '?'}{trouble}"
+    detail = f"{exact_time(request.start_ns)} · {request.client or '?'} → {request.server or '?'}{trouble}"
     return request_button(
         [
             _title(request_title(request)),

@@ -56,5 +56,5 @@ def on_critical_path(span: Span) -> bool:
 
 def place(span: Span) -> str:
     """Who served a span: `swift-object on storage2`."""
-    host = end_name(span.server_host)
+    host = end_name(span.server)
     return f"{span.service} on {host}" if span.service else host

@@ -110,7 +110,7 @@ def outcome_words(failed_count: int, abandoned_count: int, unknown_count: int) -
 def hop_title(hop: Hop) -> str:
     """What it is and where it goes."""
     again = f", attempt {hop.attempt}" if hop.attempt > 1 else ""
-    return f"{KIND_NAMES[hop.kind]}{again}: {hop.source_host or '?'} → {hop.target_host or '?'}"
+    return f"{KIND_NAMES[hop.kind]}{again}: {hop.source or '?'} → {hop.target or '?'}"
 
 
 def hop_facts(hop: Hop) -> list[Fact]:
@@ -155,8 +155,8 @@ def packet_facts(packet: PacketFields) -> list[Fact]:
     """A packet's fields as its host saw it."""
     facts = [
         ("frame", f"{packet.frame:,} at {packet.point}"),
-        ("from", f"{packet.src_addr} port {packet.src_port}"),
-        ("to", f"{packet.dst_addr} port {packet.dst_port}"),
+        ("from", f"{packet.src_addr} port {packet.src_port}{_in_brackets(packet.src_name)}"),
+        ("to", f"{packet.dst_addr} port {packet.dst_port}{_in_brackets(packet.dst_name)}"),
         ("flags", packet.flag_names),
         ("seq", f"{packet.seq}"),
         ("ack", f"{packet.ack}"),
@@ -170,6 +170,10 @@ def packet_facts(packet: PacketFields) -> list[Fact]:
     cut = f", {packet.captured_len:,} captured" if packet.captured_len < packet.original_len else ""
     facts.append(("frame length", f"{packet.original_len:,}{cut}"))
     return facts
+
+
+def _in_brackets(name: str) -> str:
+    return f" ({name})" if name else ""
 
 
 def both_facts(sent: PacketFields, received: PacketFields) -> list[Fact]:

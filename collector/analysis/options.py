@@ -7,6 +7,7 @@ from collector.annotations.logs.reading import LogOptions
 from collector.annotations.records import Record
 from collector.capture_files.readers import TlsKeys
 from collector.decode.carried import NOTHING_CARRIED, Carried
+from collector.decode.hosts_files import NameSource
 from collector.decode.input_limits import LIMITED, InputLimits
 from collector.decode.time_range import TimeRange
 from collector.findings.thresholds import DEFAULTS, Thresholds
@@ -36,6 +37,8 @@ class AnalysisOptions:
     """Limits of the input."""
     names: tuple[tuple[str, str], ...] = ()
     """The operator's names of servers: `HOST:PORT` and the name."""
+    hosts_files: tuple[NameSource, ...] = ()
+    """What the operator's hosts files call addresses."""
     thresholds: Thresholds = DEFAULTS
     """By which findings are judged."""
     keys: TlsKeys = field(default_factory=TlsKeys)

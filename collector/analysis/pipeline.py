@@ -38,6 +38,7 @@ from collector.decode.input_limits import LARGE_PARTITION
 from collector.execution import memory
 from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
 from collector.findings import diagnosis, symptoms
+from collector.findings.finding import with_names_of_peers
 from collector.findings.requests import EXCHANGE_COLUMNS, SPAN_COLUMNS
 from collector.hops import coverage, damaged
 from collector.hops.capture_windows import CaptureWindows
@@ -48,12 +49,13 @@ from collector.requests import chunked, outcomes, spans
 from collector.requests.streams import overlapping_streams, requests_of, turns_of_streams, with_streams
 from collector.requests.unread_connections import unread_counters
 from collector.services.choices import Choices, Watched, sampled_share
-from collector.services.naming import name_services, servers_to_watch
-from collector.services.operators_names import names_of_nothing
+from collector.services.naming import name_services, servers_to_watch, with_peer_names
+from collector.services.operators_names import names_of_hosts, names_of_nothing
 from collector.services.rings import Places as RingPlaces
 from collector.services.servers import Server, Servers
 from collector.services.service_names import ServiceNames, rename_services
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
+from collector.trace.peer_names import PeerNames
 from collector.trace.table_store import ROW_GROUP_ROWS
 from collector.trace.writing import TraceWriter, write_trace
 from tracer import secret_rules
@@ -92,8 +94,11 @@ def analyse(
             options.wanted if options.period is None else range_to_read(options.period),
             where.read,
             options.carried,
+            options.hosts_files,
         ) as captures,
     ):
+        renamed = {host.file_name: host.host for host in captures.hosts if host.file_name}
+        options = replace(options, names=names_of_hosts(options.names, renamed))
         records, unread = read_logs(options.logs, captures.hosts)
         spans, unread_spans = read_spans(options.spans, captures.hosts)
         options = replace(options, records=(*options.records, *records, *spans))
@@ -102,13 +107,14 @@ def analyse(
             tool_version=version("twintap"),
             hosts=tuple(_with_names_of_files(host, options.file_names) for host in captures.hosts),
             counters=(*captures.counters, *options.counters, *unread, *unread_spans),
-            command=command,
+            command=command and replace(command, host=renamed.get(command.host, command.host)),
+            names=captures.names,
             secrets=secret_rules.choice(),
             thresholds=options.thresholds.changes(),
             period=options.period,
         )
         with write_trace(trace_url) as writer:
-            used = None if samples is None else _of_hosts(samples, info)
+            used = None if samples is None else _of_hosts(samples, info, renamed)
             if used is not None:
                 writer.write_table("samples", used)
             info = Pipeline(captures, info, options, writer, where, used, progress).run()
@@ -264,7 +270,9 @@ class Pipeline:
     def _name_services(self, servers: Sequence[Server], watched: Watched) -> None:
         choices = Choices(watched, self._rebuilt.calls)
         services = name_services(servers, dict(self._options.names), choices.are_replicas)
-        self._info = replace(self._info, services=services)
+        self._info = replace(
+            self._info, services=with_peer_names(services, servers, self._info.names, PeerNames(self._info))
+        )
 
     def _merged_symptoms(self) -> symptoms.Symptoms:
         """The symptoms of all partitions."""
@@ -341,6 +349,7 @@ class Pipeline:
         if info.period is not None:
             edges = PeriodEdges.on(info.period, alignment.clocks)
             found = found.filter(edges.overlap(found["from_trace_ns"], found["to_trace_ns"]))
+        found = with_names_of_peers(found, PeerNames(info))
         self._writer.write_table("findings", found)
 
     def _write_annotations(self, alignment: Alignment) -> None:
@@ -424,10 +433,11 @@ def _numbers(drops: Iterable[DropSpan]) -> tuple[tuple[int, int, int], ...]:
     return tuple((drop.from_ns, drop.to_ns, drop.count) for drop in drops)
 
 
-def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
+def _of_hosts(samples: pa.Table, info: TraceInfo, renamed: Mapping[str, str]) -> pa.Table:
     """The samples of the trace's hosts, ordered by host, metric and time."""
-    known = pl.col("host").is_in([host.host for host in info.hosts])
-    return pl.DataFrame(samples).filter(known).sort("host", "metric", "host_ns").to_arrow()
+    host, known = pl.col("host").cast(pl.String), [host.host for host in info.hosts]
+    named = pl.DataFrame(samples).with_columns(host.replace(dict(renamed)) if renamed else host)
+    return named.filter(pl.col("host").is_in(known)).sort("host", "metric", "host_ns").to_arrow()
 
 
 def _last_capture_end_ns(info: TraceInfo, alignment: Alignment) -> int:

@@ -21,6 +21,7 @@ from collector.commands.replay_series import replay_series
 from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import say_leftovers, trace_place
 from collector.decode.far_captures import FarCaptures
+from collector.decode.hosts_files import read_hosts_files
 from collector.decode.input_limits import LIMITED, UNLIMITED
 from collector.decode.sources import command_of, host_addresses, host_sources, samples_of
 from collector.decode.time_range import EDGE_NS, parse_range
@@ -52,6 +53,15 @@ MOST_WORKERS_A_CORE = 8
 @thresholds_option
 @secret_options
 @address_option
+@click.option(
+    "--hosts-file",
+    "hosts_files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Name lanes and addresses by FILE, which is written as /etc/hosts is; may be given again.  "
+    "[default: by names in the captures]",
+)
 @click.option(
     "--keys",
     metavar="FILE",
@@ -122,6 +132,7 @@ def command(
     names: tuple[str, ...],
     thresholds: Thresholds,
     addresses: tuple[str, ...],
+    hosts_files: tuple[Path, ...],
     keys: tuple[Path, ...],
     logs: tuple[str, ...],
     log_zones: tuple[str, ...],
@@ -145,11 +156,13 @@ def command(
     clock; of an agent's segments only those of that time are read. --engine and --workers give the same trace as one
     process (docs/scale.md). --every makes a series of traces (docs/series.md), which goes on where it ended if it is
     made again. --logs names lines of servers beside their requests (docs/logs.md), --spans
-    those of another tracer (docs/imports.md).
+    those of another tracer, --hosts-file names lanes and addresses
+    (docs/names.md).
     """
     length_ns = None if every is None else parse_length(every)
     tls_keys, unread = read_key_logs(keys)
     wanted = parse_range(from_time, to_time)
+    named, unnamed = read_hosts_files(hosts_files)
     options = AnalysisOptions(
         align_clocks=not no_align,
         rings=read_rings(rings) if rings else (),
@@ -158,7 +171,8 @@ def command(
         limits=UNLIMITED if no_limits else LIMITED,
         thresholds=thresholds,
         keys=tls_keys,
-        counters=unread,
+        hosts_files=named,
+        counters=(*unread, *unnamed),
         logs=LogOptions(logs, zones_of(log_zones)),
         spans=spans,
         wanted=wanted,

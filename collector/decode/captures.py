@@ -23,6 +23,7 @@ from collector.capture_files.records import Severity
 from collector.decode import capture_sets, copies, merged_captures
 from collector.decode.absurd_stamps import FAR_NS, Believed, believed_stamps
 from collector.decode.activity import HostActivity
+from collector.decode.address_names import HostToName, choose_host_names, choose_names
 from collector.decode.carried import NOTHING_CARRIED, Carried
 from collector.decode.checksums import Checksum, tcp_checksum, tcp_payload
 from collector.decode.containers import containers
@@ -41,12 +42,13 @@ from collector.decode.host_capture import (
     read_in_threads,
 )
 from collector.decode.host_identity import sources_by_address, sources_by_host, sources_by_interface, sources_by_name
+from collector.decode.hosts_files import NameSource
 from collector.decode.input_limits import LIMITED, InputLimits, PartitionFull
 from collector.decode.kept_counters import kept_counters
 from collector.decode.partitions import HostView, Packets
 from collector.decode.time_range import TimeRange, narrow_sources
 from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
-from collector.trace.model import CounterInfo, HostInfo
+from collector.trace.model import AddressName, CounterInfo, HostInfo
 from tracer.errors import InputError
 from tracer.secret_rules import SecretChoice
 
@@ -95,6 +97,7 @@ class Scan:
         counters: Sequence[CounterInfo],
         ranks: Mapping[str, int],
         known_servers: frozenset[tuple[str, int]] = frozenset(),
+        hosts_files: Sequence[NameSource] = (),
     ) -> None:
         traffic = [capture.traffic() for capture in captures]
         forwarded = forwarded_pairs(traffic)
@@ -103,6 +106,9 @@ class Scan:
         lanes = _lanes(captures, own, partitions.addresses())
         own = [mine - {address for lane in lanes for address in lane.addresses} for mine in own]
         self._partitions, texts = partitions, partitions.addresses()
+        self.names, renamed, of_names = _name_hosts(captures, own, lanes, texts, hosts_files)
+        ranks = {renamed.get(host, host): rank for host, rank in ranks.items()}
+        lanes = [replace(lane, name=renamed.get(lane.name, lane.name)) for lane in lanes]
         of_captures = zip(captures, own, forwarded, strict=True)
         infos = [replace(_host_info(capture, mine, texts), on_path=bool(pairs)) for capture, mine, pairs in of_captures]
         split = {lane.capture for lane in lanes}
@@ -141,7 +147,8 @@ class Scan:
         of_kept = [counter for host, kept in self.kept.items() for counter in kept_counters(host, kept)]
         self.kept |= {lane: self.kept[host] for lane, host in self.clock_of.items() if host in self.kept}
         self.counters = (
-            *counters,
+            *(replace(each, host=renamed.get(each.host, each.host)) if each.host else each for each in counters),
+            *of_names,
             *of_files,
             *of_owners,
             *of_kept,
@@ -270,6 +277,34 @@ def _lanes(captures: Sequence[HostCapture], own: Sequence[frozenset[int]], texts
     return found
 
 
+def _name_hosts(
+    captures: Sequence[HostCapture],
+    own: Sequence[frozenset[int]],
+    lanes: Sequence[_Lane],
+    texts: Sequence[str],
+    hosts_files: Sequence[NameSource],
+) -> tuple[tuple[AddressName, ...], dict[str, str], list[CounterInfo]]:
+    """The names of addresses, what hosts are called now by what they were called, and what is wrong with names.
+
+    The captures are renamed.
+    """
+    stated = [NameSource(file, names) for capture in captures for file, names in capture.stated_names.items()]
+    if not (stated or hosts_files):
+        return (), {}, []
+    seen = {texts[end] for capture in captures for pair in capture.notes.pairs for end in pair}
+    names, of_names = choose_names(hosts_files, stated, seen)
+    hosts = [
+        HostToName(each.host, frozenset(texts[end] for end in mine), each.is_guessed, bool(each.traffic().known))
+        for each, mine in zip(captures, own, strict=True)
+    ]
+    hosts += [HostToName(lane.name, frozenset(texts[end] for end in lane.addresses), True, True) for lane in lanes]
+    chosen, of_hosts = choose_host_names(hosts, names)
+    for number, capture in enumerate(captures):
+        if number in chosen:
+            capture.rename(chosen[number])
+    return names, {hosts[number].host: name for number, name in chosen.items()}, [*of_names, *of_hosts]
+
+
 def _stated_owners(captures: Sequence[HostCapture], clock_of: Mapping[str, str]) -> Mapping[str, Owners]:
     """What agents state of who owns connections, by host; of a node's containers its agent does."""
     stated = {capture.host: capture.owners for capture in captures if capture.owners.ends}
@@ -368,6 +403,7 @@ def scan(
     wanted: TimeRange | None = None,
     read: ReadsCaptures = read_in_threads,
     carried: Carried = NOTHING_CARRIED,
+    hosts_files: Sequence[NameSource] = (),
 ) -> Scan:
     """Read the captures of all hosts.
 
@@ -375,7 +411,8 @@ def scan(
     `partition_bits`: there are 2^n partitions, by default chosen by the files' sizes; `progress` is notified of the
     progress; `addresses` of hosts given by the operator, which override what captures show; `limits` of the input;
     `keys` that open connections of TLS, to which those that the captures hold are added; `wanted`, the time to read,
-    by each host's clock; `read`, which reads them in this process or in others; `carried`, what is known from before.
+    by each host's clock; `read`, which reads them in this process or in others; `carried`, what is known from before;
+    `hosts_files`, what addresses are called.
     Raises: `InputError` for a file that is no capture, addresses of an unknown host, or if no capture holds a TCP
     packet; `ResourceError` if there is no room for intermediate data.
     """
@@ -419,7 +456,7 @@ def scan(
     if hosts != named:
         partitions.close()
         captures, partitions = _read_captures(hosts, how, read)
-    return Scan(captures, partitions, [*split, *counters], ranks, carried.servers)
+    return Scan(captures, partitions, [*split, *counters], ranks, carried.servers, hosts_files)
 
 
 def _believed_ranges(named: Sequence[HostSource], captures: Sequence[HostCapture]) -> Believed:
@@ -484,7 +521,10 @@ def _host_info(capture: HostCapture, own: frozenset[int], texts: Sequence[str]) 
     addresses = tuple(sorted(text for text in (texts[index] for index in own) if not is_loopback(text)))
     notes = capture.notes
     counts = (capture.packets_count - capture.elsewhere_count, notes.events_count)
-    return HostInfo(capture.host, addresses, capture.points, capture.files, *counts, notes.first_ns, notes.last_ns)
+    times = (notes.first_ns, notes.last_ns)
+    return HostInfo(
+        capture.host, addresses, capture.points, capture.files, *counts, *times, file_name=capture.file_name
+    )
 
 
 def _undirected_counter(capture: HostCapture) -> CounterInfo | None:

@@ -22,12 +22,14 @@ from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointAct
 from collector.decode.carried import Followed
 from collector.decode.checksums import COOKED_2
 from collector.decode.host_addresses import Traffic
+from collector.decode.hosts_files import usable_name
 from collector.decode.input_limits import InputLimits, PartitionFull, cut_counter
 from collector.decode.partitions import ELSEWHERE, Activity, Notes, Packets, Partitions
 from collector.execution.progress import CountedProgress, Progress
 from collector.services.services import clues, id_headers
 from collector.trace.model import CounterInfo, PointInfo
 from tracer.errors import InputError
+from tracer.plain_text import plain
 
 LAST_BITS, MORE_BITS = 12, 4
 """If a partition holds too much of a host, partitions are increased up to 2^`LAST_BITS`, by `MORE_BITS` at a time."""
@@ -56,6 +58,8 @@ class HostSource:
     """The folder of the folder that named the host; None if the name was given, or there is none."""
     interfaces: frozenset[int] | None = None
     """The interfaces of its single file that are the host's own, in order of occurrence; None for all."""
+    is_guessed: bool = False
+    """Nothing but its file's name, or its address, names it."""
 
 
 @dataclass(slots=True)
@@ -107,6 +111,18 @@ class HostCapture:
     """What its agents kept, as they state."""
     stamps: dict[str, StampCounts] = field(default_factory=dict)
     """Who stamped the packets of each interface, as an agent states."""
+    is_guessed: bool = False
+    """As `HostSource.is_guessed`."""
+    file_name: str = ""
+    """Its name before `rename`."""
+    stated_names: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    """By file, the names of addresses in its Name Resolution Blocks, but for those of its own agent."""
+
+    def rename(self, name: str) -> None:
+        """Give it a better name than its file's. To be done before anything is made of its name."""
+        self.file_name, self.host = self.host, name
+        self.points = tuple(replace(point, point=f"{name}/{point.interface}") for point in self.points)
+        self.counters = [replace(each, host=name) for each in self.counters]
 
     def note_file(self, reader: CaptureReader, span: Span | None) -> None:
         """Note when a file that has been read captured: `span`, its first and last timestamp, if it holds a packet.
@@ -265,6 +281,7 @@ def read_host(
 ) -> HostCapture:
     assert source.host is not None
     capture = HostCapture(source.host, tuple(map(str, source.files)), chosen=source.interfaces, wanted=how.wanted)
+    capture.is_guessed = source.is_guessed
     cut: CounterInfo | None = None
     following = _Following(source.host, how.followed)
     with ExitStack() as opened:
@@ -426,6 +443,8 @@ def _note_origin(capture: HostCapture, reader: CaptureReader, partitions: Partit
             capture.points += (PointInfo(f"{capture.host}/{name}", name, str(interface.link_type)),)
     named = {partitions.address_number(record.address) for record in reader.names if record.name == reader.host}
     capture.named_addresses |= named
+    if stated := _stated_names(reader):
+        capture.stated_names[plain(reader.path.name)] = stated
     if capture.chosen and 0 not in capture.chosen:
         return  # each file is reported once
     for counter in reader.counters:
@@ -434,6 +453,16 @@ def _note_origin(capture: HostCapture, reader: CaptureReader, partitions: Partit
         elif counter.count and counter.name != STAMPS_ABSURD:
             info = CounterInfo(capture.host, counter.name, str(counter.severity), counter.count, counter.remedy)
             capture.counters.append(info)
+
+
+def _stated_names(reader: CaptureReader) -> dict[str, tuple[str, ...]]:
+    """By address its names in a file, in order, but for what an agent says of its own host."""
+    found: dict[str, dict[str, None]] = {}
+    for record in reader.names:
+        name = usable_name(record.name) if record.name != reader.host else None
+        if name:
+            found.setdefault(record.address, {})[name] = None
+    return {address: tuple(names) for address, names in found.items()}
 
 
 def _with_stamps(point: PointInfo, counts: StampCounts | None) -> PointInfo:

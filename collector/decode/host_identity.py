@@ -66,7 +66,7 @@ def sources_by_address(
         host = source.host if name in taken else name
         taken.add(host)
         at = place if number < len(named) else len(found)
-        found[at:] = [(replace(source, host=host), place), *found[at + 1 :]]
+        found[at:] = [(replace(source, host=host, is_guessed=True), place), *found[at + 1 :]]
         known[at] = mine
     counters = [
         merged_captures.split_counter(str(named[place].host), [str(found[at][0].host) for at in known])
@@ -116,12 +116,14 @@ def sources_by_name(
     are read.
     """
     files: dict[tuple[str, Path | None], tuple[Path, ...]] = {}
+    is_said: set[tuple[str, Path | None]] = set()
     given = {source.host for source in sources if not source.folder}
     for source in sources:
         said = source.host or _host_said_in(source.files[0])
         folder = source.folder.resolve() if source.folder and source.host not in given else None
         key = (said, folder) if said else (source.files[0].name.split(".", 1)[0], source.files[0].parent.resolve())
         key = (plain(key[0]), key[1])
+        is_said |= {key} if said else set()
         files[key] = files.get(key, ()) + source.files
     named: list[HostSource] = []
     places: dict[str, list[int]] = {}
@@ -139,7 +141,7 @@ def sources_by_name(
             own_name = f"{name}-{number}"
         taken.add(own_name)
         ranks[own_name] = rank_of[key]
-        named.append(HostSource(own_name, of_host))
+        named.append(HostSource(own_name, of_host, is_guessed=key not in is_said))
     return named, {name: of_name for name, of_name in places.items() if len(of_name) > 1}, ranks
 
 

@@ -55,11 +55,11 @@ def _arrows(row: dict[str, Any], at: int, origin: int) -> Iterator[tuple[int, in
 
 
 def _client(row: dict[str, Any]) -> str:
-    return str(row["client_host"] or "client")
+    return str(row["client_host"] or row["client_peer"] or "client")
 
 
 def _server(row: dict[str, Any]) -> str:
-    return str(row["server_host"] or row["service"] or end_name(None))
+    return str(row["server_host"] or row["server_peer"] or row["service"] or end_name(None))
 
 
 def _safe(text: str) -> str:

@@ -92,7 +92,10 @@ class Ids:
 
 
 def _resource(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"service.name": row["service"] or end_name(row["server_host"]), "host.name": row["host"]}
+    return {
+        "service.name": row["service"] or end_name(row["server_host"], row["server_peer"]),
+        "host.name": row["host"],
+    }
 
 
 def _span(row: Mapping[str, Any], ids: Ids) -> dict[str, Any]:
@@ -126,7 +129,7 @@ def span_attributes(row: Mapping[str, Any]) -> dict[str, Any]:
         "db.query.text": row["target"] if row["protocol"] in WITH_SHAPES else None,
         "network.protocol.name": row["protocol"],
         "server.address": row["authority"],
-        "client.address": row["client_host"],
+        "client.address": row["client_host"] or row["client_peer"],
         "twintap.target": None if is_http else row["target"],
         "twintap.operation": row["operation"],
         "twintap.outcome": row["outcome"],

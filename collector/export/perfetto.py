@@ -41,6 +41,7 @@ from collector.export.perfetto_format import (
 )
 from collector.export.timed_spans import RootIds, timed_spans
 from collector.reporting import story
+from collector.reporting.peers import PEERS, peers_of_connections, with_peers
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 from collector.trace.schema import SPANS, HopKind, HopState
@@ -70,7 +71,7 @@ FLOW, LAST_OF_FLOW = 47, 48
 """Fields of an event: flows that go through it, or end in it."""
 _COLUMNS = [
     *(f"{end}_{what}" for end in ENDS for what in ("host", "frame", "trace_ns")),
-    *("connection_id", "kind", "stream_start", "stream_end", "attempt", "state", "exchange_id"),
+    *("connection_id", "from_client", "kind", "stream_start", "stream_end", "attempt", "state", "exchange_id"),
     *("one_way_delay_ns", "uncertainty_ns", "likely_error_ns"),
 ]
 
@@ -138,7 +139,7 @@ def _messages(trace: Trace, only: RootIds | None) -> Iterator[bytes]:
     for row in findings.iter_rows(named=True):
         yield from _instant(row, tracks)
     if packets.count <= MOST_PACKETS:
-        yield from _packet_events(packets.parts(trace, _COLUMNS), tracks)
+        yield from _packet_events(packets.parts(trace, _COLUMNS), peers_of_connections(trace), tracks)
     else:
         track = tracks.plain(None, _words_left_out(packets.count), 0)
         yield tracks.announcements() + event(EventType.INSTANT, origin, track, "packets are left out")
@@ -260,10 +261,10 @@ def _instant(row: Mapping[str, Any], tracks: _Tracks) -> Iterator[bytes]:
     yield event(EventType.INSTANT, row["from_trace_ns"], track, row["kind"], "finding", said)
 
 
-def _packet_events(parts: Iterator[pl.DataFrame], tracks: _Tracks) -> Iterator[bytes]:
+def _packet_events(parts: Iterator[pl.DataFrame], peers: pl.DataFrame, tracks: _Tracks) -> Iterator[bytes]:
     steps = []
     for part in parts:
-        packets = _with_numbers(part)
+        packets = _with_peers_of_ends(_with_numbers(part), peers)
         sent = packets.filter(pl.col("flows") & (pl.col("bytes") > 0))
         steps.append(sent.select(host="send_host", at="send_trace_ns", step="bytes"))
         steps.append(sent.select(host="send_host", at="receive_trace_ns", step=-pl.col("bytes")))
@@ -288,11 +289,21 @@ def _with_numbers(part: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _with_peers_of_ends(packets: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
+    """`packets` with the names of ends without a capture, `send_peer` and `receive_peer`."""
+    client, server = PEERS
+    known = with_peers(packets, peers)
+    return known.with_columns(
+        send_peer=pl.when("from_client").then(client).otherwise(server),
+        receive_peer=pl.when("from_client").then(server).otherwise(client),
+    )
+
+
 def _events_of_end(packets: pl.DataFrame, end: str, other: str, tracks: _Tracks) -> Iterator[bytes]:
     ours = packets.drop_nulls(f"{end}_trace_ns").with_columns(
         at=f"{end}_trace_ns",
         host=pl.col(f"{end}_host").fill_null("?"),
-        peer=pl.col(f"{other}_host").fill_null("?"),
+        peer=pl.coalesce(f"{other}_host", f"{other}_peer", pl.lit("?")),
         name=pl.col("kind") + len(HopKind) * ENDS.index(end),
         frame=f"{end}_frame",
         other_frame=f"{other}_frame",

@@ -15,7 +15,7 @@ def timed_spans(trace: Trace, only: RootIds | None = None) -> pl.DataFrame:
     """
     rows = RequestRows.of_trace(trace, only).whole()
     timed = rows.with_columns(
-        host=pl.coalesce("server_host", "client_host", pl.lit("?")),
+        host=pl.coalesce("server_host", "server_peer", "client_host", pl.lit("?")),
         start=shown_start(rows.columns),
         end=shown_end(rows.columns),
     )

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector.trace.durations import in_words
+from collector.trace.peer_names import PeerNames
 from collector.trace.schema import FINDINGS, conform
 from collector.trace.threshold import threshold
 
@@ -133,6 +134,15 @@ def as_table(found: Iterable[Finding], severity: SeverityThresholds) -> pa.Table
         row["cost_ns"] = min(row["cost_ns"], LONGEST_NS)
     table = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in columns.items()})
     return conform("findings", table)
+
+
+def with_names_of_peers(found: pa.Table, peers: PeerNames) -> pa.Table:
+    """Findings whose texts name addresses of hosts that were not captured; remedies keep addresses, for commands."""
+    if not peers:
+        return found
+    texts = pa.array([text and peers.in_text(text) for text in found["text"].to_pylist()], pa.string())
+    place = found.schema.get_field_index("text")
+    return found.set_column(place, found.schema.field(place), texts.cast(found.schema.field(place).type))
 
 
 def evidence(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,6 +105,18 @@ class Hop:
     sent_packet: PacketFields | None
     received_packet: PacketFields | None
 
+    @property
+    def source(self) -> str | None:
+        """The host that sent it, or what its address is called; None if neither is known."""
+        seen = self.sent_packet or self.received_packet
+        return self.source_host or (seen.src_name or None if seen else None)
+
+    @property
+    def target(self) -> str | None:
+        """The same of the host that it was sent to."""
+        seen = self.received_packet or self.sent_packet
+        return self.target_host or (seen.dst_name or None if seen else None)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -113,8 +125,8 @@ class Request:
     number: int
     title: str
     service: str
-    client_host: str | None
-    server_host: str | None
+    client: str | None  # as `Span.client`
+    server: str | None
     status: int
     result: str  # as `Span.result`
     complete: bool

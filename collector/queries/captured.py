@@ -9,8 +9,9 @@ Secrets in packets are overwritten by the rules of the trace, whatever the captu
 Cost: reading a host's files up to the last requested packet, about 0.1 s for each million packets.
 """
 
+import ipaddress
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,15 +25,17 @@ from collector.queries.selection import Selection, rows_of
 from collector.queries.trace_view import TraceView
 from collector.trace.model import HostInfo
 from collector.trace.packets import PacketFields
+from collector.trace.peer_names import PeerNames
 from tracer.errors import InputError
 
 AT_ONCE = 20_000
 """Packets copied in one batch: a few MB."""
 MOST_PACKETS = 1_000_000
 LAST_FRAME = (1 << 32) - 1
-SECTION, INTERFACE, PACKET = 0x0A0D0D0A, 1, 6
+SECTION, INTERFACE, NAMES, PACKET = 0x0A0D0D0A, 1, 4, 6
 """Block types of draft-ietf-opsawg-pcapng."""
 COMMENT, IF_NAME, IF_TSRESOL, EPB_FLAGS = 1, 2, 9, 2
+IPV4_NAME, IPV6_NAME = 1, 2
 NANOSECONDS = b"\x09"
 FLAGS = {Direction.UNKNOWN: 0, Direction.RECEIVE: 1, Direction.SEND: 2}
 
@@ -122,6 +125,7 @@ def _frames(trace: TraceView, selection: Selection) -> pl.DataFrame:
 
 def _section(trace: TraceView, host: HostInfo, frames: Sequence[int], stamps: Sequence[int]) -> Iterator[bytes]:
     yield section_block(f"twintap.host={host.host}")
+    yield names_block(PeerNames(trace.info).of_all())
     places: dict[tuple[str, int], int] = {}
     for interface, copy in copies_of(trace, host, frames, stamps):
         key = (interface.name, interface.link_type)
@@ -199,6 +203,17 @@ def interface_block(link_type: int, name: str) -> bytes:
     return _block(
         INTERFACE, struct.pack("<HHI", link_type, 0, 0) + options + _option(IF_TSRESOL, NANOSECONDS) + _option(0, b"")
     )
+
+
+def names_block(names: Mapping[str, str]) -> bytes:
+    """What addresses are called, for readers that resolve them; nothing without names."""
+    if not names:
+        return b""
+    records = b""
+    for address, name in names.items():
+        packed = ipaddress.ip_address(address).packed
+        records += _option(IPV4_NAME if len(packed) == 4 else IPV6_NAME, packed + name.encode() + b"\0")
+    return _block(NAMES, records + _option(0, b""))
 
 
 def packet_block(interface: int, host_ns: int, original_len: int, data: bytes, flags: int, comment: str = "") -> bytes:

@@ -64,8 +64,8 @@ class RequestRow:
     status: int
     result: str
     outcome: str
-    client_host: str
-    server_host: str
+    client: str
+    server: str
     start_ns: int
     duration_ns: int
     ended: bool  # otherwise its end was not seen, and its duration is at least so long

@@ -24,6 +24,7 @@ from collector.queries.captured import (
     FLAGS,
     copies_of,
     interface_block,
+    names_block,
     packet_block,
     section_block,
 )
@@ -31,6 +32,7 @@ from collector.queries.selection import Selection, rows_of
 from collector.queries.trace_view import TraceView
 from collector.trace.durations import in_words, with_uncertainty
 from collector.trace.model import HostInfo
+from collector.trace.peer_names import PeerNames
 from collector.trace.schema import HopState
 from tracer.errors import InputError
 
@@ -76,6 +78,7 @@ def write_merged(trace: TraceView, selection: Selection | None, place: Path, *, 
     points: dict[tuple[str, int], int] = {}
     with _new_file(place) as file:
         file.write(section_block(f"Twintap: {trace.summary.name}, merged; times by {clock}"))
+        file.write(names_block(PeerNames(trace.info).of_all()))
         for packet in heapq.merge(*streams):
             if packet.point not in points:
                 points[packet.point] = len(points)

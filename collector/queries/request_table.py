@@ -52,7 +52,8 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
 
     Arguments: `spans`, as `SpanTrees.frame`.
     Returns: `number, start_ns, end_ns, duration_ns, ended, class, service, status, result, outcome,
-    failed, client_host, server_host, bytes, transaction_id, upload`, the columns `WORDED`, `outermost` (a client's own:
+    failed, client_host, server_host, bytes, transaction_id, upload`, `client` and `server` (hosts, or what addresses
+    without a capture are called), the columns `WORDED`, `outermost` (a client's own:
     `collector.services.client_requests`), `in_flight` (outermost requests in flight when it began, itself included).
     """
     roots = spans.unique("request", keep="first", maintain_order=True)
@@ -66,6 +67,8 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
         end_ns="end",
         duration_ns="duration_ns",
         ended=pl.col("end_trace_ns").is_not_null(),
+        client=pl.coalesce("client_host", "client_peer"),
+        server=pl.coalesce("server_host", "server_peer"),
         bytes=size,
         outcome=pl.col("outcome").fill_null(str(Outcome.UNKNOWN)),
         outermost=pl.col("request").is_in(client_requests.implode()),

@@ -23,6 +23,7 @@ from collector.queries.search_completion import Completion, completions
 from collector.queries.search_language import Not, Part, Word, WordError, parse_search, words_of
 from collector.queries.search_rules import HELP, Bools, Masks, Searched, check_word, masks_of
 from collector.queries.trace_view import TraceView
+from collector.reporting.peers import peers_of_connections, with_peers
 from collector.services.ends import end_name, service_at
 from tracer.errors import InputError
 
@@ -102,10 +103,11 @@ class TraceSearch:
         streams, connections, findings = self._trace.read_unchanged(
             lambda: [self._read(name) for name in ("streams", "connections", "findings")]
         )
+        peers = self._trace.read_unchanged(lambda: peers_of_connections(self._trace.stored))
         return Searched(
             self._trace.request_texts(),
-            streams.sort("begin_trace_ns", "connection_id", nulls_last=True),
-            connections,
+            with_peers(streams, peers).sort("begin_trace_ns", "connection_id", nulls_last=True),
+            with_peers(connections, peers),
             self._trace.request_durations_ns(),
             findings.with_columns(pl.col("from_trace_ns", "to_trace_ns") - self._trace.start_ns),
             self._trace.requests_with_packets,
@@ -120,7 +122,8 @@ class TraceSearch:
         stream = self._searched.streams.row(row, named=True)
         begin_ns, end_ns, of = stream["begin_trace_ns"], stream["end_trace_ns"], stream["connection_id"]
         count = stream["to_client_count"] + stream["to_server_count"]
-        ends = f"{end_name(stream['client_host'])} to {service_at(stream['service'], stream['server_host'])}"
+        ends = f"{end_name(stream['client_host'], stream['client_peer'])} to "
+        ends += service_at(stream["service"], stream["server_host"] or stream["server_peer"])
         text = f"stream ({stream['evidence']}) from {ends}, {count:,} message{'s' * (count != 1)}, connection {of}"
         if begin_ns is None or end_ns is None:
             whole = self._connection(of)

@@ -52,9 +52,9 @@ EXAMPLES = {
     "retransmitted": "with a packet sent again",
 }
 OF_SPANS = {
-    "host": ("client_host", "server_host"),
-    "client": ("client_host",),
-    "server": ("server_host",),
+    "host": ("client_host", "server_host", "client_peer", "server_peer"),
+    "client": ("client_host", "client_peer"),
+    "server": ("server_host", "server_peer"),
     "service": ("service",),
     "method": ("method",),
     "path": ("target",),

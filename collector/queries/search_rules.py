@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from collector.findings.kinds import OF_NAME
 from collector.queries.search_language import Word, WordError
+from collector.reporting.peers import PEERS
 from collector.requests.outcomes import OUTCOMES, Outcome
 from collector.requests.protocols import PROTOCOLS, Exchanges
 from collector.requests.request_words import is_grpc
@@ -52,9 +53,10 @@ UNIT_BYTES |= {"KB": 1000, "KiB": 1024}
 DURATION = re.compile(r"([<>]=?)(\d+(?:\.\d+)?)(ns|us|µs|ms|s)")
 SIZE = re.compile(rf"([<>]=?)(\d+(?:\.\d+)?)({'|'.join(UNIT_BYTES)})")
 ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*::[0-9a-f:]*|)(?::(\d{1,5}))?", re.IGNORECASE)
-OF_STREAMS = ("client_host", "server_host", "service", "protocol", "reason", "evidence")
+HOSTS = ("client_host", "server_host", *PEERS)
+OF_STREAMS = (*HOSTS, "service", "protocol", "reason", "evidence")
 OF_S3 = ("operation", "bucket", "object_key")
-TEXTS = ("transaction_id", "target", "method", "service", "result", "client_host", "server_host", "upload", *OF_S3)
+TEXTS = ("transaction_id", "target", "method", "service", "result", *HOSTS, "upload", *OF_S3)
 SHOWS_REQUESTS = (Exchanges.ORDERED, Exchanges.BY_STREAM_ID)
 OF_PROTOCOL = ("method", "target", "result")
 ENDS = ("client", "server", "translated_client", "translated_server")
@@ -220,7 +222,7 @@ def _host_at(side: str) -> Rule:
     """What has a host of such a name at that end."""
 
     def rule(value: str, where: Searched) -> Masks:
-        test = _contains((f"{side}_host",), value)
+        test = _contains((f"{side}_host", f"{side}_peer"), value)
         return Masks(_spans_where(test, where), _rows_where(test, where.streams), _rows_where(test, where.connections))
 
     return rule
@@ -425,7 +427,7 @@ def _contains_in(column: pl.Expr, text: str) -> pl.Expr:
 
 
 def _of_hosts(text: str) -> pl.Expr:
-    return _contains(("client_host", "server_host"), text)
+    return _contains(HOSTS, text)
 
 
 def _of_address(address: str, port: str | None) -> pl.Expr:

@@ -96,7 +96,7 @@ def call_ends(spans: pl.DataFrame, counts: HopCounts, hosts_apart: bool) -> pl.D
     Arguments: `spans` as `SpanTrees.frame`, and `counts` of each; `hosts_apart`: a service on two hosts is two
     nodes.
     """
-    host = pl.col("server_host").fill_null(UNCAPTURED)
+    host = pl.coalesce("server_host", "server_peer", pl.lit(UNCAPTURED))
     service = pl.when(pl.col("service").fill_null("") != "").then(pl.col("service"))
     on_host = pl.when(service.is_null()).then(host).otherwise(pl.format("{} on {}", service, host))
     callee = on_host if hosts_apart else service.fill_null(host)
@@ -109,7 +109,7 @@ def call_ends(spans: pl.DataFrame, counts: HopCounts, hosts_apart: bool) -> pl.D
     parents = rows.select(parent_span_id="span_id", asked_by="callee", asked_on="server_host")
     rows = rows.join(parents, on="parent_span_id", how="left", maintain_order="left")
     same = pl.col("asked_by").is_not_null() & pl.col("asked_on").eq_missing(pl.col("client_host"))
-    client, said = pl.col("client_host").fill_null(UNCAPTURED), pl.col("client_service")
+    client, said = pl.coalesce("client_host", "client_peer", pl.lit(UNCAPTURED)), pl.col("client_service")
     itself = pl.format("{} on {}", said, client) if hosts_apart else said
     return rows.select(
         "request",

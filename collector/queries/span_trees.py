@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.queries.timeline.shelf import Shelf
+from collector.reporting.peers import PEERS
 from collector.reporting.request_rows import RequestRows
 from collector.requests.link_doubt import UNCERTAIN, describe_doubt
 from collector.requests.outcomes import Outcome
@@ -34,7 +35,7 @@ SPAN_ARRAYS = {"span-id": pl.col("span_id"), "span-request": pl.col("request"), 
 """Kept by span as arrays, beside the table."""
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),
-    *("request_bytes", "response_bytes", *ERRORS, "part", "result_code"),
+    *("request_bytes", "response_bytes", *ERRORS, "part", "result_code", *PEERS),
 )
 
 
@@ -101,6 +102,18 @@ class Span:
     pause_ns: int = 0  # between the handshake and the first byte: no part of its duration
     ended: bool = True  # otherwise its end was not seen, and its duration is at least so long
     silences: tuple[Silence, ...] = ()  # the long ones of its messages, by time
+    client_peer: str | None = None  # what the address of an end without a capture is called
+    server_peer: str | None = None
+
+    @property
+    def client(self) -> str | None:
+        """The name of its client; None if it has none."""
+        return self.client_host or self.client_peer
+
+    @property
+    def server(self) -> str | None:
+        """The name of its server; None if it has none."""
+        return self.server_host or self.server_peer
 
     @property
     def duration_ns(self) -> int:
@@ -116,7 +129,7 @@ class Span:
     def title(self) -> str:
         """A short name of the exchange."""
         words = request_words({name: getattr(self, name) for name in WORDED})
-        return words or f"exchange with {self.service or end_name(self.server_host)}"
+        return words or f"exchange with {self.service or end_name(self.server)}"
 
 
 def build_trees(shelf: Shelf, rows: RequestRows, silences: pa.Table, start_ns: int) -> None:
@@ -246,7 +259,7 @@ class SpanTrees:
         return self.frame.select(
             *("request", "connection_id", "client_host", "server_host", "status", "result_code", "outcome"),
             *("start", "end", "request_bytes", "response_bytes"),
-            *TEXTS,
+            *(*TEXTS, *PEERS),
         )
 
 

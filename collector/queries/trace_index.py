@@ -48,7 +48,7 @@ from collector.trace.reading import Trace
 from collector.trace.table_store import INDEX_FOLDER
 from tracer import scratch
 
-VERSION = 8
+VERSION = 9
 """Of the index; another one is built anew."""
 SMALL_BYTES = 4 << 20
 """Tables of hops smaller than this are indexed in memory: it takes less than a second."""
@@ -223,8 +223,8 @@ def request_row(trees: SpanTrees, first: NDArray[np.int64], problems: NDArray[np
         number=number,
         title=root.title,
         service=root.service,
-        client_host=root.client_host,
-        server_host=root.server_host,
+        client=root.client,
+        server=root.server,
         status=root.status,
         result=root.result,
         complete=root.complete,

@@ -33,11 +33,13 @@ from collector.queries.timeline.columns import KINDS, STATES, ArrowClass, Pairs,
 from collector.queries.timeline.windows import DensityCounts, EndCounts
 from collector.queries.trace_index import Facts, TraceIndex, open_index, request_row
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_trace
+from collector.reporting.peers import peers_of_connections
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.protocols import UNKNOWN
 from collector.trace.model import TraceInfo
 from collector.trace.objects import ReadCount
-from collector.trace.packets import read_packet
+from collector.trace.packets import PacketFields, read_packet
+from collector.trace.peer_names import PeerNames
 from collector.trace.reading import Result, Trace
 from collector.trace.schema import ERRORS, HopKind, HopState
 from tracer.errors import InputError
@@ -71,6 +73,7 @@ class TraceView:
         self.clocks_apart_ns = facts.clocks_apart_ns
         self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
+        self._peers = PeerNames(info)
         self._kept_stages: pl.DataFrame | None = None
         self._among: NDArray[np.int64] | None = None  # the requests that `only` left
         self._joins: dict[tuple[Path, int], RunJoin] = {}
@@ -110,7 +113,7 @@ class TraceView:
     @cached_property
     def streams(self) -> StreamSummary:
         """A summary of the streams."""
-        return summarise_streams(self._tables.streams)
+        return summarise_streams(self._tables.streams, peers_of_connections(self.stored))
 
     @cached_property
     def load(self) -> Load:
@@ -520,9 +523,16 @@ class TraceView:
             doubt="" if span < 0 else self._trees.doubt(span),
             tls=tls,
             owners=owners,
-            sent_packet=read_packet(self.stored, raw["send_host"], raw["send_frame"]),
-            received_packet=read_packet(self.stored, raw["receive_host"], raw["receive_frame"]),
+            sent_packet=self._packet_of(raw["send_host"], raw["send_frame"]),
+            received_packet=self._packet_of(raw["receive_host"], raw["receive_frame"]),
         )
+
+    def _packet_of(self, host: str | None, frame: int | None) -> PacketFields | None:
+        found = read_packet(self.stored, host, frame)
+        if found is None:
+            return None
+        names = [self._peers.of(address) or "" for address in (found.src_addr, found.dst_addr)]
+        return replace(found, src_name=names[0], dst_name=names[1])
 
 
 def check_trace(url: str) -> None:

@@ -276,7 +276,7 @@ def _where(parts: Sequence[Part]) -> tuple[Where, ...]:
     for span, _, duration_ns in parts:
         known = found.get(span.number)
         before_ns = 0 if known is None else known.duration_ns
-        found[span.number] = Where(span.number, end_name(span.server_host), span.title, before_ns + duration_ns)
+        found[span.number] = Where(span.number, end_name(span.server), span.title, before_ns + duration_ns)
     return tuple(sorted(found.values(), key=lambda each: -each.duration_ns))
 
 

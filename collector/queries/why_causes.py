@@ -168,7 +168,7 @@ def _last_of(span: Span, spans: Sequence[Span]) -> Iterator[Cause]:
         return
     words = (
         f"{span.server_host} answered last of {len(calls)} calls, {in_words(span.end_ns - first.end_ns)} after "
-        f"{end_name(first.server_host)}"
+        f"{end_name(first.server)}"
     )
     yield Cause(words, first.end_ns, span.end_ns)
 

@@ -10,6 +10,7 @@ from collector.findings.thresholds import changes_words
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.hops.tls_words import line_words
 from collector.reporting.comparison import Comparison, StageDifference
+from collector.reporting.name_words import names_words
 from collector.reporting.report import FindingLine, Report, SpanBar, StageLine
 from collector.reporting.scope_words import scope_words
 from collector.reporting.served_by import served_words
@@ -87,6 +88,7 @@ def make_html(report: Report) -> str:
         _waterfall(report.slowest_spans, with_script=not report.stages),
         "<h2>Hosts</h2>",
         _rows([(line.host, f"{line.packets_count:,} packets", line.clock) for line in report.hosts]),
+        f"<p>{html.escape(names)}</p>" if (names := names_words(report.info)) else "",
         "<h2>Pairing</h2>",
         _pairing(report.pairing),
         "<h2>Slowest requests</h2>",

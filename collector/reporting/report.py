@@ -12,6 +12,8 @@ import polars as pl
 from collector.annotations.spans.disagreement import DisagreementLine, disagreement_lines
 from collector.annotations.summary import AnnotationLine, annotation_lines
 from collector.decode import capture_sets
+from collector.decode.address_names import HOST_UNNAMED, NAMES_DISAGREE
+from collector.decode.hosts_files import NAMES_UNREAD
 from collector.execution import memory
 from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
 from collector.hops.tls_words import COLUMNS as TLS_COLUMNS
@@ -19,6 +21,7 @@ from collector.hops.tls_words import TlsLine, tls_lines
 from collector.reporting import story
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_all, stages_of_trace
 from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, sum_one_ended
+from collector.reporting.peers import peers_of_connections
 from collector.reporting.request_rows import RequestRows, RootIds
 from collector.reporting.served_by import COLUMNS as SERVED_COLUMNS
 from collector.reporting.served_by import ServedBy, served_by
@@ -49,9 +52,10 @@ _SUMMED = tuple(dict.fromkeys((*story.OUTERMOST_COLUMNS, "exchange_id", "complet
 TROUBLE = ("data_loss", "error")
 """Severities of counters that every view shows."""
 _LOGS_AND_SPANS = {"log_lines_unread", "log_zone_assumed", "log_year_assumed", "spans_unread", "spans_outside"}
-SHOWN = capture_sets.NAMES | REMEDIES.keys() | _LOGS_AND_SPANS
-"""Counters that a report shows whatever their severity: of captures that do not fit, of connections not read, of logs
-and spans that were not understood or left something out."""
+_NAMES = {NAMES_DISAGREE, HOST_UNNAMED, NAMES_UNREAD}
+SHOWN = capture_sets.NAMES | REMEDIES.keys() | _LOGS_AND_SPANS | _NAMES
+"""Counters that a report shows whatever their severity: of captures that do not fit, of connections not read, of logs,
+spans and names that were not understood or left something out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +218,7 @@ def _collect_facts(
         connections_count=trace.rows_count("connections"),
         pairing=read_pairing(trace),
         requests=requests,
-        streams=summarise_streams(trace.read("streams")),
+        streams=summarise_streams(trace.read("streams"), peers_of_connections(trace)),
         tls=tls_lines(trace.read("connections", TLS_COLUMNS)),
         servers=served_by(trace.read("connections", SERVED_COLUMNS), ServiceNames(info.services)),
         annotations=annotation_lines(trace),

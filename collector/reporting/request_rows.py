@@ -6,6 +6,7 @@ queries over all requests read only the columns that they need, and whole rows a
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -13,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.reporting.peers import peers_of_connections, with_peers
 from collector.trace.reading import Trace
 from collector.trace.schema import EXCHANGES, SPANS, TABLES
 
@@ -34,6 +36,7 @@ class RequestRows:
         [str, NDArray[np.int64]], pa.Table
     ]  # from a table's name and row numbers, ascending: whole rows
     among: "RequestRows | None" = None  # all rows of the trace, where these are only some
+    read_peers: Callable[[], pl.DataFrame] | None = None  # as `peers_of_connections`
     _below: dict[int, pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -46,13 +49,15 @@ class RequestRows:
         def read_some(name: str, rows: NDArray[np.int64]) -> pa.Table:
             return pa.concat_tables([TABLES[name].empty_table(), *trace.chosen_rows(name, TABLES[name].names, rows)])
 
+        read_peers = cache(lambda: peers_of_connections(trace))
         if only is None:
-            return cls(trace.read, read_some)
+            return cls(trace.read, read_some, None, read_peers)
         places = _places_of_requests(trace, only)
         return cls(
             lambda name, columns: trace.read(name, columns).take(pa.array(places[name])),
             lambda name, rows: read_some(name, places[name][rows]),
-            cls(trace.read, read_some),
+            cls(trace.read, read_some, None, read_peers),
+            read_peers,
         )
 
     @classmethod
@@ -109,7 +114,8 @@ class RequestRows:
             chosen = order[begin : begin + at_once]
             places = np.sort(chosen)
             exchanges = self.read_some("exchanges", np.sort(exchange[places]))
-            yield join_spans(self.read_some("spans", places), exchanges)[np.searchsorted(places, chosen)]
+            rows = self._whole_rows(self.read_some("spans", places), exchanges)
+            yield rows[np.searchsorted(places, chosen)]
 
     def numbers_of(self, column: str, number: Callable[[pa.ChunkedArray], NDArray[np.uint64]]) -> NDArray[np.uint64]:
         """What `number` makes of a column of `exchanges`, for each row; no text of it is kept."""
@@ -132,7 +138,7 @@ class RequestRows:
         if lacking:
             spans = self.read_some("spans", self._places("spans", "trace_id", pl.Series(lacking, dtype=pl.Int64)))
             ids = pl.Series(spans["span_id"].to_numpy(), dtype=pl.Int64)
-            rows = join_spans(spans, self.read_some("exchanges", self._places("exchanges", "exchange_id", ids)))
+            rows = self._whole_rows(spans, self.read_some("exchanges", self._places("exchanges", "exchange_id", ids)))
             self._below.update({root: rows.filter(pl.col("trace_id") == root) for root in lacking})
         return [self._below[root] for root in roots]
 
@@ -142,7 +148,12 @@ class RequestRows:
 
     def whole(self) -> pl.DataFrame:
         """All columns of all rows; texts as strings. Needed to recompute the ledgers of all spans."""
-        return join_spans(self.read("spans", SPANS.names), self.read("exchanges", EXCHANGES.names))
+        return self._whole_rows(self.read("spans", SPANS.names), self.read("exchanges", EXCHANGES.names))
+
+    def _whole_rows(self, spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
+        """All columns, and `PEERS`."""
+        rows = join_spans(spans, exchanges)
+        return rows if self.read_peers is None else with_peers(rows, self.read_peers())
 
 
 def _places_of_requests(trace: Trace, only: RootIds) -> dict[str, NDArray[np.int64]]:

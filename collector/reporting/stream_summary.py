@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
+from collector.reporting.peers import NO_PEERS, with_peers
 from collector.services.ends import service_name
 from collector.trace.durations import in_words, with_uncertainty
 from collector.trace.schema import ERRORS, StreamReason
@@ -44,6 +45,18 @@ class StreamLine:
     longest_idle_ns: int | None
     control_count: int | None
     closing: str | None
+    client_peer: str | None = None  # what the address of an end without a capture is called
+    server_peer: str | None = None
+
+    @property
+    def client(self) -> str | None:
+        """The name of its client; None if it has none."""
+        return self.client_host or self.client_peer
+
+    @property
+    def server(self) -> str | None:
+        """The name of its server; None if it has none."""
+        return self.server_host or self.server_peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +94,9 @@ class StreamSummary:
     lines: tuple[StreamLine, ...]  # likewise, `MOST_LINES` of them at most
 
 
-def summarise_streams(streams: pa.Table) -> StreamSummary:
-    """The summary. Arguments: the table `streams`."""
-    rows = pl.DataFrame(streams).with_columns(pl.col(pl.Categorical).cast(pl.String))
+def summarise_streams(streams: pa.Table, peers: pl.DataFrame = NO_PEERS) -> StreamSummary:
+    """The summary. Arguments: the table `streams`; `peers`, as from `peers_of_connections`."""
+    rows = with_peers(pl.DataFrame(streams).with_columns(pl.col(pl.Categorical).cast(pl.String)), peers)
     rows = rows.with_columns(
         messages=pl.col("to_client_count") + pl.col("to_server_count"),
         bytes=pl.col("to_client_bytes") + pl.col("to_server_bytes"),

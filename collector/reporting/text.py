@@ -27,6 +27,7 @@ from collector.reporting.console import (
     show_paragraph,
     show_remaining,
 )
+from collector.reporting.name_words import names_words
 from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
 from collector.reporting.scope_words import scope_words
 from collector.reporting.served_by import ServedBy, served_words
@@ -46,8 +47,8 @@ PAIRING_FRAME, STAGES_FRAME = 3, 5
 MOST_DIFFERENCES = 3
 """In a comparison, at most so many stages of each kind of request are shown. For this and the limits above: the entries
 left out are counted. Hosts take the lines that the rest leaves."""
-HOSTS_FRAME = 4
-"""Lines of the section of hosts in addition to the hosts."""
+HOSTS_FRAME, NAMES_LINES = 4, 2
+"""Lines of the section of hosts in addition to the hosts, and of what names them."""
 MOST_NOTES, MOST_WORST, MOST_PAIRS = 2, 3, 5
 """Lines of each kind in the section about matching: clock steps and translations, connections, pairs of hosts."""
 PAIRS_FRAME = 2
@@ -207,11 +208,14 @@ def _show_hosts(console: Console, report: Report, most: int) -> None:
     show_heading(console, "Hosts", _hops_words(report))
     grid = new_grid("<", ">", "<", "<")
     grid.add_row(*(Text(word, "dim") for word in ("", "packets", "captured", "clock against the reference")))
-    most = _shown_count(len(report.hosts), most)
+    names = names_words(report.info)
+    most = _shown_count(len(report.hosts), max(FEWEST_HOSTS, most - NAMES_LINES * bool(names)))
     for line in report.hosts[:most]:
         grid.add_row(line.host, f"{line.packets_count:,}", _window(line), line.clock)
     show_grid(console, grid, names=0)
     show_remaining(console, len(report.hosts), most)
+    if names:
+        show_paragraph(console, names, "dim", 2)
 
 
 def _window(line: HostLine) -> str:

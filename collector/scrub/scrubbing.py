@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.scrub.names import Names, words_of
-from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
+from collector.trace.model import AddressName, CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from collector.trace.writing import write_trace
@@ -132,7 +132,9 @@ def _texts_of(info: TraceInfo) -> Sequence[str]:
     points = [text for host in info.hosts for point in host.points for text in (point.point, point.interface)]
     services = [text for each in info.services for text in (each.host, each.name, each.evidence)]
     command = [] if info.command is None else [*info.command.argv, info.command.host]
-    return [*hosts, *points, *services, *command, *(each.remedy for each in info.counters)]
+    names = [text for each in info.names for text in (each.address, each.name, each.file, *each.others)]
+    names += [host.file_name for host in info.hosts]
+    return [*hosts, *points, *services, *command, *names, *(each.remedy for each in info.counters)]
 
 
 def _replacement(names: Names, rule: str) -> Callable[[str], str]:
@@ -164,6 +166,7 @@ def _scrub_info(info: TraceInfo, names: Names) -> TraceInfo:
         info,
         secrets=replace(info.secrets, more=""),
         hosts=tuple(_scrub_host(host, names) for host in info.hosts),
+        names=tuple(_scrub_name(each, names) for each in info.names),
         counters=tuple(replace(each, host=each.host and names.host(each.host)) for each in info.counters),
         command=info.command and _scrub_command(info.command, names),
         services=tuple(
@@ -171,6 +174,12 @@ def _scrub_info(info: TraceInfo, names: Names) -> TraceInfo:
             for each in info.services
         ),
     )
+
+
+def _scrub_name(each: AddressName, names: Names) -> AddressName:
+    """The name of an address, as of a host; without the file that has it."""
+    made, *others = (name and names.host(name) for name in (each.name, *each.others))
+    return AddressName(names.address(each.address), made, "", tuple(others))
 
 
 def _scrub_remedy(counter: CounterInfo, names: Names) -> str:
@@ -188,6 +197,7 @@ def _scrub_host(host: HostInfo, names: Names) -> HostInfo:
         host,
         host=name,
         addresses=tuple(names.address(address) for address in host.addresses),
+        file_name=host.file_name and names.host(host.file_name),
         points=tuple(
             replace(point, point=names.point(point.point), interface=names.interface(point.interface))
             for point in host.points

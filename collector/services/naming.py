@@ -8,7 +8,7 @@
 4. If its clients of TLS all ask for one name of several labels (SNI), by that name: weaker evidence, since it is what
    clients believe, and a balancer may have it in common with the servers behind it. Of several that are asked for by
    the same name, none is named by it.
-5. As `host:port`.
+5. As `host:port`; of a host that was not captured, the name of its address if it has one of its own.
 
 Servers form one service if their software does (the nodes of a store; nodes with no common caller that do not call each
 other are several stores), or if they are proven replicas: same port, same software as far as known, mostly the same
@@ -24,7 +24,7 @@ Cost: a few µs a server, and a comparison with each group of its port.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collector.capture_files.readers import Clue
 from collector.services import services
@@ -33,7 +33,8 @@ from collector.services.owner_names import owner_evidence, owner_name
 from collector.services.servers import Server
 from collector.services.service_names import host_and_port, place_of
 from collector.services.services import Product
-from collector.trace.model import ServiceInfo
+from collector.trace.model import AddressName, ServiceInfo
+from collector.trace.peer_names import PeerNames
 
 LEAST_COMMON_SHARE = 0.5
 """Least share of callers, and of requests by kind, that replicas have in common."""
@@ -73,6 +74,22 @@ def name_services(
     own = _operators_names(by_operator)
     known = _candidates_of_all(servers, own)
     return (*own, *_service_infos(_groups(known, are_replicas), {each.name for each in own}))
+
+
+def with_peer_names(
+    services_: Sequence[ServiceInfo], servers: Sequence[Server], names: Sequence[AddressName], peers: PeerNames
+) -> tuple[ServiceInfo, ...]:
+    """The names of services with those of addresses in place of addresses, and of servers that have no other name.
+
+    A name that several addresses have stands for none of them here: their servers may be different ones.
+    """
+    known, files = {(each.host, each.port) for each in services_}, {each.address: each.file for each in names}
+    found = [replace(each, name=peers.in_text(each.name)) if each.evidence != NAMED else each for each in services_]
+    for host, port in (each.key for each in servers):
+        name = peers.of_one(host)
+        if name and (host, port) not in known and ("", port) not in known:
+            found.append(ServiceInfo(host, port, host_and_port(name, port), f"{host} is {name} in {files[host]}"))
+    return tuple(found)
 
 
 def servers_to_watch(servers: Sequence[Server], by_operator: Mapping[str, str]) -> Watched:

@@ -4,7 +4,7 @@ A server is a host (its name in the trace, else its address) and a port. Servers
 suggested.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from collector.capture_files.records import Severity
 from collector.services.servers import Server
@@ -14,6 +14,12 @@ from collector.trace.model import CounterInfo
 NAME_OF_NOTHING = "name_of_no_server"
 MOST_SHOWN = 4
 """At most so many servers are suggested."""
+
+
+def names_of_hosts(names: Iterable[tuple[str, str]], renamed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """`names` by what hosts are called now; `renamed`, that by what their files call them."""
+    places = ((place_of(place), name) for place, name in names)
+    return tuple((host_and_port(renamed.get(host, host), port), name) for (host, port), name in places)
 
 
 def names_of_nothing(names: Iterable[tuple[str, str]], servers: Sequence[Server]) -> list[CounterInfo]:

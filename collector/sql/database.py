@@ -256,7 +256,12 @@ def _of_info(info: TraceInfo) -> Mapping[str, pa.Table]:
         }
         for each in info.counters
     )
+    names = (
+        {"address": each.address, "name": each.name or None, "others": list(each.others), "file": each.file}
+        for each in info.names
+    )
     return {
+        "names": pa.Table.from_pylist(list(names), NAMES),
         "hosts": pa.Table.from_pylist(list(hosts), HOSTS),
         "counters": pa.Table.from_pylist(list(counters), COUNTERS),
     }
@@ -273,6 +278,7 @@ HOSTS = pa.schema(
         "is_on_path": pa.bool_(),
     }
 )
+NAMES = pa.schema({"address": pa.string(), "name": pa.string(), "others": pa.list_(pa.string()), "file": pa.string()})
 COUNTERS = pa.schema(
     {"host": pa.string(), "name": pa.string(), "severity": pa.string(), "count": pa.int64(), "remedy": pa.string()}
 )

@@ -329,6 +329,18 @@ HOSTS = View(
     ],
 )
 
+NAMES = View(
+    "names",
+    "what an address in the packets is called, by a hosts file or a capture",
+    f"{STORED}.names",
+    [
+        _same("address", "the address"),
+        _same("name", "what it is called; null if captures disagree"),
+        _same("others", "further names, in whichever file"),
+        _same("file", "the hosts file, or the capture, that has the name"),
+    ],
+)
+
 COUNTERS = View(
     "counters",
     "a named count of a problem with the captures",
@@ -348,6 +360,7 @@ VIEWS = (
     CONNECTIONS,
     FINDINGS,
     HOSTS,
+    NAMES,
     CLOCKS,
     PAIRING,
     COUNTERS,

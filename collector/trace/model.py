@@ -34,7 +34,8 @@ class HostInfo:
 
     `coverage`: when any of its points captured; `dropped`: the times that they cover in part; both as for points.
     `on_path`: it forwards packets of others, as a router does (`collector.decode.forwarders`). `sampled`: when its
-    agent's budget allowed one connection in 2^n: from, to (its own stamps), n.
+    agent's budget allowed one connection in 2^n: from, to (its own stamps), n. `file_name`: what its captures' file
+    calls it, if a name of its address is better (`collector.decode.address_names`).
     """
 
     host: str
@@ -49,6 +50,7 @@ class HostInfo:
     on_path: bool = False
     dropped: tuple[tuple[int, int, int], ...] = ()
     sampled: tuple[tuple[int, int, int], ...] = ()
+    file_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,16 @@ class ServiceInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class AddressName:
+    """What an address is called by hosts files and captures (`collector.decode.address_names`)."""
+
+    address: str
+    name: str  # empty if captures disagree
+    file: str  # the hosts file, or the capture, that has the name
+    others: tuple[str, ...] = ()  # further names, in whichever file
+
+
+@dataclass(frozen=True, slots=True)
 class ThresholdInfo:
     """A threshold of findings that the operator set (`collector.findings.thresholds`)."""
 
@@ -106,6 +118,7 @@ class TraceInfo:
         default_factory=SecretChoice
     )  # the rules by which its packets and texts were overwritten
     thresholds: tuple[ThresholdInfo, ...] = ()  # the thresholds of findings that differ from the defaults
+    names: tuple[AddressName, ...] = ()  # of addresses that occur in the packets, by address
     period: tuple[int, int] | None = None  # only requests that began within [from, to) are in it; null for all
     format_version: int = FORMAT_VERSION
 
@@ -121,6 +134,7 @@ def parse_info(document: dict[str, Any]) -> TraceInfo:
         services=tuple(_parse_services(document["services"])),
         secrets=SecretChoice(**document.get("secrets", {})),
         thresholds=tuple(ThresholdInfo(**each) for each in document.get("thresholds", ())),
+        names=tuple(AddressName(**each | {"others": tuple(each["others"])}) for each in document.get("names", ())),
         period=tuple(document["period"]) if document.get("period") else None,
     )
 

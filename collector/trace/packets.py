@@ -33,6 +33,8 @@ class PacketFields:
     tsecr: int | None
     captured_len: int
     original_len: int
+    src_name: str = ""  # what the address is called, if its host was not captured (`collector.trace.peer_names`)
+    dst_name: str = ""
 
     @property
     def flag_names(self) -> str:

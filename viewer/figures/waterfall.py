@@ -169,7 +169,7 @@ def _title(span: Span, row: int, note: str = "") -> go.layout.Annotation:
     outcome = answer_words(span.answer, span.outcome)
     room = 50 - 2 * span.depth
     asked = span.title if len(span.title) <= room else span.title[: room - 12] + "…" + span.title[-11:]
-    text = f"<b>{escape(span.server_host or '?')}</b> {escape(asked)}{outcome}{note}"
+    text = f"<b>{escape(span.server or '?')}</b> {escape(asked)}{outcome}{note}"
     return go.layout.Annotation(
         x=0, xref="paper", xanchor="left", xshift=10 * span.depth, y=row - 0.3, text=text, showarrow=False
     )
@@ -179,7 +179,7 @@ def _hover(span: Span, name: str, interval: Interval, whose: str) -> str:
     begin, end = interval
     lines = [
         f"{whose}: {escape(span.title)}" if whose else escape(span.title),
-        f"{escape(span.client_host or '?')} → {escape(place(span))}",
+        f"{escape(span.client or '?')} → {escape(place(span))}",
         f"{name}: {duration(end - begin)} of {duration(span.duration_ns)}",
     ]
     if not on_critical_path(span):

@@ -118,7 +118,7 @@ def _row(row: RequestRow) -> Row:
         exact_time(row.start_ns),
         bytes_in_words(row.bytes),
         f"{row.in_flight:,}",
-        f"{row.client_host or '?'} → {row.server_host or '?'}",
+        f"{row.client or '?'} → {row.server or '?'}",
         row.transaction_id,
         row.class_name,
     )

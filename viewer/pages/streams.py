@@ -51,7 +51,7 @@ def _row(line: StreamLine, start_ns: int) -> Row:
     return (
         dcc.Link(line.evidence, href=_link(line, start_ns), refresh=True),
         line.service or "?",
-        f"{line.client_host or '?'} → {line.server_host or '?'}",
+        f"{line.client or '?'} → {line.server or '?'}",
         "?" if line.begin_trace_ns is None else exact_time(line.begin_trace_ns - start_ns),
         _or_dash(line.duration_ns),
         f"{line.to_client_count:,}",

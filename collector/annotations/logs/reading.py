@@ -66,11 +66,12 @@ def read_logs(options: LogOptions, hosts: Sequence[HostInfo]) -> tuple[list[Reco
     """
     records: list[Record] = []
     counts, assumed = dict[str, _Counts](), dict[str, Counter[str]]()
-    infos = {host.host: host for host in hosts}
+    infos = {host.file_name: host for host in hosts if host.file_name} | {host.host: host for host in hosts}
     for place in options.places:
         of_place: list[_Counts] = []
-        for host, path in log_files(place, list(infos)):
-            zone = options.zones.get(host, options.zones.get(EVERY))
+        for called, path in log_files(place, list(infos)):
+            host = infos[called].host
+            zone = options.zones.get(host) or options.zones.get(infos[host].file_name) or options.zones.get(EVERY)
             dates = Calendar(zone, infos[host].first_host_ns or 0)
             count = counts.setdefault(host, _Counts())
             before = count.read

@@ -41,7 +41,8 @@ def read_spans(places: Sequence[str], hosts: Sequence[HostInfo]) -> tuple[list[R
     records: list[Record] = []
     unread = outside = 0
     for place in places:
-        host_of_file, file = _split(place, [host.host for host in hosts])
+        named, file = _split(place, [name for host in hosts for name in (host.host, host.file_name) if name])
+        host_of_file = named and next(host.host for host in hosts if named in (host.host, host.file_name))
         spans = list(_spans_of(file))
         given = [span for span in spans if span is not None]
         resolutions = _resolutions(given)

@@ -48,6 +48,7 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
             "complete": True,
         },
         **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx", "background": False},
+        **{"client_peer": None, "server_peer": None},
         **{"outcome": "ok", "operation": None, "bucket": None, "object_key": None, "upload": None, "part": None},
         **{"request_bytes": 100, "response_bytes": 100, "start": 0, "end": 10, "end_trace_ns": 10},
     }

@@ -5,6 +5,7 @@ import polars as pl
 
 from collector.queries.search import search
 from collector.queries.search_rules import Searched
+from collector.reporting.peers import NO_PEERS, with_peers
 from collector.trace.schema import TABLES, conform
 
 OWNERS = {
@@ -26,7 +27,8 @@ def hits_of(query: str) -> list[int] | None:
     given = pl.DataFrame(conform("connections", pl.DataFrame(connections).to_arrow()))
     given = given.with_columns(pl.col(pl.Categorical).cast(pl.String))
     spans = tables["exchanges"].with_columns(request=pl.lit(0, pl.Int64))
-    hits = search(query, Searched(spans, tables["streams"], given, np.zeros(0, np.int64)))
+    spans, streams, given = (with_peers(each, NO_PEERS) for each in (spans, tables["streams"], given))
+    hits = search(query, Searched(spans, streams, given, np.zeros(0, np.int64)))
     return None if hits.problem else hits.connections.tolist()
 
 
