@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -10,6 +10,8 @@ import click
 from collector.commands.assert_option import read_assertions, show_verdicts
 from collector.commands.read_counts import say_reads
 from collector.commands.search_option import found_by, search_option
+from collector.queries.bench_words import load_line
+from collector.queries.trace_view import open_trace
 from collector.reporting.html import write_html
 from collector.reporting.report import Found, build_report
 from collector.reporting.text import show
@@ -39,6 +41,14 @@ from tracer.plain_text import is_safe
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also write the assertions as JUnit's XML.",
 )
+@click.option(
+    "--bench",
+    "runs",
+    metavar="RUN",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Also show this run of `tracer bench run` or `import`, and how many of its operations are in the trace.",
+)
 @search_option
 @click.argument("trace", metavar="TRACE")
 def command(
@@ -49,11 +59,12 @@ def command(
     as_json: bool,
     rules: tuple[str, ...],
     junit: Path | None,
+    runs: tuple[Path, ...],
     search: str | None,
 ) -> None:
     """Show on one screen what happened in TRACE and where the time went; or in a series of traces, and when."""
     if is_series(Path(trace)):
-        if other is not None or html is not None or rules or search is not None:
+        if other is not None or html is not None or rules or runs or search is not None:
             raise InputError(f"{trace} is a series of traces", "name the trace of one of its periods")
         overview = build_overview(Series(Path(trace)))
         if as_json:
@@ -66,6 +77,9 @@ def command(
         raise InputError("--junit writes what --assert finds", "give --assert, too")
     only = found_by(trace, search)
     report = build_report(trace, other, None if only is None else Found(search or "", only))
+    if runs:
+        view = open_trace(trace)
+        report = replace(report, load=tuple(load_line(view, run) for run in runs))
     if as_json:
         click.echo(_escape_controls(json.dumps(asdict(report), indent=1, ensure_ascii=False)))
     else:

@@ -10,7 +10,7 @@ from collector.hops.quality_summary import NAMES as PAIRING_NAMES
 from collector.hops.quality_summary import Pairing, connection_name, pair_name, trouble_words
 from collector.queries.annotations import NO_REQUEST, AnnotationCounts, Annotations, OneAnnotation
 from collector.queries.answers import Arrows, Command, Hop, Lane, Problem, Request, Summary
-from collector.queries.bench_join import RunJoin, join_words
+from collector.queries.bench_join import RunJoin
 from collector.queries.bench_runs import PERCENTILES as RUN_PERCENTILES
 from collector.queries.bench_runs import (
     BenchRun,
@@ -21,6 +21,7 @@ from collector.queries.bench_runs import (
     run_overlaps,
     slowest_operations,
 )
+from collector.queries.bench_words import join_words
 from collector.queries.captured import (
     CaptureDescription,
     CapturedPacket,

@@ -9,9 +9,9 @@ captured host with its own clock, and no assumption is needed about whose clock 
     its request         first byte sent ── last byte received     packets at the same host
 
 Several operations on one object at once may each hold a request. A request that only one of them can hold is that
-one's; an operation that went well and has a good request of its own, which is no part of an upload or a list of several
-pages, needs no other, so what it might have held is left to the rest. Where that leaves a choice, the operation is
-*ambiguous* and joined to nothing.
+one's. An operation that went well and has a good request of its own, which is no part of an upload or a list of several
+pages, has no other good one; one that was answered 404 has no other at all. So what they might have held is left to
+the rest. Where that leaves a choice, the operation is *ambiguous* and joined to nothing.
 
 An operation of several requests (parts of an upload, pages of a list, attempts of its client library) is joined to the
 one that took longest.
@@ -22,10 +22,12 @@ Cost: some 10 µs for each request and operation that share an object. Source of
 """
 
 import ipaddress
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from statistics import median
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -35,7 +37,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
-from collector.trace.durations import in_words
 
 SLACK_NS = 50_000
 """By so much may a packet's stamp lie outside its operation. Both are of one host's clock, and the kernel stamps what
@@ -103,10 +104,11 @@ class _Operation:
         singles = sum(call.is_single and call.is_good for call in self.held)
         return any(call.is_good or not self.is_good for call in self.held) and singles <= 1
 
-    @property
-    def needs_no_other(self) -> bool:
-        """Whether it has all requests that it can have."""
-        return self.is_good and any(call.is_single and call.is_good for call in self.held)
+    def has_room_for(self, call: "_Call") -> bool:
+        """Whether a request may be its own beside those that are."""
+        if self.is_good:
+            return not call.is_good or not any(each.is_single and each.is_good for each in self.held)
+        return all(each.status != _NOT_FOUND for each in self.held)
 
 
 @dataclass(slots=True)
@@ -172,35 +174,6 @@ def join_operations(operations: Iterable[pl.DataFrame], trace: TraceRequests) ->
     return _summary(joined, frozenset(ambiguous), length, counts)
 
 
-def join_words(join: RunJoin) -> tuple[str, ...]:
-    """How many operations of a run were joined with their request, and why others were not; a sentence each."""
-    hosts = f" (host {', '.join(join.hosts)})" if join.hosts else ""
-    words = [
-        f"{len(join.requests):,} of {join.operations_count:,} operations are joined with their request, by kind, object"
-        f", endpoint and time at the client{hosts}."
-    ]
-    if not join.requests and not join.ambiguous:
-        words.append(
-            "No request of theirs was seen at a captured client: the host that ran the load was not captured, the times"
-            " are not of these captures, or requests show no path (TLS, cut packets)."
-        )
-    reasons = (
-        (len(join.ambiguous), "Of one object at one time, so that which request is whose cannot be known from here"),
-        (join.unmatched_count, "Without a request in the trace"),
-        (join.outside_count, "Before or after the trace"),
-        (join.other_kinds_count, "Of a kind whose requests are not known"),
-        (join.several_count, "With several requests (parts, pages, retries), of which the longest is meant"),
-    )
-    words += [f"{why}: {count:,}." for count, why in reasons if count]
-    if join.longer_ns is not None:
-        middle, most = map(in_words, join.longer_ns)
-        words.append(
-            f"Operations last longer than their packets, from the first byte sent to the last received: by {middle}"
-            f" (median), {most} at most. That is the client's own time, and opening connections."
-        )
-    return tuple(words)
-
-
 class _Groups:
     """Operations and requests by kind and object, of one captured host."""
 
@@ -231,20 +204,19 @@ def _match(operations: Sequence[_Operation], calls: Sequence[_Call]) -> None:
     Arguments: `operations`, by their start.
     """
     starts = [each.start_ns for each in operations]
-    longest_ns = max(each.end_ns - each.start_ns for each in operations)
+    ends = list(accumulate((each.end_ns for each in operations), max))  # the latest so far: ascending
     pending: list[tuple[_Call, list[_Operation]]] = []
     for call in calls:
-        first = int(np.searchsorted(starts, call.begin_ns - longest_ns - 2 * SLACK_NS))
-        last = int(np.searchsorted(starts, call.begin_ns + SLACK_NS, side="right"))
+        first = bisect_left(ends, call.begin_ns - SLACK_NS)
+        last = bisect_right(starts, call.begin_ns + SLACK_NS)
         pending.append((call, [each for each in operations[first:last] if call.fits(each)]))
     while pending:
-        left = []
-        for call, fitting in pending:
-            remaining = [each for each in fitting if not (call.is_good and each.needs_no_other)]
-            if len(remaining) == 1:
-                remaining[0].held.append(call)
-            elif remaining:
-                left.append((call, remaining))
+        # All of a round are judged by what was known before it, so that their order decides nothing.
+        choices = [(call, [each for each in fitting if each.has_room_for(call)]) for call, fitting in pending]
+        for call, possible in choices:
+            if len(possible) == 1:
+                possible[0].held.append(call)
+        left = [(call, possible) for call, possible in choices if len(possible) > 1]
         if len(left) == len(pending):
             break
         pending = left

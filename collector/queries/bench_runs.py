@@ -170,6 +170,12 @@ def operations_of(folder: Path) -> Iterator[pl.DataFrame]:
         )
 
 
+def transaction_ids_of(folder: Path) -> Iterator[list[str]]:
+    """The transaction ids of all attempts of a run, "" for none; some at a time."""
+    for rows in _batches(folder):
+        yield rows["transaction_id"].to_list()
+
+
 def records_no_ids(folder: Path) -> bool:
     """Whether a run records no ids of its requests, so that they must be sought by what its operations are."""
     try:

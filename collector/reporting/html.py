@@ -11,7 +11,7 @@ from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair
 from collector.hops.tls_words import line_words
 from collector.reporting.comparison import Comparison, StageDifference
 from collector.reporting.name_words import names_words
-from collector.reporting.report import FindingLine, Report, SpanBar, StageLine
+from collector.reporting.report import FindingLine, LoadLine, Report, SpanBar, StageLine
 from collector.reporting.scope_words import scope_words
 from collector.reporting.served_by import served_words
 from collector.reporting.story import Part, Story
@@ -97,6 +97,7 @@ def make_html(report: Report) -> str:
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         *_streams(report.streams),
         *_annotations(report),
+        *(part for line in report.load for part in _load(line)),
         *(["<h2>Served by</h2>", _rows(list(map(served_words, report.servers)))] if report.servers else []),
         *(["<h2>TLS</h2>", _rows([line_words(line) for line in report.tls])] if report.tls else []),
         "<h2>Findings</h2>",
@@ -114,6 +115,11 @@ def _annotations(report: Report) -> list[str]:
         "Where these spans and packets disagree": [line.words for line in report.disagreements],
     }
     return [part for title, rows in sections.items() if rows for part in (f"<h2>{title}</h2>", _rows(rows))]
+
+
+def _load(line: LoadLine) -> list[str]:
+    """The section about a run of a load generator."""
+    return [f"<h2>Load: {html.escape(line.name)}</h2>", *(f"<p>{html.escape(words)}</p>" for words in line.sentences)]
 
 
 def _streams(streams: StreamSummary) -> list[str]:

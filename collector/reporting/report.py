@@ -153,6 +153,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadLine:
+    """A run of a load generator, laid beside the trace."""
+
+    name: str
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All facts that a report shows."""
 
@@ -177,6 +185,7 @@ class Report:
     slowest_spans: tuple[SpanBar, ...]
     findings: tuple[FindingLine, ...]
     troubles: tuple[CounterInfo, ...]
+    load: tuple[LoadLine, ...] = ()  # runs that were given with the trace
 
     @property
     def command(self) -> CommandInfo | None:

@@ -28,7 +28,7 @@ from collector.reporting.console import (
     show_remaining,
 )
 from collector.reporting.name_words import names_words
-from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
+from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, LoadLine, Report, RequestSummary
 from collector.reporting.scope_words import scope_words
 from collector.reporting.served_by import ServedBy, served_words
 from collector.reporting.story import Part, Story
@@ -84,6 +84,7 @@ def show(report: Report, console: Console | None = None) -> None:
         _show_served_by(console, report.servers)
         _show_logs(console, [line for line in report.annotations if line.kind == Kind.LOG])
         _show_spans(console, [line for line in report.annotations if line.kind == Kind.SPAN], report.disagreements)
+        _show_load(console, report.load)
         _show_tls(console, report.tls)
     free = LINES - sum(text.get().count("\n") for text in (above, requests, streams, below))
     with console.capture() as stages:
@@ -356,6 +357,14 @@ def _show_spans(console: Console, lines: Sequence[AnnotationLine], disagreements
     for line in disagreements:
         noun, what = line.words
         show_paragraph(console, f"disagree with packets, {noun}; the most: {what}", "", 2)
+
+
+def _show_load(console: Console, lines: Sequence[LoadLine]) -> None:
+    """Runs of load generators that were given with the trace."""
+    for line in lines:
+        show_heading(console, "Load", line.name)
+        for words in line.sentences:
+            show_paragraph(console, words, "", 2)
 
 
 def _show_annotations(console: Console, lines: Sequence[AnnotationLine]) -> None:

@@ -17,8 +17,8 @@ from collector.queries.bench_join import (
     RunJoin,
     TraceRequests,
     join_operations,
-    join_words,
 )
+from collector.queries.bench_words import join_words
 from collector.trace.schema import CLOCKS
 
 MS = 1_000_000
@@ -141,6 +141,17 @@ def test_two_at_once_that_could_be_exchanged_are_joined_to_nothing() -> None:
     assert (found.requests, found.ambiguous) == ({}, {0, 1})
     assert found.operations_count == 2
     assert any("cannot be known from here" in sentence for sentence in join_words(found))
+
+
+def test_what_was_not_found_is_of_the_operation_that_failed() -> None:
+    operations = [o("a", 10, 30), o("a", 11, 29, good=False)]
+    found = join_of(operations, [r("/b/a", 13, 25), r("/b/a", 14, 24, status=404)])
+    assert found.requests == {0: 0, 1: 1}
+
+
+def test_two_good_answers_within_one_operation_are_not_both_its_own() -> None:
+    found = join_of([o("a", 10, 40)], [r("/b/a", 11, 19), r("/b/a", 20, 30)])
+    assert (found.requests, found.ambiguous) == ({}, {0})
 
 
 def test_parts_of_an_upload_are_one_operation_joined_to_the_longest() -> None:
