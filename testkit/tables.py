@@ -15,8 +15,12 @@ def by_flow(hops: pa.Table) -> pa.Table:
 
 def table(name: str, rows: list[dict[str, object]]) -> pa.Table:
     """Rows as a table of the schema `name`; what a row does not say is null."""
-    schema = TABLES[name]
-    columns = {column.name: pa.array([row.get(column.name) for row in rows], _plain(column.type)) for column in schema}
+    said = {column for row in rows for column in row} or set(TABLES[name].names)
+    columns = {
+        column.name: pa.array([row.get(column.name) for row in rows], _plain(column.type))
+        for column in TABLES[name]
+        if column.name in said
+    }
     return conform(name, pa.table(columns))
 
 
