@@ -187,7 +187,7 @@ class _Groups:
         for number, op, endpoint, file, is_good, start, end in zip(
             *columns, start_ns.tolist(), end_ns.tolist(), strict=True
         ):
-            key = _BATCH if op == "DELETE" and not file else f"{_METHODS[op]} {file}"
+            key = _BATCH if op == "DELETE" and not file else f"{_METHODS[op]} {file.lstrip('/')}"
             if key in self._calls:
                 self._operations[key].append(_Operation(number, is_good, start, end, _address(endpoint)))
 

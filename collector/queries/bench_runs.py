@@ -31,6 +31,8 @@ _COLUMNS = (
     *("measured", "waited_ns", "transaction_id"),
 )
 _NUMBERS = ("idx", "duration_ns", "status", "waited_ns", "attempt")
+CLOCKS_APART_NS = 24 * 3600 * NS_PER_S
+"""Clocks of hosts are taken to be at most so far apart, where only a search would show more."""
 _BLOCK_BYTES = 16 << 20
 WITHOUT_ATTEMPTS = frozenset(("warp",))
 """Sources of runs that record no retries, answers or ids of requests."""
@@ -147,6 +149,11 @@ def stages_of(folder: Path) -> tuple[LoadStage, ...]:
 
 def slowest_operations(folder: Path, limit: int) -> tuple[Operation, ...]:
     """The attempts of a run that took longest or failed, failed ones first."""
+    return _slowest(folder, limit, (folder / INFO_NAME).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _slowest(folder: Path, limit: int, modified_ns: int) -> tuple[Operation, ...]:
     kept: pl.DataFrame | None = None
     for rows in _batches(folder):
         more = rows.filter(pl.col("measured")).with_columns(response_ns=pl.col("waited_ns") + pl.col("duration_ns"))
@@ -182,6 +189,11 @@ def records_no_ids(folder: Path) -> bool:
         return json.loads((folder / INFO_NAME).read_text("utf-8"))["source"] in WITHOUT_ATTEMPTS
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def may_be_of(stage: LoadStage | BenchRun, from_ns: int, to_ns: int) -> bool:
+    """Whether something by the wall clock of any host may lie in an interval of the trace's timescale."""
+    return stage.started_ns < to_ns + CLOCKS_APART_NS and stage.ended_ns > from_ns - CLOCKS_APART_NS
 
 
 def run_overlaps(run: BenchRun, from_ns: int, to_ns: int) -> bool:

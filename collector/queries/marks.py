@@ -19,7 +19,7 @@ from collector.clocks.alignment import to_trace_ns
 from collector.decode.activity import DropSpan
 from collector.hops.capture_drops import capture_drops
 from collector.hops.capture_windows import trace_spans
-from collector.queries.bench_runs import LoadStage, records_no_ids, stages_of
+from collector.queries.bench_runs import LoadStage, may_be_of, read_run, records_no_ids, stages_of
 from collector.queries.timeline.columns import NO_LANE
 from collector.queries.trace_view import TraceView
 from tracer.errors import InputError
@@ -112,19 +112,19 @@ def _sampled_words(depth: int) -> str:
 
 def load_steps(trace: TraceView, runs: Iterable[Path]) -> tuple[Mark, ...]:
     """The stages of load during the trace, by time: a mark for each stage in the folders `runs`."""
-    marks = [
-        _load_mark(stage, trace, host)
-        for folder in runs
-        for host in [_host_of(folder, trace)]
-        for stage in stages_of(folder)
-    ]
+    marks: list[Mark] = []
+    end_ns = trace.start_ns + trace.duration_ns
+    for folder in runs:
+        stages = [stage for stage in stages_of(folder) if may_be_of(stage, trace.start_ns, end_ns)]
+        host = _host_of(folder, trace) if stages else ""
+        marks += [_load_mark(stage, trace, host) for stage in stages]
     during = [mark for mark in marks if mark.to_ns >= 0 and mark.from_ns <= trace.duration_ns]
     return tuple(sorted(during, key=lambda mark: mark.from_ns))
 
 
 def _host_of(folder: Path, trace: TraceView) -> str:
     """The host whose clock the times of a run are of; "" if that is the reference host's, or not known."""
-    if not records_no_ids(folder):
+    if not records_no_ids(folder) or read_run(folder) is None:  # the latter if its rows are damaged
         return ""
     return next(iter(trace.join_run(folder).hosts), "")
 

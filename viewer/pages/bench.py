@@ -11,6 +11,7 @@ from collector.queries import (
     Operation,
     RunJoin,
     join_words,
+    may_be_of,
     read_run,
     run_overlaps,
     slowest_operations,
@@ -105,6 +106,8 @@ def _all_runs(data: PageData, series: Series, link: Link) -> Component:
     def is_here(run: BenchRun) -> bool:
         if run.records_attempts:
             return run_overlaps(run, from_ns, to_ns)
+        if not may_be_of(run, from_ns, to_ns):
+            return False
         join = data.trace.join_run(run.folder)
         return bool(join.requests or join.ambiguous)
 

@@ -23,7 +23,7 @@ from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.figures import Key
 from storage_cluster.bench.results.folder import RunInfo
 from storage_cluster.bench.results.report_text import as_text
-from storage_cluster.bench.results.rows import Row
+from storage_cluster.bench.results.rows import STATUS_UNKNOWN, Row
 from storage_cluster.errors import ClusterError
 
 READERS_MAX = 6
@@ -144,9 +144,11 @@ def _axis(info: RunInfo) -> dict[str, Any]:
 
 def _request(row: Row, origin_ns: int) -> dict[str, Any]:
     error = f"status {row.status}" if row.error == "status" else row.error
+    is_known = row.status != STATUS_UNKNOWN
     return {
-        "op": row.op, "file": row.file, "operation": row.operation, "stage": row.stage, "status": row.status,
-        "error": error, "attempt": row.attempt, "transaction_id": row.transaction_id, "local_port": row.local_port,
+        "op": row.op, "file": row.file, "operation": row.operation, "stage": row.stage,
+        "status": row.status if is_known else None, "local_port": row.local_port if is_known else None,
+        "error": error, "attempt": row.attempt, "transaction_id": row.transaction_id,
         "driver": row.client_id, "endpoint": row.endpoint, "bytes": row.bytes, "start_ns": str(row.start_ns),
         "end_s": (row.end_ns - origin_ns) / windows.NS, "latency_ns": row.latency_ns,
         "failed_after_ns": row.response_ns if row.error else None,

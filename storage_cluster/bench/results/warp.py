@@ -35,7 +35,9 @@ _LINE_LEN_MAX = 64 << 10
 _COMMENT_LEN_MAX = 64 << 10
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 _NEEDED = ("op", "start", "end")
-_THREADS = 1 << 16  # warp's numbers have 16 bits
+_OURS = {"stage", "work"}
+"""Columns of our own rows, which have warp's, too."""
+_THREADS = 1 << 32  # warp's numbers have 16 bits, in newer versions 32
 _SIZE_MAX = 1 << 62
 _NAMES = ("op", "thread", "client_id", "n_objects", "bytes", "endpoint", "file", "error", "start", "first_byte", "end",
           "duration_ns")  # fmt: skip
@@ -77,6 +79,8 @@ class WarpFile:
         head = next((cells for cells in lines if cells), None)
         if head is None or not set(_NEEDED) <= set(head):
             raise self._refusal(head)
+        if set(head) >= _OURS:
+            raise RunError(f"{self.path} is of a run of `tracer bench` already", "give the folder that it is in")
         places = [head.index(name) if name in head else None for name in _NAMES]
         kinds: set[str] = set()
         for count, cells in enumerate(lines):

@@ -29,7 +29,7 @@ OTHER = "other"
 """The kind of an error that fits none of ours."""
 WORK = "warp"
 _ROWS_AT_ONCE = 4_096
-_THREADS_MAX = 1_000_000
+_THREADS_MAX = 20_000
 _CLIENTS_MAX = 1_000
 _MESSAGES_MAX = 1_000
 _MESSAGES_SHOWN = 5

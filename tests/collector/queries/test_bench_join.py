@@ -86,6 +86,7 @@ def _clocks() -> pa.Table:
         ("GET", "p/(a).rnd", "GET", "/bucket/p/%28a%29.rnd?versionId=3"),
         ("GET", "p/a.rnd", "GET", "/p/a.rnd"),
         ("GET", "a", "GET", "/a"),
+        ("GET", "/bucket/p/a.rnd", "GET", "/bucket/p/a.rnd"),
         ("PUT", "p/a.rnd", "PUT", "/bucket/p/a.rnd?partNumber=1&uploadId=x"),
         ("PUT", "p/a.rnd", "POST", "/bucket/p/a.rnd?uploads="),
         ("STAT", "p/a.rnd", "HEAD", "/bucket/p/a.rnd"),

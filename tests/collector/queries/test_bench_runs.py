@@ -132,3 +132,9 @@ def test_the_load_of_an_imported_run_is_placed_by_the_clock_of_its_client(tmp_pa
     assert trace.join_run(folder).hosts == ("client",)
     (mark,) = load_steps(trace, [folder])
     assert (mark.from_ns, mark.to_ns, mark.text) == (*times, "mixed, 2 at once")
+    (folder / "requests.csv.zst").write_bytes(b"damaged")
+    (folder / "run.json").touch()
+    (mark,) = load_steps(trace, [folder])
+    assert mark.from_ns == times[0] + ahead_ns, "by the reference clock"
+    elsewhere = write_warp_run(tmp_path / "elsewhere", trace.start_ns - 2 * bench_runs.CLOCKS_APART_NS, [times])
+    assert load_steps(trace, [elsewhere]) == ()

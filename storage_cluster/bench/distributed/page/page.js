@@ -207,10 +207,10 @@ async function showSlowest() {
       const text = element("span", each.transaction_id);
       text.dataset.id = each.transaction_id;
       link.append(text);
-    } else link.append(element("span", `no id; ${each.local_port ? `port ${each.local_port}` : "no connection"} of ${each.driver}, ${new Date(Number(BigInt(each.start_ns) / 1000000n)).toISOString()}`, "soft"));
+    } else link.append(element("span", `no id; ${each.local_port === null ? "port not recorded" : each.local_port ? `port ${each.local_port}` : "no connection"} of ${each.driver}, ${new Date(Number(BigInt(each.start_ns) / 1000000n)).toISOString()}`, "soft"));
     const took = each.error ? (each.failed_after_ns ? `failed after ${duration(each.failed_after_ns)}` : "failed") : duration(each.latency_ns);
     row.append(element("td", took, `num${each.error ? " bad" : ""}`), element("td", `${each.op} ${each.file}`),
-      element("td", `${each.error || each.status}${each.attempt > 1 ? `, attempt ${each.attempt}` : ""}`, each.error ? "bad" : ""),
+      element("td", `${each.error || (each.status ?? "answer not recorded")}${each.attempt > 1 ? `, attempt ${each.attempt}` : ""}`, each.error ? "bad" : ""),
       element("td", `${each.end_s.toFixed(2)} s`, "num"), link);
     return row;
   }));

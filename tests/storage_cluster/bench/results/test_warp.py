@@ -5,12 +5,16 @@ import hashlib
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zstandard
 from click.testing import CliRunner
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from storage_cluster.bench.commands import command
+from storage_cluster.bench.distributed.results_api import add_results
 from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results import warp
@@ -99,7 +103,7 @@ def test_a_quote_that_is_never_closed_costs_its_own_line_only(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "changes",
-    [{"start": "yesterday"}, {"bytes": "-1"}, {"thread": "65536"}, {"duration_ns": "-1"}, {"op": "\x1b[2J"}],
+    [{"start": "yesterday"}, {"bytes": "-1"}, {"thread": "4294967296"}, {"duration_ns": "-1"}, {"op": "\x1b[2J"}],
     ids=["time", "bytes", "thread", "duration", "operation"],
 )  # fmt: skip
 def test_lines_that_are_no_operation_are_counted(tmp_path: Path, changes: dict[str, str]) -> None:
@@ -150,6 +154,22 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     other.write_bytes(path.read_bytes())
     with pytest.raises(RunError, match="--full" if text.startswith("{") else "no file of warp's operations"):
         _read(other)
+
+
+def test_rows_of_our_own_runs_are_refused(tmp_path: Path) -> None:
+    import_run(SAMPLE, tmp_path / "run", "import")
+    with pytest.raises(RunError, match="is of a run of `tracer bench` already"):
+        _read(tmp_path / "run" / "requests.csv.zst")
+
+
+def test_the_controllers_page_shows_what_is_not_recorded_as_such(tmp_path: Path) -> None:
+    run = import_run(SAMPLE, tmp_path / "run", "import")
+    app = FastAPI()
+    add_results(app, SimpleNamespace(folder=lambda key: run.folder, info=lambda key: run.info))
+    answer = TestClient(app).get("/api/runs/run/slowest?from_s=0&to_s=9&stage=&operation=")
+    shown = answer.json()["requests"]
+    assert len(shown) == 20
+    assert {(each["status"], each["local_port"], each["transaction_id"]) for each in shown} == {(None, None, "")}
 
 
 def test_bounds_hold_against_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
