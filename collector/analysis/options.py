@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from collector.annotations.logs.reading import LogOptions
-from collector.annotations.records import Record
+from collector.annotations.log_options import LogOptions
 from collector.capture_files.readers import TlsKeys
 from collector.decode.carried import NOTHING_CARRIED, Carried
 from collector.decode.hosts_files import NameSource
@@ -13,6 +13,9 @@ from collector.decode.time_range import TimeRange
 from collector.findings.thresholds import DEFAULTS, Thresholds
 from collector.services.rings import Ring
 from collector.trace.model import CounterInfo
+
+if TYPE_CHECKING:
+    from collector.annotations.records import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +58,5 @@ class AnalysisOptions:
     """Logs of the captured hosts."""
     spans: tuple[str, ...] = ()
     """Files of spans of other tracers: FILE, or HOST=FILE."""
-    records: tuple[Record, ...] = ()
+    records: tuple["Record", ...] = ()
     """What logs and other tracers say, once they have been read."""

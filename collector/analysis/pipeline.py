@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -18,13 +18,6 @@ from collector.analysis.options import AnalysisOptions
 from collector.analysis.period import PeriodEdges, RequestsOfPeriod, range_to_read
 from collector.analysis.places import HerePlaces, Places
 from collector.analysis.rebuild_stage import Aligned, RebuildStage, RebuiltPart, RebuiltParts
-from collector.annotations.joining import CONNECTION_COLUMNS, PARENT_COLUMNS, is_of_server, join_records, parents_of
-from collector.annotations.joining import EXCHANGE_COLUMNS as EXCHANGE_COLUMNS_OF_JOINS
-from collector.annotations.logs.reading import read_logs
-from collector.annotations.spans.joining import COLUMNS as EXCHANGE_COLUMNS_OF_SPANS
-from collector.annotations.spans.joining import join_clients_spans, join_inner_spans
-from collector.annotations.spans.reading import read_spans
-from collector.annotations.table import Join, annotations_table, with_numbers
 from collector.capture_files.kept import Kept
 from collector.clocks import evidence as clock_evidence
 from collector.clocks.alignment import Alignment, share_clocks, to_trace_ns
@@ -56,9 +49,13 @@ from collector.services.servers import Server, Servers
 from collector.services.service_names import ServiceNames, rename_services
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.peer_names import PeerNames
+from collector.trace.schema import TABLES
 from collector.trace.table_store import ROW_GROUP_ROWS
 from collector.trace.writing import TraceWriter, write_trace
 from tracer import secret_rules
+
+if TYPE_CHECKING:
+    from collector.annotations.records import Record
 
 DEFAULT_OPTIONS = AnalysisOptions()
 
@@ -99,14 +96,13 @@ def analyse(
     ):
         renamed = {host.file_name: host.host for host in captures.hosts if host.file_name}
         options = replace(options, names=names_of_hosts(options.names, renamed))
-        records, unread = read_logs(options.logs, captures.hosts)
-        spans, unread_spans = read_spans(options.spans, captures.hosts)
-        options = replace(options, records=(*options.records, *records, *spans))
+        records, unread = _read_annotations(options, captures.hosts)
+        options = replace(options, records=(*options.records, *records))
         info = TraceInfo(
             created_ns=time.time_ns(),
             tool_version=version("twintap"),
             hosts=tuple(_with_names_of_files(host, options.file_names) for host in captures.hosts),
-            counters=(*captures.counters, *options.counters, *unread, *unread_spans),
+            counters=(*captures.counters, *options.counters, *unread),
             command=command and replace(command, host=renamed.get(command.host, command.host)),
             names=captures.names,
             secrets=secret_rules.choice(),
@@ -122,6 +118,16 @@ def analyse(
     memory.give_back()
     progress.end()
     return info
+
+
+def _read_annotations(
+    options: AnalysisOptions, hosts: Sequence[HostInfo]
+) -> tuple[tuple["Record", ...], tuple[CounterInfo, ...]]:
+    if not (options.logs.places or options.spans):
+        return (), ()
+    from collector.annotations.stage import read_records  # noqa: PLC0415 - most analyses have none, and would wait
+
+    return read_records(options.logs, options.spans, hosts)
 
 
 class Pipeline:
@@ -354,29 +360,17 @@ class Pipeline:
 
     def _write_annotations(self, alignment: Alignment) -> None:
         """What logs and other tracers say, with the requests that it is about."""
-        records, written = self._options.records, self._writer.written
-        joins: dict[int, Join] = {}
+        records, table = self._options.records, TABLES["annotations"].empty_table()
         if records:
+            from collector.annotations import stage  # noqa: PLC0415 - as in `_read_annotations`
+
             for job in self._jobs:
                 job.result()
-            joins = join_clients_spans(
-                records, alignment.clocks, written.batches("exchanges", EXCHANGE_COLUMNS_OF_SPANS)
-            )
-            others = [place for place, record in enumerate(records) if place not in joins and is_of_server(record)]
-            found = join_records(
-                [records[place] for place in others],
-                alignment.clocks,
-                written.batches("exchanges", EXCHANGE_COLUMNS_OF_JOINS),
-                written.batches("connections", CONNECTION_COLUMNS),
-                parents_of(written.batches("spans", PARENT_COLUMNS)),
-            )
-            joins |= {others[place]: join for place, join in found.items()}
-            joins |= join_inner_spans(records, joins)
-        table = annotations_table(records, alignment.clocks, joins)
-        if self._info.period is not None:
-            edges = PeriodEdges.on(self._info.period, alignment.clocks)
-            ends = pc.add(table["start_trace_ns"], table["duration_ns"])
-            table = with_numbers(table.filter(edges.overlap(table["start_trace_ns"], ends)))
+            table = stage.join_to_requests(records, alignment.clocks, self._writer.written.batches)
+            if self._info.period is not None:
+                edges = PeriodEdges.on(self._info.period, alignment.clocks)
+                ends = pc.add(table["start_trace_ns"], table["duration_ns"])
+                table = stage.with_numbers(table.filter(edges.overlap(table["start_trace_ns"], ends)))
         self._writer.write_table("annotations", table)
 
 

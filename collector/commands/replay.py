@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import tzinfo
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import click
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.analysis.places import HerePlaces, Places
-from collector.annotations.logs.reading import LogOptions, zones_of
+from collector.annotations.log_options import LogOptions
 from collector.commands.address_option import address_option
 from collector.commands.far_index import write_far_index
 from collector.commands.naming_options import naming_options, operators_names
@@ -173,7 +174,7 @@ def command(
         keys=tls_keys,
         hosts_files=named,
         counters=(*unread, *unnamed),
-        logs=LogOptions(logs, zones_of(log_zones)),
+        logs=LogOptions(logs, _zones_of(log_zones)),
         spans=spans,
         wanted=wanted,
         edge_ns=0 if wanted is None else EDGE_NS,
@@ -201,6 +202,15 @@ def command(
         write_far_index(place)
         show(build_report(place))
         click.echo(without_secrets(f"trace: {place}"))
+
+
+def _zones_of(texts: Sequence[str]) -> dict[str, tzinfo]:
+    """As `zones_of`. Raises: `InputError` for what is no zone."""
+    if not texts:
+        return {}
+    from collector.annotations.logs.reading import zones_of  # noqa: PLC0415 - who reads no logs need not wait for it
+
+    return zones_of(texts)
 
 
 def _places(trace: str, engine: str | None, workers: int | None, scratch: Path | None, keys: Sequence[Path]) -> Places:

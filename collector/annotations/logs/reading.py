@@ -7,11 +7,12 @@ Cost: 70 to 105 µs a line. Memory: the records.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 
+from collector.annotations.log_options import LogOptions
 from collector.annotations.logs import haproxy, json_lines, nginx, postgresql, swift
 from collector.annotations.logs.lines import lines_of
 from collector.annotations.logs.origin import Origin
@@ -31,14 +32,6 @@ SHOWN = 120
 Parse = Callable[[str, Origin], Record | None]
 PARSERS: tuple[Parse, ...] = (json_lines.parse, haproxy.parse, swift.parse, nginx.parse, postgresql.parse)
 EVERY = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """Where logs are, and the zones of stamps that name none, by host; `EVERY` for all others."""
-
-    places: tuple[str, ...] = ()
-    zones: Mapping[str, tzinfo] = field(default_factory=dict)
 
 
 def zones_of(texts: Sequence[str]) -> dict[str, tzinfo]:

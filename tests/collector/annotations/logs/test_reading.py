@@ -6,9 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from collector.annotations.log_options import LogOptions
 from collector.annotations.logs import lines, reading
 from collector.annotations.logs.places import log_files
-from collector.annotations.logs.reading import LogOptions, read_logs, zones_of
+from collector.annotations.logs.reading import read_logs, zones_of
 from collector.trace.model import HostInfo
 from tracer.errors import InputError
 
