@@ -215,7 +215,8 @@ def import_file(file: Path, folder: Path | None) -> None:
     with operator_errors():
         kept = folder or Path(file.name.removesuffix(".zst").removesuffix(".csv"))
         words = argv_without_secrets(["tracer", "bench", "import", str(file)])
-        click.echo(as_text(warp_run.import_run(file, kept, shlex.join(words))))
+        done = warp_run.import_run(file, kept, shlex.join(words), _show_count)
+        click.echo(as_text(done))
     click.echo(f"run: {kept}")
 
 
@@ -289,6 +290,12 @@ def _run(plan: _Plan, folder: Path) -> list[Run]:
         if done[-1].info.state == "cancelled":
             break
     return done
+
+
+def _show_count(doing: str, count: int) -> None:
+    """Progress of a long import, on a terminal."""
+    if count and sys.stderr.isatty():
+        click.echo(f"\r{count:,} operations {doing}\x1b[K\r", nl=False, err=True)
 
 
 def _folder_name(values: Mapping[str, str]) -> str:

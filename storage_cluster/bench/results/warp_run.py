@@ -13,7 +13,7 @@ errors, and the commonest are kept as notes, likewise.
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -71,6 +71,10 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 
 
+Watch = Callable[[str, int], None]
+_WATCHED = 20_000
+
+
 @dataclasses.dataclass
 class _Kind:
     """What the first reading finds of one kind of operations."""
@@ -102,10 +106,12 @@ class _Survey:
     steps_count: int = 0  # operations in which the wall clock was set
 
     @classmethod
-    def of(cls, path: Path) -> "_Survey":
+    def of(cls, path: Path, watch: Watch) -> "_Survey":
         """Read a file. Raises: RunError."""
         made = cls(WarpFile(path))
-        for each in made.file.operations():
+        for number, each in enumerate(made.file.operations()):
+            if number % _WATCHED == 0:
+                watch("read", number)
             made.kinds.setdefault(each.op, _Kind()).add(each)
             if len(made.clients) < _CLIENTS_MAX:
                 made.clients.add(each.client_id)
@@ -118,19 +124,20 @@ class _Survey:
 _LONGEST_KEPT = 4 * _MESSAGE_LEN
 
 
-def import_run(path: Path, folder: Path, command: str) -> Run:
+def import_run(path: Path, folder: Path, command: str, watch: Watch = lambda doing, count: None) -> Run:
     """Make the run's folder and return the run.
 
-    Arguments: `command`, the one that imports it.
+    Arguments: `command`, the one that imports it; `watch` is called now and then with how many operations were "read",
+    then "written".
     Cost: some 50 µs an operation; memory does not depend on their number.
     Raises: RunError if the file holds no operations, or the folder cannot be written or is not empty.
     """
-    found = _Survey.of(path)
+    found = _Survey.of(path, watch)
     if not found.kinds:
         raise RunError(f"{path} holds no operation" + _because(found.file), "give the .csv.zst that warp wrote")
     folders.create(folder)
     stages = _stages(found.kinds)
-    tally = _write_rows(path, folder / FILE_NAME, {op: name for name, kinds in stages for op in kinds})
+    tally = _write_rows(path, folder / FILE_NAME, {op: name for name, kinds in stages for op in kinds}, watch)
     info = _info(found, stages, command)
     folders.save(folder, info, tally)
     return Run(info, tally, folder)
@@ -155,9 +162,11 @@ def _stages(kinds: dict[str, _Kind]) -> list[tuple[str, list[str]]]:
     return made
 
 
-def _write_rows(path: Path, target: Path, stage_of: dict[str, str]) -> Tally:
+def _write_rows(path: Path, target: Path, stage_of: dict[str, str], watch: Watch) -> Tally:
     tally, lines, file = Tally(), list[str](), RowFile.create(target)
     for number, each in enumerate(WarpFile(path).operations()):
+        if number % _WATCHED == 0:
+            watch("written", number)
         row = _row(each, number, stage_of.get(each.op, each.op.lower()))
         tally.add(row)
         lines.append(as_line(row))

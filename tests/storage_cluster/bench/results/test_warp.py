@@ -17,7 +17,7 @@ from storage_cluster.bench.commands import command
 from storage_cluster.bench.distributed.results_api import add_results
 from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.results import folder as folders
-from storage_cluster.bench.results import warp
+from storage_cluster.bench.results import warp, warp_run
 from storage_cluster.bench.results.compare import compare
 from storage_cluster.bench.results.export import as_cosbench, as_json, as_ssbench
 from storage_cluster.bench.results.report_text import as_text
@@ -276,6 +276,13 @@ def test_the_command_makes_a_folder_of_the_files_name(tmp_path: Path, monkeypatc
     assert CliRunner().invoke(command, ["report", "warp-mixed"]).output.startswith("warp mixed: done\n")
     again = CliRunner().invoke(command, ["import", str(SAMPLE)])
     assert "is not empty" in str(again.exception)
+
+
+def test_progress_is_notified_of_both_readings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warp_run, "_WATCHED", 200)
+    seen: list[tuple[str, int]] = []
+    import_run(SAMPLE, tmp_path / "run", "import", lambda doing, count: seen.append((doing, count)))
+    assert seen == [(doing, count) for doing in ("read", "written") for count in (0, 200, 400)]
 
 
 def test_what_is_kept_does_not_grow_with_the_operations(tmp_path: Path) -> None:
