@@ -10,7 +10,7 @@ from time import gmtime, strftime
 
 from storage_cluster.bench.results.figures import PERCENTILES, Figures, Key, Slow, Times, text_ms
 from storage_cluster.bench.results.folder import Run
-from storage_cluster.bench.results.rows import Row
+from storage_cluster.bench.results.rows import STATUS_UNKNOWN, Row
 
 COSBENCH_PERCENTILES = (60, 80, 90, 95, 99, 100)
 _COSBENCH_HEADER = (
@@ -153,6 +153,7 @@ def _slow(slow: Slow) -> dict[str, object]:
     row = slow.row
     return {
         **row._asdict(),
+        **({"status": None, "attempt": None, "local_port": None} if row.status == STATUS_UNKNOWN else {}),
         "first_byte_ns": None if row.first_byte_ns < 0 else row.first_byte_ns,
         "duration_ns": None if row.duration_ns < 0 else row.duration_ns,
         "response_ns": row.latency_ns,
