@@ -83,7 +83,7 @@ QUIET_SECONDS = 0.5
     "--bench",
     "runs",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=click.Path(path_type=Path, exists=True),
     metavar="FOLDER",
     help="A run of `tracer bench run` or `import`, or a folder of runs, to show beside the trace; may be given again.",
 )
@@ -107,6 +107,12 @@ def command(
 
     Of a series (as `tracer replay --every` makes one) it shows the days. Without TRACE, the page takes captures.
     """
+    for run in runs:
+        if not run.is_dir():
+            raise InputError(
+                f"--bench {run} is a file",
+                "give a run's folder; `tracer bench import FILE` makes one of warp's .csv.zst",
+            )
     host, port = parse_listen(listen)
     secret = _secret(token, token_file)
     if secret is None and not is_loopback(host):

@@ -24,6 +24,13 @@ def test_what_is_no_trace_is_said_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(error)
 
 
+def test_a_file_of_warp_as_a_run_names_the_command_that_makes_one(small_trace: TraceView, tmp_path: Path) -> None:
+    (tmp_path / "warp-get.csv.zst").write_bytes(b"")
+    error = error_of(small_trace.url, "--bench", str(tmp_path / "warp-get.csv.zst"), "--no-browser")
+    assert isinstance(error, InputError)
+    assert "tracer bench import" in str(error)
+
+
 def test_a_port_in_use_names_another(small_trace: TraceView) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
