@@ -9,8 +9,9 @@ several files that name an address:
 
 A captured host is named so if only its file, or its address, names it otherwise: not if the operator named it
 (`HOST=FILE`, a folder), nor if its agent did. Its own addresses must have one name in common. An address that several
-captured hosts have (a virtual address) names none of them, and neither does a name that several hosts would get. Of a
-capture that does not show which packets its host sent, all own addresses must be named: some may be another host's.
+captured hosts have (a virtual address) names none of them, and neither does a name that several hosts would get. Where
+a capture does not show which packets its host sent, own addresses are inferred, and some may be missing (a balancer's
+beside its virtual one): then every packet must have an end that is called so.
 """
 
 from collections import Counter, defaultdict
@@ -38,7 +39,7 @@ class HostToName:
     host: str
     addresses: frozenset[str]  # own ones
     is_guessed: bool  # its name is its file's or its address
-    is_certain: bool  # its capture shows which packets it sent
+    pairs: Collection[tuple[str, str]] = ()  # ends of its packets, if its own addresses are inferred from them
 
 
 def choose_names(
@@ -80,8 +81,11 @@ def choose_host_names(
         if not named:
             continue
         common = _in_common(named)
-        if common and (host.is_certain or len(named) == len(mine)):
+        strange = [pair for pair in host.pairs if not _has_end_of(common, pair, of_address)] if common else []
+        if common and not strange:
             wanted[number] = common
+        elif strange:
+            unclear.append(f"{host.host} may be {common}, but has packets between {' and '.join(strange[0])}")
         else:
             listed = listing_of(f"{address} {of_address.get(address, ('without a name',))[0]}" for address in mine)
             unclear.append(f"{host.host} has {listed}")
@@ -90,6 +94,10 @@ def choose_host_names(
         unclear.append(f"{hosts[number].host} would be a second {name}")
         del changed[number]
     return changed, [_unclear(unclear)] if unclear else []
+
+
+def _has_end_of(name: str, pair: tuple[str, str], of_address: Mapping[str, Sequence[str]]) -> bool:
+    return any(_agree((name,), of_address.get(end, ())) for end in pair)
 
 
 def listing_of(words: Iterator[str]) -> str:

@@ -277,6 +277,12 @@ def _lanes(captures: Sequence[HostCapture], own: Sequence[frozenset[int]], texts
     return found
 
 
+def _pairs_of_network(capture: HostCapture, texts: Sequence[str]) -> Sequence[tuple[str, str]]:
+    """The ends of a capture's packets, without those on loopback."""
+    pairs = ((texts[src], texts[dst]) for src, dst in capture.notes.pairs)
+    return [pair for pair in pairs if not any(map(is_loopback, pair))]
+
+
 def _name_hosts(
     captures: Sequence[HostCapture],
     own: Sequence[frozenset[int]],
@@ -294,10 +300,15 @@ def _name_hosts(
     seen = {texts[end] for capture in captures for pair in capture.notes.pairs for end in pair}
     names, of_names = choose_names(hosts_files, stated, seen)
     hosts = [
-        HostToName(each.host, frozenset(texts[end] for end in mine), each.is_guessed, bool(each.traffic().known))
+        HostToName(
+            each.host,
+            frozenset(texts[end] for end in mine),
+            each.is_guessed,
+            () if each.traffic().known else _pairs_of_network(each, texts),
+        )
         for each, mine in zip(captures, own, strict=True)
     ]
-    hosts += [HostToName(lane.name, frozenset(texts[end] for end in lane.addresses), True, True) for lane in lanes]
+    hosts += [HostToName(lane.name, frozenset(texts[end] for end in lane.addresses), is_guessed=True) for lane in lanes]
     chosen, of_hosts = choose_host_names(hosts, names)
     for number, capture in enumerate(captures):
         if number in chosen:

@@ -19,7 +19,8 @@ def names_words(info: TraceInfo) -> str:
     files = dict.fromkeys(each.file for each in info.names if each.address in own or peers.of(each.address))
     parts = [f"{host.host} (its file: {host.file_name})" for host in renamed[:MOST_HOSTS]]
     if len(renamed) > MOST_HOSTS:
-        parts.append(f"{len(renamed) - MOST_HOSTS:,} more lanes")
+        more = len(renamed) - MOST_HOSTS
+        parts.append(f"{more:,} more lane{'s' * (more > 1)}")
     if others:
         parts.append(f"{len(others):,} host{'s' * (len(others) > 1)} that {_were(len(others))} not captured")
     return f"named by {_some([file for file in files if file])}: {', '.join(parts)}"

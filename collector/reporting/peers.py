@@ -27,7 +27,7 @@ def peers_of_connections(trace: Trace) -> pl.DataFrame:
         pl.col("connection_id").cast(pl.Int64),
         *(
             pl.when(pl.col(f"{end}_host").is_null())
-            .then(pl.col(f"{end}_addr").map_elements(names.of, pl.String))
+            .then(pl.col(f"{end}_addr").replace_strict(names.by_address(), default=None, return_dtype=pl.String))
             .alias(name)
             for end, name in zip(ends, PEERS, strict=True)
         ),

@@ -28,6 +28,10 @@ class PeerNames:
         """The name of an address."""
         return self._names.get(address) if address else None
 
+    def by_address(self) -> Mapping[str, str]:
+        """All of them."""
+        return self._names
+
     def of_one(self, address: str | None) -> str | None:
         """The name of an address, if it is of no other address and of no captured host: it names one end."""
         name = self.of(address)
@@ -40,5 +44,5 @@ class PeerNames:
         return _IN_TEXT.sub(lambda found: self.of_one(found[1] or found[2] or found[3]) or found[0], text)
 
     def of_all(self) -> Mapping[str, str]:
-        """Names by address, with those of captured hosts."""
+        """The same with the names of captured hosts."""
         return self._own | self._names

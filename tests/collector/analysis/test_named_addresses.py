@@ -271,6 +271,21 @@ def test_what_agents_say_of_their_own_hosts_names_no_addresses(tmp_path: Path) -
     assert info_of(tmp_path).names == ()
 
 
+def test_a_host_with_packets_of_other_addresses_keeps_its_name(tmp_path: Path) -> None:
+    """Its own addresses are inferred; the packets of another host are in its capture, too."""
+    packets = sorted(packets_of("client") + packets_of("storage2"))
+    lengths = [length for _, _, length in packets]
+    mixed = capture_files.pcap([(at_ns, data) for at_ns, data, _ in packets], original_lens=lengths)
+    (tmp_path / "one.pcap").write_bytes(mixed)
+    write_plain(tmp_path / "two.pcap", "proxy")
+    (tmp_path / "hosts").write_text(f"{CLIENT} laptop\n{PROXY} front\n10.77.0.32 disk2\n")
+    done = replay(tmp_path, "--hosts-file", f"{tmp_path}/hosts", f"{tmp_path}/one.pcap", f"{tmp_path}/two.pcap")
+    info = info_of(tmp_path)
+    assert [each.host for each in info.hosts] == ["one", "front"]
+    assert counts(info) == {HOST_UNNAMED: 1}
+    assert "one may be disk2, but has packets between" in " ".join(done.output.split())
+
+
 def test_captures_that_disagree_name_nothing(tmp_path: Path) -> None:
     write_with_names(tmp_path / "one.pcapng", "client", {CLIENT: ["laptop"], STORAGE: ["disk1"]})
     write_with_names(tmp_path / "two.pcapng", "proxy", {CLIENT: ["desktop"], STORAGE: ["disk1.lab"], PROXY: ["front"]})

@@ -1,5 +1,7 @@
 """Which names addresses get, and which hosts are named by them."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from collector.decode.address_names import (
@@ -12,7 +14,7 @@ from collector.decode.address_names import (
 from collector.decode.hosts_files import NameSource
 from collector.trace.model import AddressName
 
-A, B, V6 = "10.0.0.5", "10.1.0.5", "2001:db8::5"
+A, B, C, V6 = "10.0.0.5", "10.1.0.5", "10.2.0.5", "2001:db8::5"
 
 
 def source(file: str, **names: str) -> NameSource:
@@ -76,8 +78,8 @@ def test_secrets_in_names_are_overwritten(monkeypatch: pytest.MonkeyPatch) -> No
     assert "s3cr3t" not in f"{names} {counters}"
 
 
-def host(name: str, *addresses: str, guessed: bool = True, certain: bool = True) -> HostToName:
-    return HostToName(name, frozenset(addresses), guessed, certain)
+def host(name: str, *addresses: str, guessed: bool = True, pairs: Sequence[tuple[str, str]] = ()) -> HostToName:
+    return HostToName(name, frozenset(addresses), guessed, pairs)
 
 
 def names_of(**names: str) -> list[AddressName]:
@@ -95,8 +97,9 @@ HOSTS: list[tuple[str, list[HostToName], dict[str, str], dict[int, str], bool]] 
     ("one that both have, rather than one alike", [host("a", A, B)], {"a": "w.a w", "b": "w.b w"}, {0: "w"}, False),
     ("unlike names", [host("a", A, B)], {"a": "web1", "b": "vip"}, {}, True),
     ("one address without a name", [host("a", A, B)], {"a": "web1"}, {0: "web1"}, False),
-    ("own addresses are a guess", [host("a", A, B, certain=False)], {"a": "web1"}, {}, True),
-    ("a guess, and all have it", [host("a", A, B, certain=False)], {"a": "web1", "b": "web1"}, {0: "web1"}, False),
+    ("all packets are its own", [host("a", A, pairs=[(A, C), (B, A)])], {"a": "web1"}, {0: "web1"}, False),
+    ("a virtual address", [host("a", A, pairs=[(A, C), (B, C)])], {"a": "vip", "b": "web1"}, {}, True),
+    ("another address of that name", [host("a", A, pairs=[(A, C), (B, C)])], {"a": "w", "b": "w"}, {0: "w"}, False),
     ("an address of two hosts", [host("a", A, B), host("b", A)], {"a": "vip"}, {}, False),
     ("beside an address of two", [host("a", A, B), host("b", A)], {"a": "vip", "b": "web1"}, {0: "web1"}, False),
     ("one name for two hosts", [host("a", A), host("b", B)], {"a": "www", "b": "www"}, {}, True),
@@ -106,7 +109,7 @@ HOSTS: list[tuple[str, list[HostToName], dict[str, str], dict[int, str], bool]] 
     ("one that stays after all", [host("a", A), host("b", B, guessed=False)], {"a": "b"}, {}, True),
     (
         "loopback",
-        [HostToName("a", frozenset({"127.0.0.1"}), is_guessed=True, is_certain=True)],
+        [host("a", "127.0.0.1")],
         {"a": "web1"},
         {},
         False,
