@@ -94,6 +94,8 @@ class MessageColumns(TypedDict):
     target_bytes: NDArray[np.uint8]
     transaction_id_offsets: NDArray[np.int64]
     transaction_id_bytes: NDArray[np.uint8]
+    client_span_id_offsets: NDArray[np.int64]
+    client_span_id_bytes: NDArray[np.uint8]
     user_agent_offsets: NDArray[np.int64]
     user_agent_bytes: NDArray[np.uint8]
     authority_offsets: NDArray[np.int64]

@@ -12,7 +12,7 @@ from collector.annotations.log_options import LogOptions
 from collector.annotations.logs.reading import read_logs
 from collector.annotations.records import Record
 from collector.annotations.spans.joining import COLUMNS as COLUMNS_OF_SPANS
-from collector.annotations.spans.joining import join_clients_spans, join_inner_spans
+from collector.annotations.spans.joining import join_inner_spans, join_sided_spans
 from collector.annotations.spans.reading import read_spans
 from collector.annotations.table import Join, annotations_table, with_numbers
 from collector.trace.model import CounterInfo, HostInfo
@@ -39,7 +39,7 @@ def join_to_requests(
 
     Arguments: `clocks`, the table; `batches`, which reads columns of another table of the trace, a part at a time.
     """
-    joins: dict[int, Join] = join_clients_spans(records, clocks, batches("exchanges", COLUMNS_OF_SPANS))
+    joins: dict[int, Join] = join_sided_spans(records, clocks, batches("exchanges", COLUMNS_OF_SPANS))
     others = [place for place, record in enumerate(records) if place not in joins and joining.is_of_server(record)]
     found = joining.join_records(
         [records[place] for place in others],

@@ -295,7 +295,16 @@ def _head_texts(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
     agent, agents = _distinct(found, messages["user_agent"])
     host, hosts = _distinct(found, messages["authority"])
     said |= {"method": _texts_at(method, methods), "authority": _texts_at(_without_empty(host, hosts), hosts)}
-    return said | _askers(agent, agents.to_pylist())
+    return said | {"client_span_id": _client_spans(found, messages)} | _askers(agent, agents.to_pylist())
+
+
+def _client_spans(found: Columns, messages: pa.Table) -> pa.Array:
+    """The span that asks, as the request's head says; null where it says none."""
+    count, rows = len(found["connection_id"]), found["request_row"]
+    if rows is None or not pc.any(pc.not_equal(messages["client_span_id"], "")).as_py():
+        return null_array(count, pa.string())
+    said = one_chunk(messages["client_span_id"]).take(nullable(np.maximum(rows, 0), bits(rows != NO_ROW)))
+    return pc.if_else(pc.equal(said, ""), None, said)
 
 
 def _text(found: Columns, name: str, rows: str) -> pa.Array:

@@ -33,6 +33,7 @@ _ADDRESSES = ("src_addr", "dst_addr", *(f"{way}{end}_addr" for way in ("", "tran
 _TEXTS = (
     *("target", "authority", "bucket", "object_key", "upload", "transaction_id", "response_transaction_id"),
     *("user_agent", "tls_server_name", "tls_alpn", "tls_alpn_offered", "trace_id", "span_id", "parent_span_id"),
+    "client_span_id",
     *(f"{end}_{what}" for end in _SIDES for what in ("process", "exe", "user", "unit", "container", "pod")),
 )
 _KEPT = (

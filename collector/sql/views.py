@@ -115,6 +115,7 @@ REQUESTS = View(
         _same("response_bytes", "length of the answer on the wire", "e.response_bytes"),
         _same("background", "a daemon asked, not a client", "e.background"),
         _same("transaction_id", "the id that it carries (X-Trans-Id, X-Request-Id, traceparent)", "e.transaction_id"),
+        _same("client_span_id", "the span that asked, of a traceparent", "e.client_span_id"),
         _same("connection_id", "its connection", "e.connection_id"),
         _in_us("error_us", "e.likely_error_ns", "times across hosts are off by at most so much in 95 % of cases"),
     ],

@@ -274,6 +274,7 @@ MESSAGES = _fields(
     frame_kind=pa.uint16(),  # as the protocol numbers its frames; 0 if it has none
     stream_id=pa.int64(),  # of the frame; -1 if it has none
     transaction_id=pa.string(),  # "" if none
+    client_span_id=pa.string(),  # the span that asks, where the id above is the trace of a traceparent; else ""
     user_agent=pa.string(),
     authority=pa.string(),  # the domain name that the request asks for (Host); "" for an address or one label
 )
@@ -336,6 +337,7 @@ EXCHANGES = _fields(
     result=_text(),  # the same in the protocol's words ("UNAVAILABLE"); null for success, and where it has none
     status_class=_text(),  # collector.requests.results.StatusClass; "unknown" where no answer shows it
     transaction_id=pa.string(),
+    client_span_id=pa.string(),  # the span that asks, where the id above is the trace of a traceparent; else null
     response_transaction_id=pa.string(),  # where the response shows another than the request; else null
     client_service=_text(),  # which service or daemon asked, as its User-Agent says (services.toml); null if unknown
     background=pa.bool_(),  # asked by a daemon, as its User-Agent says (services.toml); null where none was seen
@@ -525,6 +527,7 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         "frame_kind": pa.scalar(0, pa.uint16()),
         "stream_id": pa.scalar(-1, pa.int64()),
         "authority": pa.scalar("", pa.string()),
+        "client_span_id": pa.scalar("", pa.string()),
     },
     "exchanges": {
         "until_close": pa.scalar(False),
@@ -540,6 +543,7 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         "object_key": pa.scalar(None, pa.string()),
         "upload": _text_value(None),
         "part": pa.scalar(None, pa.uint16()),
+        "client_span_id": pa.scalar(None, pa.string()),
     },
 }
 """Columns of each table that traces of this format may lack, since they were added later, and what stands for them.

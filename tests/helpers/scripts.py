@@ -164,6 +164,7 @@ def _heads(rows: _Rows, words: list[str]) -> None:
         **dict(zip(RANGE, map(int, options.get("range", "-1,-1").split(",")), strict=True)),
         "head_len": 0 if "cut" in words else int(options.get("head", size - int(options.get("with", 0)))),
         "transaction_id": options.get("tx", ""),
+        "client_span_id": options.get("span", ""),
         "user_agent": options.get("agent", ""),
         "authority": options.get("host", ""),
     }

@@ -103,8 +103,14 @@ def test_fields_of_a_request(write):
         "status": 0, "content_length": 3, "head_len": len(PUT), "range_first": -1, "range_last": -1,
         "result_code": -1, "frame_kind": 0, "stream_id": -1, "method": "PUT",
         "target": "/v1/AUTH_test/c/na%20me?format=json", "transaction_id": "tx0001", "user_agent": "swift/4",
-        "authority": "",
+        "client_span_id": "", "authority": "",
     }  # fmt: skip
+
+
+def test_the_trace_and_the_span_that_asks(write):
+    trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    [head] = heads(write([f"GET /x HTTP/1.1\r\ntraceparent: 00-{trace}-{span}-01\r\n\r\n".encode()]))
+    assert (head["transaction_id"], head["client_span_id"]) == (trace, span)
 
 
 def test_several_heads_in_one_packet(write):

@@ -83,10 +83,18 @@ def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None
         "hops": {"message_kinds", "likely_error_ns"},
         "clocks": {"likely_error_ns"},
         "streams": {"control_count", "closing", "likely_error_ns"},
-        "messages": {"range_first", "range_last", "result_code", "frame_kind", "stream_id", "authority"},
+        "messages": {
+            "range_first",
+            "range_last",
+            "result_code",
+            "frame_kind",
+            "stream_id",
+            "authority",
+            "client_span_id",
+        },
         "exchanges": {
             *("until_close", "range_first", "range_last", "result_code", "result", "status_class", "authority"),
-            *("operation", "bucket", "object_key", "upload", "part", "likely_error_ns"),
+            *("operation", "bucket", "object_key", "upload", "part", "likely_error_ns", "client_span_id"),
         },
     }
 

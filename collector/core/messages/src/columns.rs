@@ -23,6 +23,7 @@ macro_rules! define_heads {
             pub method: Strings,
             pub target: Strings,
             pub transaction_id: Strings,
+            pub client_span_id: Strings,
             pub user_agent: Strings,
             pub authority: Strings,
         }
@@ -48,6 +49,7 @@ impl HeadColumns {
         self.method.push(head.method);
         self.target.push(head.target);
         self.transaction_id.push(head.transaction_id);
+        self.client_span_id.push(head.client_span_id);
         self.user_agent.push(head.user_agent);
         self.authority.push(head.authority);
     }

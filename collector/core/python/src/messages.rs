@@ -123,6 +123,7 @@ macro_rules! define_head_arrays {
             set_strings(&arrays, "method", columns.method)?;
             set_strings(&arrays, "target", columns.target)?;
             set_strings(&arrays, "transaction_id", columns.transaction_id)?;
+            set_strings(&arrays, "client_span_id", columns.client_span_id)?;
             set_strings(&arrays, "user_agent", columns.user_agent)?;
             set_strings(&arrays, "authority", columns.authority)?;
             Ok(arrays)

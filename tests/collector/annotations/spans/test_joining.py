@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from collector.annotations.records import Kind, Record
-from collector.annotations.spans.joining import COLUMNS, join_clients_spans, join_inner_spans
+from collector.annotations.spans.joining import COLUMNS, join_inner_spans, join_sided_spans
 from collector.annotations.table import Join
 from testkit.tables import table
 
@@ -32,21 +32,22 @@ def span(side: str, begin_ms: int, took_ms: int, **more: object) -> Record:
     return Record(**{**given, **times, "side": side, **more})  # type: ignore[arg-type]
 
 
-def requests(*rows: tuple[int, str, int, int]) -> list[pa.Table]:
-    """Requests from `web` to `db`: number, id, begin and end in ms; their path is their number."""
+def requests(*rows: tuple[int, str, int, int], callers: Mapping[int, str] | None = None) -> list[pa.Table]:
+    """Requests from `web` to `db`: number, id, begin and end in ms; their path is their number; by number, the spans
+    that their heads name."""
     made = [
         {
             **{"exchange_id": number, "client_host": "web", "server_host": "db", "transaction_id": transaction},
-            **{"method": "GET", "target": f"/{number}?q", "status": 200},
+            **{"method": "GET", "target": f"/{number}?q", "status": 200, "client_span_id": (callers or {}).get(number)},
             **{"request_first_sent_trace_ns": begin * MS, "response_last_received_trace_ns": end * MS},
         }
         for number, transaction, begin, end in rows
     ]
-    return [pl.DataFrame(made).select(COLUMNS).to_arrow()]
+    return [pl.DataFrame(made, schema_overrides={"client_span_id": pl.String}).select(COLUMNS).to_arrow()]
 
 
 def requests_of(records: Sequence[Record], exchanges: list[pa.Table]) -> Mapping[int, int]:
-    return {place: join.exchange_id for place, join in join_clients_spans(records, CLOCKS, exchanges).items()}
+    return {place: join.exchange_id for place, join in join_sided_spans(records, CLOCKS, exchanges).items()}
 
 
 ONE_AFTER_THE_OTHER = requests((1, TRACE, 10, 20), (2, TRACE, 30, 40), (3, OTHER, 10, 20))
@@ -84,6 +85,33 @@ def test_a_whole_traceparent_has_the_id_of_its_trace() -> None:
 def test_a_span_of_a_server_or_of_no_captured_host_is_not_joined_here(more: dict[str, object]) -> None:
     record = replace(span("client", 9, 12), **more)  # type: ignore[arg-type]
     assert requests_of([record], requests((1, TRACE, 10, 20))) == {}
+
+
+NAMED = {1: "c" * 16, 2: "d" * 16}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_span_that_a_request_names_decides_between_those_at_once(number: int) -> None:
+    exchanges = requests((1, TRACE, 10, 20), (2, TRACE, 10, 20), callers=NAMED)
+    client = span("client", 9, 12, span_id=NAMED[number])
+    server = span("server", 12, 2, host="db", span_id="s", parent_span_id=NAMED[number])
+    elsewhere = replace(server, host="web")
+    assert requests_of([client, server, elsewhere], exchanges) == {0: number, 1: number}
+
+
+def test_a_request_that_is_tried_again_is_that_of_the_span_s_time() -> None:
+    exchanges = requests((1, TRACE, 10, 20), (2, TRACE, 30, 40), callers={1: "c" * 16, 2: "c" * 16})
+    client, server = span("client", 29, 12, span_id="c" * 16), span("server", 30, 1, host="db", parent_span_id="c" * 16)
+    assert requests_of([client, server], exchanges) == {0: 2}, "a server's is found as lines of logs are"
+
+
+def test_a_request_that_names_another_span_is_only_of_those_above_that() -> None:
+    outer = span("client", 9, 12, span_id="o")
+    inner, other = (span("client", 9, 12, span_id="c" * 16, parent_span_id=parent) for parent in ("o", ""))
+    exchanges = requests((1, TRACE, 10, 20), callers=NAMED)
+    assert requests_of([outer, inner], exchanges) == {0: 1, 1: 1}
+    assert requests_of([outer, other], exchanges) == {1: 1}
+    assert requests_of([outer], exchanges) == {0: 1}, "the span that it names was not recorded"
 
 
 def test_an_inner_span_is_about_the_request_of_the_server_s_span_above_it() -> None:

@@ -35,6 +35,8 @@ pub struct Head<'a> {
     pub method: &'a [u8],
     pub target: &'a [u8],
     pub transaction_id: &'a [u8],
+    /// The span that asks, where the transaction id is the trace of a `traceparent`: 16 hexadecimal digits.
+    pub client_span_id: &'a [u8],
     pub user_agent: &'a [u8],
     /// The name of several labels that a request asks for (HTTP's `Host`).
     pub authority: &'a [u8],
@@ -69,6 +71,7 @@ impl Head<'static> {
             method: b"",
             target: b"",
             transaction_id: b"",
+            client_span_id: b"",
             user_agent: b"",
             authority: b"",
             result_code: SAYS_NOTHING,

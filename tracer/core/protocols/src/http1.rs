@@ -504,12 +504,16 @@ fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: IdChoice<
         return Meaning::Nothing;
     };
     let is_traceparent = name.eq_ignore_ascii_case(TRACEPARENT);
-    let value = if is_traceparent { trace_id(value) } else { value };
+    let (value, span) = if is_traceparent {
+        trace_and_span(value)
+    } else {
+        (value, &b""[..])
+    };
     let is_overwritten = value.iter().all(|byte| *byte == b'x'); // by an agent with more rules
     if is_overwritten {
         return Meaning::Nothing;
     }
-    (head.transaction_id, *best_id) = (value, rank);
+    (head.transaction_id, head.client_span_id, *best_id) = (value, span, rank);
     Meaning::TransactionId
 }
 
@@ -519,13 +523,18 @@ fn is_name_with_dots(host: &[u8]) -> bool {
     host.contains(&b'.') && host.iter().any(u8::is_ascii_alphabetic) && !host.starts_with(b"[")
 }
 
-/// The trace id of `00-<32 hex>-<16 hex>-01` (W3C Trace Context §3.2), or nothing.
-fn trace_id(value: &[u8]) -> &[u8] {
+/// The ids of the trace and of the span that asks, of `00-<32 hex>-<16 hex>-01` (W3C Trace Context §3.2); each empty if
+/// it is none.
+fn trace_and_span(value: &[u8]) -> (&[u8], &[u8]) {
     let is_shaped = value.len() >= 55 && value[2] == b'-' && value[35] == b'-' && value[52] == b'-';
-    match value.get(3..35) {
-        Some(id) if is_shaped && id.iter().all(u8::is_ascii_hexdigit) => id,
-        _ => b"",
-    }
+    let hex = |part: std::ops::Range<usize>| {
+        let digits = value
+            .get(part)
+            .filter(|digits| is_shaped && digits.iter().all(u8::is_ascii_hexdigit));
+        digits.unwrap_or_default()
+    };
+    let (trace, span) = (hex(3..35), hex(36..52));
+    (trace, if trace.is_empty() { b"" } else { span })
 }
 
 fn has_token(value: &[u8], token: &[u8]) -> bool {
@@ -683,6 +692,32 @@ mod tests {
             let head = parse(payload.as_bytes()).expect(name);
             let read = (head.transaction_id, head.content_length, head.flags, head.len as usize);
             assert_eq!(read, (id.as_bytes(), *content_length, *flags, payload.len()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_span_that_asks_belongs_to_the_id() {
+        let trace = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let better = format!("{trace}\r\nX-Trans-Id: t");
+        let other = format!("X-Trans-Id: t\r\n{trace}");
+        let worse = format!("{trace}\r\nX-Request-Id: r");
+        let no_hex = trace.replace("b7ad", "x7ad");
+        let cases: &[(&str, (&str, &str))] = &[
+            (trace, ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")),
+            (&worse, ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")),
+            (&better, ("t", "")),
+            (&other, ("t", "")),
+            (&no_hex, ("0af7651916cd43dd8448eb211c80319c", "")),
+            ("traceparent: 00-xyz", ("", "")),
+        ];
+        for (lines, (id, span)) in cases {
+            let payload = format!("GET / HTTP/1.1\r\n{lines}\r\n\r\n");
+            let head = parse(payload.as_bytes()).expect(lines);
+            assert_eq!(
+                (head.transaction_id, head.client_span_id),
+                (id.as_bytes(), span.as_bytes()),
+                "{lines}"
+            );
         }
     }
 
