@@ -93,6 +93,8 @@ class ConnectionQuality:
     server_addr: str | None
     server_port: int | None
     counts: Counts
+    client_peer: str | None = None  # what the address of an end without a capture is called
+    server_peer: str | None = None
 
 
 def quality_of(hops: pa.Table, counts: HopCounts | None = None) -> pa.Table:

@@ -6,7 +6,7 @@ the hops.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from collector.hops import quality
 from collector.hops.capture_drops import CaptureDrops, capture_drops
 from collector.hops.quality import ConnectionQuality, Counts, HostPair
 from collector.trace.durations import with_uncertainty
+from collector.trace.peer_names import PeerNames
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 
@@ -118,18 +119,29 @@ def read_pairing(trace: Trace, most_connections: int = WORST_COUNT) -> Pairing:
 
     Raises: `InputError` if it is no trace.
     """
-    clocks = trace.read("clocks")
+    clocks, info = trace.read("clocks"), trace.info()
     summary = quality.summary_of(trace.batches("quality", TABLES["quality"].names), most_connections)
     return Pairing(
         total=summary.total,
         host_pairs=summary.host_pairs,
         imperfect_connections_count=summary.imperfect_count,
-        worst_connections=quality.connections_of(
-            summary.worst, trace.batches("connections", quality.CONNECTION_COLUMNS) if len(summary.worst) else ()
+        worst_connections=with_names_of_ends(
+            quality.connections_of(
+                summary.worst, trace.batches("connections", quality.CONNECTION_COLUMNS) if len(summary.worst) else ()
+            ),
+            PeerNames(info),
         ),
         clock_steps=clock_steps(clocks),
         translations=translations(trace.batches("connections", (*_HALVES, *_TRANSLATED))),
-        capture_drops=capture_drops(trace.info(), clocks),
+        capture_drops=capture_drops(info, clocks),
+    )
+
+
+def with_names_of_ends(connections: Iterable[ConnectionQuality], peers: PeerNames) -> tuple[ConnectionQuality, ...]:
+    """`connections` with the names of ends that were not captured."""
+    return tuple(
+        replace(each, client_peer=peers.of(each.client_addr), server_peer=peers.of(each.server_addr))
+        for each in connections
     )
 
 
@@ -159,7 +171,8 @@ def connection_name(connection: ConnectionQuality) -> str:
     """`client 10.0.0.1:40000 → proxy 10.0.0.2:8080`."""
     client = _end(connection.client_addr, connection.client_port)
     server = _end(connection.server_addr, connection.server_port)
-    return f"{connection.client_host or ''} {client} → {connection.server_host or ''} {server}".strip()
+    names = (connection.client_host or connection.client_peer, connection.server_host or connection.server_peer)
+    return f"{names[0] or ''} {client} → {names[1] or ''} {server}".strip()
 
 
 def pair_name(pair: HostPair) -> str:

@@ -35,6 +35,7 @@ from collector.services.client_requests import RHYTHM_COLUMNS, in_background, of
 from collector.services.service_names import ServiceNames
 from collector.trace import durations
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
+from collector.trace.peer_names import PeerNames
 from collector.trace.reading import Trace
 from collector.trace.request_times import ANSWERED, ARRIVED, was_opened_for
 from collector.trace.schema import ERRORS
@@ -209,6 +210,7 @@ def _collect_facts(
     if found is not None:  # what the command did between requests of others is not its own time
         info = replace(info, command=None)
     clocks, rows = trace.read("clocks"), RequestRows.of_trace(trace, None if found is None else found.root_ids)
+    peers = PeerNames(info)
     requests = _requests(rows, _frame(trace, "findings", ["kind", "count"]))
     others_of = [trace.read(name, columns) for name, columns in STORY_TABLES.items()]
     memory.give_back()
@@ -228,7 +230,10 @@ def _collect_facts(
         pairing=read_pairing(trace),
         requests=requests,
         streams=summarise_streams(trace.read("streams"), peers_of_connections(trace)),
-        tls=tls_lines(trace.read("connections", TLS_COLUMNS)),
+        tls=tuple(
+            replace(line, server=peers.in_text(line.server))
+            for line in tls_lines(trace.read("connections", TLS_COLUMNS))
+        ),
         servers=served_by(trace.read("connections", SERVED_COLUMNS), ServiceNames(info.services)),
         annotations=annotation_lines(trace),
         disagreements=disagreement_lines(trace),

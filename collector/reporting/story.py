@@ -47,6 +47,7 @@ from collector.services.ends import end_name, service_name
 from collector.services.service_names import ServiceNames
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CommandInfo, TraceInfo
+from collector.trace.peer_names import PeerNames
 from collector.trace.schema import ERRORS
 
 STORY_TABLES: Mapping[str, Sequence[str] | None] = MappingProxyType(
@@ -222,7 +223,11 @@ def _failed_connects(
     """The result of `failed_connects.failed_connect_rows`; None without `connections`."""
     if connections is None:
         return None
-    return failed_connect_rows(rows, connections, clocks, ServiceNames(info.services))
+    found, peers = failed_connect_rows(rows, connections, clocks, ServiceNames(info.services)), PeerNames(info)
+    if found is None or not peers:
+        return found
+    names = {address: name for address in peers.by_address() if (name := peers.of_one(address))}
+    return found.with_columns(pl.col("server_host").replace(names))
 
 
 def outermost(rows: pl.DataFrame) -> pl.DataFrame:

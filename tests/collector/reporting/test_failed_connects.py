@@ -8,7 +8,7 @@ from collector.reporting.comparison import stages_of_all
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.story import Story, make_story
 from collector.requests.spans import link
-from collector.trace.model import TraceInfo
+from collector.trace.model import AddressName, TraceInfo
 from collector.trace.schema import SILENCES
 from testkit.tables import table
 from tests.collector.reporting.test_story import clocks
@@ -29,11 +29,11 @@ def syn(at: int, client: str = "proxy", server: str = "storage2", port: int = 62
     return {"connection_id": 7, "client_isn": 1, "first_host_ns": at_us(str(at)), **ends}
 
 
-def story_of(*connections: dict[str, object], text: str = PUT) -> Story:
+def story_of(*connections: dict[str, object], text: str = PUT, names: tuple[AddressName, ...] = ()) -> Story:
     exchanges = exchanges_of(text)
     timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
     connection_table: pa.Table = table("connections", list(connections))
-    story = make_story(replace(INFO), link(exchanges), exchanges, timescale, connection_table)
+    story = make_story(replace(INFO, names=names), link(exchanges), exchanges, timescale, connection_table)
     assert sum(part.duration_ns for part in story.parts) == story.duration_ns
     return story
 
@@ -50,6 +50,15 @@ def test_the_wait_is_the_connections() -> None:
     took = parts(story_of(syn(105)))
     assert took[VAIN] == 500_900 - 105
     assert took["in swift-proxy"] < 7_000
+
+
+def test_a_server_without_a_capture_is_called_by_its_addresss_name() -> None:
+    unheard_of = syn(105) | {"server_host": None, "server_addr": "10.0.0.9"}
+    assert "waiting for connections to 10.0.0.9 that never came" in parts(story_of(unheard_of))
+    disk = AddressName("10.0.0.9", "disk9", "lab")
+    assert "waiting for connections to disk9 that never came" in parts(story_of(unheard_of, names=(disk,)))
+    same = AddressName("10.0.0.8", "disk9", "lab")
+    assert "waiting for connections to 10.0.0.9 that never came" in parts(story_of(unheard_of, names=(disk, same)))
 
 
 def test_without_it_the_wait_would_seem_to_be_work() -> None:

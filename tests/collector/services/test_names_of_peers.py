@@ -3,6 +3,8 @@
 import polars as pl
 
 from collector.findings.finding import with_names_of_peers
+from collector.hops.quality import ConnectionQuality, Counts
+from collector.hops.quality_summary import connection_name, with_names_of_ends
 from collector.services.naming import NAMED, with_peer_names
 from collector.services.servers import Server
 from collector.trace.model import AddressName, ServiceInfo, TraceInfo
@@ -50,3 +52,11 @@ def test_texts_of_findings_have_names_and_remedies_addresses() -> None:
     found = pl.DataFrame(with_names_of_peers(table, PEERS)).select(pl.col("text", "remedy").cast(pl.String)).rows()
     assert found == [("refused by cache:80", "ping 10.0.0.5"), (None, None)]
     assert with_names_of_peers(table, PEERS).schema == table.schema
+
+
+def test_connections_that_are_paired_badly_have_names() -> None:
+    counts = Counts(*[0] * 12)
+    given = ConnectionQuality(1, None, "10.0.0.5", 40_000, "web", "10.0.0.1", 80, counts)
+    (found,) = with_names_of_ends([given], PEERS)
+    assert connection_name(found) == "cache 10.0.0.5:40000 → web 10.0.0.1:80"
+    assert connection_name(given) == "10.0.0.5:40000 → web 10.0.0.1:80"
