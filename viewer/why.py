@@ -15,8 +15,8 @@ def why_details(why: Why) -> list[Component]:
     others = f"{duration(why.usual_ns)}, the mean of the middle half of {why.alike_count:,} {why.against}{rank}"
     entries = [_stage(each) for each in why.large]
     if why.small:
-        words = f" {len(why.small)} other stages together"
-        entries.append(html.Li([html.B(_difference(sum(each.extra_ns for each in why.small))), words]))
+        extra = html.B(_difference(sum(each.extra_ns for each in why.small)))
+        entries.append(html.Li([extra, f" {why.small_words}"]))
     parts = [html.P([html.B(_difference(why.extra_ns)), f" against {others}"], className="facts"), html.Ul(entries)]
     return [*parts, _typical(why.typical)] if why.typical is not None else parts
 

@@ -101,6 +101,11 @@ class Why:
         """The others."""
         return tuple(each for each in self.stages if each not in self.large)
 
+    @property
+    def small_words(self) -> str:
+        """What a view calls those."""
+        return "1 other stage" if len(self.small) == 1 else f"{len(self.small)} other stages together"
+
 
 @dataclass(frozen=True, slots=True)
 class _Others:

@@ -29,7 +29,7 @@ def show_why(why: Why, console: Console) -> None:
     for stage in why.large:
         _show_stage(console, stage)
     if why.small:
-        rest = f"{_difference(sum(each.extra_ns for each in why.small)):>10}  {len(why.small)} other stages together"
+        rest = f"{_difference(sum(each.extra_ns for each in why.small)):>10}  {why.small_words}"
         console.print(Text(f"  {rest}", "dim"))
     if why.said:
         console.print()

@@ -1,6 +1,7 @@
 """Why a request took longer: its stages against those of its class, and the causes that its packets show."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -68,6 +69,8 @@ def test_the_stages_of_a_slow_server(tmp_path: Path) -> None:
     assert [(each.host, each.title, each.duration_ns) for each in work.where] == [("proxy", "GET /a", 4_230_000)]
     assert why.extra_ns == sum(each.extra_ns for each in why.stages)
     assert sum(each.extra_ns for each in others) < 100_000
+    assert why.small_words == f"{len(others)} other stages together"
+    assert replace(why, stages=why.stages[:2]).small_words == "1 other stage"
 
 
 @pytest.mark.parametrize(
