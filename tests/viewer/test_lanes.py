@@ -55,6 +55,29 @@ def test_a_host_is_moved_by_keys_and_hidden_and_the_address_brings_it_back(page:
 
 
 @pytest.mark.browser
+def test_long_names_keep_their_ends_and_not_the_domain_that_all_have(page: Page, tmp_path: Path) -> None:
+    hosts = [f"{name}.eu-central-1.example" for name in ("client", "proxy")]
+    hosts += [f"storage-of-photographs-{number}.eu-central-1.example" for number in (1, 2, 3)]
+    write_synthetic_trace(tmp_path / "trace", Recipe(hosts=hosts))
+    with serving(open_trace(str(tmp_path / "trace"))) as url, leaving(page):
+        open_page(page, url)
+        names = page.locator("#lanes .lane b")
+        assert names.all_text_contents() == [host.split(".")[0] for host in hosts]
+        ends = page.locator("#lanes .lane b.long bdi:last-child")
+        box = page.locator("#lanes").bounding_box()
+        assert box is not None
+        for number, end in enumerate(ends.all(), 1):
+            place = end.bounding_box()
+            assert (end.text_content() or "").endswith(f"-{number}")
+            assert place is not None
+            assert box["x"] <= place["x"] < place["x"] + place["width"] <= box["x"] + box["width"]
+        assert ends.count() == 3
+        assert hosts[2] in (page.locator("#lanes .lane").nth(2).get_attribute("title") or "")
+        page.set_viewport_size({"width": 700, "height": 500})
+        assert names.all_text_contents()[2] == "storage-of-photographs-1"
+
+
+@pytest.mark.browser
 def test_hosts_are_renamed_and_merged_by_hand_and_the_address_brings_it_back(page: Page, small_url: str) -> None:
     open_page(page, small_url)
     page.locator("#lanes .lane").nth(1).dblclick()

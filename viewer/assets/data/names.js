@@ -8,6 +8,7 @@ import { trace } from "./trace.js";
 const LONGEST_NAME = 40; // signs
 const MOST_STEPS = 50; // that can be undone
 const UNSEEN = /[\p{Cc}\p{Cs}\u202a-\u202e\u2066-\u2069\u200e\u200f\ufeff\ufffe\uffff]/gu; // and what turns the order of signs
+const ADDRESS = /^[\d.]+$|:/;
 const ENDS = /(\S+) → ([^\s,)]+)/g;
 
 /** Hosts in one row. @typedef {{ lanes: LaneNumber[], name: string }} MergedHosts */
@@ -26,6 +27,19 @@ export const mergedOf = (lane) => labels.merged.find((each) => each.lanes.includ
 
 /** @param {LaneNumber} lane */
 export const laneName = (lane) => labels.names.get(lane) ?? trace.meta.lanes[lane];
+
+/** The domain of hosts that have one, with its dot, if it is the same for all and there are several; else "".
+ * @param {string[]} names */
+export function sharedDomain(names) {
+  const domains = names.filter((name) => name.includes(".") && !ADDRESS.test(name)).map((name) => name.slice(name.indexOf(".")));
+  return domains.length > 1 && domains.every((each) => each === domains[0]) ? domains[0] : "";
+}
+
+/** As a lane shows it: without the domain that all have. @param {LaneNumber} lane */
+export function shortName(lane) {
+  const name = laneName(lane), domain = labels.names.has(lane) ? "" : sharedDomain(trace.meta.lanes);
+  return domain && name.length > domain.length && name.endsWith(domain) ? name.slice(0, -domain.length) : name;
+}
 
 /** @param {MergedHosts} merged */
 export const mergedName = ({ lanes, name }) => name || cleanName(lanes.map(laneName).join(" + "));

@@ -2,7 +2,7 @@
 // merged by hand; and the menu that arranges them.
 
 import { listen } from "../data/events.js";
-import { labels, laneName, mergedName, mergedOf } from "../data/names.js";
+import { labels, laneName, mergedName, mergedOf, shortName } from "../data/names.js";
 import {
   arrangement, GROUPINGS, groupLanes, hideLanes, laneOrder, mergeLanes, moveLane, renameRow, resetLanes, rowName, rowTable,
   showLanes, splitLanes, splitOf, takeApart, toggleGroup, toggleSplit, undoNames, waysToSplit,
@@ -13,6 +13,7 @@ import { byId, element, queryAll } from "./elements.js";
 
 const LEAST_GAPS = { close: 64, closer: 49, tight: 34 }; // px for a name with an address and two lines, one, or none
 const DRAG_PX = 5; // less movement than this is a click
+const LONG_NAME = 16, KEPT_END = 7; // signs
 const NAMED = ["host", "merged"]; // rows that the user can name and merge
 let hostBoxes = null;
 const chosen = /** @type {Set<LaneNumber>} */ (new Set()); // to be merged
@@ -51,11 +52,19 @@ function placeRow(box, kept, row, y, at, view) {
 }
 
 function showName(box, row) {
-  const name = box.querySelector("b"), text = rowName(row);
-  if (name.textContent !== text) name.textContent = text;
+  const name = box.querySelector("b"), text = row.kind === "host" ? shortName(row.lane) : rowName(row);
+  if (name.textContent !== text) fillName(name, text);
   box.classList.toggle("renamed", row.kind === "host" && labels.names.has(row.lane));
   box.classList.toggle("chosen", isChosen(row));
   if (row.kind === "merged") box.title = `Shown as one: ${row.lanes.map((lane) => trace.meta.lanes[lane]).join(", ")}`;
+}
+
+// What does not fit is left out amid a long name: the ends of hosts' names are what differs.
+function fillName(name, text) {
+  const at = text.length > LONG_NAME ? text.length - KEPT_END : 0;
+  name.classList.toggle("long", at > 0);
+  if (at) name.replaceChildren(element("bdi", text.slice(0, at)), element("bdi", text.slice(at)));
+  else name.textContent = text;
 }
 
 const isChosen = (row) => row.lanes.some((lane) => chosen.has(lane));
