@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from collector.queries import MISSING_NS, Arrows, LaneBands, Strip
 
-Header = Mapping[str, int | str]
+Peers = Sequence[tuple[str | None, str | None]]
+"""What the sender and the receiver of each arrow are called, if they were not captured."""
+Header = Mapping[str, int | str | Peers]
 Sample = tuple[Arrows, int]
 """Some arrows, and how many each stands for."""
 MOST_EXACT = 1 << 53
@@ -93,9 +95,10 @@ def encode(header: Header, columns: Mapping[str, NDArray[np.generic]]) -> bytes:
     return len(text).to_bytes(4, "little") + text + b"".join(parts)
 
 
-def encode_arrows(arrows: Arrows, from_ns: int, to_ns: int, count: int) -> bytes:
+def encode_arrows(arrows: Arrows, from_ns: int, to_ns: int, count: int, peers: Peers = ()) -> bytes:
     """The arrows that overlap [from_ns, to_ns]; `count` of them are anchored in the requested view."""
-    return encode({"mode": "arrows", "from": from_ns, "to": to_ns, "count": count}, _arrow_columns(arrows))
+    header: Header = {"mode": "arrows", "from": from_ns, "to": to_ns, "count": count}
+    return encode({**header, "peers": peers} if peers else header, _arrow_columns(arrows))
 
 
 def encode_counts(

@@ -201,7 +201,7 @@ def _lanes_meta(trace: TraceView) -> dict[str, object]:
         "ends": trace.ends.tolist() if trace.counted_by_end else None,
         "laneGroups": {
             "role": [", ".join(lane.services) or "clients" for lane in trace.lanes],
-            "prefix": [lane.host.rstrip("0123456789").rstrip("-_.") or lane.host for lane in trace.lanes],
+            "prefix": [without_number(lane.host) for lane in trace.lanes],
             "subnet": [subnet_of(address) for address in outward],
         },
     }
@@ -368,6 +368,14 @@ def common_prefix(services: list[str]) -> str:
     prefixes = {"".join(service.partition("-")[:2]) for service in services}
     shared = prefixes.pop() if len(prefixes) == 1 < len(set(services)) else ""
     return shared if shared.endswith("-") else ""
+
+
+def without_number(host: str) -> str:
+    """What alike hosts share: `storage` of `storage12`, `storage.lab` of `storage-12.lab`, `10.0.0` of `10.0.0.5`."""
+    is_address = ":" in host or host.replace(".", "").isdecimal()
+    name, dot, domain = (host, "", "") if is_address else host.partition(".")
+    prefix = name.rstrip("0123456789").rstrip("-_.")
+    return f"{prefix}{dot}{domain}" if prefix else host
 
 
 def subnet_of(address: str) -> str:

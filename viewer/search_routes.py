@@ -34,7 +34,7 @@ def add_search_routes(server: Flask, trace: TraceView, searching: TraceSearch, n
         from_ns, to_ns = _number("from"), _number("to")
         asked = narrowing.asked_trace()
         count = asked.count(from_ns, max(from_ns, to_ns))
-        return _arrows(asked.packets_between(from_ns, to_ns, *_page(count)), count)
+        return _arrows(trace, asked.packets_between(from_ns, to_ns, *_page(count)), count)
 
     @server.get("/api/around")
     def around() -> Response:  # where the packets next to an empty view are
@@ -46,7 +46,7 @@ def add_search_routes(server: Flask, trace: TraceView, searching: TraceSearch, n
         if not trace.has_request(number):
             abort(404, "no such request")
         count = trace.request(number).hops_count
-        return _arrows(trace.request_packets(number, *_page(count)), count)
+        return _arrows(trace, trace.request_packets(number, *_page(count)), count)
 
 
 def _page(count: int) -> tuple[int, int]:
@@ -62,5 +62,6 @@ def _number(name: str, otherwise: int | None = None) -> int:
     return int(text)
 
 
-def _arrows(arrows: Arrows, count: int) -> Response:
-    return Response(encode_arrows(arrows, 0, 0, count), mimetype="application/octet-stream")
+def _arrows(trace: TraceView, arrows: Arrows, count: int) -> Response:
+    message = encode_arrows(arrows, 0, 0, count, trace.peers_of_arrows(arrows))
+    return Response(message, mimetype="application/octet-stream")

@@ -33,7 +33,7 @@ from collector.queries.timeline.columns import KINDS, STATES, ArrowClass, Pairs,
 from collector.queries.timeline.windows import DensityCounts, EndCounts
 from collector.queries.trace_index import Facts, TraceIndex, open_index, request_row
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_trace
-from collector.reporting.peers import peers_of_connections
+from collector.reporting.peers import PEERS, peers_of_connections, with_peers
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.protocols import UNKNOWN
 from collector.trace.model import TraceInfo
@@ -113,7 +113,7 @@ class TraceView:
     @cached_property
     def streams(self) -> StreamSummary:
         """A summary of the streams."""
-        return summarise_streams(self._tables.streams, peers_of_connections(self.stored))
+        return summarise_streams(self._tables.streams, self._peers_of_connections)
 
     @cached_property
     def load(self) -> Load:
@@ -279,6 +279,29 @@ class TraceView:
     def request_packets(self, number: int, first: int, count: int) -> Arrows:
         """Up to `count` hops of a request, from its `first` on, in order of time."""
         return self._arrows_of(self._request_rows(number)[first : first + count])
+
+    def peers_of_arrows(self, arrows: Arrows) -> list[tuple[str | None, str | None]]:
+        """What the sender and the receiver of each hop are called, if they were not captured; empty if nothing names
+        any. Cost: without names, none; else the row groups of `hops` that hold them.
+
+        Raises: as `hop`.
+        """
+        if not self._peers or not len(arrows.number):
+            return []
+        rows = self._columns.row[arrows.number].astype(np.int64)
+        places = np.argsort(rows, kind="stable")
+        columns = ("connection_id", "from_client")
+        tables = self.read_unchanged(lambda: list(self.stored.chosen_rows("hops", columns, rows[places])))
+        known = with_peers(pl.concat(map(pl.DataFrame, tables)), self._peers_of_connections)
+        client, server = pl.col(PEERS[0]), pl.col(PEERS[1])
+        sender = pl.when("from_client").then(client).otherwise(server)
+        receiver = pl.when("from_client").then(server).otherwise(client)
+        found = known.select(sender.alias("sender"), receiver.alias("receiver"))[np.argsort(places)]
+        return found.rows()
+
+    @cached_property
+    def _peers_of_connections(self) -> pl.DataFrame:
+        return self.read_unchanged(lambda: peers_of_connections(self.stored))
 
     def packet_spans(self, number: int, first: int, count: int) -> NDArray[np.int32]:
         """The number of the span that each of `request_packets` belongs to, as `Span.number`; -1 for none."""

@@ -32,6 +32,7 @@ from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 from testkit import capture_files
 from tests.helpers.system_tools import needs
+from tests.viewer.test_routes import client_of
 from viewer.wording import hop_title, packet_facts
 
 BUNDLED = Path(__file__).parents[3] / "captures" / "swift-upload-1B"
@@ -139,6 +140,21 @@ def test_ends_without_a_capture_are_named_in_the_viewer(folder: Path) -> None:
     servers = {span.server for number in range(trace.summary.roots_count) for span in trace.spans(number)}
     assert "disk1.lab" in servers
     assert any(node.name.endswith(" on disk1.lab") for node in trace.load.graph(hosts_apart=True).nodes)
+
+
+def test_lists_of_packets_have_the_names_of_ends_without_a_capture(folder: Path) -> None:
+    trace = open_trace(str(folder / "trace"))
+    arrows = trace.packets_between(0, trace.duration_ns, 0, 500)
+    named = trace.peers_of_arrows(arrows)
+    assert len(named) == len(arrows.number)
+    for number, (sender, receiver) in zip(arrows.number.tolist(), named, strict=True):
+        hop = trace.hop(number)
+        assert hop is not None
+        assert (hop.source, hop.target) == (hop.source_host or sender, hop.target_host or receiver)
+    assert {"disk1.lab"} < {name for ends in named for name in ends}
+    answer = client_of(trace).get(f"/api/packets?from=0&to={trace.duration_ns}&rows=500").data
+    header, _ = json.JSONDecoder().raw_decode(answer[4:].decode("latin-1"))
+    assert header["peers"] == [list(ends) for ends in named]
 
 
 def test_a_search_finds_ends_without_a_capture(folder: Path) -> None:

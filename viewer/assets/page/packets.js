@@ -111,7 +111,8 @@ function rowAt(row) {
   return made;
 }
 
-const place = (lane) => hostText(lane, "?");
+/** The host at an end (0: the sender) of a packet; or, if it was not captured, what its address is called. */
+const place = (arrows, at, end) => hostText(arrows[end ? "target" : "source"][at], arrows.peers?.[at][end] || "?");
 
 export function packetTexts(arrows, at) {
   const when = (time) => (Number.isNaN(time) ? "not seen" : exactTime(time));
@@ -119,7 +120,7 @@ export function packetTexts(arrows, at) {
   const request = arrows.request[at] < 0 ? "" : `#${arrows.request[at] + 1}`;
   return [
     number(arrows.number[at]), when(arrows.sent[at]), when(arrows.received[at]),
-    `${place(arrows.source[at])} → ${place(arrows.target[at])}`, kindText(arrows, at) + again,
+    `${place(arrows, at, 0)} → ${place(arrows, at, 1)}`, kindText(arrows, at) + again,
     arrows.size[at] ? number(arrows.size[at]) : "", trace.meta.states[arrows.state[at]].replace("_", " "), request,
   ];
 }
