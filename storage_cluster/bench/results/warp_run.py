@@ -34,23 +34,15 @@ _CLIENTS_MAX = 1_000
 _MESSAGES_MAX = 1_000
 _MESSAGES_SHOWN = 5
 _MESSAGE_LEN = 160
+_MESSAGE_LEN_READ = 4 * _MESSAGE_LEN
 _STEP_NS = 1_000_000
 _SHIFT_NS_MAX = 24 * 3600 * 10**9
 _KEPT_FLAGS = frozenset(
     (
-        *(
-            "autoterm",
-            "batch",
-            "bucket",
-            "concurrent",
-            "delete-distrib",
-            "disable-multipart",
-            "duration",
-            "get-distrib",
-        ),
-        *("host", "host-select", "list-existing", "noclear", "noprefix", "obj.generator", "obj.randsize", "obj.size"),
-        *("objects", "part.size", "parts", "prefix", "put-distrib", "range", "region", "rps-limit", "stat-distrib"),
-        *("tls", "versions", "warp-client"),
+        *("autoterm", "batch", "bucket", "concurrent", "delete-distrib", "disable-multipart", "duration"),
+        *("get-distrib", "host", "host-select", "list-existing", "noclear", "noprefix", "obj.generator"),
+        *("obj.randsize", "obj.size", "objects", "part.size", "parts", "prefix", "put-distrib", "range", "region"),
+        *("rps-limit", "stat-distrib", "tls", "versions", "warp-client"),
     )
 )
 _FLAG = re.compile(r"(?<=\s)--([a-z0-9.-]+)=((?:(?!\s--).)*)")
@@ -70,8 +62,8 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 
-
 Watch = Callable[[str, int], None]
+"""Is called with what is done, and with how many operations."""
 _WATCHED = 20_000
 
 
@@ -116,12 +108,9 @@ class _Survey:
             if len(made.clients) < _CLIENTS_MAX:
                 made.clients.add(each.client_id)
             if each.error and (each.error in made.messages or len(made.messages) < _MESSAGES_MAX):
-                made.messages[each.error[:_LONGEST_KEPT]] += 1
+                made.messages[each.error[:_MESSAGE_LEN_READ]] += 1
             made.steps_count += abs(each.end_ns - each.start_ns - each.duration_ns) > _STEP_NS
         return made
-
-
-_LONGEST_KEPT = 4 * _MESSAGE_LEN
 
 
 def import_run(path: Path, folder: Path, command: str, watch: Watch = lambda doing, count: None) -> Run:
