@@ -134,10 +134,10 @@ class Scan:
         self.frames = {capture.host: capture.packets_count for capture in captures}
         self.activities = {capture.host: capture.host_activity(texts) for capture in captures}
         self.interfaces = {capture.host: tuple(capture.interfaces) for capture in captures}
-        for lane in lanes:
-            of_host = captures[lane.capture].host
-            self.activities[lane.name] = HostActivity((self.activities[of_host].points[lane.interface],))
-            self.interfaces[lane.name] = (self.interfaces[of_host][lane.interface],)
+        of_hosts = [(self.activities[captures[lane.capture].host], captures[lane.capture].interfaces) for lane in lanes]
+        for lane, (activity, interfaces) in zip(lanes, of_hosts, strict=True):
+            self.activities[lane.name] = HostActivity((activity.points[lane.interface],))
+            self.interfaces[lane.name] = (interfaces[lane.interface],)
         unsettled = [number for number, mine in enumerate(own) if not (mine or number in split or forwarded[number])]
         undirected = [_undirected_counter(captures[number]) for number in unsettled]
         of_files = [counter for capture in captures for counter in capture_sets.by_name(capture.counters)]
@@ -268,11 +268,13 @@ class _Lane:
 def _lanes(captures: Sequence[HostCapture], own: Sequence[frozenset[int]], texts: Sequence[str]) -> list[_Lane]:
     """The containers of all captures."""
     found: list[_Lane] = []
+    taken = {capture.host for capture in captures}
     for number, capture in enumerate(captures):
         owned = frozenset().union(*(mine for other, mine in enumerate(own) if other != number))
         owned |= {address for lane in found for address in lane.addresses}
         for each in containers(capture.activity.passages, capture.activity.passed, texts, owned):
-            name = texts[each.addresses[0]]
+            address = texts[each.addresses[0]]
+            name = f"{address}-{capture.interfaces[each.interface]}" if address in taken else address
             found.append(_Lane(name, len(captures) + len(found), number, each.addresses, each.interface))
     return found
 

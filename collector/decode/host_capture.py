@@ -441,8 +441,9 @@ def _note_origin(capture: HostCapture, reader: CaptureReader, partitions: Partit
         if name and name not in known:
             known.add(name)
             capture.points += (PointInfo(f"{capture.host}/{name}", name, str(interface.link_type)),)
-    named = {partitions.address_number(record.address) for record in reader.names if record.name == reader.host}
-    capture.named_addresses |= named
+    if not capture.chosen:  # else the file is of several hosts: an export has a section of each, with the names of all
+        named = {partitions.address_number(record.address) for record in reader.names if record.name == reader.host}
+        capture.named_addresses |= named
     if stated := _stated_names(reader):
         capture.stated_names[plain(reader.path.name)] = stated
     if capture.chosen and 0 not in capture.chosen:

@@ -133,6 +133,15 @@ def test_each_packet_between_containers_is_one_arrow(tmp_path: Path, how: str) -
     assert len(lone) == 7, "to the outside, which was not captured"
 
 
+def test_a_node_that_is_called_by_the_address_of_a_container_stays_another_host(tmp_path: Path) -> None:
+    (tmp_path / "any.pcap").write_bytes(cooked_capture(on_the_node()))
+    info = analyse([HostSource(ONE, (tmp_path / "any.pcap",))], str(tmp_path / "trace"))
+    names = [host.host for host in info.hosts]
+    assert len(set(names)) == len(names) == 4
+    assert {ONE, TWO, THREE} <= set(names)
+    assert [name for name in names if name.startswith(f"{ONE}-")]
+
+
 # --- the decision itself
 
 TEXTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2")
