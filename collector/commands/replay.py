@@ -156,9 +156,8 @@ def command(
     (s3://BUCKET/FOLDER, https://…) is fetched for the time of the analysis. --from and --to are times of each host's
     clock; of an agent's segments only those of that time are read. --engine and --workers give the same trace as one
     process (docs/scale.md). --every makes a series of traces (docs/series.md), which goes on where it ended if it is
-    made again. --logs names lines of servers beside their requests (docs/logs.md), --spans
-    those of another tracer, --hosts-file names lanes and addresses
-    (docs/names.md).
+    made again. --logs places lines of servers beside their requests (docs/logs.md), --spans those of other tracers
+    (docs/imports.md). --hosts-file names lanes and addresses (docs/names.md).
     """
     length_ns = None if every is None else parse_length(every)
     tls_keys, unread = read_key_logs(keys)

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.reporting.peers import peers_of_connections, with_peers
+from collector.reporting.peers import NO_PEERS, peers_of_connections, with_peers
 from collector.trace.reading import Trace
 from collector.trace.schema import EXCHANGES, SPANS, TABLES
 
@@ -36,7 +36,7 @@ class RequestRows:
         [str, NDArray[np.int64]], pa.Table
     ]  # from a table's name and row numbers, ascending: whole rows
     among: "RequestRows | None" = None  # all rows of the trace, where these are only some
-    read_peers: Callable[[], pl.DataFrame] | None = None  # as `peers_of_connections`
+    read_peers: Callable[[], pl.DataFrame] = lambda: NO_PEERS  # as `peers_of_connections`
     _below: dict[int, pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -152,8 +152,7 @@ class RequestRows:
 
     def _whole_rows(self, spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
         """All columns, and `PEERS`."""
-        rows = join_spans(spans, exchanges)
-        return rows if self.read_peers is None else with_peers(rows, self.read_peers())
+        return with_peers(join_spans(spans, exchanges), self.read_peers())
 
 
 def _places_of_requests(trace: Trace, only: RootIds) -> dict[str, NDArray[np.int64]]:

@@ -42,6 +42,7 @@ from tracer.errors import InputError, ResourceError
 INFO_FILE = "trace.json"
 HTTP = ("http://", "https://")
 MOST_FOOTER_BYTES = 65_536
+"""Of footers whose contents are kept; longer ones are of large tables, whose rows cost more."""
 ROWS_OF_THREADS = 20_000
 """Columns of row groups with more rows are decoded in threads."""
 LOOKED_UP_BY = ("host", "frame", "connection_id")
@@ -91,8 +92,11 @@ class ParquetStore:
         """As `TableStore`."""
         try:
             yield self._local_table(name) if self.objects is None else self._object_table(self.objects, name)
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{self.url}: its table {name} is damaged ({error})", "make the trace again") from None
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # else Arrow's, of bytes that make no sense
+                raise
+            why = " ".join(str(error).split())
+            raise InputError(f"{self.url}: its table {name} is damaged ({why})", "make the trace again") from None
 
     def table_mark(self, name: str) -> TableMark | None:
         """As `TableStore`."""

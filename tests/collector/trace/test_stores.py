@@ -187,6 +187,21 @@ def test_a_damaged_table_is_named(tmp_path: Path, content: bytes | None) -> None
         Trace(url).read("hops")
 
 
+@pytest.mark.parametrize("part", ["footer", "rows"])
+def test_a_table_with_damaged_bytes_is_named(tmp_path: Path, part: str) -> None:
+    url = str(tmp_path / "trace")
+    save(url)
+    table = tmp_path / "trace" / "hops.parquet"
+    content = bytearray(table.read_bytes())
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    damaged = range(footer, footer + 40) if part == "footer" else range(4, 40)
+    for place in damaged:
+        content[place] ^= 0xFF
+    table.write_bytes(content)
+    with pytest.raises(InputError, match="table hops is damaged"):
+        Trace(url).read("hops")
+
+
 def test_a_full_disk_is_the_operators(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def full(*_args: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
