@@ -198,7 +198,7 @@ def test_no_secret_in_frames_is_kept_or_shown(protocol: str, planted: list[Place
     assert len(exchanges) == len(planted), "frames are read all the same"
     run(replay.command, "-o", str(tmp_path / "again"), str(tmp_path / "cut.pcapng"))
     assert _exchanges(str(tmp_path / "again")).equals(exchanges), "so they are from the packets that were cut out"
-    assert len(open_trace(str(tmp_path / "again")).lanes) == len(view.lanes) == 2
+    assert [lane.host for lane in open_trace(str(tmp_path / "again")).lanes] == [lane.host for lane in view.lanes]
 
 
 @pytest.mark.parametrize(("protocol", "planted"), [("postgresql", postgresql_places()), ("mysql", mysql_places())])

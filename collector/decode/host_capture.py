@@ -441,10 +441,10 @@ def _note_origin(capture: HostCapture, reader: CaptureReader, partitions: Partit
         if name and name not in known:
             known.add(name)
             capture.points += (PointInfo(f"{capture.host}/{name}", name, str(interface.link_type)),)
-    if not capture.chosen:  # else the file is of several hosts: an export has a section of each, with the names of all
-        named = {partitions.address_number(record.address) for record in reader.names if record.name == reader.host}
-        capture.named_addresses |= named
-    if stated := _stated_names(reader):
+    agents = None if capture.chosen else reader.host  # an export is of several hosts, and has the names of all of them
+    named = {partitions.address_number(record.address) for record in reader.names if record.name == agents}
+    capture.named_addresses |= named
+    if stated := _stated_names(reader, agents):
         capture.stated_names[plain(reader.path.name)] = stated
     if capture.chosen and 0 not in capture.chosen:
         return  # each file is reported once
@@ -456,11 +456,11 @@ def _note_origin(capture: HostCapture, reader: CaptureReader, partitions: Partit
             capture.counters.append(info)
 
 
-def _stated_names(reader: CaptureReader) -> dict[str, tuple[str, ...]]:
-    """By address its names in a file, in order, but for what an agent says of its own host."""
+def _stated_names(reader: CaptureReader, host: str | None) -> dict[str, tuple[str, ...]]:
+    """By address its names in a file, in order, but for what an agent says of `host`, its own."""
     found: dict[str, dict[str, None]] = {}
     for record in reader.names:
-        name = usable_name(record.name) if record.name != reader.host else None
+        name = usable_name(record.name) if record.name != host else None
         if name:
             found.setdefault(record.address, {})[name] = None
     return {address: tuple(names) for address, names in found.items()}

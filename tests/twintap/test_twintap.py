@@ -95,6 +95,7 @@ def test_why_and_report(trace: twintap.Trace) -> None:
 def test_what_would_be_otherwise(trace: twintap.Trace) -> None:
     forecast = trace.what_if(twintap.Changes(own_time={"proxy": 0}), search="PUT")
     assert forecast.classes
+    assert all(each.name.startswith("PUT") for each in forecast.classes)
     assert all(each.p50_now_ns < each.p50_ns for each in forecast.classes)
     with pytest.raises(twintap.Error, match="nothing is to be otherwise"):
         trace.what_if(twintap.Changes())

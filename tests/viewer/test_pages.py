@@ -276,7 +276,7 @@ def test_pages_fit_the_screen_in_width(page: Page, url: str) -> None:
 
 def test_bench_shows_a_run_of_warp_and_what_it_does_not_record(page: Page, crowd: TraceView, tmp_path: Path) -> None:
     folder = write_warp_run(tmp_path / "warp", crowd.start_ns, _apart(crowd)[:2])
-    with serving(crowd, companions=Companions((folder,))) as url:
+    with serving(crowd, companions=Companions((folder,))) as url, leaving(page):
         open_page(page, url, "bench")
         assert cell(page, "#runs", "warp", "retries") == "not recorded"
         assert cell(page, "#runs", "warp", "recorded here") == "✓ yes"

@@ -6,10 +6,15 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from collector.analysis import AnalysisOptions, analyse
+from collector.analysis.period import options_of_period
+from collector.annotations.log_options import LogOptions
 from collector.commands.replay import command as replay
+from collector.decode.sources import host_sources
 from collector.scrub.scrubbing import scrub
 from collector.trace.reading import Trace
 
+SECOND = 10**9
 CAPTURE = Path(__file__).parents[3] / "captures" / "swift-upload-1B"
 
 
@@ -86,6 +91,21 @@ def test_a_series_has_the_lines_of_each_period_numbered_anew(proxy: tuple[Path, 
     [trace] = [path.parent for path in (tmp_path / "series").rglob("annotations.parquet")]
     found = Trace(str(trace)).read("annotations")["annotation_id"].to_pylist()
     assert found == list(range(len(lines)))
+
+
+@pytest.mark.parametrize(("length_s", "expected"), [(10, 1), (60, 2)])
+def test_a_period_has_only_its_own_lines(
+    length_s: int, expected: int, proxy: tuple[Path, pl.DataFrame], tmp_path: Path
+) -> None:
+    row = proxy[1].sort("response_last_sent_trace_ns").row(0, named=True)
+    at_ns = row["response_last_sent_trace_ns"]
+    later = row | {"response_last_sent_trace_ns": at_ns + 30 * SECOND}
+    (tmp_path / "proxy.log").write_text(combined_line(later) + combined_line(row))
+    options = AnalysisOptions(logs=LogOptions((str(tmp_path / "proxy.log"),)))
+    period = at_ns - 5 * SECOND, at_ns + length_s * SECOND
+    analyse(host_sources([str(CAPTURE)]), str(tmp_path / "t"), options=options_of_period(options, period))
+    found = Trace(str(tmp_path / "t")).read("annotations")
+    assert found["annotation_id"].to_pylist() == list(range(expected))
 
 
 def test_without_logs_there_are_no_annotations(proxy: tuple[Path, pl.DataFrame]) -> None:

@@ -520,6 +520,22 @@ def test_names_hosts_and_services() -> None:
     assert [row["likely_error_ns"] for row in rows] == [100, 900, 100]
 
 
+def test_the_span_that_asks_is_that_of_the_request_s_head() -> None:
+    built = build(
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a tx=t1 span=b7ad6b7169203331
+          200 < 0:50 200 body=0
+          300 > 100:200 GET /b tx=t2
+          400 < 50:100 200 body=0
+        client:40001 > proxy:8080
+          500 < 0:50
+        """
+    )
+    rows = built.exchanges.select(["target", "client_span_id"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("/a", "b7ad6b7169203331"), ("/b", None), (None, None)]
+
+
 def test_a_handshake_is_timed_at_the_client() -> None:
     script = """
         client:40000 > proxy:8080

@@ -101,7 +101,10 @@ def test_the_span_that_a_request_names_decides_between_those_at_once(number: int
 
 def test_a_request_that_is_tried_again_is_that_of_the_span_s_time() -> None:
     exchanges = requests((1, TRACE, 10, 20), (2, TRACE, 30, 40), callers={1: "c" * 16, 2: "c" * 16})
-    client, server = span("client", 29, 12, span_id="c" * 16), span("server", 30, 1, host="db", parent_span_id="c" * 16)
+    client, server = (
+        span("client", 29, 12, span_id="c" * 16),
+        span("server", 29, 12, host="db", parent_span_id="c" * 16),
+    )
     assert requests_of([client, server], exchanges) == {0: 2}, "a server's is found as lines of logs are"
 
 

@@ -101,10 +101,10 @@ class Field:
         self.servers[number].should_exit = True
         while True:
             try:
-                await self.drivers[number].client.get("/")
+                await self.drivers[number].client.get("/", headers={"Connection": "close"})
             except httpx.HTTPError:
                 return
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
 
 
 def on_a_field(tmp_path: Path, work: Callable[[Field], Awaitable[None]], behave: Behave | None = None) -> None:
