@@ -9,6 +9,7 @@ const LONGEST_NAME = 40; // signs
 const MOST_STEPS = 50; // that can be undone
 const UNSEEN = /[\p{Cc}\p{Cs}\u202a-\u202e\u2066-\u2069\u200e\u200f\ufeff\ufffe\uffff]/gu; // and what turns the order of signs
 const ADDRESS = /^[\d.]+$|:/;
+const domainOf = /** @type {WeakMap<string[], string>} */ (new WeakMap()); // by the trace's hosts: rows are drawn often
 const ENDS = /(\S+) → ([^\s,)]+)/g;
 
 /** Hosts in one row. @typedef {{ lanes: LaneNumber[], name: string }} MergedHosts */
@@ -37,7 +38,9 @@ export function sharedDomain(names) {
 
 /** As a lane shows it: without the domain that all have. @param {LaneNumber} lane */
 export function shortName(lane) {
-  const name = laneName(lane), domain = labels.names.has(lane) ? "" : sharedDomain(trace.meta.lanes);
+  const hosts = trace.meta.lanes;
+  if (!domainOf.has(hosts)) domainOf.set(hosts, sharedDomain(hosts));
+  const name = laneName(lane), domain = labels.names.has(lane) ? "" : domainOf.get(hosts);
   return domain && name.length > domain.length && name.endsWith(domain) ? name.slice(0, -domain.length) : name;
 }
 
