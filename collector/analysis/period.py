@@ -61,6 +61,11 @@ class ConnectionsCarried:
         carried = Carried(frozenset(self.servers), self._followed)
         return replace(options_of_period(options, period), carried=carried)
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was followed yet."""
+        return not self._following
+
     def go_on(self) -> None:
         """Take what is known at the end of the period that was analysed with these options to those after it. Until
         then the period can be analysed again."""

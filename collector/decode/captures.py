@@ -436,7 +436,7 @@ def scan(
         raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
     how = Reading(
         spill, partition_bits, progress, addresses, limits, keys=keys or TlsKeys(), wanted=wanted,
-        followed=carried.followed,
+        followed=carried.followed, runs={file: source.files for source in sources for file in source.files},
     )  # fmt: skip
     known_count = how.keys.connections_count()
     captures, partitions = _read_captures(named, how, read)

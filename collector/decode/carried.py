@@ -3,7 +3,7 @@
 Messages of some protocols depend on those before them in their connection: HTTP/2's headers on a table that both ends
 fill, executions of prepared statements on what was prepared, records of TLS on their number. The state of all such
 connections is copied where the next period's packets begin, for each host, and taken up there. It stays in this
-process, since it may hold secrets; without it, such messages are read as of a capture that begins in their midst.
+process, since it may hold secrets: after a restart, a host's captures from before the period are read for it again.
 
 Of a connection without a handshake in the capture, the server is who is known to be one.
 """

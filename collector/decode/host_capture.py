@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from collector.capture_files.joined import locate, parse_name
 from collector.capture_files.kept import Kept
 from collector.capture_files.owners import Owners
-from collector.capture_files.readers import CaptureReader, Drops, EndpointClues, Interface, TlsKeys, open_capture
+from collector.capture_files.readers import (
+    CaptureReader,
+    Drops,
+    EndpointClues,
+    Following,
+    Interface,
+    TlsKeys,
+    open_capture,
+)
 from collector.capture_files.stamps import StampCounts, add_statements
 from collector.decode import copies, merged_captures
 from collector.decode.absurd_stamps import STAMPS_ABSURD, Absurd, Believed
@@ -248,6 +256,8 @@ class Reading:
     """The first and last stamp of the packets to read, by each host's clock."""
     followed: Followed | None = None
     """What is known of connections from before; None to carry nothing on."""
+    runs: Mapping[Path, Sequence[Path]] = field(default_factory=dict)
+    """For each file the files that it was given with, in order, also those that lie outside of the time to read."""
 
 
 class ReadsCaptures(Protocol):
@@ -283,21 +293,11 @@ def read_host(
     capture = HostCapture(source.host, tuple(map(str, source.files)), chosen=source.interfaces, wanted=how.wanted)
     capture.is_guessed = source.is_guessed
     cut: CounterInfo | None = None
-    following = _Following(source.host, how.followed)
+    following = _Following(source, how)
     with ExitStack() as opened:
         before: CaptureReader | None = None
         for path in source.files:
-            believed, expansion = how.believed.get(path, ()), how.limits.expansion
-            reader = open_capture(
-                path,
-                id_headers(),
-                list(clues().values()),
-                believed=believed,
-                limit=expansion,
-                keys=how.keys,
-                wanted=how.wanted,
-            )
-            opened.enter_context(reader)
+            reader = opened.enter_context(_open(path, how, how.wanted))
             if before is not None:
                 reader.go_on_from(before)
                 before.close()
@@ -320,35 +320,72 @@ def read_host(
     return capture
 
 
-@dataclass(slots=True)
+def _open(path: Path, how: Reading, wanted: Span | None) -> CaptureReader:
+    return open_capture(
+        path,
+        id_headers(),
+        list(clues().values()),
+        believed=how.believed.get(path, ()),
+        limit=how.limits.expansion,
+        keys=how.keys,
+        wanted=wanted,
+    )
+
+
 class _Following:
     """Takes up what is known of a host's connections with its first file, and copies it for the next period."""
 
-    host: str
-    followed: Followed | None
-    _is_first: bool = True
-    _is_copied: bool = False
+    def __init__(self, source: HostSource, how: Reading) -> None:
+        assert source.host is not None
+        self._host, self._followed = source.host, how.followed
+        self._before: Following | None = None
+        if how.followed is not None:
+            self._before = how.followed.before.get(source.host) or _read_before(source, how)
+        self._is_copied = False
 
     def take_up(self, reader: CaptureReader) -> None:
         """Before a file is read."""
-        if self.followed is None:
+        if self._followed is None:
             return
-        before = self.followed.before.get(self.host)
-        if self._is_first and before is not None:
-            reader.follow(before)
-        self._is_first = False
+        if self._before is not None:
+            reader.follow(self._before)
+        self._before = None
         if not self._is_copied:
-            reader.copy_following_at(self.followed.copy_at_ns)
+            reader.copy_following_at(self._followed.copy_at_ns)
 
     def note(self, reader: CaptureReader) -> None:
         """After a file was read."""
-        if self.followed is not None and (found := reader.copied_following()) is not None:
-            self.followed.after[self.host], self._is_copied = found, True
+        if self._followed is not None and (found := reader.copied_following()) is not None:
+            self._followed.after[self._host], self._is_copied = found, True
 
     def end(self, last: CaptureReader | None) -> None:
         """After the host's last file: if all packets came before the copy was due, it is made now."""
-        if self.followed is not None and last is not None and not self._is_copied:
-            self.followed.after[self.host] = last.take_following()
+        if self._followed is not None and last is not None and not self._is_copied:
+            self._followed.after[self._host] = last.take_following()
+
+
+def _read_before(source: HostSource, how: Reading) -> Following | None:
+    """What is known of a host's connections at the beginning of the time to read, from its packets before it; None if
+    there are none. Files that cannot be opened (any more) are passed over."""
+    assert how.wanted is not None, "nothing is followed without a time"
+    runs = {id(run): run for run in map(how.runs.get, source.files) if run is not None}.values()
+    before: CaptureReader | None = None
+    with ExitStack() as opened:
+        for path in (path for run in runs for path in run):
+            try:
+                reader = opened.enter_context(_open(path, how, None))
+            except InputError:
+                continue
+            if before is not None:
+                reader.go_on_from(before)
+                before.close()
+            before = reader
+            reader.copy_following_at(how.wanted[0])
+            for _ in reader.rows():
+                if (found := reader.copied_following()) is not None:
+                    return found
+            reader.add_keys_to(how.keys)
+        return None if before is None else before.take_following()
 
 
 def _spread_file(

@@ -4,12 +4,14 @@ partitions.
 Each process numbers addresses in the order in which it meets them. What it found of its host is renumbered here, to one
 numbering for all hosts; its packets are not rewritten, since a `HostView` has what they mean by any numbering.
 
-Secrets of TLS never leave the process that read them. If a capture holds some, each process reads them from there.
+Secrets of TLS never leave the process that read them. If a capture holds some, each process reads them from there. What
+is followed from one period to the next may hold secrets, too: where it is, captures are read in this process.
 """
 
 import copyreg
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 
 from collector.capture_files.readers import TlsKeys, open_capture
 from collector.decode.handshakes import Moves, moves_of_files
-from collector.decode.host_capture import HostCapture, HostSource, Reading, file_size, read_host
+from collector.decode.host_capture import READERS_COUNT, HostCapture, HostSource, Reading, file_size, read_host
 from collector.decode.merged_captures import Sighted
 from collector.decode.partitions import HostView, Partitions, SavedPart, Taken
 from collector.execution.engine import Engine
@@ -72,7 +74,8 @@ class _MoveJob:
 
 @dataclass(frozen=True, slots=True)
 class SharedReader:
-    """Reads captures into a folder, each host in a process of its own; a `host_capture.ReadsCaptures`.
+    """Reads captures into a folder, each host in a process of its own, or in this one if connections are followed; a
+    `host_capture.ReadsCaptures`.
 
     Arguments: `folder`, which all processes share; `key_logs`, files with secrets of TLS.
     """
@@ -101,15 +104,28 @@ class SharedReader:
         progress: CountedProgress,
         with_keys: Sequence[Path],
     ) -> list[_HostRead]:
-        believed = {path.absolute(): ranges for path, ranges in how.believed.items()}
-        elsewhere = replace(how, spill=None, progress=SILENT, believed=believed, followed=None)
+        followed = how.followed is not None
+        chosen = replace(how, spill=None, progress=SILENT)
+        if not followed:
+            believed = {path.absolute(): ranges for path, ranges in how.believed.items()}
+            chosen = replace(chosen, believed=believed, runs={})
         logs, with_keys = [[path.absolute() for path in paths] for paths in (self.key_logs, with_keys)]
         jobs = [
-            _ReadJob(number, _absolute(source), len(sources), bits, self.folder, elsewhere, logs, with_keys)
+            _ReadJob(
+                number,
+                source if followed else _absolute(source),
+                len(sources),
+                bits,
+                self.folder,
+                chosen,
+                logs,
+                with_keys,
+            )
             for number, source in enumerate(sources)
         ]
         found = []
-        for one, source in zip(self.engine.results(_read_into_folder, jobs), sources, strict=True):
+        results = _read_here(jobs) if followed else self.engine.results(_read_into_folder, jobs)
+        for one, source in zip(results, sources, strict=True):
             one.capture.files = tuple(map(str, source.files))
             progress.note_completed(one.capture.packets_count, sum(map(file_size, source.files)))
             found.append(one)
@@ -180,6 +196,11 @@ class SharedPackets:
 def _absolute(source: HostSource) -> HostSource:
     """The same files, found from any folder."""
     return replace(source, files=tuple(path.absolute() for path in source.files))
+
+
+def _read_here(jobs: Sequence[_ReadJob]) -> Iterator[_HostRead]:
+    with ThreadPoolExecutor(READERS_COUNT) as pool:
+        yield from pool.map(_read_into_folder, jobs)
 
 
 def _read_into_folder(job: _ReadJob) -> _HostRead:

@@ -33,7 +33,8 @@ MADE_ANEW = 2
 
 @dataclass(slots=True)
 class PeriodMaker:
-    """Makes the traces of a series' periods, in the order of time. Use one for all periods of the same captures."""
+    """Makes the traces of a series' periods, in the order of time. Use one for all periods of the same captures; the
+    first one's sources should have all that was captured before, too."""
 
     series: Series
     options: AnalysisOptions
@@ -41,6 +42,11 @@ class PeriodMaker:
 
     def __post_init__(self) -> None:
         self._carried = ConnectionsCarried(dict.fromkeys(self.series.servers()))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it knows nothing yet of connections."""
+        return self._carried.is_new
 
     def make(
         self,

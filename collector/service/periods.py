@@ -295,7 +295,7 @@ class Periods:
         """The period of the first packet that was received of a session."""
         stamps = [
             stamp
-            for source in host_sources(sequences(stored_incarnations(self._data / "sessions" / name)))
+            for source in _sources_from(self._data / "sessions" / name, 0)
             for stamp in [first_stamp(source.files)]
             if stamp is not None
         ]
@@ -307,7 +307,7 @@ class Periods:
             period, now_ns = session.next, self._clock()
             if now_ns < _due_ns(period) or now_ns < session.retry_ns:
                 return
-            sources = self._sources(name, period)
+            sources = self._sources(name, period, session.maker)
             session.is_idle = not sources
             if session.is_idle:
                 return
@@ -335,17 +335,21 @@ class Periods:
                 del session.lacking[period]
             elif now_ns >= lacking.retry_ns and not lacking.hosts & self._behind(name, period).keys():
                 again = _Session(PeriodMaker(series, self._options))
-                if self._make(name, again, period, self._sources(name, period), {}) is Attempt.AGAIN:
+                if self._make(name, again, period, self._sources(name, period, again.maker), {}) is Attempt.AGAIN:
                     lacking.retry_ns = now_ns + FIRST_RETRY_NS
                     continue
                 del session.lacking[period]
                 LOG.info("period %s was made anew", period.name, extra={"session": name})
                 return
 
-    def _sources(self, name: str, period: Period) -> list[HostSource]:
-        """What may have packets of a period or a later one."""
+    def _sources(self, name: str, period: Period, maker: PeriodMaker) -> list[HostSource]:
+        """What may have packets of a period or a later one; for a new maker, with all that these hosts sent before."""
         folder = self._data / "sessions" / name
-        return host_sources(sequences(stored_incarnations(folder, from_ns=max(0, period.from_ns - 2 * MARGIN_NS))))
+        found = _sources_from(folder, max(0, period.from_ns - 2 * MARGIN_NS))
+        if not maker.is_new:
+            return found
+        files = {file for source in found for file in source.files}
+        return [source for source in _sources_from(folder, 0) if not files.isdisjoint(source.files)]
 
     def _behind(self, name: str, period: Period) -> dict[str, AgentStatus]:
         """By host, agents that may have packets of a period that they have not delivered."""
@@ -406,6 +410,11 @@ class Periods:
             log_failure(error, name)
         if known is not None:
             known.problem = str(error)
+
+
+def _sources_from(folder: Path, from_ns: int) -> list[HostSource]:
+    """What was received of a session from a time on."""
+    return host_sources(sequences(stored_incarnations(folder, from_ns=from_ns)))
 
 
 def beyond_limits(entries: Sequence[Entry], sizes: Sequence[int], limits: TraceLimits, now_ns: int) -> list[Entry]:

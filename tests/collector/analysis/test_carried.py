@@ -2,7 +2,7 @@
 
 import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -10,13 +10,15 @@ import pytest
 
 from collector.analysis import AnalysisOptions, analyse, period
 from collector.analysis.period import ConnectionsCarried, options_of_period
-from collector.analysis.places import SharedPlaces
+from collector.analysis.places import Places, SharedPlaces
+from collector.decode import captures, time_range
 from collector.decode.captures import NoPacketsError
 from collector.decode.host_capture import HostSource
+from collector.decode.host_identity import sources_by_name
 from collector.decode.sources import host_sources
 from collector.decode.tls_keys import read_key_logs
 from collector.trace.reading import Trace
-from tests.collector.analysis.test_shared_places import PicklingEngine
+from tests.collector.analysis.test_shared_places import PicklingEngine, contents
 from tests.helpers import tls_captures
 from tests.helpers.tls_captures import START_NS, Message, Packet, write_pcaps
 
@@ -36,16 +38,21 @@ def rows_shown(trace: Path) -> list[tuple[object, ...]]:
 
 
 def by_period(
-    sources: Sequence[HostSource], place: Path, options: AnalysisOptions, carried: ConnectionsCarried | None
+    sources: Sequence[HostSource],
+    place: Path,
+    options: AnalysisOptions,
+    carried: ConnectionsCarried | None,
+    places: Callable[[str], Places | None] = lambda _: None,
 ) -> list[list[tuple[object, ...]]]:
-    """What the traces of successive periods show. Arguments: `carried`, None to carry nothing on."""
+    """What the traces of successive periods show. Arguments: `carried`, None to carry nothing on; `places`, where the
+    trace of a folder is made."""
     found = []
     for number in range(200):
         each = (START_NS + number * PERIOD_NS, START_NS + (number + 1) * PERIOD_NS)
         now = options_of_period(options, each) if carried is None else carried.options(options, each)
         part = place / f"{number}"
         try:
-            analyse(sources, str(part), options=now)
+            analyse(sources, str(part), options=now, places=places(str(part)))
         except NoPacketsError:
             break
         if carried is not None:
@@ -108,8 +115,7 @@ def header_tables() -> list[Message]:
 
 
 @pytest.mark.parametrize(("said", "in_files"), [(prepared_statements, 1), (header_tables, 2)])
-def test_messages_that_depend_on_earlier_ones(said: object, in_files: int, tmp_path: Path) -> None:
-    assert callable(said)
+def test_messages_that_depend_on_earlier_ones(said: Callable[[], list[Message]], in_files: int, tmp_path: Path) -> None:
     packets = tls_captures.in_the_clear(said())
     files = list(map(str, write_pcaps(tmp_path, packets)))
     sources = rotated_captures(tmp_path, packets) if in_files > 1 else host_sources(files)
@@ -205,18 +211,78 @@ def test_another_connection_shows_who_serves(address: str, shared: bool, tmp_pat
     assert sorted(connections.select("client_port", "server_port").rows()) == [(2_000, 8443), (3_000, 8443)]
 
 
-def test_other_processes_learn_who_serves_and_nothing_else(tmp_path: Path) -> None:
+class Forgetful(ConnectionsCarried):
+    """As of a process that ends after each period: only who serves is known to the next one."""
+
+    def go_on(self) -> None:
+        self._following, self._followed = {}, None
+
+
+@pytest.mark.parametrize("in_files", [1, 2])
+@pytest.mark.parametrize("said", [prepared_statements, header_tables])
+def test_a_process_that_starts_again_reads_what_was_before(
+    said: Callable[[], list[Message]], in_files: int, tmp_path: Path
+) -> None:
+    packets = tls_captures.in_the_clear(said())
+    files = list(map(str, write_pcaps(tmp_path, packets)))
+    sources = rotated_captures(tmp_path, packets) if in_files > 1 else host_sources(files)
+    expected = by_period(sources, tmp_path / "in one", AnalysisOptions(), ConnectionsCarried())
+    assert len(expected) > 2
+    found = by_period(sources, tmp_path / "again and again", AnalysisOptions(), Forgetful())
+    assert found == expected
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_segments_from_before_a_period_are_read_if_they_are_there(
+    is_removed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment that is removed meanwhile is passed over."""
     packets = tls_captures.in_the_clear(prepared_statements())
+    sources = []
+    for host in ("client", "server"):
+        files = []
+        for number, cut in enumerate(range(0, len(packets), 8)):
+            folder = tmp_path / f"{number}"
+            folder.mkdir(exist_ok=True)
+            written = {file.stem: file for file in write_pcaps(folder, packets[cut : cut + 8])}
+            files.append(written[host].rename(tmp_path / f"{host}-{number + 1:06}.pcapng"))
+        sources.append(HostSource(host, tuple(files)))
+    expected = by_period(sources, tmp_path / "in one", AnalysisOptions(), ConnectionsCarried())
+    last = max(number for number, rows in enumerate(expected) if rows)
+    each = (START_NS + last * PERIOD_NS, START_NS + (last + 1) * PERIOD_NS)
+    carried = ConnectionsCarried({("10.4.0.2", 8443): None})
+
+    def remove(those: Sequence[HostSource]) -> object:
+        for source in sources if is_removed else ():
+            source.files[0].unlink()
+        return sources_by_name(those)
+
+    monkeypatch.setattr(captures, "sources_by_name", remove)
+    monkeypatch.setattr(time_range, "SLACK_NS", 0)
+    analyse(sources, str(tmp_path / "t"), options=carried.options(AnalysisOptions(), each))
+    found = rows_shown(tmp_path / "t")
+    assert len(found) == len(expected[last])
+    assert (found == expected[last]) != is_removed
+
+
+@pytest.mark.parametrize("version", [None, ssl.TLSVersion.TLSv1_3])
+def test_traces_that_other_processes_make_are_the_same(version: ssl.TLSVersion | None, tmp_path: Path) -> None:
+    """Whatever is followed stays in this process."""
+    packets, logs = tls_captures.in_the_clear(prepared_statements()), []
+    if version is not None:
+        logs = [tmp_path / "keys"]
+        packets = tls_captures.encrypted_packets(web(), tls_captures.certificate(tmp_path), logs[0], version)
+    options = AnalysisOptions(keys=read_key_logs(logs)[0])
     sources = host_sources(list(map(str, write_pcaps(tmp_path, packets))))
-    carried, found = ConnectionsCarried(), []
-    for number in range(3):
-        each = (START_NS + number * PERIOD_NS, START_NS + (number + 1) * PERIOD_NS)
-        place = str(tmp_path / f"{number}")
-        places = SharedPlaces(place, tmp_path, PicklingEngine())
-        analyse(sources, place, options=carried.options(AnalysisOptions(), each), places=places)
-        carried.note_servers(Trace(place))
-        carried.go_on()
-        found += rows_shown(tmp_path / f"{number}")
-    assert {row[4:] for row in found} == {("client", "server")}
-    assert {row[1] for row in found} > {"SELECT"}, "later periods lack what was prepared"
-    assert list(carried.servers) == [("10.4.0.2", 8443)]
+    here = by_period(sources, tmp_path / "here", options, ConnectionsCarried())
+    shared = tmp_path / "shared"
+    shared.mkdir()
+
+    def elsewhere(place: str) -> Places:
+        return SharedPlaces(place, shared, PicklingEngine(), logs)
+
+    assert by_period(sources, tmp_path / "elsewhere", options, ConnectionsCarried(), elsewhere) == here
+    assert len(here) > 2
+    for number in range(len(here)):
+        one, other = (contents(tmp_path / where / f"{number}") for where in ("here", "elsewhere"))
+        assert one == other

@@ -2,6 +2,7 @@
 
 import os
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,11 @@ from click.testing import CliRunner
 
 from collector.analysis import AnalysisOptions
 from collector.commands import collect
+from collector.decode.host_capture import HostSource
 from collector.reporting.report import build_report
+from collector.series.making import PeriodMaker
 from collector.series.overview import build_overview
-from collector.series.series import Entry, Series
+from collector.series.series import Entry, Period, Series
 from collector.service import periods as periods_module
 from collector.service.agents import AgentStatus
 from collector.service.app import create_app
@@ -80,7 +83,7 @@ class Bench:
     def __init__(self, data: Path, captures: Path, **more: Any) -> None:
         self.data, self.captures, self.now_ns = data, captures, EPOCH_NS
         self.agents = [Agent("s1", "client"), Agent("s1", "server")]
-        self.delivered = {"client": 0, "server": 0}
+        self.delivered = Counter[str]()
         self.settings = PeriodSettings(TEN, **more)
         self.periods = self.collector()
 
@@ -98,7 +101,7 @@ class Bench:
     def deliver(self, minutes: int, hosts: Sequence[str] = ("client", "server")) -> None:
         """Put all of a host's packets that are not there yet, until that minute, into a segment for each minute."""
         for host in hosts:
-            content = (self.captures / f"{host}.pcap").read_bytes()
+            content = (self.captures / f"{'client' if host == 'gone' else host}.pcap").read_bytes()
             folder = self.data / "sessions" / "s1" / host / INCARNATION
             folder.mkdir(parents=True, exist_ok=True)
             while self.delivered[host] < minutes:
@@ -374,6 +377,33 @@ def test_a_collector_that_starts_again_goes_on(bench: Bench) -> None:
     assert bench.begins() == [0, 10, 20, 30][: len(bench.begins())]
     assert len(bench.begins()) == 4
     assert bench.series.servers() == [("10.0.0.2", 80)]
+
+
+def test_a_collector_that_starts_again_reads_connections_from_their_beginning(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only of hosts that have something of the period, and only once."""
+    made: list[tuple[int, dict[str | None, int]]] = []
+
+    def make(maker: PeriodMaker, period: Period, sources: Sequence[HostSource], **more: Any) -> Entry | None:
+        made.append((period.from_ns, {source.host: len(source.files) for source in sources}))
+        return real_make(maker, period, sources, **more)
+
+    real_make = PeriodMaker.make
+    monkeypatch.setattr(PeriodMaker, "make", make)
+    bench.deliver(1, ["gone"])
+    bench.deliver(12)
+    bench.agents.clear()
+    bench.at(11.2)
+    assert made == [(EPOCH_NS, {"client": 12, "server": 12, "gone": 1})]
+    bench.periods = bench.collector()
+    bench.deliver(30)
+    bench.at(33).at(33)
+    after_restart, later = made[1:]
+    assert after_restart == (EPOCH_NS + TEN, {"client": 18, "server": 18})
+    assert later[0] == EPOCH_NS + 2 * TEN
+    assert later[1].keys() == {"client", "server"}
+    assert all(count < 18 for count in later[1].values())
 
 
 def test_what_cannot_be_made_is_tried_again_then_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
