@@ -70,7 +70,7 @@ def compare_servers(trace: TraceView, first: str, second: str) -> Comparison:
 
 
 def _calls(trace: TraceView) -> pl.DataFrame:
-    """The calls whose duration is known: `trace_id` (their own id), `host, kind, began_trace_ns`, the duration of each
+    """The calls whose duration is known: `request` (a number in the order of time), `host, kind`, the duration of each
     stage, and `is_divided`, whether it is known of all."""
     columns = ("exchange_id", "server_host", "service", "operation", "method", "is_stream", *_TIMES.values())
     rows = pl.DataFrame(trace.stored.read("exchanges", columns)).with_columns(pl.col(pl.Categorical).cast(pl.String))
@@ -79,20 +79,18 @@ def _calls(trace: TraceView) -> pl.DataFrame:
     spent = {AT_SERVER: at_server, SENDING: whole - at_server, UNDIVIDED: whole}
     answered = rows.filter(~pl.col("is_stream").fill_null(value=False) & pl.col("server_host").is_not_null())
     asked = pl.coalesce("operation", "method", pl.lit("request"))
-    return answered.select(
-        trace_id="exchange_id",
+    known = answered.sort(times["asked"], "exchange_id").select(
         host="server_host",
         kind=pl.format("{} at {}", asked, pl.col("service").fill_null("")),
-        began_trace_ns=times["asked"],
         is_divided=pl.all_horizontal(each.is_not_null() for each in times.values()),
         **spent,
-    ).drop_nulls(UNDIVIDED)
+    )
+    return known.drop_nulls(UNDIVIDED).with_row_index("request")
 
 
 def _stages(calls: pl.DataFrame, *, is_divided: bool) -> pl.DataFrame:
     """The calls in the form that `compare` takes."""
     names = [AT_SERVER, SENDING] if is_divided else [UNDIVIDED]
     rows = calls.filter("is_divided") if is_divided else calls
-    return rows.unpivot(
-        names, index=["trace_id", "kind", "began_trace_ns"], variable_name="stage", value_name="duration_ns"
-    ).with_columns(pl.col("kind", "stage").cast(pl.Categorical))
+    stages = rows.unpivot(names, index=["request", "kind"], variable_name="stage", value_name="duration_ns")
+    return stages.with_columns(pl.col("kind", "stage").cast(pl.Categorical))

@@ -28,7 +28,14 @@ from collector.reporting import story
 from collector.reporting.failed_connects import CONNECTION_COLUMNS
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.significance import half_width_95, p_values_of_many, rank_test
-from collector.reporting.stage_times import STAGE_COLUMNS, clients_roots, merge_directions_alike, stages_of
+from collector.reporting.stage_times import (
+    STAGE_COLUMNS,
+    clients_roots,
+    merge_directions_alike,
+    request_durations,
+    stages_of,
+    stages_of_some,
+)
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 
@@ -140,14 +147,14 @@ def slow_against_typical(stages: pl.DataFrame) -> Comparison:
 
     Arguments: `stages`, from `collector.reporting.stage_times.request_stages`.
     """
-    took = stages.group_by("trace_id").agg(pl.col("kind").first(), took=pl.col("duration_ns").sum())
+    took = request_durations(stages)
 
     def limit(share: float) -> pl.Expr:
         return pl.col("took").quantile(share, "linear").over("kind")
 
     slow = took.filter(pl.col("took") > limit(SLOW_SHARE))
     typical = took.filter(pl.col("took").is_between(limit(TYPICAL_FROM), limit(TYPICAL_TO)))
-    ours, theirs = (stages.join(some, on="trace_id", how="semi") for some in (typical, slow))
+    ours, theirs = (stages_of_some(stages, some) for some in (typical, slow))
     return compare(ours, theirs, "typical", "slow")
 
 
@@ -155,10 +162,12 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
     """Compare two groups of requests.
 
     Arguments: their stages, from `collector.reporting.stage_times.request_stages`, and the names of the groups.
-    Cost: sorts of the requests; the tests are of at most `MOST_BLOCKS` values each.
+    Cost: passes over the rows; the tests are of at most `MOST_BLOCKS` values each.
     """
     first, second = merge_directions_alike((first, second))
-    counts = [dict(_per_request(group).group_by("kind").len().iter_rows()) for group in (first, second)]
+    counts = [
+        dict(request_durations(group)["kind"].cast(pl.String).value_counts().iter_rows()) for group in (first, second)
+    ]
     kinds = sorted({*counts[0], *counts[1]})
     enough = [kind for kind in kinds if min(count.get(kind, 0) for count in counts) >= FEWEST_REQUESTS]
     tested = [
@@ -225,17 +234,14 @@ def _compare_untested(
     return KindComparison(kind, before, after, tuple(rows))
 
 
-def _per_request(stages: pl.DataFrame) -> pl.DataFrame:
-    return stages.unique("trace_id", keep="any").select("trace_id", "kind")
-
-
 def _table(stages: pl.DataFrame, columns: tuple[str, ...]) -> Doubles:
     """Requests in order of time × stages, ns."""
-    ordered = stages.sort("began_trace_ns", "trace_id")
-    request = ordered["trace_id"].rle_id().to_numpy()
-    stage = ordered["stage"].cast(pl.Enum(columns)).to_physical().to_numpy()
-    table = np.zeros((int(request[-1]) + 1, len(columns)))
-    table[request, stage] = ordered["duration_ns"].to_numpy()
+    request, stage = stages["request"].to_numpy(), stages["stage"].cast(pl.Enum(columns)).to_physical().to_numpy()
+    is_there = np.zeros(int(request.max()) + 1, np.bool_)
+    is_there[request] = True
+    row_of = np.cumsum(is_there) - 1
+    table = np.zeros((int(row_of[-1]) + 1, len(columns)))
+    table[row_of[request], stage] = stages["duration_ns"].to_numpy()
     return table
 
 

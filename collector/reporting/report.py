@@ -25,6 +25,7 @@ from collector.reporting.peers import peers_of_connections
 from collector.reporting.request_rows import RequestRows, RootIds
 from collector.reporting.served_by import COLUMNS as SERVED_COLUMNS
 from collector.reporting.served_by import ServedBy, served_by
+from collector.reporting.stage_times import request_durations, stages_of_some
 from collector.reporting.story import STORY_TABLES, Story
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.exchanges import UNKNOWN
@@ -392,9 +393,9 @@ def _programs(background: pl.DataFrame) -> tuple[tuple[str, int], ...]:
 
 def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:
     """Means of the stages over all requests, and over the slowest (`SLOWEST_SHARE`)."""
-    took = stages.group_by("trace_id").agg(took=pl.col("duration_ns").sum())
+    took = request_durations(stages)
     slow = took.filter(pl.col("took") >= pl.col("took").quantile(1 - SLOWEST_SHARE, "linear"))
-    of_slow = stages.join(slow, on="trace_id", how="semi").group_by("stage").agg(slowest=pl.col("duration_ns").sum())
+    of_slow = stages_of_some(stages, slow).group_by("stage").agg(slowest=pl.col("duration_ns").sum())
     means = (
         stages.group_by("stage")
         .agg(mean=pl.col("duration_ns").sum() / len(took))

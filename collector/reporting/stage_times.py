@@ -8,6 +8,7 @@ request sum up exactly to its duration, as the ledger does (`collector.requests.
 
 from collections.abc import Iterable
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -54,8 +55,9 @@ def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
 
     Arguments: the tables `spans` and `exchanges` of a trace. Waits for connections that were never established count as
     the waiting server's own time here; `stages_of` separates them, for rows from `story.with_failed_connects`.
-    Returns: `trace_id, kind` (`PUT at swift-proxy`), `began_trace_ns, stage, duration_ns`: one row for each request and
-    stage that took time; only outermost requests of known length (`story.outermost`). Texts are categories.
+    Returns: `trace_id, kind` (`PUT at swift-proxy`), `request` (its number in the order of time, from 0), `stage,
+    duration_ns`: one row for each request and stage that took time; only outermost requests of known length
+    (`story.outermost`). Texts are categories.
     """
     rows = RequestRows.of_tables(spans, exchanges)
     return stages_of(rows.columns(*STAGE_COLUMNS), clients_roots(rows))
@@ -71,9 +73,10 @@ def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
     `clients_roots`. Memory: about 40 bytes for each request and stage, and as much to sum them."""
     kind = _stage_names(roots, _kinds(), "method", "operation", "service")
     of_roots = roots.select("trace_id", "began_trace_ns", kind=kind, is_asked=pl.lit(value=True))
+    of_roots = of_roots.sort("began_trace_ns", "trace_id").with_row_index("request").drop("began_trace_ns")
     of = rows.select("trace_id", *_PLACE).join(of_roots, on="trace_id", how="left", maintain_order="left")
     of = of.select(
-        *("trace_id", "kind", "began_trace_ns", "is_asked", "service"),
+        *("trace_id", "kind", "request", "is_asked", "service"),
         failed_server=pl.when(story.IS_FAILED_CONNECT).then("server_host"),
         is_root=pl.col("depth") == 0,
         is_alone=pl.col("trace_id").is_unique(),
@@ -82,7 +85,7 @@ def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
     for name in _FRONT:
         part = of.with_columns(duration_ns=rows[name]).filter((pl.col("duration_ns") > 0) & pl.col("is_asked"))
         stage = _stage_names(part, _stages(name), "is_root", "service", "failed_server")
-        parts.append(part.select("trace_id", "kind", "began_trace_ns", "duration_ns", "is_alone", stage=stage))
+        parts.append(part.select("trace_id", "kind", "request", "duration_ns", "is_alone", stage=stage))
     del of, rows
     stages = pl.concat(parts)
     sums = _sum_stages(stages.filter(~pl.col("is_alone")))
@@ -108,6 +111,31 @@ def _stage_names(rows: pl.DataFrame, name: pl.Expr, *by: str) -> pl.Series:
     texts = alike.with_columns(pl.col(pl.Categorical).cast(pl.String)).select(name=name.cast(pl.Categorical))
     known = rows.select(by).join(alike.hstack(texts), on=by, how="left", nulls_equal=True, maintain_order="left")
     return known["name"]
+
+
+def request_durations(stages: pl.DataFrame) -> pl.DataFrame:
+    """How long each request took: `request, kind, took`, in the order of time. Arguments: their stages, from
+    `request_stages`."""
+    request, kind = stages["request"].to_numpy(), stages["kind"].cast(pl.Categorical)
+    took = np.bincount(request, weights=stages["duration_ns"].to_numpy())
+    row_of = np.full(len(took), -1)
+    row_of[request] = np.arange(len(request))
+    there = np.flatnonzero(row_of >= 0)
+    return pl.DataFrame(
+        {
+            "request": there.astype(np.uint32),
+            "kind": kind.gather(row_of[there]),
+            "took": took[there].astype(np.int64),
+        }
+    )
+
+
+def stages_of_some(stages: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
+    """The stages of some requests. Arguments: rows from `request_durations` of the same stages."""
+    request = stages["request"].to_numpy()
+    chosen = np.zeros(int(request.max(initial=0)) + 1, np.bool_)
+    chosen[some["request"].to_numpy()] = True
+    return stages.filter(pl.Series(chosen[request], dtype=pl.Boolean))
 
 
 def stage_name(column: str, service: str, *, is_root: bool) -> str:
@@ -151,10 +179,10 @@ def _with_merged_directions(stages: pl.DataFrame, services: Iterable[str]) -> pl
 
 def _sum_stages(stages: pl.DataFrame) -> pl.DataFrame:
     """Add up each request's stages, `ADDED_AT_ONCE` rows at a time: a sum over groups needs twice their memory."""
-    of_request, turns = pl.col("kind", "began_trace_ns").first(), 1 + len(stages) // ADDED_AT_ONCE
+    of_request, turns = pl.col("kind", "request").first(), 1 + len(stages) // ADDED_AT_ONCE
     turn = pl.col("trace_id") % turns
     parts = (
         stages.filter(turn == each).group_by("trace_id", "stage").agg(of_request, pl.col("duration_ns").sum())
         for each in range(turns)
     )
-    return pl.concat(parts).select("trace_id", "kind", "began_trace_ns", "stage", "duration_ns")
+    return pl.concat(parts).select("trace_id", "kind", "request", "stage", "duration_ns")

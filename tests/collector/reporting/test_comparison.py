@@ -16,12 +16,15 @@ Stages = dict[str, np.ndarray]
 def requests(stages: Stages, kind: str = "PUT at swift-proxy", first_id: int = 0) -> pl.DataFrame:
     """A row for each request and stage; durations in µs, by stage."""
     rows = [
-        (first_id + number, kind, (first_id + number) * 1_000, stage, int(took * 1_000))
+        (first_id + number, kind, first_id + number, stage, int(took * 1_000))
         for stage, durations in stages.items()
         for number, took in enumerate(durations)
         if took
     ]
-    return pl.DataFrame(rows, ["trace_id", "kind", "began_trace_ns", "stage", "duration_ns"], orient="row")
+    types = {
+        "trace_id": pl.Int64, "kind": pl.String, "request": pl.UInt32, "stage": pl.String, "duration_ns": pl.Int64
+    }  # fmt: skip
+    return pl.DataFrame(rows, types, orient="row")
 
 
 def noise(seed: int, mean_us: float, count: int = 300) -> np.ndarray:
