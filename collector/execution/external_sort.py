@@ -4,10 +4,13 @@ Partitions are processed one after the other, but a table ordered by time needs 
 are kept as a run, in memory up to a limit and otherwise in a temporary file; only their keys (8 bytes a row) always
 stay in memory.
 
-Cost: each row once to disk and back if memory is full; a sort of each slab. Memory: the keys, the limit, one slab.
+Cost: each row once to disk and back if memory is full; a sort of each slab. Memory: the keys, the limit, and the slabs
+that are read ahead.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -24,6 +27,8 @@ from tracer.scratch import Scratch
 MOST_IN_MEMORY_BYTES = 1 << 26
 BATCH_ROWS = 1 << 11
 """Rows of a file that are read at once: a slab needs few rows of each run."""
+READ_AHEAD = 2
+"""Slabs that are read while another one is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +62,29 @@ def write_run(table: pa.Table, path: Path) -> None:
 
 
 def merge_runs(runs: Sequence[Run], rows: int) -> Iterator[pa.Table]:
-    """All rows by key, about `rows` at a time; rows with equal keys in the order of their runs."""
+    """All rows by key, about `rows` at a time; rows with equal keys in the order of their runs. While one slab is used,
+    the next ones are read."""
     if not runs:
         return
     every = np.sort(np.concatenate([run.keys for run in runs]))
     edges = np.unique(every[::rows])
-    ends = [[*np.searchsorted(run.keys, edges[1:]).tolist(), len(run.keys)] for run in runs]
-    starts = [0] * len(runs)
-    for slab in range(len(edges)):
-        parts = [(run, start, end[slab]) for run, start, end in zip(runs, starts, ends, strict=True)]
-        starts = [end for _, _, end in parts]
-        taken = [(run, start, end) for run, start, end in parts if start < end]
-        keys = np.concatenate([run.keys[start:end] for run, start, end in taken])
-        table = pa.concat_tables([run.part(start, end) for run, start, end in taken])
-        yield table.take(pa.array(np.argsort(keys, kind="stable")))
+    ends = [[0, *np.searchsorted(run.keys, edges[1:]).tolist(), len(run.keys)] for run in runs]
+    coming = deque[Future[pa.Table]]()
+    with ThreadPoolExecutor(READ_AHEAD) as pool:
+        for slab in range(len(edges)):
+            parts = [(run, *end[slab : slab + 2]) for run, end in zip(runs, ends, strict=True)]
+            coming.append(pool.submit(_merged, [part for part in parts if part[1] < part[2]]))
+            if len(coming) > READ_AHEAD:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+
+
+def _merged(parts: Sequence[tuple[Run, int, int]]) -> pa.Table:
+    """Rows `start..end` of each run, by key."""
+    keys = np.concatenate([run.keys[start:end] for run, start, end in parts])
+    table = pa.concat_tables([run.part(start, end) for run, start, end in parts])
+    return table.take(pa.array(np.argsort(keys, kind="stable")))
 
 
 class SortedRuns:
