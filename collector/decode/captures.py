@@ -14,6 +14,7 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector.capture_files.joined import locate
@@ -103,9 +104,10 @@ class Scan:
         forwarded = forwarded_pairs(traffic)
         named = [capture.named_addresses for capture in captures]
         own = own_addresses(list(map(without_forwarded_traffic, traffic, forwarded, named)))
-        lanes = _lanes(captures, own, partitions.addresses())
+        texts = partitions.addresses()
+        lanes = _lanes(captures, own, texts)
         own = [mine - {address for lane in lanes for address in lane.addresses} for mine in own]
-        self._partitions, texts = partitions, partitions.addresses()
+        self._partitions = partitions
         self.names, renamed, of_names = _name_hosts(captures, own, lanes, texts, hosts_files)
         ranks = {renamed.get(host, host): rank for host, rank in ranks.items()}
         lanes = [replace(lane, name=renamed.get(lane.name, lane.name)) for lane in lanes]
@@ -156,8 +158,8 @@ class Scan:
         )
         self._captures = captures
         owners = _stated_owners(captures, self.clock_of)
-        servers = _servers(captures, known_servers, partitions)
-        self.decoder = _decoder(captures, partitions, own, lanes, forwarded, owners, servers)
+        servers = _servers(captures, known_servers, texts)
+        self.decoder = _decoder(captures, partitions, texts, own, lanes, forwarded, owners, servers)
 
     def __enter__(self) -> Self:
         return self
@@ -340,14 +342,15 @@ def _owner_counters(captures: Sequence[HostCapture]) -> Iterator[CounterInfo]:
 def _decoder(
     captures: Sequence[HostCapture],
     packets: Packets,
+    texts: Sequence[str],
     own: Sequence[frozenset[int]],
     lanes: Sequence[_Lane],
     forwarded: Sequence[frozenset[tuple[int, int]]],
     owners: Mapping[str, Owners],
     servers: Iterable[tuple[int, int]],
 ) -> Decoder:
-    texts = packets.addresses()
-    order = np.argsort(texts)
+    addresses = pa.array(texts, pa.string())
+    order = pc.array_sort_indices(addresses).to_numpy().astype(np.int64)
     rank = np.argsort(order).astype(np.uint32)
     ports: dict[int, list[int]] = {}
     for address, port in sorted(servers):
@@ -359,7 +362,7 @@ def _decoder(
         views=list(_views(captures, own, loopback, rank, lanes)),
         hosts=pa.array([*(capture.host for capture in captures), *(lane.name for lane in lanes)], pa.string()),
         points=pa.array(points, pa.string()),
-        addresses=pa.array(texts, pa.string()).take(pa.array(order)),
+        addresses=addresses.take(pa.array(order)),
         is_loopback=loopback[order],
         numbers=order,
         forwarded=forwarded,
@@ -369,10 +372,10 @@ def _decoder(
 
 
 def _servers(
-    captures: Iterable[HostCapture], known: frozenset[tuple[str, int]], packets: Packets
+    captures: Iterable[HostCapture], known: frozenset[tuple[str, int]], texts: Sequence[str]
 ) -> set[tuple[int, int]]:
     """Addresses, by number, and ports that answered a SYN in these captures or are `known` from before."""
-    number = {text: place for place, text in enumerate(packets.addresses())}
+    number = {text: place for place, text in enumerate(texts)} if known else {}
     before = {(number[text], port) for text, port in known if text in number}
     return before.union(*(capture.notes.servers for capture in captures))
 

@@ -63,9 +63,9 @@ def encode(table: pa.Table, looked_up_by: Sequence[str], group_rows: int) -> Row
     and maximum; `group_rows`, at most so many rows in a row group.
     Cost: 1 to 2 ns a value; safe to call from several threads.
     """
-    file = _table_file(table.schema, looked_up_by)
+    file, dictionaries = _table_file(table.schema, looked_up_by), Dictionaries()
     parts = (table.slice(begin, group_rows) for begin in range(0, table.num_rows, group_rows))
-    return Rows(table.schema, [file.encode(list(_fields(part)), part.num_rows) for part in parts])
+    return Rows(table.schema, [file.encode(list(_fields(part, dictionaries)), part.num_rows) for part in parts])
 
 
 class Writer:
@@ -111,25 +111,37 @@ def _table_file(schema: pa.Schema, looked_up_by: Sequence[str]) -> _core.TableFi
     )
 
 
-def _fields(table: pa.Table) -> Iterator[Field]:
+class Dictionaries:
+    """The dictionaries of one table, which columns and row groups share: each is looked at once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[int, int, int], tuple[pa.Array, list[str]]] = {}
+
+    def texts(self, dictionary: pa.Array) -> list[str] | None:
+        """The texts of a dictionary; None if some are there twice."""
+        if not len(dictionary):
+            return []
+        key = (dictionary.buffers()[1].address, dictionary.offset, len(dictionary))
+        if key not in self._texts:
+            if len(dictionary.unique()) < len(dictionary):
+                return None
+            self._texts[key] = dictionary, dictionary.to_pylist()  # while it is kept, nothing else is at its address
+        return self._texts[key][1]
+
+
+def _fields(table: pa.Table, dictionaries: Dictionaries) -> Iterator[Field]:
     for field, column in zip(table.schema, table.columns, strict=True):
         array = one_chunk(column)
-        if pa.types.is_dictionary(field.type):
-            array = _without_duplicates(array)
+        if pa.types.is_dictionary(field.type) and dictionaries.texts(array.dictionary) is None:
+            # readers of Parquet require each text once
+            array = array.cast(array.type.value_type).dictionary_encode()
         assert field.nullable or not array.null_count, f"{field.name} is never null"
         known = _bits(array.buffers()[0], array) if array.null_count else None
-        values, texts = _values(array)
+        values, texts = _values(array, dictionaries)
         yield values, known, texts
 
 
-def _without_duplicates(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same texts, each once in the dictionary, as readers of Parquet require."""
-    if len(array.dictionary.unique()) == len(array.dictionary):
-        return array
-    return array.cast(array.type.value_type).dictionary_encode()
-
-
-def _values(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8] | list[str] | None]:
+def _values(array: pa.Array, dictionaries: Dictionaries) -> tuple[NDArray[Any], NDArray[np.uint8] | list[str] | None]:
     _, buffer, *more = array.buffers()
     if pa.types.is_boolean(array.type):
         return _bits(buffer, array), None
@@ -137,7 +149,7 @@ def _values(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8] | list[str
         ends = np.frombuffer(buffer, np.int32, len(array) + 1, array.offset * 4)
         return ends, np.frombuffer(more[0] or b"", np.uint8)
     if pa.types.is_dictionary(array.type):
-        return np.frombuffer(buffer, np.uint32, len(array), array.offset * 4), array.dictionary.to_pylist()
+        return np.frombuffer(buffer, np.uint32, len(array), array.offset * 4), dictionaries.texts(array.dictionary)
     kind = np.dtype(np.int64 if pa.types.is_floating(array.type) else array.type.to_pandas_dtype())
     return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize), None
 
