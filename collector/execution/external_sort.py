@@ -73,14 +73,14 @@ def merge_runs(runs: Sequence[Run], rows: int) -> Iterator[pa.Table]:
     with ThreadPoolExecutor(READ_AHEAD) as pool:
         for slab in range(len(edges)):
             parts = [(run, *end[slab : slab + 2]) for run, end in zip(runs, ends, strict=True)]
-            coming.append(pool.submit(_merged, [part for part in parts if part[1] < part[2]]))
+            coming.append(pool.submit(_merge_parts, [part for part in parts if part[1] < part[2]]))
             if len(coming) > READ_AHEAD:
                 yield coming.popleft().result()
         while coming:
             yield coming.popleft().result()
 
 
-def _merged(parts: Sequence[tuple[Run, int, int]]) -> pa.Table:
+def _merge_parts(parts: Sequence[tuple[Run, int, int]]) -> pa.Table:
     """Rows `start..end` of each run, by key."""
     keys = np.concatenate([run.keys[start:end] for run, start, end in parts])
     table = pa.concat_tables([run.part(start, end) for run, start, end in parts])

@@ -30,7 +30,7 @@ pub fn put_texts(texts: &[&[u8]], out: &mut Vec<u8>) -> EncodedValues {
 /// The distinct texts in order of first occurrence, and the index of each text among them; none if there are more than
 /// `most`, which is at most [`MAX_DISTINCT`].
 fn distinct<'a>(texts: &[&'a [u8]], most: usize) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
-    let (mut known, mut places) = (Known::new(), Vec::with_capacity(texts.len()));
+    let (mut known, mut places) = (KnownTexts::new(), Vec::with_capacity(texts.len()));
     for text in texts {
         places.push(known.place_of(text, most)?);
     }
@@ -39,7 +39,7 @@ fn distinct<'a>(texts: &[&'a [u8]], most: usize) -> Option<(Vec<&'a [u8]>, Vec<u
 
 /// Texts by their first and last bytes, which are all that most texts of a table have: hashing and comparing them whole
 /// took a tenth of the CPU time of an analysis of small requests.
-struct Known<'a> {
+struct KnownTexts<'a> {
     texts: Vec<&'a [u8]>,
     ends: Vec<[u64; 2]>,
     /// For each hash the place of a text, or of the next one if that is another; [`FREE`] if there is none.
@@ -51,7 +51,7 @@ const FREE: u16 = u16::MAX;
 /// 2^64 by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl<'a> Known<'a> {
+impl<'a> KnownTexts<'a> {
     fn new() -> Self {
         Self {
             texts: Vec::new(),
