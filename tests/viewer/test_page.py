@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from collector.queries import TraceView
 from tests.helpers.viewer_page import (
@@ -253,6 +253,28 @@ def test_many_packets_are_counted_and_zooming_in_shows_each(page: Page, large_tr
         act_and_settle(page, lambda: page.evaluate(f"location.hash = '#from={middle}&to={middle + 5_000_000}'"))
         page.wait_for_function("() => window.twintap.state.data.mode === 'arrows'")
         expect(page.locator("#badge")).to_have_text(re.compile(r"^\d+ arrows in 5"))
+
+
+def test_bands_are_asked_for_one_view_at_a_time_and_for_the_last_one(page: Page, large_trace: TraceView) -> None:
+    """Of a large trace the first answer takes seconds, in which a server must not be kept from other answers."""
+    asked: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        asked.append(route)
+        if len(asked) > 1:
+            route.continue_()
+
+    page.route("**/api/bands?*", hold_first)
+    duration = large_trace.duration_ns
+    with serving(large_trace) as url, leaving(page):
+        open_page(page, url)
+        for share in (2, 3, 4):
+            act_and_settle(page, lambda end=duration // share: page.evaluate(f"location.hash = '#from=0&to={end}'"))
+        assert len(asked) == 1
+        asked[0].continue_()
+        page.wait_for_function(f"() => window.twintap.state.bands?.requestedWidth === {duration // 4}")
+        assert len(asked) == 2
+        page.unroute("**/api/bands?*")
 
 
 def _check_bands(page: Page) -> None:

@@ -12,7 +12,7 @@ import { byId } from "../page/elements.js";
 import { redraw, repaint } from "./drawing.js";
 
 const FINER = 0.7, COARSER = 1.5; // as for counts
-let asking = null;
+let isAsking = false;
 
 function isNeeded() {
   const { bands, view, data } = state, width = state.to - state.from;
@@ -24,11 +24,11 @@ function isNeeded() {
   return width < FINER * bands.requestedWidth || width > COARSER * bands.requestedWidth;
 }
 
-/** @param {string} made @param {Ns} from @param {Ns} to @param {AbortSignal} [signal] @returns {Promise<Bands>} */
-async function fetchBands(made, from, to, signal) {
+/** @param {string} made @param {Ns} from @param {Ns} to @returns {Promise<Bands>} */
+async function fetchBands(made, from, to) {
   const rows = hostRowsAround(state.view), kept = { rows, requestedWidth: to - from, arranged: rowTable.version, made };
   const path = `api/bands?from=${Math.floor(from)}&to=${Math.ceil(to)}&lanes=${lanesQuery(rows)}`;
-  return Object.assign(/** @type {any} */ (await fetchMessage(path, signal, made)), kept);
+  return Object.assign(/** @type {any} */ (await fetchMessage(path, undefined, made)), kept);
 }
 
 /** The bands of another revision, if any are shown, so that nothing blinks. */
@@ -39,17 +39,23 @@ export function acceptBands(bands) {
   state.bands = bands && Object.assign(bands, { arranged: rowTable.version });
 }
 
+// One question at a time: of a large trace the first one takes seconds, and a server has few threads.
 function load() {
-  if (!isNeeded()) return;
-  if (asking) asking.abort();
-  asking = new AbortController();
-  fetchBands(trace.meta.made, state.from, state.to, asking.signal)
+  if (isAsking || !isNeeded()) return;
+  isAsking = true;
+  const { from, to } = state;
+  fetchBands(trace.meta.made, from, to)
     .then((bands) => {
       const before = showsBands(state);
       state.bands = bands;
       (before === showsBands(state) ? redraw : repaint)(); // the counts behind become faint
+      return true;
     })
-    .catch(() => {}); // the counts are as good without
+    .catch(() => false) // the counts are as good without
+    .then((isThere) => {
+      isAsking = false;
+      if (isThere && !state.moving && (state.from !== from || state.to !== to)) load();
+    });
 }
 
 function show(withBands) {
