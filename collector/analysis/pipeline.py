@@ -335,6 +335,7 @@ class Pipeline:
         streams: pa.Table,
     ) -> None:
         self._writer.finish("connections")
+        memory.give_back()
         info, written = self._info, self._writer.written
         columns, overlapping = (*EXCHANGE_COLUMNS, "is_stream"), overlapping_streams(streams)
         exchanges = written.batches("exchanges", columns)

@@ -27,8 +27,8 @@ from tracer.scratch import Scratch
 MOST_IN_MEMORY_BYTES = 1 << 26
 BATCH_ROWS = 1 << 11
 """Rows of a file that are read at once: a slab needs few rows of each run."""
-READ_AHEAD = 2
-"""Slabs that are read while another one is used."""
+READ_AHEAD = 1
+"""Slabs that are read while another one is used: each takes memory, and one keeps another core busy."""
 
 
 @dataclass(frozen=True, slots=True)

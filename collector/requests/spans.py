@@ -68,6 +68,7 @@ def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
 def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     """The result of `link` for a table `exchanges` in parts. Memory: about 430 bytes for each exchange, no texts."""
     rows, shown_id, words, asked = _numeric_columns(exchanges)
+    memory.give_back()
     ids = coalesce(rows, ["exchange_id"], NONE)
     links = find_links(rows, shown_id, words)
     del shown_id, words
