@@ -232,6 +232,17 @@ def test_a_process_that_starts_again_reads_what_was_before(
     assert found == expected
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_process_that_starts_again_opens_connections_of_tls(version: ssl.TLSVersion, tmp_path: Path) -> None:
+    pem = tls_captures.certificate(tmp_path)
+    packets = tls_captures.encrypted_packets(web(), pem, tmp_path / "keys", version)
+    sources = host_sources(list(map(str, write_pcaps(tmp_path, packets))))
+    options = AnalysisOptions(keys=read_key_logs([tmp_path / "keys"])[0])
+    expected = by_period(sources, tmp_path / "in one", options, ConnectionsCarried())
+    assert sum(map(len, expected)) == COUNT
+    assert by_period(sources, tmp_path / "again and again", options, Forgetful()) == expected
+
+
 @pytest.mark.parametrize("is_removed", [False, True])
 def test_segments_from_before_a_period_are_read_if_they_are_there(
     is_removed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
