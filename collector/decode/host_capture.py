@@ -293,7 +293,7 @@ def read_host(
     capture = HostCapture(source.host, tuple(map(str, source.files)), chosen=source.interfaces, wanted=how.wanted)
     capture.is_guessed = source.is_guessed
     cut: CounterInfo | None = None
-    following = _Following(source, how)
+    following = _Following(source.host, how.followed, _known_before(source, how))
     with ExitStack() as opened:
         before: CaptureReader | None = None
         for path in source.files:
@@ -332,41 +332,47 @@ def _open(path: Path, how: Reading, wanted: Span | None) -> CaptureReader:
     )
 
 
+@dataclass(slots=True)
 class _Following:
     """Takes up what is known of a host's connections with its first file, and copies it for the next period."""
 
-    def __init__(self, source: HostSource, how: Reading) -> None:
-        assert source.host is not None
-        self._host, self._followed = source.host, how.followed
-        self._before: Following | None = None
-        if how.followed is not None:
-            self._before = how.followed.before.get(source.host) or _read_before(source, how)
-        self._is_copied = False
+    host: str
+    followed: Followed | None
+    before: Following | None
+    _is_copied: bool = False
 
     def take_up(self, reader: CaptureReader) -> None:
         """Before a file is read."""
-        if self._followed is None:
+        if self.followed is None:
             return
-        if self._before is not None:
-            reader.follow(self._before)
-        self._before = None
+        if self.before is not None:
+            reader.follow(self.before)
+        self.before = None
         if not self._is_copied:
-            reader.copy_following_at(self._followed.copy_at_ns)
+            reader.copy_following_at(self.followed.copy_at_ns)
 
     def note(self, reader: CaptureReader) -> None:
         """After a file was read."""
-        if self._followed is not None and (found := reader.copied_following()) is not None:
-            self._followed.after[self._host], self._is_copied = found, True
+        if self.followed is not None and (found := reader.copied_following()) is not None:
+            self.followed.after[self.host], self._is_copied = found, True
 
     def end(self, last: CaptureReader | None) -> None:
         """After the host's last file: if all packets came before the copy was due, it is made now."""
-        if self._followed is not None and last is not None and not self._is_copied:
-            self._followed.after[self._host] = last.take_following()
+        if self.followed is not None and last is not None and not self._is_copied:
+            self.followed.after[self.host] = last.take_following()
+
+
+def _known_before(source: HostSource, how: Reading) -> Following | None:
+    """What is known of a host's connections at the beginning of the time to read; None if nothing is followed."""
+    if how.followed is None:
+        return None
+    assert source.host is not None
+    return how.followed.before.get(source.host) or _read_before(source, how)
 
 
 def _read_before(source: HostSource, how: Reading) -> Following | None:
-    """What is known of a host's connections at the beginning of the time to read, from its packets before it; None if
-    there are none. Files that cannot be opened (any more) are passed over."""
+    """The same, from the host's packets before that time; None without any. Files that cannot be opened (any more) are
+    passed over."""
     assert how.wanted is not None, "nothing is followed without a time"
     runs = {id(run): run for run in map(how.runs.get, source.files) if run is not None}.values()
     before: CaptureReader | None = None

@@ -11,7 +11,7 @@ import pytest
 from collector.analysis import AnalysisOptions, analyse, period
 from collector.analysis.period import ConnectionsCarried, options_of_period
 from collector.analysis.places import Places, SharedPlaces
-from collector.decode import captures, time_range
+from collector.decode import captures, host_capture, time_range
 from collector.decode.captures import NoPacketsError
 from collector.decode.host_capture import HostSource
 from collector.decode.host_identity import sources_by_name
@@ -243,11 +243,25 @@ def test_a_process_that_starts_again_opens_connections_of_tls(version: ssl.TLSVe
     assert by_period(sources, tmp_path / "again and again", options, Forgetful()) == expected
 
 
-@pytest.mark.parametrize("is_removed", [False, True])
+def test_what_is_known_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str | None] = []
+
+    def read_before(source: HostSource, how: host_capture.Reading) -> object:
+        read.append(source.host)
+        return real(source, how)
+
+    real = host_capture._read_before
+    monkeypatch.setattr(host_capture, "_read_before", read_before)
+    sources = host_sources(list(map(str, write_pcaps(tmp_path, tls_captures.in_the_clear(prepared_statements())))))
+    assert len(by_period(sources, tmp_path / "periods", AnalysisOptions(), ConnectionsCarried())) > 2
+    assert sorted(map(str, read)) == ["client", "server"], "before the first period alone"
+
+
+@pytest.mark.parametrize("harm", [None, Path.unlink, lambda file: file.write_bytes(b"no capture")])
 def test_segments_from_before_a_period_are_read_if_they_are_there(
-    is_removed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harm: Callable[[Path], object] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A segment that is removed meanwhile is passed over."""
+    """A segment that is removed or damaged meanwhile is passed over."""
     packets = tls_captures.in_the_clear(prepared_statements())
     sources = []
     for host in ("client", "server"):
@@ -264,8 +278,8 @@ def test_segments_from_before_a_period_are_read_if_they_are_there(
     carried = ConnectionsCarried({("10.4.0.2", 8443): None})
 
     def remove(those: Sequence[HostSource]) -> object:
-        for source in sources if is_removed else ():
-            source.files[0].unlink()
+        for source in sources if harm else ():
+            harm(source.files[0])
         return sources_by_name(those)
 
     monkeypatch.setattr(captures, "sources_by_name", remove)
@@ -273,7 +287,7 @@ def test_segments_from_before_a_period_are_read_if_they_are_there(
     analyse(sources, str(tmp_path / "t"), options=carried.options(AnalysisOptions(), each))
     found = rows_shown(tmp_path / "t")
     assert len(found) == len(expected[last])
-    assert (found == expected[last]) != is_removed
+    assert (found == expected[last]) == (harm is None)
 
 
 @pytest.mark.parametrize("version", [None, ssl.TLSVersion.TLSv1_3])

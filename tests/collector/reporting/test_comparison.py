@@ -57,6 +57,20 @@ def test_stages_add_up_to_each_request(at_once: int, monkeypatch: pytest.MonkeyP
     assert set(stages["trace_id"]) == {1, 4}
 
 
+def test_requests_are_numbered_by_the_time_at_which_they_began() -> None:
+    exchanges = exchanges_of(
+        """
+        client > web/web  900 910 920 930
+        client > web/web  100 110 120 130
+        client > web/web  500 510 520 530
+        """
+    )
+    numbers = request_stages(link(exchanges), exchanges).select("trace_id", "request").unique().sort("request")
+    began = dict(zip(exchanges["exchange_id"].to_pylist(), [900, 100, 500], strict=True))
+    assert [began[each] for each in numbers["trace_id"]] == [100, 500, 900]
+    assert numbers["request"].to_list() == [0, 1, 2]
+
+
 def test_a_stage_that_takes_longer_is_named_and_no_other() -> None:
     before = {"work in proxy": noise(1, 300), "work in object": noise(2, 1000)}
     after = {"work in proxy": noise(3, 300), "work in object": noise(4, 1600)}

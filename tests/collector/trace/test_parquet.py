@@ -73,6 +73,16 @@ def write(path: Path, table: pa.Table, looked_up_by: tuple[str, ...] = (), group
         writer.close()
 
 
+def test_columns_may_have_different_parts_of_one_dictionary(tmp_path: Path) -> None:
+    names, places = pa.array(["a", "b", "c", "d"]), pa.array([0, 1, 0], pa.int32())
+    columns = [pa.DictionaryArray.from_arrays(places, part) for part in (names[:2], names[:3], names[1:3], names[2:])]
+    written = pa.table(dict(zip("wxyz", columns, strict=True)))
+    write(tmp_path / "t.parquet", written, group_rows=2)
+    read = pq.read_table(tmp_path / "t.parquet")
+    found = {name: read[name].cast(pa.string()).to_pylist() for name in "wxyz"}
+    assert found == {"w": ["a", "b", "a"], "x": ["a", "b", "a"], "y": ["b", "c", "b"], "z": ["c", "d", "c"]}
+
+
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_reader_reads_what_was_written(name: str, tmp_path: Path) -> None:
     values, path = COLUMNS[name], tmp_path / "table.parquet"

@@ -12,7 +12,7 @@ import { byId } from "../page/elements.js";
 import { redraw, repaint } from "./drawing.js";
 
 const FINER = 0.7, COARSER = 1.5; // as for counts
-let isAsking = false;
+let isAsking = false, isWaiting = false;
 
 function isNeeded() {
   const { bands, view, data } = state, width = state.to - state.from;
@@ -39,22 +39,23 @@ export function acceptBands(bands) {
   state.bands = bands && Object.assign(bands, { arranged: rowTable.version });
 }
 
-// One question at a time: of a large trace the first one takes seconds, and a server has few threads.
+// One question at a time: of a large trace the first one takes seconds, and a server has few threads. Views that are
+// looked at meanwhile are asked for once, after it.
 function load() {
+  if (isAsking) isWaiting = true;
   if (isAsking || !isNeeded()) return;
   isAsking = true;
-  const { from, to } = state;
-  fetchBands(trace.meta.made, from, to)
+  fetchBands(trace.meta.made, state.from, state.to)
     .then((bands) => {
       const before = showsBands(state);
       state.bands = bands;
       (before === showsBands(state) ? redraw : repaint)(); // the counts behind become faint
-      return true;
     })
-    .catch(() => false) // the counts are as good without
-    .then((isThere) => {
-      isAsking = false;
-      if (isThere && !state.moving && (state.from !== from || state.to !== to)) load();
+    .catch(() => {}) // the counts are as good without
+    .then(() => {
+      const again = isWaiting;
+      isAsking = isWaiting = false;
+      if (again) load();
     });
 }
 
