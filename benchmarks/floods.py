@@ -37,6 +37,13 @@ SUPER_SEGMENT_BYTES = 60_000
 """Of pipelined commands in one packet, as segmentation offload shows them."""
 PING, PONG = b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"
 GET, OK = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n"
+WITH_LITTLE_MEMORY = """
+from collector.execution import memory
+from tracer.cli import main
+
+memory.available_bytes = lambda: None
+main()
+"""
 
 
 @dataclass(frozen=True)
@@ -100,9 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def replay(flood: Flood, folder: Path) -> Outcome:
-    """Analyse a capture by `tracer replay` in a process of its own."""
+    """Analyse a capture by `tracer replay` in a process of its own, with the limits of a machine with little memory."""
     trace = folder / "trace"
-    command = [sys.executable, "-P", "-m", "tracer", "replay", "--quiet", "-o", str(trace), str(flood.path)]
+    command = [sys.executable, "-P", "-c", WITH_LITTLE_MEMORY, "replay", "--quiet", "-o", str(trace), str(flood.path)]
     with tempfile.TemporaryFile() as said_file:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said_file)
         _, status, usage = os.wait4(process.pid, 0)

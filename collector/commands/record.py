@@ -20,6 +20,7 @@ from collector.commands.record_hosts import record_hosts
 from collector.commands.remote_options import RemoteChoice, remote_choice, remote_options
 from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import TRACES, say_leftovers, trace_place
+from collector.decode.input_limits import limits_here
 from collector.decode.sources import COMMAND_FILE, SAMPLES_FILE, host_addresses, host_sources, samples_of, write_command
 from collector.findings.thresholds import Thresholds
 from collector.reporting.report import build_report
@@ -79,6 +80,7 @@ def command(
         names=operators_names(own_services, names),
         addresses=host_addresses(addresses),
         thresholds=thresholds,
+        limits=limits_here(),
     )
     choice = remote_choice(**remote)
     if choice.ways:

@@ -23,7 +23,7 @@ from collector.commands.thresholds_option import thresholds_option
 from collector.commands.trace_folders import say_leftovers, trace_place
 from collector.decode.far_captures import FarCaptures
 from collector.decode.hosts_files import read_hosts_files
-from collector.decode.input_limits import LIMITED, UNLIMITED
+from collector.decode.input_limits import UNLIMITED, limits_here
 from collector.decode.sources import command_of, host_addresses, host_sources, samples_of
 from collector.decode.time_range import EDGE_NS, parse_range
 from collector.decode.tls_keys import read_key_logs
@@ -168,7 +168,7 @@ def command(
         rings=read_rings(rings) if rings else (),
         names=operators_names(own_services, names),
         addresses=host_addresses(addresses),
-        limits=UNLIMITED if no_limits else LIMITED,
+        limits=UNLIMITED if no_limits else limits_here(in_workers=bool(engine or workers)),
         thresholds=thresholds,
         keys=tls_keys,
         hosts_files=named,

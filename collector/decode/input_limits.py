@@ -12,17 +12,21 @@ Limits, which `tracer replay --no-limits` lifts together:
 - Captures with more than `MOST_CONNECTIONS` connections or `MOST_EXCHANGES` exchanges are refused, as soon as so many
   are counted.
 
+The last two are what `MEMORY_BYTES` hold. Where half of the memory that is available is more, they are as many times
+higher (`limits_here`).
+
 A partition's stages take 220 to 350 bytes a packet, of each host that saw it, on each core. A connection takes some 600
 bytes where every one has another address (three million answered SYNs of as many addresses: 1,826 MiB;
 `python -m benchmarks.floods`), an exchange about as much until it is linked and judged (three million: 1,905 MiB). The
 report takes no more, also of a recorded command (three million exchanges: 1,923 MiB).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collector.capture_files.readers import CaptureReader
 from collector.capture_files.records import Severity
+from collector.execution import memory
 from collector.trace.model import CounterInfo
 from tracer.errors import InputError
 from tracer.plain_text import plain
@@ -39,6 +43,10 @@ MOST_CONNECTIONS = MOST_EXCHANGES = 3_000_000
 """Of all captures together: what 2 GiB hold, as measured (above)."""
 PARTITION_CUT = "connection_cut"
 """The counter of a capture that was not read to its end."""
+MEMORY_BYTES = 2 << 30
+"""What an analysis within the limits may take, where they are as above."""
+AVAILABLE_SHARE = 0.5
+"""Of the memory that is available, this much may be taken: a viewer of the trace and other programs need some, too."""
 LIFT = "if that is what it is meant to be, lift the limits with --no-limits"
 
 
@@ -57,6 +65,21 @@ class InputLimits:
     in_partition: int = MOST_IN_PARTITION
     connections: int = MOST_CONNECTIONS
     exchanges: int = MOST_EXCHANGES
+    memory_bytes: int = MEMORY_BYTES
+
+    def of_memory(self, available_bytes: int, *, in_workers: bool = False) -> "InputLimits":
+        """These limits where so much memory is available.
+
+        Arguments: `in_workers`, whether partitions are processed elsewhere, in processes that may take `MEMORY_BYTES`.
+        """
+        times = max(1.0, AVAILABLE_SHARE * available_bytes / MEMORY_BYTES)
+        return replace(
+            self,
+            in_partition=self.in_partition if in_workers else int(times * self.in_partition),
+            connections=int(times * self.connections),
+            exchanges=int(times * self.exchanges),
+            memory_bytes=int(times * MEMORY_BYTES),
+        )
 
     @property
     def expansion(self) -> tuple[int, int, int]:
@@ -72,24 +95,31 @@ class InputLimits:
 
     def check_connections(self, count: int) -> None:
         """Check how many connections the captures have so far. Raises: `InputError` if they are too many."""
-        _check("connections", count, self.connections)
+        self._check("connections", count, self.connections)
 
     def check_exchanges(self, count: int) -> None:
         """Check how many exchanges the captures have so far. Raises: `InputError` if they are too many."""
-        _check("requests", count, self.exchanges)
+        self._check("requests", count, self.exchanges)
 
-
-def _check(what: str, count: int, most: int) -> None:
-    if count > most:
-        raise InputError(
-            f"the captures hold more than {most:,} {what}, and their analysis may take more than 2 GiB of memory",
-            "analyse them period by period (`tracer replay --every 10m -o SERIES CAPTURES`), or lift the limits with "
-            f"--no-limits: it takes about 700 bytes for each of the {what}",
-        )
+    def _check(self, what: str, count: int, most: int) -> None:
+        if count > most:
+            taken = f"{self.memory_bytes / (1 << 30):.1f}".removesuffix(".0")
+            of = "" if self.memory_bytes == MEMORY_BYTES else ", half of what was free here"
+            raise InputError(
+                f"the captures hold more than {most:,} {what}, and their analysis may take more than {taken} GiB of "
+                f"memory{of}",
+                "analyse them period by period (`tracer replay --every 10m -o SERIES CAPTURES`), or lift the limits "
+                f"with --no-limits: it takes about 700 bytes for each of the {what}",
+            )
 
 
 LIMITED = InputLimits()
-UNLIMITED = InputLimits(*[1 << 62] * 6)
+UNLIMITED = InputLimits(*[1 << 62] * 7)
+
+
+def limits_here(*, in_workers: bool = False) -> InputLimits:
+    """`LIMITED` by the memory that is available on this machine; arguments as of `InputLimits.of_memory`."""
+    return LIMITED.of_memory(memory.available_bytes() or 0, in_workers=in_workers)
 
 
 def cut_counter(host: str, path: Path, frame: int, limit: int) -> CounterInfo:

@@ -30,6 +30,7 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.capture_files.stored import LAST_NS
 from collector.decode.host_capture import HostSource
 from collector.decode.incarnations import host_sources, sequences, stored_incarnations
+from collector.decode.input_limits import limits_here
 from collector.hops.quality_summary import WORST_COUNT, Pairing, read_pairing
 from collector.service import ingest, orders_routes, trigger_routes, window_routes
 from collector.service.agents import Agents, AgentStatus, Report
@@ -150,7 +151,7 @@ def create_app(
     settings: CollectorSettings, analysis: Analyse | None = None, handshakes: Handshakes | None = None
 ) -> FastAPI:
     """Return the service for one data directory; `handshakes` that failed are among its metrics."""
-    options = AnalysisOptions(names=settings.names, thresholds=settings.thresholds)
+    options = AnalysisOptions(names=settings.names, thresholds=settings.thresholds, limits=limits_here())
     shared = SharedData(settings.data) if settings.shared else None
     may_work = partial(_does_chores, shared)
     agents = Agents(settings.data, version("twintap"), time.time_ns, is_shared=settings.shared)

@@ -15,7 +15,8 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.commands.replay import command as replay
 from collector.decode.captures import scan
 from collector.decode.host_capture import HostSource
-from collector.decode.input_limits import InputLimits
+from collector.decode.input_limits import LIMITED, InputLimits, limits_here
+from collector.execution import memory
 from collector.trace.reading import Trace
 from testkit.capture_files import pcap
 from tracer.errors import InputError
@@ -106,9 +107,40 @@ def assert_refused_and_taken_with_room(sources: list[HostSource], folder: Path, 
 
 
 def test_an_option_of_replay_lifts_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collector.commands.replay.LIMITED", SMALL)
+    monkeypatch.setattr("collector.decode.input_limits.LIMITED", SMALL)
     (tmp_path / "a.pcap.gz").write_bytes(gzip.compress(EQUAL))
     given = ["--quiet", "-o", str(tmp_path / "trace"), str(tmp_path / "a.pcap.gz")]
     assert isinstance(CliRunner().invoke(replay, given).exception, InputError)
     assert CliRunner().invoke(replay, ["--no-limits", *given]).exit_code == 0
     assert Trace(str(tmp_path / "trace")).info().hosts[0].packets_count == 50_000
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(("available", "times"), [(0, 1), (3 * GIB, 1), (4 * GIB, 1), (10 * GIB, 2.5), (64 * GIB, 16)])
+def test_where_more_memory_is_available_more_is_taken(available: int, times: float) -> None:
+    found = LIMITED.of_memory(available)
+    assert found.exchanges == found.connections == 3_000_000 * times
+    assert found.in_partition == 1_500_000 * times
+    assert found.memory_bytes == 2 * GIB * times
+    assert found.expansion == LIMITED.expansion
+
+
+def test_a_workers_partition_is_as_large_as_ever() -> None:
+    found = LIMITED.of_memory(64 * GIB, in_workers=True)
+    assert (found.in_partition, found.exchanges) == (LIMITED.in_partition, 16 * LIMITED.exchanges)
+
+
+def test_a_refusal_names_the_memory_that_was_free() -> None:
+    with pytest.raises(InputError, match=r"more than 7,500,000 requests.* more than 5 GiB of memory, half of what was"):
+        LIMITED.of_memory(10 * GIB).check_exchanges(7_500_001)
+    with pytest.raises(InputError, match=r"more than 3,000,000 requests.* more than 2 GiB of memory; analyse"):
+        LIMITED.check_exchanges(3_000_001)
+
+
+def test_limits_are_those_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 8 * GIB)
+    assert limits_here() == LIMITED.of_memory(8 * GIB)
+    monkeypatch.setattr(memory, "available_bytes", lambda: None)
+    assert limits_here() == LIMITED
