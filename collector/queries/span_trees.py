@@ -4,8 +4,9 @@ A request is a root span and all spans below it. Its number is its rank by start
 for a trace, and safe in a URL. Times are int64 ns relative to the trace's start.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,9 @@ from collector.requests.outcomes import Outcome
 from collector.requests.request_words import WORDED, request_words
 from collector.requests.results import answer_text
 from collector.requests.spans import LEDGER_COLUMNS
-from collector.services.client_requests import of_clients
+from collector.services.client_requests import RHYTHM_COLUMNS, of_clients
 from collector.services.ends import end_name
-from collector.trace.request_times import shown_end, shown_start
-from collector.trace.schema import ERRORS
+from collector.trace.schema import ERRORS, EXCHANGES, SPANS
 from collector.trace.table_store import ROW_GROUP_ROWS
 
 TEXTS = (
@@ -33,10 +33,32 @@ TEXTS = (
 )
 SPAN_ARRAYS = {"span-id": pl.col("span_id"), "span-request": pl.col("request"), "span-uncertain": UNCERTAIN}
 """Kept by span as arrays, beside the table."""
+TIMES = (
+    *("start_trace_ns", "end_trace_ns", "connect_start_trace_ns", "connected_trace_ns"),
+    *("request_first_sent_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
+    *("response_last_received_trace_ns", *RHYTHM_COLUMNS[2:]),
+)
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),
     *("request_bytes", "response_bytes", *ERRORS, "part", "result_code", *PEERS),
 )
+
+
+STORED = tuple(
+    dict.fromkeys(
+        [
+            *("connection_id", "parent_span_id", "alternative_parent_span_id", "alternative_confidence", "pause_ns"),
+            *("status", "complete", "outcome", "background", "client_service"),
+            *(*TEXTS, *(name for name in AS_THEY_ARE if name not in PEERS), *LEDGER_COLUMNS, *TIMES),
+        ]
+    )
+)
+"""Columns of the tables `spans` and `exchanges` that queries read of each span; to read one more, add it here."""
+SILENT = {
+    "silent_from": pl.List(pl.Int64()),
+    "silent_to": pl.List(pl.Int64()),
+    "silent_cause": pl.List(pl.String()),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +154,26 @@ class Span:
         return words or f"exchange with {self.service or end_name(self.server)}"
 
 
-def build_trees(shelf: Shelf, rows: RequestRows, silences: pa.Table, start_ns: int) -> None:
-    """Store the data of `SpanTrees` on the shelf. Memory: about 150 bytes a span, and `ROW_GROUP_ROWS` whole rows."""
+def build_trees(
+    shelf: Shelf, rows: RequestRows, silences: pa.Table, start_ns: int, empty: Collection[str] = frozenset()
+) -> None:
+    """Store the data of `SpanTrees` on the shelf.
+
+    Arguments: `empty`, columns of the tables that hold nothing but nulls: they are neither read nor stored.
+    Memory: about 150 bytes a span, and `ROW_GROUP_ROWS` rows.
+    """
     order, roots = _order(rows, start_ns)
     lists = _silence_lists(silences, start_ns)
     kept: list[pl.DataFrame] = []
 
     def parts() -> Iterator[pl.DataFrame]:
-        for part in rows.in_order(order["row"].to_numpy(), ROW_GROUP_ROWS):
-            made = _with_times(part, roots, start_ns).join(lists, on="span_id", how="left", maintain_order="left")
-            kept.append(made.select(*SPAN_ARRAYS.values()))
+        wanted, begin = [name for name in STORED if name not in empty], 0
+        for part in rows.in_order(order["row"].to_numpy(), ROW_GROUP_ROWS, wanted):
+            made = _with_times(part, order.slice(begin, len(part)), start_ns)
+            if len(lists):
+                made = made.join(lists, on="span_id", how="left", maintain_order="left")
+            kept.append(_with_all_columns(made).select(*SPAN_ARRAYS.values()))
+            begin += len(part)
             yield made
 
     shelf.put_tables("spans", parts())
@@ -185,9 +217,12 @@ class SpanTrees:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Every span with its exchange: the columns of both tables, `request`, `duration_ns`, and `start` and `end`
-        relative to the trace; sorted by request, root first. Cost: of an object, reading all of it once."""
-        return self._shelf.table("spans")
+        """Every span with its exchange: `STORED` and `PEERS`, `span_id`, `request`, `duration_ns`, `start` and `end`,
+        and lists of its silences (`SILENT`); times relative to the trace; sorted by request, root first.
+
+        Cost: of an object, reading all of it once.
+        """
+        return _with_all_columns(self._shelf.table("spans"))
 
     def spans(self, request: int) -> tuple[Span, ...]:
         """The spans of a request, root first, each followed by its children in order of time."""
@@ -203,7 +238,7 @@ class SpanTrees:
         return next(iter(self._doubts(self._rows(number, 1)).values()), "")
 
     def _rows(self, first: int, count: int) -> pl.DataFrame:
-        return self._shelf.rows("spans", first, count)
+        return _with_all_columns(self._shelf.rows("spans", first, count))
 
     def _doubts(self, rows: pl.DataFrame) -> dict[int, str]:
         """The uncertainty of parents in words, by span id. Cost: a search over the ids of all spans, if any is
@@ -266,8 +301,8 @@ class SpanTrees:
 def _order(rows: RequestRows, start_ns: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The order of the trees: by request, then root first, then start.
 
-    Returns: `row, request`, the place of each span among `rows`; of each request, in order of their numbers, its
-    `trace_id`, `request` and the times of its root (`root_start, root_end, root_pause`).
+    Returns: `row, request, start, end`, the place of each span among `rows`, and its times; of each request, in order
+    of their numbers, its `trace_id`, `request` and the times of its root (`root_start, root_end, root_pause`).
     """
     frame = rows.columns("trace_id", "parent_span_id", "exchange_id", "pause_ns").select(
         "trace_id",
@@ -285,30 +320,40 @@ def _order(rows: RequestRows, start_ns: int) -> tuple[pl.DataFrame, pl.DataFrame
         .with_row_index("request")
         .with_columns(pl.col("request").cast(pl.Int32))
     )
-    known = frame.select("trace_id", "span_id", "is_root", "start").with_row_index("row").join(roots, on="trace_id")
-    sorted_ = known.with_columns(pl.col("start").fill_null(pl.col("root_start"))).select(
-        "row", "request", follows=~pl.col("is_root"), start="start", span_id="span_id"
+    known = frame.drop("pause").with_row_index("row").join(roots, on="trace_id")
+    start = pl.col("start").fill_null(pl.col("root_start"))
+    spans = known.select(
+        "row", "request", "span_id", follows=~pl.col("is_root"), start=start, end=pl.col("end").fill_null(start)
     )
-    order = np.lexsort([sorted_[name].to_numpy() for name in ("span_id", "start", "follows", "request")])
-    return sorted_.select("row", "request")[order], roots
+    order = np.lexsort([spans[name].to_numpy() for name in ("span_id", "start", "follows", "request")])
+    return spans.select("row", "request", "start", "end")[order], roots
 
 
-def _with_times(frame: pl.DataFrame, roots: pl.DataFrame, start_ns: int) -> pl.DataFrame:
-    """Spans with their exchanges in the order of the trees, times made relative; `start`, `end`, `request`, and the
-    times of its root."""
-    frame = frame.drop("duration_ns").with_columns(span_id="exchange_id").drop("exchange_id")
-    times = [name for name in frame.columns if name.endswith("_trace_ns")]
-    frame = frame.with_columns(pl.col(times) - start_ns).with_columns(
-        start=shown_start(times),
-        end=shown_end(times),
-        pause_ns=pl.col("pause_ns").fill_null(0),
-    )
+def _with_times(spans: pl.DataFrame, order: pl.DataFrame, start_ns: int) -> pl.DataFrame:
+    """Spans with their exchanges, times made relative; with `request`, `start`, `end` of the same rows of the order,
+    and `duration_ns`."""
+    times = [name for name in spans.columns if name.endswith("_trace_ns")]
+    pause = pl.col("pause_ns").fill_null(0) if "pause_ns" in spans.columns else pl.lit(0, pl.Int64)
     return (
-        frame.join(roots, on="trace_id", maintain_order="left")
-        .with_columns(pl.col("start").fill_null(pl.col("root_start")))
-        .with_columns(pl.col("end").fill_null(pl.col("start")))
+        spans.rename({"exchange_id": "span_id"})
+        .with_columns(pl.col(times) - start_ns, *order.select("request", "start", "end"), pause_ns=pause)
         .with_columns(duration_ns=pl.col("end") - pl.col("start") - pl.col("pause_ns"))
     )
+
+
+def _with_all_columns(stored: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the shelf's table with the columns that are empty."""
+    there = frozenset(stored.columns)
+    return stored.with_columns(pl.lit(None, kind).alias(name) for name, kind in _kinds().items() if name not in there)
+
+
+@cache
+def _kinds() -> dict[str, pl.DataType]:
+    """The kind of each column that may be empty."""
+    tables = (pl.DataFrame(table.empty_table()).schema for table in (EXCHANGES, SPANS))
+    known = {name: kind for schema in tables for name, kind in schema.items() if name in STORED}
+    texts = {name: pl.String() if kind == pl.Categorical else kind for name, kind in known.items()}
+    return texts | dict.fromkeys(PEERS, pl.String()) | SILENT
 
 
 def _numbers_of_client_requests(rows: RequestRows, order: pl.DataFrame) -> NDArray[np.int32]:

@@ -48,7 +48,7 @@ from collector.trace.reading import Trace
 from collector.trace.table_store import INDEX_FOLDER
 from tracer import scratch
 
-VERSION = 9
+VERSION = 10
 """Of the index; another one is built anew."""
 SMALL_BYTES = 4 << 20
 """Tables of hops smaller than this are indexed in memory: it takes less than a second."""
@@ -171,7 +171,8 @@ def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> No
     clocks = trace.read("clocks")
     span = command_span(info.command, clocks)
     times = read_times(trace, span, progress)
-    build_trees(shelf, RequestRows.of_trace(trace), trace.read("silences"), times.start_ns)
+    empty = frozenset.union(*(trace.empty_columns(name) for name in ("exchanges", "spans")))
+    build_trees(shelf, RequestRows.of_trace(trace), trace.read("silences"), times.start_ns, empty)
     others_of = (trace.read(name, columns) for name, columns in story.STORY_TABLES.items())
     the_story = story.story_of_rows(info, RequestRows.of_trace(trace), clocks, *others_of)
     progress(0.3)

@@ -4,7 +4,7 @@ A row of all columns takes 600 bytes, so a few million rows, and each copy that 
 queries over all requests read only the columns that they need, and whole rows are read only for a few requests.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Self
@@ -14,9 +14,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.reporting.peers import NO_PEERS, peers_of_connections, with_peers
 from collector.trace.reading import Trace
-from collector.trace.schema import EXCHANGES, SPANS, TABLES
+from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SPANS, TABLES
 
 RootIds = NDArray[np.int64]
 """The `trace_id`s of some requests."""
@@ -33,8 +34,8 @@ class RequestRows:
 
     read: Callable[[str, Sequence[str]], pa.Table]  # from a table's name and columns
     read_some: Callable[
-        [str, NDArray[np.int64]], pa.Table
-    ]  # from a table's name and row numbers, ascending: whole rows
+        [str, Sequence[str], NDArray[np.int64]], pa.Table
+    ]  # from a table's name, columns and row numbers, ascending
     among: "RequestRows | None" = None  # all rows of the trace, where these are only some
     read_peers: Callable[[], pl.DataFrame] = lambda: NO_PEERS  # as `peers_of_connections`
     _below: dict[int, pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -46,8 +47,9 @@ class RequestRows:
         Arguments: `only`, the `trace_id`s of some requests: those and their calls are all rows.
         """
 
-        def read_some(name: str, rows: NDArray[np.int64]) -> pa.Table:
-            return pa.concat_tables([TABLES[name].empty_table(), *trace.chosen_rows(name, TABLES[name].names, rows)])
+        def read_some(name: str, columns: Sequence[str], rows: NDArray[np.int64]) -> pa.Table:
+            none = TABLES[name].empty_table().select(list(columns))
+            return pa.concat_tables([none, *trace.chosen_rows(name, columns, rows)])
 
         read_peers = cache(lambda: peers_of_connections(trace))
         if only is None:
@@ -55,7 +57,7 @@ class RequestRows:
         places = _places_of_requests(trace, only)
         return cls(
             lambda name, columns: trace.read(name, columns).take(pa.array(places[name])),
-            lambda name, rows: read_some(name, places[name][rows]),
+            lambda name, columns, rows: read_some(name, columns, places[name][rows]),
             cls(trace.read, read_some, None, read_peers),
             read_peers,
         )
@@ -65,7 +67,8 @@ class RequestRows:
         """The rows of tables in memory."""
         tables = {"spans": spans, "exchanges": exchanges}
         return cls(
-            lambda name, columns: tables[name].select(columns), lambda name, rows: tables[name].take(pa.array(rows))
+            lambda name, columns: tables[name].select(columns),
+            lambda name, columns, rows: tables[name].select(columns).take(pa.array(rows)),
         )
 
     def columns(self, *names: str) -> pl.DataFrame:
@@ -106,16 +109,25 @@ class RequestRows:
             found = times.select(of(pl.all())).to_series()
         return found
 
-    def in_order(self, order: NDArray[np.int64], at_once: int) -> Iterator[pl.DataFrame]:
-        """All columns of chosen rows, by their places and in their order, at most `at_once` rows at a time; texts as
-        strings. Cost: the row groups that hold them, so little where the order is nearly that of the rows."""
+    def in_order(self, order: NDArray[np.int64], at_once: int, columns: Collection[str]) -> Iterator[pl.DataFrame]:
+        """Some columns of both tables, `exchange_id`, and `PEERS` if there are names, of chosen rows, by their places
+        and in their order, at most `at_once` rows at a time; texts as strings.
+
+        Cost: the row groups that hold them, so little where the order is nearly that of the rows.
+        """
         exchange = self._places_of_exchanges()
+        own = {"exchange_id", "connection_id", *columns}
+        of_exchanges = [name for name in EXCHANGES.names if name in own]
+        of_spans = [name for name in SPANS.names if name == "span_id" or name in columns]
         for begin in range(0, max(1, len(order)), at_once):
             chosen = order[begin : begin + at_once]
             places = np.sort(chosen)
-            exchanges = self.read_some("exchanges", np.sort(exchange[places]))
-            rows = self._whole_rows(self.read_some("spans", places), exchanges)
-            yield rows[np.searchsorted(places, chosen)]
+            exchanges = self.read_some("exchanges", of_exchanges, np.sort(exchange[places]))
+            spans = self.read_some("spans", of_spans, places)
+            rows = _side_by_side(_with_texts(exchanges), _with_texts(spans))
+            peers = self.read_peers()
+            rows = rows if peers.is_empty() else with_peers(rows, peers)
+            yield rows if np.array_equal(places, chosen) else rows[np.searchsorted(places, chosen)]
 
     def numbers_of(self, column: str, number: Callable[[pa.ChunkedArray], NDArray[np.uint64]]) -> NDArray[np.uint64]:
         """What `number` makes of a column of `exchanges`, for each row; no text of it is kept."""
@@ -128,17 +140,18 @@ class RequestRows:
             _frame(self.read(table, [column]))[column].to_numpy()
             for table, column in (("exchanges", "exchange_id"), ("spans", "span_id"))
         )
-        sorter = np.argsort(ids, kind="stable")
-        return sorter[np.searchsorted(ids, own, sorter=sorter)]
+        return _core.places(ids, [own], ID_STRIDE_BITS)[0]
 
     def below(self, *roots: int) -> list[pl.DataFrame]:
         """For each of these root requests all columns of it and of the spans below it; texts as strings.
         They are kept: a report shows the slowest in several ways, and reading them takes whole row groups."""
         lacking = [root for root in roots if root not in self._below]
         if lacking:
-            spans = self.read_some("spans", self._places("spans", "trace_id", pl.Series(lacking, dtype=pl.Int64)))
+            below = self._places("spans", "trace_id", pl.Series(lacking, dtype=pl.Int64))
+            spans = self.read_some("spans", SPANS.names, below)
             ids = pl.Series(spans["span_id"].to_numpy(), dtype=pl.Int64)
-            rows = self._whole_rows(spans, self.read_some("exchanges", self._places("exchanges", "exchange_id", ids)))
+            places = self._places("exchanges", "exchange_id", ids)
+            rows = self._whole_rows(spans, self.read_some("exchanges", EXCHANGES.names, places))
             self._below.update({root: rows.filter(pl.col("trace_id") == root) for root in lacking})
         return [self._below[root] for root in roots]
 
@@ -166,9 +179,7 @@ def _places_of_requests(trace: Trace, only: RootIds) -> dict[str, NDArray[np.int
 
 def join_spans(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
     """Exchanges with their spans' columns, and for each root its `duration_ns`, the sum of its trace's ledger."""
-    texts = pl.col(pl.Categorical).cast(pl.String)
-    left, right = (_frame(table).with_columns(texts) for table in (exchanges, spans))
-    return with_durations(_side_by_side(left, right))
+    return with_durations(_side_by_side(_with_texts(exchanges), _with_texts(spans)))
 
 
 def with_durations(rows: pl.DataFrame) -> pl.DataFrame:
@@ -182,6 +193,10 @@ def with_durations(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _frame(table: pa.Table) -> pl.DataFrame:
     return pl.DataFrame(table)
+
+
+def _with_texts(table: pa.Table) -> pl.DataFrame:
+    return _frame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def _side_by_side(exchanges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:

@@ -258,6 +258,15 @@ class _ParquetTable:
         layout = layout or _layout_of(file.metadata)
         self.columns, self.groups_rows = layout.columns, layout.groups_rows
 
+    @property
+    def empty_columns(self) -> frozenset[str]:
+        """As `StoredTable`, by the counts of nulls of all row groups."""
+        metadata = self._parquet.metadata
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        return frozenset(
+            name for place, name in enumerate(self.columns) if all(_is_empty(group.column(place)) for group in groups)
+        )
+
     def read(self, columns: Sequence[str], groups: Sequence[int]) -> pa.Table:
         """As `StoredTable`; one group after the other, so that what is null in one takes no memory while the next is
         read."""
@@ -281,6 +290,11 @@ class _ParquetTable:
             if value is not None and known is not None and known.has_min_max and not known.min <= value <= known.max:
                 return False
         return True
+
+
+def _is_empty(column: pq.ColumnChunkMetaData) -> bool:
+    known = column.statistics
+    return known is not None and known.has_null_count and known.null_count == column.num_values
 
 
 def _small_footer(content: mmap.mmap) -> bytes | None:

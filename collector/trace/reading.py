@@ -92,6 +92,11 @@ class Trace:
         with self._open(name) as table:
             return table.read(table.columns if columns is None else columns)
 
+    def empty_columns(self, name: str) -> frozenset[str]:
+        """Names of columns of a table that are known to hold nothing but nulls. Cost: none of its rows is read."""
+        with self._open(name) as table:
+            return table.empty_columns
+
     def rows_count(self, name: str) -> int:
         """How many rows a table has."""
         with self._open(name) as table:
@@ -180,6 +185,7 @@ class _NoRows:
 
     name: str
     groups_rows: Sequence[int] = ()
+    empty_columns: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> Sequence[str]:
@@ -200,6 +206,11 @@ class _Table:
         self._names = frozenset(stored.columns)
         self.groups_rows, self.may_hold = stored.groups_rows, stored.may_hold
         self.columns = list(dict.fromkeys([*TABLES[name].names, *stored.columns]))
+
+    @property
+    def empty_columns(self) -> frozenset[str]:
+        """As `StoredTable`."""
+        return self._stored.empty_columns
 
     def read(self, columns: Sequence[str], groups: Sequence[int] | None = None) -> pa.Table:
         """Columns, in this order, of some row groups, or of all.

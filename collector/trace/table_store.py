@@ -44,6 +44,10 @@ class StoredTable(Protocol):
     def groups_rows(self) -> Sequence[int]:
         """How many rows each group has."""
 
+    @property
+    def empty_columns(self) -> frozenset[str]:
+        """Names of stored columns that are known to hold nothing but nulls; a store that cannot know names none."""
+
     def read(self, columns: Sequence[str], groups: Sequence[int]) -> pa.Table:
         """Some stored columns of some groups. Cost: what these take, and nothing of other columns or groups."""
 

@@ -12,6 +12,7 @@ import os
 import types
 import typing
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,13 +69,16 @@ class Shelf:
         if self._folder is None:
             self._held[name] = pl.concat(parts)
             return
-        writer = None
-        with pa.OSFile(str(self._folder / f"{name}.arrow"), "wb") as file:
-            for part in parts:
+        writer, before = None, None
+        with pa.OSFile(str(self._folder / f"{name}.arrow"), "wb") as file, ThreadPoolExecutor(1) as pool:
+            for part in parts:  # each is written while the next one is made
                 rows = part.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
                 writer = writer or pa.ipc.new_file(file, rows.schema)
-                writer.write_table(rows)
-            assert writer is not None, name
+                if before is not None:
+                    before.result()
+                before = pool.submit(writer.write_table, rows)
+            assert writer is not None and before is not None, name
+            before.result()
             writer.close()
 
     def table(self, name: str) -> pl.DataFrame:

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import fsspec
 import numpy as np
+import polars as pl
 import pytest
 
 from collector.queries import open_trace, trace_index
+from collector.queries.span_trees import STORED
 from collector.queries.trace_index import TraceIndex, open_index
+from collector.reporting.peers import PEERS
 from collector.trace.reading import Trace
 from collector.trace.table_store import INDEX_FOLDER
 from collector.trace.writing import write_trace
@@ -61,6 +64,22 @@ def test_it_says_the_same_from_files_and_from_memory(trace: Path, monkeypatch: p
     assert from_files.pairing == from_memory.pairing
     assert from_files.requests(9) == from_memory.requests(9)
     assert [from_files.spans(each) for each in range(3)] == [from_memory.spans(each) for each in range(3)]
+
+
+def test_columns_that_are_empty_are_shown_and_take_no_room(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = Trace(str(trace)).empty_columns("exchanges") | Trace(str(trace)).empty_columns("spans")
+    assert {"tls_start_trace_ns", "result", "bucket"} <= empty
+    without = index_and_progress(trace)[0].trees.frame
+    stored = frozenset(pl.read_ipc_schema(trace / INDEX_FOLDER / "spans.arrow"))
+    assert not stored & {*empty - {"pause_ns"}, *PEERS, "silent_from"}  # no pause is one of 0
+    assert frozenset(without.columns) - stored >= (empty - {"pause_ns"}) & frozenset(STORED)
+    shutil.rmtree(trace / INDEX_FOLDER)
+    monkeypatch.setattr(Trace, "empty_columns", lambda *_: frozenset())
+    whole = index_and_progress(trace)[0].trees.frame
+    assert stored < frozenset(pl.read_ipc_schema(trace / INDEX_FOLDER / "spans.arrow"))
+    assert len(whole) > 0
+    assert without.select(sorted(without.columns)).equals(whole.select(sorted(without.columns)))
+    assert without.schema == {name: whole.schema[name] for name in without.columns}
 
 
 def test_a_trace_that_changed_is_indexed_anew(trace: Path) -> None:

@@ -68,6 +68,16 @@ def test_what_is_written_is_read_back(url: str) -> None:
     assert all(Trace(url).read(name).schema.equals(schema) for name, schema in TABLES.items())
 
 
+def test_columns_that_hold_nothing_are_known_without_their_rows(tmp_path: Path) -> None:
+    place, row = str(tmp_path / "trace"), {**CLOCK_ROW, "uncertainty_ns": None, "likely_error_ns": None}
+    with write_trace(place) as writer:
+        writer.append("clocks", pa.Table.from_pylist([row] * 9, CLOCKS))
+        writer.append("clocks", pa.Table.from_pylist([row, {**row, "uncertainty_ns": 5}], CLOCKS))
+        writer.write_info(INFO)
+    assert Trace(place).empty_columns("clocks") == {"likely_error_ns"}
+    assert Trace(place).empty_columns("annotations") >= {"host"}  # it has no row
+
+
 def test_columns_beyond_the_schema_are_kept(url: str) -> None:
     save(url)
     write_table(url, "clocks", pa.Table.from_pylist([CLOCK_ROW | {"rounds": 3}]))

@@ -69,6 +69,8 @@ pub(crate) struct Chunk {
     pub(crate) encoding: Encoding,
     pub(crate) codec: Compression,
     pub(crate) statistics: Option<Statistics>,
+    /// Whether all values are null, which the file's footer then says.
+    pub(crate) is_empty: bool,
 }
 
 impl Schema {
@@ -137,6 +139,7 @@ impl ColumnSchema {
         }
         let encoded = column.put(&mut writer.compressor, &mut body);
         let statistics = if self.has_statistics { column.statistics() } else { None };
+        let is_empty = column.is_empty(rows);
         let is_compressed = writer.compressor.is_worthwhile(&body);
         let codec = if is_compressed {
             Compression::LZ4_RAW
@@ -172,6 +175,7 @@ impl ColumnSchema {
             encoding: encoded.encoding,
             codec,
             statistics,
+            is_empty,
         })
     }
 }
@@ -281,6 +285,11 @@ impl Chunk {
             .set_data_page_offset(at(self.begin + self.dictionary_len));
         match &self.statistics {
             Some(statistics) => metadata.set_statistics(statistics.clone()).build(),
+            // Of the kind of values the footer says nothing, so this one stands for all.
+            None if self.is_empty => {
+                let all_null = Statistics::int64(None, None, None, Some(rows as u64), false);
+                metadata.set_statistics(all_null).build()
+            }
             None => metadata.build(),
         }
     }

@@ -50,6 +50,7 @@ fn put_chunk(chunk: &Chunk, bytes: &mut Vec<u8>) {
         chunk.uncompressed,
         encoding.expect("a chunk has one of these encodings"),
         usize::from(chunk.codec == Compression::LZ4_RAW),
+        usize::from(chunk.is_empty),
     ] {
         put(number as u64, bytes);
     }
@@ -78,6 +79,7 @@ fn take_chunk(rest: &mut &[u8]) -> Option<Chunk> {
         } else {
             Compression::LZ4_RAW
         },
+        is_empty: number(rest)? != 0,
         statistics: match number(rest)? {
             NO_STATISTICS => None,
             INT32 => {

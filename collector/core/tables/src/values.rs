@@ -53,6 +53,15 @@ impl Values<'_> {
 }
 
 impl Column<'_> {
+    /// Whether there are rows, and all of them are null.
+    pub fn is_empty(&self, rows: usize) -> bool {
+        let bits = self.validity;
+        !bits.is_empty()
+            && rows > 0
+            && (0..rows / 8).all(|at| bits[at] == 0)
+            && !(rows / 8 * 8..rows).any(|at| is_set(bits, at))
+    }
+
     /// Append the values that are not null.
     pub fn put(&self, compressor: &mut Compressor, out: &mut Vec<u8>) -> EncodedValues {
         match self.values {
