@@ -138,6 +138,7 @@ def measure(files: list[Path]) -> dict[str, float]:
     """CPU nanoseconds for each packet by stage, the rest, and the total."""
     from collector.analysis import AnalysisOptions, analyse
     from collector.decode.host_capture import HostSource
+    from collector.decode.input_limits import UNLIMITED
 
     profile = Profile()
     _instrument(profile)
@@ -146,7 +147,7 @@ def measure(files: list[Path]) -> dict[str, float]:
         profile.seconds = dict.fromkeys(STAGES, 0.0)
         with tempfile.TemporaryDirectory(dir=files[0].parent) as folder:
             started = time.process_time()
-            info = analyse(sources, str(Path(folder) / "trace"), options=AnalysisOptions(workers=1))
+            info = analyse(sources, str(Path(folder) / "trace"), options=AnalysisOptions(workers=1, limits=UNLIMITED))
             total = time.process_time() - started
     packets = sum(host.packets_count for host in info.hosts)
     of_stages = {title: seconds * 1e9 / packets for title, seconds in profile.seconds.items()}
