@@ -100,21 +100,20 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
             *(pl.lit(None, pl.String).alias(name) for name in ("reason", "protocol", "evidence")),
             pl.lit(None, pl.Int64).alias("control_count"),
         )
-    ends = pl.DataFrame(exchanges.select(["connection_id", *_ENDS, "protocol", "is_stream"])).with_columns(
+    ends = pl.DataFrame(exchanges.select(["connection_id", *_ENDS, "protocol", "is_stream"]))
+    wanted = ends.filter(pl.col("connection_id").is_in(rows["connection_id"].implode())).with_columns(
         pl.col(pl.Categorical).cast(pl.String)
     )
-    wanted = ends.filter(pl.col("connection_id").is_in(rows["connection_id"].implode()))
     rows = rows.join(
         wanted.unique("connection_id", keep="first"), on="connection_id", how="left", maintain_order="left"
     )
     rows = rows.join(servers, on="connection_id", how="left", maintain_order="left")
     inside = wanted.filter("is_stream").unique("connection_id", keep="first").select("connection_id", inside="protocol")
     rows = rows.join(inside, on="connection_id", how="left", maintain_order="left")
-    said = pl.DataFrame(messages.select(["method", "target"])).with_columns(pl.all().cast(pl.String))
-    place = rows["row"].to_list()
+    place = pa.array([max(0, at) for at in rows["row"].to_list()], pa.int64())
     texts = (
-        said[[max(0, at) for at in place]]
-        if len(said)
+        pl.DataFrame(messages.select(["method", "target"]).take(place)).with_columns(pl.all().cast(pl.String))
+        if messages.num_rows
         else pl.DataFrame({"method": [""] * len(rows), "target": [""] * len(rows)})
     )
     reasons = [REASONS[code] for code in rows["why"]]

@@ -178,8 +178,6 @@ def _since_others(
     since = np.full(len(at_ns), np.inf)
     if not len(said_ns):
         return since
-    if not len(said_ns):
-        return since
     place = np.searchsorted(said_ns, at_ns, side="right") - 1
     for _ in range(OTHERS_LOOKED_AT):
         open_ = np.isinf(since) & (place >= 0)

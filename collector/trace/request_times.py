@@ -24,6 +24,7 @@ has. The core's ledger computes with these moments as columns that are made here
 stamps themselves, by the same rules.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -94,5 +95,6 @@ def shown_end(columns: Iterable[str]) -> pl.Expr:
 
 def earliest_ns(exchanges: pa.Table) -> Int64Array:
     """The earliest stamp of a request's messages, by which the table `exchanges` is sorted; 0 without any."""
-    times = pl.DataFrame(exchanges).select(pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$")))
-    return np.asarray(times.to_series().fill_null(0).to_numpy())
+    of_messages = re.compile(r"(request|response)_.*_trace_ns")
+    times = pl.DataFrame(exchanges.select([name for name in exchanges.column_names if of_messages.fullmatch(name)]))
+    return np.asarray(times.min_horizontal().fill_null(0).to_numpy())

@@ -207,7 +207,8 @@ impl<'a> Builder<'a> {
             crossings,
             held: pauses.by_place(),
             built: BuiltExchanges {
-                exchanges: Vec::with_capacity(connections_count),
+                // Each head of a request and of its response is seen at two hosts.
+                exchanges: Vec::with_capacity(connections_count.max(heads.connection_id.len() / 4)),
                 by_time: Vec::new(),
                 hop_exchange: vec![NO_PLACE; hops.connection_id.len()],
                 ..BuiltExchanges::default()

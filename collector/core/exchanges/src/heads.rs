@@ -103,9 +103,14 @@ impl Head {
 
 /// Fill `seen` with the heads of a connection by direction (the server's first) and place, each once, without those
 /// that are payload.
-pub fn collect_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut Vec<Head>) {
+pub fn collect_heads(heads: &Heads, rows: impl Iterator<Item = usize> + Clone, seen: &mut Vec<Head>) {
     seen.clear();
-    seen.extend(rows.filter_map(|row| Some(head(heads, row, registry::order_of_head_kind(heads.head_kind[row])?))));
+    // Rows are those of one host after the other's; without the other direction's between them they are runs in order,
+    // which a sort only merges.
+    for from_client in [false, true] {
+        let own = rows.clone().filter(|&row| heads.from_client[row] == from_client);
+        seen.extend(own.filter_map(|row| Some(head(heads, row, registry::order_of_head_kind(heads.head_kind[row])?))));
+    }
     seen.sort_by_key(|head| {
         let row = head.row as usize;
         (

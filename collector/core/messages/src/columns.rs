@@ -27,6 +27,21 @@ macro_rules! define_heads {
             pub user_agent: Strings,
             pub authority: Strings,
         }
+
+        impl HeadColumns {
+            /// No rows, with room for so many: columns that grow are copied, and pages are what that costs.
+            pub fn with_capacity(rows: usize) -> Self {
+                Self {
+                    $($name: Vec::with_capacity(rows),)*
+                    method: Strings::with_capacity(rows),
+                    target: Strings::with_capacity(rows),
+                    transaction_id: Strings::with_capacity(rows),
+                    client_span_id: Strings::with_capacity(rows),
+                    user_agent: Strings::with_capacity(rows),
+                    authority: Strings::with_capacity(rows),
+                }
+            }
+        }
     };
 }
 

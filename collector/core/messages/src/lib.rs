@@ -73,7 +73,11 @@ pub struct Messages {
 
 /// The messages of all excerpts, which must be consistent.
 pub fn read(excerpts: &Excerpts<'_>) -> Messages {
-    let mut messages = Messages::default();
+    let rows = excerpts.protocol.len(); // most excerpts show one message
+    let mut messages = Messages {
+        heads: HeadColumns::with_capacity(rows),
+        excerpt_row: Vec::with_capacity(rows),
+    };
     for row in 0..excerpts.protocol.len() {
         let Some(protocol) = REGISTRY.get(usize::from(excerpts.protocol[row])) else {
             continue;

@@ -218,6 +218,16 @@ impl Default for Strings {
 }
 
 impl Strings {
+    /// No rows, with room for so many.
+    pub fn with_capacity(rows: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Self {
+            offsets,
+            bytes: Vec::new(),
+        }
+    }
+
     /// Add a row.
     pub fn push(&mut self, value: &[u8]) {
         self.bytes.extend_from_slice(value);
