@@ -38,6 +38,31 @@ def test_equal_keys_keep_the_order_they_came_in() -> None:
     assert slab["host"].to_pylist() == ["host0", "host0", "host1", "host1", "host2", "host2"]
 
 
+@pytest.mark.parametrize("in_memory_bytes", [1 << 30, 0], ids=["in memory", "on disk"])
+def test_columns_of_nulls_are_not_kept_and_come_back(tmp_path: Path, in_memory_bytes: int) -> None:
+    texts = pa.dictionary(pa.uint32(), pa.string())
+    schema = pa.schema(
+        [("key", pa.int64()), ("never", texts), ("late", texts), ("once", pa.uint16()), ("no", pa.bool_())]
+    )
+    first, second = (
+        pa.Table.from_pylist([{"key": 3, **more}, {"key": 1}, {"key": 2}], schema)
+        for more in ({"once": 7}, {"late": "x"})
+    )
+    with SortedRuns(tmp_path, in_memory_bytes) as runs:
+        for number, part in enumerate((first, second)):
+            runs.put(number, part, part["key"].to_numpy())
+        files = sorted(tmp_path.rglob("*.arrow"))
+        kept = [pa.ipc.open_file(pa.memory_map(str(file))).schema.names for file in files]
+        assert kept == ([] if in_memory_bytes else [["key", "once"], ["key", "late"]])
+        slabs = list(runs.slabs(3))
+    assert all(slab.schema.equals(schema) for slab in slabs)
+    rows = [row for slab in slabs for row in slab.to_pylist()]
+    assert [row["key"] for row in rows] == [1, 1, 2, 2, 3, 3]
+    assert [row["once"] for row in rows] == [None, None, None, None, 7, None]
+    assert [row["late"] for row in rows] == [None, None, None, None, None, "x"]
+    assert {row[name] for row in rows for name in ("never", "no")} == {None}
+
+
 def test_a_disk_without_room_is_the_operators(tmp_path: Path) -> None:
     keys = np.arange(3)
     with SortedRuns(tmp_path / "absent", 0) as runs, pytest.raises(ResourceError, match="no room"):
