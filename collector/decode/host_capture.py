@@ -293,7 +293,7 @@ def read_host(
     capture = HostCapture(source.host, tuple(map(str, source.files)), chosen=source.interfaces, wanted=how.wanted)
     capture.is_guessed = source.is_guessed
     cut: CounterInfo | None = None
-    following = _Following(source.host, how.followed, _known_before(source, how))
+    following = _Following(source.host, how.followed, _known_before(source, how, progress))
     with ExitStack() as opened:
         before: CaptureReader | None = None
         for path in source.files:
@@ -362,17 +362,17 @@ class _Following:
             self.followed.after[self.host] = last.take_following()
 
 
-def _known_before(source: HostSource, how: Reading) -> Following | None:
+def _known_before(source: HostSource, how: Reading, progress: CountedProgress) -> Following | None:
     """What is known of a host's connections at the beginning of the time to read; None if nothing is followed."""
     if how.followed is None:
         return None
     assert source.host is not None
-    return how.followed.before.get(source.host) or _read_before(source, how)
+    return how.followed.before.get(source.host) or _read_before(source, how, progress)
 
 
-def _read_before(source: HostSource, how: Reading) -> Following | None:
+def _read_before(source: HostSource, how: Reading, progress: CountedProgress) -> Following | None:
     """The same, from the host's packets before that time; None without any. Files that cannot be opened (any more) are
-    passed over."""
+    passed over. These packets are reported, too, but complete no share of the stage."""
     assert how.wanted is not None, "nothing is followed without a time"
     runs = {id(run): run for run in map(how.runs.get, source.files) if run is not None}.values()
     before: CaptureReader | None = None
@@ -387,7 +387,10 @@ def _read_before(source: HostSource, how: Reading) -> Following | None:
                 before.close()
             before = reader
             reader.copy_following_at(how.wanted[0])
+            read = 0
             for _ in reader.rows():
+                progress.note_completed(reader.packets_count - read, 0)
+                read = reader.packets_count
                 if (found := reader.copied_following()) is not None:
                     return found
             reader.add_keys_to(how.keys)

@@ -17,6 +17,7 @@ from collector.decode.host_capture import HostSource
 from collector.decode.host_identity import sources_by_name
 from collector.decode.sources import host_sources
 from collector.decode.tls_keys import read_key_logs
+from collector.execution.progress import CountedProgress, Silent, Stage
 from collector.trace.reading import Trace
 from tests.collector.analysis.test_shared_places import PicklingEngine, contents
 from tests.helpers import tls_captures
@@ -246,15 +247,35 @@ def test_a_process_that_starts_again_opens_connections_of_tls(version: ssl.TLSVe
 def test_what_is_known_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str | None] = []
 
-    def read_before(source: HostSource, how: host_capture.Reading) -> object:
+    def read_before(source: HostSource, how: host_capture.Reading, progress: CountedProgress) -> object:
         read.append(source.host)
-        return real(source, how)
+        return real(source, how, progress)
 
     real = host_capture._read_before
     monkeypatch.setattr(host_capture, "_read_before", read_before)
     sources = host_sources(list(map(str, write_pcaps(tmp_path, tls_captures.in_the_clear(prepared_statements())))))
     assert len(by_period(sources, tmp_path / "periods", AnalysisOptions(), ConnectionsCarried())) > 2
     assert sorted(map(str, read)) == ["client", "server"], "before the first period alone"
+
+
+def test_what_is_read_again_is_reported(tmp_path: Path) -> None:
+    class Reported(Silent):
+        stage: Stage | None = None
+        read_count = 0
+
+        def begin(self, stage: Stage) -> None:
+            self.stage = stage
+
+        def advance(self, packets: int, share: float) -> None:
+            self.read_count += packets if self.stage == Stage.READ else 0
+
+    packets = tls_captures.in_the_clear(prepared_statements())
+    sources = host_sources(list(map(str, write_pcaps(tmp_path, packets))))
+    last = max(stamp for stamp, _, _ in packets)
+    options = Forgetful().options(AnalysisOptions(), (last, last + PERIOD_NS))
+    reported = Reported()
+    info = analyse(sources, str(tmp_path / "trace"), options=options, progress=reported)
+    assert sum(host.packets_count for host in info.hosts) < reported.read_count / 2
 
 
 @pytest.mark.parametrize("harm", [None, Path.unlink, lambda file: file.write_bytes(b"no capture")])
