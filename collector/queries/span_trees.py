@@ -36,7 +36,7 @@ SPAN_ARRAYS = {"span-id": pl.col("span_id"), "span-request": pl.col("request"), 
 TIMES = (
     *("start_trace_ns", "end_trace_ns", "connect_start_trace_ns", "connected_trace_ns"),
     *("request_first_sent_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
-    *("response_last_received_trace_ns", *RHYTHM_COLUMNS[2:]),
+    *("response_last_received_trace_ns", *(name for name in RHYTHM_COLUMNS if name.endswith("_trace_ns"))),
 )
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),

@@ -127,7 +127,7 @@ impl Looker {
         let mut tables = SocketTables::default();
         for (key, known, is_last) in ends {
             match self.place(key, &mut tables) {
-                Some(place) if known.has_process_of(place.inode()) && !is_last => {
+                Some(place) if known.has_process_of(place.inode()) && (!is_last || place.is_closing()) => {
                     answers.insert(*key, Answer::default());
                 }
                 Some(place) => {
@@ -255,6 +255,11 @@ impl Place {
         }
     }
 
+    /// Whether its own socket is one of a connection that an end has closed.
+    fn is_closing(&self) -> bool {
+        self.socket.as_ref().is_some_and(|facts| facts.is_closing)
+    }
+
     /// Of its own socket; 0 if there is none.
     fn inode(&self) -> u64 {
         self.socket.as_ref().map_or(0, |facts| facts.inode)
@@ -303,6 +308,7 @@ mod tests {
             listens: true,
             local: local.parse().expect("an address"),
             is_over: false,
+            is_closing: false,
             inode,
             uid: 0,
             cgroup_id: None,

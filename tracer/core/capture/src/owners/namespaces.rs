@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::key::Key;
 use super::look::listening_at;
-use super::sock_diag::SocketFacts;
+use super::sock_diag::{SocketFacts, is_closing};
 
 /// How long a list of namespaces is used; for a connection of which no end is known here, a younger one is made.
 pub const AGE: Duration = Duration::from_secs(2);
@@ -184,6 +184,7 @@ fn socket(line: &str) -> Option<(SocketAddr, SocketFacts)> {
     let facts = SocketFacts {
         listens: state == LISTEN,
         is_over: state == TIME_WAIT,
+        is_closing: is_closing(state),
         local,
         inode: rest.nth(1)?.parse().ok()?,
         uid,

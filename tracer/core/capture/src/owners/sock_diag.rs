@@ -30,6 +30,8 @@ const TCP: u8 = 6;
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 const TIME_WAIT: u8 = 6;
 const LISTEN: u8 = 10;
+/// FIN_WAIT1, FIN_WAIT2, CLOSE, CLOSE_WAIT, LAST_ACK and CLOSING.
+const CLOSING_STATES: [u8; 6] = [4, 5, 7, 8, 9, 11];
 /// An answer comes at once; this only ends the wait for one that does not come.
 const LONGEST_ANSWER_MS: i64 = 200;
 /// Sockets that listen, at most.
@@ -41,6 +43,8 @@ pub struct SocketFacts {
     pub listens: bool,
     /// It is a connection's last trace in the kernel (TIME_WAIT), which no process will have.
     pub is_over: bool,
+    /// One of its ends has closed: who still has it need not be who served.
+    pub is_closing: bool,
     pub local: SocketAddr,
     /// 0 if no process has it: it is not accepted yet, or closed already.
     pub inode: u64,
@@ -132,6 +136,11 @@ impl SockDiag {
     }
 }
 
+/// Whether a socket in this state, as the kernel numbers them, belongs to a connection that an end has closed.
+pub fn is_closing(state: u8) -> bool {
+    CLOSING_STATES.contains(&state)
+}
+
 fn family(address: IpAddr) -> u8 {
     let family = if address.is_ipv4() {
         libc::AF_INET
@@ -201,6 +210,7 @@ fn answer(message: &[u8]) -> Option<SocketFacts> {
     Some(SocketFacts {
         listens: fixed[1] == LISTEN,
         is_over: fixed[1] == TIME_WAIT,
+        is_closing: is_closing(fixed[1]),
         local: SocketAddr::new(address, port),
         uid: u32_at(fixed, 64)?,
         inode: u64::from(u32_at(fixed, 68)?),
@@ -249,6 +259,19 @@ mod tests {
                 let facts = diag.find(&key(&stream)).expect("a socket of this process");
                 assert_eq!((facts.inode, facts.listens), (inode(&stream), false), "{address}");
             }
+        }
+    }
+
+    #[test]
+    fn a_connection_that_one_end_has_closed_is_closing() {
+        let mut diag = SockDiag::open().expect("sock_diag");
+        let (_listener, client, server) = connection("127.0.0.1:0");
+        let is_closing = |diag: &mut SockDiag| diag.find(&key(&server)).expect("a socket").is_closing;
+        assert!(!is_closing(&mut diag));
+        client.shutdown(std::net::Shutdown::Write).expect("connected");
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while !is_closing(&mut diag) {
+            assert!(std::time::Instant::now() < until, "the FIN has arrived");
         }
     }
 
