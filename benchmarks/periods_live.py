@@ -90,8 +90,8 @@ def main() -> None:
 def _measure(client: Host, server: Host, folder: Path, more: tuple[str, ...], options: argparse.Namespace) -> Cost:
     url, cost = f"http://{server.address}:{PORT}", Cost()
     _limit(client, options.mbit)
-    collect = (*TRACER, "collect", "--data", str(folder / "data"), "--listen", f"{server.address}:{PORT}", *more)
-    collect = (*collect, "--live-window", str(options.live))
+    where = ("--data", str(folder / "data"), "--listen", f"{server.address}:{PORT}")
+    collect = (*TRACER, "collect", *where, *more, "--live-window", str(options.live))
     redis = (
         "redis-server",
         "--bind",

@@ -38,12 +38,11 @@ TIMES = (
     *("request_first_sent_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
     *("response_last_received_trace_ns", *(name for name in RHYTHM_COLUMNS if name.endswith("_trace_ns"))),
 )
+"""The stamps that spans show, and those that distinguish clients' requests from background work."""
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),
     *("request_bytes", "response_bytes", *ERRORS, "part", "result_code", *PEERS),
 )
-
-
 STORED = tuple(
     dict.fromkeys(
         [
