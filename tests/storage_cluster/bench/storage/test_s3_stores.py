@@ -176,10 +176,12 @@ def test_a_cosbench_file(store: S3Store, tmp_path: Path, style: str) -> None:
         pytest.skip("this store has no virtual hosts")
     text = COSBENCH.format(kind="s3", url=store.url, more=f";path_style_access={style};domain={store.domain}")
     text = text.replace("test:tester", store.access_key).replace("=testing", f"={store.secret_key}")
+    if not store.overwrites_at_once:
+        text = text.replace('workers="8"', 'workers="1"')
     (tmp_path / "s3.xml").write_text(text)
     done = CliRunner().invoke(command, ["run", str(tmp_path / "s3.xml"), "-o", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
-    assert folder.load(tmp_path / "run").tally.total().failures_count == 0
+    assert [row for row in folder.load(tmp_path / "run").rows() if row.error] == []
     kept = [file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()]
     assert not any(store.secret_key.encode() in content for content in kept)
 
