@@ -24,7 +24,7 @@ residuals to a rough alignment, so float64 is exact to below 1 ns.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -51,6 +51,8 @@ NO_TICKS: Mapping[str, int] = MappingProxyType({})
 MOST_TURNS = 200
 """Iterations of the solver for each of its variables: clocks that make sense take up to four; beyond its numbers it
 may go round for ever."""
+LEAST_MARGIN_NS = -0.5
+"""A pair's smallest delay that counts as none below 0: solutions are rounded to whole ns."""
 MOST_ROUNDS = 20
 """Rounds that add packets which thinning dropped and which the solution places before their sending."""
 
@@ -259,6 +261,10 @@ def _solve_lines(network: _Network) -> tuple[Floats, Floats, bool]:
 def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None) -> tuple[Floats, bool]:
     """Offsets and skews with the widest margins; if no line fits all packets, those with the least violation.
 
+    A pair with few packets has room for a wide margin, and the widest sum of all may be one that gives up the margin of
+    a pair with many, although lines fit all packets. Then margins below 0 are ruled out, and each counts as a share of
+    the room that its pair has.
+
     Where the solver finds none (a clock jumps by years, more often than `clock_steps` follows), the rough alignment.
     """
     count = len(network.lines)
@@ -276,10 +282,24 @@ def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None
     for host in network.reference:
         lower[[host, count + host]] = upper[[host, count + host]] = 0.0
     program = LinearProgram(costs, lower, upper, *_constraints(packets, margin_of, size, count))
+    margins = slice(2 * count, 2 * count + len(edges))
     found = program.solve(MOST_TURNS * size)
     if found is None or np.abs(found).max() > MOST_OFFSET_NS:  # jumps by decades are beyond its numbers
         return np.zeros(2 * count), False
-    return found[: 2 * count], bool((found[2 * count : 2 * count + len(edges)] >= -0.5).all())
+    if (found[margins] >= LEAST_MARGIN_NS).all():
+        return found[: 2 * count], True
+    lower[margins] = 0.0
+    rooms = _rooms(network, edges)
+    costs[margins] = -rooms.mean() / rooms
+    fitting = replace(program, costs=costs, lower=lower).solve(MOST_TURNS * size)
+    return (found if fitting is None else fitting)[: 2 * count], fitting is not None
+
+
+def _rooms(network: _Network, edges: list[tuple[int, int]]) -> Floats:
+    """For each pair the sum of the smallest delays of both directions, which no offset changes; at least 1 ns."""
+    least = {way: residuals.min() for way in network.directions if len(residuals := _residuals(network, *way))}
+    rooms = [least.get((a, b), 0) + least.get((b, a), 0) for a, b in edges]
+    return np.maximum(np.array(rooms, dtype=np.float64), 1.0)
 
 
 def _constraints(
@@ -326,7 +346,7 @@ def _violations(network: _Network, offsets: Floats, skews: Floats) -> list[_Pack
         send_s, receive_s = way.send_ns / NS_PER_S, way.receive_ns / NS_PER_S
         delay = residual + offsets[a] + skews[a] * send_s - offsets[b] - skews[b] * receive_s
         index = int(delay.argmin())
-        if delay[index] < -0.5:
+        if delay[index] < LEAST_MARGIN_NS:
             worst.append(_Packets(a, b, send_s[[index]], receive_s[[index]], residual[[index]]))
     return worst
 

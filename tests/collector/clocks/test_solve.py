@@ -86,6 +86,24 @@ def test_a_host_reached_only_through_others_is_aligned_through_them() -> None:
     assert {row["method"] for row in rows.values()} == {"hull"}
 
 
+def test_pairs_with_few_packets_do_not_outvote_one_with_many() -> None:
+    """Storage servers that exchanged ten packets each made clocks that agree "not run evenly"."""
+    at_ns = START_NS + np.arange(1, 101) * 10_000_000
+    delays_ns = {("hub", "a"): 3_000, ("hub", "b"): 4_000, ("hub", "c"): 5_000}
+    delays_ns |= {(there, here): delay for (here, there), delay in delays_ns.items()}
+    few = {("a", "b"): 200_000, ("b", "a"): 20_000, ("a", "c"): 200_000, ("c", "a"): 20_000}
+    ways = {
+        pair: Way(sent, sent + delay, frames, frames)
+        for pair, delay in (delays_ns | few).items()
+        for sent in [at_ns[::50] if pair in few else at_ns]
+        for frames in [np.arange(1, len(sent) + 1)]
+    }
+    windows = [(host, START_NS, START_NS + 2 * SECOND_NS) for host in ("hub", "a", "b", "c")]
+    rows = solve(ways, windows).clocks.to_pylist()
+    assert {row["method"] for row in rows} == {"hull"}
+    assert max(abs(row["offset_ns"]) for row in rows) <= 5_000
+
+
 def test_hosts_that_share_no_traffic_are_said_to_be_unaligned() -> None:
     clocks = {"a": SkewedClock(), "b": SkewedClock(), "c": SkewedClock(), "far": SkewedClock(5)}
     given_ = simulate_hops(clocks, [("a", "b"), ("a", "c")], span_s=1.0, there_ns=9000, back_ns=9000)
