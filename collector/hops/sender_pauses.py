@@ -28,12 +28,15 @@ import pyarrow as pa
 
 from collector.capture_files.records import Columns
 from collector.clocks.alignment import to_trace_ns
-from collector.trace.arrow import dictionary_array, nullable
+from collector.trace.arrow import dictionary_array, nullable, nullable_where
 from collector.trace.threshold import threshold
 
 USUAL_MSS_BYTES = 1448
 """The MSS assumed if no handshake was captured."""
 STAMPS = ("stopped", "released", "resumed")
+UNKNOWN = -1
+MAY_BE_UNKNOWN = ("full_ns", "rtt_ns")
+"""Columns of `pause_table` that are null where the capture does not show it."""
 PLACE = ["why", "send_host", "receive_host"]
 GROUP_COLUMNS = {
     **dict.fromkeys(PLACE, pl.String),
@@ -79,9 +82,11 @@ HOLDS: dict[str, type[np.generic]] = {
 def pause_table(found: Columns, hosts: pa.StringArray) -> pa.Table:
     """The core's pauses as a table: `connection_id, from_client, host` (the sender), `*_ns` of its own clock, bytes.
 
-    Arguments: `found`, the core's columns, in which -1 means unknown; the names of hosts.
+    Arguments: `found`, the core's columns, in which -1 means unknown; the names of hosts. Times that are not known
+    become null, since they are subtracted from others.
     """
     columns = {name: nullable(values) for name, values in found.items() if values.dtype != bool}
+    columns |= {name: nullable_where(found[name], found[name] == UNKNOWN) for name in MAY_BE_UNKNOWN}
     columns |= {name: pa.array(values) for name, values in found.items() if values.dtype == bool}
     return pa.table(columns | {"host": dictionary_array(found["host"].astype("i4"), hosts)})
 

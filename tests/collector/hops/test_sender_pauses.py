@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from collector.findings.stalls import stall_findings
 from collector.findings.symptoms import Symptoms
 from collector.findings.thresholds import DEFAULTS
-from collector.hops.sender_pauses import GROUP_COLUMNS, pauses_by_host_pair
+from collector.hops.sender_pauses import GROUP_COLUMNS, pause_table, pauses_by_host_pair
 from tests.helpers.scripts import play
 
 MS = 1_000_000
@@ -36,6 +37,17 @@ def why(stood_ns: int, rtt_ns: int | None, **figures: object) -> list[str]:
         f"{row['why']} {row['send_host']} {row['receive_host']}"
         for row in pause(stood_ns, rtt_ns, **figures).to_dicts()
     ]
+
+
+def test_times_that_the_core_does_not_know_are_null() -> None:
+    """One that was taken for 1970 made a wait of 57 years."""
+    numbers = {"stopped_ns": 90 * MS, "full_ns": -1, "rtt_ns": -1, "room_bytes": 0, "host": 0}
+    found = {name: np.array([value, value]) for name, value in numbers.items()}
+    found["rtt_ns"][1] = 30 * MS
+    table = pause_table(found, pa.array(["a"]))
+    assert table["full_ns"].to_pylist() == [None, None]
+    assert table["rtt_ns"].to_pylist() == [None, 30 * MS]
+    assert table["room_bytes"].to_pylist() == [0, 0]
 
 
 @pytest.mark.parametrize(
