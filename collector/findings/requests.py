@@ -185,7 +185,7 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
         name: pl.Series(known, dtype=pl.Categorical).gather(_or_null(codes[name], NONE))
         for name, (_, known) in names.items()
     }
-    waited = _is_waited_for(rows, spans, root, alike["server_host"])
+    waited = _is_waited_for(rows, spans, root, pl.DataFrame(alike))
     counts = {"count": group, "waited": group[waited]}
     protocol, protocols = indices(rows["protocol"])
     return Requests(
@@ -233,12 +233,12 @@ def _in_order(spans: pa.Table, ids: Int64Array) -> pa.Table:
     return spans.take(pa.array(places, mask=places == NONE))
 
 
-def _is_waited_for(rows: pa.Table, spans: pa.Table, root: Int64Array, servers: pl.Series) -> NDArray[np.bool_]:
+def _is_waited_for(rows: pa.Table, spans: pa.Table, root: Int64Array, groups: pl.DataFrame) -> NDArray[np.bool_]:
     """Whether each request is a client's, or made on behalf of one; false if its root is missing."""
     roots = np.flatnonzero(numbers(spans["depth"], missing=1) == 0)
     ends = pl.DataFrame(take_rows(rows.select(["client_host", "server_host", "background"]), roots))
     mine = np.zeros(len(root) + 1, dtype=np.bool_)
-    mine[roots[of_clients(ends.with_row_index("row"), pl.DataFrame({"server_host": servers}))["row"].to_numpy()]] = True
+    mine[roots[of_clients(ends.with_row_index("row"), groups)["row"].to_numpy()]] = True
     mine[NONE] = False
     return mine[root]
 

@@ -1,14 +1,15 @@
 """Classifies root requests: the clients' own, background work, and those whose parent was not found.
 
-- Client's: its client serves nobody, and its User-Agent names no daemon (`collector.services.services`).
+- Client's: its client serves nobody, and its User-Agent names no daemon (`collector.services.services`). So does one
+  that was not captured, unless it may be a server that was not captured either and that another captured host called.
 - Background: its User-Agent names a daemon; or its kind has a rhythm of its own: most requests of the kind begin while
   their host serves no request, and has served none within `LINGER_NS`.
 - Unlinked: neither. Its client serves others and begins such calls while it does. So a request probably made it, but it
   is unknown which.
 
-A kind is all requests of one host to one service. If every root's client serves somebody (all on one host), all roots
-count as clients'. Only timestamps of one host are compared (a call's beginning, and when its host served), so clock
-errors have no effect.
+A kind is all requests of one host to one service. If every captured root's client serves somebody, the roots of clients
+that were not captured count; without any (all on one host), all roots do. Only timestamps of one host are compared (a
+call's beginning, and when its host served), so clock errors have no effect.
 
 Limits: a daemon without a User-Agent on a host that is never idle is `unlinked`. So is work deferred for longer than
 `LINGER_NS` after an answer; if most of its kind is, it is `background`.
@@ -35,8 +36,20 @@ def of_clients(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """
     asked = roots.filter(~pl.col("background").fill_null(value=False))
     served = rows["server_host"].drop_nulls().unique()
-    outer = asked.filter(~pl.col("client_host").is_in(served.implode()))
-    return outer if len(outer) else asked
+    unseen = pl.col("client_host").is_null()
+    serves_nobody = ~pl.col("client_host").is_in(served.implode()) | (unseen & _cannot_be_relayed(rows))
+    outer = asked.filter(serves_nobody.fill_null(value=False))
+    if outer.is_empty():
+        outer = asked.filter(unseen)
+    return asked if outer.is_empty() else outer
+
+
+def _cannot_be_relayed(rows: pl.DataFrame) -> pl.Expr:
+    """Whether no host but a request's own server called a server that was not captured, and that may have sent it."""
+    callers = rows.filter(pl.col("server_host").is_null())["client_host"].drop_nulls().cast(pl.String).unique()
+    if callers.is_empty():
+        return pl.lit(value=True)
+    return pl.col("server_host").cast(pl.String) == callers[0] if len(callers) == 1 else pl.lit(value=False)
 
 
 def in_background(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

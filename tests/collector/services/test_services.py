@@ -189,6 +189,28 @@ def test_on_a_single_host_all_but_daemons_are_clients() -> None:
     assert of_clients(roots, roots)["exchange_id"].to_list() == [1]
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("client > web 0 10 90 100\n - > web - 10 90 -\n web > db 20 22 60 62", [1, 2]),
+        ("- > web - 10 90 -\n web > - 20 - - 62", [1]),
+        ("client > - 0 - - 100\n - > web - 10 90 -", [1]),
+        ("- > web - 10 90 -\n web > - 20 - - 62\n - > db - 30 50 -", [1]),
+        ("- > one - 10 90 -\n one > - 20 - - 62\n - > two - 10 90 -\n two > - 20 - - 62", [1, 3]),
+    ],
+    ids=[
+        "one client was captured, another was not",
+        "one server alone was captured",
+        "what lies between the client and the server was not captured",
+        "what lies between two servers was not captured",
+        "two servers call one that was not captured",
+    ],
+)
+def test_clients_that_were_not_captured(lines: str, expected: list[int]) -> None:
+    roots = pl.DataFrame(exchanges_of(lines))
+    assert of_clients(roots, roots)["exchange_id"].to_list() == expected
+
+
 def test_what_no_request_made_is_background_only_on_evidence() -> None:
     exchanges = pl.DataFrame(
         exchanges_of(
