@@ -22,13 +22,14 @@ arrive there when the child's first byte left: two stamps of one host, which no 
    step 1, those of a service that certainly calls theirs, and the innermost.
 
 Confidence is one divided by the number of equally possible candidates. For rare kinds by `timing` it is also multiplied
-by the share of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run
-whether or not a parent is open.
+by the share of like exchanges (same client host, same service) that had a candidate at all, and by the probability that
+this was no chance (`collector.requests.coincidence`): a daemon's own requests run whether or not a parent is open.
 
 Cost: a pass of the core over those that show an id (`collector/core/spans/src/links_by_id.rs`), its loop for those
 without one (`collector/core/links`), and a sorted search for each child that neither links.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector import _core
+from collector.requests.coincidence import made_by_requests, open_share
 from collector.requests.critical_path import NONE
 from collector.requests.inferred_parents import Inferred, infer_links
 from collector.requests.like_servers import merge_like_servers
@@ -310,9 +312,11 @@ def _link_by_timing(
         place, after, count = _innermost(times, unresolved[group], parents)
         found = place != NONE
         chosen[group[found]], other[group[found]], candidates[group[found]] = place[found], after[found], count[found]
-    share = np.empty(len(unresolved))
+    share, opened = np.empty(len(unresolved)), _open_shares(times, serving)
     for group in _groups(host, service):
-        share[group] = (chosen[group] != NONE).mean()
+        linked_count = int((chosen[group] != NONE).sum())
+        share[group] = linked_count / len(group)
+        share[group] *= made_by_requests(linked_count, len(group), opened[int(host[group[0]])])
     linked = np.flatnonzero(chosen != NONE)
     linked = linked[times.possible(unresolved[linked], chosen[linked])]
     links.parent[unresolved[linked]] = chosen[linked]
@@ -321,6 +325,19 @@ def _link_by_timing(
     linked = linked[(other[linked] != NONE) & times.possible(unresolved[linked], other[linked])]
     links.alternative[unresolved[linked]] = other[linked]
     links.alternative_confidence[unresolved[linked]] = links.confidence[unresolved[linked]]
+
+
+def _open_shares(times: _Times, serving: Int64Array) -> defaultdict[int, float]:
+    """For each host the share of the trace's time in which it served a request; 0 for a host that served none."""
+    shares = defaultdict[int, float](float)
+    if not len(serving):
+        return shares
+    known = [stamps[(stamps != UNSEEN) & (stamps != FOREVER)] for stamps in (times.sent, times.arrived, times.closed)]
+    stamps = np.concatenate(known)
+    for host in np.unique(times.server[serving]).tolist():
+        here = serving[times.server[serving] == host]
+        shares[host] = open_share(times.arrived[here], times.closed[here], int(stamps.min()), int(stamps.max()))
+    return shares
 
 
 def _groups(*keys: NDArray[np.generic]) -> list[Int64Array]:
