@@ -2,11 +2,13 @@
 
 A server is silent if it sent no answer at all for a while although several requests waited for one: a dead process
 whose kernel still accepts connections and acknowledges data. If it answered other requests meanwhile, the request is
-merely unanswered. If it waited itself, for another server or for the request's body, it is not silent either.
+merely unanswered. If it waited itself, for another server or for the request's body, it is not silent either; nor if
+one request waits for the answer that another one for the same target is given (a cache that asks its origin once).
 
 If messages cannot be read, each turn of a connection counts as a request. It expects an answer if nearly all other
-turns were answered in much less time and the waiting ones were answered together. A silence is unusually long in
-comparison with the other hosts of the same service and with the server's other answers.
+turns were answered in much less time and the waiting ones were answered together, and if no other client was still
+sending something all that time: a broker speaks to its consumers when a publisher has spoken. A silence is unusually
+long in comparison with the other hosts of the same service and with the server's other answers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +38,7 @@ INSUFFICIENT_STORAGE = 507
 
 WAITS = [
     *("client_host", "server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "asked_for_body"),
-    *("answered", "given_up", "heard", "asking_ns", "own_ns"),
+    *("answered", "given_up", "heard", "asking_ns", "own_ns", "target"),
 ]
 """The columns needed of requests that waited."""
 _FATES = {
@@ -65,6 +67,9 @@ class AnswerThresholds:
     )
     silent_ratio: float = threshold(
         4.0, "chosen: a silence is so many times the longest stall of the other servers of the service"
+    )
+    asking_most_share: float = threshold(
+        0.1, "chosen: a server that asked others for no more than this share of a wait was not held up by them"
     )
     waiting_least_count: int = threshold(
         2, "chosen: in the middle of a silence; a single request may be slow by itself"
@@ -147,7 +152,7 @@ def _silent_servers(
     # On a connection with holes nobody knows what was answered meanwhile.
     requests = requests.filter(~pl.col("connection_id").is_in(symptoms.unseen["connection_id"].unique().implode()))
     # The last that is said in an unknown protocol may want no answer.
-    requests = requests.filter(pl.col("readable") | pl.col("answered").is_not_null())
+    every, requests = requests, requests.filter(pl.col("readable") | pl.col("answered").is_not_null())
     stalls = _stalls(requests, limits)
     meant = stalls.filter(pl.col("waiting") >= limits.waiting_least_count).sort(
         "stall", "exchange_id", descending=[True, False]
@@ -163,7 +168,7 @@ def _silent_servers(
     ).iter_rows(named=True):
         if _slow_at_other_times(requests, row, limits):
             continue  # no silence, but slowness
-        if not row["readable"] and not _owes_answers(requests, row, limits):
+        if not row["readable"] and (_waits_for_another(every, row) or not _owes_answers(requests, row, limits)):
             continue
         waits = _waits_within(requests, row, limits.silent_least_ns // 2)
         yield Finding(
@@ -180,7 +185,8 @@ def _silent_servers(
             text=f"{service_at(row['service'], row['server_host'])} answered nothing for {in_words(row['stall'])}, "
             f"while its kernel kept accepting data: {times(row['waiting'], 'request')} waited, the longest "
             f"{in_words(max(waits, default=row['stall']))}" + fingerprint("answer", waits, [row["service"]]),
-            remedy="check whether that process is stopped, hangs or swaps (ps -o stat,wchan; py-spy dump, gdb)",
+            remedy="check whether that process is stopped, hangs, swaps or waits for another one (ps -o stat,wchan; "
+            "py-spy dump, gdb)",
         )
 
 
@@ -202,6 +208,14 @@ def _slow_at_other_times(requests: pl.DataFrame, row: dict[str, int], limits: An
     long = pl.col("own_ns") * limits.silent_ratio >= row["stall"]
     slow = requests.filter((pl.col("server_host") == row["server_host"]) & apart & long)
     return slow.height >= limits.slow_least_count
+
+
+def _waits_for_another(requests: pl.DataFrame, row: dict[str, int]) -> bool:
+    """Whether another client of a server, whose protocol cannot be read, was sending one message all through the
+    silence: the server may have had nothing to say before its end."""
+    mine = (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
+    goes_on = (pl.col("asked") < row["since"]) & (pl.col("arrived") >= row["until"])
+    return not requests.filter(mine & goes_on).is_empty()
 
 
 def _owes_answers(requests: pl.DataFrame, row: dict[str, int], limits: AnswerThresholds) -> bool:
@@ -242,7 +256,7 @@ def _stalls(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
     """
     for_body = pl.col("asked_for_body").is_not_null() & pl.col("answered").is_null()
     short = pl.col("answered").is_null() & (pl.col("until") - pl.col("asked") < limits.silent_least_ns)
-    rows = requests.filter(~for_body & (pl.col("asking_ns").fill_null(0) == 0) & ~short).select(
+    rows = _not_held_up(requests.filter(~for_body & ~short), limits).select(
         *("server_host", "service", "exchange_id", "connection_id", "until", "readable"),
         arrived=pl.coalesce("arrived", "asked"),
         silent=pl.col("answered").is_null(),
@@ -269,6 +283,22 @@ def _stalls(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
         since=pl.Series(since[long]), stall=pl.Series((until - since)[long]), waiting=pl.Series(waiting)
     )
     return found[np.argsort(middle, kind="stable")]
+
+
+def _not_held_up(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
+    """Those whose server did not wait itself, for another server that it asked for them or for a request of the same
+    target that was there before."""
+    place, most = ["server_host", "service", "target"], limits.asking_most_share
+    rows = requests.with_row_index("place").with_columns(took=pl.col("until") - pl.col("asked"))
+    asked = pl.col("asking_ns").fill_null(0) > most * pl.col("took")
+    first = rows.filter(asked & pl.col("target").is_not_null() & pl.col("until").is_not_null())
+    first = first.select(*place, "asked", answered_first="until").sort("asked")
+    others = rows.filter(~asked).sort("asked")
+    if not first.is_empty():
+        others = others.join_asof(first, on="asked", by=place, check_sortedness=False)
+        apart = (pl.col("until") - pl.col("answered_first")).abs()
+        others = others.filter(~(apart <= most * pl.col("took")).fill_null(value=False))
+    return others.sort("place").drop("place", "took", "answered_first", strict=False)
 
 
 def _by_server(rows: pl.DataFrame) -> tuple[Int64Array, Int64Array]:

@@ -3,6 +3,7 @@
 Every case is a small form of a recorded run of `python -m benchmarks.diagnosis`.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -338,6 +339,51 @@ def test_a_silence_begins_after_the_last_answer_whatever_was_given_up_since() ->
         text += f"proxy > storage1/swift-object {asked} {asked} {answered} {up}\n"
     (silent,) = [row for row in of_requests(text) if row["kind"] == "server_silent"]
     assert "answered nothing for 11.000 s" in silent["text"]
+
+
+def silent_servers(text: str) -> list[str]:
+    return [row["host"] for row in of_requests(text) if row["kind"] == "server_silent"]
+
+
+@pytest.mark.parametrize(
+    ("called_us", "expected"), [(3000, ["web"]), (1_900_000, ["db"])], ids=["briefly", "all along"]
+)
+def test_a_server_that_called_others_is_silent_if_that_is_not_what_held_it_up(
+    called_us: int, expected: list[str]
+) -> None:
+    """A process that was stopped for 2 s asked its database for 3 ms when it went on, and was excused by that."""
+    text = "".join(f"client > web {at} {at} {at + 3000} {at + 3010}\n" for at in range(0, 100_000, 10_000))
+    for number in range(4):
+        asked, resumed = 200_000 + number * 1000, 2_200_000 + number * 5000
+        answered = max(resumed, asked + 100 + called_us) + 4000
+        called = answered - 500 - called_us
+        text += f"client > web {asked} {asked} {answered} {answered + 10} tx=t{number}\n"
+        text += f"web > db {called} {called} {called + called_us} {called + called_us} tx=t{number}\n"
+    assert silent_servers(text) == expected
+
+
+@pytest.mark.parametrize(("target", "expected"), [("/same", []), ("/other", ["cache"])])
+def test_a_cache_that_asks_its_origin_once_for_several_is_not_silent(target: str, expected: list[str]) -> None:
+    text = "".join(f"client > cache {at} {at} {at + 1000} {at + 1010}\n" for at in range(0, 100_000, 10_000))
+    text += "client > cache 200000 200000 15200000 15200010 target=/same\n"
+    text += "cache > origin 200100 200110 15199900 15199910 target=/same\n"
+    for asked in (300_000, 400_000, 9_000_000):
+        text += f"client > cache {asked} {asked} 15199990 15200020 target={target}\n"
+    assert silent_servers(text) == expected
+
+
+@pytest.mark.parametrize(("is_sending", "expected"), [(True, []), (False, ["broker"])], ids=["publisher", "none"])
+def test_a_broker_is_not_silent_while_its_publisher_is(is_sending: bool, expected: list[str]) -> None:
+    """Of a protocol that cannot be read: deliveries came again when the publisher went on after 6 s."""
+    often = [*range(0, 2_000_000, 20_000), *range(8_000_000, 8_400_000, 20_000)]
+    text = ""
+    for number in range(3):
+        for at, after in itertools.pairwise(often):
+            begin = at + 500 + 10 * number
+            text += f"consumer{number} > broker {begin} {begin} {after} {after + 5} protocol=unknown\n"
+    if is_sending:
+        text += "publisher > broker 0 0 8500000 8500010 whole=8450000 protocol=unknown\n"
+    assert silent_servers(text) == expected
 
 
 def replicas(count: int, took, hosts: Sequence[str] = HOSTS[1:]) -> str:
