@@ -57,6 +57,7 @@ class _Known:
     server: Server
     products: list[tuple[Product, tuple[str, ...]]] = field(default_factory=list)
     protocols: list[str] = field(default_factory=list)
+    forwarded: list[str] = field(default_factory=list)  # products whose evidence may be that of a server behind it
 
     @property
     def product(self) -> Product | None:
@@ -208,6 +209,7 @@ def _drop_relayed(known: Sequence[_Known]) -> None:
         }
         kept.append([one for one in each.products if one[0].name not in theirs])
     for each, products in zip(known, kept, strict=True):
+        each.forwarded = [product.name for product, _ in each.products if product not in [one for one, _ in products]]
         each.products = products
 
 
@@ -371,6 +373,8 @@ def _evidence(each: _Known, group: Sequence[_Known]) -> str:
         said.append(" and ".join(_clue_words(services.clues()[name]) for name in each.products[0][1]))
     elif len(group) > 1:
         said.append(f"{len(group)} hosts do the same: requests go now to one, now to another, whatever they are for")
+    elif each.forwarded:
+        said.append(f"what shows {each.forwarded[0]} may be forwarded from the server that it calls")
     elif not each.protocols and not each.server.owners and (usual := services.usual_service(each.server.port)):
         said.append(f"no message shows which software it is; port {each.server.port} is usually {usual}")
     said += [owner_evidence(each.server.owners)] if each.server.owners else []
@@ -387,5 +391,6 @@ def _clue_words(clue: Clue) -> str:
     said = [f"is asked for {clue.targets[0]}"] if clue.targets else []
     if clue.header:
         name, value = clue.header
-        said.append(f"{'is sent' if clue.from_client else 'answers with'} {name}: {value}…")
+        header = f"{name}: {value}…" if value else f"a header {name}"
+        said.append(f"{'is sent' if clue.from_client else 'answers with'} {header}")
     return " with ".join(said[:1]) + (f", {said[1]}" if said[1:] else "") or f"is sent {', '.join(clue.methods)}"

@@ -8,6 +8,7 @@ container's own network), only the captures of a connection's own two hosts coun
 Memory: about 1 KiB a server; servers beyond `MOST_SERVERS`, which only a port scan reaches, are ignored.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ _SERVER = ("server_host", "server_addr", "server_port", "translated_server_addr"
 _CLIENT = ("client_host", "client_addr", "client_port")
 _ASKED = "tls_server_name"
 _OWNER = ("server_process", "server_exe", "server_unit", "server_container", "server_pod")
+_SCHEME_AND_AUTHORITY = re.compile(r" https?://[^/ ]*/?", re.IGNORECASE)
 MOST_OWNERS = 16
 """At most so many owners are kept of a server."""
 MOST_ASKED = 16
@@ -116,7 +118,7 @@ class Servers:
                     server.counts.update({place: count for place, count in enumerate(seen.counts) if count})
                     server.requests_count += seen.requests_count
                     server.answers_count += seen.answers_count
-                    server.sample.extend(seen.sample)
+                    server.sample.extend(map(_in_origin_form, seen.sample))
             server.ends.clear()
         return sorted(self._found.values(), key=lambda server: (server.port, server.host))
 
@@ -148,6 +150,12 @@ class Servers:
         ends = [(address, row["server_port"]), (row["translated_server_addr"], row["translated_server_port"])]
         seen_at = {str(one) for one in (host, client) if one} or set(self._clues)
         server.ends |= {(one, str(at), int(str(number))) for one in seen_at for at, number in ends if at and number}
+
+
+def _in_origin_form(request: str) -> str:
+    """Method and target without scheme and authority, which a forward proxy is sent and a server is not (RFC 9112
+    §3.2)."""
+    return _SCHEME_AND_AUTHORITY.sub(" /", request, count=1)
 
 
 def _is_asked(seen: EndpointClues) -> bool:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from collector.commands import replay
 from collector.services.choices import Watched
 from collector.services.naming import name_services, servers_to_watch
-from collector.services.servers import OUTSIDE, Server, ServerOwner
+from collector.services.servers import OUTSIDE, Server, ServerOwner, _in_origin_form
 from collector.services.service_names import ServiceNames
 from collector.services.services import clues
 from collector.trace.model import ServiceInfo
@@ -170,6 +170,9 @@ def test_nodes_that_ask_each_other_are_replicas() -> None:
         ("rgw-answers s3-answers", "radosgw"),
         ("s3-answers nginx-answers", "s3"),
         ("nginx-answers", "nginx"),
+        ("varnish-adds apache-answers", "varnish"),
+        ("squid-adds lighttpd-answers", "squid"),
+        ("tomcat-answers apache-answers", "tomcat"),
         ("tls-hello", "a:80"),
         ("container-target", "a:80"),  # of an account or a container server
     ],
@@ -186,6 +189,7 @@ def test_software_is_known_by_its_messages(seen: str, expected: str) -> None:
         ("memcached-command memcached-answer", "memcached"),
         ("ceph-osd-asked ceph-frame-in ceph-frame-out", "ceph-osd"),
         ("tls-hello", "a:80"),
+        ("fastcgi-begins", "a:80"),
     ],
 )
 def test_software_is_known_by_first_bytes_where_no_http_was_seen(seen: str, expected: str) -> None:
@@ -252,6 +256,20 @@ def test_what_a_relay_passes_on_is_not_its_own() -> None:
     assert names(server("lb:80", "client", ITEMS, "minio-answers"), store) == ["lb:80", "minio"]
 
 
+def test_a_forward_proxy_is_sent_the_origins_address_too() -> None:
+    asked = [f"GET http://app:8000{path}" for path in ITEMS]
+    assert [_in_origin_form(text) for text in asked] == [f"GET {path}" for path in ITEMS]
+    assert _in_origin_form("CONNECT app:443") == "CONNECT app:443"
+    assert _in_origin_form("GET http://app") == "GET /"
+
+
+def test_why_a_relay_has_no_name_is_said() -> None:
+    front = server("pool:3306", "client", seen="mysql-asked")
+    found = name_services([front, server("db:3306", "pool", seen="mysql-asked")], {}, all_are_replicas)
+    (words,) = [each.evidence for each in found if each.host == "pool"]
+    assert words == "what shows mysql may be forwarded from the server that it calls"
+
+
 def test_an_app_that_asks_another_app_is_no_relay() -> None:
     front = server("a:8000", "client", [f"/orders/{n}" for n in range(20)], "gunicorn-answers")
     behind = server("b:8001", "a", [f"/users/{n}" for n in range(20)], "gunicorn-answers")
@@ -302,6 +320,12 @@ def conversation(server_port: int, asked: bytes, answered: bytes) -> list[tuple[
         (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n", "redis"),
         (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"N", "postgresql"),
         (b"get key\r\n", b"END\r\n", "memcached"),
+        (b"\x0e\x00\x00\x00\x03SELECT 17 + 1", b"\x01\x00\x00\x01\x01", "mysql"),
+        (
+            b"GET /a HTTP/1.1\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nServer: Apache\r\nX-Varnish: 32770\r\nContent-Length: 0\r\n\r\n",
+            "varnish",
+        ),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\x16\x03\x03", None),  # a handshake is no request
         (b"", b"", None),
     ],
