@@ -170,7 +170,7 @@ class Pipeline:
             self._write_annotations(alignment)
             for job in self._jobs:
                 job.result()
-        self._add_counters(unread_counters(self._rebuilt.unread, streams))
+        self._add_counters(unread_counters(self._rebuilt.unread, streams, are_cut=self._captures.are_cut))
         return self._info
 
     def _add_counters(self, counters: Iterable[CounterInfo]) -> None:

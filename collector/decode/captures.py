@@ -87,7 +87,8 @@ class Scan:
 
     A node's containers are hosts, too (`collector.decode.containers`): `clock_of` names the clock that each of them
     uses; `clock_windows` and `frames` have each clock's first and last timestamp, and its number of frames;
-    `ticks_ns`, how coarse its timestamps are, where coarser than 1 ns; `kept`, what the agents of a host stated that
+    `ticks_ns`, how coarse its timestamps are, where coarser than 1 ns; `are_cut`, whether packets may have been cut;
+    `kept`, what the agents of a host stated that
     they kept, where they did. `decoder`, which takes the partitions' packets, in this process or in another one.
     """
 
@@ -126,6 +127,7 @@ class Scan:
             if info.first_host_ns is not None and info.last_host_ns is not None
         ]
         self.ticks_ns = {capture.host: capture.tick_ns for capture in captures if capture.tick_ns}
+        self.are_cut = any(capture.is_cut for capture in captures)
         self.absurd = {capture.host: capture.absurd.all_frames() for capture in captures if capture.absurd.count}
         self.absurd |= {
             lane.name: self.absurd[captures[lane.capture].host]

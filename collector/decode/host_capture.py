@@ -43,6 +43,8 @@ LAST_BITS, MORE_BITS = 12, 4
 """If a partition holds too much of a host, partitions are increased up to 2^`LAST_BITS`, by `MORE_BITS` at a time."""
 READERS_COUNT = 2
 """Hosts that `read_in_threads` reads at a time."""
+WHOLE_PACKET_BYTES = 65_535
+"""The longest IP packet; captures that keep so much of each cut none."""
 LAST_FRAME = (1 << 32) - 2
 """The highest frame number of a host; the next number means none. The reader omits packets of a file beyond it."""
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
@@ -82,6 +84,8 @@ class HostCapture:
     tick_ns: int = 0
     """The longest clock tick of its interfaces, 0 if none is longer than 1 ns: packets were up to one later than their
     timestamps. Or how far stamps of its cards may be off, if that is more."""
+    is_cut: bool = False
+    """Whether packets may have been kept in part: by a limit that the file states, or as an agent was told to."""
     notes: Notes = NOTHING
     named_addresses: frozenset[int] = frozenset()
     counters: list[CounterInfo] = field(default_factory=list)
@@ -229,6 +233,7 @@ class HostCapture:
                     )
             if self._places[key] != ELSEWHERE and interface.resolution_ns > 1:
                 self.tick_ns = max(self.tick_ns, interface.resolution_ns)
+            self.is_cut |= bool(reader.host) or 0 < interface.snaplen < WHOLE_PACKET_BYTES
             found.append(self._places[key])
         return np.array(found, dtype=np.uint16)
 

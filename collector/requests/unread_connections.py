@@ -23,6 +23,7 @@ from collector.trace.model import CounterInfo
 from collector.trace.schema import StreamReason
 
 UNREAD = "frames_unread"
+UNKNOWN_PROTOCOL = "connections_unknown"
 REMEDIES = {
     "connections_encrypted": (
         "their requests are turns of encrypted records, without names; with `--keys FILE`, the key log of either end "
@@ -31,15 +32,17 @@ REMEDIES = {
     "connections_begun_before": (
         "what they speak is not known, since they began before the capture; begin the capture first, or restart one end"
     ),
-    "connections_unknown": (
-        "they speak no protocol that is read here, or their packets were cut too short to show it; capture whole "
-        "packets (`tracer capture --payload 65535`, `tcpdump -s 0`) to rule that out"
-    ),
+    UNKNOWN_PROTOCOL: "they speak no protocol that is read here; so their requests are turns",
     UNREAD: (
         "requests on these connections are not counted, or not all: some of their messages begin in bytes that were "
         "not captured; capture whole packets (`tracer capture --payload 65535`, `tcpdump -s 0`), without drops"
     ),
 }
+IF_CUT = (
+    "they speak no protocol that is read here, or their packets were cut too short to show it; capture whole "
+    "packets (`tracer capture --payload 65535`, `tcpdump -s 0`) to rule that out"
+)
+"""The remedy of connections of an unknown protocol, where packets may have been cut."""
 COLUMNS = ["connection_id", "protocol", "client_isn", "tls_opened"]
 TLS = "tls"
 
@@ -60,15 +63,17 @@ def unread_counts(connections: pa.Table, with_requests: pa.ChunkedArray) -> Coun
     return Counter(found.row(0, named=True))
 
 
-def unread_counters(counts: Mapping[str, int], streams: pa.Table) -> tuple[CounterInfo, ...]:
+def unread_counters(counts: Mapping[str, int], streams: pa.Table, *, are_cut: bool) -> tuple[CounterInfo, ...]:
     """One counter for each reason that there is.
 
-    Arguments: `counts`, of `unread_counts`, summed over all partitions; the table `streams`.
+    Arguments: `counts`, of `unread_counts`, summed over all partitions; the table `streams`; `are_cut`, whether packets
+    may have been kept in part.
     """
     is_unread = pc.equal(streams["reason"].cast(pa.string()), str(StreamReason.UNREAD))
     frames_count = pc.count_distinct(streams["connection_id"].filter(is_unread)).as_py()
+    remedies = REMEDIES | ({UNKNOWN_PROTOCOL: IF_CUT} if are_cut else {})
     return tuple(
         CounterInfo(None, name, Severity.NOTICE, count, remedy)
-        for name, remedy in REMEDIES.items()
+        for name, remedy in remedies.items()
         if (count := frames_count if name == UNREAD else counts.get(name, 0))
     )

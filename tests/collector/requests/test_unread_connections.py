@@ -31,13 +31,20 @@ def connections(*rows: Row) -> pa.Table:
 def test_why_a_connection_is_not_read(row: Row, expected: dict[str, int]) -> None:
     counts = unread_counts(connections(row, (3, "redis", 1, None)), pa.chunked_array([[1, 1, 3]]))
     assert {name: count for name, count in counts.items() if count} == expected
-    found = unread_counters(counts, StreamJudge().table())
+    found = unread_counters(counts, StreamJudge().table(), are_cut=True)
     assert [(counter.name, counter.count) for counter in found] == list(expected.items())
 
 
 def test_partitions_add_up() -> None:
     one = unread_counts(connections((1, "tls", 7, None), (2, "tls", 7, None)), pa.chunked_array([[1, 2]]))
     two = unread_counts(connections((3, "tls", 7, None)), pa.chunked_array([[3]]))
-    (counter,) = unread_counters(one + two, StreamJudge().table())
+    (counter,) = unread_counters(one + two, StreamJudge().table(), are_cut=True)
     assert counter.count == 3
     assert "--keys FILE" in counter.remedy
+
+
+@pytest.mark.parametrize("are_cut", [True, False])
+def test_whole_packets_are_asked_for_only_where_some_may_be_cut(are_cut: bool) -> None:
+    counts = unread_counts(connections((1, "unknown", 7, None)), pa.chunked_array([[1]]))
+    (counter,) = unread_counters(counts, StreamJudge().table(), are_cut=are_cut)
+    assert ("tcpdump -s 0" in counter.remedy) is are_cut
