@@ -23,7 +23,9 @@
 //! - Each is longer than [`MIN_SILENCE_NS`], and than twice the clocks' uncertainty.
 //!
 //! # Limits
-//! - If one end of a transfer was not captured, the time next to it is not reported as a silence.
+//! - If the sender was not captured, or lost the trace of its bytes, the time next to it is not reported as a silence.
+//! - If the receiver was not captured, bytes had arrived when the sender heard an acknowledgement. So of the time until it
+//!   sends new ones, what follows the last acknowledgement is a silence; what precedes it may be the way.
 //! - A silence begins at a receiver's stamp and ends at a sender's, so its length is as uncertain as the clocks.
 //! - A sender that happens to continue at the moment of an acknowledgement, with a full segment, counts as held by it.
 //!
@@ -161,7 +163,7 @@ impl Evidence<'_> {
 }
 
 /// A silence whose cause is not yet determined. The transfer that ended it begins at `offset`; the previous one left at
-/// `sent_ns`.
+/// `sent_ns`. `from_ns` is `UNSEEN` if no arrival shows when the silence began.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     ordinal: usize,
@@ -172,6 +174,20 @@ struct Gap {
     sent_ns: i64,
     offset: i64,
     bytes: i64,
+}
+
+impl Gap {
+    /// The gap with its beginning, if there is one: an arrival that was captured, or else the last acknowledgement that
+    /// the sender heard (`by_then`, ascending) after it had sent.
+    fn begun(&self, by_then: &[i64]) -> Option<Gap> {
+        if self.from_ns != UNSEEN {
+            return Some(*self);
+        }
+        let last = by_then.partition_point(|&at| at <= self.to_ns).checked_sub(1)?;
+        let from_ns = by_then[last];
+        let is_silence = from_ns >= self.sent_ns && self.to_ns.saturating_sub(from_ns) >= LONG_SILENCE_NS;
+        is_silence.then_some(Gap { from_ns, ..*self })
+    }
 }
 
 /// Finds the silences of one connection, in buffers that are reused for the next.
@@ -202,7 +218,8 @@ impl SilenceFinder {
             return;
         }
         let heard = evidence.acknowledgement_times(rows);
-        for gap in &self.gaps {
+        for gap in self.gaps.iter().filter_map(|gap| gap.begun(heard.of(gap.from_client))) {
+            let gap = &gap;
             let cause = evidence.cause(gap, gap.from_client, &heard);
             let silence = Silence {
                 exchange: NO_PLACE,
@@ -238,18 +255,26 @@ impl SilenceFinder {
             self.order.sort_by_key(|range| (range.sent_ns, range.start));
             &self.order
         };
-        let (mut reach, mut sent_ns, mut doubt) = (UNSEEN, UNSEEN, 0);
+        let no_arrival = ranges.iter().all(|range| range.received_ns == UNSEEN);
+        let (mut reach, mut sent_ns, mut doubt, mut sent_end) = (UNSEEN, UNSEEN, 0, i64::MIN);
         for range in ranges {
             if range.sent_ns == UNSEEN || range.is_repeat() {
                 continue;
             }
             let least = MIN_SILENCE_NS.max(doubt.max(range.uncertainty_ns).saturating_mul(2));
-            if reach != UNSEEN && reach != i64::MAX && range.sent_ns.saturating_sub(reach) > least {
+            let is_new =
+                no_arrival && range.start >= sent_end && range.sent_ns.saturating_sub(sent_ns) >= LONG_SILENCE_NS;
+            let is_gap = match reach {
+                UNSEEN => false,
+                i64::MAX => is_new,
+                arrived => range.sent_ns.saturating_sub(arrived) > least,
+            };
+            if is_gap {
                 self.gaps.push(Gap {
                     ordinal: part.ordinal,
                     in_response: part.role == Role::Response,
                     from_client,
-                    from_ns: reach,
+                    from_ns: if reach == i64::MAX { UNSEEN } else { reach },
                     to_ns: range.sent_ns,
                     sent_ns,
                     offset: range.origin,
@@ -264,6 +289,7 @@ impl SilenceFinder {
             };
             reach = if reach == i64::MAX { arrived } else { reach.max(arrived) };
             (sent_ns, doubt) = (range.sent_ns, range.uncertainty_ns);
+            sent_end = sent_end.max(range.end);
         }
     }
 }

@@ -486,6 +486,30 @@ fn where_an_arrival_was_not_seen_nothing_is_called_silence() {
 }
 
 #[test]
+fn where_the_receiver_was_not_captured_bytes_have_arrived_when_the_sender_hears_so() {
+    let uploads = |heard_ns: i64, again: (i64, i64)| {
+        silences_of(&[
+            (true, (0, 2_000), (10, UNSEEN)),
+            (false, (0, 0), (UNSEEN, heard_ns)), // an acknowledgement
+            (true, again, (9 * MS, UNSEEN)),
+            (false, (0, 50), (UNSEEN, 20 * MS)),
+        ])
+    };
+    assert_eq!(
+        uploads(2 * MS, (2_000, 4_000)),
+        [(false, 2 * MS, 9 * MS, Cause::Source)],
+        "the client had nothing to send"
+    );
+    assert_eq!(
+        uploads(9 * MS - 1_000, (2_000, 4_000)),
+        [],
+        "it waited for the acknowledgement"
+    );
+    assert_eq!(uploads(2 * MS, (0, 2_000)), [], "the same bytes again: they were lost");
+    assert_eq!(uploads(UNSEEN, (2_000, 4_000)), [], "it heard none");
+}
+
+#[test]
 fn short_silences_behind_an_acknowledgement_are_held_if_a_full_segment_follows() {
     let silent = |bytes: i64| {
         let transfers = [

@@ -475,6 +475,9 @@ impl Walk<'_> {
         add(SERVER_OR_NETWORK, until - from);
         add(RESPONSE, end - until);
         self.follow(span, SERVER_OR_NETWORK, from, until);
+        for (from, to) in self.share_silences(span, (sent, from), (until, end)) {
+            self.follow(span, RESPONSE_IDLE, from, to);
+        }
     }
 
     /// Move the long silences of a span out of its network time, as far as they lie in these parts of its window.
@@ -662,6 +665,28 @@ mod tests {
         let ledger = shared_out(&[row, child]);
         assert_eq!(of(&ledger, 0)[..10], [0, 0, 0, 5, 0, 0, 0, 30, 20, 0]);
         assert_eq!(of(&ledger, 1)[..10], [0, 0, 5, 2, 0, 36, 0, 0, 2, 0]);
+    }
+
+    #[test]
+    fn one_end_shows_that_the_client_had_nothing_to_send() {
+        let mut row = plain(-1, 0, 100, UNSEEN, UNSEEN, 200);
+        (row[7], row[14], row[15]) = (150, 180, 180);
+        let silent = Silences {
+            long: LongSilences {
+                row: &[0],
+                in_response: &[false],
+                cause: &[IDLE],
+                from_ns: &[110],
+                to_ns: &[140],
+            },
+            ..Silences::default()
+        };
+        let ledger = shared_with(&[row], &silent);
+        let of = |stretch: usize| ledger.stretches[stretch][0];
+        assert_eq!(
+            [of(REQUEST), of(REQUEST_IDLE), of(SERVER_OR_NETWORK), of(RESPONSE)],
+            [20, 30, 30, 20]
+        );
     }
 
     /// A parent that streams what its child sends: 100 … 300, first byte at 150; the child is silent from 160 to 260.
