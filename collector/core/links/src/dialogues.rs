@@ -59,6 +59,28 @@ impl Calls {
         &self.order[self.from[call] as usize..self.from[call + 1] as usize]
     }
 
+    /// Calls of one exchange each, in the order of their rows.
+    #[cfg(test)]
+    pub fn of_one_exchange_each(calls: Vec<Call>) -> Self {
+        let count = calls.len() as u32;
+        Calls {
+            calls,
+            like: (0..count).collect(),
+            order: (0..count).collect(),
+            from: (0..=count).collect(),
+        }
+    }
+
+    /// Appends a call that has the exchanges of some others.
+    pub fn join(&mut self, others: &[u32], call: Call) {
+        for &other in others {
+            let range = self.from[other as usize] as usize..self.from[other as usize + 1] as usize;
+            self.order.extend_from_within(range);
+        }
+        self.from.push(self.order.len() as u32);
+        self.calls.push(call);
+    }
+
     /// The kind of each call: its class; of one that was cut short, the class of whole ones.
     pub fn kinds(&self, class: &[u16]) -> Vec<u16> {
         self.like.iter().map(|&call| class[call as usize]).collect()

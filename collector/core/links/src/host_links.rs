@@ -10,6 +10,7 @@
 //! 4. If there is no order, estimate the rates again from the marginals.
 //! 5. Combine links in order and marginals into a parent and a confidence for each call.
 //! 6. Resolve calls in doubt by the histories of their requests.
+//! 7. Give calls that were made while one request alone was open to that one, where the host's own calls are rare.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -21,6 +22,7 @@ use crate::dialogues::{Call, NEVER_NS};
 use crate::evidence::Evidence;
 use crate::initial_sizes::{self, Sizes};
 use crate::mcmc_histories::{self, Candidate, Doubt};
+use crate::only_open;
 use crate::pools::Pool;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
@@ -159,6 +161,7 @@ pub fn link_host(
         .collect();
     found.extend(done);
     resolve_doubts(calls, known.class, kind, &mut found);
+    only_open::link(calls, kind, parents, &mut found);
     found.extend(host.link_rare_kinds(&few));
     found
 }
@@ -771,6 +774,22 @@ fn combine(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &O
         }
     };
     parents.into_iter().zip(right).map(found).collect()
+}
+
+#[cfg(test)]
+impl InferredLink {
+    /// A link of which nothing else is known.
+    pub fn plain(child: u32, parent: Option<u32>, confidence: f64) -> Self {
+        InferredLink {
+            child,
+            parent,
+            confidence,
+            alternative: None,
+            ordered_parent: None,
+            order_confidence: 0.0,
+            candidates: vec![],
+        }
+    }
 }
 
 #[cfg(test)]

@@ -24,9 +24,12 @@
 //!    get the probability of the order as their weight, the marginals the rest.
 //! 6. *Histories.* Calls still in doubt are sampled together with all other calls of their requests, by Markov chain
 //!    Monte Carlo ([`mcmc_histories`]).
-//! 7. Special cases: requests whose calls follow their response ([`work_after_response`]), hosts with few calls that do
-//!    the same work ([`pools`]), services of one host that keep their own connections ([`connection_owners`]), byte
-//!    counts before any link is made ([`initial_sizes`]).
+//! 7. *Only one.* Calls made while one request alone was open are of that one, if the host makes few of its own
+//!    ([`only_open`]).
+//! 8. Special cases: connections that a request opens for several calls, which are linked as one
+//!    ([`short_connections`]), requests whose calls follow their response ([`work_after_response`]), hosts with few
+//!    calls that do the same work ([`pools`]), services of one host that keep their own connections
+//!    ([`connection_owners`]), byte counts before any link is made ([`initial_sizes`]).
 //!
 //! The numbers that weigh these steps are in [`tuning`].
 //!
@@ -119,9 +122,11 @@ mod host_links;
 mod initial_sizes;
 mod marginals;
 mod mcmc_histories;
+mod only_open;
 mod pools;
 mod problem;
 mod rates;
+mod short_connections;
 mod target_words;
 #[cfg(feature = "tunable")]
 pub mod tuning;
@@ -189,8 +194,10 @@ output_table! {
 /// The parent of each exchange for which one is found.
 pub fn link(exchanges: &Exchanges) -> Links {
     let mut made = dialogues::group_into_calls(exchanges);
-    let class = classes::classes(&made.calls);
-    let kind = made.kinds(&class);
+    let mut class = classes::classes(&made.calls);
+    let mut kind = made.kinds(&class);
+    let served = made.calls.len();
+    short_connections::join(&mut made, &mut class, &mut kind);
     let count = exchanges.service.len();
     let mut links = Links {
         parent: vec![NONE; count],
@@ -201,7 +208,9 @@ pub fn link(exchanges: &Exchanges) -> Links {
     };
     let mut hosts: BTreeMap<i64, (Vec<u32>, Vec<u32>)> = BTreeMap::new();
     for (number, call) in made.calls.iter().enumerate() {
-        hosts.entry(call.server_host).or_default().0.push(number as u32);
+        if number < served {
+            hosts.entry(call.server_host).or_default().0.push(number as u32);
+        }
         hosts.entry(call.client_host).or_default().1.push(number as u32);
     }
     hosts.remove(&NONE);

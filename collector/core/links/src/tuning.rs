@@ -276,6 +276,18 @@ tuning! {
     /// ±25 %: nothing.
     linger_margin_ratio: f64 = 1.5;
 
+    // --- Short connections (`short_connections`), and requests that alone were open (`only_open`) ---
+
+    /// Share of a host's connections of a kind that must lie within a request to be short. Round.
+    /// ±25 %: not measured.
+    short_min_share: f64 = 0.95;
+    /// Requests around each such connection, at least, beyond those around other times, where it is longer than most.
+    /// Round. ±25 %: not measured.
+    short_min_excess_requests: f64 = 0.2;
+    /// Share of a kind's calls that may be a host's own, at most, for a request that is open alone to be the parent.
+    /// Round. ±25 %: not measured.
+    only_open_max_own_share: f64 = 0.1;
+
     // --- Links without order (`without_order`, `marginals`) ---
 
     /// Possible pairs that are kept for a call. Round; bounds the cost.

@@ -22,7 +22,7 @@ const MAX_LOOKBACK_NS: i64 = 10_000_000_000;
 const BINS: usize = 160;
 /// The other times, in units of the mean time between calls. Structural: on both sides, and in no simple ratio, so that
 /// periodic calls do not fall on each other.
-const SHIFTS: [f64; 6] = [-7.3, -5.1, -3.7, 3.3, 5.7, 7.9];
+pub const SHIFTS: [f64; 6] = [-7.3, -5.1, -3.7, 3.3, 5.7, 7.9];
 
 /// For how long after their responses requests make such calls; nothing if they do not. `parents` by arrival,
 /// `children` by start.
