@@ -34,7 +34,7 @@ impl Exchanges {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     Request,
-    /// The server asks for the body (HTTP 100).
+    /// The server asks for the rest of the request (HTTP 100: for the body).
     Continue,
     /// Any other interim response.
     Interim,

@@ -19,8 +19,10 @@ pub mod flag {
     pub const ASIDE: u8 = 0x04;
     /// The answer ends with it.
     pub const END: u8 = 0x08;
-    /// Its text names the request that began before it.
+    /// Of a client: its text names the request that began before it.
     pub const NAME: u8 = 0x20;
+    /// Of a server: it asks for the rest of the request, which the client sends only then.
+    pub const CONTINUE: u8 = 0x20;
     /// Messages may be missing before it.
     pub const GAP: u8 = 0x40;
     /// Its text is a prepared statement's. In an answer: `stream_id` is the number that the server gave to the statement
@@ -43,6 +45,7 @@ fn role(message: &MessageFields, from_client: bool) -> Option<Role> {
         true if has(flag::REQUEST) => Some(Role::Request),
         true if has(flag::NAME) => Some(Role::Name),
         false if has(flag::ANSWER) => Some(Role::Response),
+        false if has(flag::CONTINUE) => Some(Role::Continue),
         false if has(flag::END) || message.has_result => Some(Role::Detail),
         _ if has(flag::ASIDE) => Some(Role::Aside),
         _ => None,

@@ -3,7 +3,8 @@
 //! Numbers count from 0 in each command, which only a client begins, and go on through the answer, so the first packet
 //! of an answer is number 1.
 //!
-//! Source: MySQL, "MySQL Packets", "Protocol::HandshakeV10", "Protocol::HandshakeResponse41", "OK_Packet", "ERR_Packet".
+//! Source: MySQL, "MySQL Packets", "Protocol::HandshakeV10", "Protocol::HandshakeResponse41",
+//! "Protocol::AuthSwitchRequest", "Protocol::AuthMoreData", "LOCAL INFILE Request", "OK_Packet", "ERR_Packet".
 
 /// Length and number.
 pub const HEADER_LEN: usize = 4;
@@ -15,6 +16,9 @@ pub const GREETING: u8 = 10;
 pub const LOGIN_FIXED_LEN: usize = 32;
 
 pub const OK: u8 = 0x00;
+/// What a method of authentication says; with [`ENOUGH`] it asks for nothing.
+pub const MORE_PROOF: u8 = 0x01;
+pub const ENOUGH: u8 = 0x03;
 pub const INFILE: u8 = 0xfb;
 pub const EOF: u8 = 0xfe;
 pub const ERR: u8 = 0xff;
@@ -130,6 +134,18 @@ impl<'a> Packet<'a> {
             [] if is_header => Some((count, true)),
             [follow @ 0..=1] if is_header => Some((count, *follow == 1)), // MariaDB's cached metadata
             _ => None,
+        }
+    }
+
+    /// Whether the server asks for the rest of a request: for a file, or for another proof of who logs in. Only where a
+    /// result may begin.
+    pub fn asks_for_more(&self) -> bool {
+        match self.body {
+            [INFILE, ..] => true,
+            [EOF, ..] => self.len > EOF_LEN && self.columns().is_none(),
+            [MORE_PROOF, ENOUGH] => false,
+            [MORE_PROOF, _, ..] => self.columns().is_none(),
+            _ => false,
         }
     }
 

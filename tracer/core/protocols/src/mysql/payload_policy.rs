@@ -10,6 +10,7 @@
 //! | other commands | which one |
 //! | first packet of an answer | OK: numbers and status. Error: its number. The number of columns |
 //! | EOF | all, which is its status |
+//! | what asks for another proof or for a file | that it does |
 //! | all others: descriptions of columns, rows, files, … | nothing |
 //!
 //! Limits: as of PostgreSQL's.
@@ -18,7 +19,7 @@ use std::ops::Range;
 
 use crate::sql::{Dialect, overwrite_literals, overwrite_texts};
 
-use super::packets::{EOF, ERR, HEADER_LEN, LOGIN_FIXED_LEN, OK, Packet, chain, command, status};
+use super::packets::{EOF, ERR, HEADER_LEN, INFILE, LOGIN_FIXED_LEN, OK, Packet, chain, command, status};
 use super::{SURE_COUNT, begins};
 
 /// Packets of one payload that are checked, at most.
@@ -151,6 +152,7 @@ fn wanted_len(payload: &[u8], place: &Range<usize>) -> usize {
         (0, Some(_)) if place.start == 0 && is_only => 1,
         (_, Some(ERR)) => ERR_LEN,
         (_, Some(EOF)) if packet.len <= EOF_MAX_LEN => EOF_MAX_LEN,
+        (1 | 2, Some(EOF | INFILE)) if place.start == 0 => 1,
         (1 | 2, Some(OK)) if is_only || packet.statement_parts().is_some() => OK_LEN,
         (1, Some(_)) if place.start == 0 && packet.len <= COLUMNS_LEN => COLUMNS_LEN,
         _ => 0,

@@ -9,7 +9,8 @@
 //! | COM_PING, COM_INIT_DB, … | one | `PING`, `USE`, … |
 //! | COM_QUIT, COM_STMT_CLOSE, COM_STMT_SEND_LONG_DATA | none, since they have no answer | |
 //!
-//! An answer begins with packet number 1. It is an OK or an error, or a number of columns, their descriptions, and rows
+//! An answer begins with packet number 1, or with the one after that if the server first asks for the rest of a request:
+//! for another proof of who logs in (to LOGIN and CHANGE USER), or for a file. An answer is an OK or an error, or a number of columns, their descriptions, and rows
 //! up to an EOF or OK packet; if that says that more results follow, another begins. So it is followed without knowing
 //! the command. An intermediate EOF after the descriptions is known by its length and place.
 //!
@@ -23,9 +24,7 @@ use crate::protocol::FrameReader;
 use crate::results::{SAYS_NOTHING, SUCCESS};
 use crate::sql::{Dialect, Shape, shape};
 
-use super::packets::{
-    EOF, EOF_LEN, ERR, FULL_LEN, INFILE, LOGIN_FIXED_LEN, OK, PROGRESS, Packet, capability, command, status,
-};
+use super::packets::{EOF, EOF_LEN, ERR, FULL_LEN, LOGIN_FIXED_LEN, OK, PROGRESS, Packet, capability, command, status};
 
 const UNSEEN: &str = "(statement not captured)";
 /// What a client puts before the text if it may send attributes of a query: none of them, in one set.
@@ -129,6 +128,7 @@ impl FrameReader for Messages {
     fn lose(&mut self) {
         self.is_after_gap = true;
         self.server.state = State::Between;
+        self.server.has_asked = false;
     }
 
     fn boxed_clone(&self) -> Box<dyn FrameReader> {
@@ -222,6 +222,8 @@ enum State {
 struct Server {
     state: State,
     last_number: u8,
+    /// It has asked for the rest of the request.
+    has_asked: bool,
 }
 
 impl Server {
@@ -234,9 +236,13 @@ impl Server {
         }
         let goes_on = self.state != State::Between && last_number == 0 && packet.number == 1; // numbers begin anew
         let is_login = self.state == State::Result && last_number == 0 && (2..=3).contains(&packet.number);
-        let begins = (packet.number == 1 && !goes_on) || is_login;
+        let begins = (packet.number == 1 && !goes_on) || is_login || std::mem::take(&mut self.has_asked);
         if begins {
             self.state = State::Result;
+            self.has_asked = packet.asks_for_more();
+            if self.has_asked {
+                return Some(NamedRow::new(flag::CONTINUE, SAYS_NOTHING));
+            }
         }
         let begins = if begins { flag::ANSWER } else { 0 };
         let row = match self.state {
@@ -295,7 +301,7 @@ impl Server {
             Some(ERR) => self.end_with_error(packet),
             Some(OK) => self.end(packet.status()),
             Some(EOF) if packet.len <= EOF_LEN => self.end(packet.status()),
-            Some(INFILE | EOF | 1) if packet.columns().is_none() => None, // a file is asked for, or more of a password
+            Some(1) if packet.columns().is_none() => None, // a proof is enough, which the next packet says, too
             _ => match packet.columns() {
                 Some((count, true)) => {
                     self.state = State::Columns(count);
@@ -366,6 +372,7 @@ mod tests {
     }
 
     const PLAIN: u32 = capability::PROTOCOL_41;
+    const AUTH_SWITCH: &[u8] = b"\xfemysql_native_password\0S3cr3t";
     const EOF_BODY: &[u8] = &[EOF, 0, 0, 2, 0];
     const DEF: &[u8] = b"\x03def\0\0\0\x01a\0\x0c\x3f\0\x01\0\0\0\x08\x81\0\0\0\0";
 
@@ -436,7 +443,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_followed_to_its_end() {
-        let (answer, end, open) = (flag::ANSWER, flag::END, SAYS_NOTHING);
+        let (answer, end, open, go_on) = (flag::ANSWER, flag::END, SAYS_NOTHING, flag::CONTINUE);
         let ok = |number| packet(number, &[OK, 0, 0, 2, 0, 0, 0]);
         let error = packet(1, b"\xff\x7a\x04#42S02Table 'S3cr3t'");
         let row = |number| packet(number, b"\x06S3cr3t");
@@ -494,7 +501,37 @@ mod tests {
             (
                 "a file is asked for",
                 vec![packet(1, b"\xfb/S3cr3t"), ok(4)],
+                &[(0, go_on, open), (1, answer | end, 0)],
+            ),
+            (
+                "another proof is asked for",
+                vec![packet(1, AUTH_SWITCH), ok(3)],
+                &[(0, go_on, open), (1, answer | end, 0)],
+            ),
+            (
+                "another proof is asked for, and its text is not captured",
+                vec![packet(1, AUTH_SWITCH)[..5].to_vec(), ok(3)],
+                &[(0, go_on, open), (1, answer | end, 0)],
+            ),
+            (
+                "another, then a whole one",
+                vec![packet(1, AUTH_SWITCH), packet(3, &[1, 4]), ok(5), ok(1)],
+                &[
+                    (0, go_on, open),
+                    (1, go_on, open),
+                    (2, answer | end, 0),
+                    (3, answer | end, 0),
+                ],
+            ),
+            (
+                "a proof is enough",
+                vec![packet(1, &[1, 3]), ok(2)],
                 &[(0, answer, open), (1, end, 0)],
+            ),
+            (
+                "another proof is refused",
+                vec![packet(1, AUTH_SWITCH), packet(3, b"\xff\x15\x04#28000S3cr3t")],
+                &[(0, go_on, open), (1, answer | end, 1045)],
             ),
             (
                 "a prepared statement",
@@ -555,6 +592,14 @@ mod tests {
             );
             assert_eq!((found.len(), found[0].0, found[0].1), (1, 1, flag::ANSWER | flag::END));
         }
+        let switched = [
+            greeting.clone(),
+            packet(2, AUTH_SWITCH),
+            packet(4, &[OK, 0, 0, 2, 0, 0, 0]),
+        ];
+        let found = rows(&mut reader, &switched);
+        let flags: Vec<u8> = found.iter().map(|row| row.1).collect();
+        assert_eq!(flags, [flag::CONTINUE, flag::ANSWER | flag::END]);
         let denied = packet(2, b"\xff\x15\x04#28000Access denied for user 'S3cr3t'");
         let found = rows(&mut reader, &[greeting, denied]);
         assert_eq!((found[0].1, found[0].2), (flag::ANSWER | flag::END, 1045));
