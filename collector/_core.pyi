@@ -248,6 +248,12 @@ class ExchangeColumns(TypedDict):
     connect_start_trace_ns_validity: NDArray[np.uint8]
     connected_trace_ns: NDArray[np.int64] | None
     connected_trace_ns_validity: NDArray[np.uint8]
+    connected_received_trace_ns: NDArray[np.int64] | None
+    connected_received_trace_ns_validity: NDArray[np.uint8]
+    greeting_sent_trace_ns: NDArray[np.int64] | None
+    greeting_sent_trace_ns_validity: NDArray[np.uint8]
+    greeting_received_trace_ns: NDArray[np.int64] | None
+    greeting_received_trace_ns_validity: NDArray[np.uint8]
     tls_start_trace_ns: NDArray[np.int64] | None
     tls_start_trace_ns_validity: NDArray[np.uint8]
     tls_end_trace_ns: NDArray[np.int64] | None

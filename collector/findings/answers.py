@@ -4,6 +4,8 @@ A server is silent if it sent no answer at all for a while although several requ
 whose kernel still accepts connections and acknowledges data. If it answered other requests meanwhile, the request is
 merely unanswered. If it waited itself, for another server or for the request's body, it is not silent either; nor if
 one request waits for the answer that another one for the same target is given (a cache that asks its origin once).
+A server that speaks first on a connection is silent as long as it owes its greeting, and one that asks for the rest of
+a request (MySQL's for another proof of who logs in) as long as it owes that word.
 
 If messages cannot be read, each turn of a connection counts as a request. It expects an answer if nearly all other
 turns were answered in much less time and the waiting ones were answered together, and if no other client was still
@@ -120,12 +122,35 @@ def _went_to_stalled_server(requests: Requests, stall_least_ns: int) -> NDArray[
     """Whether each request went to a server at which at least one request waited as long as a stall."""
     known = (requests.asked != UNSEEN) & requests.where(pl.col("server_host").is_not_null())
     arrived = np.where(requests.arrived == UNSEEN, requests.asked, requests.arrived)
-    waited = known & ((requests.answered == UNSEEN) | (requests.answered - arrived >= stall_least_ns))
+    long = (requests.answered == UNSEEN) | (requests.answered - arrived >= stall_least_ns)
+    for due, said in requests.early_waits().values():
+        long |= (due != UNSEEN) & (said != UNSEEN) & (said - due >= stall_least_ns)
+    waited = known & long
     some = np.bincount(requests.group[waited], minlength=len(requests.groups)) > 0
     server, servers = _core.row_groups([requests.codes[name] for name in ("server_host", "service")])
     at_server = np.zeros(len(servers), dtype=np.bool_)
     at_server[server[some]] = True
     return known & at_server[server][requests.group]
+
+
+def _early_waits(requests: Requests, stalled: NDArray[np.bool_]) -> Iterable[pl.DataFrame]:
+    """`WAITS` of what some requests waited for before their server had all of them, each as if it were a request."""
+    for name, (due, said) in requests.early_waits().items():
+        rows = np.flatnonzero(stalled & (due != UNSEEN) & (said != UNSEEN))
+        since, until = pl.Series(due[rows]), pl.Series(said[rows])
+        yield (
+            requests.frame(rows)
+            .select(WAITS)
+            .with_columns(
+                asked=since,
+                arrived=since,
+                answered=until,
+                own_ns=until - since,
+                readable=pl.Series(requests.readable[rows]),
+                accepted=pl.lit("connections" if name == "greeting" else "data"),
+                asked_for_body=pl.lit(None, pl.Int64),
+            )
+        )
 
 
 def _with_wait_ends(rows: pl.DataFrame, symptoms: Symptoms, captured: CapturedUntil) -> pl.DataFrame:
@@ -145,14 +170,9 @@ def _silent_servers(
     stalled = _went_to_stalled_server(all_requests, limits.stall_least_ns)
     if not stalled.any():
         return
-    shown = pl.Series("readable", all_requests.readable[stalled])
-    # The server's capture may have a hole where the answer left: then it was answered before it arrived.
-    rows = all_requests.frame(stalled).select(WAITS).with_columns(shown, answered=pl.coalesce("answered", "heard"))
-    requests = _with_wait_ends(rows, symptoms, captured)
-    # On a connection with holes nobody knows what was answered meanwhile.
-    requests = requests.filter(~pl.col("connection_id").is_in(symptoms.unseen["connection_id"].unique().implode()))
+    every = _waiting(all_requests, stalled, symptoms, captured)
     # The last that is said in an unknown protocol may want no answer.
-    every, requests = requests, requests.filter(pl.col("readable") | pl.col("answered").is_not_null())
+    requests = every.filter(pl.col("readable") | pl.col("answered").is_not_null())
     stalls = _stalls(requests, limits)
     meant = stalls.filter(pl.col("waiting") >= limits.waiting_least_count).sort(
         "stall", "exchange_id", descending=[True, False]
@@ -183,11 +203,26 @@ def _silent_servers(
             count=row["waiting"],
             cost_ns=sum(waits),
             text=f"{service_at(row['service'], row['server_host'])} answered nothing for {in_words(row['stall'])}, "
-            f"while its kernel kept accepting data: {times(row['waiting'], 'request')} waited, the longest "
-            f"{in_words(max(waits, default=row['stall']))}" + fingerprint("answer", waits, [row["service"]]),
+            f"while its kernel kept accepting {row['accepted']}: {times(row['waiting'], 'request')} waited, "
+            f"the longest {in_words(max(waits, default=row['stall']))}"
+            + fingerprint("answer", waits, [row["service"]]),
             remedy="check whether that process is stopped, hangs, swaps or waits for another one (ps -o stat,wchan; "
             "py-spy dump, gdb)",
         )
+
+
+def _waiting(
+    all_requests: Requests, stalled: NDArray[np.bool_], symptoms: Symptoms, captured: CapturedUntil
+) -> pl.DataFrame:
+    """What was asked of servers that stalled, with the end of each wait, on connections without holes."""
+    shown = pl.Series("readable", all_requests.readable[stalled])
+    whole = all_requests.frame(stalled).select(WAITS).with_columns(shown, accepted=pl.lit("data"))
+    rows = pl.concat([whole, *_early_waits(all_requests, stalled)])
+    # The server's capture may have a hole where the answer left: then it was answered before it arrived.
+    rows = rows.with_columns(answered=pl.coalesce("answered", "heard"))
+    requests = _with_wait_ends(rows, symptoms, captured)
+    # On a connection with holes nobody knows what was answered meanwhile.
+    return requests.filter(~pl.col("connection_id").is_in(symptoms.unseen["connection_id"].unique().implode()))
 
 
 def _silent_until(requests: pl.DataFrame, row: dict[str, int]) -> int:
@@ -245,8 +280,8 @@ def _waits_within(requests: pl.DataFrame, row: dict[str, int], least_ns: int) ->
         & (pl.col("asked") < row["until"])
         & (until > row["since"])
     )
-    waits = there.select(until - pl.col("asked")).to_series()
-    return [wait for wait in waits.to_list() if wait >= least_ns]
+    waits = there.group_by("exchange_id", maintain_order=True).agg(wait=(until - pl.col("asked")).max())
+    return [wait for wait in waits["wait"].to_list() if wait >= least_ns]
 
 
 def _stalls(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
@@ -257,7 +292,7 @@ def _stalls(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
     for_body = pl.col("asked_for_body").is_not_null() & pl.col("answered").is_null()
     short = pl.col("answered").is_null() & (pl.col("until") - pl.col("asked") < limits.silent_least_ns)
     rows = _not_held_up(requests.filter(~for_body & ~short), limits).select(
-        *("server_host", "service", "exchange_id", "connection_id", "until", "readable"),
+        *("server_host", "service", "exchange_id", "connection_id", "until", "readable", "accepted"),
         arrived=pl.coalesce("arrived", "asked"),
         silent=pl.col("answered").is_null(),
     )

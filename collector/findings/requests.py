@@ -25,7 +25,7 @@ from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.services import target_words
 from collector.trace.arrow import coalesce, indices, numbers, take_rows, texts
-from collector.trace.request_times import END, HEARD
+from collector.trace.request_times import END, HEARD, SERVER_BEGIN, Moment
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS
 from collector.trace.time_columns import UNSEEN, first_times
 
@@ -33,8 +33,9 @@ EXCHANGE_COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target", "status"),
     *("result", "result_code", "status_class", "operation"),
     *("protocol", "complete", "connect_start_trace_ns", "request_first_sent_trace_ns"),
+    *("connected_trace_ns", "connected_received_trace_ns", "greeting_sent_trace_ns", "greeting_received_trace_ns"),
     *("request_first_received_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
-    *("continue_sent_trace_ns", "background", "client_service"),
+    *("continue_sent_trace_ns", "continue_received_trace_ns", "background", "client_service"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"),
 ]
 SPAN_COLUMNS = [
@@ -99,6 +100,15 @@ class Requests:
     def where(self, fits: pl.Expr) -> NDArray[np.bool_]:
         """Whether each request belongs to a group that fits."""
         return self.groups.select(fits.fill_null(value=False)).to_series().to_numpy()[self.group]
+
+    def early_waits(self) -> dict[str, tuple[Int64Array, Int64Array]]:
+        """From when to when each request waited for its server before the server had all of it: for `greeting` of a
+        server that speaks first, and for its word to send the rest (`continue`). `UNSEEN` where it did not."""
+        moments = {
+            "greeting": (Moment("connected_received", "connected"), Moment("greeting_sent", "greeting_received")),
+            "continue": (SERVER_BEGIN, Moment("continue_sent", "continue_received")),
+        }
+        return {name: (due.times(self.exchanges), said.times(self.exchanges)) for name, (due, said) in moments.items()}
 
     def statuses(self) -> NDArray[np.uint16]:
         """The status of each answer; 0 if unknown."""

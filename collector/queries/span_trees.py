@@ -34,7 +34,7 @@ TEXTS = (
 SPAN_ARRAYS = {"span-id": pl.col("span_id"), "span-request": pl.col("request"), "span-uncertain": UNCERTAIN}
 """Kept by span as arrays, beside the table."""
 TIMES = (
-    *("start_trace_ns", "end_trace_ns", "connect_start_trace_ns", "connected_trace_ns"),
+    *("start_trace_ns", "end_trace_ns", "connect_start_trace_ns", "connected_trace_ns", "greeting_received_trace_ns"),
     *("request_first_sent_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
     *("response_last_received_trace_ns", *(name for name in RHYTHM_COLUMNS if name.endswith("_trace_ns"))),
 )
@@ -91,7 +91,7 @@ class Span:
     confidence: float | None
     start_ns: int
     end_ns: int
-    connected_ns: int | None  # when the handshake ended, if the connection was opened for this exchange
+    connected_ns: int | None  # when it was up, if it was opened for this exchange: after handshake and greeting
     request_sent_ns: int | None
     request_received_ns: int | None  # its last byte, at the server
     response_sent_ns: int | None  # its first byte, at the server
@@ -396,6 +396,13 @@ def _depth_first(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]
     return ordered
 
 
+def _connected_ns(row: dict[str, Any]) -> int | None:
+    """When the connection was up that was opened for a span: after its handshake, and the greeting of its server."""
+    if row["start_trace_ns"] != row["connect_start_trace_ns"] or row["connected_trace_ns"] is None:
+        return None
+    return max(row["connected_trace_ns"], row["greeting_received_trace_ns"] or row["connected_trace_ns"])
+
+
 def _span(number: int, row: dict[str, Any]) -> Span:
     texts: dict[str, Any] = {name: row[name] or "" for name in TEXTS}
     ledger: dict[str, Any] = {name: int(row[name] or 0) for name in LEDGER_COLUMNS}
@@ -408,7 +415,7 @@ def _span(number: int, row: dict[str, Any]) -> Span:
         start_ns=row["start"],
         end_ns=row["end"],
         pause_ns=row["pause_ns"],
-        connected_ns=row["connected_trace_ns"] if row["start_trace_ns"] == row["connect_start_trace_ns"] else None,
+        connected_ns=_connected_ns(row),
         request_sent_ns=row["request_first_sent_trace_ns"],
         request_received_ns=row["request_last_received_trace_ns"],
         response_sent_ns=row["response_first_sent_trace_ns"],

@@ -44,6 +44,7 @@ _COLUMNS = (
     *("exchange_id", "parent_span_id", "trace_id", "start_trace_ns", "end_trace_ns", "pause_ns", "critical_ns"),
     *("service", "method", "operation", "target", "client_host", "server_host"),
     *("connect_start_trace_ns", "connected_trace_ns", "tls_start_trace_ns", "tls_end_trace_ns"),
+    "greeting_received_trace_ns",
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "round_trip_ns"),
     *("connect_stall_ns", "request_stall_ns", "response_stall_ns"),
     *HEARD.columns,
@@ -209,10 +210,12 @@ def _way_of_continue(row: Mapping[str, Any]) -> int:
 
 
 def _handshakes(row: Mapping[str, Any]) -> int:
-    """Round trips before the request's last byte could leave: TCP's, TLS's (one, as in version 1.3), 100 Continue."""
+    """Round trips before the request's last byte could leave: TCP's, a greeting's, TLS's (one, as in version 1.3), 100
+    Continue."""
     opened = row["connected_trace_ns"] is not None and row["connect_start_trace_ns"] == row["start_trace_ns"]
     secured = opened and row["tls_end_trace_ns"] is not None
-    return opened + secured + (row["continue_sent_trace_ns"] is not None)
+    greeted = opened and row["greeting_received_trace_ns"] is not None
+    return opened + greeted + secured + (row["continue_sent_trace_ns"] is not None)
 
 
 def _apply(trace: TraceView, changes: Changes, roots: Sequence[Call]) -> list[str]:

@@ -30,6 +30,7 @@ from collector.trace.schema import EXCHANGES
 _TIMES = tuple(name for name in EXCHANGES.names if name.endswith("_trace_ns"))
 _NODE_COLUMNS = (
     *("exchange_id", "parent_span_id", "depth", "start_trace_ns", "service", "ending", "method", "status"),
+    "protocol",
     *(*_TIMES, *STALLS, *SUM_COLUMNS),
 )
 """Columns of all rows from which ledgers are computed, beside `target`."""
@@ -116,7 +117,7 @@ def _depth(rows: pl.DataFrame) -> Int64Array:
 
 
 def _nodes(rows: pl.DataFrame, parent: Int64Array, depth: Int64Array, targets: NDArray[np.uint64]) -> Nodes:
-    names = pl.col("service", "ending", "method").cast(pl.Categorical)
+    names = pl.col("service", "ending", "method", "protocol").cast(pl.Categorical)
     times = as_clients_saw(rows.select(names, "status", pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
     opened = rows.select(was_opened_for())
     return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()), targets)

@@ -137,8 +137,9 @@ class FindingLine:
 class SpanBar:
     """A span of the slowest request: `bounds_ns`, from the request's start, separate its five stretches.
 
-    These are connect, its client's pause, request network, work, response network; a missing timestamp makes its
-    stretch empty. If the request was given up without an answer, its work lasts until then.
+    These are connect (and the server's greeting, if it speaks first), its client's pause, request network, work,
+    response network; a missing timestamp makes its stretch empty. If the request was given up without an answer, its
+    work lasts until then.
     """
 
     label: str
@@ -417,7 +418,7 @@ def _span_bars(rows: pl.DataFrame) -> tuple[SpanBar, ...]:
             pl.col("server_host").fill_null("?"),
         ),
         start="start_trace_ns",
-        connected=pl.when(was_opened_for()).then("connected_trace_ns"),
+        connected=pl.when(was_opened_for()).then(pl.max_horizontal("connected_trace_ns", "greeting_received_trace_ns")),
         sent="request_first_sent_trace_ns",
         arrived=ARRIVED.expr(),
         answered=ANSWERED.expr(),

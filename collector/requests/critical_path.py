@@ -2,19 +2,23 @@
 
 A span is a sequence of stretches, bounded by timestamps:
 
-    start ─ connect ─ connected ┄ sent ─ request network ─ arrived ─ queue ─ taken up ─ work ─ answered
+    start ─ connect ─ connected ┄ (greeting ┄) sent ─ request network ─ arrived ─ queue ─ taken up ─ work ─ answered
           ─ response network ─ ended
 
 `request network` lasts until the last byte of the request reaches the server, `response network` from the first byte of
 the response until its last byte reaches the client, so the transfer of a body counts as network. `work` is the server's
 time in between. Before the server takes the request up, as far as that can be determined (`collector.requests.waits`),
 the request waits in the queue. If the client first asks whether the server wants the body (`Expect: 100-continue`), the
-server also works between the head and its 100. While a connection is ready but no request is sent, and between the 100
+server also works between the head and its 100; so does a server that asks for another proof of who logs in. If the
+server speaks first on a connection that was opened for the span (SQL, SMTP, FTP), it works from the handshake on until
+it sends its greeting. While a connection is ready but no request is sent, and between the 100
 and the body, the span waits for its own client, so that time is the parent's. A root has no parent: there the wait for
 the body is `client`, and the pause before the request is not part of its duration (`collector.requests.openings`).
-A span is therefore divided into up to three visits to its server, which are followed one by one:
+A span is therefore divided into up to four visits to its server (TLS's handshake is another), which are followed one by
+one:
 
-    connect: start … connected        ask: sent … 100 received        main: sent, or the body … ended
+    connect: start … connected        greet: connected … greeted
+    ask: sent … 100 received        main: sent, or the body … ended
 
 The path is walked backwards from `answered`. The parent waited for the child visit that gave its first byte before
 `answered` and ended last. The same rule then applies at the beginning of that visit, and so on back to `arrived`. While
@@ -60,8 +64,11 @@ class Nodes:
 
     parent: Int64Array  # row of the parent, NONE for a root
     depth: Int64Array  # 0 for a root whose time is divided
-    start: Int64Array  # these five and `ended`: `collector.requests.openings.Bounds`
+    start: Int64Array  # this, `connected`, `greeted`, `tls_…`, `sent`, `ended`: `collector.requests.openings.Bounds`
     connected: Int64Array
+    connected_received: Int64Array  # the handshake's end at the server, where that speaks first
+    greeting_sent: Int64Array  # its first byte; UNSEEN if the client spoke first
+    greeted: Int64Array
     tls_start: Int64Array
     tls_end: Int64Array
     sent: Int64Array

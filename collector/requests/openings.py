@@ -8,6 +8,9 @@ handshake and request is the client's pause, and not part of the request:
     SYN ─ handshake ─ ACK ┄┄ pause ┄┄ first byte ─ request, work, response ─ last byte
     start                                                                    end          duration = end − start − pause
 
+If the server speaks first, as those of MySQL, SMTP and FTP do, the client waits for its greeting, and only then pauses:
+the wait for the greeting is part of the request.
+
 A connection with TLS has a second handshake, with the client's pauses before and after it; the first byte is then that
 of the first application record.
 
@@ -45,6 +48,7 @@ class Bounds:
 
     start: Int64Array
     connected: Int64Array  # when the handshake that belongs to the span had ended; UNSEEN without one
+    greeted: Int64Array  # when the client then had the greeting of a server that speaks first; UNSEEN without one
     tls_start: Int64Array  # the handshake of TLS, likewise
     tls_end: Int64Array
     sent: Int64Array  # its first byte
@@ -54,13 +58,14 @@ class Bounds:
     def pause(self) -> Int64Array:
         """How long (ns) the client waited between opening a connection for the span and sending the request; else 0."""
         opened, secured = self.connected != UNSEEN, self.tls_start != UNSEEN
+        ready = np.maximum(self.connected, self.greeted)  # UNSEEN is less than any time
         until = np.where(self.end == UNSEEN, self.sent, np.minimum(self.sent, self.end))
 
         def before(at: Int64Array, known: NDArray[np.bool_]) -> Int64Array:
             return np.where(known, np.minimum(at, until), until)
 
         tls = before(self.tls_end, secured) - before(self.tls_start, secured)
-        return np.where(opened, until - before(self.connected, opened) - tls, 0)
+        return np.where(opened, until - before(ready, opened) - tls, 0)
 
 
 def find_bounds(exchanges: pa.Table, parent: Int64Array) -> Bounds:
@@ -73,7 +78,8 @@ def find_bounds(exchanges: pa.Table, parent: Int64Array) -> Bounds:
     opened = (begun != UNSEEN) & (up >= begun) & (sent >= up)
     if opened.any():
         opened &= ~_before_their_parent(exchanges, parent, begun)
-        opened &= ~_idle_beside_others(exchanges, parent, opened, up, sent)
+        ready = np.maximum(up, _greeting_times(exchanges, up, sent))
+        opened &= ~_idle_beside_others(exchanges, parent, opened, ready, sent)
     return bounds_of(exchanges, opened)
 
 
@@ -81,16 +87,16 @@ def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
     """The result of `find_bounds`, given which connections were `opened` for their first request."""
     first_byte = BEGIN.times(exchanges)
     connected, tls_start, tls_end = (first_times(exchanges, name) for name in ("connected", "tls_start", "tls_end"))
-    in_order = (
-        (tls_start >= connected) & (tls_end >= tls_start) & (first_times(exchanges, "request_first_sent") >= tls_end)
-    )
+    sent = first_times(exchanges, "request_first_sent")
+    in_order = (tls_start >= connected) & (tls_end >= tls_start) & (sent >= tls_end)
     secured = opened & (tls_start != UNSEEN) & in_order
     return Bounds(
         start=np.where(opened, first_times(exchanges, "connect_start"), first_byte),
         connected=_times_where(opened, connected),
+        greeted=_times_where(opened, _greeting_times(exchanges, connected, sent)),
         tls_start=_times_where(secured, tls_start),
         tls_end=_times_where(secured, tls_end),
-        sent=first_times(exchanges, "request_first_sent"),
+        sent=sent,
         end=END.times(exchanges),
     )
 
@@ -98,6 +104,12 @@ def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
 def _times_where(known: NDArray[np.bool_], times: Int64Array) -> Int64Array:
     """`UNSEEN` where a time is not known; where none is, that takes no memory."""
     return np.where(known, times, UNSEEN) if known.any() else shared_constant(UNSEEN, len(known))
+
+
+def _greeting_times(exchanges: pa.Table, connected: Int64Array, sent: Int64Array) -> Int64Array:
+    """When the client of each exchange had the server's greeting, between the handshake and the request."""
+    greeted = first_times(exchanges, "greeting_received")
+    return _times_where((greeted >= connected) & (greeted <= sent) & (connected != UNSEEN), greeted)
 
 
 def _before_their_parent(exchanges: pa.Table, parent: Int64Array, begun: Int64Array) -> NDArray[np.bool_]:

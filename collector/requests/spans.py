@@ -45,7 +45,8 @@ STALLS = ("connect_stall_ns", "request_stall_ns", "response_stall_ns")
 COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service"),
     *("background", "method", "protocol", "request_bytes", "response_bytes"),
-    *("connect_start_trace_ns", "connected_trace_ns", "tls_start_trace_ns", "tls_end_trace_ns"),
+    *("connect_start_trace_ns", "connected_trace_ns", "connected_received_trace_ns", "greeting_sent_trace_ns"),
+    *("greeting_received_trace_ns", "tls_start_trace_ns", "tls_end_trace_ns"),
     *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_first_received_trace_ns"),
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
@@ -166,6 +167,12 @@ def places(ids: pl.Series, wanted: pl.Series) -> Int64Array:
     return _core.places(ids.to_numpy(), [wanted.fill_null(NONE).to_numpy()], ID_STRIDE_BITS)[0]
 
 
+def _is_http(exchanges: pa.Table) -> NDArray[np.bool_]:
+    """Whether each exchange is HTTP's: a server that asks for the body before it has begun to work on the request."""
+    codes, names = indices(exchanges["protocol"])
+    return np.array([*((name or "").startswith("http/") for name in names), False])[codes]
+
+
 def make_nodes(
     exchanges: pa.Table, parent: Int64Array, depth: Int64Array, bounds: Bounds, asked: NDArray[np.uint64]
 ) -> Nodes:
@@ -186,7 +193,7 @@ def make_nodes(
         indices(exchanges["service"])[0],
         began=bounds.start,
         ended=RESPONSE_END.times(exchanges),
-        asked_for_body=continue_sent,
+        asked_for_body=np.where(_is_http(exchanges), continue_sent, UNSEEN),
         arrived=head_arrived,
     )
     returned, ended = FIRST_RETURN.times(exchanges), bounds.end
@@ -199,6 +206,9 @@ def make_nodes(
         depth=depth,
         start=bounds.start,
         connected=bounds.connected,
+        connected_received=first_times(exchanges, "connected_received"),
+        greeting_sent=first_times(exchanges, "greeting_sent"),
+        greeted=bounds.greeted,
         tls_start=bounds.tls_start,
         tls_end=bounds.tls_end,
         sent=bounds.sent,

@@ -90,7 +90,11 @@ REQUESTS = View(
         _same("outcome", "ok, failed, abandoned, unknown", "e.outcome"),
         _time("begin", "s.start_trace_ns", "when its client began: with the SYN, if the connection was opened for it"),
         _time("finish", "s.end_trace_ns", "when the last byte of its answer arrived, or it was given up"),
-        _in_ms("duration_ms", "s.end_trace_ns - s.start_trace_ns - s.pause_ns", "from begin to finish"),
+        _in_ms(
+            "duration_ms",
+            "s.end_trace_ns - s.start_trace_ns - s.pause_ns",
+            "from begin to finish, but for the time in which a new connection was ready and its client did not ask",
+        ),
         _in_ms(
             "server_ms",
             "e.response_first_sent_trace_ns - e.request_last_received_trace_ns",

@@ -10,7 +10,7 @@ A request lasts from BEGIN to END, as its client sees it. The edge cases:
 
 - Opened for it: if the connection was opened for this request, it begins with the SYN, and the client's pause between
   handshake and BEGIN is no part of its duration: `collector.requests.openings` decides, `start_trace_ns` and `pause_ns`
-  of a span hold the result.
+  of a span hold the result. If the server speaks first, the pause begins only with its greeting.
 - One-ended: if only one host was captured, its stamps stand for both ends, so the duration is that host's.
 - Unanswered: without an answer it ends when its client gave up (`given_up`). If it did not, END is unknown: the request
   has no duration, and views draw it to the last moment that was seen of it and say "at least".

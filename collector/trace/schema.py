@@ -299,9 +299,12 @@ EXCHANGES = _fields(
     response_head_received_trace_ns=pa.int64(),
     connect_start_trace_ns=pa.int64(),  # client's first SYN, for the first exchange of a connection; else null
     connected_trace_ns=pa.int64(),  # when the client acknowledged the SYN-ACK (or else had it), likewise
+    connected_received_trace_ns=pa.int64(),  # when that was at the server, where it spoke first; else null
+    greeting_sent_trace_ns=pa.int64(),  # the first byte that the server sent before its client sent any; else null
+    greeting_received_trace_ns=pa.int64(),
     tls_start_trace_ns=pa.int64(),  # the client's first byte of TLS's handshake, for the first exchange behind it
     tls_end_trace_ns=pa.int64(),  # when the client had the last of it, or sent the last of it
-    continue_sent_trace_ns=pa.int64(),  # when the server asked for the body (HTTP 100); null if it did not
+    continue_sent_trace_ns=pa.int64(),  # when the server asked for the rest of it (HTTP 100); null if it did not
     continue_received_trace_ns=pa.int64(),
     body_sent_trace_ns=pa.int64(),  # when the client first sent something after that
     connect_stall_ns=pa.int64(),  # how long it waited for a lost SYN or its answer to be sent again; null for never
@@ -393,7 +396,7 @@ SPANS = _fields(
     depth=pa.uint16(),
     start_trace_ns=pa.int64(),  # SYN, if the connection was opened for it (requests.openings), else its first byte
     end_trace_ns=pa.int64(),  # last byte of its answer, or when it was given up; null if neither was seen
-    pause_ns=pa.int64(),  # between handshake and first byte: no part of its duration, which is end - start - pause
+    pause_ns=pa.int64(),  # from handshake or greeting to first byte: no part of its duration, end - start - pause
     critical_ns=pa.int64(),  # of the root's duration, how much this span's own columns below hold; their sum
     client_ns=pa.int64(),  # a root's client had been asked for the body (HTTP 100), but sent none yet
     connect_ns=pa.int64(),  # from the first SYN until the client acknowledged the server's
@@ -493,6 +496,7 @@ _TLS_TEXTS = (
     *("server_name", "alpn_offered", "alpn", "versions_offered", "version", "cipher", "resumption"),
     *("alert", "alert_from", "evidence"),
 )
+_GREETING = ("connected_received", "greeting_sent", "greeting_received")
 ADDED: dict[str, dict[str, pa.Scalar]] = {
     "connections": {
         "protocol": _text_value("unknown"),
@@ -543,6 +547,7 @@ ADDED: dict[str, dict[str, pa.Scalar]] = {
         "object_key": pa.scalar(None, pa.string()),
         "upload": _text_value(None),
         "part": pa.scalar(None, pa.uint16()),
+        **{f"{name}_trace_ns": pa.scalar(None, pa.int64()) for name in _GREETING},
         "client_span_id": pa.scalar(None, pa.string()),
     },
 }

@@ -4,7 +4,8 @@
     proxy > storage1/swift-object 20 22 60  62 tx=a first=50
 
 The four times: request sent, arrived, answer sent, answer ended; `-` for a time not seen or a host not captured.
-Other times: `connect=` the SYN, `connected=` the end of the handshake (else as it sent), `whole=` the last byte of the
+Other times: `connect=` the SYN, `connected=` the end of the handshake (else as it sent), `accepted=` that at
+the server, `greeting=` its greeting, `greeted=` that at the client, `whole=` the last byte of the
 request arrived (else as the first), `continue=` the server's 100, `continued=` at the client, `body=` the client sent
 on, `first=` the first byte of the response arrived (else when it ended), `up=` the client gave up, `left=` it
 closed the connection, maybe in the middle of an answer. Besides: `tx=`, `protocol=`, `method=`, `target=` (`-`:
@@ -45,6 +46,9 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "response_first_received_trace_ns": at_us(options["first"]) if "first" in options else ended,
         "response_last_received_trace_ns": ended,
         "connected_trace_ns": at_us(options.get("connected", words[3] if "connect" in options else "-")),
+        "connected_received_trace_ns": at_us(options.get("accepted", "-")),
+        "greeting_sent_trace_ns": at_us(options.get("greeting", "-")),
+        "greeting_received_trace_ns": at_us(options.get("greeted", "-")),
         "continue_sent_trace_ns": at_us(options.get("continue", "-")),
         "continue_received_trace_ns": at_us(options.get("continued", "-")),
         "body_sent_trace_ns": at_us(options.get("body", "-")),

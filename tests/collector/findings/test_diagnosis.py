@@ -314,6 +314,37 @@ def test_a_server_that_is_stopped() -> None:
     assert urgent_findings(findings) == ["server_silent storage2"]
 
 
+def greeted_late(begin: int, said: int) -> str:
+    return (
+        f"web > db/mysql {said + 100} {said + 110} {said + 200} {said + 210} protocol=mysql "
+        f"connect={begin} connected={begin + 20} accepted={begin + 30} greeting={said + 30} greeted={said + 40}\n"
+    )
+
+
+def asked_for_more_late(begin: int, said: int) -> str:
+    return (
+        f"web > db/mysql {begin} {begin + 10} {said + 200} {said + 210} protocol=mysql "
+        f"continue={said + 10} continued={said + 20} body={said + 100} whole={said + 110}\n"
+    )
+
+
+@pytest.mark.parametrize(("line", "accepted"), [(greeted_late, "connections"), (asked_for_more_late, "data")])
+def test_a_server_that_owes_a_greeting_or_its_word_to_go_on_is_silent(
+    line: Callable[[int, int], str], accepted: str
+) -> None:
+    """Ten logins a second; in the second one the server is stopped, when four have begun."""
+
+    def silences(until_ms: int) -> list[dict]:
+        usual = [line(at * MS, (at + 1) * MS) for at in (*range(0, 1000, 100), *range(3100, 4000, 100))]
+        late = [line(at * MS, until_ms * MS) for at in range(1000, 1400, 100)]
+        return [row for row in of_requests("".join(usual + late)) if row["kind"] == "server_silent"]
+
+    (silent,) = silences(3000)
+    assert (silent["host"], silent["count"]) == ("db", 4)
+    assert f"answered nothing for 2.000 s, while its kernel kept accepting {accepted}: 4 requests" in silent["text"]
+    assert silences(1400) == []
+
+
 def test_what_is_asked_of_a_server_that_stays_silent_has_no_finding_of_its_own() -> None:
     """The longest wait ended when its client left; the server answered nobody until the end."""
     text = "".join(

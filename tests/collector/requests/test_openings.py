@@ -25,6 +25,21 @@ CASES = {
         "client > proxy 1001000 1001010 1001090 1001100 connect=0 connected=1000500",
         [(1_000_500, 500, 1_000_600)],
     ),
+    "a server that speaks first: the client pauses only when it has the greeting": (
+        "client > mysql 2000 2010 2090 2100 connect=0 connected=32 accepted=40 greeting=1890 greeted=1900",
+        [(32, 100, 2_000)],
+    ),
+    "a connection greeted at once, used 4 s later": (
+        "client > mysql 4000000 4000010 4000090 4000100 connect=0 connected=32 greeting=40 greeted=50",
+        [(32, 3_999_950, 150)],
+    ),
+    "a greeting of a connection that was opened long before is no part": (
+        """
+        client > proxy       0  10 290 300 tx=a
+        proxy > mysql   120 130 180 190 tx=a connect=-50 connected=-40 greeting=50 greeted=60
+        """,
+        [(0, 0, 300), (0, 0, None)],
+    ),
     "a handshake of which the end was not seen is no part": (
         "client > proxy 4000 4010 4090 4100 connect=0 connected=-",
         [(0, 0, 100)],
@@ -80,9 +95,9 @@ def test_the_pause_is_what_neither_handshake_takes() -> None:
     times = (np.array([at], np.int64) for at in (0, 10, 30, 50, 70, 100))
     start, connected, tls_start, tls_end, sent, end = times
     unseen = np.array([UNSEEN], np.int64)
-    assert Bounds(start, connected, tls_start, tls_end, sent, end).pause.tolist() == [40]
-    assert Bounds(start, connected, unseen, unseen, sent, end).pause.tolist() == [60]
-    assert Bounds(start, unseen, unseen, unseen, sent, end).pause.tolist() == [0]
+    assert Bounds(start, connected, unseen, tls_start, tls_end, sent, end).pause.tolist() == [40]
+    assert Bounds(start, connected, unseen, unseen, unseen, sent, end).pause.tolist() == [60]
+    assert Bounds(start, unseen, unseen, unseen, unseen, sent, end).pause.tolist() == [0]
 
 
 @pytest.mark.parametrize(

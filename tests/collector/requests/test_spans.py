@@ -68,6 +68,13 @@ CASES = {
         """,
         ["1 | 5 10 45 10", "2 < 1 transaction_id 1.00 | 3 2 28 2"],
     ),
+    "the wait for the greeting of a server that speaks first is its work": (
+        """
+        client > proxy   0 10 990 1000 tx=a
+        proxy > mysql  930 932 960 962 tx=a connect=15 connected=18 accepted=20 greeting=918 greeted=920
+        """,
+        ["1 | 0 10 43 10", "2 < 1 transaction_id 1.00 | 3 4 926 4"],
+    ),
     "a hedged call: the first was left when the second had answered, and waited for until that began": (
         """
         client > proxy    0 10 990 1000 tx=a

@@ -95,6 +95,7 @@ def test_the_columns_that_traces_of_this_format_may_lack_stay_the_same() -> None
         "exchanges": {
             *("until_close", "range_first", "range_last", "result_code", "result", "status_class", "authority"),
             *("operation", "bucket", "object_key", "upload", "part", "likely_error_ns", "client_span_id"),
+            *("connected_received_trace_ns", "greeting_sent_trace_ns", "greeting_received_trace_ns"),
         },
     }
 

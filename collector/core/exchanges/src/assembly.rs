@@ -43,6 +43,10 @@ pub struct Exchange {
     pub response_silent: Silent,
     pub connect_start_ns: i64,
     pub connected_ns: i64,
+    /// If the server spoke first on the connection: when it knew of the connection, its first byte left, and arrived.
+    pub connected_received_ns: i64,
+    pub greeting_sent_ns: i64,
+    pub greeting_received_ns: i64,
     pub tls_start_ns: i64,
     pub tls_end_ns: i64,
     pub continue_sent_ns: i64,
@@ -115,8 +119,16 @@ struct HandshakeTimes {
     answered_ns: i64,
     /// The client's first acknowledgement without data.
     acknowledged_ns: i64,
-    /// The first data of the server arrived.
+    /// It arrived.
+    acknowledged_received_ns: i64,
+    /// The first data of the server left, and arrived.
+    spoken_sent_ns: i64,
     spoken_ns: i64,
+    /// The first data of the client left, and arrived.
+    asking_sent_ns: i64,
+    asking_received_ns: i64,
+    /// The place of the client's first byte that was captured.
+    asked_from: i64,
     closed_ns: i64,
     /// Either side closed it.
     ended_ns: i64,
@@ -133,6 +145,17 @@ impl HandshakeTimes {
         } else {
             self.answered_ns
         }
+    }
+}
+
+impl HandshakeTimes {
+    /// Whether the connection was seen to begin, and its server spoke first: before the client sent anything.
+    fn is_greeted(&self) -> bool {
+        let precedes =
+            |one_ns: i64, other_ns: i64| (one_ns != UNSEEN && other_ns != UNSEEN).then_some(one_ns <= other_ns);
+        let at_client = precedes(self.spoken_ns, self.asking_sent_ns);
+        let is_first = at_client.or_else(|| precedes(self.spoken_sent_ns, self.asking_received_ns));
+        self.syns_count > 0 && self.asked_from == 0 && is_first == Some(true)
     }
 }
 
@@ -259,7 +282,8 @@ impl<'a> Builder<'a> {
         time_heads(&mut own.heads, &own.ranges);
         own.pair_seamless(handshake);
         own.mark_parts(handshake);
-        let handshake_times = handshake_times(self.hops, hop_rows.clone(), swapped);
+        let handshake_times = handshake_times(self.wire.0, hop_rows.clone(), swapped);
+        let is_greeted = own.state == State::Other && handshake_times.is_greeted();
         own.drop_farewell(handshake_times.closed_ns);
         let first = self.built.exchanges.len();
         own.collect_exchanges(connection, swapped, &mut self.built.exchanges);
@@ -270,6 +294,9 @@ impl<'a> Builder<'a> {
         own.describe_changed(exchanges, self.heads, head_rows.clone(), swapped);
         apply_connection_times(exchanges, &handshake_times, swapped);
         own.apply_stream_ends(exchanges, self.heads);
+        if is_greeted {
+            apply_greeting(exchanges, &handshake_times, swapped);
+        }
         if let (Some(first), Some(shake)) = (exchanges.first_mut(), tls_handshake) {
             (first.tls_start_ns, first.tls_end_ns) = (shake.start_ns, shake.end_ns);
         }
@@ -277,7 +304,7 @@ impl<'a> Builder<'a> {
         own.assign_hops(
             self.hops,
             hop_rows.clone(),
-            (swapped, tls_handshake.is_some()),
+            (swapped, tls_handshake.is_some() || is_greeted),
             exchanges,
             |row, place| {
                 self.built.hop_exchange[row] = first as u32 + place;
@@ -625,7 +652,7 @@ impl ConnectionBuffers {
         &mut self,
         hops: &Hops,
         rows: impl Iterator<Item = usize>,
-        (swapped, is_secured): (bool, bool),
+        (swapped, is_opened_by_data): (bool, bool),
         exchanges: &[Exchange],
         mut give: impl FnMut(usize, u32),
     ) {
@@ -651,8 +678,14 @@ impl ConnectionBuffers {
                 ordinal.map(|ordinal| place[ordinal])
             } else if end > start {
                 let parts = parts.of(from_client);
-                // Bytes before the first part are a TLS handshake, which belongs to the first exchange as well.
-                let ahead = || request_arrivals.first().map(|(_, place)| *place).filter(|_| is_secured);
+                // Bytes before the first part are a greeting or a TLS handshake, which belong to the first exchange as
+                // well.
+                let ahead = || {
+                    request_arrivals
+                        .first()
+                        .map(|(_, place)| *place)
+                        .filter(|_| is_opened_by_data)
+                };
                 last_at_or_before(parts, start, |part| part.start)
                     .map(|at| place[parts[at].ordinal])
                     .or_else(ahead)
@@ -892,6 +925,9 @@ impl Exchange {
             response_silent: Silent::default(),
             connect_start_ns: UNSEEN,
             connected_ns: UNSEEN,
+            connected_received_ns: UNSEEN,
+            greeting_sent_ns: UNSEEN,
+            greeting_received_ns: UNSEEN,
             tls_start_ns: UNSEEN,
             tls_end_ns: UNSEEN,
             continue_sent_ns: UNSEEN,
@@ -1074,6 +1110,15 @@ fn apply_connection_times(own: &mut [Exchange], handshake_times: &HandshakeTimes
     own.sort_by_key(|exchange| exchange.started_ns);
 }
 
+/// Give the first exchange of a connection the server's greeting, for which its client waited.
+fn apply_greeting(own: &mut [Exchange], handshake_times: &HandshakeTimes, swapped: bool) {
+    if let Some(first) = own.first_mut().filter(|one| one.swapped == swapped) {
+        first.connected_received_ns = handshake_times.acknowledged_received_ns;
+        first.greeting_sent_ns = handshake_times.spoken_sent_ns;
+        first.greeting_received_ns = handshake_times.spoken_ns;
+    }
+}
+
 /// Set the shortest round-trip time of a connection of which only the client's end was captured: from its handshake, or
 /// from a request in one segment to an acknowledgement before its answer. A retransmitted SYN is not used, because it
 /// is unknown which copy was answered.
@@ -1123,7 +1168,12 @@ fn handshake_times(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool
         syns_count: 0,
         answered_ns: UNSEEN,
         acknowledged_ns: UNSEEN,
+        acknowledged_received_ns: UNSEEN,
+        spoken_sent_ns: UNSEEN,
         spoken_ns: UNSEEN,
+        asking_sent_ns: UNSEEN,
+        asking_received_ns: UNSEEN,
+        asked_from: i64::MAX,
         closed_ns: UNSEEN,
         ended_ns: UNSEEN,
     };
@@ -1137,8 +1187,19 @@ fn handshake_times(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool
                 found.syns_count += 1;
             }
             (kind::SYN_ACK, false) => found.answered_ns = earlier(found.answered_ns, hops.received_ns[row]),
-            (kind::ACK, true) => found.acknowledged_ns = earlier(found.acknowledged_ns, hops.sent_ns[row]),
-            (kind::DATA, false) => found.spoken_ns = earlier(found.spoken_ns, hops.received_ns[row]),
+            (kind::ACK, true) => {
+                found.acknowledged_ns = earlier(found.acknowledged_ns, hops.sent_ns[row]);
+                found.acknowledged_received_ns = earlier(found.acknowledged_received_ns, hops.received_ns[row]);
+            }
+            (kind::DATA, false) => {
+                found.spoken_sent_ns = earlier(found.spoken_sent_ns, hops.sent_ns[row]);
+                found.spoken_ns = earlier(found.spoken_ns, hops.received_ns[row]);
+            }
+            (kind::DATA, true) => {
+                found.asking_sent_ns = earlier(found.asking_sent_ns, hops.sent_ns[row]);
+                found.asking_received_ns = earlier(found.asking_received_ns, hops.received_ns[row]);
+                found.asked_from = found.asked_from.min(hops.stream_start[row]);
+            }
             (kind::FIN | kind::RST, true) => found.closed_ns = earlier(found.closed_ns, hops.sent_ns[row]),
             _ => {}
         }

@@ -3,7 +3,7 @@
 use twintap_exchanges::{
     BuiltExchanges, Connections, Crossings, Heads, Hops, NO_PLACE, Pauses, Texts, UNSEEN, build, kind,
 };
-use twintap_protocols::ordered::flag::{ANSWER, ASIDE, END, GAP, NAME, REQUEST};
+use twintap_protocols::ordered::flag::{ANSWER, ASIDE, CONTINUE, END, GAP, NAME, REQUEST};
 
 /// PostgreSQL's.
 const HEAD_KIND: u8 = 6;
@@ -15,11 +15,16 @@ type Transfer = (bool, (i64, i64), (i64, i64));
 type Message = (bool, i64, u32, u8, i32);
 
 fn exchanges(transfers: &[Transfer], messages: &[Message]) -> BuiltExchanges {
+    let kinds = vec![kind::DATA; transfers.len()];
+    exchanges_of(&kinds, transfers, messages)
+}
+
+fn exchanges_of(kinds: &[u8], transfers: &[Transfer], messages: &[Message]) -> BuiltExchanges {
     let (hops_count, heads_count) = (transfers.len(), messages.len());
     let column = |get: fn(&Transfer) -> i64| transfers.iter().map(get).collect::<Vec<i64>>();
     let hops = Hops {
         connection_id: &vec![1; hops_count],
-        kind: &vec![kind::DATA; hops_count],
+        kind: kinds,
         from_client: &transfers.iter().map(|hop| hop.0).collect::<Vec<bool>>(),
         stream_start: &column(|hop| hop.1.0),
         stream_end: &column(|hop| hop.1.1),
@@ -125,6 +130,72 @@ fn what_is_no_exchange_lengthens_none() {
     );
     assert!(one.request_silent.is_none() && one.response_silent.is_none());
     assert!(built.hop_exchange.iter().all(|place| *place != NO_PLACE));
+}
+
+#[test]
+fn what_a_server_asks_for_is_part_of_the_request_and_its_word_of_no_answer() {
+    let transfers = [
+        (true, (0, 30), (10, 20)),
+        (false, (0, 40), (30, 40)),
+        (true, (30, 60), (100, 110)),      // CHANGE USER
+        (false, (40, 80), (2_000, 2_010)), // another proof is asked for
+        (true, (60, 90), (2_020, 2_030)),
+        (false, (80, 90), (2_050, 2_060)),
+    ];
+    let messages = [
+        (true, 0, 30, REQUEST, NO_RESULT),
+        (true, 30, 30, REQUEST, NO_RESULT),
+        (false, 0, 40, ANSWER | END, 0),
+        (false, 40, 40, CONTINUE, NO_RESULT),
+        (false, 80, 10, ANSWER | END, 0),
+    ];
+    let built = exchanges(&transfers, &messages);
+    assert_eq!(lines(&built), [(10, 40, 0, 2, true), (100, 2_060, 1, 4, true)]);
+    let one = built.exchanges[1];
+    assert_eq!(
+        (one.request.last_received_ns, one.response.first_sent_ns),
+        (2_030, 2_050)
+    );
+    let asked = (one.continue_sent_ns, one.continue_received_ns, one.body_sent_ns);
+    assert_eq!(asked, (2_000, 2_010, 2_020));
+    assert!(one.request_silent.is_none());
+    assert_eq!(built.hop_exchange, [0, 0, 1, 1, 1, 1]);
+}
+
+/// The greeting of a connection's first exchange: the handshake's end at the server, its first byte sent and received.
+fn greeting_of(greeting_ns: i64, asked_ns: i64) -> ((i64, i64, i64), u32) {
+    let kinds = [kind::SYN, kind::SYN_ACK, kind::ACK, kind::DATA, kind::DATA, kind::DATA];
+    let transfers = [
+        (true, (0, 0), (1, 2)),
+        (false, (0, 0), (3, 4)),
+        (true, (0, 0), (5, 6)),
+        (false, (0, 40), (greeting_ns, greeting_ns + 10)),
+        (true, (0, 30), (asked_ns, asked_ns + 10)),
+        (false, (40, 50), (3_000, 3_010)),
+    ];
+    let messages = [(true, 0, 30, REQUEST, NO_RESULT), (false, 40, 10, ANSWER | END, 0)];
+    let built = exchanges_of(&kinds, &transfers, &messages);
+    let one = built.exchanges[0];
+    assert_eq!((built.exchanges.len(), one.connected_ns), (1, 5));
+    let asked = (
+        one.request.first_sent_ns,
+        one.response.first_sent_ns,
+        one.response.bytes,
+    );
+    assert_eq!(asked, (asked_ns, 3_000, 10));
+    let greeting = (
+        one.connected_received_ns,
+        one.greeting_sent_ns,
+        one.greeting_received_ns,
+    );
+    (greeting, built.hop_exchange[3])
+}
+
+#[test]
+fn the_greeting_of_a_server_that_speaks_first_is_of_the_first_exchange() {
+    assert_eq!(greeting_of(2_000, 2_020), ((6, 2_000, 2_010), 0));
+    // Its client did not wait for it.
+    assert_eq!(greeting_of(2_000, 1_995), ((UNSEEN, UNSEEN, UNSEEN), NO_PLACE));
 }
 
 #[test]

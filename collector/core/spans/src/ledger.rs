@@ -16,7 +16,7 @@
 //! # When a span begins and ends
 //! `start` is the first byte that the client sent (that the server received, if only the server was captured), or the
 //! SYN of a connection that was opened for this request; then `connected` … `sent` is the client's pause, which is no
-//! part of the duration. `ended` is the last byte of the response that arrived (that was sent, if only the server was
+//! part of the duration, but for the server's greeting, for which the client waits if the server speaks first. `ended` is the last byte of the response that arrived (that was sent, if only the server was
 //! captured), or else the moment at which the client gave up. A root without either has no duration: it and all spans
 //! below it get zeros. Callers pass the columns; a test of theirs leaves out every choice of stamps and compares.
 //!
@@ -48,6 +48,11 @@ input_table! {
         /// `start` … `sent`, `ended`: see "When a span begins and ends".
         start: i64,
         connected: i64,
+        /// The server had the client's acknowledgement of its SYN; this and the two below `UNSEEN` without a greeting.
+        connected_received: i64,
+        greeting_sent: i64,
+        /// The client had the greeting.
+        greeted: i64,
         tls_start: i64,
         tls_end: i64,
         sent: i64,
@@ -135,17 +140,27 @@ impl OutputTable for Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Connect,
+    Greet,
     Secure,
     Ask,
     Main,
 }
 
-const KINDS: [Kind; 4] = [Kind::Connect, Kind::Secure, Kind::Ask, Kind::Main];
+const KINDS: [Kind; 5] = [Kind::Connect, Kind::Greet, Kind::Secure, Kind::Ask, Kind::Main];
 
 impl Kind {
     /// Whether the visit only opens the connection.
     fn opens(self) -> bool {
-        matches!(self, Kind::Connect | Kind::Secure)
+        matches!(self, Kind::Connect | Kind::Greet | Kind::Secure)
+    }
+
+    /// The stretch that the whole visit is, if it is one.
+    fn only_stretch(self) -> Option<usize> {
+        match self {
+            Kind::Connect => Some(CONNECT),
+            Kind::Secure => Some(TLS),
+            _ => None,
+        }
     }
 }
 
@@ -217,6 +232,17 @@ impl Nodes<'_> {
         };
         match kind {
             Kind::Connect => connects.then(|| Visit::opening(self.start[span], self.connected[span])),
+            Kind::Greet => {
+                let greets = [self.connected[span], self.greeted[span], self.sent[span]];
+                rising(greets).then(|| Visit {
+                    begin: greets[0],
+                    sent: greets[0],
+                    arrived: self.connected_received[span],
+                    answered: self.greeting_sent[span],
+                    returned: greets[1],
+                    ended: greets[1],
+                })
+            }
             Kind::Secure => {
                 let secures = [self.tls_start[span], self.tls_end[span], self.sent[span]];
                 rising(secures).then(|| Visit::opening(secures[0], secures[1]))
@@ -426,9 +452,12 @@ impl Walk<'_> {
             _ => window.end,
         };
         self.ledger.add(FAN_OUT_WAIT, span, window.end - end);
-        if kind.opens() {
-            let opening = if kind == Kind::Connect { CONNECT } else { TLS };
+        if let Some(opening) = kind.only_stretch() {
             self.ledger.add(opening, span, end - begin);
+            return;
+        }
+        if kind == Kind::Greet && nodes.greeting_sent[span] == UNSEEN {
+            self.ledger.add(SERVER_OR_NETWORK, span, end - begin);
             return;
         }
         let sent = inside(visit.sent, begin, begin, end);
@@ -438,7 +467,12 @@ impl Walk<'_> {
         let answered = inside(visit.answered, end, sent, end);
         let arrived = inside(visit.arrived, sent, sent.min(answered), answered);
         let returned = inside(visit.returned, end, answered, end);
-        let queued = inside(nodes.service_start[span], arrived, arrived, answered) - arrived;
+        let taken_up = if kind == Kind::Greet {
+            arrived
+        } else {
+            nodes.service_start[span]
+        };
+        let queued = inside(taken_up, arrived, arrived, answered) - arrived;
         let add = |stretch: usize, amount: i64| self.ledger.add(stretch, span, amount);
         add(REQUEST, arrived - sent);
         add(QUEUE, queued);
@@ -582,7 +616,7 @@ mod tests {
     use super::*;
     use crate::silences::{LongSilences, ShortSilences};
 
-    const COLUMNS: usize = 22;
+    const COLUMNS: usize = 25;
 
     /// Rows of the columns of `Nodes`, in their order.
     fn shared_out(rows: &[[i64; COLUMNS]]) -> Ledger {
@@ -615,6 +649,9 @@ mod tests {
             connect_stall: &columns[19],
             request_stall: &columns[20],
             response_stall: &columns[21],
+            connected_received: &columns[22],
+            greeting_sent: &columns[23],
+            greeted: &columns[24],
         };
         let without = share_out(&nodes, silences, false);
         assert!(without.window_start.is_empty() && without.window_end.is_empty());
@@ -629,7 +666,7 @@ mod tests {
         (row[0], row[1], row[2]) = (parent, depth, sent);
         (row[6], row[7], row[8], row[12]) = (sent, sent, arrived, arrived);
         (row[13], row[15], row[16]) = (answered, answered, ended);
-        row[19..].fill(0);
+        row[19..22].fill(0);
         row
     }
 
@@ -651,6 +688,38 @@ mod tests {
         let ledger = shared_out(&[plain(-1, 0, 100, 110, 150, 200), plain(0, 1, 120, 122, 158, 160)]);
         assert!(ledger.stretches.iter().all(|stretch| stretch[1] == 0));
         assert_eq!((ledger.window_start[1], ledger.window_end[1]), (0, 0));
+    }
+
+    /// A span that the client of `plain(0, 1, …)` opens its connection for: SYN at 112, up at 114, greeted at 135.
+    fn greeted_child() -> [i64; COLUMNS] {
+        let mut row = plain(0, 1, 140, 142, 158, 160);
+        (row[2], row[3]) = (112, 114);
+        (row[22], row[23], row[24]) = (115, 133, 135);
+        row
+    }
+
+    #[test]
+    fn the_wait_for_a_greeting_is_the_work_of_the_server_that_speaks_first() {
+        let rows = [plain(-1, 0, 100, 110, 190, 200), greeted_child()];
+        let ledger = shared_out(&rows);
+        let of = |span: usize| ledger.stretches.each_ref().map(|stretch| stretch[span]);
+        assert_eq!(of(0)[..10], [0, 0, 0, 10, 0, 80 - 43, 0, 0, 10, 0]);
+        assert_eq!(of(1)[..10], [0, 2, 0, 1 + 2, 0, 18 + 16, 0, 0, 2 + 2, 0]);
+        assert_eq!(ledger.critical, [57, 43]);
+        let root = shared_out(&[[&[-1, 0][..], &greeted_child()[2..]]
+            .concat()
+            .try_into()
+            .expect("a row")]);
+        let of_root = root.stretches.each_ref().map(|stretch| stretch[0]);
+        assert_eq!((of_root[..10].to_vec(), root.critical[0]), (of(1)[..10].to_vec(), 43));
+    }
+
+    #[test]
+    fn without_the_servers_stamp_a_greeting_is_the_servers_and_the_networks() {
+        let mut row = greeted_child();
+        (row[0], row[1], row[22], row[23]) = (-1, 0, UNSEEN, UNSEEN);
+        let ledger = shared_out(&[row]);
+        assert_eq!((ledger.stretches[SERVER_OR_NETWORK][0], ledger.critical[0]), (21, 43));
     }
 
     #[test]
