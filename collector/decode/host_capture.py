@@ -85,7 +85,7 @@ class HostCapture:
     """The longest clock tick of its interfaces, 0 if none is longer than 1 ns: packets were up to one later than their
     timestamps. Or how far stamps of its cards may be off, if that is more."""
     is_cut: bool = False
-    """Whether packets may have been kept in part: by a limit that the file states, or as an agent was told to."""
+    """Whether packets may have been kept in part: by a limit that the file states, or by the options of an agent."""
     notes: Notes = NOTHING
     named_addresses: frozenset[int] = frozenset()
     counters: list[CounterInfo] = field(default_factory=list)
