@@ -179,7 +179,7 @@ struct Gap {
 impl Gap {
     /// The gap with its beginning, if there is one: an arrival that was captured, or else the last acknowledgement that
     /// the sender heard (`by_then`, ascending) after it had sent.
-    fn begun(&self, by_then: &[i64]) -> Option<Gap> {
+    fn with_begin(&self, by_then: &[i64]) -> Option<Gap> {
         if self.from_ns != UNSEEN {
             return Some(*self);
         }
@@ -218,7 +218,11 @@ impl SilenceFinder {
             return;
         }
         let heard = evidence.acknowledgement_times(rows);
-        for gap in self.gaps.iter().filter_map(|gap| gap.begun(heard.of(gap.from_client))) {
+        for gap in self
+            .gaps
+            .iter()
+            .filter_map(|gap| gap.with_begin(heard.of(gap.from_client)))
+        {
             let gap = &gap;
             let cause = evidence.cause(gap, gap.from_client, &heard);
             let silence = Silence {
