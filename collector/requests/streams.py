@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from collector.requests.stream_evidence import CANDIDATE, StreamEvidence
 from collector.trace.schema import STREAMS, StreamReason, conform
 
+AMQP = "amqp"
 WINDOW_NS = 2_000_000
 """A server forwards a message within this time; a slower one is not recognised."""
 MOST_CHANCE = 0.05
@@ -113,13 +114,15 @@ def turns_of_streams(exchanges: pa.Table, connection_ids: pa.Array) -> pa.Table:
 
 
 def overlapping_streams(streams: pa.Table) -> pa.Array:
-    """The ids of the connections that are streams since their turns overlap: each side still answers the other.
+    """The ids of the connections that are streams since their turns overlap, but on which each side still answers the
+    other: so does a broker of AMQP, which confirms what is published.
 
     Arguments: the table `streams`.
     """
     reasons = pa.array([str(StreamReason.CROSSED), str(StreamReason.SEVERAL)])
     overlap = pc.is_in(streams["reason"].cast(pa.string()), value_set=reasons)
-    return streams["connection_id"].filter(overlap).unique()
+    answers = pc.equal(streams["protocol"].cast(pa.string()), AMQP)
+    return streams["connection_id"].filter(pc.or_(overlap, answers)).unique()
 
 
 def stream_ids(exchanges: pa.Table) -> pl.Series:

@@ -59,6 +59,9 @@ mod tests {
                 b"\x10\x1c\0\x04MQTT\x04\x02\0\x3c",
                 &[(0, "CONNECT", reach::CONNECTION)],
             ),
+            (b"AMQP\0\0\x09\x01", &[(0, "protocol header", reach::CONNECTION)]),
+            (b"AMQP\x03\x01\0\0", &[(0, "protocol header", reach::CONNECTION)]),
+            (b"AMQPS\0", &[]),
             (
                 b"\x10\x9c\x01\0\x04MQTT\x05\x02\0\x3c",
                 &[(0, "CONNECT", reach::CONNECTION)],
