@@ -104,6 +104,8 @@ const ERROR_LEN: u32 = 96;
 const NAMES_LEN: u32 = 512;
 /// Bytes kept of a command tag, or of the kind of thing that a Describe or a Close names.
 const TAG_LEN: u32 = 8;
+/// Bytes of the kind of an Authentication message.
+const KIND_LEN: u32 = 4;
 const LISTEN: &[u8] = b"LISTEN";
 
 /// For the hot path.
@@ -163,6 +165,7 @@ fn frame_len(header: &[u8]) -> Option<FrameLen> {
         b'B' => NAMES_LEN,
         b'E' => ERROR_LEN,
         b'C' => TAG_LEN,
+        b'R' => KIND_LEN,
         _ => 0,
     };
     let kept_len = wanted.min(body_len);

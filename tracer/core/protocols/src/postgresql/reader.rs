@@ -5,7 +5,7 @@
 //!
 //! | messages | request | name |
 //! |---|---|---|
-//! | the first ones, up to the password | one, with all that follows up to ReadyForQuery | `STARTUP` |
+//! | the first ones, up to the password | one, with all that follows up to ReadyForQuery; what asks for the password is no answer | `STARTUP` |
 //! | Query | one | the statement's shape |
 //! | Parse, Bind, Execute, Sync | one | the shape; `(+2)` if it executes three statements |
 //! | Bind, Execute, Sync | one | the shape of the statement that was parsed under that name |
@@ -279,6 +279,9 @@ impl Server {
         let begins = if is_first { flag::ANSWER } else { 0 };
         let said = match header[0] {
             b'N' | b'S' | b'A' if is_first => return None,
+            b'R' if is_first && asks_for_proof(body) => {
+                return Some((row(flag::CONTINUE, SAYS_NOTHING), Shape::default()));
+            }
             b'E' => {
                 let error = sqlstate::of_error(body);
                 self.result = if self.result > SUCCESS { self.result } else { error.code };
@@ -300,6 +303,13 @@ impl Server {
         }
         Some((said, Shape::default()))
     }
+}
+
+/// Whether an Authentication message asks for what proves who logs in; it says that it is proven (0), what the server
+/// proves itself by (12), or asks.
+fn asks_for_proof(body: &[u8]) -> bool {
+    body.first_chunk()
+        .is_some_and(|&kind| !matches!(u32::from_be_bytes(kind), 0 | 12))
 }
 
 /// The text before a zero, and the bytes after it.
@@ -513,6 +523,28 @@ mod tests {
                     READY.into(),
                 ],
                 &[(0, answer, denied), (1, end, denied), (2, answer, aside), (3, end, 0)],
+            ),
+            (
+                "a password is asked for, in two steps, and proven",
+                vec![
+                    message(b'R', b"\0\0\0\x0aSCRAM-SHA-256\0\0"),
+                    message(b'R', b"\0\0\0\x0br=S3cr3t,s=S3cr3t,i=4096"),
+                    message(b'R', b"\0\0\0\x0cv=S3cr3t"),
+                    message(b'R', b"\0\0\0\0"),
+                    message(b'S', b"TimeZone\0UTC\0"),
+                    READY.into(),
+                ],
+                &[
+                    (0, flag::CONTINUE, aside),
+                    (1, flag::CONTINUE, aside),
+                    (2, answer, aside),
+                    (5, end, 0),
+                ],
+            ),
+            (
+                "a password is wrong",
+                vec![message(b'R', b"\0\0\0\x03"), error("FATAL", "42501")],
+                &[(0, flag::CONTINUE, aside), (1, answer | end, denied)],
             ),
             (
                 "a fatal error ends it",
