@@ -433,7 +433,8 @@ def request_list(trace: TraceView) -> list[Component]:
     note = f"the {len(requests)} slowest of {count:,}" if count > len(requests) else "slowest first"
     rows = [html.Li(_request_row(request, longest)) for request in requests]
     others = summary.roots_count - summary.requests_count
-    more = f" {plural(others, 'request')} that no client sent (replicators, updaters) are on the page Requests."
+    whose = "of no client (daemons' own, and calls whose request is not known)"
+    more = f" {plural(others, 'request')} {whose} are on the page Requests."
     hint = html.P(
         "Click a request, or an arrow, to see where its time went." + (more if others else ""), className="hint"
     )
