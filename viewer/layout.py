@@ -434,7 +434,7 @@ def request_list(trace: TraceView) -> list[Component]:
     rows = [html.Li(_request_row(request, longest)) for request in requests]
     others = summary.roots_count - summary.requests_count
     whose = "of no client (daemons' own, and calls whose request is not known)"
-    more = f" {plural(others, 'request')} {whose} are on the page Requests."
+    more = f" The page Requests has {plural(others, 'request')} {whose}, too."
     hint = html.P(
         "Click a request, or an arrow, to see where its time went." + (more if others else ""), className="hint"
     )

@@ -39,7 +39,7 @@ from collector.hops.captured_until import CapturedUntil, captured_until
 from collector.hops.coverage import HostCoverage, union
 from collector.hops.sampling import sampling_of
 from collector.requests import chunked, outcomes, spans
-from collector.requests.streams import overlapping_streams, requests_of, turns_of_streams, with_streams
+from collector.requests.streams import answering_streams, requests_of, turns_of_streams, with_streams
 from collector.requests.unread_connections import unread_counters
 from collector.services.choices import Choices, Watched, sampled_share
 from collector.services.naming import name_services, servers_to_watch, with_peer_names
@@ -337,9 +337,9 @@ class Pipeline:
         self._writer.finish("connections")
         memory.give_back()
         info, written = self._info, self._writer.written
-        columns, overlapping = (*EXCHANGE_COLUMNS, "is_stream"), overlapping_streams(streams)
+        columns, answering = (*EXCHANGE_COLUMNS, "is_stream"), answering_streams(streams)
         exchanges = written.batches("exchanges", columns)
-        turns = (turns_of_streams(part, overlapping) for part in written.batches("exchanges", columns))
+        turns = (turns_of_streams(part, answering) for part in written.batches("exchanges", columns))
         found = diagnosis.build_findings(
             merged.result(),
             map(requests_of, exchanges),
@@ -351,7 +351,7 @@ class Pipeline:
             lambda: written.batches("connections", diagnosis.CONNECTION_COLUMNS),
             RingPlaces(self._options.rings, {address: host.host for host in info.hosts for address in host.addresses}),
             self._options.thresholds,
-            turns if len(overlapping) else (),
+            turns if len(answering) else (),
         )
         if info.period is not None:
             edges = PeriodEdges.on(info.period, alignment.clocks)

@@ -3,8 +3,10 @@
 For each pair of hosts that exchanged packets, `collector.clocks.bounds` gives the lines that their clocks' difference
 may follow. Here all pairs are solved together: the hosts' clocks are lines such that no packet arrives before it was
 sent, and the smallest delay of each pair, over both directions, is as large as can be (on a symmetric path that is the
-truth: the channel between upper and lower bounds is split in the middle). A slope is taken only if it pays: a clock is
-held to run true unless letting it drift widens the channel by more than a tenth of the drift.
+truth: the channel between upper and lower bounds is split in the middle). It is the sum over all pairs that is made as
+large as can be; should that place packets of a pair before their sending, each pair's delay counts as a share of what
+it can be, and none may fall below 0. A slope is taken only if it pays: a clock is held to run true unless letting it
+drift widens the channel by more than a tenth of the drift.
 
 Worked example: A sends at 100, B receives at 1130; B answers at 1140, A receives at 150 (ns). So theta = B - A is at
 most 1030 and at least 990: 1010 ± 20. The first packet took 20 ± 20, the second 20 ± 20.
@@ -52,7 +54,7 @@ MOST_TURNS = 200
 """Iterations of the solver for each of its variables: clocks that make sense take up to four; beyond its numbers it
 may go round for ever."""
 LEAST_MARGIN_NS = -0.5
-"""A pair's smallest delay that counts as none below 0: solutions are rounded to whole ns."""
+"""The least delay that still counts as none below 0, since solutions are rounded to whole ns."""
 MOST_ROUNDS = 20
 """Rounds that add packets which thinning dropped and which the solution places before their sending."""
 
@@ -288,11 +290,16 @@ def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None
         return np.zeros(2 * count), False
     if (found[margins] >= LEAST_MARGIN_NS).all():
         return found[: 2 * count], True
-    lower[margins] = 0.0
-    rooms = _rooms(network, edges)
-    costs[margins] = -rooms.mean() / rooms
-    fitting = replace(program, costs=costs, lower=lower).solve(MOST_TURNS * size)
+    fitting = _with_no_margin_below_0(program, margins, _rooms(network, edges)).solve(MOST_TURNS * size)
     return (found if fitting is None else fitting)[: 2 * count], fitting is not None
+
+
+def _with_no_margin_below_0(program: LinearProgram, margins: slice, rooms: Floats) -> LinearProgram:
+    """The same program, but that rules out margins below 0, and seeks the widest as shares of their pairs' rooms."""
+    lower, costs = program.lower.copy(), program.costs.copy()
+    lower[margins] = 0.0
+    costs[margins] = -rooms.mean() / rooms
+    return replace(program, costs=costs, lower=lower)
 
 
 def _rooms(network: _Network, edges: list[tuple[int, int]]) -> Floats:

@@ -88,8 +88,8 @@ class Scan:
     A node's containers are hosts, too (`collector.decode.containers`): `clock_of` names the clock that each of them
     uses; `clock_windows` and `frames` have each clock's first and last timestamp, and its number of frames;
     `ticks_ns`, how coarse its timestamps are, where coarser than 1 ns; `are_cut`, whether packets may have been cut;
-    `kept`, what the agents of a host stated that
-    they kept, where they did. `decoder`, which takes the partitions' packets, in this process or in another one.
+    `kept`, what the agents of a host stated that they kept, where they did. `decoder`, which takes the partitions'
+    packets, in this process or in another one.
     """
 
     def __init__(

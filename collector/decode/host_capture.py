@@ -231,9 +231,10 @@ class HostCapture:
                     self.interfaces.append(
                         _shown_name(interface) + (f"-{key[1] + 1}" if interface.name and key[1] else "")
                     )
-            if self._places[key] != ELSEWHERE and interface.resolution_ns > 1:
-                self.tick_ns = max(self.tick_ns, interface.resolution_ns)
-            self.is_cut |= bool(reader.host) or 0 < interface.snaplen < WHOLE_PACKET_BYTES
+            if self._places[key] != ELSEWHERE:
+                if interface.resolution_ns > 1:
+                    self.tick_ns = max(self.tick_ns, interface.resolution_ns)
+                self.is_cut |= bool(reader.host) or 0 < interface.snaplen < WHOLE_PACKET_BYTES
             found.append(self._places[key])
         return np.array(found, dtype=np.uint16)
 

@@ -75,7 +75,7 @@ def build_findings(
 
     Arguments: parts of `exchanges`, with at least `requests.EXCHANGE_COLUMNS`; parts of `connections`, with
     `CONNECTION_COLUMNS`; `captured`, until when captures ran; `rings`, which devices the ring files
-    assign; `turns`, parts of `exchanges` that are turns of streams on which turns overlap.
+    assign; `turns`, parts of `exchanges` that are turns of streams on which each side answers the other.
     """
     seen = Observations(
         symptoms, requests_of(exchanges, spans), requests_of(turns, spans), clocks, info, captured,

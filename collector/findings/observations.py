@@ -23,7 +23,7 @@ class Observations:
 
     symptoms: Symptoms  # of all partitions
     requests: Requests
-    turns: Requests  # turns that are no requests, since they overlap with others of their connection; without spans
+    turns: Requests  # turns of streams on which each side answers the other (`requests.streams`); without spans
     clocks: pa.Table
     info: TraceInfo
     captured: CapturedUntil  # until when captures ran

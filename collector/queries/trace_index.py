@@ -48,7 +48,7 @@ from collector.trace.reading import Trace
 from collector.trace.table_store import INDEX_FOLDER
 from tracer import scratch
 
-VERSION = 10
+VERSION = 11
 """Of the index; another one is built anew."""
 SMALL_BYTES = 4 << 20
 """Tables of hops smaller than this are indexed in memory: it takes less than a second."""

@@ -12,19 +12,24 @@ something open it means nothing: 0.5.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64Array = NDArray[np.int64]
+from collector.trace.time_columns import Int64Array
 
 IDLE_NS = 1_000_000_000
 """A capture is longer than what happens in it: so long is added to its time, in which nothing is open."""
 LEAST_SHARE = 1e-9
+"""Instead of a share of 0, which would rule chance out."""
 ALONE_SHARE = 0.05
-"""Of calls that requests make, so many find none open at the most: their request was not captured."""
+"""Chosen: at most this share of the calls that requests make finds none open, since their request was not captured."""
+MOST_LOG_ODDS = 700.0
+"""Of float64's exponent, about the most."""
 
 
 def open_share(opened_ns: Int64Array, closed_ns: Int64Array, first_ns: int, last_ns: int) -> float:
-    """The share of the time from `first_ns` to `last_ns`, and of `IDLE_NS`, in which at least one interval was open."""
+    """The share of the time from `first_ns` to `last_ns`, and of `IDLE_NS`, in which at least one interval was open.
+
+    Arguments: begins and ends of intervals, of shape (n,), in ns of one timescale, in any order.
+    """
     order = np.argsort(opened_ns, kind="stable")
     begin = np.clip(opened_ns[order], first_ns, last_ns)
     end = np.maximum.accumulate(np.clip(closed_ns[order], first_ns, last_ns))
@@ -40,7 +45,7 @@ def made_by_requests(found_open: int, count: int, share: float) -> float:
     share = min(max(share, LEAST_SHARE), 1.0 - ALONE_SHARE)
     for_chance = _log_likelihood(found_open, count, share)
     for_requests = _log_likelihood(found_open, count, 1.0 - ALONE_SHARE)
-    return 1.0 / (1.0 + math.exp(min(for_chance - for_requests, 700.0)))
+    return 1.0 / (1.0 + math.exp(min(for_chance - for_requests, MOST_LOG_ODDS)))
 
 
 def _log_likelihood(found_open: int, count: int, probability: float) -> float:

@@ -37,6 +37,8 @@ from collector.requests.stream_evidence import CANDIDATE, StreamEvidence
 from collector.trace.schema import STREAMS, StreamReason, conform
 
 AMQP = "amqp"
+"""A protocol on which each side answers the other, though its connections are streams: a broker confirms what is
+published, and consumers acknowledge what is delivered."""
 WINDOW_NS = 2_000_000
 """A server forwards a message within this time; a slower one is not recognised."""
 MOST_CHANCE = 0.05
@@ -113,16 +115,16 @@ def turns_of_streams(exchanges: pa.Table, connection_ids: pa.Array) -> pa.Table:
     return exchanges.filter(pc.and_(pc.fill_null(exchanges["is_stream"], fill_value=False), of_them))
 
 
-def overlapping_streams(streams: pa.Table) -> pa.Array:
-    """The ids of the connections that are streams since their turns overlap, but on which each side still answers the
-    other: so does a broker of AMQP, which confirms what is published.
+def answering_streams(streams: pa.Table) -> pa.Array:
+    """The ids of the connections that are streams, but on which each side answers the other: those whose turns overlap,
+    and those of AMQP.
 
     Arguments: the table `streams`.
     """
     reasons = pa.array([str(StreamReason.CROSSED), str(StreamReason.SEVERAL)])
     overlap = pc.is_in(streams["reason"].cast(pa.string()), value_set=reasons)
     answers = pc.equal(streams["protocol"].cast(pa.string()), AMQP)
-    return streams["connection_id"].filter(pc.or_(overlap, answers)).unique()
+    return streams["connection_id"].filter(pc.or_kleene(overlap, answers)).unique()
 
 
 def stream_ids(exchanges: pa.Table) -> pl.Series:

@@ -7,7 +7,7 @@ import pytest
 
 from collector.reporting.stream_summary import summarise_streams
 from collector.requests.stream_evidence import CANDIDATE, StreamEvidence
-from collector.requests.streams import StreamJudge, overlapping_streams, requests_of, stream_ids, with_streams
+from collector.requests.streams import StreamJudge, answering_streams, requests_of, stream_ids, with_streams
 from collector.trace.schema import EXCHANGES, STREAMS, conform
 
 MS = 1_000_000
@@ -151,7 +151,7 @@ def test_brokers_of_amqp_and_turns_that_overlap_still_answer() -> None:
     rows = [("several", "unknown"), ("word", "amqp"), ("word", "mqtt"), ("crossed", "unknown"), ("upgrade", "http/1.1")]
     columns = zip(*((number, *row) for number, row in enumerate(rows)), strict=True)
     streams = pa.table(dict(zip(("connection_id", "reason", "protocol"), map(pa.array, columns), strict=True)))
-    assert overlapping_streams(streams).to_pylist() == [0, 1, 3]
+    assert answering_streams(streams).to_pylist() == [0, 1, 3]
 
 
 def test_what_is_a_stream_is_no_request():

@@ -1,10 +1,16 @@
 """Connections of which requests are unknown, or known by turns alone, are counted with a remedy."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
+from collector.analysis import analyse
+from collector.decode.sources import host_sources
 from collector.requests.streams import StreamJudge
 from collector.requests.unread_connections import COLUMNS, unread_counters, unread_counts
+from testkit.capture_files import pcap
+from tests.collector.services.test_naming import conversation
 
 Row = tuple[int, str, int | None, bool | None]
 
@@ -48,3 +54,12 @@ def test_whole_packets_are_asked_for_only_where_some_may_be_cut(are_cut: bool) -
     counts = unread_counts(connections((1, "unknown", 7, None)), pa.chunked_array([[1]]))
     (counter,) = unread_counters(counts, StreamJudge().table(), are_cut=are_cut)
     assert ("tcpdump -s 0" in counter.remedy) is are_cut
+
+
+@pytest.mark.parametrize(("snaplen", "is_cut"), [(160, True), (65_535, False), (262_144, False)])
+def test_a_file_states_whether_its_packets_are_whole(tmp_path: Path, snaplen: int, is_cut: bool) -> None:
+    file, trace = tmp_path / "client.pcap", str(tmp_path / "trace")
+    file.write_bytes(pcap(conversation(7000, b"\x01what", b"\x02that"), snaplen=snaplen))
+    info = analyse(host_sources([str(file)]), trace)
+    (counter,) = [counter for counter in info.counters if counter.name == "connections_unknown"]
+    assert ("tcpdump -s 0" in counter.remedy) is is_cut

@@ -146,9 +146,7 @@ impl HandshakeTimes {
             self.answered_ns
         }
     }
-}
 
-impl HandshakeTimes {
     /// Whether the connection was seen to begin, and its server spoke first: before the client sent anything.
     fn is_greeted(&self) -> bool {
         let precedes =

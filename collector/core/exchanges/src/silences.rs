@@ -23,9 +23,11 @@
 //! - Each is longer than [`MIN_SILENCE_NS`], and than twice the clocks' uncertainty.
 //!
 //! # Limits
-//! - If the sender was not captured, or lost the trace of its bytes, the time next to it is not reported as a silence.
-//! - If the receiver was not captured, bytes had arrived when the sender heard an acknowledgement. So of the time until it
-//!   sends new ones, what follows the last acknowledgement is a silence; what precedes it may be the way.
+//! - If the sender was not captured, or the arrival of some bytes at a captured receiver, the time next to it is not
+//!   reported as a silence.
+//! - If the receiver was not captured, bytes have arrived at the latest when the sender hears an acknowledgement. From the
+//!   last one on, until the sender goes on with new bytes, there is a silence, if it is long; before that, bytes may be
+//!   on the way.
 //! - A silence begins at a receiver's stamp and ends at a sender's, so its length is as uncertain as the clocks.
 //! - A sender that happens to continue at the moment of an acknowledgement, with a full segment, counts as held by it.
 //!
@@ -218,13 +220,9 @@ impl SilenceFinder {
             return;
         }
         let heard = evidence.acknowledgement_times(rows);
-        for gap in self
-            .gaps
-            .iter()
-            .filter_map(|gap| gap.with_begin(heard.of(gap.from_client)))
-        {
-            let gap = &gap;
-            let cause = evidence.cause(gap, gap.from_client, &heard);
+        let gaps = self.gaps.iter();
+        for gap in gaps.filter_map(|gap| gap.with_begin(heard.of(gap.from_client))) {
+            let cause = evidence.cause(&gap, gap.from_client, &heard);
             let silence = Silence {
                 exchange: NO_PLACE,
                 in_response: gap.in_response,

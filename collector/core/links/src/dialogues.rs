@@ -44,6 +44,31 @@ pub struct Call {
     pub served_words: Words,
 }
 
+#[cfg(test)]
+impl Call {
+    /// An exchange of host 0 with itself, from one time to another.
+    pub fn between(from_ns: i64, until_ns: i64) -> Self {
+        Call {
+            client_host: 0,
+            server_host: 0,
+            service: 0,
+            connection_id: 0,
+            start_ns: from_ns,
+            sent_ns: from_ns,
+            answered_ns: until_ns,
+            arrival_ns: from_ns,
+            response_ns: until_ns,
+            close_ns: until_ns,
+            request_bytes: 0,
+            response_bytes: 0,
+            is_cut: false,
+            method: crate::NONE,
+            call_words: Words::default(),
+            served_words: Words::default(),
+        }
+    }
+}
+
 pub struct Calls {
     pub calls: Vec<Call>,
     /// For each call the call whose class it has: itself, or if it was cut short, the last whole dialogue with its

@@ -127,32 +127,9 @@ fn open_at(calls: &[Call], parents: &[u32], times: &[(i64, i64)]) -> Vec<Open> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NONE;
-    use crate::target_words::Words;
 
     const MS: i64 = 1_000_000;
     const REQUESTS: i64 = 100;
-
-    fn exchange(from_ns: i64, until_ns: i64) -> Call {
-        Call {
-            client_host: 0,
-            server_host: 0,
-            service: 0,
-            connection_id: 0,
-            start_ns: from_ns,
-            sent_ns: from_ns,
-            answered_ns: until_ns,
-            arrival_ns: from_ns,
-            response_ns: until_ns,
-            close_ns: until_ns,
-            request_bytes: 0,
-            response_bytes: 0,
-            is_cut: false,
-            method: NONE,
-            call_words: Words::default(),
-            served_words: Words::default(),
-        }
-    }
 
     /// When a request arrives that is open for 12 ms: between 0 and 15 ms after the one before was answered, but every
     /// fifth 3 ms before that.
@@ -163,9 +140,9 @@ mod tests {
     /// Links of calls at these times, which had no parent, or a wrong one.
     fn link_all(starts: impl Iterator<Item = i64>) -> Vec<InferredLink> {
         let mut calls: Vec<Call> = (0..REQUESTS)
-            .map(|n| exchange(arrival_ns(n), arrival_ns(n) + 12 * MS))
+            .map(|n| Call::between(arrival_ns(n), arrival_ns(n) + 12 * MS))
             .collect();
-        calls.extend(starts.map(|at_ns| exchange(at_ns, at_ns + MS)));
+        calls.extend(starts.map(|at_ns| Call::between(at_ns, at_ns + MS)));
         let mut parents: Vec<u32> = (0..REQUESTS as u32).collect();
         parents.sort_by_key(|&parent| calls[parent as usize].arrival_ns);
         let children = REQUESTS as u32..calls.len() as u32;
@@ -196,8 +173,8 @@ mod tests {
 
     #[test]
     fn where_some_request_is_always_open_nothing_shows_who_makes_the_calls() {
-        let mut calls = vec![exchange(0, 10_000 * MS)];
-        calls.extend((0..300).map(|call| exchange((5 + call * 7) * MS, (6 + call * 7) * MS)));
+        let mut calls = vec![Call::between(0, 10_000 * MS)];
+        calls.extend((0..300).map(|call| Call::between((5 + call * 7) * MS, (6 + call * 7) * MS)));
         let mut found: Vec<InferredLink> = (1..301).map(|child| InferredLink::plain(child, None, 0.0)).collect();
         link(&calls, &[0; 301], &[0], &mut found);
         assert!(found.iter().all(|found| found.parent.is_none()));

@@ -404,27 +404,12 @@ fn open_ranges(slots: &[Slot], children: &[Child], order: Order) -> Vec<(u32, u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NONE;
 
     /// A request open from one time to another, or a call that connects and sends then.
     fn exchange(arrival_ns: i64, until_ns: i64, sent_ns: i64) -> Call {
         Call {
-            client_host: 0,
-            server_host: 0,
-            service: 0,
-            connection_id: 0,
-            start_ns: arrival_ns,
             sent_ns,
-            answered_ns: until_ns,
-            arrival_ns,
-            response_ns: until_ns,
-            close_ns: until_ns,
-            request_bytes: 0,
-            response_bytes: 0,
-            is_cut: false,
-            method: NONE,
-            call_words: Words::default(),
-            served_words: Words::default(),
+            ..Call::between(arrival_ns, until_ns)
         }
     }
 

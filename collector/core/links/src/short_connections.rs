@@ -202,7 +202,6 @@ impl ServedRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target_words::Words;
 
     const MS: i64 = 1_000_000;
     const FRONT: i64 = 0;
@@ -214,18 +213,7 @@ mod tests {
             server_host: client_host + 1,
             service: client_host + 1,
             connection_id,
-            start_ns: from_ns,
-            sent_ns: from_ns,
-            answered_ns: until_ns,
-            arrival_ns: from_ns,
-            response_ns: until_ns,
-            close_ns: until_ns,
-            request_bytes: 100,
-            response_bytes: 100,
-            is_cut: false,
-            method: NONE,
-            call_words: Words::default(),
-            served_words: Words::default(),
+            ..Call::between(from_ns, until_ns)
         }
     }
 

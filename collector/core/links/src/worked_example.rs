@@ -1,11 +1,9 @@
 //! The numbers of the example in the header of the crate, computed.
 
-use crate::NONE;
 use crate::dialogues::Call;
 use crate::mcmc_histories::{self, Doubt};
 use crate::problem::{Order, Problem};
 use crate::rates::guesses;
-use crate::target_words::Words;
 use crate::tuning::TUNING;
 use crate::without_order::{Parents, UnorderedLinks, order_confidence};
 
@@ -20,24 +18,12 @@ const CLASS: [u16; 9] = [0, 0, 0, 1, 1, 1, 2, 2, 2];
 const ALL: std::ops::Range<i64> = i64::MIN..i64::MAX;
 
 fn exchange(service: i64, (from_ms, until_ms): (i64, i64)) -> Call {
-    let (from, until) = (from_ms * MS, until_ms * MS);
     Call {
-        client_host: 0,
         server_host: 1,
         service,
-        connection_id: 0,
-        start_ns: from,
-        sent_ns: from,
-        answered_ns: until,
-        arrival_ns: from,
-        response_ns: until,
-        close_ns: until,
         request_bytes: 100,
         response_bytes: 100,
-        is_cut: false,
-        method: NONE,
-        call_words: Words::default(),
-        served_words: Words::default(),
+        ..Call::between(from_ms * MS, until_ms * MS)
     }
 }
 

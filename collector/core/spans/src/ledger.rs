@@ -16,9 +16,10 @@
 //! # When a span begins and ends
 //! `start` is the first byte that the client sent (that the server received, if only the server was captured), or the
 //! SYN of a connection that was opened for this request; then `connected` … `sent` is the client's pause, which is no
-//! part of the duration, but for the server's greeting, for which the client waits if the server speaks first. `ended` is the last byte of the response that arrived (that was sent, if only the server was
-//! captured), or else the moment at which the client gave up. A root without either has no duration: it and all spans
-//! below it get zeros. Callers pass the columns; a test of theirs leaves out every choice of stamps and compares.
+//! part of the duration. If the server speaks first, the client waits for its greeting, and the pause begins with that.
+//! `ended` is the last byte of the response that arrived (that was sent, if only the server was captured), or else the
+//! moment at which the client gave up. A root without either has no duration: it and all spans below it get zeros.
+//! Callers pass the columns; a test of theirs leaves out every choice of stamps and compares.
 //!
 //! # Invariant
 //! The stretches of a trace add up to its root's duration: the time of a child's window is subtracted from its parent's

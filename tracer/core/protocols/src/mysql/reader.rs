@@ -10,9 +10,9 @@
 //! | COM_QUIT, COM_STMT_CLOSE, COM_STMT_SEND_LONG_DATA | none, since they have no answer | |
 //!
 //! An answer begins with packet number 1, or with the one after that if the server first asks for the rest of a request:
-//! for another proof of who logs in (to LOGIN and CHANGE USER), or for a file. An answer is an OK or an error, or a number of columns, their descriptions, and rows
-//! up to an EOF or OK packet; if that says that more results follow, another begins. So it is followed without knowing
-//! the command. An intermediate EOF after the descriptions is known by its length and place.
+//! for another proof of who logs in (to LOGIN and CHANGE USER), or for a file. An answer is an OK or an error, or a
+//! number of columns, their descriptions, and rows up to an EOF or OK packet; if that says that more results follow,
+//! another begins. So it is followed without knowing the command. An intermediate EOF after the descriptions is known by its length and place.
 //!
 //! Limits: of compressed connections nothing is read. Answers of other forms (statistics, a replica's events, fetched
 //! rows) end with the last packet that looks like an end.

@@ -5,13 +5,15 @@
 //!
 //! | messages | request | name |
 //! |---|---|---|
-//! | the first ones, up to the password | one, with all that follows up to ReadyForQuery; what asks for the password is no answer | `STARTUP` |
+//! | the first ones, up to the password | one, with all that follows up to ReadyForQuery | `STARTUP` |
 //! | Query | one | the statement's shape |
 //! | Parse, Bind, Execute, Sync | one | the shape; `(+2)` if it executes three statements |
 //! | Bind, Execute, Sync | one | the shape of the statement that was parsed under that name |
 //! | Parse, Sync | one | `PREPARE`, and the shape |
 //! | CopyData, CopyDone, CopyFail, and a Sync after them | part of the one before | |
 //! | Terminate, CancelRequest, a Flush after a Sync | none | |
+//!
+//! What asks for a password is no answer yet: it asks for the rest of the STARTUP.
 //!
 //! A statement that was parsed before the capture began, or where it has a gap, is `EXECUTE (statement not captured)`.
 //!
