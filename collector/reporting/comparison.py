@@ -36,6 +36,7 @@ from collector.reporting.stage_times import (
     stages_of,
     stages_of_some,
 )
+from collector.trace import durations
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 
@@ -81,6 +82,19 @@ class StageDifference:
     def is_significant(self) -> bool:
         """Whether it is more than noise."""
         return self.p_value < MOST_P_VALUE
+
+    @property
+    def varies_widely(self) -> bool:
+        """Whether the difference of the means may be 0, though the ranks differ: it varies widely."""
+        return self.is_significant and self.uncertainty_ns >= abs(self.difference_ns)
+
+    @property
+    def in_words(self) -> str:
+        """`+9.1 ms ± 1.2 ms`; `+4.1 ms on average, varying widely` where an interval would say that it may be 0."""
+        sign, change = "+" if self.difference_ns >= 0 else "−", abs(self.difference_ns)
+        if self.varies_widely:
+            return f"{sign}{durations.in_words(change)} on average, varying widely"
+        return sign + durations.with_uncertainty(change, self.uncertainty_ns)
 
 
 @dataclass(frozen=True, slots=True)

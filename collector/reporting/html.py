@@ -18,7 +18,7 @@ from collector.reporting.story import Part, Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
 from collector.reporting.text import SLOWEST_WORDS, abandoned_words, outcome_words
 from collector.requests.link_doubt import describe_links
-from collector.trace.durations import in_words, share, with_uncertainty
+from collector.trace.durations import in_words, share
 from collector.trace.model import CounterInfo
 from tracer.errors import MissingDependencyError, ResourceError
 from tracer.installation import install_command
@@ -155,11 +155,8 @@ def _comparison(found: Comparison) -> list[str]:
 
 
 def _difference_cells(stage: StageDifference, few: str = "") -> tuple[str, ...]:
-    change = ("+" if stage.difference_ns > 0 else "−") + with_uncertainty(
-        abs(stage.difference_ns), stage.uncertainty_ns
-    )
     verdict = few or (f"p = {stage.p_value:.2g}" if stage.is_significant else "noise")
-    return stage.stage, in_words(stage.first_ns), in_words(stage.second_ns), change, verdict
+    return stage.stage, in_words(stage.first_ns), in_words(stage.second_ns), stage.in_words, verdict
 
 
 def _stage_bars(stages: Sequence[StageLine]) -> str:

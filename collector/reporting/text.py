@@ -131,17 +131,13 @@ def _compared_means(kind: KindComparison) -> str:
 
 def untested_words(stage: StageDifference) -> str:
     """`work in swift-object: 3.0 ms → 12.1 ms (+9.1 ms)`."""
-    sign = "+" if stage.difference_ns >= 0 else "−"
-    change = f"{sign}{in_words(abs(stage.difference_ns))}"
-    return f"{stage.stage}: {in_words(stage.first_ns)} → {in_words(stage.second_ns)} ({change})"
+    return f"{stage.stage}: {in_words(stage.first_ns)} → {in_words(stage.second_ns)} ({stage.in_words})"
 
 
 def difference_words(stage: StageDifference) -> str:
     """`work in swift-object: 3.0 ms → 12.1 ms (+9.1 ms ± 1.2 ms, p < 0.001)`."""
-    sign = "+" if stage.difference_ns > 0 else "−"
-    change = with_uncertainty(abs(stage.difference_ns), stage.uncertainty_ns)
     chance = "p < 0.001" if stage.p_value < 0.001 else f"p = {stage.p_value:.3f}"
-    return f"{stage.stage}: {in_words(stage.first_ns)} → {in_words(stage.second_ns)} ({sign}{change}, {chance})"
+    return f"{stage.stage}: {in_words(stage.first_ns)} → {in_words(stage.second_ns)} ({stage.in_words}, {chance})"
 
 
 def _show_stages(console: Console, report: Report, room: int) -> None:

@@ -140,3 +140,16 @@ def test_a_kind_of_one_group_only_is_not_shown_beside_nothing() -> None:
 
 def test_nothing_to_compare() -> None:
     assert compare(requests({}), requests({}), "a", "b") == Comparison("a", "b", (), ())
+
+
+def test_a_difference_that_varies_widely_has_no_interval_with_zero_in_it() -> None:
+    before, steady = np.full(300, 1_000.0), np.full(300, 1_500.0)
+    steady += np.arange(300) % 7
+    wide = steady.copy()
+    wide[17] = 3_000_000
+    for after, expected in ((steady, "+503.0 µs ± "), (wide, "+10.5 ms on average, varying widely")):
+        found = compare(requests({"work": before}), requests({"work": after}), "before", "after")
+        [difference] = found.significant
+        assert difference.in_words.startswith(expected)
+        assert difference.varies_widely is (after is wide)
+        assert "± " not in difference.in_words or difference.uncertainty_ns < difference.difference_ns
