@@ -18,6 +18,7 @@
 use crate::excerpt::{Emit, Excerpt};
 use crate::exchanges::Exchanges;
 use crate::head::{Head, HeadKind};
+use crate::marks::{STREAM_MARK, mark, reach};
 use crate::ordered::{self, flag};
 use crate::protocol::{AgentKeeps, Docs, FrameLen, Framing, MAX_KEPT_LEN, Parts, Protocol};
 use crate::tls;
@@ -30,7 +31,7 @@ mod payload_policy;
 mod reader;
 
 pub const PROTOCOL: Protocol = Protocol {
-    head_kinds: &[MESSAGE],
+    head_kinds: &[MESSAGE, STREAM_MARK],
     begins: |start, from_client| start.len() >= HEADER_LEN && from_client == (start[3] == 0),
     exchanges: Exchanges::Ordered(&ordered::ORDER),
     results: errors::RESULTS,
@@ -55,8 +56,12 @@ pub const PROTOCOL: Protocol = Protocol {
         overwrites: "what a client answers a greeting, but for its capabilities; texts and comments in statements, \
                      parameters",
     },
-    ..Protocol::with_name("mysql")
+    ..Protocol::with_name(NAME)
 };
+
+const NAME: &str = "mysql";
+/// What a replica asks for: from then on its server sends what is written, as it is written.
+const BINLOG_DUMP: &[u8] = b"BINLOG DUMP";
 
 /// A packet that begins or ends a request or its answer; `frame_kind` is its number.
 pub const MESSAGE: HeadKind = HeadKind(7);
@@ -160,7 +165,11 @@ fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
         return;
     };
     if head.flags & flag::REQUEST == 0 || head.flags & flag::STATEMENT == 0 {
-        return emit(0, &head);
+        emit(0, &head);
+        if head.flags & flag::REQUEST != 0 && head.method == BINLOG_DUMP {
+            emit(0, &mark(BINLOG_DUMP, NAME, reach::REST));
+        }
+        return;
     }
     // What prepares a statement is named so; the statement, for what executes it, is a row of its own.
     let target = [head.method, b" ", head.target].concat();

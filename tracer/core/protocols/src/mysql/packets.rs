@@ -37,6 +37,7 @@ pub mod command {
     pub const PING: u8 = 0x0e;
     pub const CHANGE_USER: u8 = 0x11;
     pub const BINLOG_DUMP: u8 = 0x12;
+    pub const REGISTER_REPLICA: u8 = 0x15;
     pub const PREPARE: u8 = 0x16;
     pub const EXECUTE: u8 = 0x17;
     pub const SEND_LONG_DATA: u8 = 0x18;
@@ -44,6 +45,8 @@ pub mod command {
     pub const RESET: u8 = 0x1a;
     pub const SET_OPTION: u8 = 0x1b;
     pub const FETCH: u8 = 0x1c;
+    /// MySQL's.
+    pub const BINLOG_DUMP_GTID: u8 = 0x1e;
     pub const RESET_CONNECTION: u8 = 0x1f;
     /// MariaDB's.
     pub const BULK_EXECUTE: u8 = 0xfa;

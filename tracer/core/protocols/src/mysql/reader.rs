@@ -183,9 +183,10 @@ fn command_row(packet: &Packet<'_>) -> Option<NamedRow> {
         command::FIELD_LIST => request("FIELD LIST"),
         command::STATISTICS => request("STATISTICS"),
         command::CHANGE_USER => request("CHANGE USER"),
-        command::BINLOG_DUMP => request("BINLOG DUMP"),
+        command::BINLOG_DUMP | command::BINLOG_DUMP_GTID => request("BINLOG DUMP"),
         command::RESET => request("RESET STATEMENT"),
         command::SET_OPTION => request("SET OPTION"),
+        command::REGISTER_REPLICA => request("REGISTER REPLICA"),
         command::RESET_CONNECTION => request("RESET CONNECTION"),
         _ => request("COMMAND"),
     }
