@@ -62,6 +62,7 @@ COLLECTOR = [
     "fastapi",
     "fsspec",
     "highspy",
+    "msgspec",
     "networkx",
     "numpy",
     "polars",

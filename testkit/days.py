@@ -6,11 +6,12 @@ Vectorised by period: a month of hours with twenty classes takes about half a mi
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from msgspec import to_builtins
 
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.series.series import FORMAT_VERSION, SERIES_FILE, Entry, Series
@@ -78,7 +79,7 @@ def _store(series: Series, entries: list[Entry]) -> None:
     document = {
         "format_version": FORMAT_VERSION,
         "period_ns": series.length_ns,
-        "periods": [asdict(entry) for entry in entries],
+        "periods": [to_builtins(entry) for entry in entries],
     }
     partial = series.place / ".series.json.partial"
     partial.write_text(json.dumps(document))

@@ -6,6 +6,8 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from collector.findings.kinds import FAMILIES, KINDS, OF_NAME, table_lines
 from collector.reporting.report import Report
 from collector.requests.spans import LEDGER_COLUMNS
@@ -49,9 +51,9 @@ def kinds() -> set[str]:
 
 
 def keys(kind: object) -> set[str]:
-    """Of the JSON that `dataclasses.asdict` makes of this type, with those of the types in it."""
+    """Of the JSON that is made of this type, with those of the types in it."""
     found = set().union(*map(keys, typing.get_args(kind)))
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and (issubclass(kind, Struct) or dataclasses.is_dataclass(kind)):
         fields = typing.get_type_hints(kind)
         found |= set(fields).union(*map(keys, fields.values()))
     return found

@@ -6,9 +6,9 @@ would stay in histories and logs. Programs send it as `Authorization: Bearer`.
 """
 
 import hmac
-from dataclasses import dataclass
 
 from flask import Flask, Response, redirect, request
+from msgspec import Struct
 from werkzeug.wrappers import Response as AnyResponse
 
 COOKIE = "twintap_token"
@@ -25,8 +25,7 @@ POLICY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """`token` None: loopback only, and only under its own names. `secure`: by TLS alone, so the cookie is, too."""
 
     token: str | None = None

@@ -7,9 +7,9 @@ float64 ns since the trace's start, NaN where not seen; they are whole numbers b
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.queries import MISSING_NS, Arrows, LaneBands, Strip
@@ -26,8 +26,7 @@ MOST_DETAILED = 2_000
 """Arrows of a message that has all of their columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of arrows in a message; also its type in the browser (`viewer.constants`)."""
 
     name: str

@@ -11,11 +11,11 @@ import resource
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.util import find_spec
 
 from flask import Flask, Response, abort, jsonify, request
+from msgspec import Struct, to_builtins
 
 from collector.queries import CapturedPacket, PacketFields, TraceView, captured_packet, packet_file
 from tracer.errors import InputError
@@ -37,8 +37,7 @@ DISSECTORS = {
 NO_TSHARK = "for every field, install tshark and pyshark on the viewer's machine"
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A field of a packet: where its bytes are (`at` and `size`, -1 if it has none), and what they mean."""
 
     text: str
@@ -46,16 +45,14 @@ class Field:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """A protocol's fields, in their order."""
 
     name: str
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """A packet in layers, and its bytes where the capture is there; `note` says what is missing and why."""
 
     by: str
@@ -74,7 +71,7 @@ def add_explaining(server: Flask, trace: TraceView) -> None:
         packet = None if hop is None else hop.received_packet if end == "received" else hop.sent_packet
         if packet is None:
             abort(404, "that packet was not seen there")
-        return jsonify(asdict(explain(trace, packet, hop.connection_id if hop else None)))
+        return jsonify(to_builtins(explain(trace, packet, hop.connection_id if hop else None)))
 
 
 def explain(trace: TraceView, packet: PacketFields, connection_id: int | None = None) -> Explanation:

@@ -1,7 +1,8 @@
 """A request's ledger as rows that sum up exactly to its duration."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from collector.queries import LEDGER_COLUMNS, Span, end_name
 
@@ -24,8 +25,7 @@ STAGES = {
 assert tuple(STAGES) == LEDGER_COLUMNS
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
+class LedgerRow(Struct, frozen=True):
     """One part of a request's duration."""
 
     stage: str  # a key of STAGES, or "" for what no stage accounts for

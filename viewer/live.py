@@ -2,10 +2,10 @@
 revision."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from flask import Flask, Response, jsonify
+from msgspec import to_builtins
 
 from collector.queries import TraceView
 from viewer.layout import page_meta
@@ -17,7 +17,7 @@ def add_live(server: Flask, trace: TraceView, runs: Sequence[Path], revisions: R
 
     @server.get("/api/live")
     def live() -> Response:
-        return jsonify(asdict(revisions.refresh()))
+        return jsonify(to_builtins(revisions.refresh()))
 
     @server.get("/api/meta")
     def meta() -> Response:

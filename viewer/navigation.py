@@ -1,16 +1,15 @@
 """The pages of the viewer, and the row of links at the top of each."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from dash import dcc, html
 from dash.development.base_component import Component
+from msgspec import Struct
 
 PREFIX = "/pages/"
 
 
-@dataclass(frozen=True, slots=True)
-class PageLink:
+class PageLink(Struct, frozen=True):
     """A page by its place and what it answers."""
 
     name: str

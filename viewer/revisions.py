@@ -9,10 +9,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from flask import Flask
+from msgspec import Struct
 
 from collector.queries import TraceView, is_live, live_error, made_ns, open_trace
 from tracer.errors import TracerError
@@ -25,8 +25,7 @@ MakeApp = Callable[[TraceView | None, "Revisions"], Flask]
 Clock = Callable[[], int]
 
 
-@dataclass(frozen=True, slots=True)
-class LiveState:
+class LiveState(Struct, frozen=True):
     """The state of the newest revision."""
 
     live: bool  # a newer revision may follow

@@ -2,10 +2,10 @@
 of a URL reaches the file system."""
 
 import re
-from dataclasses import asdict
 from typing import TypedDict
 
 from flask import Flask, Response, abort, jsonify, request
+from msgspec import to_builtins
 
 from collector.queries import Annotations, Hop, TraceView, Usage
 from collector.queries.why import explain
@@ -128,7 +128,7 @@ def _add_bands(server: Flask, trace: TraceView) -> None:
         if not has_bands:
             abort(404, "this trace has no bands")
         lanes = [lane for row in _numbers("lanes", len(trace.lanes)) for lane in row]
-        return jsonify(asdict(trace.load.by_server.within(lanes, from_ns, to_ns)))
+        return jsonify(to_builtins(trace.load.by_server.within(lanes, from_ns, to_ns)))
 
     @server.get("/api/origins")
     def origins() -> Response:  # of each request whether a client's, or background work
@@ -163,14 +163,14 @@ def _add_hops(server: Flask, trace: TraceView) -> None:
         found = trace.next_problem(_time("at"), backwards=which == "previous")
         if found is None:
             return jsonify(None)
-        return jsonify(asdict(found) | {"rank": trace.problem_rank(found), "count": trace.problems_count})
+        return jsonify(to_builtins(found) | {"rank": trace.problem_rank(found), "count": trace.problems_count})
 
     @server.get("/api/connections/<int:number>/trouble")
     def trouble(number: int) -> Response:
         if number > LARGEST_ID:
             abort(404, "no such connection")
         found = trace.first_trouble(number)
-        return jsonify(None if found is None else asdict(found))
+        return jsonify(None if found is None else to_builtins(found))
 
 
 def _add_reads(server: Flask, trace: TraceView) -> None:
@@ -187,7 +187,7 @@ def _add_reads(server: Flask, trace: TraceView) -> None:
     @server.get("/api/reads")
     def reads() -> Response:
         assert trace.reads is not None
-        return jsonify(asdict(trace.reads) | {"stored_bytes": trace.stored.stored_bytes()})
+        return jsonify(to_builtins(trace.reads) | {"stored_bytes": trace.stored.stored_bytes()})
 
 
 def _add_links(server: Flask, trace: TraceView) -> None:

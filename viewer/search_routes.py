@@ -1,8 +1,7 @@
 """Routes for search and lists of packets: one hit, or one page of rows, for each request."""
 
-from dataclasses import asdict
-
 from flask import Flask, Response, abort, jsonify, request
+from msgspec import to_builtins
 
 from collector.queries import Arrows, TraceSearch, TraceView
 from viewer.binary import encode_arrows
@@ -20,14 +19,14 @@ def add_search_routes(server: Flask, trace: TraceView, searching: TraceSearch, n
         if hits.problem or not hits.count:
             return jsonify(count=0, requests=0, alone="", at=0, hit=None, problem=hits.problem)
         at = _number("at", 0) % hits.count
-        found = asdict(searching.hit(hits, at))
+        found = to_builtins(searching.hit(hits, at))
         alone, count = narrowing.problem(hits), len(hits.requests)
         return jsonify(count=hits.count, requests=count, alone=alone, at=at, hit=found, problem="")
 
     @server.get("/api/search/words")
     def words() -> Response:
         found = searching.completions(request.args.get("q", ""))
-        return jsonify([asdict(each) for each in found])
+        return jsonify([to_builtins(each) for each in found])
 
     @server.get("/api/packets")
     def packets() -> Response:  # those whose time is in [from, to)

@@ -16,9 +16,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct, field
 
 from collector.queries import TraceView, describe_capture, open_trace
 from tracer.errors import InputError, TracerError
@@ -36,8 +37,7 @@ LONGEST_ERROR = 10_000
 LONGEST_NAME = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """The state of an uploaded file: the host that it seems to be captured on, or in `error` why it is refused."""
 
     number: int
@@ -48,16 +48,14 @@ class Received:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Making:
+class Making(Struct, frozen=True):
     """The state of the analysis of uploaded files: `state` is idle, running, done or failed."""
 
     state: str = "idle"
     text: str = ""
 
 
-@dataclass(slots=True)
-class _Incoming:
+class _Incoming(Struct):
     name: str
     path: Path
     bytes_count: int = 0

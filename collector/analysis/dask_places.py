@@ -4,12 +4,12 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
 import dask.config
+from msgspec import Struct
 
 from collector.analysis.places import SharedPlaces
 from collector.execution.dask_engine import SCHEME, DaskEngine
@@ -78,8 +78,7 @@ class DaskPlaces(SharedPlaces):
         self._opened.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _OperatorsChoices:
+class _OperatorsChoices(Struct, frozen=True):
     """What an operator chose for this process, and what holds for its work elsewhere."""
 
     secrets: secret_rules.SecretChoice

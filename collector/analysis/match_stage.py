@@ -4,11 +4,11 @@ What is needed of all captures is in the `MatchStage` itself, so that any proces
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector.clocks import evidence as clock_evidence
@@ -28,8 +28,7 @@ from collector.trace.table_store import EncodedRows
 from collector.trace.writing import RowEncoder
 
 
-@dataclass(frozen=True, slots=True)
-class ClockFacts:
+class ClockFacts(Struct, frozen=True):
     """What is known of all captures' clocks; fields as in `Scan`."""
 
     frames: Mapping[str, int]
@@ -42,8 +41,7 @@ class ClockFacts:
         return clock_evidence.by_clock(ways, self.clock_of)
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedPart:
+class MatchedPart(Struct, frozen=True):
     """One partition after matching: what to write, and what later stages need of all partitions."""
 
     encoded: dict[str, EncodedRows]
@@ -59,8 +57,7 @@ class MatchedPart:
     connections_count: int
 
 
-@dataclass(slots=True)
-class MatchedParts:
+class MatchedParts(Struct):
     """What later stages need of all partitions after matching, in their order; fields as in `MatchedPart`."""
 
     missing: list[pl.DataFrame] = field(default_factory=list)
@@ -84,8 +81,7 @@ class MatchedParts:
         self.connections_count += part.connections_count
 
 
-@dataclass(frozen=True, slots=True)
-class MatchStage:
+class MatchStage(Struct, frozen=True):
     """Matches the packets of a partition.
 
     Arguments: `kept`, where the partition's tables go that `RebuildStage` needs; `asked`, as `Servers.asked`; others as
@@ -143,8 +139,7 @@ class MatchStage:
         return part
 
 
-@dataclass(frozen=True, slots=True)
-class LookNearSteps:
+class LookNearSteps(Struct, frozen=True):
     """Looks again at the hops of a partition, for those where a clock may have been stepped."""
 
     clocks: ClockFacts

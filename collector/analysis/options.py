@@ -1,8 +1,9 @@
 """Settings of an analysis."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from collector.annotations.log_options import LogOptions
 from collector.capture_files.readers import TlsKeys
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from collector.annotations.records import Record
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysisOptions:
+class AnalysisOptions(Struct, frozen=True):
     """Settings of an analysis."""
 
     align_clocks: bool = True

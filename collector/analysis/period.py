@@ -12,11 +12,12 @@ makes later have no parent in theirs. Hosts' clocks may differ by less than `MAR
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector import _core
@@ -44,8 +45,7 @@ def options_of_period(options: AnalysisOptions, period: TimeRange) -> AnalysisOp
     return replace(options, period=period, edge_ns=EDGE_NS)
 
 
-@dataclass(slots=True)
-class ConnectionsCarried:
+class ConnectionsCarried(Struct):
     """Carries what is known of connections from the traces of periods to those after them, of the same captures.
 
     `servers`: addresses and ports that answered a SYN in earlier periods, the newest last.
@@ -89,8 +89,7 @@ def range_to_read(period: TimeRange) -> TimeRange:
     return period[0] - MARGIN_NS, period[1] + MARGIN_NS
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodEdges:
+class PeriodEdges(Struct, frozen=True):
     """When a period [from, to) begins and ends by each host's clock, in trace times (ns); the last of `edges`, of shape
     (hosts + 1, 2), is for what has no clock."""
 
@@ -128,8 +127,7 @@ class PeriodEdges:
         return pc.invert(pc.fill_null(pc.or_(is_before, is_after), fill_value=False))
 
 
-@dataclass(slots=True)
-class RequestsOfPeriod:
+class RequestsOfPeriod(Struct):
     """Chooses the rows of a period's tables: first of spans, then of exchanges, a part after the other, then of
     silences."""
 

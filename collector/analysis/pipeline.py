@@ -4,7 +4,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from collector.analysis.match_stage import ClockFacts, LookNearSteps, MatchedPart, MatchedParts, MatchStage
 from collector.analysis.options import AnalysisOptions

@@ -4,10 +4,11 @@ Services are still named `host:port`: which of them are replicas is decided when
 """
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from collector.clocks.alignment import Alignment, align
 from collector.execution.engine import Runs, Tables
@@ -37,8 +38,7 @@ SYMPTOMS_AT_ONCE = 64
 """After so many partitions their symptoms are merged: otherwise they would be most of the memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aligned:
+class Aligned(Struct, frozen=True):
     """What is known of all captures once the clocks are solved, and is used to rebuild each partition."""
 
     alignment: Alignment
@@ -49,8 +49,7 @@ class Aligned:
     watched: Watched  # the calls to keep
 
 
-@dataclass(frozen=True, slots=True)
-class RebuiltPart:
+class RebuiltPart(Struct, frozen=True):
     """One partition after its requests are rebuilt; its exchanges are among the runs of `RebuildStage`."""
 
     hops: EncodedRows
@@ -65,8 +64,7 @@ class RebuiltPart:
     answering: frozenset[outcomes.Server]  # servers that answered
 
 
-@dataclass(slots=True)
-class RebuiltParts:
+class RebuiltParts(Struct):
     """The results of all partitions: `parts` of their symptoms, the silences of their messages, servers that answered,
     calls to servers that may be replicas."""
 
@@ -97,8 +95,7 @@ class RebuiltParts:
         return pa.concat_tables([TABLES["silences"].empty_table(), *self.silences], promote_options="none")
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildStage:
+class RebuildStage(Struct, frozen=True):
     """Aligns and rebuilds a partition.
 
     Arguments: `kept`, where `MatchStage` put its tables; `by_time`, to which its exchanges go.

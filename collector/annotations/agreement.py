@@ -8,9 +8,9 @@ longer (it waited for a connection, or read the answer later), and one that is s
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from collector.annotations.records import Kind, Phase, parse_phases
 from collector.trace.durations import in_words
@@ -34,8 +34,7 @@ TIMES = ("exchange_id", "server_host", "request_first_received_trace_ns", "respo
 CLIENT_TIMES = ("client_host", "request_first_sent_trace_ns", "response_last_received_trace_ns")
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What one annotation says of an exchange, and how long packets show that its server had it; None if not seen."""
 
     annotation_id: int

@@ -24,7 +24,6 @@ Cost: 15 to 45 µs a record. Memory: 100 bytes for each request of hosts that ha
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from urllib.parse import unquote
@@ -32,6 +31,7 @@ from urllib.parse import unquote
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.annotations.records import Address, Kind, Record
@@ -103,8 +103,7 @@ def parents_of(spans: Iterable[pa.Table]) -> dict[int, int]:
     return {span: parent for span, parent, confidence in rows if parent is not None and confidence >= SURE}
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """A record on the trace's timescale."""
 
     place: int
@@ -124,8 +123,7 @@ class _Line:
         return end - error - late, self.start_ns + error + record.duration_uncertainty_ns
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
+class _Served(Struct, frozen=True):
     """The requests that a host served, by when they ended."""
 
     exchange_id: Rows
@@ -214,8 +212,7 @@ class _Served:
         return bool(record.target and self.targets[row]) and self._has_target(row, record)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ids:
+class _Ids(Struct, frozen=True):
     """Where an id occurs: the exchanges that have it, by who served them and by who asked."""
 
     by_server: Mapping[tuple[str, str], Sequence[int]]

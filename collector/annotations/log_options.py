@@ -1,12 +1,12 @@
 """Where logs are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import tzinfo
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class LogOptions:
+
+class LogOptions(Struct, frozen=True):
     """Where logs are, and the zones of stamps that name none, by host; `EVERY` (`logs.reading`) for all others."""
 
     places: tuple[str, ...] = ()

@@ -6,8 +6,9 @@ of that second, with half of it as its uncertainty.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Kind(StrEnum):
@@ -17,24 +18,21 @@ class Kind(StrEnum):
     SPAN = "span"
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """A duration inside a request, as its record gives it: `queue`, `upstream`."""
 
     name: str  # of a fixed list: it is shown, and stays in a scrubbed trace
     duration_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """One end of a connection, as a record names it; port 0 where it names none."""
 
     addr: str
     port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A line of a log, or a span. Its texts have no secrets any more."""
 
     kind: Kind

@@ -3,10 +3,9 @@
 Cost: a pass over the table `annotations`, and, if it has rows, over the times of all requests.
 """
 
-from dataclasses import dataclass
-
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.annotations.agreement import TIMES
 from collector.trace.reading import Trace
@@ -14,8 +13,7 @@ from collector.trace.reading import Trace
 _COLUMNS = ("kind", "format", "host", "joined_by", "exchange_id", "duration_ns", "duration_uncertainty_ns")
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationLine:
+class AnnotationLine(Struct, frozen=True):
     """The annotations of one format on one host."""
 
     kind: str

@@ -5,11 +5,11 @@ it was stamped, and its uncertainty is not known.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.annotations.records import Record, phases_text
 from collector.clocks.alignment import to_trace_ns
@@ -22,8 +22,7 @@ _SAME = (
 """Columns that a record has under the same name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     """The request that a record is about, and what shows it: `id`, `connection` or `time`."""
 
     exchange_id: int

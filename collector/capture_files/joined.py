@@ -17,13 +17,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from tracer.errors import InputError
@@ -46,8 +46,7 @@ _LEVEL = 3
 _SUMMARIES_COUNT = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentNames:
+class SegmentNames(Struct, frozen=True):
     """What the name of a file says: the stem of its segments, and the first and last number."""
 
     stem: str
@@ -56,8 +55,7 @@ class SegmentNames:
     is_joined: bool
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedSummary:
+class JoinedSummary(Struct, frozen=True):
     """What is in a joined file. Arrivals by the collector's clock."""
 
     runs: tuple[Run, ...]

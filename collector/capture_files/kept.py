@@ -10,14 +10,14 @@ Source: `tracer/core/capture/src/sampling.rs`.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 _KEPT = re.compile(r"twintap\.kept since=(\d{1,19}) connections=1/(1|2|4|8|16|32|64)(?: head_bytes=(\d{1,9}))?")
 _LEFT_OUT = re.compile(r"twintap\.left_out packets=(\d{1,18}) shortened=(\d{1,18})")
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
+class Keeping(Struct, frozen=True):
     """What an agent keeps from a time on: one connection in 2^`depth`, and of heads at most `head_bytes`."""
 
     since_ns: int  # by its host's clock
@@ -25,8 +25,7 @@ class Keeping:
     head_bytes: int | None = None  # None: whole heads
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(Struct):
     """What the agents of one host kept. `changes`: in their order, none equal to the one before."""
 
     changes: list[Keeping] = field(default_factory=list)

@@ -5,9 +5,10 @@ no statement is counted and left out.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import unquote
+
+from msgspec import Struct, field
 
 from tracer.plain_text import plain
 
@@ -29,8 +30,7 @@ class OwnerEvidence(StrEnum):
     LISTENER = "listener"  # it listened at the port, and its host accepted the connection
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """Who holds a socket; None for what is not known, or differs between several holders."""
 
     process: str | None = None
@@ -43,8 +43,7 @@ class Owner:
     pod: str | None = None  # the name, else the uid
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """The owner of one end of a connection that was first seen at `seen_ns`."""
 
     owner: Owner
@@ -52,8 +51,7 @@ class Statement:
     seen_ns: int
 
 
-@dataclass(slots=True)
-class Owners:
+class Owners(Struct):
     """What the agents of one host state."""
 
     ends: dict[tuple[End, End], dict[int, Statement]] = field(default_factory=dict)

@@ -7,12 +7,12 @@ truncated yields everything before that point, and a counter.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -35,8 +35,7 @@ CACHED_PACKETS = 32_768
 """Packets in a run of rows: few enough to be still in a core's own cache when they are read again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drops:
+class Drops(Struct, frozen=True):
     """Packets that a capture dropped at an interface between two of its statistics; 0 if these report none."""
 
     from_ns: int | None
@@ -45,8 +44,7 @@ class Drops:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """One interface of a capture, as the file describes it."""
 
     index: int
@@ -73,16 +71,14 @@ class Interface:
     """Drops between statistics that have a time; ascending."""
 
 
-@dataclass(frozen=True, slots=True)
-class NameRecord:
+class NameRecord(Struct, frozen=True):
     """A name of an address, from the capture."""
 
     address: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Clue:
+class Clue(Struct, frozen=True):
     """A condition on one message of a server, which may show its software: on the head of an HTTP message (all given
     fields must match), or on the first bytes of another payload."""
 
@@ -99,8 +95,7 @@ class Clue:
     """The payload begins with one of these byte strings; -1 is any byte."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointClues:
+class EndpointClues(Struct, frozen=True):
     """Counts of clues for a server's address and port in a capture; a retransmitted message counts again."""
 
     address: str
@@ -117,16 +112,14 @@ class EndpointClues:
     """A sample of the requests: method, a space, and the target without its query, truncated if long."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventBatch:
+class EventBatch(Struct, frozen=True):
     """A run of packets: `events` as in `EVENT_COLUMNS`, `excerpts` as in `EXCERPT_COLUMNS`."""
 
     events: Columns
     excerpts: Columns
 
 
-@dataclass(frozen=True, slots=True)
-class PacketCopy:
+class PacketCopy(Struct, frozen=True):
     """A packet's bytes from the file, with secrets overwritten."""
 
     frame: int

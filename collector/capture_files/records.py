@@ -5,10 +5,10 @@ are known. `EXCERPT_COLUMNS` is one row for each message that begins in a packet
 protocol needs. `HEAD_COLUMNS` is one row for each message that was read from excerpts.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag, StrEnum
 from typing import Any, cast
 
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Columns = dict[str, NDArray[Any]]
@@ -159,8 +159,7 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(Struct, frozen=True):
     """A named count of something that happened to the input, with a remedy."""
 
     name: str

@@ -6,15 +6,15 @@ of one segment by who stamped them, and how far stamps of the card may be off by
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 PREFIX = "twintap.stamps "
 MOST_ERROR_NS = 1_000_000_000
 """Of a statement that is believed."""
 
 
-@dataclass(frozen=True, slots=True)
-class StampCounts:
+class StampCounts(Struct, frozen=True):
     """Packets of an interface by who stamped them: the card (`hardware`), or the kernel; `error_ns`, how far stamps of
     the card may be off by the host's clock."""
 

@@ -7,10 +7,10 @@ passed over: a collector that was killed in between counts and reads nothing twi
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from collector.capture_files.joined import Run, numbers_between, parse_name, read_index, run_path, runs_of, summary
 from tracer.errors import InputError
@@ -20,8 +20,7 @@ LAST_NS = 1 << 62
 """Later than anything arrives (2116)."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
+class StoredFile(Struct, frozen=True):
     """A file of an incarnation. Times are of arrival, by the collector's clock."""
 
     path: Path

@@ -4,11 +4,11 @@ Only here is a `host_ns` converted to a `trace_ns`. Source of the clocks: `colle
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -22,8 +22,7 @@ NO_FRAME = 0
 ENDS = ("send", "receive")
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
+class Alignment(Struct, frozen=True):
     """`clocks` as `schema.CLOCKS`; `pairs` bounds each pair's own difference, tighter than two error bars added up.
 
     `pairs`: one row for each host pair and knot: `send_host, receive_host, at_trace_ns, uncertainty_ns,

@@ -18,9 +18,8 @@ measurements" (INFOCOM 1999), in both directions; RFC 2330 §10. Units: ns for o
 for skew.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -37,16 +36,14 @@ SEARCH_STEPS = 64
 """Of a golden-section search: 2e6 ppb narrowed to below 1e-6."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """Points that theta may not be above (`upper`) and below (`lower`), each of shape (n, 2): s, ns."""
 
     upper: Floats
     lower: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Polygon:
+class Polygon(Struct, frozen=True):
     """The possible (offset ns, skew ppb), as vertices, shape (n, 2); empty if no line fits."""
 
     vertices: Floats

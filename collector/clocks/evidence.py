@@ -8,10 +8,10 @@ Limits: from thinned evidence, the place of a step is known to such a stretch; `
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -28,8 +28,7 @@ NO_STATE = -1
 """Of a hop that shows nothing of clocks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """Hops from one host to another: stamps (ns) and frames at both ends, each of shape (n,)."""
 
     send_ns: Ints

@@ -24,11 +24,11 @@ Source: the end of a distribution from its lowest values as in Robson and Whitlo
 time on test: Epstein and Sobel (1954). Calibration: `benchmarks/likely_error.py`, docs/pairing.md.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.clocks.bounds import Floats
@@ -58,8 +58,7 @@ CUT_TWICE_95 = 1.0 - 0.05**0.5
 """95 % of differences of two evenly spread cuts, in ticks: their density is a triangle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """Packets of one direction: time (s, ascending), and what each says of the clocks' difference (ns); `sign` +1 if
     that bounds it from above, -1 if its negative does from below."""
 
@@ -111,16 +110,14 @@ class Side:
         return np.interp(uniform * mass[-1], mass, tried)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """The solution for a pair: offset (ns) at time 0 and skew (ppb)."""
 
     offset_ns: float
     skew_ppb: float
 
 
-@dataclass(frozen=True, slots=True)
-class PacketsBetween:
+class PacketsBetween(Struct, frozen=True):
     """The packets of two hosts, in both directions; `tick_ns`, how coarse their stamps are."""
 
     there: Side

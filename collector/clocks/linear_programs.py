@@ -1,9 +1,8 @@
 """Linear programs, solved by HiGHS's dual simplex. (SciPy has it too, and takes 0.3 s of CPU time to import.)"""
 
-from dataclasses import dataclass
-
 import highspy
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -13,8 +12,7 @@ MOST_INFEASIBLE = 3e-4
 """By how much a solution may break a limit: more is a numeric failure, as in SciPy's `linprog`."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinearProgram:
+class LinearProgram(Struct, frozen=True):
     """The least `costs · x` with `lower <= x <= upper` and `matrix · x <= limits`.
 
     The matrix is given as its entries (row, column, value), in any order, none twice.

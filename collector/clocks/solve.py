@@ -26,12 +26,13 @@ residuals to a rough alignment, so float64 is exact to below 1 ns.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import NS_PER_S, Alignment
@@ -61,8 +62,7 @@ MOST_ROUNDS = 20
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Direction:
+class _Direction(Struct, frozen=True):
     """Hops from one host to another: their stamps in ns, rebased to each line's first, the received ones later by
     `tick_ns`: how coarse stamps of the two are, 0 for 1 ns."""
 
@@ -71,8 +71,7 @@ class _Direction:
     tick_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """A host's clock from one step to the next: first and last stamp (ns), first and last frame."""
 
     host: str
@@ -82,8 +81,7 @@ class _Line:
     last_frame: int
 
 
-@dataclass(slots=True)
-class _Network:
+class _Network(Struct):
     """Lines, the hops between them, and a rough alignment: `rough_ns` of a line is its clock less its reference's."""
 
     lines: list[_Line]
@@ -222,8 +220,7 @@ def _polygon(network: _Network, pair: tuple[int, int]) -> Polygon:
     return possible_lines(Bounds(upper, lower))
 
 
-@dataclass(slots=True)
-class _Packets:
+class _Packets(Struct):
     """Packets that constrain the lines: `delay = residual - theta_b(receive) + theta_a(send)`."""
 
     a: int
@@ -358,8 +355,7 @@ def _violations(network: _Network, offsets: Floats, skews: Floats) -> list[_Pack
     return worst
 
 
-@dataclass(frozen=True, slots=True)
-class _PairBound:
+class _PairBound(Struct, frozen=True):
     """How far the solution for a pair may be off, and likely is, at knots of host a's time (s, ascending)."""
 
     knots_s: Floats

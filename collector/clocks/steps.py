@@ -15,10 +15,10 @@ hosts alone: the differences are right, but which one stepped is by lot.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.clocks.bounds import Bounds, Floats, fits_line, lower_hull_places, lowest_points, possible_lines
@@ -42,8 +42,7 @@ ARRIVED_TOO_SOON = 1e15
 """Cost (ns) of a packet that a line would have arrive before it was sent: more than any sum of delays."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Course:
+class _Course(Struct, frozen=True):
     """What the packets of one pair say, in the order that host `a` captured them: theta(t) <= or >= value."""
 
     a: str
@@ -80,8 +79,7 @@ class _Course:
         return self.frame_a if host == self.a else self.frame_b
 
 
-@dataclass(frozen=True, slots=True)
-class _Break:
+class _Break(Struct, frozen=True):
     """Packets `start..low` are on the line before a step, `high..end` on the one after it, between them on either."""
 
     course: _Course
@@ -116,8 +114,7 @@ Looks = dict[tuple[int, int], _Break | None]
 """Stretches of a course to the first break of each; `None` where one line fits all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """Where clocks were stepped: `cuts`, and for each of a host's cuts the frames it must lie between."""
 
     cuts: Cuts

@@ -2,11 +2,11 @@
 
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from collector.remote.starts import OWNERS
 from collector.remote.ways import WAYS, Way, check_ways, here_way, ssh_way
@@ -18,8 +18,7 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteChoice:
+class RemoteChoice(Struct, frozen=True):
     """What the options say. Without `ways` the cluster is recorded."""
 
     ways: tuple[Way, ...]

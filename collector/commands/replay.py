@@ -3,12 +3,12 @@
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.analysis.places import HerePlaces, Places

@@ -2,10 +2,11 @@
 
 import json
 import sys
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from collector.commands.assert_option import read_assertions, show_verdicts
 from collector.commands.read_counts import say_reads
@@ -68,7 +69,7 @@ def command(
             raise InputError(f"{trace} is a series of traces", "name the trace of one of its periods")
         overview = build_overview(Series(Path(trace)))
         if as_json:
-            click.echo(_escape_controls(json.dumps(asdict(overview), indent=1, ensure_ascii=False)))
+            click.echo(_escape_controls(json.dumps(to_builtins(overview), indent=1, ensure_ascii=False)))
         else:
             show_overview(overview)
         return
@@ -81,7 +82,7 @@ def command(
         view = open_trace(trace)
         report = replace(report, load=tuple(load_line(view, run) for run in runs))
     if as_json:
-        click.echo(_escape_controls(json.dumps(asdict(report), indent=1, ensure_ascii=False)))
+        click.echo(_escape_controls(json.dumps(to_builtins(report), indent=1, ensure_ascii=False)))
     else:
         show(report)
     if html is not None:

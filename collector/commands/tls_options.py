@@ -6,7 +6,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from logging import WARNING
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from collector.service.authority import AuthorityFiles, check_names, own_token, prepare_authority
 from collector.service.handshakes import Handshakes
@@ -58,8 +58,7 @@ _OPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CollectorTls:
+class CollectorTls(Struct, frozen=True):
     """How a collector's connections are protected."""
 
     files: TlsFiles

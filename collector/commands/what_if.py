@@ -1,9 +1,9 @@
 """`tracer what-if`: how long requests would have taken if the network or a server were otherwise."""
 
 import json
-from dataclasses import asdict
 
 import click
+from msgspec import to_builtins
 from rich.console import Console
 
 from collector.commands.read_counts import say_reads
@@ -77,7 +77,7 @@ def _plain_values(found: Forecast) -> dict[str, object]:
     """All but the durations of single requests."""
     return {
         "changes": found.changes,
-        "classes": [asdict(each) for each in found.classes],
+        "classes": [to_builtins(each) for each in found.classes],
         "left_count": found.left_count,
         "limits": list(found.limits),
     }

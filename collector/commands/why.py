@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TypeVar
 
 import click
+from msgspec import to_builtins
 from rich.console import Console
 
 from collector.commands.read_counts import say_reads
@@ -75,7 +75,7 @@ Shown = TypeVar("Shown", Why, Comparison)
 
 def _show(found: Shown, console: Console, show: Callable[[Shown, Console], None], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(asdict(found), indent=1))
+        click.echo(json.dumps(to_builtins(found), indent=1))
     else:
         show(found, console)
 

@@ -12,10 +12,10 @@ Cost: nothing for a capture of less than a year; for one that spans more, it is 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector.capture_files.readers import CaptureReader, open_capture
@@ -35,8 +35,7 @@ NAMED_FRAMES = 5
 Range = tuple[int, int]
 
 
-@dataclass(slots=True)
-class _Stamps:
+class _Stamps(Struct):
     """A host's timestamps in bins of `BIN_NS`: packets, first and last, and how often one bin follows another."""
 
     counts: Counter[int] = field(default_factory=Counter)
@@ -94,8 +93,7 @@ def believed_stamps(files: Iterable[Path]) -> tuple[Range, ...]:
     return stamps.valid_ranges()
 
 
-@dataclass(slots=True)
-class Absurd:
+class Absurd(Struct):
     """The invalid timestamps of a host's captures: `frames` of the host, and the first ones of each file in words."""
 
     count: int = 0

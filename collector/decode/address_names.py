@@ -16,7 +16,8 @@ beside its virtual one): then every packet must have an end that is called so.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from collector.capture_files.records import Severity
 from collector.decode.hosts_files import NameSource, is_of_a_host
@@ -32,8 +33,7 @@ Stated = list[tuple[str, tuple[str, ...]]]
 """Files that name an address, and what they call it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostToName:
+class HostToName(Struct, frozen=True):
     """A captured host, and whether something better than its file names it."""
 
     host: str

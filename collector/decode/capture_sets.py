@@ -9,10 +9,10 @@ Each problem is counted under a name defined here, which every report shows what
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import polars as pl
 import pyarrow as pa
+from msgspec.structs import replace
 
 from collector.capture_files.records import Severity
 from collector.decode.copies import COPIES

@@ -7,7 +7,6 @@ packets of a partition. Several hosts are read in parallel.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +14,8 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.capture_files.joined import locate
@@ -250,8 +251,7 @@ class Scan:
         return self.decoder.take(number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lane:
+class _Lane(Struct, frozen=True):
     """A container of a capture's host, as a host of its own; addresses and interface by number."""
 
     name: str

@@ -8,13 +8,12 @@ process, since it may hold secrets: after a restart, a host's captures from befo
 Of a connection without a handshake in the capture, the server is who is known to be one.
 """
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from collector.capture_files.readers import Following
 
 
-@dataclass(slots=True)
-class Followed:
+class Followed(Struct):
     """The state of connections by host: `before`, at the first packet to be read; `after`, before the first one with a
     stamp from `copy_at_ns` on, once the host has been read."""
 
@@ -23,8 +22,7 @@ class Followed:
     after: dict[str, Following] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(Struct, frozen=True):
     """What is known from before. `servers`: addresses and ports that answered a SYN; `followed`: None if nothing is to
     be carried on."""
 

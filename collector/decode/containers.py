@@ -18,7 +18,8 @@ interface may be a network, and get no lane.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from collector.capture_files.records import Direction
 
@@ -36,8 +37,7 @@ LEAST_OWN_SHARE = 0.98
 """Share of an interface's packets that must be its address's: a bridge floods a few before it has learned the ports."""
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     """A lane: its addresses, the first of which names it, and its interface; by number."""
 
     addresses: tuple[int, ...]

@@ -17,7 +17,8 @@ in the file is kept; the other one's timestamp is slightly later.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from collector.capture_files.records import Severity
 from collector.decode.containers import Passed
@@ -43,8 +44,7 @@ MOST_ROUND_NS = 50_000
 """Delay of a switch or bridge, both directions together; captures of two hosts are further apart."""
 
 
-@dataclass(slots=True)
-class _Sample:
+class _Sample(Struct):
     """Counts over packets of a sample: all, copied ones, and their copies' delays."""
 
     packets: int = 0
@@ -75,8 +75,7 @@ class _Sample:
         return sorted(self.gaps_ns)[len(self.gaps_ns) * tenths // 10]
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """The copies in a capture: between which addresses, how often it shows a packet, and the usual time between
     sights."""
 

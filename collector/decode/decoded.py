@@ -1,10 +1,10 @@
 """The packets of a partition, interpreted by what is known of all captures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector.capture_files.owners import Owners
@@ -15,8 +15,7 @@ from collector.decode.partitions import HostView, Packets
 NO_COPIES: NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(Struct, frozen=True):
     """Packets of some connections, from all hosts, and excerpts of what they carry.
 
     `events`: columns for the core's matching (`EVENT_COLUMNS`, and those that `partitions.Taken` adds); their `*_place`
@@ -38,8 +37,7 @@ class Decoded:
     servers: list[tuple[int, int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Decoder:
+class Decoder(Struct, frozen=True):
     """What is needed to take and interpret the packets of a partition, in any process that reaches `packets`.
 
     `views`, one for each capture; `hosts` and `points`, names; `addresses`, texts in their order, whose position is an

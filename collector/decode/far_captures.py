@@ -7,10 +7,11 @@ known. The trace names the URLs.
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Self
+
+from msgspec import Struct
 
 from collector.decode.sources import CAPTURE_NAME, COMMAND_FILE, GIVE_CAPTURES, SAMPLES_FILE
 from collector.execution.engine import Engine
@@ -25,8 +26,7 @@ from tracer.secret_rules import without_secrets
 DOING = "read the capture"
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetch:
+class _Fetch(Struct, frozen=True):
     """A file to be fetched."""
 
     url: str

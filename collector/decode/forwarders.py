@@ -17,9 +17,9 @@ that terminates TCP has its own sequence numbers, and is always an end.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.capture_files.records import Columns

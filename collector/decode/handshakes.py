@@ -8,10 +8,10 @@ Memory: up to `MOST_IN_MEMORY` fingerprints; more are written to files by their 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -29,8 +29,7 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: multiplying by it spreads keys over the high bits (Knuth, TAOCP 3, §6.4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
+class Moves(Struct, frozen=True):
     """Keys (ascending), and the key that replaces each, so that 4-tuples that may be one connection have one key."""
 
     keys: Keys

@@ -13,8 +13,9 @@ unless both its neighbours were captured, too (`collector.decode.forwarders`).
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
+
+from msgspec import Struct, field
 
 Answer = tuple[int, int]
 """Acknowledgment and sequence number of a packet: the same at both ends, even if addresses are translated."""
@@ -26,8 +27,7 @@ AddressPair = tuple[int, int]
 """Source and destination, as indices into one address table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Struct, frozen=True):
     """The evidence of a capture about its host's addresses.
 
     `pairs` counts packets by (source, destination). `known` are addresses that the capture itself records as its own,

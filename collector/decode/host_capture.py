@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.capture_files.joined import locate, parse_name
@@ -58,8 +59,7 @@ LONGEST_CAPTURE_NS = 366 * 86_400 * 10**9
 """A stated beginning is ignored if it is longer than this before the capture's first packet, or after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostSource:
+class HostSource(Struct, frozen=True):
     """The captures of one host, in order. If `host` is None, the capture or its file name determines it."""
 
     host: str | None
@@ -72,8 +72,7 @@ class HostSource:
     """Nothing but its file's name, or its address, names it."""
 
 
-@dataclass(slots=True)
-class HostCapture:
+class HostCapture(Struct):
     """One host while its files are read."""
 
     host: str
@@ -246,8 +245,7 @@ class HostCapture:
         return Traffic(self.notes.pairs, self.named_addresses or own - others, own & others, self.notes.gaps_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """How captures are read: the arguments of `scan`, and the valid ranges of their timestamps."""
 
     spill: Path | None
@@ -338,8 +336,7 @@ def _open(path: Path, how: Reading, wanted: Span | None) -> CaptureReader:
     )
 
 
-@dataclass(slots=True)
-class _Following:
+class _Following(Struct):
     """Takes up what is known of a host's connections with its first file, and copies it for the next period."""
 
     host: str

@@ -7,8 +7,9 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from collector.capture_files.readers import open_capture
 from collector.decode import capture_sets, merged_captures

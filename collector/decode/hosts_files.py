@@ -11,8 +11,9 @@ is counted.
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from collector.capture_files.records import Severity
 from collector.trace.model import CounterInfo
@@ -35,8 +36,7 @@ _V4 = re.compile(r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-@dataclass(frozen=True, slots=True)
-class NameSource:
+class NameSource(Struct, frozen=True):
     """What one file says: by address its names, the first one first."""
 
     file: str

@@ -12,16 +12,16 @@ read in the order of numbers.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from collector.capture_files.stored import LAST_NS, StoredFile, pieces, stored_files
 from collector.decode.host_capture import HostSource
 from collector.trace.data_directory import host_folders, incarnation_folders
 
 
-@dataclass(frozen=True, slots=True)
-class Incarnation:
+class Incarnation(Struct, frozen=True):
     """What was received of one start of an agent, by one collector or several."""
 
     host: str

@@ -21,8 +21,10 @@ bytes where every one has another address (three million answered SYNs of as man
 report takes no more, also of a recorded command (three million exchanges: 1,923 MiB).
 """
 
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from collector.capture_files.readers import CaptureReader
 from collector.capture_files.records import Severity
@@ -55,8 +57,7 @@ class PartitionFull(Exception):
     `collector.decode.captures`."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputLimits:
+class InputLimits(Struct, frozen=True):
     """The limits explained in the module's header."""
 
     ratio: int = MOST_EXPANSION_RATIO

@@ -9,12 +9,12 @@ Cost: ~80 ns a packet to distribute; about 35 bytes a packet in memory, or once 
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -32,8 +32,7 @@ MOST_IN_MEMORY_BYTES = 1 << 29
 """Packets are written to disk beyond this size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notes:
+class Notes(Struct, frozen=True):
     """Facts about a host from its packets; addresses are by number."""
 
     events_count: int
@@ -47,8 +46,7 @@ class Notes:
     servers: frozenset[tuple[int, int]] = frozenset()  # addresses and ports that answered a SYN
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """When a host's interfaces captured, as far as timestamps show (ns); interfaces and addresses are by number."""
 
     interfaces: tuple[tuple[int, tuple[int, int], int], ...]  # each one's first and last stamp, and its packets
@@ -57,8 +55,7 @@ class Activity:
     passages: tuple[Passage, ...]  # of a sample of packets that several interfaces saw
 
 
-@dataclass(frozen=True, slots=True)
-class HostView:
+class HostView(Struct, frozen=True):
     """The facts needed to interpret a host's packets; addresses are by their numbers in these packets.
 
     `own`, its own addresses (with loopback ones); `rank`, of an address among the sorted texts of all; `first_point`,
@@ -91,8 +88,7 @@ SavedPart = tuple[int, int, int, int]
 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """A partition's packets and excerpts by column, the ranks of their addresses (ascending), and for each capture the
     number of packets omitted as copies."""
 

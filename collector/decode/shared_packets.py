@@ -12,10 +12,11 @@ import copyreg
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.capture_files.readers import TlsKeys, open_capture
@@ -27,8 +28,7 @@ from collector.execution.engine import Engine
 from collector.execution.progress import SILENT, CountedProgress
 
 
-@dataclass(frozen=True, slots=True)
-class _Saved:
+class _Saved(Struct, frozen=True):
     """The packets of one host in a file: their places by partition, what addresses their numbers stand for, and the
     file of fingerprints of the host's handshakes."""
 
@@ -38,8 +38,7 @@ class _Saved:
     handshakes: Path
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadJob:
+class _ReadJob(Struct, frozen=True):
     """One host's captures to be read into a folder."""
 
     number: int
@@ -52,8 +51,7 @@ class _ReadJob:
     captures_with_keys: Sequence[Path]
 
 
-@dataclass(frozen=True, slots=True)
-class _HostRead:
+class _HostRead(Struct, frozen=True):
     """What is known of a host whose captures have been read; addresses are by the numbers of its packets."""
 
     capture: HostCapture
@@ -62,8 +60,7 @@ class _HostRead:
     holds_keys: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _MoveJob:
+class _MoveJob(Struct, frozen=True):
     """A host's packets of which some go to other partitions."""
 
     number: int
@@ -72,8 +69,7 @@ class _MoveJob:
     moves: Moves
 
 
-@dataclass(frozen=True, slots=True)
-class SharedReader:
+class SharedReader(Struct, frozen=True):
     """Reads captures into a folder, each host in a process of its own, or in this one if connections are followed; a
     `host_capture.ReadsCaptures`.
 

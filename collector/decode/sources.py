@@ -14,10 +14,10 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec import to_builtins
 from pyarrow import csv
 
 from collector.capture_files.joined import file_runs
@@ -86,7 +86,7 @@ def host_addresses(arguments: Sequence[str]) -> dict[str, frozenset[str]]:
 
 def write_command(folder: Path, command: CommandInfo) -> None:
     """Write beside the captures which command ran meanwhile."""
-    (folder / COMMAND_FILE).write_text(json.dumps(asdict(command), indent=1) + "\n")
+    (folder / COMMAND_FILE).write_text(json.dumps(to_builtins(command), indent=1) + "\n")
 
 
 def command_of(arguments: Sequence[str]) -> CommandInfo | None:

@@ -6,10 +6,11 @@ are not opened: which, is found from the first stamps of some of them.
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from collector.capture_files.readers import open_capture
 from collector.decode.host_capture import HostSource

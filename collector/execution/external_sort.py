@@ -11,7 +11,6 @@ that are read ahead.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -19,6 +18,7 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.execution.spill import spill_errors
@@ -33,8 +33,7 @@ READ_AHEAD = 1
 """Slabs that are read while another one is used: each takes memory, and one keeps another core busy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Rows in the order of their keys, in memory or in a file that `write_run` wrote; without columns of nulls."""
 
     keys: NDArray[np.int64]

@@ -4,9 +4,10 @@ Stages call `begin` and `advance` of a `Progress` that is passed in, whatever it
 several threads. Work is counted in packets, and measured as the share of the stage that is completed.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from msgspec import Struct
 
 
 class Stage(StrEnum):
@@ -51,8 +52,7 @@ class Silent:
 SILENT = Silent()
 
 
-@dataclass(slots=True)
-class CountedProgress:
+class CountedProgress(Struct):
     """Calls `advance` for the parts of a stage that has `total` units."""
 
     progress: Progress

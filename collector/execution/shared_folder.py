@@ -8,11 +8,11 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.execution.external_sort import Run, merge_runs, sort_rows, write_run
@@ -36,8 +36,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedTables:
+class SharedTables(Struct, frozen=True):
     """Tables for each partition; may be put and taken again."""
 
     folder: Path
@@ -66,8 +65,7 @@ class SharedTables:
         return self.folder / f"{number:05}-{place}.tables"
 
 
-@dataclass(frozen=True, slots=True)
-class SharedRuns:
+class SharedRuns(Struct, frozen=True):
     """Sorted runs; may be put again. Memory: as `SortedRuns`, where `slabs` is called."""
 
     folder: Path

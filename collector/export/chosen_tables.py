@@ -12,10 +12,10 @@ Memory: a group of rows, and 40 bytes for each packet of the requests.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.reporting.request_rows import RootIds
 from collector.trace.reading import Trace
@@ -26,8 +26,7 @@ OF_CONNECTIONS = ("connections", "quality", "messages")
 NOT_OF_REQUESTS = ("streams",)
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenRows:
+class ChosenRows(Struct, frozen=True):
     """Which rows are of some requests."""
 
     traces: pl.Series

@@ -18,10 +18,11 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
+
+from msgspec import Struct, field
 
 from collector.export.otlp import export_requests, spans_count
 from collector.export.timed_spans import RootIds
@@ -39,8 +40,7 @@ HTTP, GRPC = ("http", "https"), ("grpc", "grpcs")
 """Schemes of URLs, without and with TLS."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """What takes spans: `http://HOST:4318`, also with the path, or `grpc://HOST:4317`; `https`, `grpcs` with TLS."""
 
     url: str

@@ -21,11 +21,11 @@ Limits: of more than `MOST_PACKETS` packets none is there, since the page that s
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import Struct, field
 
 from collector.export.perfetto_format import (
     COUNT,
@@ -97,8 +97,7 @@ def _words_left_out(count: int) -> str:
     return words if count > MOST_PACKETS else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Packets:
+class _Packets(Struct, frozen=True):
     """The hops that are exported: how many, the first time of them, and which exchanges they are of (None: all)."""
 
     count: int
@@ -151,8 +150,7 @@ def _hosts(info: TraceInfo, spans: pl.DataFrame) -> list[str]:
     return list(dict.fromkeys([*captured, *sorted(spans["host"].unique())]))
 
 
-@dataclass(slots=True)
-class _Tracks:
+class _Tracks(Struct):
     """The tracks that events are on, numbered from 1, and what announces those that are new."""
 
     _numbers: dict[tuple[object, ...], int] = field(default_factory=dict)

@@ -4,10 +4,9 @@ Symptoms, the hosts' counters and their clocks → `Missed` for each host that m
 itself also says when; then only those at the time of a finding put it in doubt.
 """
 
-from dataclasses import dataclass
-
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.findings.finding import Finding, SeverityThresholds, times
 from collector.findings.symptoms import Symptoms
@@ -18,8 +17,7 @@ DROPS = "capture_dropped"
 """The counter of packets that a capture reports as dropped (`tracer/core/wire/src/counters.rs`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holes:
+class Holes(Struct, frozen=True):
     """The connections of a host whose streams continue behind bytes that no capture has."""
 
     connections: int
@@ -38,8 +36,7 @@ class Holes:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(Struct, frozen=True):
     """Packets that a host's capture missed: `count`, from its own statistics or from acknowledgements; at least one for
     each hole. `drops`: when it dropped them, if its own statistics account for all of them."""
 

@@ -7,8 +7,9 @@ capture counted its drops itself, only those at the time of the finding matter.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from collector.decode.absurd_stamps import STAMPS_ABSURD
 from collector.decode.merged_captures import MERGED

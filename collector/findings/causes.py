@@ -13,8 +13,11 @@ host (or network path), or of a host that calls this one, directly or through ot
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from collector.findings.finding import Finding
 from collector.findings.kinds import FAILED, OF_NAME, ORDER, UNANSWERED, UNCONNECTED
@@ -78,8 +81,7 @@ def _demote_consequence(finding: Finding, causes: Sequence[Finding], rules: "_Ru
     return finding if cause is None else replace(_as_notice(finding), cause=cause.name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
+class _Rules(Struct, frozen=True):
     """Which finding of a trace can explain which."""
 
     callers: Callers

@@ -1,10 +1,10 @@
 """Findings about connections that were refused, not answered, or established late."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
+from msgspec.structs import replace
 
 from collector.findings.finding import Finding, evidence, listing, times
 from collector.findings.observations import Observations

@@ -20,10 +20,12 @@ afterwards.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.findings.finding import Finding, SeverityThresholds, times, was_or_were
@@ -84,8 +86,7 @@ class EndingThresholds:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(Struct, frozen=True):
     """The wording for a group of requests that one side ended."""
 
     kind: str
@@ -193,8 +194,7 @@ def _answered_groups(requests: Requests) -> NDArray[np.bool_]:
     return np.bincount(requests.group[requests.answered != UNSEEN], minlength=len(requests.groups)) > 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Death:
+class _Death(Struct, frozen=True):
     """Requests that failed because a server ended, and how many connections its port refused soon after."""
 
     rows: pl.DataFrame

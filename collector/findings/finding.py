@@ -2,11 +2,12 @@
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct, to_builtins
 
 from collector.trace.durations import in_words
 from collector.trace.peer_names import PeerNames
@@ -59,8 +60,7 @@ class SeverityThresholds:
         return lost >= self.lost_least_count and lost >= self.lost_least_share * sent
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A row of the table `findings`."""
 
     severity: str
@@ -129,7 +129,7 @@ def as_table(found: Iterable[Finding], severity: SeverityThresholds) -> pa.Table
 
     ordered = sorted(every, key=order)
     columns = {field.name: _plain(field.type) for field in FINDINGS}
-    rows = [asdict(finding) for finding in ordered]
+    rows = [to_builtins(finding) for finding in ordered]
     for row in rows:
         row["cost_ns"] = min(row["cost_ns"], LONGEST_NS)
     table = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in columns.items()})

@@ -7,9 +7,10 @@ family.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
+
+from msgspec import Struct
 
 
 class Evidence(Enum):
@@ -19,8 +20,7 @@ class Evidence(Enum):
     ABSENCE = "packets that were not seen, or the length of a silence: only a complete capture shows that"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of finding."""
 
     name: str

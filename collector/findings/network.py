@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from collector import _core
 from collector.findings.finding import Finding, SeverityThresholds, evidence, listing, times
@@ -91,8 +92,7 @@ Pair = tuple[str, str]
 """Two hosts in the order of their names; one host twice for its packets to itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The place of a link's trouble: a host (`peer` is None), or between two hosts."""
 
     host: str

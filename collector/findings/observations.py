@@ -1,9 +1,9 @@
 """What a trace shows, as every family of findings takes it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.findings.capture_gaps import Missed
 from collector.findings.finding import SeverityThresholds
@@ -17,8 +17,7 @@ Parts = Callable[[], Iterable[pa.Table]]
 """Returns a new iteration over the parts of a table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observations:
+class Observations(Struct, frozen=True):
     """The symptoms and tables of a trace, and the thresholds that all families share."""
 
     symptoms: Symptoms  # of all partitions

@@ -11,11 +11,13 @@ of a host, the host.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from collector.findings.finding import Finding, listing, times
 from collector.findings.lateness import LatenessThresholds, Timed, lateness
@@ -55,8 +57,7 @@ class PaceThresholds(LatenessThresholds):
     late_least_ns: int = threshold(1_000_000, "chosen: smaller delays are ignored")
 
 
-@dataclass(frozen=True, slots=True)
-class _Slow:
+class _Slow(Struct, frozen=True):
     """A server, or a device of it, that is slow."""
 
     host: str

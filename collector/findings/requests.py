@@ -9,11 +9,11 @@ converted to rows of a frame.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -54,8 +54,7 @@ ALIKE = ["client_host", "server_host", "service", "method", "operation", "device
 """The columns that are equal for all requests of a group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(Struct, frozen=True):
     """All exchanges of a trace and their spans; arrays have one value for each. Times are trace times in ns, `UNSEEN`
     if unknown."""
 

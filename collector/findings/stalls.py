@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from collector.findings.finding import Finding, SeverityThresholds, evidence, times
 from collector.findings.observations import Observations
@@ -31,8 +32,7 @@ class StallThresholds:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(Struct, frozen=True):
     """The wording of a kind. `text` may name `{sender}`, `{receiver}`, `{read}`, `{count}`, `{cost}`, `{worst}`."""
 
     kind: str

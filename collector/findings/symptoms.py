@@ -6,12 +6,14 @@ merged. So neither hops nor exchanges have to be kept until the end.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import fields, replace
 from numpy.typing import NDArray
 
 from collector.hops import damaged, host_drops, recoveries, sender_pauses
@@ -86,8 +88,7 @@ class SymptomThresholds:
 DEFAULT_LIMITS = SymptomThresholds()
 
 
-@dataclass(frozen=True, slots=True)
-class Symptoms:
+class Symptoms(Struct, frozen=True):
     """One frame for each kind of symptom, one row for each group of cases; times are trace times in ns."""
 
     sent: pl.DataFrame  # as `HopCounts`, and the next two

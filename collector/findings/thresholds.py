@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from collector.findings.answers import AnswerThresholds
 from collector.findings.background import BackgroundThresholds
 from collector.findings.causes import CauseThresholds
@@ -39,8 +41,7 @@ from collector.trace.model import ThresholdInfo
 from tracer.errors import InputError
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """A threshold as its module declares it."""
 
     group: str

@@ -2,9 +2,10 @@
 
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+from msgspec import Struct
 
 LATEST_SHARE = 0.1
 """A timeout may fire late by this share, if the waiting process is busy."""
@@ -27,8 +28,7 @@ def fingerprint(waits_for: str, waits_ns: Sequence[int], services: Iterable[str]
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Timeout:
+class _Timeout(Struct, frozen=True):
     name: str
     product: str  # a word in its services' names; "" if any product has it
     waits_for: str

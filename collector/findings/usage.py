@@ -8,11 +8,12 @@ A sample is the mean of the interval that ends at its timestamp.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from msgspec.structs import replace
 
 from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import MOST_LINES, Finding, frame, times

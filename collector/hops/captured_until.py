@@ -13,11 +13,11 @@ be compared with theirs. Where a host kept only some connections (`collector.hop
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct, field
 
 from collector.decode.activity import Span
 from collector.hops.capture_windows import trace_spans
@@ -30,8 +30,7 @@ MOST_DEPTH = 6
 """Of a connection that every host keeps."""
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedUntil:
+class CapturedUntil(Struct, frozen=True):
     """When each host captured. `spans`: by host, ascending and disjoint, in trace time (ns); `end_trace_ns`, when the
     last capture ended: the answer where none of the two hosts has spans; `sampling`, which connections each host kept
     when, and, if it kept only some, `depths` of all (`sampling.connection_depths`)."""

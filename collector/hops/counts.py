@@ -5,11 +5,11 @@ The table `quality` (`collector.hops.quality`) and the findings about connection
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from collector import _core
 from collector.capture_files.records import Columns, by_name
@@ -26,8 +26,7 @@ PLAIN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HopCounts:
+class HopCounts(Struct, frozen=True):
     """Hops of whole connections, counted."""
 
     flows: Columns

@@ -25,11 +25,11 @@ Source: draft-ietf-opsawg-pcapng §4.6.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
@@ -51,8 +51,7 @@ SLICE_NS = 1_000_000
 """Missing packets are counted by slices of time of this length, so that memory does not grow with their number."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostCoverage:
+class HostCoverage(Struct, frozen=True):
     """When a host's points captured, in the host's own time (ns): for each point ascending, disjoint spans.
 
     `drops`: for each point, the times that it covers in part; `doubtful`: those of them in which a missing packet

@@ -4,11 +4,11 @@ The core loops over the packets (`collector._core.match_events`, whose header ex
 its columns to tables.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -43,8 +43,7 @@ MATCHED_COLUMNS = (
 """Columns of the events that the core needs to match them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """Tables of `collector.trace.schema` (`hops` without trace times, `events` with `duplicate`); `pauses` as from
     `sender_pauses.pause_table`; `crossings` (`connection_id, from_client, stream_offset, crossed_start,
     crossed_end`), packets with new data that left before data of the other side (the bytes between) had arrived."""

@@ -17,11 +17,11 @@ Two agents at one time under one host's name are taken for one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector.capture_files.kept import Keeping, Kept
@@ -38,8 +38,7 @@ TRANSLATED = [f"translated_{end}_{what}" for end in ("client", "server") for wha
 DEPTHS = ["client_host", "client_depth", "server_depth"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Struct, frozen=True):
     """`spans`: of each host that ever kept less than all connections, when (trace time, ns) and with which depth;
     `most_depths`, the largest of each host."""
 

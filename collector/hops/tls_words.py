@@ -1,11 +1,11 @@
 """What a TLS handshake says, in words: of one connection, and of all of a trace by server."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 COLUMNS = (
     *("connection_id", "server_host", "server_addr", "server_port"),
@@ -70,8 +70,7 @@ def failure_words(row: Mapping[str, Any]) -> str:
     return f"failed: the {row['tls_alert_from']} sent {said}"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsLine:
+class TlsLine(Struct, frozen=True):
     """Handshakes with one server and the same name, version and cipher suite."""
 
     server: str  # HOST:PORT

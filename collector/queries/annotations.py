@@ -3,11 +3,11 @@
 Times are ns since the trace's start. Only numbers and names are held; a line's text is read when it is asked for.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.annotations.agreement import COLUMNS, Said, said_of, sources_words
@@ -24,8 +24,7 @@ _HELD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationCounts:
+class AnnotationCounts(Struct, frozen=True):
     """How many annotations begin in each bin of a lane, and how many of them are errors."""
 
     bin_ns: float
@@ -34,8 +33,7 @@ class AnnotationCounts:
     errors_counts: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class OneAnnotation:
+class OneAnnotation(Struct, frozen=True):
     """One annotation, whole."""
 
     number: int

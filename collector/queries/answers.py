@@ -1,10 +1,10 @@
 """The results of `TraceView`'s queries: typed rows and columns. Times are int64 ns since the trace's start."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.queries.timeline.columns import ArrowClass
@@ -14,8 +14,7 @@ from collector.trace.packets import PacketFields
 from collector.trace.schema import HopKind, HopState
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """A host as a lane of the timeline."""
 
     host: str
@@ -28,8 +27,7 @@ class Lane:
     clock_likely_error_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """The command that was recorded."""
 
     argv: tuple[str, ...]
@@ -39,8 +37,7 @@ class Command:
     exit_status: int
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """Counts over the whole trace."""
 
     name: str
@@ -59,8 +56,7 @@ class Summary:
     warnings: tuple[CounterInfo, ...]  # counters of severity data_loss or error
 
 
-@dataclass(frozen=True, slots=True)
-class Arrows:
+class Arrows(Struct, frozen=True):
     """Some hops as columns of equal length; `number`, the rank by time within the trace, names them."""
 
     number: NDArray[np.uint32]
@@ -78,8 +74,7 @@ class Arrows:
     carried: Mapping[str, NDArray[Any]]  # columns of `hops`, by name (`collector.queries.timeline.columns.CARRIED`)
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(Struct, frozen=True):
     """One hop with all its fields, and the packet captured at each of its ends."""
 
     number: int
@@ -118,8 +113,7 @@ class Hop:
         return self.target_host or (seen.dst_name or None if seen else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A root request as a row of a list."""
 
     number: int
@@ -145,8 +139,7 @@ class Request:
         return answer_text(self.status, self.result)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A place where something went wrong; `hop` is the number of the hop, if it is one."""
 
     from_ns: int

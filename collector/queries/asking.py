@@ -7,12 +7,12 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.queries.trace_view import TraceView
 from collector.sql.database import Database, QueryLimits
@@ -31,8 +31,7 @@ OF_TABLE = {"requests": "request", "connections": "connection"}
 _ROOM = threading.BoundedSemaphore(AT_ONCE)
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerColumn:
+class AnswerColumn(Struct, frozen=True):
     """A column of an answer: numbers or texts, and what its values lead to."""
 
     name: str
@@ -41,8 +40,7 @@ class AnswerColumn:
     leads_to: str  # "request", "connection" or ""
 
 
-@dataclass(frozen=True)
-class SqlAnswer:
+class SqlAnswer(Struct, frozen=True, dict=True):
     """The first rows of a query. Texts are safe to show; times among `values` are ns since the trace began."""
 
     columns: tuple[AnswerColumn, ...]

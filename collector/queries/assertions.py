@@ -16,10 +16,10 @@ Source: the words are those of `collector.queries.search`.
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from collector.findings.kinds import OF_NAME
 from collector.queries.measures import AGGREGATE, aggregate_ns
@@ -50,8 +50,7 @@ _LIMIT = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|%)?")
 EXAMPLE = "write such as 'p99(PUT) < 50ms; lost == 0; finding(server_silent) == 0'"
 
 
-@dataclass(frozen=True, slots=True)
-class Assertion:
+class Assertion(Struct, frozen=True):
     """What must hold. `limit` in ns of a duration, in percent of a share, else a count."""
 
     text: str
@@ -62,8 +61,7 @@ class Assertion:
     unit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Whether an assertion holds, and what was found, in words."""
 
     assertion: Assertion

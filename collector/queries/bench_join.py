@@ -25,7 +25,6 @@ import ipaddress
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from statistics import median
@@ -34,6 +33,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
@@ -57,8 +57,7 @@ _NOT_FOUND = 404
 _BATCH = "DELETE several"
 
 
-@dataclass(frozen=True, slots=True)
-class RunJoin:
+class RunJoin(Struct, frozen=True):
     """The operations of a run and their requests; each operation is in one of the counts."""
 
     requests: Mapping[int, int]  # number of an operation to number of a request
@@ -77,8 +76,7 @@ class RunJoin:
         return len(self.requests) + len(self.ambiguous) + left
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRequests:
+class TraceRequests(Struct, frozen=True):
     """What of a trace the join needs."""
 
     requests: pl.DataFrame  # `REQUEST_COLUMNS`; times relative to `start_ns`
@@ -88,8 +86,7 @@ class TraceRequests:
     duration_ns: int
 
 
-@dataclass(slots=True)
-class _Operation:
+class _Operation(Struct):
     number: int
     is_good: bool
     start_ns: int  # both on the trace's timescale, by the host's clock
@@ -111,8 +108,7 @@ class _Operation:
         return all(each.status != _NOT_FOUND for each in self.held)
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     request: int
     host: str
     begin_ns: int

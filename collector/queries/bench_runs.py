@@ -14,13 +14,13 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import zstandard
+from msgspec import Struct
 
 INFO_NAME, ROWS_NAME, SAMPLES_NAME = "run.json", "requests.csv.zst", "samples.csv"
 PERCENTILES = (50.0, 90.0, 99.0)
@@ -38,8 +38,7 @@ WITHOUT_ATTEMPTS = frozenset(("warp",))
 """Sources of runs that record no retries, answers or ids of requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostUse:
+class HostUse(Struct, frozen=True):
     """How busy a host was on average; None where it was not measured."""
 
     host: str
@@ -49,8 +48,7 @@ class HostUse:
     received_bytes_per_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class BenchRun:
+class BenchRun(Struct, frozen=True):
     """One run, represented by the stage with the most operations."""
 
     folder: Path
@@ -81,8 +79,7 @@ class BenchRun:
         return (self.operations_count - self.failures_count) / self.elapsed_s
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One attempt at an operation of a run."""
 
     number: int  # of the operation, in an imported run
@@ -96,8 +93,7 @@ class Operation:
     transaction_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoadStage:
+class LoadStage(Struct, frozen=True):
     """A stage of a run that has ended, by the wall clock of the host that the run was on."""
 
     name: str
@@ -161,7 +157,7 @@ def _slowest(folder: Path, limit: int, modified_ns: int) -> tuple[Operation, ...
         kept = both.sort(pl.col("error") == "", -pl.col("response_ns"), maintain_order=True).head(limit)
     if kept is None:
         return ()
-    named = kept.with_columns(start_ns=_start_ns(), number="idx").select(list(Operation.__dataclass_fields__))
+    named = kept.with_columns(start_ns=_start_ns(), number="idx").select(list(Operation.__struct_fields__))
     return tuple(Operation(**row) for row in named.iter_rows(named=True))
 
 

@@ -12,10 +12,11 @@ Cost: reading a host's files up to the last requested packet, about 0.1 s for ea
 import ipaddress
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from collector.capture_files.joined import find_joined, locate
 from collector.capture_files.readers import Interface, PacketCopy, open_capture
@@ -40,8 +41,7 @@ NANOSECONDS = b"\x09"
 FLAGS = {Direction.UNKNOWN: 0, Direction.RECEIVE: 1, Direction.SEND: 2}
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedPacket:
+class CapturedPacket(Struct, frozen=True):
     """A packet's bytes, as far as they were captured."""
 
     link_type: int  # as registered at tcpdump.org/linktypes.html
@@ -51,8 +51,7 @@ class CapturedPacket:
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureDescription:
+class CaptureDescription(Struct, frozen=True):
     """The facts that a capture records about itself."""
 
     host: str  # recorded by the agent, else the stem of the file name

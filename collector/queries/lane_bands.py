@@ -17,11 +17,11 @@ Invariants: at_once <= requests; ratio == 0 where no request with a ratio was un
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.queries.request_table import class_name
@@ -38,8 +38,7 @@ Rows = Sequence[Sequence[int]]
 """Lanes, row by row."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneBands:
+class LaneBands(Struct, frozen=True):
     """[row, bin] of requests that each row's hosts served; bins begin at multiples of their width."""
 
     from_ns: int
@@ -50,8 +49,7 @@ class LaneBands:
     served: NDArray[np.bool_]  # [row]: whether its hosts served any request in the whole trace
 
 
-@dataclass(frozen=True, slots=True)
-class ServedRequests:
+class ServedRequests(Struct, frozen=True):
     """The requests that some hosts served in a stretch of time, exactly; times in ns, None where there is none."""
 
     requests: int

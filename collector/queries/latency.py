@@ -5,10 +5,10 @@ of ten, so that microseconds and minutes fit on one axis and groups can be compa
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.requests.outcomes import Outcome, measured_ns
@@ -26,8 +26,7 @@ MOST_DOTS = 2_000
 DOTS_OF_MANY = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Durations:
+class Durations(Struct, frozen=True):
     """Durations of one kind of thing, ns; of requests, without abandoned ones if there are others."""
 
     name: str
@@ -41,8 +40,7 @@ class Durations:
     bins: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Scatter:
+class Scatter(Struct, frozen=True):
     """Requests by beginning and duration; `grid` counts those that are no dots, if there are many."""
 
     numbers: Int64Array
@@ -55,8 +53,7 @@ class Scatter:
     duration_edges_ns: NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class AtConcurrency:
+class AtConcurrency(Struct, frozen=True):
     """Requests that began while so many were in flight."""
 
     from_count: int
@@ -68,8 +65,7 @@ class AtConcurrency:
     p99_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(Struct, frozen=True):
     """Requests in flight over time; one element a bin, each of `bin_ns`."""
 
     bin_ns: int

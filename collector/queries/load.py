@@ -5,12 +5,12 @@ one about a hundred. Tables are computed at first use and kept. Times are int64 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.queries import latency
@@ -39,8 +39,7 @@ ORDERS = tuple(_ORDERS)
 Part = Literal["all", "slow", "typical"]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSelection:
+class RequestSelection(Struct, frozen=True):
     """Some requests of a trace: those that satisfy all given conditions."""
 
     class_name: str = ""
@@ -54,8 +53,7 @@ class RequestSelection:
     found: NDArray[np.int64] | None = None  # their numbers, of those that a search found
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRow:
+class RequestRow(Struct, frozen=True):
     """A request in a list of many."""
 
     number: int
@@ -150,7 +148,7 @@ class Load:
         page = chosen.sort(column, "number", descending=[descending, False]).slice(first, limit)
         words = [request_words(row) for row in page.select(WORDED).iter_rows(named=True)]
         named = page.rename({"class": "class_name"}).with_columns(words=pl.Series(words, dtype=pl.String))
-        named = named.select(list(RequestRow.__dataclass_fields__))
+        named = named.select(list(RequestRow.__struct_fields__))
         filled = named.with_columns(pl.col(pl.String).fill_null(""), pl.col("status").fill_null(0))
         return len(chosen), tuple(RequestRow(**row) for row in filled.iter_rows(named=True))
 

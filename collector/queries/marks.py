@@ -9,11 +9,11 @@ requests, if that was captured.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.clocks.alignment import to_trace_ns
 from collector.decode.activity import DropSpan
@@ -29,8 +29,7 @@ MOST_FINDINGS = 500
 """At most so many findings are shown, those with the greatest cost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Something that lasted from `from_ns` to `to_ns`, on a lane or, with `NO_LANE`, on no host in particular."""
 
     kind: str  # a finding's severity, "fault", "load", "uncovered" or "in part"

@@ -7,13 +7,13 @@ What one request has and the other has not stays alone, with all below it.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from collector.queries.span_trees import Span
 
 
-@dataclass(frozen=True, slots=True)
-class CallPair:
+class CallPair(Struct, frozen=True):
     """A call of a request and the same call of another one; one of them is None where only the other has it."""
 
     mine: Span | None
@@ -27,8 +27,7 @@ class CallPair:
         return found
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     span: Span
     children: list["_Node"] = field(default_factory=list)
 

@@ -7,17 +7,16 @@ pair of lanes and column first, and then added to the rows in between; the other
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 STEPS = 10
 """Rows from one lane to the next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
+class Overlay(Struct, frozen=True):
     """Packets of some requests by place and time since their request's start."""
 
     lanes: tuple[str, ...]
@@ -29,8 +28,7 @@ class Overlay:
     counts: NDArray[np.uint32]  # [STEPS * (lanes - 1) + 1, column]; lane n is row n * STEPS
 
 
-@dataclass(frozen=True, slots=True)
-class WholeHops:
+class WholeHops(Struct, frozen=True):
     """Hops that were seen at both ends, as columns; lanes are those of the timeline."""
 
     source: NDArray[np.uint16]
@@ -40,8 +38,7 @@ class WholeHops:
     request: NDArray[np.int32]  # -1 for none
 
 
-@dataclass(frozen=True, slots=True)
-class LaneGroups:
+class LaneGroups(Struct, frozen=True):
     """The line of the picture on which each lane of the timeline is drawn."""
 
     names: tuple[str, ...]

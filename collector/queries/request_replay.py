@@ -24,11 +24,11 @@ before it went on; what other requests do to servers and links when these are qu
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class CallFacts:
+class CallFacts(Struct, frozen=True):
     """What a change may take out of a call."""
 
     lost_before_ns: int = 0  # until what was lost of the handshake, or of HTTP's 100, had been sent again
@@ -38,8 +38,10 @@ class CallFacts:
     round_trip_ns: int | None = None  # the fastest of its connection, where its server is not captured
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+NO_FACTS = CallFacts()
+
+
+class Call(Struct, eq=False):
     """A request of a client, or a call made for one. Times are ns of one timescale; None where they were not seen."""
 
     begin_ns: int
@@ -62,7 +64,7 @@ class Call:
     after_ns: int = 0  # out of the answer's way
     work_ratio: float = 1.0  # of the server's own time, to what it was
     span_id: int = 0
-    facts: CallFacts = CallFacts()
+    facts: CallFacts = NO_FACTS
     calls: list["Call"] = field(default_factory=list)  # by their beginning
 
     @property
@@ -126,8 +128,7 @@ def fan_outs(call: Call) -> list[list[Call]]:
     return [group for group in groups if len(group) > 1]
 
 
-@dataclass(slots=True)
-class _Server:
+class _Server(Struct):
     """What a server knows at a time: what it waits for, each as it was and as it is now, from the beginning."""
 
     seen: list[tuple[int, int]]  # moments of the request itself

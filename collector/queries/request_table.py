@@ -9,10 +9,9 @@ Source for the paths: Swift's API reference (`/v1/{account}/{container}/{object}
 (`/{device}/{partition}/…`).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
@@ -32,8 +31,7 @@ LONGEST_SHAPE = 100
 _PATH = r"^/(?:v1|[A-Za-z][\w.-]*/[0-9]+)/[^/?]+(?<container>/[^/?]+)?(?<object>/[^?]+)?"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestClass:
+class RequestClass(Struct, frozen=True):
     """The requests of one class; durations in ns, without those of abandoned ones if there are others."""
 
     name: str  # unique within the trace

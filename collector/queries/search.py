@@ -7,13 +7,13 @@ What words are not about, they neither find nor exclude: `not >5ms` finds no str
 Cost: that of its words.
 """
 
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_, or_
 
 import numpy as np
 import polars as pl
 import pyarrow.compute as pc
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.hops.owner_words import SIDES, owner_words
@@ -30,8 +30,7 @@ from tracer.errors import InputError
 LONGEST_QUERY = 500
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHits:
+class SearchHits(Struct, frozen=True):
     """The results of a query, in order of time; `problem` explains why a query is invalid."""
 
     requests: NDArray[np.int64]  # numbers
@@ -45,8 +44,7 @@ class SearchHits:
         return len(self.requests) + len(self.streams) + len(self.connections)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHit:
+class SearchHit(Struct, frozen=True):
     """One result: a request, a stream, or another connection. Times in ns since the trace's start."""
 
     request: int | None

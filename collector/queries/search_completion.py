@@ -1,9 +1,9 @@
 """Completes the last word of a search: what may stand there, of the language and of the trace, with its meaning."""
 
 import re
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from collector.queries.search_rules import RULES, VALUES, Searched
 from collector.requests.protocols import PROTOCOLS
@@ -74,8 +74,7 @@ OF_CONNECTIONS = {
 _LAST = re.compile(r'(?:^|(?<=[\s(]))(?:(?P<key>[A-Za-z_0-9]+):)?(?P<value>"[^"]*|[^\s("]*)$')
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Struct, frozen=True):
     """A search whose last word is completed, and what that word means; "" if it is a value of the trace."""
 
     text: str

@@ -14,7 +14,8 @@ closed ends with the text.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _TOKEN = re.compile(r'\s*(?P<token>\(|(?P<key>[A-Za-z_0-9]+:)?"(?P<quoted>[^"]*)(?:"|$)|[^\s]+)')
 _OPERATORS = ("and", "or", "not")
@@ -30,8 +31,7 @@ class WordError(ValueError):
         self.at, self.what, self.remedy = at, what, remedy
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A word and where it begins; `key` before a colon that stood before a quote, else "" (a rule looks for one)."""
 
     text: str
@@ -43,8 +43,7 @@ class Word:
         return f'{self.key and self.key + ":"}"{self.text}"' if self.quoted else self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Struct, frozen=True):
     """What a part does not match."""
 
     of: "Part"
@@ -53,8 +52,7 @@ class Not:
         return f"not {_in_parentheses(self.of)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """What all parts match; of `either` what one of them does."""
 
     parts: tuple["Part", ...]

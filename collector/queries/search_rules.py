@@ -29,11 +29,11 @@ Cost of a word: a scan over the texts of all exchanges, about 0.1 s for each mil
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector.findings.kinds import OF_NAME
@@ -70,8 +70,7 @@ HELP = "try an id, a path, a host, ADDR:PORT, #12 for a request, conn:77, stream
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Masks:
+class Masks(Struct, frozen=True):
     """The requests, streams and connections that are matched; None of those that the words are not about."""
 
     requests: Bools
@@ -101,8 +100,7 @@ def _either(one: Bools | None, other: Bools | None) -> Bools | None:
     return one | other
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
+class Searched(Struct, frozen=True):
     """The data to search: `spans` with the columns of their exchanges and `request`, sorted by it; the table `streams`,
     in order of time; the table `connections`; the requests' durations; the table `findings` with its times relative to
     the trace's start; for a word of `PACKETS` the requests that have such a packet; the class of each request; the

@@ -6,12 +6,12 @@ packet's timestamp in pcapng is its own host's.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.export import har, jaeger, mermaid, otlp, perfetto, shiviz
@@ -37,8 +37,7 @@ REQUEST_WRITERS: dict[str, Callable[[Trace, Path, RootIds | None], object]] = {
 """What writes requests, by the format's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """A request by its number, or the hops in [from_ns, to_ns) and the requests that overlap it."""
 
     request: int | None = None

@@ -9,11 +9,11 @@ says how much of it has summaries.
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector.findings.finding import SEVERITIES
@@ -46,8 +46,7 @@ Float64 = NDArray[np.float64]
 Progress = Callable[[float], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Successive periods of one state."""
 
     from_ns: int
@@ -56,8 +55,7 @@ class Stretch:
     problem: str = ""  # why it failed, or why its summary cannot be read
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesClass:
+class SeriesClass(Struct, frozen=True):
     """A class of requests; its number stays while the viewer runs."""
 
     number: int
@@ -67,8 +65,7 @@ class SeriesClass:
     requests_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Which classes count."""
 
     server_host: str = ""  # "": all
@@ -76,8 +73,7 @@ class Choice:
     inner: bool = False  # calls between services, in place of clients' own requests
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
+class Course(Struct, frozen=True):
     """How requests of some classes went, by column; all arrays have one value a column."""
 
     words: str
@@ -87,8 +83,7 @@ class Course:
     percentiles_ns: Float64  # [share, column], NaN without durations
 
 
-@dataclass(frozen=True, slots=True)
-class Slow:
+class Slow(Struct, frozen=True):
     """A minute in which a class was slow."""
 
     minute_ns: int
@@ -99,8 +94,7 @@ class Slow:
     usual_p99_ns: float
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesPart:
+class SeriesPart(Struct, frozen=True):
     """A stretch of a series, in columns of equal width."""
 
     from_ns: int
@@ -113,8 +107,7 @@ class SeriesPart:
     lost: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodFacts:
+class PeriodFacts(Struct, frozen=True):
     """What a summary knows of its period."""
 
     stretch: Stretch
@@ -127,8 +120,7 @@ class PeriodFacts:
     findings: tuple[tuple[str, str, str], ...]  # severity, host, text; the most severe first
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
+class _Level(Struct, frozen=True):
     """Rows by step and class, and their histograms by step, class and bucket."""
 
     counts: pl.DataFrame
@@ -150,16 +142,14 @@ _NO_MINUTES = pl.DataFrame(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(Struct, frozen=True):
     """Those of some classes."""
 
     counts: pl.DataFrame
     histograms: pl.DataFrame
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
+class _Columns(Struct, frozen=True):
     """Columns of one width, into which rows are added up."""
 
     first: int
@@ -189,8 +179,7 @@ class _Columns:
         return np.stack([flat_percentiles(*flat, self.size, share) for share in SHARES])
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(Struct, frozen=True):
     """All that is kept of a series at one moment."""
 
     entries: tuple[Entry, ...] = ()

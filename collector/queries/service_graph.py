@@ -6,11 +6,11 @@ to the depth at which a service mostly answers in clients' requests, so that req
 layer, nodes are placed close to their callers and callees, by networkx.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 ORDER_SWEEPS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A service on a host, a service on all its hosts, or a client; its position in a picture of size 1 × 1."""
 
     name: str
@@ -31,8 +30,7 @@ class Node:
     y: float
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """The calls from one node to another."""
 
     caller: str
@@ -49,8 +47,7 @@ class Edge:
     retransmitted_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class HopCounts:
+class HopCounts(Struct, frozen=True):
     """For each span: the number of its hops, of those lost, and of those sent again."""
 
     hops: NDArray[np.int64]
@@ -58,8 +55,7 @@ class HopCounts:
     retransmitted: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceGraph:
+class ServiceGraph(Struct, frozen=True):
     """Nodes, from the clients on, and edges, those with the most exchanges first."""
 
     nodes: tuple[Node, ...]

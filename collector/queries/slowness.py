@@ -9,10 +9,9 @@ Algorithm: each request sets the bins that it covers to its ratio, if that is la
 the requests and of bins × log(bins), however long requests are.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.requests.outcomes import is_abandoned
@@ -20,8 +19,7 @@ from collector.requests.outcomes import is_abandoned
 FEWEST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Slowness:
+class Slowness(Struct, frozen=True):
     """One element a bin, each of `bin_ns`, from the trace's start on."""
 
     bin_ns: int

@@ -5,13 +5,14 @@ for a trace, and safe in a URL. Times are int64 ns relative to the trace's start
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.queries.timeline.shelf import Shelf
@@ -60,8 +61,7 @@ SILENT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(Struct, frozen=True):
     """An interval in which no byte of a message was in transit; `cause` as `collector.trace.schema.SilenceCause`."""
 
     from_ns: int
@@ -69,8 +69,7 @@ class Silence:
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """One exchange as part of a request. Unknown times and texts are None."""
 
     number: int  # position among all spans of the trace

@@ -1,10 +1,9 @@
 """Reads the tables that a view keeps in memory: those that are small compared with the hops."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.trace.reading import Trace
@@ -13,8 +12,7 @@ TROUBLE = ("warning", "error")
 """Severities of findings that count as problems."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """The tables read when a trace is opened."""
 
     clocks: pa.Table

@@ -13,11 +13,11 @@ import tempfile
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.hops.quality_summary import Pairing, read_pairing
@@ -57,8 +57,7 @@ LISTED = 200
 """So many of the slowest requests are kept ready for a list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """Facts about the whole trace; times relative to its start."""
 
     start_ns: int
@@ -79,19 +78,16 @@ class Facts:
     pairing: Pairing
 
 
-@dataclass(frozen=True, slots=True)
-class _Stamp:
+class _Stamp(Struct, frozen=True):
     version: int
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(Struct, frozen=True):
     slowest: tuple[Request, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TraceIndex:
+class TraceIndex(Struct, frozen=True):
     """An opened index."""
 
     facts: Facts

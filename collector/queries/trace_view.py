@@ -4,13 +4,13 @@ command."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow.compute as pc
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.hops.owner_words import COLUMNS as OWNER_COLUMNS

@@ -4,11 +4,10 @@ mean.
 Times are aligned host by host, so that a burst of CPU usage is drawn at the time of its packets.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
@@ -24,8 +23,7 @@ STRIPS = {
 UNITS = {"CPU": "%", "disk": "B/s", "network": "B/s"}
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
+class Strip(Struct, frozen=True):
     """One kind of usage, in bins of equal width; NaN where nothing was measured."""
 
     name: str
@@ -36,8 +34,7 @@ class Strip:
     mean: NDArray[np.float64]  # over the hosts that were measured
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
+class _Series(Struct, frozen=True):
     until_ns: Int64Array
     lane: NDArray[np.int32]
     value: NDArray[np.float64]

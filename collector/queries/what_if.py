@@ -15,11 +15,11 @@ guessed. Percentiles are as in `collector.queries.request_table`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.queries.request_replay import Call, CallFacts, duration_now_ns, fan_outs, quantile_ratio, walk
@@ -54,8 +54,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What is to be otherwise; the defaults change nothing."""
 
     quorum: int | None = None  # answers of a fan-out that its caller waits for
@@ -76,8 +75,7 @@ class Changes:
         return ", ".join(parts) or "nothing changed"
 
 
-@dataclass(frozen=True, slots=True)
-class ClassForecast:
+class ClassForecast(Struct, frozen=True):
     """The requests of a class, as measured and as they would have been."""
 
     name: str
@@ -89,8 +87,7 @@ class ClassForecast:
     p99_now_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """What would have been."""
 
     changes: str

@@ -12,10 +12,10 @@ Cost: the stages of all requests, once for each trace; the packets of this reque
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.annotations.agreement import Said
@@ -42,8 +42,7 @@ MOST_TRIED = 100
 """So many of the slowest requests may have no class to compare with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Struct, frozen=True):
     """A span that has a part of a stage."""
 
     number: int  # as `Span.number`
@@ -52,8 +51,7 @@ class Where:
     duration_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class StageOfRequest:
+class StageOfRequest(Struct, frozen=True):
     """A stage of a request against the same stage of those that it is compared with."""
 
     stage: str
@@ -69,8 +67,7 @@ class StageOfRequest:
         return self.duration_ns - self.usual_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Why(Struct, frozen=True):
     """A request against others. The extra times of its stages add up to its own (rounded)."""
 
     number: int  # from 1, as the pages show it
@@ -107,8 +104,7 @@ class Why:
         return "1 other stage" if len(self.small) == 1 else f"{len(self.small)} other stages together"
 
 
-@dataclass(frozen=True, slots=True)
-class _Others:
+class _Others(Struct, frozen=True):
     """Those that a request is compared with: the stages of each, and of all of the class for the ranks."""
 
     words: str

@@ -6,10 +6,10 @@ server at that time. Nothing is said where the evidence holds less than `LEAST_S
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.queries.answers import Arrows
@@ -37,8 +37,7 @@ AT_SERVER = ("work_ns", "queue_ns", "server_or_network_ns")
 ON_THE_WAY = ("request_network_ns", "response_network_ns", "stall_ns", "connect_ns", "tls_ns", "server_or_network_ns")
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """Evidence of a cause: in words, and where it is."""
 
     text: str

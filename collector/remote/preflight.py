@@ -7,10 +7,11 @@ that `stops` is one without whose remedy that host cannot be recorded; others on
 import ipaddress
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from collector.trace.durations import in_words
 from tracer.errors import InputError
@@ -41,8 +42,7 @@ class Method(StrEnum):
     TCPDUMP = "tcpdump"
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """One interface of a host; `address`: its Ethernet address, zeros if it has none."""
 
     name: str
@@ -50,16 +50,14 @@ class Interface:
     address: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """How far a host's clock is from ours: `offset_ns` ahead, ± `error_ns`."""
 
     offset_ns: int
     error_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """What was found on a host."""
 
     system: str = ""
@@ -82,8 +80,7 @@ class HostFacts:
     offloads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One line for the operator."""
 
     host: str
@@ -95,8 +92,7 @@ class Problem:
         return f"{self.host}: {self.what}; {self.remedy}"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What captures on a host, by which rights, and what."""
 
     method: Method

@@ -1,7 +1,8 @@
 """How far each host's capture has come, in words: packets, drops, and how far behind it is."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from collector.remote.preflight import Clock
 from collector.trace.durations import in_words
@@ -9,8 +10,7 @@ from collector.trace.durations import in_words
 NS_PER_S = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class HostFigures:
+class HostFigures(Struct, frozen=True):
     """One host now. `lag_ns`: how old the newest that has arrived is, by its clock less the clock's distance."""
 
     host: str

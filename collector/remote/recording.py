@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from collector.remote import preflight, scripts
 from collector.remote.preflight import Clock, HostFacts, Plan, Problem
@@ -39,8 +40,7 @@ Say = Callable[[str], None]
 Outcome = TypeVar("Outcome")
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteOptions:
+class RemoteOptions(Struct, frozen=True):
     """The operator's choices."""
 
     wanted: str = "auto"  # auto, agent or tcpdump
@@ -50,8 +50,7 @@ class RemoteOptions:
     goes_on_without: bool = False  # hosts that cannot be recorded are left out
 
 
-@dataclass(slots=True)
-class RemoteHost:
+class RemoteHost(Struct):
     """A host while it is recorded."""
 
     way: Way

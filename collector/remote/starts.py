@@ -1,7 +1,8 @@
 """What is run on a host for each plan: the script, what it is sent, and how it shows that it captures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from collector.remote import scripts
 from collector.remote.preflight import AGENT, SLL2_LIBPCAP, HostFacts, Method, Plan
@@ -24,8 +25,7 @@ TCPDUMP_BUFFER_KIB = 32 << 10
 Endpoint = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class StartOptions:
+class StartOptions(Struct, frozen=True):
     """What all hosts have in common. `excluded`: ends of our own connections, as the hosts see them."""
 
     payload: str = "heads"

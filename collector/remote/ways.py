@@ -8,8 +8,9 @@ and it stands behind `--` all the same.
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tracer.errors import InputError, MissingDependencyError
 from tracer.segments import check_name
@@ -30,8 +31,7 @@ SSH_OPTIONS = {
 """What a recording needs; everything else is as the operator's `~/.ssh/config` says. Source: ssh_config(5)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """How to run a program on a host."""
 
     host: str

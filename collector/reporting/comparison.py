@@ -17,11 +17,10 @@ two short runs) from a real difference. Slow and typical requests are chosen by 
 differs between them: the test shows which.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.reporting import story
@@ -52,8 +51,7 @@ SLOW_SHARE, TYPICAL_FROM, TYPICAL_TO = 0.95, 0.25, 0.75
 """Slow requests are above the first of these quantiles of their kind, typical ones between the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """One side of a comparison."""
 
     name: str
@@ -62,8 +60,7 @@ class Group:
     median_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class StageDifference:
+class StageDifference(Struct, frozen=True):
     """One stage of one kind of request; means are over all requests of that kind in the group."""
 
     kind: str
@@ -97,8 +94,7 @@ class StageDifference:
         return sign + durations.with_uncertainty(change, self.uncertainty_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class KindComparison:
+class KindComparison(Struct, frozen=True):
     """Requests of one kind in both groups; the differences of `stages` sum up to that of the means (rounded)."""
 
     kind: str
@@ -107,8 +103,7 @@ class KindComparison:
     stages: tuple[StageDifference, ...]  # largest difference first
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Two groups of requests, kind by kind; the kind with the largest total difference comes first."""
 
     first: str
@@ -201,8 +196,7 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
     return Comparison(first_name, second_name, tuple(compared), tuple(few), tuple(untested))
 
 
-@dataclass(frozen=True, slots=True)
-class _StageTests:
+class _StageTests(Struct, frozen=True):
     """A kind of request: for each stage its means and the test; `totals` are the durations of the requests."""
 
     kind: str

@@ -7,12 +7,12 @@ Limits: a client that retries after a failure makes two attempts, of which one f
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from collector.requests.outcomes import Outcome, is_abandoned
 from collector.requests.results import answer_text
@@ -33,8 +33,7 @@ MOST_STATUSES = 2
 """At most so many statuses are named, those with the most requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempts:
+class Attempts(Struct, frozen=True):
     """The outcomes of all clients' attempts."""
 
     count: int

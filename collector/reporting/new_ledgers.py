@@ -8,11 +8,12 @@ Memory: about 500 bytes for each exchange, as much as linking takes, so what cou
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import fields
 from numpy.typing import NDArray
 
 from collector.capture_files.records import Columns
@@ -36,8 +37,7 @@ _NODE_COLUMNS = (
 """Columns of all rows from which ledgers are computed, beside `target`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """The recorded command as a span: the rows of its own requests, and its start and end (trace ns)."""
 
     is_top: NDArray[np.bool_]

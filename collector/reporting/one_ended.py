@@ -14,9 +14,8 @@ Limits: if the network is at times faster than the fastest round trip captured, 
 answers handshakes itself (a proxy that no capture shows), it is closer than the server: the network's share is larger.
 """
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from collector.trace.durations import in_words
 
@@ -31,8 +30,7 @@ MOST_NAMED = 2
 """Servers that are named in a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class OneEnded:
+class OneEnded(Struct, frozen=True):
     """Sums over spans of which only one end was captured; times in ns."""
 
     server_unseen_count: int  # spans on the critical path whose server's end was not captured

@@ -4,10 +4,11 @@
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from collector.annotations.spans.disagreement import DisagreementLine, disagreement_lines
 from collector.annotations.summary import AnnotationLine, annotation_lines
@@ -60,8 +61,7 @@ SHOWN = capture_sets.NAMES | REMEDIES.keys() | _LOGS_AND_SPANS | _NAMES
 spans and names that were not understood or left something out."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostLine:
+class HostLine(Struct, frozen=True):
     """A host: its capture and its clock against the reference."""
 
     host: str
@@ -72,8 +72,7 @@ class HostLine:
     clock: str  # in words
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLine:
+class RequestLine(Struct, frozen=True):
     """A root request."""
 
     name: str
@@ -89,8 +88,7 @@ class RequestLine:
     span_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSummary:
+class RequestSummary(Struct, frozen=True):
     """All root requests of a trace; figures are null without a request of known length for which its client waited."""
 
     count: int  # this and the next four include requests of unknown length, such as those the server reset at once
@@ -112,8 +110,7 @@ class RequestSummary:
     slowest: tuple[RequestLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StageLine:
+class StageLine(Struct, frozen=True):
     """A stage of the clients' requests: its mean time over all requests, and over the slowest 2 %."""
 
     stage: str
@@ -121,8 +118,7 @@ class StageLine:
     slowest_mean_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class FindingLine:
+class FindingLine(Struct, frozen=True):
     """A finding; see `collector.findings`."""
 
     severity: str
@@ -133,8 +129,7 @@ class FindingLine:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class SpanBar:
+class SpanBar(Struct, frozen=True):
     """A span of the slowest request: `bounds_ns`, from the request's start, separate its five stretches.
 
     These are connect (and the server's greeting, if it speaks first), its client's pause, request network, work,
@@ -147,24 +142,21 @@ class SpanBar:
     bounds_ns: tuple[int, int, int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """Requests that a search found."""
 
     search: str
     root_ids: RootIds
 
 
-@dataclass(frozen=True, slots=True)
-class LoadLine:
+class LoadLine(Struct, frozen=True):
     """A run of a load generator, laid beside the trace."""
 
     name: str
     sentences: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """All facts that a report shows."""
 
     url: str

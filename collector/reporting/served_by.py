@@ -5,10 +5,9 @@ timeline (`owner_group`), so the workers of a server are one line, which says ho
 owners no agent states nothing is said.
 """
 
-from dataclasses import dataclass
-
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.hops.owner_words import owner_group
 from collector.services.service_names import OF_CONNECTIONS, ServiceNames, endpoints_of, host_and_port
@@ -17,8 +16,7 @@ _OWNER = ("process", "user", "unit", "container", "pod")
 COLUMNS = (*OF_CONNECTIONS, *(f"server_{name}" for name in _OWNER), "server_pid")
 
 
-@dataclass(frozen=True, slots=True)
-class ServedBy:
+class ServedBy(Struct, frozen=True):
     """A server and one process, or group of them, that serves there."""
 
     service: str  # its name, "host:port" where it has none

@@ -16,7 +16,6 @@ Limits: a request that was neither answered nor given up has no length; its wait
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +23,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
@@ -84,8 +85,7 @@ OPEN_SHARE, OPEN_LEAST_NS = 0.25, 1_000_000
 """Both directions of a transfer of at least so long are one part if each is uncertain by at least this share of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A part of the time, with its `label`."""
 
     label: str
@@ -99,8 +99,7 @@ class Part:
         return with_uncertainty(self.duration_ns, self.uncertainty_ns, self.likely_error_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(Struct, frozen=True):
     """The answer to "where did the time go?". The parts are in order of time and sum up to `duration_ns`."""
 
     sentence: str

@@ -1,9 +1,8 @@
 """Summarises the streams of a trace for a report: each stream, and groups of one service with the same evidence."""
 
-from dataclasses import dataclass
-
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.reporting.peers import NO_PEERS, with_peers
 from collector.services.ends import service_name
@@ -21,8 +20,7 @@ BY_SHAPE = {
 """Names of streams whose messages cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLine:
+class StreamLine(Struct, frozen=True):
     """A stream; see the table `streams`."""
 
     connection_id: int
@@ -59,8 +57,7 @@ class StreamLine:
         return self.server_host or self.server_peer
 
 
-@dataclass(frozen=True, slots=True)
-class StreamGroup:
+class StreamGroup(Struct, frozen=True):
     """Streams of one service with the same evidence; delays are those of the stream with the most messages."""
 
     name: str
@@ -83,8 +80,7 @@ class StreamGroup:
         return f"delay median {median}, p99 {in_words(self.delay_p99_ns)}"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSummary:
+class StreamSummary(Struct, frozen=True):
     """All streams of a trace."""
 
     count: int
@@ -103,7 +99,7 @@ def summarise_streams(streams: pa.Table, peers: pl.DataFrame = NO_PEERS) -> Stre
         duration_ns=pl.col("end_trace_ns") - pl.col("begin_trace_ns"),
         name=pl.col("reason").replace_strict(BY_SHAPE, default=pl.col("evidence"), return_dtype=pl.String),
     ).sort("messages", "connection_id", descending=[True, False])
-    lines = rows.head(MOST_LINES).select(StreamLine.__dataclass_fields__.keys())
+    lines = rows.head(MOST_LINES).select(StreamLine.__struct_fields__)
     return StreamSummary(
         count=len(rows),
         messages_count=int(rows["messages"].sum()),

@@ -46,7 +46,8 @@ unanswered. A parent that forwards data while its child still sends it counts as
 byte on. The walk is the core's (`collector/core/spans/src/ledger.rs`). Cost: a sort of each span's children.
 """
 
-from dataclasses import dataclass, fields
+from msgspec import Struct
+from msgspec.structs import fields
 
 from collector import _core
 from collector.capture_files.records import Columns
@@ -58,8 +59,7 @@ NONE = -1
 """No node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nodes:
+class Nodes(Struct, frozen=True):
     """Spans as a forest; arrays of one length, times in ns (`UNSEEN` where not seen)."""
 
     parent: Int64Array  # row of the parent, NONE for a root
@@ -89,8 +89,7 @@ class Nodes:
     response_stall: Int64Array
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """Stretches of each span on its root's critical path, and its first and last time there; all zero off the path.
 
     The times are empty if they were not requested.

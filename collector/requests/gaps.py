@@ -18,12 +18,11 @@ are noticed only if its sender sends something later; data that was really lost 
 Source: RFC 9293 §3.4.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.capture_files.records import HeadKind
@@ -133,8 +132,7 @@ def _requests(found: pl.DataFrame, data: pl.DataFrame, messages: pa.Table) -> pl
     return began.select("connection_id", "asked_ns", last=behind).sort("asked_ns")
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
+class Pieces(Struct, frozen=True):
     """Connections divided at their holes: `gaps`, with columns `GAPS` and `number`, the id of the piece behind each."""
 
     gaps: pl.DataFrame

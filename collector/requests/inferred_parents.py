@@ -5,10 +5,9 @@ are in docs/linking.md). Only kinds of exchanges that are common enough to learn
 `collector.requests.parents` links the others.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -21,8 +20,7 @@ TIMES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Inferred:
+class Inferred(Struct, frozen=True):
     """What was judged of each exchange, in their order."""
 
     parent: Int64Array  # its place among them; negative where there is held to be none

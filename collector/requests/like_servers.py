@@ -18,10 +18,10 @@ to each is then learned as making two calls of one kind, each to a different ser
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 MIN_SIZE_OVERLAP = 0.5
 """Overlap of the size distributions of two servers' exchanges: large for replicas, small for different services."""
@@ -31,8 +31,7 @@ OCTAVES_COUNT = 64
 UNNAMED = r"^(.*):(\d+)$"
 
 
-@dataclass(frozen=True, slots=True)
-class _Server:
+class _Server(Struct, frozen=True):
     """A server without a name: its callers, and the distribution of its exchanges' sizes."""
 
     service: str

@@ -4,9 +4,8 @@ A link by transaction id is read from packets. Every other link is inferred from
 is the share of such links that are right (docs/linking-accuracy.md).
 """
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from collector.requests.critical_path import NONE
 from collector.requests.spans import LEDGER_COLUMNS, places
@@ -18,8 +17,7 @@ INFERRED = (pl.col("link_reason") != str(LinkReason.TRANSACTION_ID)).fill_null(v
 UNCERTAIN = INFERRED & (pl.col("confidence") < LOW_CONFIDENCE).fill_null(value=False)
 
 
-@dataclass(frozen=True, slots=True)
-class LinkSummary:
+class LinkSummary(Struct, frozen=True):
     """The links of a trace: how many there are, and how many of them were inferred."""
 
     count: int

@@ -27,10 +27,9 @@ Limits: if a client opens a connection, waits, and then sends a request, the con
 request. If the handshake's end was not captured, a request begins with its first byte.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.trace.arrow import indices, shared_constant
@@ -42,8 +41,7 @@ IDLE_NS = 100_000_000
 NONE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """When spans begin and end; arrays of one length, trace times in ns, `UNSEEN` if unknown."""
 
     start: Int64Array

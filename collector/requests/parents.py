@@ -30,11 +30,11 @@ without one (`collector/core/links`), and a sorted search for each child that ne
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -54,8 +54,7 @@ Above that it is a constant, not an id, and pairing each with each would cost th
 FOREVER = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """The parent of each exchange, in their order."""
 
     parent: Int64Array  # its row; NONE for a root
@@ -65,8 +64,7 @@ class Links:
     alternative_confidence: NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
+class _Times(Struct, frozen=True):
     """Times of each exchange as a child and as a parent, `UNSEEN` if unknown; hosts and services, -1 if unknown."""
 
     exchange_id: Int64Array
@@ -141,8 +139,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     return links
 
 
-@dataclass(frozen=True, slots=True)
-class _Visible:
+class _Visible(Struct, frozen=True):
     """The data that `infer_links` reads, for each exchange."""
 
     exchanges: pl.DataFrame
@@ -160,8 +157,7 @@ class _Visible:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(Struct, frozen=True):
     """The names that codes stand for, in the order of the codes."""
 
     hosts: list[str]

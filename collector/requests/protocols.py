@@ -5,8 +5,9 @@ Each protocol is a module of the crate `tracer/core/protocols`, which states wha
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from collector import _core
 
@@ -31,8 +32,7 @@ REQUESTS: dict[Exchanges, str] = {
 """Cells of the table of docs/decoding.md."""
 
 
-@dataclass(frozen=True, slots=True)
-class Protocol:
+class Protocol(Struct, frozen=True):
     """An entry of the registry; texts are Markdown."""
 
     name: str  # as in the columns `protocol`

@@ -20,12 +20,12 @@ Source: Amazon S3 User Guide, "Virtual hosting of general purpose buckets"; `col
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector.capture_files.records import HeadFlag, HeadKind
@@ -59,8 +59,7 @@ def s3_marks(heads: pa.Table, request_row: NDArray[np.int64], response_row: NDAr
     return dictionary_array(copies, pa.array([PLAIN, COPIES]), bits(is_s3))
 
 
-@dataclass(frozen=True, slots=True)
-class S3Evidence:
+class S3Evidence(Struct, frozen=True):
     """What must be known of all exchanges before those of S3 are named. Memory: by host names and uploads."""
 
     hosts: dict[str, bool] = field(default_factory=dict)  # as `Hosts`

@@ -16,8 +16,9 @@ import ipaddress
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
+
+from msgspec import Struct, field
 
 from collector.services.services import products
 
@@ -47,8 +48,7 @@ KEPT_WORDS = frozenset(
 )
 
 
-@dataclass(slots=True)
-class Names:
+class Names(Struct):
     """The replacements of one trace; they are made as names are first seen.
 
     Arguments: `taken`, all words and addresses that occur in the trace, which therefore stand for nothing.

@@ -13,11 +13,13 @@ words of lines of logs and of spans, which may quote anything.
 Cost: four passes over the columns of texts, one over the rest. Memory: the distinct texts, and a group of rows.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 
 from collector.scrub.names import Names, words_of
 from collector.trace.model import AddressName, CommandInfo, CounterInfo, HostInfo, TraceInfo
@@ -69,8 +71,7 @@ Place = tuple[str, str]
 """A table and a column."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScrubSummary:
+class ScrubSummary(Struct, frozen=True):
     """What was replaced, and how much of it was looked for in the copy, in vain."""
 
     names: Names
@@ -165,7 +166,7 @@ def _scrub_info(info: TraceInfo, names: Names) -> TraceInfo:
     """`trace.json`, but for the sentences in it."""
     return replace(
         info,
-        secrets=replace(info.secrets, more=""),
+        secrets=dataclasses.replace(info.secrets, more=""),
         hosts=tuple(_scrub_host(host, names) for host in info.hosts),
         names=tuple(_scrub_name(each, names) for each in info.names),
         counters=tuple(replace(each, host=each.host and names.host(each.host)) for each in info.counters),

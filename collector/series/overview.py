@@ -1,9 +1,9 @@
 """What a series says in all: when it was slow, and where; from summaries alone, so also of traces that were removed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from collector.findings.finding import SEVERITIES
 from collector.series.series import Entry, Series
@@ -17,8 +17,7 @@ MOST_SLOW = 5
 CLIENT_CLASS = ("server_host", "service", "protocol", "method", "operation")
 
 
-@dataclass(frozen=True, slots=True)
-class ClassLine:
+class ClassLine(Struct, frozen=True):
     """Clients' requests of one class; times in ns, None without any that ended."""
 
     server_host: str
@@ -38,8 +37,7 @@ class ClassLine:
         return class_words(self.server_host, self.service, self.method, self.operation)
 
 
-@dataclass(frozen=True, slots=True)
-class SlowMinute:
+class SlowMinute(Struct, frozen=True):
     """A minute in which a class of clients' requests was slow."""
 
     minute_ns: int  # its beginning, trace time
@@ -49,8 +47,7 @@ class SlowMinute:
     usual_p99_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLine:
+class TimeLine(Struct, frozen=True):
     """Some successive periods; requests are clients' own."""
 
     from_ns: int
@@ -67,8 +64,7 @@ class TimeLine:
     problems: tuple[str, ...]  # why others have none
 
 
-@dataclass(frozen=True, slots=True)
-class FindingLine:
+class FindingLine(Struct, frozen=True):
     """Findings of one kind at one host, in all periods."""
 
     severity: str  # the most severe
@@ -81,8 +77,7 @@ class FindingLine:
     at_ns: int | None  # when that began
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """All facts that are said of a series."""
 
     place: str

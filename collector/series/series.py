@@ -16,11 +16,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from collector.series.summaries import write_summary
 from collector.trace.reading import Trace
@@ -38,8 +40,7 @@ LEAST_NS = 60 * 10**9
 MAKE_AGAIN = "give another folder, or remove this one: what it holds cannot be read"
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """A stretch of time [from, to), ns since the epoch, by the clock of each host."""
 
     from_ns: int
@@ -75,8 +76,7 @@ class PeriodState(StrEnum):
     NOTHING = "nothing"  # no packets
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What became of a period."""
 
     from_ns: int
@@ -213,7 +213,11 @@ class Series:
             raise InputError(f"{file} is damaged", MAKE_AGAIN) from None
 
     def _store(self, length_ns: int, entries: Iterable[Entry]) -> None:
-        document = {"format_version": FORMAT_VERSION, "period_ns": length_ns, "periods": list(map(asdict, entries))}
+        document = {
+            "format_version": FORMAT_VERSION,
+            "period_ns": length_ns,
+            "periods": list(map(to_builtins, entries)),
+        }
         with _write_errors(self.place):
             write_durably(self.place / SERIES_FILE, json.dumps(document))
             sync_folder(self.place)

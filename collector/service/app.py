@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path as FilePath
@@ -22,6 +21,7 @@ from urllib.parse import parse_qs
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Cookie, Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response, status
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from msgspec import structs
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
@@ -170,7 +170,7 @@ def create_app(
         sessions, settings.retention, analysing.keep_out, may_work=may_work, needed_from_ns=periods.needed_from_ns
     )
     joining = Joining(sessions, settings.live_window_seconds, analysing.keep_out, may_work=may_work)
-    of_part = analysis or partial(_analyse, replace(options, edge_ns=EDGE_NS))
+    of_part = analysis or partial(_analyse, structs.replace(options, edge_ns=EDGE_NS))
     windows = Windows(settings.data, agents, partial(_make_trace, settings, analysing, of_part), shared=shared)
 
     triggers = Triggers(settings.triggers, agents, windows, live)
@@ -453,7 +453,7 @@ def _make_trace(
 
 
 def _analyse(options: AnalysisOptions, sources: Sequence[HostSource], trace: str, counters: Counters) -> TraceInfo:
-    return analyse(sources, trace, options=replace(options, counters=counters))
+    return analyse(sources, trace, options=structs.replace(options, counters=counters))
 
 
 def _analysis_of(

@@ -37,6 +37,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow.compute as pc
+from msgspec import structs
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.capture_files.records import Severity
@@ -456,7 +457,7 @@ def _analyse_window(
     options: AnalysisOptions, sources: Sequence[HostSource], trace: str, counters: Counters
 ) -> TraceInfo:
     """All stages on one core, so that the others are left to ingest."""
-    options = replace(options, workers=1, edge_ns=EDGE_NS, counters=counters)
+    options = structs.replace(options, workers=1, edge_ns=EDGE_NS, counters=counters)
     try:
         return analyse(sources, trace, options=options)
     finally:

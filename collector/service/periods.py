@@ -25,10 +25,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+
+from msgspec import structs
 
 from collector.analysis import AnalysisOptions
 from collector.analysis.period import MARGIN_NS
@@ -178,7 +180,7 @@ class Periods:
         may_work: Callable[[], bool] = lambda: True,
     ) -> None:
         self._data, self._settings, self._agents, self._clock = data, settings, agents, clock
-        self._options = replace(options, workers=1)
+        self._options = structs.replace(options, workers=1)
         self._under_way, self._may_work = under_way, may_work
         self._lock = threading.RLock()
         self._sessions: dict[str, _Session] = {}
@@ -370,7 +372,7 @@ class Periods:
             CounterInfo(host, PERIOD_LACKS, Severity.DATA_LOSS, seconds, LACKS_REMEDY)
             for host, seconds in sorted(lacks.items())
         )
-        options = replace(self._options, counters=counters)
+        options = structs.replace(self._options, counters=counters)
         started, found = time.monotonic(), Attempt.DONE
         try:
             made = contain_failures(name, partial(session.maker.make, period, sources, options=options))

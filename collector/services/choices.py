@@ -22,11 +22,11 @@ Cost: a sort of the calls, and a few passes for each pair of servers. Memory: 15
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.trace.request_times import BEGIN, SERVER_BEGIN, SERVER_END
@@ -65,8 +65,7 @@ def sampled_share(packets_count: int) -> float:
     return min(1.0, PACKETS_PER_CALL * MOST_CALLS / max(packets_count, 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """The exchanges that are examined: calls of `services`, and requests to `hosts`, which make these calls.
 
     `share`: of all seconds of the trace.

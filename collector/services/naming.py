@@ -24,7 +24,9 @@ Cost: a few µs a server, and a comparison with each group of its port.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from collector.capture_files.readers import Clue
 from collector.services import services
@@ -50,8 +52,7 @@ NAMED = "named by the operator"
 AreReplicas = Callable[[str, str], bool]
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """A server, and the software that it may be, the most specific first, with the clues that show it."""
 
     server: Server

@@ -24,10 +24,10 @@ Source: Swift 2.30, swift/proxy/controllers/base.py (`make_requests`, `NodeIter`
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
+from msgspec import Struct, field
 
 from collector.services.services import PARTS, target_patterns
 
@@ -94,8 +94,7 @@ def stand_ins(attempts: pl.DataFrame, failed: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(list(found.items()), STAND_INS, orient="row")
 
 
-@dataclass(slots=True)
-class _Attempt:
+class _Attempt(Struct):
     exchange_id: int | None  # None if not even a connection was established
     server: Server
     device: str
@@ -103,8 +102,7 @@ class _Attempt:
     failed_ns: int | None
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """The calls of one parent to devices for one object, in order of time."""
 
     client: str
@@ -302,8 +300,7 @@ def _never_without(
                 yield late, missing[0][0]
 
 
-@dataclass(frozen=True, slots=True)
-class _History:
+class _History(Struct, frozen=True):
     """When a server failed, and when it was used; both ascending."""
 
     failed_ns: Sequence[int]

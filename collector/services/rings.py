@@ -20,11 +20,11 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from collector.services.replicas import STAND_INS, WRITES
 from tracer.errors import InputError
@@ -34,8 +34,7 @@ _PREFIX, _INDEX, _LENGTH = "!4sH", "!QQ", "!Q"
 SUFFIX = ".ring.gz"
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """A device in the ring: an address and port of its server, and its name."""
 
     address: str
@@ -43,8 +42,7 @@ class Device:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ring:
+class Ring(Struct, frozen=True):
     """One ring: `devices` by their number, all of them (`known`), each replica's device number for each partition."""
 
     name: str
@@ -139,8 +137,7 @@ def _names(device: dict[str, Any] | None) -> frozenset[Device]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """The rings' primaries, applied to requests; `hosts`, the captured hosts by their addresses."""
 
     rings: tuple[Ring, ...]

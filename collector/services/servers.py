@@ -11,12 +11,12 @@ Memory: about 1 KiB a server; servers beyond `MOST_SERVERS`, which only a port s
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector.capture_files.readers import EndpointClues
@@ -47,8 +47,7 @@ class ServerOwner(NamedTuple):
     pod: str | None
 
 
-@dataclass(slots=True)
-class Server:
+class Server(Struct):
     """One server."""
 
     host: str

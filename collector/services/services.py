@@ -9,12 +9,13 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from collector.capture_files.readers import Clue
 from tracer.errors import InputError
@@ -30,8 +31,7 @@ LEAST_SHARE = 0.05
 server for things that only a few have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(Struct, frozen=True):
     """Software that a server may run, and the clues that show it."""
 
     name: str

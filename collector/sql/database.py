@@ -14,13 +14,13 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.sql.views import STORED, VIEWS
@@ -43,13 +43,15 @@ ONLY_FOUND = {
 SCHEMA_STEP = "tracer query TRACE .schema lists tables and columns"
 
 
-@dataclass(frozen=True, slots=True)
-class QueryLimits:
+class QueryLimits(Struct, frozen=True):
     """What a query may take: memory in MiB, threads, and seconds (None for any)."""
 
     memory_mib: int = 2048
     threads: int = 2
     seconds: float | None = None
+
+
+DEFAULT_LIMITS = QueryLimits()
 
 
 class Database:
@@ -60,7 +62,7 @@ class Database:
     """
 
     def __init__(
-        self, trace: Trace, limits: QueryLimits = QueryLimits(), only: NDArray[np.int64] | None = None
+        self, trace: Trace, limits: QueryLimits = DEFAULT_LIMITS, only: NDArray[np.int64] | None = None
     ) -> None:
         """Raises: `InputError` if there is no trace."""
         self._trace, self._limits = trace, limits
@@ -164,8 +166,7 @@ class _Stored(ds.InMemoryDataset):
         return _Scanner(self._trace, self._name, columns, filter, self._failures)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scanner:
+class _Scanner(Struct, frozen=True):
     trace: Trace
     name: str
     columns: Sequence[str] | None

@@ -6,14 +6,14 @@ ends the column's name. The stored tables (`collector.trace.schema`), from which
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 STORED = "tables"
 """The schema of the stored tables, and of what `trace.json` holds: `hosts`, `counters`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a view: its name, the SQL expression that computes it, and what it means."""
 
     name: str
@@ -21,8 +21,7 @@ class Column:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """A view: what one of its rows is, the SQL after FROM, and its columns."""
 
     name: str

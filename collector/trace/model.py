@@ -1,15 +1,15 @@
 """The contents of `trace.json`: a trace's hosts, counters, command and names of services."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from collector.trace.schema import FORMAT_VERSION
 from tracer.secret_rules import SecretChoice
 
 
-@dataclass(frozen=True, slots=True)
-class PointInfo:
+class PointInfo(Struct, frozen=True):
     """An observation point: one interface of a host.
 
     `coverage`: when it captured, as ascending disjoint spans in its host's time, ns (`collector.hops.coverage`).
@@ -28,8 +28,7 @@ class PointInfo:
     stamp_error_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HostInfo:
+class HostInfo(Struct, frozen=True):
     """A captured host and the contents of its capture; both times are null without packets.
 
     `coverage`: when any of its points captured; `dropped`: the times that they cover in part; both as for points.
@@ -53,8 +52,7 @@ class HostInfo:
     file_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CounterInfo:
+class CounterInfo(Struct, frozen=True):
     """A named count of a problem with the input; `host` is null if it concerns the whole trace."""
 
     host: str | None
@@ -64,8 +62,7 @@ class CounterInfo:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommandInfo:
+class CommandInfo(Struct, frozen=True):
     """The command that ran while the hosts were captured; times are those of `host`, around its process."""
 
     argv: tuple[str, ...]
@@ -75,8 +72,7 @@ class CommandInfo:
     exit_status: int
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceInfo:
+class ServiceInfo(Struct, frozen=True):
     """The name of a server (`collector.services.naming`)."""
 
     host: str  # as captured, else its address; "" for whatever listens at the port
@@ -85,8 +81,7 @@ class ServiceInfo:
     evidence: str = ""  # the evidence for the name, in words
 
 
-@dataclass(frozen=True, slots=True)
-class AddressName:
+class AddressName(Struct, frozen=True):
     """What an address is called by hosts files and captures (`collector.decode.address_names`)."""
 
     address: str
@@ -95,8 +90,7 @@ class AddressName:
     others: tuple[str, ...] = ()  # further names, in whichever file
 
 
-@dataclass(frozen=True, slots=True)
-class ThresholdInfo:
+class ThresholdInfo(Struct, frozen=True):
     """A threshold of findings that the operator set (`collector.findings.thresholds`)."""
 
     name: str  # `group.threshold`
@@ -104,8 +98,7 @@ class ThresholdInfo:
     default: float
 
 
-@dataclass(frozen=True, slots=True)
-class TraceInfo:
+class TraceInfo(Struct, frozen=True):
     """The contents of `trace.json`."""
 
     created_ns: int

@@ -10,10 +10,10 @@ while the object has the same mark, and one for each stretch of wanted chunks.
 
 import mmap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from collector.trace.objects import ObjectMark, Objects, Span
 from tracer.errors import InputError
@@ -29,8 +29,7 @@ _MAP_NORESERVE = 0x4000
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
+class _End(Struct, frozen=True):
     """The end of a file: its footer, and its last bytes, which are all of a short file."""
 
     metadata: pq.FileMetaData

@@ -8,13 +8,13 @@ returns has exactly the asked length: an object that ends before is damaged.
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
+from msgspec import Struct
 
 from collector.trace.object_errors import code_of, object_errors
 from tracer.errors import InputError, MissingDependencyError
@@ -33,8 +33,7 @@ Span = tuple[int, int]
 """The bytes [begin, end) of an object."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCount:
+class ReadCount(Struct, frozen=True):
     """What was read of a trace: bytes as they came, and requests that were sent (retries of the library excepted)."""
 
     bytes_count: int
@@ -48,8 +47,7 @@ class ReadCount:
         return f"{in_bytes(self.bytes_count)} in {self.requests_count:,} {noun}"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectMark:
+class ObjectMark(Struct, frozen=True):
     """The size of an object, and a text that changes when it is written anew."""
 
     size_bytes: int

@@ -1,6 +1,6 @@
 """Reads one packet at one capture point from the table `events`."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from collector.capture_files.records import TcpFlag
 from collector.trace.reading import Trace
@@ -11,8 +11,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PacketFields:
+class PacketFields(Struct, frozen=True):
     """A packet's fields as captured at its host; None for fields that it lacks."""
 
     host: str

@@ -6,12 +6,12 @@ Any thread can encode rows; the encoded bytes are then written in order.
 import base64
 import copyreg
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
@@ -23,8 +23,7 @@ COPIED_BYTES = 1 << 22
 Field = tuple[NDArray[Any], NDArray[np.uint8] | None, NDArray[np.uint8] | list[str] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class FileBytes:
+class FileBytes(Struct, frozen=True):
     """Bytes of a file."""
 
     path: Path
@@ -32,8 +31,7 @@ class FileBytes:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Encoded rows of a table with this schema: of each row group its bytes, here or in a file, and its layout."""
 
     schema: pa.Schema

@@ -19,7 +19,6 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +26,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
+from msgspec import Struct
 
 from collector.trace import parquet as encoded
 from collector.trace.arrow import sharing_nulls
@@ -303,8 +303,7 @@ def _small_footer(content: mmap.mmap) -> bytes | None:
     return content[-length:] if content[-4:] == encoded.MAGIC and length <= MOST_FOOTER_BYTES else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(Struct, frozen=True):
     """What a Parquet file's footer says."""
 
     metadata: pq.FileMetaData

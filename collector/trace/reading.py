@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.trace.model import TraceInfo, parse_info
@@ -179,8 +179,7 @@ class Trace:
             raise InputError(f"{self.url}: the trace lacks its table {name}", "make the trace again") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _NoRows:
+class _NoRows(Struct, frozen=True):
     """A table without a row: it stands for one that was added since the trace was made."""
 
     name: str

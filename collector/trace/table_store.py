@@ -8,11 +8,11 @@ methods and a line in `collector.trace.stores`.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.trace.objects import Objects
 
@@ -25,8 +25,7 @@ EncodedRows: TypeAlias = object
 """Rows as one store encodes them; only that store looks inside."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableMark:
+class TableMark(Struct, frozen=True):
     """The stored size of a table, and a text that changes when it is written anew."""
 
     size_bytes: int

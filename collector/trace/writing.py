@@ -4,10 +4,10 @@ import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec import Struct, to_builtins
 
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
@@ -16,8 +16,7 @@ from collector.trace.stores import store_at
 from collector.trace.table_store import EncodedRows, TableStore
 
 
-@dataclass(frozen=True, slots=True)
-class RowEncoder:
+class RowEncoder(Struct, frozen=True):
     """Encodes rows for the trace at a URL, in any process.
 
     Arguments: `folder`, to which the encoded bytes go, so that other processes can append them; None to keep them here.
@@ -92,7 +91,7 @@ class TraceWriter:
         for name in [*self._open, *TABLES]:
             if name not in self._complete:
                 self.finish(name)
-        self._store.write_document(json.dumps(asdict(self.info), indent=1).encode())
+        self._store.write_document(json.dumps(to_builtins(self.info), indent=1).encode())
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """A trace in a store of another kind than files: analysed, reported, viewed and exported like any other."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from collector.analysis import analyse
 from collector.decode.sources import host_sources

@@ -1,8 +1,7 @@
 """Figures are pure: rows in, a figure out."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from collector.queries import Edge, Node, ServiceGraph, Span, TraceView
 from collector.queries.match_calls import match_calls

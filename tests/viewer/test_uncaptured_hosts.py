@@ -8,12 +8,12 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import plotly
 import pytest
+from msgspec import to_builtins
 from rich.console import Console
 
 from collector.analysis import analyse
@@ -69,7 +69,7 @@ def outputs(url: str, *, by_both: bool) -> Iterator[tuple[str, str]]:
     show(report, Console(file=printed, width=200, highlight=False))
     yield "report", printed.getvalue()
     yield "page of the report", SCRIPT.sub("", make_html(report))
-    yield from (("report --json", text) for text in texts(json.loads(json.dumps(asdict(report)))))
+    yield from (("report --json", text) for text in texts(json.loads(json.dumps(to_builtins(report)))))
     yield from (("viewer", text) for text in texts_of_pages(open_trace(url), ("", "nodes=hosts") if by_both else ("",)))
 
 

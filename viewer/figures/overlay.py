@@ -1,11 +1,11 @@
 """Overlays many requests as a density, with some single ones as arrows on top."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 import plotly.graph_objects as go
+from msgspec import Struct
 
 from collector.queries import ROWS_PER_LANE, Arrows, RequestOverlay
 from viewer.figures.frame import SCALE, Style, make_figure, unit_of
@@ -16,8 +16,7 @@ COLOUR_LEVELS = 250
 """Steps of colour: a byte for each cell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Strand:
+class Strand(Struct, frozen=True):
     """One request's packets, drawn on top."""
 
     name: str

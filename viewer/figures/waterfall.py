@@ -2,11 +2,11 @@
 with the same call of another request below each, both from the beginning of their own request."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
 import plotly.graph_objects as go
+from msgspec import Struct
 
 from collector.queries import Span
 from collector.queries.match_calls import CallPair
@@ -38,8 +38,7 @@ SILENCE_COLOURS = {"idle": "#aab1bd", "held": "#be185d", "unread": "#ea580c"}
 Interval = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Strip:
+class _Strip(Struct, frozen=True):
     """The bars of a request: its spans with their rows, the trace's time at which the figure begins for it, and the
     middle and the width of its bars in a row that is 1 wide."""
 

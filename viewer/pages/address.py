@@ -1,9 +1,10 @@
 """Parses a page's address, which holds the page's whole state and never names a file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode
+
+from msgspec import Struct
 
 LARGEST_NUMBER = 1 << 53
 LONGEST_TEXT = 4_000
@@ -11,8 +12,7 @@ LONGEST_TEXT = 4_000
 Choice = TypeVar("Choice", bound=str)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """A path and its parameters, each at most once."""
 
     path: str

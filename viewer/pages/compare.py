@@ -1,11 +1,11 @@
 """The page that compares, stage by stage, slow with typical requests of this trace, or this trace with another one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from dash import dcc, html
 from dash.development.base_component import Component
+from msgspec import Struct
 
 from collector.queries import (
     Comparison,
@@ -61,8 +61,7 @@ def content(data: PageData, address: Address) -> list[Component]:
     return [*parts, *_comparison_cards(found, first, second)]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """Two groups of requests by searches, or two hosts; the second search may be empty, for all others."""
 
     searches: tuple[str, str] = ("", "")

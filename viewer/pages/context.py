@@ -4,22 +4,21 @@ Paths come only from the command line.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from collector.queries import TraceSearch, TraceView, find_runs
 
 
-@dataclass(frozen=True, slots=True)
-class Companions:
+class Companions(Struct, frozen=True):
     """The runs and traces that the command line names besides the trace."""
 
     runs: tuple[Path, ...] = ()  # folders of the load generator's runs
     traces: tuple[str, ...] = ()  # others to compare with
 
 
-@dataclass(frozen=True, slots=True)
-class PageData:
+class PageData(Struct, frozen=True):
     """A trace, a search over it, and its companions."""
 
     trace: TraceView

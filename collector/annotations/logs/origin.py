@@ -2,7 +2,8 @@
 
 import ipaddress
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from collector.annotations.logs.stamps import Calendar, Stamp, month
 from collector.annotations.records import Address, Kind, Record
@@ -18,8 +19,7 @@ _SYSLOG = re.compile(
 _DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a line is from: its file, the host that wrote it, and the calendar for its stamps."""
 
     source: str
@@ -27,8 +27,7 @@ class Origin:
     calendar: Calendar
 
 
-@dataclass(frozen=True, slots=True)
-class Syslog:
+class Syslog(Struct, frozen=True):
     """The head of a line that came by syslog, and the line without it."""
 
     stamp: Stamp | None

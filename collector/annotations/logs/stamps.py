@@ -6,9 +6,10 @@ option, or UTC; without a year it is of the year that brings it nearest to the c
 """
 
 import calendar
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct, field
 
 from tracer.errors import InputError
 
@@ -19,16 +20,14 @@ NO_YEAR = "log_year_assumed"
 _ZULU = frozenset({"Z", "UTC", "GMT", "Etc/UTC"})
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """A time by the clock of who wrote it."""
 
     at_ns: int
     uncertainty_ns: int
 
 
-@dataclass(slots=True)
-class Calendar:
+class Calendar(Struct):
     """Converts what lines say to stamps; it counts what it had to assume.
 
     Arguments: `zone` of stamps that name none; None for UTC, then counted as assumed. `near_ns`, when the captures

@@ -11,11 +11,11 @@ nothing else is said of it.
 Spans that this product has exported itself are left out: they last as packets do.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.trace.durations import in_words
 from collector.trace.reading import Trace
@@ -51,8 +51,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(Struct, frozen=True):
     """One difference between a span and the packets of its request."""
 
     kind: str
@@ -71,8 +70,7 @@ class Disagreement:
         return f"{in_words(self.duration_ns)}{error} {_WORDS[DisagreementKind(self.kind)]}"
 
 
-@dataclass(frozen=True, slots=True)
-class DisagreementLine:
+class DisagreementLine(Struct, frozen=True):
     """All differences of one kind."""
 
     kind: str

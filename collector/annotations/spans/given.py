@@ -7,8 +7,9 @@ statements what stands between quotes, as in packets.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from collector.annotations.records import Kind, Record
 from tracer._capture import Secrets
@@ -32,8 +33,7 @@ _QUOTES = re.compile(r"'(?:[^']|'')*(?:'|$)|\$\$.*?(?:\$\$|$)", re.DOTALL)
 _STATUS = ("http.response.status_code", "http.status_code")
 
 
-@dataclass(frozen=True, slots=True)
-class GivenSpan:
+class GivenSpan(Struct, frozen=True):
     """A span. Ids are in small hexadecimal digits; times are of the clock that stamped it."""
 
     format: str

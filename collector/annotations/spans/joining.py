@@ -18,9 +18,9 @@ Cost: 10 µs a span, and a pass over the table `exchanges`.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from collector.annotations.joining import id_keys
 from collector.annotations.records import Kind, Record
@@ -36,8 +36,7 @@ MOST_ABOVE = 64
 """Spans above one that are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """A request with an id."""
 
     exchange_id: int

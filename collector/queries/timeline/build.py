@@ -8,12 +8,12 @@ Cost: about 1 s of CPU time for each million hops.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.queries.timeline.columns import (
@@ -49,8 +49,7 @@ Progress = Callable[[float], None]
 """Called with the share completed, 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(Struct, frozen=True):
     """The times of all hops, and each hop's position in the index, in the order of the table."""
 
     start_ns: int

@@ -1,11 +1,12 @@
 """Defines the columns of the index: those of each hop, and those of pairs of ends."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import fields
 from numpy.typing import NDArray
 
 from collector.queries.timeline.paged import fetch_rows
@@ -51,8 +52,7 @@ class Seen(IntEnum):
     RECEIVED = 2
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedColumn:
+class CarriedColumn(Struct, frozen=True):
     """How the index keeps a column of the table `hops` whose values queries pass on: in as few bytes as it needs."""
 
     dtype: type[np.generic]
@@ -87,8 +87,7 @@ RAW_COLUMNS: dict[str, type[np.generic]] = {"sent_raw_ns": np.int64, "received_r
 """Additional columns if a host's clock was corrected: its own times, relative to the trace's start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """Directed pairs of ends in use, one element for each. An end is a host's lane, the process that owns the
     connection there and, at a connection's server, the service that was asked for."""
 
@@ -133,8 +132,7 @@ class Pairs:
         return np.where(self.to_server, self.server_process, self.client_process).astype(np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class HopColumns:
+class HopColumns(Struct, frozen=True):
     """The hops of a trace; see `COLUMNS`. The arrays may be files, so take few rows of them at a time."""
 
     anchor_ns: Int64Array

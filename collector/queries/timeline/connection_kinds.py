@@ -7,12 +7,12 @@ its pid, for the workers of a server are one row.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.hops.owner_words import SIDES, owner_group
@@ -37,8 +37,7 @@ GROUPED_BY = ("process", "user", "unit", "container", "pod")
 _APART = "\0"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionKinds:
+class ConnectionKinds(Struct, frozen=True):
     """The kinds of a trace's connections."""
 
     services: tuple[str, ...]

@@ -15,17 +15,17 @@ import json
 import struct
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.queries.timeline.paged import FENCE_ROWS, PagedArray, PagedFile
-from collector.queries.timeline.shelf import Document, Shelf, parse_document
+from collector.queries.timeline.shelf import Document, Shelf
 from collector.trace.object_sink import ObjectSink
 from collector.trace.objects import Objects
 
@@ -43,8 +43,7 @@ FENCED = ("anchor_ns", "latest-ns", "problem-rows", "problem-times-ns")
 FENCE, PIECES = "fence-", "pieces-"
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """An array in the object, or the pieces of a table (`dtype` "" then)."""
 
     dtype: str
@@ -53,8 +52,7 @@ class _Part:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(msgspec.Struct, frozen=True):
     parts: dict[str, _Part]
     documents: dict[str, Any]
 
@@ -91,7 +89,7 @@ def write_pack(objects: Objects, name: str, folder: Path) -> None:
 
 
 def _write_parts(sink: ObjectSink, head: _Head, arrays: dict[str, NDArray[Any]], tables: dict[str, Path]) -> None:
-    text = json.dumps(asdict(head)).encode()
+    text = msgspec.json.encode(head)
     text += b" " * (_align(len(text)) - len(text))
     sink.write(MAGIC + struct.pack("<Q", len(text)) + text)
     for name, part in head.parts.items():
@@ -155,9 +153,7 @@ class PackedShelf(Shelf):
         self._file = PagedFile(objects, name, mark.size_bytes, folder)
         data = _read_first(objects, name, mark.size_bytes)
         begin = len(MAGIC) + 8 + int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
-        head = json.loads(data[len(MAGIC) + 8 : begin])
-        parts = {each: parse_document(part, _Part) for each, part in head["parts"].items()}
-        self._head = _Head(parts, head["documents"])
+        self._head = msgspec.json.decode(data[len(MAGIC) + 8 : begin], type=_Head)
         small = [part.offset + part.size_bytes for part in self._head.parts.values() if part.size_bytes <= SMALL_BYTES]
         end = min(begin + max(small, default=0), mark.size_bytes)
         for at, more in objects.read(name, [(len(data), end)]):
@@ -211,7 +207,7 @@ class PackedShelf(Shelf):
 
     def document(self, name: str, kind: type[Document]) -> Document:
         """As `Shelf`."""
-        return parse_document(self._head.documents[name], kind)
+        return msgspec.convert(self._head.documents[name], kind)
 
     def _piece(self, name: str, number: int) -> pa.Table:
         begin, end = (int(each) for each in self.array(f"{PIECES}{name}")[number : number + 2])

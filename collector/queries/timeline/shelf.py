@@ -5,17 +5,15 @@ place), `<name>.json` for a document. It is written under another name and renam
 Its contents are not trusted, since a trace from elsewhere may include an index: nothing is executed, no path is used.
 """
 
-import dataclasses
-import json
 import mmap
 import os
-import types
 import typing
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -96,23 +94,20 @@ class Shelf:
         return self.table(name).slice(first, count)
 
     def put_document(self, name: str, document: Any) -> None:
-        """Keep a dataclass of plain values, dataclasses and tuples of them."""
+        """Keep a record of plain values, records and tuples of them."""
         if self._folder is None:
             self._held[name] = document
         else:
-            text = json.dumps(dataclasses.asdict(document))
-            (self._folder / f"{name}.json").write_text(text, encoding="utf-8")
+            (self._folder / f"{name}.json").write_bytes(msgspec.json.encode(document))
 
     def document(self, name: str, kind: type[Document]) -> Document:
         """The document of that name.
 
-        Raises: `ValueError`, `KeyError` or `TypeError` if it is not of this kind, `OSError` if it is not there.
+        Raises: `ValueError` if it is not of this kind, `OSError` if it is not there.
         """
         if name not in self._held:
             assert self._folder is not None, name
-            self._held[name] = parse_document(
-                json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8")), kind
-            )
+            self._held[name] = msgspec.json.decode((self._folder / f"{name}.json").read_bytes(), type=kind)
         return typing.cast("Document", self._held[name])
 
     def _keep(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
@@ -133,24 +128,3 @@ def prefetch(arrays: Iterable[NDArray[Any]], first: int, last: int) -> None:
         row_bytes = array.strides[0]
         begin = (array.offset + first * row_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
         array.base.madvise(mmap.MADV_WILLNEED, begin, array.offset + last * row_bytes - begin)
-
-
-def parse_document(value: Any, kind: Any) -> Any:
-    """A value from JSON, converted to the type that a dataclass declares.
-
-    Raises: `ValueError`, `KeyError` or `TypeError` if it is not of this kind.
-    """
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is tuple:
-        each = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(parse_document(item, of) for item, of in zip(value, each, strict=True))
-    if origin in (types.UnionType, typing.Union):
-        return None if value is None else parse_document(value, arguments[0])
-    if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        return kind(**{name: parse_document(value[name], hints[name]) for name in hints})  # type: ignore[operator]
-    if kind is float and isinstance(value, int):
-        return float(value)
-    if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value

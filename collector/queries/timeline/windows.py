@@ -1,10 +1,10 @@
 """Answers queries about windows of time: the arrows in a window, their density, a sample if they are too many."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.queries.timeline.build import chunks
@@ -35,8 +35,7 @@ OVERALL_DELAY_NS = 50_000
 """The typical delay where none is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class DensityCounts:
+class DensityCounts(Struct, frozen=True):
     """Hops counted by their anchors."""
 
     from_ns: int  # where the first bin begins
@@ -44,8 +43,7 @@ class DensityCounts:
     counts: Counts  # [pair, ArrowClass, bin]
 
 
-@dataclass(frozen=True, slots=True)
-class EndCounts:
+class EndCounts(Struct, frozen=True):
     """Hops counted by their anchors, at each of some rows of ends: a hop is counted where it was sent and where it was
     received, if these are among them."""
 
@@ -54,8 +52,7 @@ class EndCounts:
     counts: Counts  # [row, sent or received, ArrowClass, bin]
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(Struct, frozen=True):
     shift: int
     bins: int  # of the finest level
     lead_ns: int  # so long at most an arrow begins before its anchor, if it is not aside

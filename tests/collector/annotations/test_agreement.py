@@ -22,7 +22,7 @@ def annotation(duration_ns: int, seen_ns: int | None, **more: object) -> Said:
         "phases": (),
         "severity": "",
     } | more
-    named = {name: value for name, value in given.items() if name in Said.__dataclass_fields__}
+    named = {name: value for name, value in given.items() if name in Said.__struct_fields__}
     return Said(**named, duration_ns=duration_ns, seen_ns=seen_ns)  # type: ignore[arg-type]
 
 

@@ -1,12 +1,12 @@
 """Captures that are not what they are given as: each case has its sentence, and the right result where there is one."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands import replay

@@ -3,13 +3,13 @@
 import gzip
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 import zstandard
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.replay import command as replay

@@ -1,9 +1,9 @@
 """Which captures belong to which host."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from collector.decode.host_capture import HostSource
 from collector.decode.sources import command_of, host_sources, samples_of, write_command

@@ -5,12 +5,12 @@ Every case is a small form of a recorded run of `python -m benchmarks.diagnosis`
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from collector.analysis import analyse
 from collector.decode.host_capture import HostSource

@@ -1,9 +1,8 @@
 """What is found wrong, on scripts of transfers with one fault each, and nothing on clean ones."""
 
-from dataclasses import replace
-
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from collector.findings.clocks import clock_findings
 from collector.findings.diagnosis import build_findings, find

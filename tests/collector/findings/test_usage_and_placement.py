@@ -1,9 +1,8 @@
 """What hosts used beside what is said of them; requests that went to one server more than to others."""
 
-from dataclasses import replace
-
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from collector.findings.finding import Finding
 from collector.findings.placement import placement_findings

@@ -1,11 +1,10 @@
 """What held a sender that stood still, by the figures of the moment in which it went on."""
 
-from dataclasses import fields
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from msgspec.structs import fields
 
 from collector.findings.stalls import stall_findings
 from collector.findings.symptoms import Symptoms

@@ -3,12 +3,12 @@
 `o` makes an operation and `r` a request: object or target, begin and end in ms on the trace's timescale.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from collector.queries.bench_join import (
     CONNECTION_COLUMNS,

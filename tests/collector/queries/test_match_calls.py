@@ -1,7 +1,8 @@
 """The calls of a request beside those of another one."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+
+from msgspec.structs import fields
 
 from collector.queries.match_calls import match_calls
 from collector.queries.span_trees import Span

@@ -1,10 +1,9 @@
 """Requests played again: what each event waits for, and what a change takes out."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from collector.queries.request_replay import Call, duration_now_ns, fan_outs, quantile_ratio
 

@@ -1,13 +1,13 @@
 """Why a request took longer: its stages against those of its class, and the causes that its packets show."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from collector.analysis import analyse
 from collector.commands.why import command

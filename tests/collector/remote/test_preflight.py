@@ -1,11 +1,11 @@
 """What a probe's lines say of a host, what is chosen to capture there, and the line that names each problem."""
 
 import subprocess
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from collector.remote import preflight
 from collector.remote.preflight import (

@@ -1,8 +1,7 @@
 """What a request waited for a connection that never came is not its server's own work."""
 
-from dataclasses import replace
-
 import pyarrow as pa
+from msgspec.structs import replace
 
 from collector.reporting.comparison import stages_of_all
 from collector.reporting.request_rows import RequestRows

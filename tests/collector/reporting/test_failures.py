@@ -1,9 +1,8 @@
 """What became of the clients' attempts, in the headline, and which finding weighs most."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from collector.findings.causes import with_causes
 from collector.findings.finding import Finding, SeverityThresholds, as_table

@@ -1,14 +1,14 @@
 """What the report says, as it is printed, as JSON and as a page."""
 
-import dataclasses
 import io
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec import to_builtins
+from msgspec.structs import replace
 from rich.console import Console
 
 from collector.commands.report import command
@@ -187,8 +187,8 @@ def test_a_long_part_of_the_time_takes_two_lines_and_cuts_no_figure(tmp_path: Pa
     write_script_trace(str(tmp_path / "trace"), UPLOAD)
     report = build_report(str(tmp_path / "trace"))
     long = "in a-service-with-a-long-name, between pieces of its answer or before the close that ended it"
-    parts = [dataclasses.replace(part, label=f"{long} {n}") for n, part in enumerate(report.story.parts)]
-    report = dataclasses.replace(report, story=dataclasses.replace(report.story, parts=tuple(parts)))
+    parts = [replace(part, label=f"{long} {n}") for n, part in enumerate(report.story.parts)]
+    report = replace(report, story=replace(report.story, parts=tuple(parts)))
     printed = io.StringIO()
     show(report, Console(width=width, highlight=False, file=printed, force_terminal=True, color_system=None))
     section = printed.getvalue().split("Where the time went", 1)[1].split("\nHosts", 1)[0]
@@ -213,7 +213,7 @@ def test_json_holds_everything(tmp_path: Path) -> None:
     write_script_trace(str(tmp_path / "trace"), UPLOAD, RAN, (DROPPED,))
     result = CliRunner().invoke(command, [str(tmp_path / "trace"), "--json"])
     document = json.loads(result.output)
-    assert document == json.loads(json.dumps(asdict(build_report(str(tmp_path / "trace")))))
+    assert document == json.loads(json.dumps(to_builtins(build_report(str(tmp_path / "trace")))))
     assert sum(part["duration_ns"] for part in document["story"]["parts"]) == 130_000_000
     assert document["hop_states"] == {"matched": 18, "lost": 1}
     assert document["requests"]["count"] == 2

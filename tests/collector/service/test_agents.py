@@ -1,11 +1,11 @@
 """What a collector says of its agents: on its page, as JSON, to Prometheus, and in traces."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from msgspec import to_builtins
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector.service.agents import (
@@ -35,7 +35,7 @@ KEY = ("s1", "proxy", INCARNATION)
 def report(**changes: Any) -> Report:
     """A report of an agent with which nothing is wrong."""
     made = Reporting(CaptureOptions(("eth0",), "proxy"), [], 1000, lambda: 100 * SECOND)
-    plain = asdict(made.report(Delivery(4, 0, "")))
+    plain = to_builtins(made.report(Delivery(4, 0, "")))
     return Report(**plain | {"version": "1", "packets_count": 500} | changes)
 
 

@@ -1,9 +1,9 @@
 """What ends without a capture are called, and sentences with their addresses."""
 
 import json
-from dataclasses import asdict
 
 import pytest
+from msgspec import to_builtins
 
 from collector.trace.model import AddressName, HostInfo, TraceInfo, parse_info
 from collector.trace.peer_names import PeerNames
@@ -69,11 +69,11 @@ def test_sentences(text: str, expected: str) -> None:
 
 def test_names_are_read_as_they_were_written() -> None:
     info = TraceInfo(1, "0", (host("web"),), names=(AddressName("10.0.0.5", "a", "h", ("b", "c")),))
-    assert parse_info(json.loads(json.dumps(asdict(info)))) == info
+    assert parse_info(json.loads(json.dumps(to_builtins(info)))) == info
 
 
 def test_a_trace_without_names_is_read() -> None:
-    document = asdict(TraceInfo(1, "0", (host("web"),)))
+    document = to_builtins(TraceInfo(1, "0", (host("web"),)))
     del document["names"], document["hosts"][0]["file_name"]
     info = parse_info(json.loads(json.dumps(document)))
     assert (info.names, info.hosts[0].file_name) == ((), "")

@@ -2,7 +2,6 @@
 
 import errno
 import json
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from collector.trace import parquet_store, stores
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, ServiceInfo, TraceInfo

@@ -1,11 +1,11 @@
 """Which request a span is about."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from collector.annotations.records import Kind, Record
 from collector.annotations.spans.joining import COLUMNS, join_inner_spans, join_sided_spans
