@@ -5,7 +5,8 @@
   server that ends requests one by one (a limit, a `return 444`) does so after the same wait for each, and answers other
   requests in between: that is no death. A single connection is enough if the server's port refused a connection soon
   afterwards and no request was answered in between: then nobody listens there any more.
-- `truncated_response`: the server closed the connection before it had sent as many bytes as announced.
+- `truncated_response`: the server closed the connection before it had sent as many bytes as announced, or what ends the
+  answer.
 - `connection_reset`, `unanswered_request`: the server's side reset or closed one connection, and no others then.
 - `client_gave_up`: the client left first. If several requests ended after the same wait at different moments, the wait
   is the client's limit. If they ended at one moment, the client itself ended or was stopped, which proves nothing about
@@ -36,6 +37,7 @@ from collector.requests.critical_path import NONE
 from collector.requests.endings import BY_CLIENT, Ending
 from collector.requests.exchanges import UNKNOWN
 from collector.requests.hedged_calls import FIRST_ERROR_STATUS, MAX_WASTED_SHARE
+from collector.requests.protocols import MULTIPLEXED
 from collector.services.ends import end_name, service_at
 from collector.trace.arrow import numbers
 from collector.trace.durations import in_words
@@ -114,6 +116,7 @@ _TRUNCATED = _Words(
     "answered with less than the answer's head announced: the server closed the connection early",
     "read the server's log at that time: the program that generates the answer failed or was stopped",
 )
+_WITHOUT_END = replace(_TRUNCATED, text="answered without the answer's end: the server closed the connection early")
 
 
 def find(seen: Observations, limits: EndingThresholds) -> list[Finding]:
@@ -305,16 +308,18 @@ def _death_finding(found: _Death) -> Finding:
 def _ended_by_server(rows: pl.DataFrame, limits: EndingThresholds) -> Iterator[Finding]:
     """Findings about requests that the server's side ended although its process did not end."""
     partial, reset = ~pl.col("silent"), pl.col("ending").is_in(RESETS)
+    is_announced = pl.col("response_due_bytes").is_not_null()
     each = (
         (_CLOSED, (pl.col("ending") == Ending.SERVER_CLOSED) & pl.col("silent")),
         (_STALE, pl.col("ending") == Ending.STALE),
         (_RESET, reset),
-        (_TRUNCATED, (pl.col("ending") == Ending.SERVER_CLOSED) & partial),
+        (_TRUNCATED, (pl.col("ending") == Ending.SERVER_CLOSED) & partial & is_announced),
+        (_WITHOUT_END, (pl.col("ending") == Ending.SERVER_CLOSED) & partial & ~is_announced),
     )
     for words, chosen in each:
         for _, mine in rows.filter(chosen).group_by(GROUP, maintain_order=True):
             worst = mine.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
-            more = _short_words(mine) if words is _TRUNCATED else _wait_words(worst)
+            more = _short_words(mine) if words.kind == _TRUNCATED.kind else _wait_words(worst)
             if (
                 words is _STALE
                 and mine["connection_id"].n_unique() > 1
@@ -329,11 +334,11 @@ def _wait_words(worst: dict[str, int]) -> str:
 
 
 def _short_words(rows: pl.DataFrame) -> str:
-    """`; at worst 1,200 of 50,000 bytes came`; for chunked answers only how many came."""
+    """`; at worst 1,200 of 50,000 bytes came`; of answers that announce no length only how many came."""
     if rows["response_due_bytes"].null_count() == len(rows):
         fewest = int(rows["response_bytes"].to_numpy().min())
-        return f"; the last chunk never arrived, {'at worst ' * (len(rows) > 1)}after {fewest:,} bytes"
-    rows = rows.drop_nulls("response_due_bytes")
+        end = "the frame that ends it" if rows["protocol"].is_in(MULTIPLEXED).all() else "the last chunk"
+        return f"; {end} never arrived, {'at worst ' * (len(rows) > 1)}after {fewest:,} bytes"
     worst = rows.sort(pl.col("response_bytes") / pl.col("response_due_bytes"), "span_id").row(0, named=True)
     return f"; at worst {worst['response_bytes']:,} of {worst['response_due_bytes']:,} bytes arrived"
 

@@ -278,7 +278,9 @@ KINDS = (
     Kind(
         name="truncated_response",
         family="endings",
-        reported_when="the server closed before the length that the answer's head had declared",
+        reported_when=(
+            "the server closed before the length that the answer's head had declared, or before the last chunk or frame"
+        ),
         can_cause=FAILED | frozenset({"truncated_response", "connection_reset"}),
         of_service=True,
     ),

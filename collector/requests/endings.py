@@ -7,9 +7,9 @@ A FIN or RST has a sender, a time and a position in its sender's stream, so pack
                                   whose length it had announced
     stale                         the server had closed a kept connection before the request reached it
 
-An answer is complete if it has the length that its head announces (`response_due_bytes`), or its last chunk
-(`collector.requests.chunked`); an answer with neither ends wherever its server ends it. A complete answer has an ending
-only if its client had left before it arrived.
+An answer is complete if it has the length that its head announces (`response_due_bytes`), its last chunk
+(`collector.requests.chunked`), or of HTTP/2 the frame that ends its stream (`complete`); an answer with none of these
+ends wherever its server ends it. A complete answer has an ending only if its client had left before it arrived.
 
 1. Take the first FIN and the first RST of either side of each connection, with the timestamps of both ends. The last
    data packet of a side may carry its FIN (`closing_data`).
@@ -38,7 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector.requests.protocols import FOLLOWED_IN_ORDER
+from collector.requests.protocols import FOLLOWED_IN_ORDER, MULTIPLEXED
 from collector.trace.arrow import indices, numbers
 
 
@@ -102,7 +102,7 @@ def with_endings(
     ended, reset = _ended_connections(hops)
     if fins is not None:
         ended = np.concatenate([ended, numbers(fins["connection_id"])])
-    is_cut = _is_cut_short(exchanges, cut_short)
+    is_cut = _is_cut_short(exchanges, cut_short) | _is_without_end(exchanges)
     codes, closed = _known_endings(exchanges)
     open_ = codes < 0
     owed = np.isin(of, ended) & (is_cut | ~_is_whole(exchanges))
@@ -173,6 +173,15 @@ def _is_cut_short(exchanges: pa.Table, cut_short: pl.Series) -> NDArray[np.bool_
         mine = rows[of[rows] == connection]
         found[mine[np.argmax(ids[of[rows] == connection])]] = True
     return found & exchanges["response_bytes"].is_valid().to_numpy()
+
+
+def _is_without_end(exchanges: pa.Table) -> NDArray[np.bool_]:
+    """Whether each exchange is a request with an answer, of a protocol in which a frame ends it, and that frame never
+    came."""
+    protocol, names = indices(exchanges["protocol"])
+    framed = np.isin(protocol, [place for place, name in enumerate(names) if name in MULTIPLEXED])
+    lacks = pc.and_not(pc.invert(exchanges["complete"]), exchanges["is_stream"]).fill_null(False)
+    return framed & exchanges["response_bytes"].is_valid().to_numpy() & lacks.to_numpy()
 
 
 def _with_earlier(exchanges: pa.Table, rows: NDArray[np.int64]) -> pl.Series:

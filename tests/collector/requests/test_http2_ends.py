@@ -29,7 +29,9 @@ ANSWERED: tuple[Frame, ...] = ((False, 900, HEADERS, END_HEADERS, 1, 20), (False
 HALF: tuple[Frame, ...] = ((False, 900, HEADERS, END_HEADERS, 1, 20), (False, 950, DATA, 0, 1, 300))
 
 
-def exchanges_and_hops(frames: Sequence[Frame], unread: int | None = None) -> tuple[Built, pa.Table]:
+def exchanges_and_hops(
+    frames: Sequence[Frame], unread: int | None = None, closed_by_client: bool | None = None
+) -> tuple[Built, pa.Table]:
     """Exchanges of a connection of a packet for each frame, and its hops; one frame's header was not captured."""
     script, heads, reach = "client:40000 > web:8080\n 0 > syn\n", [], [0, 0]
     heads.append(_head(True, PREFACE_BYTES, PREFACE, 0, 0, PREFACE_BYTES))
@@ -41,6 +43,8 @@ def exchanges_and_hops(frames: Sequence[Frame], unread: int | None = None) -> tu
             heads.append(_head(from_client, start + HEADER_BYTES, kind, flags, stream, whole))
         script += f" {at_us} {'>' if from_client else '<'} {start}:{start + whole}\n"
         reach[from_client] += whole
+    if closed_by_client is not None:
+        script += f" 5000 {'>' if closed_by_client else '<'} fin@{reach[closed_by_client]}\n"
     tables = play(script)
     made = build_exchanges(tables.hops, table("messages", heads), tables.connections, names_of_ports({8080: "web"}))
     return made, tables.hops
@@ -78,6 +82,24 @@ def test_who_reset_a_stream(frames: tuple[Frame, ...], expected: list[tuple[str 
     at = [row["closed_trace_ns"] and (row["closed_trace_ns"] - BASE_NS) // US for row in rows]
     assert [(row["ending"], when, row["outcome"]) for row, when in zip(rows, at, strict=True)] == expected
     assert {row["protocol"] for row in rows} == {"http/2"}
+
+
+@pytest.mark.parametrize(
+    ("frames", "closed_by_client", "expected"),
+    [
+        ((ASKED, *HALF), False, ("server_closed", "failed", False)),
+        ((ASKED, *HALF), True, ("client_closed", "abandoned", False)),
+        ((ASKED, *HALF), None, (None, "unknown", False)),
+        ((ASKED, *ANSWERED), False, (None, "unknown", True)),
+    ],
+    ids=["by its server", "by its client", "by nobody", "after the whole answer"],
+)
+def test_who_closed_the_connection_in_the_middle_of_an_answer(
+    frames: tuple[Frame, ...], closed_by_client: bool | None, expected: tuple[str | None, str, bool]
+) -> None:
+    made, _ = exchanges_and_hops(frames, closed_by_client=closed_by_client)
+    [row] = with_outcomes(with_endings(made.exchanges, made.hops)).to_pylist()
+    assert (row["ending"], row["outcome"], row["complete"]) == expected
 
 
 @pytest.mark.parametrize(("unread", "count"), [(None, 0), (0, 1), (1, 1)])
