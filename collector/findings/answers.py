@@ -420,18 +420,30 @@ def _failed_call_words(requests: Requests, failed: pl.DataFrame) -> dict[tuple[o
     given_up, _ = requests.given_up()
     vain = pl.concat([requests.frame(given_up), failed]).unique("exchange_id", maintain_order=True)
     failed = failed.select("exchange_id", **{f"failed_{name}": name for name in FAILED})
-    said = pl.concat_str("status", "result", separator=" ", ignore_nulls=True)
-    unanswered = pl.all_horizontal(pl.col("status", "result").is_null())
-    fate = pl.when(unanswered).then(pl.lit("did not answer")).otherwise(pl.format("answered {}", said))
     keys = [f"failed_{name}" for name in FAILED]
     groups = (
         vain.join(failed, left_on="parent_span_id", right_on="exchange_id")
-        .with_columns(fate=fate, waited=pl.col("given_up") - pl.col("begin") - pl.col("pause_ns"))
+        .with_columns(fate=fate_of_call(), waited=pl.col("given_up") - pl.col("begin") - pl.col("pause_ns"))
         .group_by(*keys, "service", "server_host", "fate")
         .agg(count=pl.col("parent_span_id").n_unique(), waited=pl.col("waited").max())
         .sort("count", "service", "server_host", "fate")
     )
     return {tuple(row[key] for key in keys): _call_words(row) for row in groups.iter_rows(named=True)}
+
+
+def fate_of_call() -> pl.Expr:
+    """What became of a call that failed, in words. The result of one that was given up may be its client's: gRPC's
+    CANCEL."""
+    said = pl.concat_str("status", "result", separator=" ", ignore_nulls=True)
+    is_silent = pl.all_horizontal(pl.col("status", "result").is_null())
+    was_left = pl.col("given_up").is_not_null()
+    return (
+        pl.when(was_left & pl.col("answered").is_not_null())
+        .then(pl.lit("did not finish its answer"))
+        .when(was_left | is_silent)
+        .then(pl.lit("did not answer"))
+        .otherwise(pl.format("answered {}", said))
+    )
 
 
 def _call_words(row: Mapping[str, Any]) -> str:

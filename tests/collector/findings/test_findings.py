@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
+from collector.findings.answers import fate_of_call
 from collector.findings.clocks import clock_findings
 from collector.findings.diagnosis import build_findings, find
 from collector.findings.network import _quantile
@@ -603,6 +604,24 @@ ENDED = {
         "server had already closed",
     ),
 }
+
+
+def test_what_a_client_said_when_it_left_is_no_answer() -> None:
+    calls = pl.DataFrame(
+        {
+            "status": [None, 200, None, 200, None],
+            "result": ["CANCEL", "CANCEL", None, "UNAVAILABLE", "MOVED"],
+            "given_up": [5, 5, None, None, None],
+            "answered": [None, 4, None, 4, 4],
+        }
+    )
+    assert calls.select(fate_of_call())["literal"].to_list() == [
+        "did not answer",
+        "did not finish its answer",
+        "did not answer",
+        "answered 200 UNAVAILABLE",
+        "answered MOVED",
+    ]
 
 
 @pytest.mark.parametrize(("script", "expected"), ENDED.values(), ids=ENDED)
