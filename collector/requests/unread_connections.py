@@ -5,7 +5,8 @@
 - `connections_unknown`: nothing shows what they speak, though their beginning was captured. Requests are turns.
 - `frames_unread`: frames name their stream, and not all frames are known (table `streams`, reason `unread`;
   `collector/core/exchanges/src/by_stream_id.rs`). Of HTTP/2 then no request is counted, since a missing frame may be of
-  any; of protocols whose frames stand alone, as Ceph's, only requests whose answers may be missing are not.
+  any; of protocols whose frames stand alone, as Ceph's, or follow each other, as Redis's, only those requests
+  whose answers may be missing are not: the first of a connection that was begun before the capture.
 
 Connections without requests, as those of a port scan, are not counted. Packets, messages and bytes of all are shown.
 """
@@ -34,15 +35,21 @@ REMEDIES = {
     ),
     UNKNOWN_PROTOCOL: "they speak no protocol that is read here; so their requests are turns",
     UNREAD: (
+        "requests on these connections are not counted, or not all: some of their messages were sent before the "
+        "capture, or it missed them; begin the capture first, or restart one end, and capture without drops"
+    ),
+}
+IF_CUT = {
+    UNKNOWN_PROTOCOL: (
+        "they speak no protocol that is read here, or their packets were cut too short to show it; capture whole "
+        "packets (`tracer capture --payload 65535`, `tcpdump -s 0`) to rule that out"
+    ),
+    UNREAD: (
         "requests on these connections are not counted, or not all: some of their messages begin in bytes that were "
         "not captured; capture whole packets (`tracer capture --payload 65535`, `tcpdump -s 0`), without drops"
     ),
 }
-IF_CUT = (
-    "they speak no protocol that is read here, or their packets were cut too short to show it; capture whole "
-    "packets (`tracer capture --payload 65535`, `tcpdump -s 0`) to rule that out"
-)
-"""The remedy of connections of an unknown protocol, where packets may have been cut."""
+"""Remedies where packets may have been cut."""
 COLUMNS = ["connection_id", "protocol", "client_isn", "tls_opened"]
 TLS = "tls"
 
@@ -71,7 +78,7 @@ def unread_counters(counts: Mapping[str, int], streams: pa.Table, *, are_cut: bo
     """
     is_unread = pc.equal(streams["reason"].cast(pa.string()), str(StreamReason.UNREAD))
     frames_count = pc.count_distinct(streams["connection_id"].filter(is_unread)).as_py()
-    remedies = REMEDIES | ({UNKNOWN_PROTOCOL: IF_CUT} if are_cut else {})
+    remedies = REMEDIES | (IF_CUT if are_cut else {})
     return tuple(
         CounterInfo(None, name, Severity.NOTICE, count, remedy)
         for name, remedy in remedies.items()

@@ -8,8 +8,9 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.requests.streams import StreamJudge
-from collector.requests.unread_connections import COLUMNS, unread_counters, unread_counts
+from collector.requests.unread_connections import COLUMNS, UNREAD, unread_counters, unread_counts
 from testkit.capture_files import pcap
+from testkit.tables import table
 from tests.collector.services.test_naming import conversation
 
 Row = tuple[int, str, int | None, bool | None]
@@ -54,6 +55,8 @@ def test_whole_packets_are_asked_for_only_where_some_may_be_cut(are_cut: bool) -
     counts = unread_counts(connections((1, "unknown", 7, None)), pa.chunked_array([[1]]))
     (counter,) = unread_counters(counts, StreamJudge().table(), are_cut=are_cut)
     assert ("tcpdump -s 0" in counter.remedy) is are_cut
+    (counter,) = unread_counters({}, table("streams", [{"connection_id": 1, "reason": "unread"}]), are_cut=are_cut)
+    assert (counter.name, "tcpdump -s 0" in counter.remedy) == (UNREAD, are_cut)
 
 
 @pytest.mark.parametrize(("snaplen", "is_cut"), [(160, True), (65_535, False), (262_144, False)])
