@@ -12,11 +12,13 @@
 //! (pipelining), and rows of a result are not read.
 //!
 //! `LISTEN` marks a stream: after it the server sends notifications without a request for the rest of the connection.
+//! So does `START_REPLICATION`, and where that was not captured, what either side sends then: a standby reports how far
+//! it is whenever it wants.
 //!
-//! Limits: a connection that continues with requests after `LISTEN`; what is inside of TLS or GSS encryption; a
-//! standby's replication stream is one long request.
+//! Limits: a connection that continues with requests after `LISTEN`; what is inside of TLS or GSS encryption; of an
+//! agent's capture, a replication stream that was begun before it.
 //!
-//! Source: PostgreSQL's documentation, "Frontend/Backend Protocol".
+//! Source: PostgreSQL's documentation, "Frontend/Backend Protocol", "Streaming Replication Protocol".
 
 use crate::excerpt::{Emit, Excerpt};
 use crate::exchanges::Exchanges;
@@ -69,7 +71,7 @@ pub const PROTOCOL: Protocol = Protocol {
     overwrite,
     docs: Docs {
         reads: "types and lengths of messages; of queries the statement's shape, without the values in it; of errors the \
-                SQLSTATE; `LISTEN`",
+                SQLSTATE; `LISTEN`, `START_REPLICATION`",
         agent_keeps: "types and lengths of messages; statements with literals and comments overwritten; names of prepared \
                       statements and portals; severity and SQLSTATE of errors",
         overwrites: "password messages and parameters, whole; texts and comments in statements",
@@ -106,7 +108,10 @@ const NAMES_LEN: u32 = 512;
 const TAG_LEN: u32 = 8;
 /// Bytes of the kind of an Authentication message.
 const KIND_LEN: u32 = 4;
-const LISTEN: &[u8] = b"LISTEN";
+/// Bytes of a COPY's data that show a replication stream.
+const COPIED_LEN: u32 = 34;
+/// Statements after which their connection is a stream.
+const STREAMING: [&[u8]; 2] = [b"LISTEN", b"START_REPLICATION"];
 
 /// For the hot path.
 #[inline]
@@ -166,6 +171,7 @@ fn frame_len(header: &[u8]) -> Option<FrameLen> {
         b'E' => ERROR_LEN,
         b'C' => TAG_LEN,
         b'R' => KIND_LEN,
+        b'd' => COPIED_LEN,
         _ => 0,
     };
     let kept_len = wanted.min(body_len);
@@ -177,9 +183,13 @@ fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     let Some(head) = ordered::head(excerpt, MESSAGE, HEADER_LEN, message) else {
         return;
     };
+    if head.method == reader::REPLICATION.as_bytes() {
+        emit(0, &mark(head.method, NAME, reach::CONNECTION));
+        return;
+    }
     emit(0, &head);
-    if head.flags & ordered::flag::REQUEST != 0 && head.method == LISTEN {
-        emit(0, &mark(LISTEN, NAME, reach::REST));
+    if head.flags & ordered::flag::REQUEST != 0 && STREAMING.contains(&head.method) {
+        emit(0, &mark(head.method, NAME, reach::REST));
     }
 }
 

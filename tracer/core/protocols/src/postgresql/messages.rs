@@ -7,7 +7,7 @@
 //! Several types mean one thing from a client and another from a server (`D`: Describe, DataRow), so a direction is
 //! followed from a message on whose type or body only one side can send.
 //!
-//! Source: PostgreSQL, "Message Formats".
+//! Source: PostgreSQL, "Message Formats", "Streaming Replication Protocol".
 
 /// Type and length of a message, or the first bytes of one without a type.
 pub const HEADER_LEN: usize = 5;
@@ -143,6 +143,26 @@ fn side_of_body(kind: u8, body: &[u8]) -> Option<Side> {
         (b'E', [0, 0, ..]) => Some(Side::Client), // the unnamed portal
         (b'C', [a, b, c, ..]) if [*a, *b, *c].iter().all(u8::is_ascii_uppercase) => Some(Side::Server),
         (b'D' | b'C', [b'S' | b'P', 0, ..]) => Some(Side::Client), // the unnamed statement or portal
+        (b'd', _) => replication_side(body),
+        _ => None,
+    }
+}
+
+/// Which side sent the CopyData of a replication stream: positions in the log, times, and whether an answer is wanted
+/// have zeros where no text of a COPY has one.
+///
+/// Arguments: its body, as far as it was captured, to the next message at most.
+pub fn replication_side(body: &[u8]) -> Option<Side> {
+    let (kind, fields) = body.split_first()?;
+    let is_small = |at: usize| fields.get(at..at + 2).is_some_and(|high| high == [0, 0]); // of 64 bits the upper 16
+    let is_time = |at: usize| fields.get(at).is_some_and(|&high| high == 0); // µs since 2000
+    let is_flag = |at: usize| fields.get(at).is_some_and(|&wanted| wanted <= 1);
+    let is_last = |at: usize| fields.len() == at;
+    match kind {
+        b'w' if [0, 8].into_iter().all(is_small) && is_time(16) => Some(Side::Server),
+        b'k' if is_last(17) && is_small(0) && is_time(8) && is_flag(16) => Some(Side::Server),
+        b'r' if is_last(33) && [0, 8, 16].into_iter().all(is_small) && is_time(24) && is_flag(32) => Some(Side::Client),
+        b'h' if is_last(24) && is_time(0) => Some(Side::Client),
         _ => None,
     }
 }

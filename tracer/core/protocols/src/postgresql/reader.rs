@@ -11,6 +11,7 @@
 //! | Bind, Execute, Sync | one | the shape of the statement that was parsed under that name |
 //! | Parse, Sync | one | `PREPARE`, and the shape |
 //! | CopyData, CopyDone, CopyFail, and a Sync after them | part of the one before | |
+//! | CopyData of a replication stream, before anything else of its direction was read | none | [`REPLICATION`] |
 //! | Terminate, CancelRequest, a Flush after a Sync | none | |
 //!
 //! What asks for a password is no answer yet: it asks for the rest of the STARTUP.
@@ -29,7 +30,7 @@ use crate::protocol::FrameReader;
 use crate::results::{DUE, SAYS_NOTHING, SUCCESS};
 use crate::sql::{Dialect, Shape, shape};
 
-use super::messages::{First, HEADER_LEN, Side, first_message, message_len, side_of};
+use super::messages::{First, HEADER_LEN, Side, first_message, message_len, replication_side, side_of};
 use super::sqlstate;
 
 /// Shapes of statements of one connection.
@@ -38,6 +39,8 @@ const STATEMENTS_MAX: usize = 1024;
 const NAME_MAX_LEN: usize = 256;
 /// The name of a statement that was not seen.
 const UNSEEN: &str = "(statement not captured)";
+/// What a direction is of whose first message is a replication stream's.
+pub const REPLICATION: &str = "replication";
 
 #[derive(Clone, Debug)]
 pub struct Messages {
@@ -97,11 +100,15 @@ impl FrameReader for Messages {
             };
         }
         let is_copy_data = frame.first() == Some(&b'd');
-        if is_copy_data && self.side == Some(Side::Server) {
+        if is_copy_data && self.side == Some(Side::Server) && !self.is_after_gap {
             return;
         }
         self.side = self.side.or_else(|| side_of(frame));
         let row = match self.side {
+            _ if is_copy_data && self.is_after_gap && is_replication(frame) => {
+                Some((row(flag::ASIDE, SAYS_NOTHING), words(REPLICATION, "")))
+            }
+            Some(Side::Server) if is_copy_data => None,
             Some(Side::Client) => self.client.read(frame),
             Some(Side::Server) => self.server.read(frame),
             None => None,
@@ -312,6 +319,11 @@ impl Server {
 fn asks_for_proof(body: &[u8]) -> bool {
     body.first_chunk()
         .is_some_and(|&kind| !matches!(u32::from_be_bytes(kind), 0 | 12))
+}
+
+/// Whether CopyData is of a replication stream.
+fn is_replication(frame: &[u8]) -> bool {
+    replication_side(frame.get(HEADER_LEN..).unwrap_or(&[])).is_some()
 }
 
 /// The text before a zero, and the bytes after it.
@@ -599,6 +611,33 @@ mod tests {
         assert_eq!((found[0].1, found[1].1, found[1].2), (flag::ANSWER, flag::END, DUE));
         let again = rows(&mut server, &[message(b'T', b"\0\x01a\0"), READY.into()]);
         assert_eq!(again[1].2, SUCCESS);
+    }
+
+    #[test]
+    fn what_begins_within_a_replication_stream_says_so_once() {
+        let wal = message(
+            b'd',
+            &[b"w\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\x08\0\x03\x04\x5f\xb6\0\0\0S3cr3t".as_slice()].concat(),
+        );
+        let status = message(b'd', &[&b"r"[..], &[0; 33]].concat());
+        let keepalive = message(b'd', &[&b"k"[..], &[0; 17]].concat());
+        let feedback = message(b'd', &[&b"h"[..], &[0; 24]].concat());
+        let text = message(b'd', b"rows of a table, as a COPY sends them\n");
+        let aside = |number| vec![(number, flag::ASIDE, SAYS_NOTHING, REPLICATION.to_owned())];
+        let cases = [
+            (
+                "a server's",
+                vec![wal.clone(), wal.clone(), keepalive.clone()],
+                aside(0),
+            ),
+            ("a standby's", vec![status.clone(), feedback.clone(), status], aside(0)),
+            ("a standby's, of its snapshots first", vec![feedback], aside(0)),
+            ("a keepalive first", vec![keepalive, wal], aside(0)),
+            ("rows of a COPY", vec![text], vec![]),
+        ];
+        for (name, messages, expected) in cases {
+            assert_eq!(rows(&mut Messages::default(), &messages), expected, "{name}");
+        }
     }
 
     #[test]
