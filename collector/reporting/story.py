@@ -37,6 +37,7 @@ from collector.reporting.fan_out import FAN_OUT_COLUMNS, fan_out_waits, quorum_w
 from collector.reporting.new_ledgers import Command, ledger_under_command, ledgers_with, trace_with, with_ledger
 from collector.reporting.one_ended import ONE_ENDED_COLUMNS, sum_one_ended
 from collector.reporting.request_rows import RequestRows
+from collector.reporting.unlinked_calls import CALL_COLUMNS, unlinked_words
 from collector.requests.critical_path import Ledger
 from collector.requests.link_doubt import inferred_ns
 from collector.requests.outcomes import Outcome, is_abandoned
@@ -291,6 +292,7 @@ def _story_of_slowest(
     left = slowest["outcome"] == Outcome.ABANDONED
     took = f"{'was given up by its client after' if left else 'took'} {in_words(duration)}"
     spent = f"{took}: {_describe_parts(parts, duration)}." + _quorum(mine) + sum_one_ended(mine).words
+    spent += unlinked_words(rows.columns(*CALL_COLUMNS), mine)
     return Story(_lead(roots, slowest, name, attempts) + spent, name, duration, parts, inferred_ns(mine))
 
 
