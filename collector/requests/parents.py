@@ -20,6 +20,7 @@ arrive there when the child's first byte left: two stamps of one host, which no 
    request without one. Calls to other services (a cache) may be made for any request. For kinds of exchanges too rare
    to learn from, the candidates are those open at their start, without those whose id leads elsewhere; of these, as in
    step 1, those of a service that certainly calls theirs, and the innermost.
+3. The statements of a transaction then get one parent (`collector.requests.transactions`).
 
 Confidence is one divided by the number of equally possible candidates. For rare kinds by `timing` it is also multiplied
 by the share of like exchanges (same client host, same service) that had a candidate at all, and by the probability that
@@ -44,6 +45,7 @@ from collector.requests.inferred_parents import Inferred, infer_links
 from collector.requests.like_servers import merge_like_servers
 from collector.requests.multiplexed import multiplexed_turns
 from collector.requests.protocols import WITH_OWN_IDS
+from collector.requests.transactions import one_parent_each, transactions
 from collector.trace.arrow import coalesce, indices, numbers, unify_dictionaries
 from collector.trace.request_times import BEGIN, SERVER_BEGIN, SERVER_END
 from collector.trace.time_columns import UNSEEN, Int64Array
@@ -136,7 +138,23 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
             )
         if len(unresolved):
             _link_by_timing(times, shows_id, receives_ids, unresolved, links)
+        _join_transactions(exchanges, times, links)
     return links
+
+
+def _join_transactions(exchanges: pa.Table, times: _Times, links: Links) -> None:
+    """Give the statements of each transaction one parent (`collector.requests.transactions`)."""
+    statements = transactions(exchanges, times.sent)
+    if statements.is_empty():
+        return
+    open_from = np.where(times.arrived == UNSEEN, FOREVER, times.arrived)
+    found = one_parent_each(statements, links.parent, links.confidence, links.by_id, open_from, times.closed)
+    rows = found["row"].to_numpy()
+    found = found.filter(pl.Series(times.possible(rows, found["parent"].to_numpy())))
+    rows = found["row"].to_numpy()
+    links.parent[rows], links.confidence[rows] = found["parent"].to_numpy(), found["confidence"].to_numpy()
+    links.alternative[rows] = found["alternative"].fill_null(NONE).to_numpy()
+    links.alternative_confidence[rows] = found["alternative_confidence"].fill_null(0.0).to_numpy()
 
 
 class _Visible(Struct, frozen=True):
