@@ -11,13 +11,14 @@ is named, too.
 
 import polars as pl
 
-from collector.trace.request_times import BEGIN
+from collector.trace.request_times import BEGIN, END
 
 LEAST_SHARE = 0.1
-"""Chosen: of a host's calls to a service, and of a request's time in a service; what is below is not mentioned."""
+"""Chosen: of a request's time, its own in a service, and that in which such calls were under way; what is below is not
+mentioned."""
 MOST_NAMED = 2
 """Kinds of calls that are named in a sentence."""
-CALL_COLUMNS = ("depth", "client_host", "service", "background", *BEGIN.columns)
+CALL_COLUMNS = ("depth", "client_host", "service", "background", *BEGIN.columns, *END.columns)
 """What `unlinked_words` asks of all rows."""
 
 
@@ -27,8 +28,10 @@ def unlinked_words(calls: pl.DataFrame, mine: pl.DataFrame) -> str:
     Arguments: all rows of a trace with `CALL_COLUMNS`; those of one request with `depth`, `server_host`, `service`, the
     ledger's `queue_ns` and `work_ns`, `start_trace_ns` and `end_trace_ns`.
     """
-    root = mine.filter(pl.col("depth") == 0)
-    begin, end = root["start_trace_ns"].min(), root["end_trace_ns"].max()
+    root = mine.filter(pl.col("depth") == 0).select("start_trace_ns", "end_trace_ns").drop_nulls()
+    if root.is_empty():
+        return ""
+    begin, end = int(root["start_trace_ns"].to_numpy().min()), int(root["end_trace_ns"].to_numpy().max())
     own = pl.sum_horizontal("queue_ns", "work_ns")
     spent = mine.group_by("service", pl.col("server_host").alias("client_host"), maintain_order=True).agg(own=own.sum())
     long = spent.filter((pl.col("own") > 0) & (pl.col("own") >= LEAST_SHARE * pl.col("own").sum()))
@@ -38,16 +41,13 @@ def unlinked_words(calls: pl.DataFrame, mine: pl.DataFrame) -> str:
     if named_callers.is_empty():
         return ""
     is_unlinked = (pl.col("depth") == 0) & ~pl.col("background").fill_null(value=False)
-    kinds = calls.select(
-        pl.col("client_host", "service").cast(pl.String),
-        is_unlinked=is_unlinked,
-        is_then=is_unlinked & BEGIN.expr().is_between(begin, end).fill_null(value=False),
-    )
+    under_way = END.expr().fill_null(end).clip(begin, end) - BEGIN.expr().clip(begin, end)
+    kinds = calls.select(pl.col("client_host", "service").cast(pl.String), is_unlinked=is_unlinked, under_way=under_way)
     counted = kinds.group_by("client_host", "service").agg(
-        pl.len().alias("count"), pl.col("is_unlinked", "is_then").sum()
+        pl.len().alias("count"), pl.col("is_unlinked").sum(), pl.col("under_way").filter("is_unlinked").sum()
     )
     named = (
-        counted.filter((pl.col("is_then") > 0) & (pl.col("is_unlinked") >= LEAST_SHARE * pl.col("count")))
+        counted.filter((pl.col("under_way") > 0) & (pl.col("under_way") >= LEAST_SHARE * (end - begin)))
         .join(named_callers, on="client_host")
         .sort("is_unlinked", "service", descending=[True, False])
     )
