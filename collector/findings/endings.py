@@ -8,6 +8,7 @@
 - `truncated_response`: the server closed the connection before it had sent as many bytes as announced, or what ends the
   answer.
 - `connection_reset`, `unanswered_request`: the server's side reset or closed one connection, and no others then.
+  Streams of HTTP/2 that were all reset after the same wait had a limit: gRPC's server knows the deadline of its client.
 - `client_gave_up`: the client left first. If several requests ended after the same wait at different moments, the wait
   is the client's limit. If they ended at one moment, the client itself ended or was stopped, which proves nothing about
   the server. A call that its caller abandoned because another call of the same request was answered (a surplus replica,
@@ -110,6 +111,12 @@ _RESET = _Words(
     "connection_reset",
     "broken off by a reset before the answer was complete",
     "read the log of the side that sent the RST at that time",
+)
+_STREAM_LIMIT = _Words(
+    "connection_reset",
+    "broken off by the server before the answer was complete, each after about {} (a limit of its own, or the deadline "
+    "that its client sent)",
+    "find why the server needs so long; or raise that limit",
 )
 _TRUNCATED = _Words(
     "truncated_response",
@@ -319,14 +326,22 @@ def _ended_by_server(rows: pl.DataFrame, limits: EndingThresholds) -> Iterator[F
     for words, chosen in each:
         for _, mine in rows.filter(chosen).group_by(GROUP, maintain_order=True):
             worst = mine.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
-            more = _short_words(mine) if words.kind == _TRUNCATED.kind else _wait_words(worst)
+            limit = stream_limit_ns(mine, limits) if words is _RESET else 0
+            said = replace(_STREAM_LIMIT, text=_STREAM_LIMIT.text.format(in_words(limit))) if limit else words
+            more = _short_words(mine) if words.kind == _TRUNCATED.kind else "" if limit else _wait_words(worst)
             if (
                 words is _STALE
                 and mine["connection_id"].n_unique() > 1
                 and np.ptp(mine["closed_ns"].to_numpy()) <= limits.same_wait_within_ns
             ):
                 more = "; it had closed all of these at one moment, as when its process ends" + more
-            yield _finding(mine, worst, words, more, of=f" of {worst['total']:,}")
+            yield _finding(mine, worst, said, more, of=f" of {worst['total']:,}")
+
+
+def stream_limit_ns(rows: pl.DataFrame, limits: EndingThresholds) -> int:
+    """The common wait (ns) of requests whose streams, not connections, the server reset; 0 if their waits differ."""
+    of_streams = (rows["ending"] == Ending.SERVER_RESET_STREAM).all()
+    return _client_timeout_ns(rows, limits) if of_streams else 0
 
 
 def _wait_words(worst: dict[str, int]) -> str:

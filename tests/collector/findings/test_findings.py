@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from collector.findings.answers import fate_of_call
 from collector.findings.clocks import clock_findings
 from collector.findings.diagnosis import build_findings, find
+from collector.findings.endings import EndingThresholds, stream_limit_ns
 from collector.findings.network import _quantile
 from collector.findings.symptoms import collect_symptoms, merge_symptoms
 from collector.findings.thresholds import DEFAULTS
@@ -622,6 +623,22 @@ def test_what_a_client_said_when_it_left_is_no_answer() -> None:
         "answered 200 UNAVAILABLE",
         "answered MOVED",
     ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "waits_ms", "limit_ms"),
+    [
+        ("server_reset_stream", [100, 101, 100], 100),
+        ("server_reset_stream", [100, 400, 30], 0),
+        ("server_reset_stream", [100], 0),
+        ("server_reset", [100, 101, 100], 0),
+    ],
+)
+def test_streams_reset_after_the_same_wait_had_a_limit(ending: str, waits_ms: list[int], limit_ms: int) -> None:
+    asked = [at * 10_000_000 for at in range(len(waits_ms))]
+    closed = [at + wait * 1_000_000 for at, wait in zip(asked, waits_ms, strict=True)]
+    rows = pl.DataFrame({"ending": [ending] * len(asked), "begun_ns": asked, "asked_ns": asked, "closed_ns": closed})
+    assert stream_limit_ns(rows, EndingThresholds()) == limit_ms * 1_000_000
 
 
 @pytest.mark.parametrize(("script", "expected"), ENDED.values(), ids=ENDED)
