@@ -34,7 +34,8 @@ def find(seen: Observations, limits: ClockThresholds) -> Iterable[Finding]:
 
 def clock_findings(clocks: pa.Table, info: TraceInfo, limits: ClockThresholds) -> Iterable[Finding]:
     """Findings about the clocks of hosts that sent or received packets. Arguments: the table `clocks`; thresholds."""
-    busy = {host.host for host in info.hosts if host.events_count}
+    others = {each.host: each.count for each in info.counters if each.name == "direction_unknown"}
+    busy = {host.host for host in info.hosts if host.events_count > others.get(host.host, 0)}
     if len(busy) < 2:
         return
     rows_of: dict[str, list[dict[str, Any]]] = {}

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
+from collector.capture_files.records import Severity
 from collector.findings.answers import fate_of_call
 from collector.findings.clocks import clock_findings
 from collector.findings.diagnosis import build_findings, find
@@ -16,7 +17,7 @@ from collector.requests.endings import with_endings
 from collector.requests.exchanges import build_exchanges
 from collector.requests.outcomes import with_outcomes
 from collector.requests.spans import link
-from collector.trace.model import HostInfo, TraceInfo
+from collector.trace.model import CounterInfo, HostInfo, TraceInfo
 from collector.trace.schema import FINDINGS
 from testkit.tables import BASE_NS, table
 from tests.helpers.exchange_lines import exchanges_of
@@ -444,6 +445,15 @@ def test_a_clock_that_is_not_aligned_is_so_for_the_whole_trace() -> None:
     info = replace(INFO, hosts=(host, replace(host, host="b")))
     (found,) = clock_findings(table("clocks", [known, other]), info, DEFAULTS.clocks)
     assert (found.kind, found.from_trace_ns, found.to_trace_ns) == ("unaligned_clock", 60, 860)
+
+
+@pytest.mark.parametrize(("of_others", "kinds"), [(2, ["unaligned_clock"]), (3, [])])
+def test_a_host_without_packets_of_its_own_needs_no_clock(of_others: int, kinds: list[str]) -> None:
+    clocks = table("clocks", [{"host": "a", "method": "hull", "uncertainty_ns": 5}, {"host": "b", "method": "none"}])
+    host = HostInfo("a", (), (), (), 1, 1, 0, 1)
+    counters = (CounterInfo("b", "direction_unknown", Severity.DATA_LOSS, of_others, ""),)
+    info = replace(INFO, hosts=(host, replace(host, host="b", events_count=3)), counters=counters)
+    assert [found.kind for found in clock_findings(clocks, info, DEFAULTS.clocks)] == kinds
 
 
 @pytest.mark.parametrize(
