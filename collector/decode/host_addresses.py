@@ -7,12 +7,15 @@ the first packet that acknowledges it includes a round trip at the host that sen
 at the host that answered. If no other capture has the same answers, both ends of this capture are compared: the host's
 own kernel answers within microseconds, without a network delay.
 
+Packets of a pair that were seen in one direction only may be others': a switch that does not know where an address is
+sends a frame to all its ports. So they count only if nothing else decides, or if there are no others.
+
 Limits: the capture of a router or switch has no own end. Its packets have no direction, and a counter reports it,
 unless both its neighbours were captured, too (`collector.decode.forwarders`).
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
 from msgspec import Struct, field
@@ -52,7 +55,7 @@ def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
         for index, traffic in enumerate(captures):
             if found[index] is None:
                 taken = frozenset().union(*(other for other in found if other))
-                candidates = common_ends(traffic) - taken
+                candidates = common_ends(traffic, _two_way_pairs(traffic)) - taken
                 if len(candidates) == 1:
                     found[index], progress = frozenset(candidates), True
         if not progress:
@@ -73,10 +76,16 @@ def _behind(traffic: Traffic, own: frozenset[int], settled: Sequence[frozenset[i
     )
 
 
-def common_ends(traffic: Traffic) -> set[int]:
-    """Addresses that every packet of the capture has at one end; loopback pairs (an address to itself) do not count."""
-    pairs = (pair for pair in traffic.pairs if pair[0] != pair[1])
+def common_ends(traffic: Traffic, among: Collection[AddressPair] = ()) -> set[int]:
+    """Addresses that every packet of the capture has at one end, or every packet of the pairs `among` if there are any;
+    loopback pairs (an address to itself) do not count."""
+    pairs = (pair for pair in among or traffic.pairs if pair[0] != pair[1])
     return reduce(lambda common, pair: common.intersection(pair), pairs, set(next(pairs, ())))
+
+
+def _two_way_pairs(traffic: Traffic) -> list[AddressPair]:
+    """The pairs of which packets of both directions were seen."""
+    return [pair for pair in traffic.pairs if pair[0] != pair[1] and pair[::-1] in traffic.pairs]
 
 
 def is_loopback(address: str) -> bool:
@@ -110,7 +119,7 @@ def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
 
 def _quick_end(traffic: Traffic) -> frozenset[int]:
     """Of the only two addresses, the one whose answers have no network delay; none if neither or both have none."""
-    ends = common_ends(traffic)
+    ends = common_ends(traffic, _two_way_pairs(traffic))
     gaps = {end: [gap for _, answerer, gap in traffic.gaps_ns.values() if answerer == end] for end in ends}
     if len(ends) != 2 or any(len(of_end) < OWN_ANSWERS for of_end in gaps.values()):
         return frozenset()

@@ -1,5 +1,7 @@
 """Which addresses are a host's own, from what captures show."""
 
+from dataclasses import replace
+
 import pytest
 
 from collector.decode.host_addresses import Traffic, own_addresses
@@ -66,6 +68,25 @@ CASES = [
         ],
         [{PROXY}, {STORE_A}, {CLIENT}],
     ),
+    (
+        "a switch flooded a packet of its peer to another: the other captures decide",
+        [
+            Traffic({**pairs((CLIENT, STORE_A)), (STORE_A, PROXY): 1}),
+            Traffic(pairs((STORE_A, CLIENT), (STORE_A, PROXY))),
+        ],
+        [{CLIENT}, {STORE_A}],
+    ),
+    (
+        "or, of one capture alone, whose kernel answers at once",
+        [replace(alone((4000,) * 3, (90_000,) * 3)[0], pairs={**pairs((CLIENT, PROXY)), (PROXY, STORE_A): 1})],
+        [{CLIENT}],
+    ),
+    (
+        "a peer that never answers decides if nothing else does",
+        [Traffic({**pairs((CLIENT, PROXY)), (CLIENT, STORE_A): 3})],
+        [{CLIENT}],
+    ),
+    ("one direction alone", [Traffic({(CLIENT, PROXY): 3, (CLIENT, STORE_A): 3})], [{CLIENT}]),
     ("no packet", [Traffic({})], [set()]),
 ]
 
