@@ -10,10 +10,11 @@
 - `connection_reset`, `unanswered_request`: the server's side reset or closed one connection, and no others then.
   Streams of HTTP/2 that were all reset after the same wait had a limit: gRPC's server knows the deadline of its client.
 - `client_gave_up`: the client left first. If several requests ended after the same wait at different moments, the wait
-  is the client's limit. If they ended at one moment, the client itself ended or was stopped, which proves nothing about
-  the server. A call that its caller abandoned because another call of the same request was answered (a surplus replica,
-  a hedged read) needed no answer if that request then succeeded. If the request waited for the call, that wait is its
-  cost, even if a second try succeeded.
+  is the client's limit; a few such waits are chance where it waits longer for other answers of that server (a process
+  that ends leaves its long poll). If they ended at one moment, the client itself ended or was stopped, which proves
+  nothing about the server. A call that its caller abandoned because another call of the same request was answered (a
+  surplus replica, a hedged read) needed no answer if that request then succeeded. If the request waited for the call,
+  that wait is its cost, even if a second try succeeded.
 
 Limits: if nobody tries to connect soon afterwards, or a supervisor has restarted the process by then, a connection
 ended by a dying process cannot be distinguished from one ended on purpose. In a protocol without visible heads a
@@ -78,6 +79,9 @@ class EndingThresholds:
     )
     same_wait_within_ns: int = threshold(20_000_000, "chosen: or within so much, which a busy host may add to a timer")
     same_wait_least_count: int = threshold(2, "chosen: a single wait shows no limit")
+    equal_waits_least_count: int = threshold(
+        5, "chosen: nor do fewer, if as many requests of that client were answered there after a longer wait"
+    )
     client_limit_least_ns: int = threshold(20_000_000, "chosen: no client's timeout is shorter")
     unanswered_share: float = threshold(
         0.5, "chosen: if this share of a client's requests to a server is never answered, the trouble is the server's"
@@ -365,6 +369,8 @@ def _abandoned_requests(
     for _, mine in rows.group_by(GROUP, maintain_order=True):
         worst = mine.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
         limit, at_once = _client_timeout_ns(mine, limits), len(mine) > 1 and _is_one_moment(mine, limits)
+        if limit and not at_once and _is_usual_wait(mine, limit, requests, limits):
+            limit = 0
         words = _given_up_words(mine, limit, at_once)
         silent_ns = 0 if at_once else _silent_ns(mine, requests)
         if silent_ns:
@@ -442,6 +448,16 @@ def _client_timeout_ns(rows: pl.DataFrame, limits: EndingThresholds) -> int:
         if middle >= limits.client_limit_least_ns and high - low <= within:
             return middle
     return 0
+
+
+def _is_usual_wait(rows: pl.DataFrame, wait_ns: int, requests: Requests, limits: EndingThresholds) -> bool:
+    """Whether these few waits of one length show no limit, since answers come after longer ones too."""
+    if len(rows) >= limits.equal_waits_least_count:
+        return False
+    alike = [pl.col(name).cast(pl.String).eq_missing(pl.lit(rows[name][0], pl.String)) for name in GROUP]
+    answered = requests.where(pl.all_horizontal(alike)) & (requests.answered != UNSEEN) & (requests.asked != UNSEEN)
+    waited = requests.answered[answered] - requests.asked[answered]
+    return int((waited > (1 + limits.same_wait_share) * wait_ns).sum()) >= len(rows)
 
 
 def _finding(

@@ -301,7 +301,8 @@ KINDS = (
         family="endings",
         reported_when=(
             "the client left first, without a complete answer. A warning if several requests were left after the same "
-            "wait, which is the client's limit, or if at least half of the client's requests there waited in vain; a "
+            "wait, which is the client's limit (five or more, if as many of its requests were answered there after a "
+            "longer wait), or if at least half of the client's requests there waited in vain; a "
             "notice if it stopped answers that were being sent, or left all requests at one moment (the client "
             "ended); an info if another call of the same request had been answered for most of its last wait, and the "
             "request succeeded. The finding says if the server answered nobody meanwhile; if the server looks slow "

@@ -533,6 +533,20 @@ ENDED = {
         "warning client_gave_up web | 4 requests from client to swift on web were given up by their client, each "
         "after about 300.0 ms (its timeout), without a complete answer",
     ),
+    "two equal waits, where longer ones are answered": (
+        lines_of_requests(2, every_us=500_000, ends="+300000 > fin@100")
+        + "\n"
+        + lines_of_requests(3, every_us=500_000, first_port=50_000, ends="+400000 < 0:60 200 body=10 with=10"),
+        "notice client_gave_up web | 2 requests from client to swift on web were given up by their client after "
+        "up to 300.0 ms, without a complete answer",
+    ),
+    "five equal waits show a limit also there": (
+        lines_of_requests(5, every_us=500_000, ends="+300000 > fin@100")
+        + "\n"
+        + lines_of_requests(6, every_us=500_000, first_port=50_000, ends="+400000 < 0:60 200 body=10 with=10"),
+        "warning client_gave_up web | 5 requests from client to swift on web were given up by their client, each "
+        "after about 300.0 ms (its timeout), without a complete answer",
+    ),
     "a client that leaves": (
         lines_of_requests(4, every_us=50_000, ends="400000 > fin@100"),
         "notice client_gave_up web | 4 requests from client to swift on web were abandoned by their client, all at "
