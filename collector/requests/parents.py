@@ -1,7 +1,8 @@
 """Links each exchange to its parent, the exchange that caused it, with a reason and a confidence.
 
 Turns of connections that carry several requests at once are ignored (`collector.requests.multiplexed`): they are no
-requests.
+requests. Calls without an id that a host makes by itself, in a loop or at a beat (`collector.requests.own_calls`), have
+no parent.
 
 A child exchange was made by the host that is its client, while that host, as a server, was busy with the parent. So
 the candidates for a child's parent are the exchanges whose server is the child's client and whose request had begun to
@@ -44,10 +45,11 @@ from collector.requests.critical_path import NONE
 from collector.requests.inferred_parents import Inferred, infer_links
 from collector.requests.like_servers import merge_like_servers
 from collector.requests.multiplexed import multiplexed_turns
+from collector.requests.own_calls import own_calls
 from collector.requests.protocols import WITH_OWN_IDS
 from collector.requests.transactions import one_parent_each, transactions
 from collector.trace.arrow import coalesce, indices, numbers, unify_dictionaries
-from collector.trace.request_times import BEGIN, SERVER_BEGIN, SERVER_END
+from collector.trace.request_times import BEGIN, END, SERVER_BEGIN, SERVER_END
 from collector.trace.time_columns import UNSEEN, Int64Array
 
 MAX_REQUESTS_PER_ID = 256
@@ -99,6 +101,8 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     multiplexed = multiplexed_turns(exchanges)
     exchanges = merge_like_servers(exchanges)
     times, names = _times(exchanges, multiplexed)
+    by_itself = _own_calls(exchanges, times) & (shown_id == 0)
+    times.client[by_itself] = NONE
     found = _core.link_by_id(
         {
             "exchange_id": times.exchange_id,
@@ -128,7 +132,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
         receives_ids |= shows_id & ~begins_id
         if not (shows_id & ~begins_id)[unresolved].all():
             unresolved = _infer_unresolved(
-                _Visible(_as_enums(exchanges, names, multiplexed), words),
+                _Visible(_as_enums(exchanges, names, multiplexed, by_itself), words),
                 times,
                 shows_id,
                 begins_id,
@@ -202,8 +206,23 @@ def _times(exchanges: pa.Table, multiplexed: NDArray[np.bool_]) -> tuple[_Times,
     return times, _Names(hosts, services, methods)
 
 
-def _as_enums(exchanges: pa.Table, names: _Names, multiplexed: NDArray[np.bool_]) -> pl.DataFrame:
-    """The exchanges in the form that `infer_links` needs."""
+def _own_calls(exchanges: pa.Table, times: _Times) -> NDArray[np.bool_]:
+    """Whether each exchange is a call that its client's host makes by itself."""
+    return own_calls(
+        numbers(exchanges["connection_id"]),
+        times.client,
+        times.server,
+        sent=times.sent,
+        arrived=times.arrived,
+        answered=END.times(exchanges),
+        closed=SERVER_END.times(exchanges),
+    )
+
+
+def _as_enums(
+    exchanges: pa.Table, names: _Names, multiplexed: NDArray[np.bool_], own: NDArray[np.bool_]
+) -> pl.DataFrame:
+    """The exchanges in the form that `infer_links` needs; calls that are a host's `own` have no client."""
     hosts = pl.col("client_host", "server_host").cast(pl.Enum(names.hosts))
     enums = {"service": names.services, "method": names.methods}
     frame = pl.DataFrame(exchanges).with_columns(
@@ -211,7 +230,9 @@ def _as_enums(exchanges: pa.Table, names: _Names, multiplexed: NDArray[np.bool_]
     )
     request = ~pl.Series(multiplexed)
     return frame.with_columns(
-        client_host=pl.when(request & ~pl.col("background").fill_null(value=False)).then("client_host"),
+        client_host=pl.when(request & ~pl.Series(own) & ~pl.col("background").fill_null(value=False)).then(
+            "client_host"
+        ),
         server_host=pl.when(request).then("server_host"),
     )
 
