@@ -65,7 +65,7 @@ ATTEMPT_COLUMNS = (*OUTERMOST_COLUMNS, "exchange_id", "response_bytes", "status"
 PART_COLUMNS = tuple(
     dict.fromkeys(
         (
-            *("exchange_id", "trace_id", "parent_span_id", "link_reason", "depth", "service"),
+            *("exchange_id", "trace_id", "parent_span_id", "link_reason", "depth", "service", "protocol"),
             *(*ERRORS, "until_close", *ONE_ENDED_COLUMNS),
         )
     )
@@ -430,7 +430,7 @@ def _server_parts(rows: pl.DataFrame, fan_outs: pl.DataFrame) -> tuple[Part, ...
             *services,
             *unseparated,
             *(Part(label, spent, 0) for label, spent in fan_outs.rows()),
-            *_silent_parts(path),
+            *_silent_parts(path, front),
             Part("until lost packets were sent again", _sum(path, "stall_ns"), 0),
             _network("in transfers between servers", behind, both, one_way),
             back,
@@ -451,18 +451,37 @@ def _uplink_and_downlink(front: str, roots: pl.LazyFrame) -> tuple[Part, Part]:
     return Part(f"to {front} and back (both ways; which way is not known)", whole, 0), Part("", 0, 0)
 
 
-def _silent_parts(path: pl.LazyFrame) -> tuple[Part, ...]:
-    """Parts for time in which no byte of a message was in transit, by who was waited for."""
+def _silent_parts(path: pl.LazyFrame, front: str) -> tuple[Part, ...]:
+    """Parts for time in which no byte of a message was in transit, by who was waited for.
+
+    In a protocol that is not read, what one side sends until the other does may be several messages (a ping beside a
+    request, an event that nobody asked for), so nothing shows who was waited for.
+    """
     closed = (pl.col("until_close") & (pl.col("response_idle_ns") > 0)).fill_null(value=False)
-    idle = path.group_by("service", closed=closed, maintain_order=True).agg(pl.col("response_idle_ns").sum())
-    roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
+    by_turns = (pl.col("protocol").cast(pl.String) == UNKNOWN).fill_null(value=False)
+    idle = path.group_by("service", by_turns=by_turns, closed=closed, maintain_order=True)
+    answers = idle.agg(pl.col("response_idle_ns").sum()).collect()
+    is_root = pl.col("depth") == 0
+    asked = {
+        "in the client, between pieces of its request": is_root & ~by_turns,
+        f"between pieces that the client sent before {front} answered": is_root & by_turns,
+        "in servers, between pieces of their requests": ~is_root & ~by_turns,
+        "between pieces that servers sent before they were answered": ~is_root & by_turns,
+    }
+    asking = [Part(label, _sum(path.filter(which), "request_idle_ns"), 0) for label, which in asked.items()]
     return (
-        Part("in the client, between pieces of its request", _sum(roots, "request_idle_ns"), 0),
+        *asking[:2],
         *(
-            Part(f"in {name}, {IDLE_ANSWER[until_close]}", spent, 0)
-            for name, until_close, spent in idle.collect().rows()
+            Part(
+                f"between pieces that {name} sent before it was asked again"
+                if is_turn
+                else f"in {name}, {IDLE_ANSWER[until_close]}",
+                spent,
+                0,
+            )
+            for name, is_turn, until_close, spent in answers.rows()
         ),
-        Part("in servers, between pieces of their requests", _sum(behind, "request_idle_ns"), 0),
+        *asking[2:],
         Part("until TCP let the sender go on (window, delayed ACK)", _sum(path, "send_held_ns"), 0),
         Part("until the receiver read (its window was closed)", _sum(path, "reader_wait_ns"), 0),
     )

@@ -137,6 +137,37 @@ def test_a_quorum_is_said_where_the_last_of_several_like_calls_came_after_the_an
     assert [part for part in parts(story) if part.startswith("waiting")] == [f"{expected} ± 0"]
 
 
+@pytest.mark.parametrize(
+    ("protocol", "in_request", "in_answer"),
+    [
+        ("http/1.1", "in the client, between pieces of its request", "in db, between pieces of its answer"),
+        (
+            "unknown",
+            "between pieces that the client sent before db answered",
+            "between pieces that db sent before it was asked again",
+        ),
+    ],
+)
+def test_a_pause_in_a_turn_of_an_unread_protocol_is_nobodys(protocol: str, in_request: str, in_answer: str) -> None:
+    exchanges = exchanges_of(f"client > db 0 10 50000 90000 whole=30000 first=50010 protocol={protocol}")
+    silences = table(
+        "silences",
+        [
+            {
+                "exchange_id": 1,
+                "in_response": in_response,
+                "from_trace_ns": at_us(since),
+                "to_trace_ns": at_us(until),
+                "cause": "idle",
+            }
+            for in_response, since, until in ((False, "10", "29990"), (True, "50010", "80000"))
+        ],
+    )
+    info = TraceInfo(created_ns=0, tool_version="", hosts=())
+    labels = [part.label for part in make_story(info, link(exchanges, silences), exchanges, clocks()).parts]
+    assert [label for label in labels if "pieces" in label] == [in_request, in_answer]
+
+
 def test_one_end_does_not_separate_the_server_and_the_network() -> None:
     story = story_of("client > -/proxy 30 - - 600 connect=0 connected=25 first=557 rtt=25")
     assert parts(story) == [
