@@ -368,7 +368,7 @@ KINDS = (
         family="stalls",
         reported_when=(
             "a small piece of a message waited for the ACK of the one before (Nagle), which the receiver delayed by "
-            "30 to 510 ms"
+            "30 to 510 ms, at a sender that otherwise sends no small piece behind an unacknowledged one"
         ),
         evidence=Evidence.ABSENCE,
     ),

@@ -19,6 +19,7 @@ from collector.hops.event_tables import event_table
 from collector.hops.messages import message_table, recognised_protocols
 from collector.hops.owner_columns import owner_columns
 from collector.hops.sender_pauses import pause_table
+from collector.hops.small_pieces import without_own_pauses
 from collector.hops.tls_handshakes import handshake_columns
 from collector.trace.arrow import bits, nullable, table_of_schema
 from collector.trace.schema import HOPS, HopKind, HopState, conform
@@ -69,13 +70,13 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     )
     messages = message_table(decoded, found["places"], is_of_end)
     hops = by_name(found["hops"])
-    hops = {**hops, "message_kinds": message_kinds(messages, hops, decoded.hosts)}
+    hops = _hop_table({**hops, "message_kinds": message_kinds(messages, hops, decoded.hosts)}, decoded.hosts)
     return Matched(
         events=event_table(decoded, placed),
-        hops=_hop_table(hops, decoded.hosts),
+        hops=hops,
         connections=_connection_table(found, decoded, first_connection_id, is_of_end, messages, placed),
         messages=messages,
-        pauses=pause_table(by_name(found["pauses"]), decoded.hosts),
+        pauses=without_own_pauses(pause_table(by_name(found["pauses"]), decoded.hosts), hops),
         crossings=pa.table({name: pa.array(values) for name, values in by_name(found["crossings"]).items()}),
     )
 

@@ -207,6 +207,10 @@ def _reason(limits: PauseThresholds) -> pl.Expr:
     return held.when(idle & fewer & ~late).then(pl.lit("slow_start"))
 
 
+HELD_BACK = (_reason(DEFAULT_LIMITS) == "delayed_ack").fill_null(value=False)
+"""Whether a pause, of columns as from `pause_table`, may be one for a delayed ACK."""
+
+
 def _with_exchanges(rows: pl.DataFrame, hops: pa.Table) -> pl.DataFrame:
     """`rows` with `receive_host` and `exchange_id` of the bytes that waited, or of the bytes before if none
     followed."""
