@@ -65,6 +65,29 @@ CHECKS = [(at, at + 5) for at in range(3, 40_000, 1000)]
 def test_calls_that_pay_no_heed_to_requests_are_the_hosts_own(
     calls: list[Interval], served: list[Interval], expected: bool
 ) -> None:
+    assert judge(calls, served) == (expected, expected)
+
+
+def test_calls_of_an_overloaded_pool_are_no_loop() -> None:
+    """Clients wait 60 ms at most for its only connection, and leave, also while their calls are under way."""
+    draws, free, calls, served, left = random.Random(1), 0, [], [], []
+    ready = [draws.randrange(20) for _ in range(8)]
+    for _ in range(600):
+        client = ready.index(min(ready))
+        arrived, begun = ready[client], max(ready[client] + 1, free)
+        if begun < arrived + 60:
+            free = begun + 1 + round(draws.expovariate(1 / 10))
+            calls.append((begun, free))
+        left.append(free + 1 > arrived + 60)
+        ready[client] = min(free + 1, arrived + 60)
+        served.append((arrived, ready[client]))
+        ready[client] += draws.randrange(10)
+    assert sum(left) / len(left) >= 0.2
+    assert judge(calls, served) == (False, False)
+
+
+def judge(calls: Sequence[Interval], served: Sequence[Interval]) -> tuple[bool, bool]:
+    """Whether all of these calls over one connection are held to be the host's own, and whether anything is."""
     every = np.array([*calls, *served], np.int64) * MS + BASE_NS
     of_host = np.arange(len(every)) < len(calls)
     found = own_calls(
@@ -76,7 +99,7 @@ def test_calls_that_pay_no_heed_to_requests_are_the_hosts_own(
         answered=every[:, 1],
         closed=every[:, 1],
     )
-    assert (found[of_host].all(), found.any()) == (expected, expected)
+    return bool(found[of_host].all()), bool(found.any())
 
 
 def test_a_loops_calls_have_no_parent() -> None:
