@@ -28,6 +28,7 @@ requests are nearly always longer than its calls, all lie inside; it is not reco
 from collections.abc import Iterator
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from collector.trace.time_columns import UNSEEN, Int64Array
@@ -73,17 +74,38 @@ def own_calls(
     """
     found = np.zeros(len(connection), dtype=np.bool_)
     served = np.flatnonzero((server >= 0) & (arrived != UNSEEN) & (closed != UNSEEN))
-    made = np.flatnonzero((client >= 0) & (sent != UNSEEN))
-    calls_of = {int(client[made[group[0]]]): made[group] for group in _groups(client[made])}
-    for group in _groups(server[served]):
-        here = served[group]
-        calls = calls_of.get(int(server[here[0]]), np.empty(0, np.int64))
-        requests = _Served(arrived[here], closed[here])
-        for kept in _groups(connection[calls], LEAST_CALLS):
-            mine = calls[kept]
+    made = np.flatnonzero(np.isin(client, np.unique(server[served])) & (sent != UNSEEN))
+    made = made[np.isin(connection[made], _busy_or_slow(connection[made], sent[made], answered[made]))]
+    requests = {int(server[served[group[0]]]): served[group] for group in _groups(server[served])} if len(made) else {}
+    for of_host in _groups(client[made]):
+        here = requests[int(client[made[of_host[0]]])]
+        at_host = _Served(arrived[here], closed[here])
+        calls = made[of_host]
+        for of_connection in _groups(connection[calls]):
+            mine = calls[of_connection]
             known = mine[answered[mine] != UNSEEN]
-            found[mine] = _is_timer(sent[mine], requests) or _is_loop(sent[known], answered[known], requests)
+            found[mine] = _is_timer(sent[mine], at_host) or _is_loop(sent[known], answered[known], at_host)
     return found
+
+
+def _busy_or_slow(connection: Int64Array, sent: Int64Array, answered: Int64Array) -> Int64Array:
+    """Connections of `LEAST_CALLS` calls or more that a loop keeps busy, or whose calls have the pace of a timer: the
+    others, which are nearly all, need not be judged one by one."""
+    calls = pl.DataFrame({"connection": connection, "sent": sent, "answered": answered}).sort("connection", "sent")
+    known = pl.when(pl.col("answered") != UNSEEN).then("answered")
+    gaps = (pl.col("sent").shift(-1) - pl.col("ended")).clip(lower_bound=0).drop_nulls().sort()
+    by_connection = (
+        calls.with_columns(ended=known)
+        .filter(pl.len().over("connection") >= LEAST_CALLS)
+        .group_by("connection")
+        .agg(
+            beat=pl.col("sent").diff().median(),
+            spent=(pl.col("ended") - pl.col("sent")).sum(),
+            idle=gaps.head((USUAL_GAPS_SHARE * pl.len()).cast(pl.Int64)).sum(),
+        )
+    )
+    busy = pl.col("spent") >= LEAST_BUSY_SHARE * (pl.col("spent") + pl.col("idle"))
+    return by_connection.filter(busy | (pl.col("beat") >= LEAST_BEAT_NS))["connection"].to_numpy()
 
 
 class _Served:
@@ -142,10 +164,8 @@ def _is_timer(begun: Int64Array, requests: _Served) -> bool:
     return not _follows_requests(begun, [round(by * beat) for by in BEAT_SHIFTS], requests)
 
 
-def _groups(keys: NDArray[np.integer], least: int = 1) -> Iterator[Int64Array]:
-    """For each key that occurs at least so often, the places where it does."""
+def _groups(keys: NDArray[np.integer]) -> Iterator[Int64Array]:
+    """For each key that occurs, the places where it does."""
     order = np.argsort(keys, kind="stable")
     first = np.flatnonzero(np.diff(keys[order], prepend=keys[order][:1] - 1))
-    count = np.diff(first, append=len(order))
-    for at, size in zip(first[count >= least].tolist(), count[count >= least].tolist(), strict=True):
-        yield order[at : at + size]
+    yield from np.split(order, first[1:]) if len(order) else ()
