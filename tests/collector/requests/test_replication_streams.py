@@ -18,7 +18,7 @@ def packet(number: int, body: bytes) -> bytes:
     return len(body).to_bytes(3, "little") + bytes([number]) + body
 
 
-def asked(body: bytes) -> list[Message]:
+def request_and_answer(body: bytes) -> list[Message]:
     return [(True, packet(0, body)), (False, packet(1, OK))]
 
 
@@ -28,9 +28,9 @@ BEFORE: list[Message] = [
     (False, GREETING),
     (True, LOGIN),
     (False, packet(2, OK)),
-    *asked(b"\3SET @master_heartbeat_period= 1"),
-    *asked(b"\3SET @slave_gtid_strict_mode=0"),
-    *asked(b"\x15\2\0\0\0"),
+    *request_and_answer(b"\3SET @master_heartbeat_period= 1"),
+    *request_and_answer(b"\3SET @slave_gtid_strict_mode=0"),
+    *request_and_answer(b"\x15\2\0\0\0"),
 ]
 CHANGES: list[Message] = [(False, packet(1 + number, b"\0" + b"change " * 20)) for number in range(12)]
 
