@@ -101,7 +101,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     multiplexed = multiplexed_turns(exchanges)
     exchanges = merge_like_servers(exchanges)
     times, names = _times(exchanges, multiplexed)
-    by_itself = _own_calls(exchanges, times) & (shown_id == 0)
+    by_itself = _own_calls(exchanges, times, shown_id)
     times.client[by_itself] = NONE
     found = _core.link_by_id(
         {
@@ -206,11 +206,11 @@ def _times(exchanges: pa.Table, multiplexed: NDArray[np.bool_]) -> tuple[_Times,
     return times, _Names(hosts, services, methods)
 
 
-def _own_calls(exchanges: pa.Table, times: _Times) -> NDArray[np.bool_]:
-    """Whether each exchange is a call that its client's host makes by itself."""
+def _own_calls(exchanges: pa.Table, times: _Times, shown_id: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each exchange is a call that its client's host makes by itself; none that shows an id is."""
     return own_calls(
         numbers(exchanges["connection_id"]),
-        times.client,
+        np.where(shown_id == 0, times.client, np.int32(NONE)),
         times.server,
         sent=times.sent,
         arrived=times.arrived,
