@@ -45,6 +45,7 @@ from collector.requests.critical_path import NONE
 from collector.requests.inferred_parents import Inferred, infer_links
 from collector.requests.like_servers import merge_like_servers
 from collector.requests.multiplexed import multiplexed_turns
+from collector.requests.operations import with_operations
 from collector.requests.own_calls import own_calls
 from collector.requests.protocols import WITH_OWN_IDS
 from collector.requests.transactions import one_parent_each, transactions
@@ -91,11 +92,14 @@ class _Times(Struct, frozen=True):
         return (parent < child) | ((parent == child) & lower)
 
 
-def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray[np.uint32]) -> Links:
+def find_links(
+    exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray[np.uint32], paths: NDArray[np.uint64]
+) -> Links:
     """The parent of each exchange that has one.
 
     Arguments: `exchanges`, columns of `collector.trace.schema.EXCHANGES`; their transaction ids as 64-bit hashes, 0 for
-    none; and the words of their targets, as `collector._core.linking_words` gives them.
+    none; the words of their targets, as `collector._core.linking_words` gives them; and numbers of their targets
+    without queries, as `collector._core.path_numbers` gives them.
     Returns: a forest, since a parent begins before its child.
     """
     multiplexed = multiplexed_turns(exchanges)
@@ -132,7 +136,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
         receives_ids |= shows_id & ~begins_id
         if not (shows_id & ~begins_id)[unresolved].all():
             unresolved = _infer_unresolved(
-                _Visible(_as_enums(exchanges, names, multiplexed, by_itself), words),
+                _Visible(with_operations(_as_enums(exchanges, names, multiplexed, by_itself), paths), words),
                 times,
                 shows_id,
                 begins_id,

@@ -5,7 +5,7 @@ span and all spans below it; `trace_id` is the root's `exchange_id`. Work deferr
 trace, with an empty ledger.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector import _core
+from collector.capture_files.records import Columns
 from collector.execution import memory
 from collector.requests.critical_path import NONE, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import as_clients_saw
@@ -68,11 +69,11 @@ def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
 
 def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     """The result of `link` for a table `exchanges` in parts. Memory: about 430 bytes for each exchange, no texts."""
-    rows, shown_id, words, asked = _numeric_columns(exchanges)
+    rows, shown_id, words, asked, paths = _numeric_columns(exchanges)
     memory.give_back()
     ids = coalesce(rows, ["exchange_id"], NONE)
-    links = find_links(rows, shown_id, words)
-    del shown_id, words
+    links = find_links(rows, shown_id, words, paths)
+    del shown_id, words, paths
     parent = links.parent
     forest = _core.trace_forest(parent)
     rows = as_clients_saw(rows)
@@ -105,20 +106,22 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
 
 def _numeric_columns(
     parts: Iterable[pa.Table],
-) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]:
+) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64]]:
     """`COLUMNS` of all parts; 64-bit hashes of their transaction ids, 0 without one (they collide in one of 10^7
-    traces); the words of targets and byte ranges, hashed to 32 bits; and whole targets as from `target_numbers`."""
+    traces); the words of targets and byte ranges, hashed to 32 bits; whole targets as from
+    `target_numbers`; and, likewise, targets without their queries."""
     tables, asked, answered = [EXCHANGES.empty_table().select(COLUMNS)], [NO_IDS], [NO_IDS]
-    targets = [NO_IDS]
+    targets, paths = [NO_IDS], [NO_IDS]
     words = [_words(EXCHANGES.empty_table())]
     for part in parts:
         tables.append(sharing_nulls(part.select(COLUMNS)))
         words.append(_words(part))
         targets.append(target_numbers(part["target"]))
+        paths.append(_hashes(part["target"], _core.path_numbers))
         asked.append(_hashes(part["transaction_id"]))
         answered.append(_hashes(part["response_transaction_id"]))
     shown = _shown_ids(np.concatenate(asked), np.concatenate(answered))
-    return pa.concat_tables(tables), shown, np.concatenate(words), np.concatenate(targets)
+    return pa.concat_tables(tables), shown, np.concatenate(words), np.concatenate(targets), np.concatenate(paths)
 
 
 def target_numbers(targets: pa.ChunkedArray) -> NDArray[np.uint64]:
@@ -137,10 +140,12 @@ def _words(exchanges: pa.Table) -> NDArray[np.uint32]:
     return _core.linking_words(texts(target) | ranges)
 
 
-def _hashes(ids: pa.ChunkedArray) -> NDArray[np.uint64]:
+def _hashes(
+    ids: pa.ChunkedArray, numbers_of: Callable[[Columns], NDArray[np.uint64]] = _core.text_numbers
+) -> NDArray[np.uint64]:
     if ids.null_count == len(ids):
         return np.zeros(len(ids), np.uint64)
-    found = _core.text_numbers(texts(ids))
+    found = numbers_of(texts(ids))
     if ids.null_count:
         found[ids.is_null().to_numpy()] = 0
     return found

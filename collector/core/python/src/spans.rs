@@ -5,8 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_spans::{
-    Exchanges, Nodes, Piece, Shape, Silences, Texts, Waiting, coalesce, forest, link, places, share_out, text_numbers,
-    waits, words,
+    Exchanges, Nodes, Piece, Shape, Silences, Texts, Waiting, coalesce, forest, link, path_numbers, places, share_out,
+    text_numbers, waits, words,
 };
 
 use crate::columns::{Columns, inconsistent, to_dict};
@@ -16,6 +16,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trace_forest, module)?)?;
     module.add_function(wrap_pyfunction!(coalesce_py, module)?)?;
     module.add_function(wrap_pyfunction!(text_numbers_py, module)?)?;
+    module.add_function(wrap_pyfunction!(path_numbers_py, module)?)?;
     module.add_function(wrap_pyfunction!(waits_py, module)?)?;
     module.add_function(wrap_pyfunction!(make_ledger, module)?)?;
     module.add_function(wrap_pyfunction!(places_py, module)?)?;
@@ -81,6 +82,14 @@ fn text_numbers_py<'py>(py: Python<'py>, texts: &Bound<'py, PyDict>) -> PyResult
     let columns = Columns::of(texts)?;
     let texts: Texts = columns.table()?;
     Ok(py.detach(|| text_numbers(&texts)).into_pyarray(py))
+}
+
+/// A hash of each target without its query.
+#[pyfunction(name = "path_numbers")]
+fn path_numbers_py<'py>(py: Python<'py>, texts: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let columns = Columns::of(texts)?;
+    let texts: Texts = columns.table()?;
+    Ok(py.detach(|| path_numbers(&texts)).into_pyarray(py))
 }
 
 /// When servers began to work on requests, and when the first of parallel calls was answered.

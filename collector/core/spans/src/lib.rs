@@ -26,7 +26,7 @@ pub use groups::{Groups, Sums, groups, sums};
 pub use lateness::{Bins, Late, Limits, RequestTimes, count_bins, count_late};
 pub use ledger::{Ledger, Nodes, share_out};
 pub use links_by_id::{Exchanges, Links, link};
-pub use pieces::{Piece, coalesce, text_numbers};
+pub use pieces::{Piece, coalesce, path_numbers, text_numbers};
 pub use places::places;
 pub use server_time::{CallTimes, ServerTime, server_time};
 pub use silences::{LongSilences, ShortSilences, Silences};

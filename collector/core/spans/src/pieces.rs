@@ -72,8 +72,19 @@ pub fn coalesce(columns: &[Vec<Piece>], missing: i64) -> Vec<i64> {
 
 /// A 64-bit hash of each text, so that equal texts have equal numbers; 0 for an empty text.
 pub fn text_numbers(texts: &Texts) -> Vec<u64> {
+    numbers(texts, |text| text)
+}
+
+/// The same of each text before its first question mark: of a target without its query.
+pub fn path_numbers(texts: &Texts) -> Vec<u64> {
+    numbers(texts, |text| {
+        &text[..text.iter().position(|&byte| byte == b'?').unwrap_or(text.len())]
+    })
+}
+
+fn numbers(texts: &Texts, part: impl Fn(&[u8]) -> &[u8] + Sync) -> Vec<u64> {
     let count = texts.offsets.len() - 1;
-    let number = |row: usize| match texts.text(row) {
+    let number = |row: usize| match part(texts.text(row)) {
         [] => 0,
         text => {
             let mut hasher = FxHasher::default();
@@ -129,6 +140,17 @@ mod tests {
         };
         let numbers = text_numbers(&texts);
         assert_eq!((numbers[1], numbers[0]), (0, numbers[3]));
+        assert!(numbers[2] != numbers[0] && numbers[2] != 0);
+    }
+
+    #[test]
+    fn a_path_has_the_same_number_whatever_its_query() {
+        let texts = Texts {
+            offsets: &[0, 2, 6, 9, 11],
+            bytes: b"/a/a?1/b??x",
+        };
+        let numbers = path_numbers(&texts);
+        assert_eq!((numbers[0], numbers[3]), (numbers[1], 0));
         assert!(numbers[2] != numbers[0] && numbers[2] != 0);
     }
 }
