@@ -25,7 +25,8 @@ arrive there when the child's first byte left: two stamps of one host, which no 
 
 Confidence is one divided by the number of equally possible candidates. For rare kinds by `timing` it is also multiplied
 by the share of like exchanges (same client host, same service) that had a candidate at all, and by the probability that
-this was no chance (`collector.requests.coincidence`): a daemon's own requests run whether or not a parent is open.
+this was no chance (`collector.requests.coincidence`): a daemon's own requests run whether or not a parent is open. What
+is left is the probability that there is no parent; where that is far likelier than the innermost one, none is named.
 
 Cost: a pass of the core over those that show an id (`collector/core/spans/src/links_by_id.rs`), its loop for those
 without one (`collector/core/links`), and a sorted search for each child that neither links.
@@ -57,6 +58,8 @@ MAX_REQUESTS_PER_ID = 256
 """Most requests at one host that share a transaction id (retries, segments of one upload) and are still linked by it.
 Above that it is a constant, not an id, and pairing each with each would cost the square."""
 FOREVER = np.iinfo(np.int64).max
+LEAST_ODDS = 0.5
+"""Chosen: of a rare kind, a parent that is less than half as likely as that there is none is not named."""
 
 
 class Links(Struct, frozen=True):
@@ -356,11 +359,11 @@ def _link_by_timing(
         linked_count = int((chosen[group] != NONE).sum())
         share[group] = linked_count / len(group)
         share[group] *= made_by_requests(linked_count, len(group), opened[int(host[group[0]])])
-    linked = np.flatnonzero(chosen != NONE)
+    likely = share / np.maximum(candidates, 1)  # there are no candidates of a parent that ends before it begins
+    linked = np.flatnonzero((chosen != NONE) & (likely >= LEAST_ODDS * (1 - share)))
     linked = linked[times.possible(unresolved[linked], chosen[linked])]
     links.parent[unresolved[linked]] = chosen[linked]
-    # there are no candidates of a parent that ends before it begins
-    links.confidence[unresolved[linked]] = share[linked] / np.maximum(candidates[linked], 1)
+    links.confidence[unresolved[linked]] = likely[linked]
     linked = linked[(other[linked] != NONE) & times.possible(unresolved[linked], other[linked])]
     links.alternative[unresolved[linked]] = other[linked]
     links.alternative_confidence[unresolved[linked]] = links.confidence[unresolved[linked]]

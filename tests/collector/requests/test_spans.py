@@ -227,6 +227,16 @@ CASES = {
         """,
         ["1 | 0 10 38 10", "2 < 1 timing 0.50 | 0 2 38 2", "3 | 0 2 2 2"],
     ),
+    "no id: what is far likelier to have no parent has none": (
+        """
+        client > proxy      0  10 900 910
+        client > proxy      1  11 900 911
+        client > proxy      2  12 900 912
+        proxy > storage1  200 202 204 206
+        proxy > storage1 1200 1202 1204 1206
+        """,
+        ["1 | 0 10 890 10", "2 | 0 10 889 11", "3 | 0 10 888 12", "4 | 0 2 2 2", "5 | 0 2 2 2"],
+    ),
     "an id that leads elsewhere is no candidate": (
         """
         client > proxy    0 10 90 100 tx=a
