@@ -34,8 +34,7 @@ def find(seen: Observations, limits: ClockThresholds) -> Iterable[Finding]:
 
 def clock_findings(clocks: pa.Table, info: TraceInfo, limits: ClockThresholds) -> Iterable[Finding]:
     """Findings about the clocks of hosts that sent or received packets. Arguments: the table `clocks`; thresholds."""
-    others = {each.host: each.count for each in info.counters if each.name == "direction_unknown"}
-    busy = {host.host for host in info.hosts if host.events_count > others.get(host.host, 0)}
+    busy = _hosts_with_packets(info)
     if len(busy) < 2:
         return
     rows_of: dict[str, list[dict[str, Any]]] = {}
@@ -47,6 +46,14 @@ def clock_findings(clocks: pa.Table, info: TraceInfo, limits: ClockThresholds) -
         if host in busy and not (host in on_path and rows[0]["method"] == "none"):
             yield from _of_host(host, rows, whole, limits)
     yield from _step_findings(step for step in clock_steps(clocks) if step.host in busy)
+
+
+def _hosts_with_packets(info: TraceInfo) -> set[str]:
+    """Hosts that sent or received packets, as far as that is known: a switch floods packets between others to an idle
+    host. Where fewer than two hosts are known to have packets of their own, all that captured any."""
+    others = {each.host: each.count for each in info.counters if each.name == "direction_unknown"}
+    own = {host.host for host in info.hosts if host.events_count > others.get(host.host, 0)}
+    return own if len(own) > 1 else {host.host for host in info.hosts if host.events_count}
 
 
 def _whole(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:

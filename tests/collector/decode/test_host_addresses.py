@@ -1,8 +1,7 @@
 """Which addresses are a host's own, from what captures show."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from collector.decode.host_addresses import Traffic, own_addresses
 

@@ -449,10 +449,12 @@ def test_a_clock_that_is_not_aligned_is_so_for_the_whole_trace() -> None:
 
 @pytest.mark.parametrize(("of_others", "kinds"), [(2, ["unaligned_clock"]), (3, [])])
 def test_a_host_without_packets_of_its_own_needs_no_clock(of_others: int, kinds: list[str]) -> None:
-    clocks = table("clocks", [{"host": "a", "method": "hull", "uncertainty_ns": 5}, {"host": "b", "method": "none"}])
+    aligned = [{"host": host, "method": "hull", "uncertainty_ns": 5} for host in "ac"]
+    clocks = table("clocks", [*aligned, {"host": "b", "method": "none"}])
     host = HostInfo("a", (), (), (), 1, 1, 0, 1)
     counters = (CounterInfo("b", "direction_unknown", Severity.DATA_LOSS, of_others, ""),)
-    info = replace(INFO, hosts=(host, replace(host, host="b", events_count=3)), counters=counters)
+    hosts = (host, replace(host, host="c"), replace(host, host="b", events_count=3))
+    info = replace(INFO, hosts=hosts, counters=counters)
     assert [found.kind for found in clock_findings(clocks, info, DEFAULTS.clocks)] == kinds
 
 
