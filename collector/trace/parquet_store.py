@@ -16,6 +16,7 @@ import mmap
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -47,6 +48,8 @@ ROWS_OF_THREADS = 20_000
 """Columns of row groups with more rows are decoded in threads."""
 LOOKED_UP_BY = ("host", "frame", "connection_id")
 """Columns with statistics, by which a reader skips row groups."""
+REMOVALS = 100
+"""So often a folder is removed in which another thread still begins files; the first time is nearly always enough."""
 _TABLE_FILE = re.compile(rf"({'|'.join(TABLES)})(-[0-9a-f]{{8}})?\.parquet")
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """From Linux's <fcntl.h> and <linux/fs.h>."""
@@ -145,7 +148,7 @@ class ParquetStore:
             with _storage_errors(self.url):
                 _replace_directory(Path(staging), Path(self._root))
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            _remove_folder(Path(staging))
             scratch.release(Path(staging))
 
     def encode(self, name: str, table: pa.Table) -> encoded.Rows:
@@ -358,6 +361,15 @@ def _remove(fs: Any, paths: Sequence[str]) -> None:
     for path in paths:
         with suppress(FileNotFoundError):
             fs.rm(path, recursive=path.endswith(INDEX_FOLDER))
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder in which another thread may begin a file meanwhile: an interrupt may come while it is awaited."""
+    for _ in range(REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.01)
 
 
 def _staging_path(root: str) -> str:
