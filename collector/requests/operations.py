@@ -38,7 +38,8 @@ def with_operations(exchanges: pl.DataFrame, paths: NDArray[np.uint64]) -> pl.Da
     if common.is_empty():
         return exchanges
     operation = known.join(common, on=[*GROUP, "path"], how="left", maintain_order="left")["operation"]
-    text = exchanges.select(pl.concat_str(pl.col("method").cast(pl.String), operation.fill_null("")))["method"]
+    named = pl.concat_str(pl.col("method").cast(pl.String), operation.fill_null(""), separator=" ")
+    text = exchanges.select(named)["method"]
     return exchanges.with_columns(method=text.cast(pl.Enum(text.drop_nulls().unique().sort())))
 
 

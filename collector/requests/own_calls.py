@@ -25,12 +25,11 @@ Limits: a connection over which both a loop's and requests' calls go is none of 
 requests are nearly always longer than its calls, all lie inside; it is not recognised.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector.requests.row_groups import rows_alike
 from collector.trace.time_columns import UNSEEN, Int64Array
 
 LEAST_CALLS = 10
@@ -76,12 +75,14 @@ def own_calls(
     served = np.flatnonzero((server >= 0) & (arrived != UNSEEN) & (closed != UNSEEN))
     made = np.flatnonzero(np.isin(client, np.unique(server[served])) & (sent != UNSEEN))
     made = made[np.isin(connection[made], _busy_or_slow(connection[made], sent[made], answered[made]))]
-    requests = {int(server[served[group[0]]]): served[group] for group in _groups(server[served])} if len(made) else {}
-    for of_host in _groups(client[made]):
+    requests = (
+        {int(server[served[group[0]]]): served[group] for group in rows_alike(server[served])} if len(made) else {}
+    )
+    for of_host in rows_alike(client[made]):
         here = requests[int(client[made[of_host[0]]])]
         at_host = _Served(arrived[here], closed[here])
         calls = made[of_host]
-        for of_connection in _groups(connection[calls]):
+        for of_connection in rows_alike(connection[calls]):
             mine = calls[of_connection]
             known = mine[answered[mine] != UNSEEN]
             found[mine] = _is_timer(sent[mine], at_host) or _is_loop(sent[known], answered[known], at_host)
@@ -162,10 +163,3 @@ def _is_timer(begun: Int64Array, requests: _Served) -> bool:
     if beat < LEAST_BEAT_NS or regular < LEAST_REGULAR_SHARE:
         return False
     return not _follows_requests(begun, [round(by * beat) for by in BEAT_SHIFTS], requests)
-
-
-def _groups(keys: NDArray[np.integer]) -> Iterator[Int64Array]:
-    """For each key that occurs, the places where it does."""
-    order = np.argsort(keys, kind="stable")
-    first = np.flatnonzero(np.diff(keys[order], prepend=keys[order][:1] - 1))
-    yield from np.split(order, first[1:]) if len(order) else ()

@@ -49,6 +49,7 @@ from collector.requests.multiplexed import multiplexed_turns
 from collector.requests.operations import with_operations
 from collector.requests.own_calls import own_calls
 from collector.requests.protocols import WITH_OWN_IDS
+from collector.requests.row_groups import rows_alike
 from collector.requests.transactions import one_parent_each, transactions
 from collector.trace.arrow import coalesce, indices, numbers, unify_dictionaries
 from collector.trace.request_times import BEGIN, END, SERVER_BEGIN, SERVER_END
@@ -339,14 +340,14 @@ def _link_by_timing(
     host, service = times.client[unresolved].astype(np.int64), times.service[unresolved].astype(np.int64)
     serving = np.flatnonzero((times.server >= 0) & (times.arrived != UNSEEN))
     serving = serving[np.lexsort((times.exchange_id[serving], times.arrived[serving]))]
-    for group in _groups(host, receives_ids[unresolved]):
+    for group in rows_alike(host, receives_ids[unresolved]):
         chosen[group], other[group], candidates[group] = _innermost(
             times, unresolved[group], _eligible_requests(times, shows_id, receives_ids, serving, unresolved[group[0]])
         )
     single = (candidates == 1) & (chosen != NONE)
     calls = {*zip(times.service[chosen[single]].tolist(), service[single].tolist(), strict=True)}
     several = np.flatnonzero(candidates > 1)
-    for among in _groups(host[several], receives_ids[unresolved[several]], service[several]):
+    for among in rows_alike(host[several], receives_ids[unresolved[several]], service[several]):
         group = several[among]
         callers = [caller for caller, called in calls if called == service[group[0]] and min(caller, called) >= 0]
         parents = _eligible_requests(times, shows_id, receives_ids, serving, unresolved[group[0]])
@@ -355,7 +356,7 @@ def _link_by_timing(
         found = place != NONE
         chosen[group[found]], other[group[found]], candidates[group[found]] = place[found], after[found], count[found]
     share, opened = np.empty(len(unresolved)), _open_shares(times, serving)
-    for group in _groups(host, service):
+    for group in rows_alike(host, service):
         linked_count = int((chosen[group] != NONE).sum())
         share[group] = linked_count / len(group)
         share[group] *= made_by_requests(linked_count, len(group), opened[int(host[group[0]])])
@@ -380,15 +381,6 @@ def _open_shares(times: _Times, serving: Int64Array) -> defaultdict[int, float]:
         here = serving[times.server[serving] == host]
         shares[host] = open_share(times.arrived[here], times.closed[here], int(stamps.min()), int(stamps.max()))
     return shares
-
-
-def _groups(*keys: NDArray[np.generic]) -> list[Int64Array]:
-    """For each key that occurs, the places where it does."""
-    order = np.lexsort(keys)
-    new = np.zeros(len(order), dtype=np.bool_)
-    for key in keys:
-        new |= np.diff(key[order].astype(np.int64), prepend=-2) != 0
-    return np.split(order, np.flatnonzero(new)[1:]) if len(order) else []
 
 
 def _eligible_requests(

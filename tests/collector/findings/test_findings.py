@@ -1,6 +1,7 @@
 """What is found wrong, on scripts of transfers with one fault each, and nothing on clean ones."""
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
@@ -670,6 +671,20 @@ def test_streams_reset_after_the_same_wait_had_a_limit(ending: str, waits_ms: li
 @pytest.mark.parametrize(("script", "expected"), ENDED.values(), ids=ENDED)
 def test_who_ended_requests_and_how(script: str, expected: str) -> None:
     assert kinds(script) == [expected]
+
+
+@pytest.mark.parametrize(("protocol", "end"), [("http/1.1", "the last chunk"), ("http/2", "the frame that ends it")])
+def test_an_answer_that_announces_no_length_lacks_its_end(protocol: str, end: str) -> None:
+    tables = play("client:40000 > web:8080\n 0 > 0:100 GET /a\n 300 < 0:60 200 body=900 with=10\n 900 < fin@60")
+    built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "swift"}))
+    ended = with_outcomes(with_endings(built.exchanges, built.hops))
+    for name, value in (("protocol", pa.array([protocol]).dictionary_encode()), ("response_due_bytes", pa.nulls(1))):
+        place = ended.schema.get_field_index(name)
+        ended = ended.set_column(place, ended.schema.field(place), value.cast(ended.schema.field(place).type))
+    [said] = lines(ended, built.hops, tables.connections)
+    assert said.startswith("warning truncated_response web ")
+    assert "was answered without the answer's end: the server closed the connection early" in said
+    assert said.endswith(f"; {end} never arrived, after 60 bytes")
 
 
 def test_a_proxy_that_passes_a_broken_answer_on_is_not_the_cause() -> None:

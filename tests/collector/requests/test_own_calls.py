@@ -102,8 +102,9 @@ def judge(calls: Sequence[Interval], served: Sequence[Interval]) -> tuple[bool, 
     return bool(found[of_host].all()), bool(found.any())
 
 
-def test_a_loops_calls_have_no_parent() -> None:
-    def exchange(number: int, times: Interval, ends: tuple[str, str], connection: int) -> dict[str, object]:
+@pytest.mark.parametrize("shows_ids", [False, True])
+def test_a_loops_calls_have_no_parent_but_by_an_id(shows_ids: bool) -> None:
+    def exchange(number: int, times: Interval, ends: tuple[str, str], connection: int, of: int) -> dict[str, object]:
         begin, end = (BASE_NS + at * MS for at in times)
         stamps = {"request_first": begin, "request_last": begin, "response_first": end, "response_last": end}
         return {
@@ -114,10 +115,18 @@ def test_a_loops_calls_have_no_parent() -> None:
             "service": f"{ends[1]}:9092",
             "request_bytes": 100,
             "response_bytes": 80,
+            "transaction_id": f"r{of}" if shows_ids else None,
             **{f"{what}_{how}_trace_ns": at for what, at in stamps.items() for how in ("sent", "received")},
         }
 
-    rows = [exchange(n, times, ("client", "a"), 1 + n % 7) for n, times in enumerate(OPEN)]
-    rows += [exchange(len(OPEN) + n, times, ("a", "b"), 9) for n, times in enumerate(loop((5, 100), 6))]
+    calls = [(times, request_at(times[0])) for times in loop((5, 100), 6)]
+    rows = [exchange(n, times, ("client", "a"), 1 + n % 7, n) for n, times in enumerate(OPEN)]
+    rows += [exchange(len(OPEN) + n, times, ("a", "b"), 9, of) for n, (times, of) in enumerate(calls)]
     spans = link(table("exchanges", rows)).to_pylist()
-    assert [span["parent_span_id"] for span in spans if span["parent_span_id"] is not None] == []
+    parents = {span["span_id"]: span["parent_span_id"] for span in spans if span["parent_span_id"] is not None}
+    assert parents == ({len(OPEN) + n: of for n, (_, of) in enumerate(calls) if of >= 0} if shows_ids else {})
+
+
+def request_at(at: int) -> int:
+    """The number of the request that arrived last before a time, and was open then; -1 if none was."""
+    return max((n for n, (begin, end) in enumerate(OPEN) if begin < at < end), default=-1)

@@ -1,4 +1,4 @@
-"""A replica of MySQL: what it asks before it reads the log of changes are requests; the log is a stream."""
+"""Replicas of MySQL and PostgreSQL: what they ask before the log of changes are requests; the log is a stream."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
 from collector.trace.reading import Trace
-from tests.helpers.tls_captures import Message, in_the_clear, write_pcaps
+from tests.helpers.tls_captures import Message, Packet, Segments, in_the_clear, write_pcaps
 
 OK = b"\0\0\0\2\0\0\0"
 CAPABILITIES = b"\x05\xa2\x3f\0"  # as of version 4.1, no compression, no TLS
@@ -35,13 +35,23 @@ BEFORE: list[Message] = [
 CHANGES: list[Message] = [(False, packet(1 + number, b"\0" + b"change " * 20)) for number in range(12)]
 
 
+def replayed(folder: Path, packets: list[Packet]) -> Trace:
+    captures = write_pcaps(folder, packets)
+    analyse(host_sources([str(each) for each in captures]), str(folder / "trace"))
+    return Trace(str(folder / "trace"))
+
+
+def requests_shown(trace: Trace) -> list[tuple[str, bool]]:
+    """Method of each exchange, and whether it is part of a stream."""
+    exchanges = pl.DataFrame(trace.read("exchanges"))
+    return exchanges.select(pl.col("method").cast(pl.String), "is_stream").rows()
+
+
 @pytest.mark.parametrize("dump", [0x12, 0x1E], ids=["by place", "by transaction"])
 def test_what_a_replica_asks_before_the_log_are_requests(tmp_path: Path, dump: int) -> None:
     said = [*BEFORE, (True, packet(0, bytes([dump]) + b"\4\0\0\0\0\0\2\0\0\0")), *CHANGES]
-    captures = write_pcaps(tmp_path, in_the_clear(said))
-    analyse(host_sources([str(each) for each in captures]), str(tmp_path / "trace"))
-    exchanges = pl.DataFrame(Trace(str(tmp_path / "trace")).read("exchanges"))
-    shown = exchanges.select(pl.col("method").cast(pl.String), "is_stream").rows()
+    trace = replayed(tmp_path, in_the_clear(said))
+    shown = requests_shown(trace)
     assert shown == [
         ("LOGIN", False),
         ("SET", False),
@@ -49,6 +59,46 @@ def test_what_a_replica_asks_before_the_log_are_requests(tmp_path: Path, dump: i
         ("REGISTER REPLICA", False),
         ("BINLOG DUMP", True),
     ]
-    [stream] = Trace(str(tmp_path / "trace")).read("streams").to_pylist()
+    [stream] = trace.read("streams").to_pylist()
     assert (stream["reason"], stream["evidence"]) == ("word", "BINLOG DUMP (mysql)")
     assert stream["to_client_count"] == len(CHANGES) - 1  # the first packet begins the answer
+
+
+def message(kind: bytes, body: bytes = b"") -> bytes:
+    return kind + (len(body) + 4).to_bytes(4, "big") + body
+
+
+READY = message(b"Z", b"I")
+PARAMETERS = b"\0\3\0\0user\0standby\0replication\0true\0\0"
+STANDBY: list[Message] = [
+    (True, (len(PARAMETERS) + 4).to_bytes(4, "big") + PARAMETERS),
+    (False, message(b"R", bytes(4)) + READY),
+    (True, message(b"Q", b"IDENTIFY_SYSTEM\0")),
+    (False, message(b"C", b"IDENTIFY_SYSTEM\0") + READY),
+]
+LOG = message(b"d", b"w" + bytes([0, 0, 1, 0, 0, 0, 0, 0] * 2) + bytes([0, 2] + [9] * 6) + b"change" * 9)
+REPORT = message(b"d", b"r" + bytes(24) + bytes([0, 2] + [9] * 6) + b"\0")
+FOLLOWED: list[Message] = [(False, LOG), (True, REPORT), (False, LOG), (False, LOG), (True, REPORT), (True, REPORT)] * 3
+
+
+@pytest.mark.parametrize("word", ["START_REPLICATION SLOT standby 0/3000000 TIMELINE 1", "LISTEN jobs"])
+def test_a_statement_after_which_a_server_sends_when_it_wants(tmp_path: Path, word: str) -> None:
+    goes_on: list[Message] = [(False, message(b"W", b"\0\0\0")), *FOLLOWED]
+    notified: list[Message] = [(False, message(b"C", b"LISTEN\0") + READY), *[(False, message(b"A", b"jobs"))] * 9]
+    said = [*STANDBY, (True, message(b"Q", word.encode() + b"\0")), *(notified if "LISTEN" in word else goes_on)]
+    trace = replayed(tmp_path, in_the_clear(said))
+    verb = word.split(maxsplit=1)[0]
+    requests = [method for method, is_stream in requests_shown(trace) if not is_stream]
+    assert requests == ["STARTUP", "IDENTIFY_SYSTEM"]
+    [stream] = trace.read("streams").to_pylist()
+    assert (stream["reason"], stream["evidence"]) == ("word", f"{verb} (postgresql)")
+
+
+def test_replication_that_was_begun_before_the_capture_is_no_requests(tmp_path: Path) -> None:
+    segments = Segments()
+    for from_client, data in FOLLOWED:
+        segments.send(from_client, data)
+    trace = replayed(tmp_path, segments.packets)
+    assert all(is_stream for _, is_stream in requests_shown(trace))
+    [stream] = trace.read("streams").to_pylist()
+    assert stream["evidence"] == "replication (postgresql)"

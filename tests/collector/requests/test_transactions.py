@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 
 from collector.requests.critical_path import NONE
+from collector.requests.spans import link
 from collector.requests.transactions import one_parent_each, transactions
+from tests.helpers.exchange_lines import exchanges_of
 
 PARENTS = ((0, 1_000), (0, 350), (150, 1_000))
 """From when until when the requests in the first rows were open."""
@@ -46,6 +48,22 @@ def test_which_statements_are_of_a_transaction(words: tuple[str, ...], expected:
     found = transactions(statements(*words), np.arange(len(words)) * 100)
     assert sorted(sorted(rows) for (_,), rows in _by_transaction(found)) == expected
     assert transactions(statements(*words, protocol="http/1.1"), np.arange(len(words)) * 100).is_empty()
+
+
+def test_all_statements_of_a_transaction_are_linked_to_one_request() -> None:
+    exchanges = exchanges_of(
+        """
+        client > web/web 0 10 900 910 protocol=unknown
+        client > web/web 40 50 350 360 protocol=unknown
+        web > db/db 100 110 120 130 protocol=postgresql method=BEGIN
+        web > db/db 200 210 220 230 protocol=postgresql method=UPDATE
+        web > db/db 500 510 520 530 protocol=postgresql method=COMMIT
+        """
+    )
+    place = exchanges.schema.get_field_index("connection_id")
+    of_one = exchanges.set_column(place, "connection_id", pa.array([1, 2, 3, 3, 3]))
+    parents = [link(each)["parent_span_id"].to_pylist()[2:] for each in (exchanges, of_one)]
+    assert parents == [[2, 2, 1], [1, 1, 1]]
 
 
 def _by_transaction(found: pl.DataFrame) -> list[tuple[tuple[object, ...], list[int]]]:
