@@ -121,7 +121,7 @@ class Usage:
         """Usage of the finding's host at its time: a clause for each metric that differs from the other hosts; disks
         only if busy at all. The most significant metric comes first."""
         begin, end = finding.from_trace_ns, finding.to_trace_ns
-        if begin is None or end is None:
+        if finding.host is None or begin is None or end is None:
             return []
         meanwhile = self.rows.filter(pl.col("at").is_between(begin, end + NS_PER_S))
         means = meanwhile.group_by(_KEY).agg(value=pl.col("value").mean()).sort(_KEY)

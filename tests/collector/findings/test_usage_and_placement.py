@@ -54,6 +54,11 @@ def test_what_a_slow_host_used_meanwhile_stands_beside_it() -> None:
     ]
 
 
+def test_of_a_host_that_was_not_captured_nothing_is_known() -> None:
+    values = {"storage1": [0.0, 1, 1, 1], "storage3": [0.0, 90, 92, 94]}
+    assert [finding.text for finding in usage(values).with_usage([replace(slow(), host=None)])] == ["slow"]
+
+
 def test_what_all_hosts_used_alike_is_not_said() -> None:
     """It explains nothing, and made findings five lines long."""
     values = {host: [float(one)] * 6 for host, one in zip(HOSTS, (42, 44, 46), strict=True)}
