@@ -35,7 +35,7 @@ BEFORE: list[Message] = [
 CHANGES: list[Message] = [(False, packet(1 + number, b"\0" + b"change " * 20)) for number in range(12)]
 
 
-def replayed(folder: Path, packets: list[Packet]) -> Trace:
+def trace_of(folder: Path, packets: list[Packet]) -> Trace:
     captures = write_pcaps(folder, packets)
     analyse(host_sources([str(each) for each in captures]), str(folder / "trace"))
     return Trace(str(folder / "trace"))
@@ -50,7 +50,7 @@ def requests_shown(trace: Trace) -> list[tuple[str, bool]]:
 @pytest.mark.parametrize("dump", [0x12, 0x1E], ids=["by place", "by transaction"])
 def test_what_a_replica_asks_before_the_log_are_requests(tmp_path: Path, dump: int) -> None:
     said = [*BEFORE, (True, packet(0, bytes([dump]) + b"\4\0\0\0\0\0\2\0\0\0")), *CHANGES]
-    trace = replayed(tmp_path, in_the_clear(said))
+    trace = trace_of(tmp_path, in_the_clear(said))
     shown = requests_shown(trace)
     assert shown == [
         ("LOGIN", False),
@@ -86,7 +86,7 @@ def test_a_statement_after_which_a_server_sends_when_it_wants(tmp_path: Path, wo
     goes_on: list[Message] = [(False, message(b"W", b"\0\0\0")), *FOLLOWED]
     notified: list[Message] = [(False, message(b"C", b"LISTEN\0") + READY), *[(False, message(b"A", b"jobs"))] * 9]
     said = [*STANDBY, (True, message(b"Q", word.encode() + b"\0")), *(notified if "LISTEN" in word else goes_on)]
-    trace = replayed(tmp_path, in_the_clear(said))
+    trace = trace_of(tmp_path, in_the_clear(said))
     verb = word.split(maxsplit=1)[0]
     requests = [method for method, is_stream in requests_shown(trace) if not is_stream]
     assert requests == ["STARTUP", "IDENTIFY_SYSTEM"]
@@ -98,7 +98,7 @@ def test_replication_that_was_begun_before_the_capture_is_no_requests(tmp_path: 
     segments = Segments()
     for from_client, data in FOLLOWED:
         segments.send(from_client, data)
-    trace = replayed(tmp_path, segments.packets)
+    trace = trace_of(tmp_path, segments.packets)
     assert all(is_stream for _, is_stream in requests_shown(trace))
     [stream] = trace.read("streams").to_pylist()
     assert stream["evidence"] == "replication (postgresql)"
