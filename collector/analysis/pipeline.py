@@ -30,7 +30,7 @@ from collector.decode.host_capture import HostSource
 from collector.decode.input_limits import LARGE_PARTITION
 from collector.execution import memory
 from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
-from collector.findings import diagnosis, symptoms
+from collector.findings import diagnosis, stream_answers, symptoms
 from collector.findings.finding import with_names_of_peers
 from collector.findings.requests import EXCHANGE_COLUMNS, SPAN_COLUMNS
 from collector.hops import coverage, damaged
@@ -352,6 +352,7 @@ class Pipeline:
             RingPlaces(self._options.rings, {address: host.host for host in info.hosts for address in host.addresses}),
             self._options.thresholds,
             turns if len(answering) else (),
+            (lambda: written.batches("exchanges", stream_answers.COLUMNS)) if streams.num_rows else None,
         )
         if info.period is not None:
             edges = PeriodEdges.on(info.period, alignment.clocks)

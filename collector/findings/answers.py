@@ -2,8 +2,9 @@
 
 A server is silent if it sent no answer at all for a while although several requests waited for one: a dead process
 whose kernel still accepts connections and acknowledges data. If it answered other requests meanwhile, the request is
-merely unanswered. If it waited itself, for another server or for the request's body, it is not silent either; nor if
-one request waits for the answer that another one for the same target is given (a cache that asks its origin once).
+merely unanswered; so it is if the server said something in a stream. If it waited itself, for another server or for the
+request's body, it is not silent either; nor if one request waits for the answer that another one for the same target is
+given (a cache that asks its origin once).
 A server that speaks first on a connection is silent as long as it owes its greeting, and one that asks for the rest of
 a request (MySQL's for another proof of who logs in) as long as it owes that word.
 
@@ -27,6 +28,7 @@ from collector import _core
 from collector.findings.finding import Finding, evidence, times, was_or_were
 from collector.findings.observations import Observations
 from collector.findings.requests import Requests
+from collector.findings.stream_answers import said_in_streams
 from collector.findings.symptoms import FAILED, Symptoms
 from collector.findings.timeouts import fingerprint
 from collector.hops.captured_until import CapturedUntil
@@ -106,11 +108,9 @@ class AnswerThresholds:
 def find(seen: Observations, limits: AnswerThresholds) -> list[Finding]:
     """All findings about answers."""
     symptoms, requests = seen.symptoms, seen.requests
-    silent = list(_silent_servers(requests, symptoms, seen.captured, limits))
+    silent = list(_silent_servers(requests, seen, limits))
     known = {(finding.host, finding.service) for finding in silent}
-    of_turns = (
-        replace(finding, span_id=None) for finding in _silent_servers(seen.turns, symptoms, seen.captured, limits)
-    )
+    of_turns = (replace(finding, span_id=None) for finding in _silent_servers(seen.turns, seen, limits))
     return [
         *silent,
         *(finding for finding in of_turns if (finding.host, finding.service) not in known),
@@ -164,17 +164,15 @@ def _with_wait_ends(rows: pl.DataFrame, symptoms: Symptoms, captured: CapturedUn
     )
 
 
-def _silent_servers(
-    all_requests: Requests, symptoms: Symptoms, captured: CapturedUntil, limits: AnswerThresholds
-) -> Iterable[Finding]:
+def _silent_servers(all_requests: Requests, seen: Observations, limits: AnswerThresholds) -> Iterable[Finding]:
     """A finding for each server that answered nothing for a while."""
     stalled = _went_to_stalled_server(all_requests, limits.stall_least_ns)
     if not stalled.any():
         return
-    every = _waiting(all_requests, stalled, symptoms, captured)
+    every = _waiting(all_requests, stalled, seen.symptoms, seen.captured)
     # The last that is said in an unknown protocol may want no answer.
     requests = every.filter(pl.col("readable") | pl.col("answered").is_not_null())
-    stalls = _stalls(requests, limits)
+    stalls = _stalls(requests, said_in_streams(seen.streams() if seen.streams else ()), limits)
     meant = stalls.filter(pl.col("waiting") >= limits.waiting_least_count).sort(
         "stall", "exchange_id", descending=[True, False]
     )
@@ -192,13 +190,14 @@ def _silent_servers(
         if not row["readable"] and (_waits_for_another(every, row) or not _owes_answers(requests, row, limits)):
             continue
         waits = _waits_within(requests, row, limits.silent_least_ns // 2)
+        connection_id, span_id = _shown_request(requests, row)
         yield Finding(
             severity="warning",
             kind="server_silent",
             host=row["server_host"],
             service=row["service"],
-            connection_id=row["connection_id"],
-            span_id=row["exchange_id"],
+            connection_id=connection_id,
+            span_id=span_id,
             from_trace_ns=row["since"],
             to_trace_ns=_silent_until(requests, row),
             count=row["waiting"],
@@ -285,10 +284,21 @@ def _waits_within(requests: pl.DataFrame, row: dict[str, int], least_ns: int) ->
     return [wait for wait in waits["wait"].to_list() if wait >= least_ns]
 
 
-def _stalls(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
+def _shown_request(requests: pl.DataFrame, row: dict[str, int]) -> tuple[int, int]:
+    """Connection and id of the request whose answer ended a silence; if something in a stream did, of the first that
+    waited then."""
+    if row["exchange_id"] is None:
+        is_open = (pl.col("asked") < row["until"]) & (pl.col("until") > row["since"])
+        mine = (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
+        row = requests.filter(mine & is_open).sort("asked", "exchange_id").row(0, named=True)
+    return row["connection_id"], row["exchange_id"]
+
+
+def _stalls(requests: pl.DataFrame, said: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
     """Intervals between a server's answers in which requests waited: `since`, `until`, `stall` (ns), `waiting` (count).
 
-    The answers are in order of time. A stall begins with the previous answer, or with the first request still waiting.
+    The answers are in order of time, and with them what the server said in streams (`said`). A stall begins with the
+    previous answer, or with the first request still waiting.
     """
     for_body = pl.col("asked_for_body").is_not_null() & pl.col("answered").is_null()
     short = pl.col("answered").is_null() & (pl.col("until") - pl.col("asked") < limits.silent_least_ns)
@@ -297,6 +307,7 @@ def _stalls(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
         arrived=pl.coalesce("arrived", "asked"),
         silent=pl.col("answered").is_null(),
     )
+    rows = pl.concat([rows, _as_answers(said, rows)], how="diagonal")
     order, first = _by_server(rows)
     until, arrived = (rows[name].to_numpy()[order] for name in ("until", "arrived"))
     spoken = np.flatnonzero(~rows["silent"].to_numpy()[order])
@@ -319,6 +330,20 @@ def _stalls(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:
         since=pl.Series(since[long]), stall=pl.Series((until - since)[long]), waiting=pl.Series(waiting)
     )
     return found[np.argsort(middle, kind="stable")]
+
+
+def _as_answers(said: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """What servers of `rows` said in streams, as rows of their kind: answers for which nobody waited."""
+    server = ["server_host", "service"]
+    here = said.with_columns(pl.col(name).cast(rows.schema[name]) for name in server)
+    return here.join(rows.select(server).unique(), on=server, maintain_order="left", how="semi").select(
+        *server,
+        until="at",
+        readable=pl.lit(value=True),
+        accepted=pl.lit("data"),
+        arrived="at",
+        silent=pl.lit(value=False),
+    )
 
 
 def _not_held_up(requests: pl.DataFrame, limits: AnswerThresholds) -> pl.DataFrame:

@@ -32,6 +32,7 @@ from collector.findings.usage import Usage
 from collector.hops.captured_until import CapturedUntil
 from collector.hops.counts import hop_counts
 from collector.requests.critical_path import NONE
+from collector.requests.streams import requests_of as without_streams
 from collector.services.rings import NO_PLACES, Places
 from collector.trace.model import TraceInfo
 
@@ -53,8 +54,8 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo, thresholds: Thresholds
         hops, tables["connections"], exchanges, captured, counts=counts, limits=thresholds.of_symptoms
     )
     return build_findings(
-        merge_symptoms([symptoms]), [exchanges], tables["spans"], tables["clocks"], info, captured,
-        connections=lambda: connections, thresholds=thresholds,
+        merge_symptoms([symptoms]), [without_streams(exchanges)], tables["spans"], tables["clocks"], info, captured,
+        connections=lambda: connections, thresholds=thresholds, streams=lambda: [exchanges],
     )  # fmt: skip
 
 
@@ -70,16 +71,19 @@ def build_findings(
     rings: Places = NO_PLACES,
     thresholds: Thresholds = DEFAULTS,
     turns: Iterable[pa.Table] = (),
+    streams: Parts | None = None,
 ) -> pa.Table:
     """The table `findings`, from the symptoms of all connections, the requests, the hosts' own counters, the clocks.
 
     Arguments: parts of `exchanges`, with at least `requests.EXCHANGE_COLUMNS`; parts of `connections`, with
     `CONNECTION_COLUMNS`; `captured`, until when captures ran; `rings`, which devices the ring files
-    assign; `turns`, parts of `exchanges` that are turns of streams on which each side answers the other.
+    assign; `turns`, parts of `exchanges` that are turns of streams on which each side answers the other; `streams`,
+    parts of `exchanges` with `stream_answers.COLUMNS`.
     """
     seen = Observations(
         symptoms, requests_of(exchanges, spans), requests_of(turns, spans), clocks, info, captured,
-        missed_by_host(symptoms, info, clocks), samples, connections, rings, thresholds.severity,
+        missed_by_host(symptoms, info, clocks), samples, connections, streams, rings,
+        thresholds.severity,
     )  # fmt: skip
     memory.give_back()
     with ThreadPoolExecutor(os.cpu_count()) as pool:

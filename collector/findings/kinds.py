@@ -125,10 +125,10 @@ KINDS = (
         name="server_silent",
         family="answers",
         reported_when=(
-            "a server answered nothing for a second or more while several requests waited, and its kernel "
-            "acknowledged; likewise the greeting of a server that speaks first (MySQL, SMTP, FTP), and its word to "
-            "send the rest of a request; in a protocol that cannot be read: turns of several connections, if nearly "
-            "all others were answered in a quarter of that time or less"
+            "a server answered nothing, and said nothing in a stream, for a second or more while several requests "
+            "waited, and its kernel acknowledged; likewise the greeting of a server that speaks first (MySQL, SMTP, "
+            "FTP), and its word to send the rest of a request; in a protocol that cannot be read: turns of several "
+            "connections, if nearly all others were answered in a quarter of that time or less"
         ),
         can_cause=BROKEN | UNCONNECTED | SLOW | SILENT | FAILED | LISTEN | HELD,
         of_service=True,

@@ -29,5 +29,6 @@ class Observations(Struct, frozen=True):
     missed: Mapping[str, Missed]  # by host, the packets that its capture missed
     samples: pa.Table | None  # the hosts' own counters, if they were sampled
     connections: Parts | None  # parts of `connections` with `diagnosis.CONNECTION_COLUMNS`, if needed
+    streams: Parts | None  # parts of `exchanges` with `stream_answers.COLUMNS`, if needed
     rings: Places  # which devices the ring files assign
     severity: SeverityThresholds

@@ -58,6 +58,7 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "connect_start_trace_ns": at_us(options.get("connect", "-")),
         "round_trip_ns": round(float(options["rtt"]) * 1000) if "rtt" in options else None,
         "uncertainty_ns": int(options.get("uncertainty", 1000)),
+        "is_stream": "stream" in options,
         "likely_error_ns": None,
         "request_bytes": 100,
         "response_bytes": 100,

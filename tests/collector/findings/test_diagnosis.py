@@ -314,6 +314,25 @@ def test_a_server_that_is_stopped() -> None:
     assert urgent_findings(findings) == ["server_silent storage2"]
 
 
+@pytest.mark.parametrize(
+    ("said_ms", "expected"),
+    [((), ["storage2"]), (range(1500, 8001, 500), []), ((1100,), ["storage2"]), ((9000,), ["storage2"])],
+    ids=["nothing", "meanwhile", "at its beginning", "later"],
+)
+def test_a_server_that_says_something_in_a_stream_is_not_silent(said_ms: Sequence[int], expected: list[str]) -> None:
+    streams = (f"watcher > storage2/swift-object 10 20 {at * MS} {at * MS + 10} stream=1\n" for at in said_ms)
+    assert silent_servers(script_of_a_stop("- -") + "".join(streams)) == expected
+
+
+def test_a_silence_that_a_stream_ends_shows_the_request_that_waited_then() -> None:
+    text = "".join(f"client > web {at} {at} {at + 3000} {at + 3010}\n" for at in range(0, 100_000, 10_000))
+    waited = [f"client > web {at} {at} 2300000 2300010\n" for at in (200_000, 210_000, 220_000)]
+    resumed = "client > web 10 20 2210000 2210010 stream=1\n"
+    (silent,) = [row for row in of_requests(text + "".join(waited) + resumed) if row["kind"] == "server_silent"]
+    assert "answered nothing for 2.010 s" in silent["text"]
+    assert (silent["span_id"], silent["count"]) == (11, 3)
+
+
 def greeted_late(begin: int, said: int) -> str:
     return (
         f"web > db/mysql {said + 100} {said + 110} {said + 200} {said + 210} protocol=mysql "
